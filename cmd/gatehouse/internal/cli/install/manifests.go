@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// manifestsFlags are what the command line of manifests says.
+// manifestsFlags are the flags of manifests.
 type manifestsFlags struct {
 	url, service                  string
 	caFile, certificates          string
@@ -36,14 +36,13 @@ type manifestsFlags struct {
 	rights, publish               bool
 	serviceAccount                string
 	clientCert, clientKey, output string
-	// purpose is what --authentication and --admission-configuration print, and
-	// kubeconfigPath where the kubeconfig will be.
+	// purpose is the value of --for, and kubeconfigPath the path of the kubeconfig on the
+	// hosts of kube-apiserver.
 	purpose, kubeconfigPath string
 	purposeGiven            bool
 }
 
-// What --authentication and --admission-configuration print: the files for
-// kube-apiserver and three ways to make kube-apiserver read them.
+// The values of --for: the files for kube-apiserver, and three ways to configure them.
 const (
 	// forConfiguration is the AdmissionConfiguration, which names the kubeconfig.
 	forConfiguration = "configuration"
@@ -193,16 +192,16 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	return cmd
 }
 
-// Who issues the serving certificate, for --certificates.
+// The values of --certificates.
 const (
 	certManager = "cert-manager"
 	selfSigned  = "self-signed"
 )
 
-// certificateSources are the values of --certificates.
+// certificateSources returns the values of --certificates.
 func certificateSources() []string { return []string{certManager, selfSigned} }
 
-// purposes are the values of --for.
+// purposes returns the values of --for.
 func purposes() []string {
 	return []string{forConfiguration, forKubeconfig, forFlags, forKubeadm, forKubeadmPatch}
 }
@@ -220,7 +219,7 @@ func orText(all []string) string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
-// run makes the documents and returns them as text, with remarks.
+// run returns the documents as text, and notes.
 func (f *manifestsFlags) run() ([]byte, []string, error) {
 	server, err := f.check()
 	if err != nil {
@@ -280,7 +279,7 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 // objects of its API.
 func (f *manifestsFlags) onHosts() bool { return f.authentication || f.admissionConfiguration }
 
-// forHosts is run for files on the hosts of kube-apiserver.
+// forHosts returns the files for the hosts of kube-apiserver, and notes.
 func (f *manifestsFlags) forHosts(server registration.Server) ([]byte, []string, error) {
 	o := registration.KubeconfigOptions{
 		Admission: f.admissionConfiguration,
@@ -316,7 +315,7 @@ func (f *manifestsFlags) forHosts(server registration.Server) ([]byte, []string,
 	return text, notes, err
 }
 
-// check reports everything that is wrong with the flags at once.
+// check returns all errors of the flags.
 func (f *manifestsFlags) check() (registration.Server, error) {
 	var (
 		problems []error
@@ -372,7 +371,7 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	return server, errors.Join(problems...)
 }
 
-// hostsFlag is the flag that makes onHosts true.
+// hostsFlag returns the flag that makes onHosts true.
 func (f *manifestsFlags) hostsFlag() string {
 	if f.admissionConfiguration {
 		return "--admission-configuration"
@@ -380,8 +379,8 @@ func (f *manifestsFlags) hostsFlag() string {
 	return "--authentication"
 }
 
-// checkHosts is check for files on the hosts of kube-apiserver, and sets the default
-// of --for.
+// checkHosts checks the flags for files on the hosts of kube-apiserver, and sets the
+// default of --for.
 func (f *manifestsFlags) checkHosts(problem func(string)) {
 	if f.authentication && f.admissionConfiguration {
 		problem("--authentication and --admission-configuration exclude each other")
@@ -407,7 +406,7 @@ func (f *manifestsFlags) checkHosts(problem func(string)) {
 	}
 }
 
-// checkRights is check for what Gatehouse may do.
+// checkRights checks the flags for RBAC.
 func (f *manifestsFlags) checkRights(problem func(string)) {
 	for _, flag := range []struct {
 		given bool
@@ -435,7 +434,7 @@ func (f *manifestsFlags) render(header string, documents []registration.Document
 	return registration.YAML(header, documents)
 }
 
-// readCABundle reads at most as much as an API server takes.
+// readCABundle reads a CA bundle, of 1 MiB at most, as the API server does.
 func readCABundle(path string) (bundle []byte, err error) {
 	const most = 1 << 20
 	file, err := os.Open(path) // #nosec G304 -- the user names the file
@@ -453,7 +452,7 @@ func readCABundle(path string) (bundle []byte, err error) {
 	return registration.ParseCABundle(text, time.Now())
 }
 
-// loadSpec is the spec of a configuration that serve would use.
+// loadSpec returns the spec of a valid configuration.
 func loadSpec(dir string) (*webhooks.Spec, error) {
 	c, _, found := active.Load(dir)
 	if err := found.Err(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 )
 
-// checkCRDs reports flags that do not go with --crds.
+// checkCRDs returns an error for each flag that cannot be combined with --crds.
 func (f *manifestsFlags) checkCRDs(cmd *cobra.Command) error {
 	var problems []error
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -26,7 +26,7 @@ func (f *manifestsFlags) checkCRDs(cmd *cobra.Command) error {
 	return errors.Join(problems...)
 }
 
-// partNames are the values of --part.
+// partNames returns the values of --part.
 func partNames() []string {
 	var names []string
 	for _, part := range registration.Parts() {
@@ -35,7 +35,7 @@ func partNames() []string {
 	return names
 }
 
-// wantedParts are the parts that --part names, all of them without it.
+// wantedParts returns the parts that --part names, all of them without it.
 func (f *manifestsFlags) wantedParts() []registration.Part {
 	if len(f.parts) == 0 {
 		return registration.Parts()
@@ -47,7 +47,7 @@ func (f *manifestsFlags) wantedParts() []registration.Part {
 	return parts
 }
 
-// checkContents is check for what is registered and printed.
+// checkContents checks the flags for what is registered and printed.
 func (f *manifestsFlags) checkContents(problem func(string)) {
 	for _, flag := range []struct {
 		given bool

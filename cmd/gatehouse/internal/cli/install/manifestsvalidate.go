@@ -13,10 +13,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// validateText is what --validate takes.
+// validateText is the syntax of --validate.
 const validateText = "RESOURCE[.GROUP][/SUBRESOURCE][:OPERATION,…],… such as services,deployments.apps,pods/exec:CONNECT"
 
-// validated are the rules of --validate and --validate-open.
+// validated returns the rules of --validate and --validate-open.
 func (f *manifestsFlags) validated() (closed, open []admissionregistrationv1.RuleWithOperations, err error) {
 	var problems []error
 	read := func(flag string, values []string) (rules []admissionregistrationv1.RuleWithOperations) {
@@ -34,8 +34,8 @@ func (f *manifestsFlags) validated() (closed, open []admissionregistrationv1.Rul
 	return closed, open, errors.Join(problems...)
 }
 
-// unknownResources are remarks on resources of Kubernetes' own API groups that there
-// are not: nothing would ever be sent. Of other groups it is not known what they have.
+// unknownResources returns notes about resources that do not exist in Kubernetes' own API
+// groups. The resources of other groups are not known.
 func unknownResources(rules []admissionregistrationv1.RuleWithOperations) []string {
 	schemas := typecheck.New(nil)
 	kubectlName := func(resource, group string) string { return strings.TrimSuffix(resource+"."+group, ".") }

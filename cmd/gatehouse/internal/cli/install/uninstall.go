@@ -20,12 +20,10 @@ import (
 )
 
 const (
-	// uninstallPatience is how long uninstall takes at most: pods that stop have a
-	// minute, and so has the container that follows an API server that is busy.
-	uninstallPatience = 3 * time.Minute
-	// registrationsLag is how long API servers may go on with webhook configurations
-	// that are deleted, which they follow by a watch. What they call must be there
-	// until then.
+	// defaultTimeout bounds uninstall: the termination of pods takes up to a minute.
+	defaultTimeout = 3 * time.Minute
+	// registrationsLag is how long API servers may call webhooks whose configuration is
+	// deleted, which they notice by a watch. The program must run until then.
 	registrationsLag = 2 * time.Second
 )
 
@@ -95,7 +93,7 @@ says by which command it is.`,
 	flags.BoolVar(&f.customResources, "custom-resources", false, "remove the CustomResourceDefinitions too, and with them all custom resources of Gatehouse, of every install")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "remove nothing, and say what would be removed")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.DurationVar(&f.timeout, "timeout", uninstallPatience, "how long it may take")
+	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long it may take")
 	f.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	for _, name := range []string{"name", "namespace", "timeout"} {
@@ -105,7 +103,7 @@ says by which command it is.`,
 	return cmd
 }
 
-// uninstallFlags are what the command line of uninstall says.
+// uninstallFlags are the flags of uninstall.
 type uninstallFlags struct {
 	cli.ClusterFlags
 	name, namespace                    string
@@ -114,11 +112,11 @@ type uninstallFlags struct {
 	timeout                            time.Duration
 	output                             string
 
-	// lag is registrationsLag but in tests.
+	// lag is registrationsLag except in tests.
 	lag time.Duration
 }
 
-// check reports everything that is wrong with the flags.
+// check returns all errors of the flags.
 func (f *uninstallFlags) check() error {
 	var problems []error
 	if f.output != "text" && f.output != "json" {
@@ -142,17 +140,17 @@ func (f *uninstallFlags) check() error {
 	return errors.Join(problems...)
 }
 
-// uninstallReport is what uninstall says as JSON.
+// uninstallReport is the JSON output of uninstall.
 type uninstallReport struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	DryRun    bool   `json:"dryRun"`
-	// Parts are what was found, in the order in which it goes, and what stays. What
-	// is not there is not listed.
+	// Parts are the objects that were found, in the order of their removal.
 	Parts []*uninstallPart `json:"parts"`
 }
 
-// run looks, asks, removes and reports. The host is for the question.
+// run finds the parts, asks for confirmation, removes and reports them. The host is for
+// the question.
 func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host string, s cli.Streams) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after --timeout %s", f.timeout))
 	defer cancel()
@@ -178,7 +176,7 @@ func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host
 	return errors.Join(err, u.err())
 }
 
-// command is kubectl for the cluster that the flags name.
+// command returns the kubectl command for the cluster of the flags.
 func (f *uninstallFlags) command() string {
 	if f.InCluster {
 		return "kubectl" // for somebody who is not in the pod
@@ -186,7 +184,7 @@ func (f *uninstallFlags) command() string {
 	return "kubectl" + f.Words()
 }
 
-// confirm asks whoever sits in front of it, unless --yes is the answer.
+// confirm asks for confirmation unless there is --yes.
 func (f *uninstallFlags) confirm(u *uninstaller, host string, s cli.Streams) error {
 	if f.yes {
 		return nil
@@ -214,7 +212,7 @@ func (f *uninstallFlags) confirm(u *uninstaller, host string, s cli.Streams) err
 	}
 }
 
-// again is this command, for a hint.
+// again returns this command, for a hint.
 func (f *uninstallFlags) again() string {
 	command := cli.DisplayName(os.Args[0]) + " uninstall"
 	if f.name != install.DefaultRegistration {

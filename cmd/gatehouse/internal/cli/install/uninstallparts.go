@@ -24,30 +24,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// uninstallOutcome is what became of a part of the install.
+// uninstallOutcome is the outcome for a part of the install.
 type uninstallOutcome string
 
 // The outcomes.
 const (
-	// uninstallFound is a part that is to be removed and has not been.
+	// uninstallFound is a part that is not removed yet.
 	uninstallFound uninstallOutcome = "found"
 	// uninstallRemoved is a part that is gone.
 	uninstallRemoved uninstallOutcome = "removed"
-	// uninstallKept is a part that stays on purpose.
+	// uninstallKept is a part that is kept on purpose.
 	uninstallKept uninstallOutcome = "kept"
-	// uninstallForeign is an object of a part's name that is somebody else's.
+	// uninstallForeign is an object of a part's name that does not belong to the install.
 	uninstallForeign uninstallOutcome = "foreign"
-	// uninstallFailed is a part that could not be removed, or not be looked at.
+	// uninstallFailed is a part that could not be removed or read.
 	uninstallFailed uninstallOutcome = "failed"
 )
 
-// uninstallPart is an object, or several of which none could be looked at.
+// uninstallPart is an object, or several that could not be listed.
 type uninstallPart struct {
 	Kind      string           `json:"kind"`
 	Namespace string           `json:"namespace,omitempty"`
 	Name      string           `json:"name,omitempty"`
 	Outcome   uninstallOutcome `json:"outcome"`
-	// Message says why it is not removed, or what goes with it.
+	// Message is why it is not removed, or what is removed with it.
 	Message string `json:"message,omitempty"`
 	// Command removes it by hand.
 	Command string `json:"command,omitempty"`
@@ -55,7 +55,7 @@ type uninstallPart struct {
 	resource schema.GroupVersionResource
 	uid      types.UID
 	stage    uninstallStage
-	// blocks tells that nothing that serves requests may be removed while it is there.
+	// blocks is true if the program must not be removed before it.
 	blocks bool
 }
 
@@ -64,7 +64,7 @@ func (p *uninstallPart) String() string {
 	return strings.Join(parts, "/")
 }
 
-// fail notes why it is still there, or may be.
+// fail sets the outcome to failed.
 func (p *uninstallPart) fail(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -72,13 +72,13 @@ func (p *uninstallPart) fail(ctx context.Context, err error) {
 	p.Outcome, p.Message = uninstallFailed, cli.OneLine(err.Error())
 }
 
-// uninstallStage is when a part goes. Each stage is over before the next begins.
+// uninstallStage is when a part is removed. Each stage ends before the next begins.
 type uninstallStage int
 
 const (
-	// registrationsStage ends with API servers that call nobody.
+	// registrationsStage ends when no API server calls the webhooks.
 	registrationsStage uninstallStage = iota
-	// programStage ends with nobody who would make the rest anew.
+	// programStage ends when no process can create the leftovers again.
 	programStage
 	leftoversStage
 	keptStage
@@ -89,7 +89,7 @@ type uninstaller struct {
 	flags   *uninstallFlags
 	client  dynamic.Interface
 	kubectl string
-	// parts are in the order in which they go.
+	// parts are in the order of their removal.
 	parts []*uninstallPart
 }
 
@@ -98,7 +98,7 @@ func uninstallResource(group, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
 }
 
-// survey finds the parts. What cannot be looked at is one that failed.
+// survey finds the parts. One that cannot be read has failed.
 func (u *uninstaller) survey(ctx context.Context) {
 	f := u.flags
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
@@ -160,7 +160,8 @@ func (u *uninstaller) leases(ctx context.Context, label, value string) {
 	}
 }
 
-// surveyLeftovers finds what the process has made under the name of the install.
+// surveyLeftovers finds the objects that the program has created under the name of the
+// install.
 func (u *uninstaller) surveyLeftovers(ctx context.Context) {
 	f := u.flags
 	secret := &uninstallPart{
@@ -173,10 +174,9 @@ func (u *uninstaller) surveyLeftovers(ctx context.Context) {
 	u.leases(ctx, certificatesLabel, secret.Name)
 }
 
-// surveyShared finds what the process has made under a name that is the same for all
-// installs of a namespace: who writes status, and what each replica reports. It goes
-// with the last of them: with the one of the usual name, or one whose Deployment goes, while
-// there is the Deployment of no other.
+// surveyShared finds the objects that all installs of a namespace share: the Leases of the
+// election and of reports. They are removed with the last install: the one of the default
+// name, or one whose Deployment is removed, if there is no other Deployment.
 func (u *uninstaller) surveyShared(ctx context.Context, deployed bool) {
 	f := u.flags
 	election := u.lease(install.DefaultGroup + "-status")
@@ -206,7 +206,7 @@ func (u *uninstaller) surveyShared(ctx context.Context, deployed bool) {
 	}
 }
 
-// surveyKept finds what only goes if that was said.
+// surveyKept finds the objects that only --custom-resources removes, and the namespace.
 func (u *uninstaller) surveyKept(ctx context.Context) {
 	stage := keptStage
 	if u.flags.customResources {
@@ -232,7 +232,7 @@ func (u *uninstaller) surveyKept(ctx context.Context) {
 	}
 }
 
-// count says how many objects go with a definition.
+// count returns how many objects are removed with a definition.
 func (u *uninstaller) count(ctx context.Context, resource schema.GroupVersionResource) string {
 	list, err := u.client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -248,8 +248,8 @@ func (u *uninstaller) count(ctx context.Context, resource schema.GroupVersionRes
 	return fmt.Sprintf("with its %d objects", count)
 }
 
-// look reads the object of a part, and notes the part unless there is none. What
-// is only told of because it stays is not worth an error.
+// look reads the object of a part, and adds the part if there is one. Errors about parts
+// that are kept are ignored.
 func (u *uninstaller) look(ctx context.Context, p *uninstallPart) *unstructured.Unstructured {
 	object, err := u.of(p).Get(ctx, p.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err != nil && p.stage == keptStage {
@@ -265,7 +265,7 @@ func (u *uninstaller) look(ctx context.Context, p *uninstallPart) *unstructured.
 	return object
 }
 
-// of is the client for the object of a part.
+// of returns the client for the object of a part.
 func (u *uninstaller) of(p *uninstallPart) dynamic.ResourceInterface {
 	if p.Namespace == "" {
 		return u.client.Resource(p.resource)
@@ -273,7 +273,7 @@ func (u *uninstaller) of(p *uninstallPart) dynamic.ResourceInterface {
 	return u.client.Resource(p.resource).Namespace(p.Namespace)
 }
 
-// command removes the object of a part by hand.
+// command returns the command that removes the object of a part.
 func (u *uninstaller) command(p *uninstallPart) string {
 	if p.Namespace == "" {
 		return u.kubectl + " delete " + strings.ToLower(p.Kind) + " " + p.Name
@@ -295,13 +295,13 @@ func (u *uninstaller) each(ctx context.Context, resource schema.GroupVersionReso
 	})
 }
 
-// foreign notes that the object is somebody else's.
+// foreign sets the outcome to foreign.
 func (p *uninstallPart) foreign(why string) {
 	p.Outcome, p.Message = uninstallForeign, why
 }
 
-// judgeRegistration decides whether a webhook configuration belongs to the install.
-// One that may call it all the same is in the way of everything else.
+// judgeRegistration decides whether a webhook configuration belongs to the install. One
+// that does not but may call its webhooks blocks the removal of the program.
 func (p *uninstallPart) judgeRegistration(f *uninstallFlags, object *unstructured.Unstructured) {
 	var config struct {
 		Webhooks []struct {
@@ -331,7 +331,7 @@ func (p *uninstallPart) judgeRegistration(f *uninstallFlags, object *unstructure
 	}
 }
 
-// toRemove is how many parts are to be removed.
+// toRemove returns how many parts are to be removed.
 func (u *uninstaller) toRemove() int {
 	count := 0
 	for _, p := range u.parts {
@@ -367,8 +367,8 @@ func (u *uninstaller) remove(ctx context.Context) {
 	}
 }
 
-// lookAgain notes registrations that are back: API servers would call nobody, and
-// refuse what fails closed. One that cannot be looked at was seen to be gone before.
+// lookAgain finds registrations that were created again: API servers would reject requests
+// that fail closed. One that cannot be read counts as removed.
 func (u *uninstaller) lookAgain(ctx context.Context) {
 	for _, p := range u.parts {
 		if p.stage != registrationsStage || p.Outcome != uninstallRemoved {
@@ -381,10 +381,10 @@ func (u *uninstaller) lookAgain(ctx context.Context) {
 	}
 }
 
-// errMadeAnew tells of what is there again.
+// errMadeAnew is the error for an object that was created again.
 var errMadeAnew = errors.New("it was made anew, by whoever keeps it there, such as a GitOps controller: stop that first")
 
-// hold leaves what may only go after something that is left.
+// hold keeps the parts of stages before which another part must be removed.
 func (u *uninstaller) hold(stages ...uninstallStage) {
 	for _, stage := range stages {
 		in := u.way(stage)
@@ -400,7 +400,7 @@ func (u *uninstaller) hold(stages ...uninstallStage) {
 	}
 }
 
-// way is the part that must be gone before a stage, and is not.
+// way returns the part that must be removed before a stage, nil if there is none.
 func (u *uninstaller) way(stage uninstallStage) *uninstallPart {
 	for _, p := range u.parts {
 		left := p.Outcome == uninstallFailed || p.Outcome == uninstallForeign
@@ -411,8 +411,8 @@ func (u *uninstaller) way(stage uninstallStage) *uninstallPart {
 	return nil
 }
 
-// delete asks for the deletion of what was found, and of no other object of that
-// name. It reports whether there is something to wait for.
+// delete deletes the object that was found, and no other one of its name. It reports
+// whether there is a deletion to wait for.
 func (u *uninstaller) delete(ctx context.Context, p *uninstallPart) bool {
 	// In the foreground, a Deployment is there until its pods have ended.
 	propagation := metav1.DeletePropagationBackground
@@ -428,8 +428,7 @@ func (u *uninstaller) delete(ctx context.Context, p *uninstallPart) bool {
 	return err == nil
 }
 
-// await returns when the object of a part is gone, or notes that it is not. An API
-// server that does not answer for a moment is asked again.
+// await waits until the object of a part is gone. Temporary errors are retried.
 func (u *uninstaller) await(ctx context.Context, p *uninstallPart) {
 	const interval = 200 * time.Millisecond
 	var finalizers []string
@@ -455,7 +454,7 @@ func (u *uninstaller) await(ctx context.Context, p *uninstallPart) {
 	}
 }
 
-// text is what became of each part that is no error, for people.
+// text returns the outcome of each part that is no error, for people.
 func (u *uninstaller) text() string {
 	var text strings.Builder
 	line := func(verb string, p *uninstallPart, remark string) {
@@ -482,8 +481,7 @@ func (u *uninstaller) text() string {
 	return text.String()
 }
 
-// err is about what is left and should not be, each with the command that removes
-// it.
+// err returns the errors about parts that are left, each with the command that removes it.
 func (u *uninstaller) err() error {
 	var problems []error
 	for _, p := range u.parts {

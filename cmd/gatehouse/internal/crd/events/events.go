@@ -1,8 +1,7 @@
-// Package events tells the people of a cluster what happens to certificates and to
-// custom resources, as Events of Kubernetes, where kubectl events and kubectl
-// describe show them.
+// Package events writes Events of Kubernetes about certificates and custom resources, which
+// kubectl events and kubectl describe show.
 //
-// An Event is a courtesy: nothing waits for it and nothing fails without it.
+// Nothing waits for an Event and nothing fails without it.
 package events
 
 import (
@@ -42,12 +41,11 @@ const (
 	refill = time.Minute
 	// writeTimeout bounds one try.
 	writeTimeout = 10 * time.Second
-	// silence is how long nothing is said after it was said that Events cannot be
-	// written.
+	// silence is the time between two log lines about Events that cannot be written.
 	silence = 10 * time.Minute
 )
 
-// Config is what a Recorder is made of. Every field is required.
+// Config is the configuration of a Recorder. Every field is required.
 type Config struct {
 	// Client writes Events.
 	Client corev1client.EventsGetter

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// grace is how long replicas may differ before it is worth a condition: each needs
-	// a moment to follow a change.
+	// grace is how long replicas may differ before a condition says so.
 	grace = 2 * time.Second
 	// maxMessage bounds the message of a condition, in bytes, and maxRemark one remark
 	// in it.
@@ -23,7 +22,7 @@ const (
 	maxNamed = 5
 )
 
-// view is what conditions depend on beside the object.
+// view is the state that conditions depend on besides the object.
 type view struct {
 	*current
 	others []replica
@@ -33,8 +32,8 @@ type view struct {
 	now     time.Time
 }
 
-// conditions are those of an object without their lastTransitionTime. As long as it
-// is too early to tell, they are nil, and the time is when to ask again.
+// conditions returns those of an object without their lastTransitionTime. While it is too
+// early to decide, it returns nil and when to try again.
 func (v *view) conditions(o *outcome) ([]metav1.Condition, time.Time) {
 	ready, again := v.ready(o)
 	if !again.IsZero() {
@@ -65,8 +64,7 @@ func compiled(o *outcome) metav1.Condition {
 // isUsable reports whether the object as it was read has no errors.
 func (o *outcome) isUsable() bool { return o.Use == Current && o.Findings.Err() == nil }
 
-// findings are those of the object, errors first. Where they were found is known to
-// whoever looks at the object.
+// findings returns the diagnostics of the object without their source, errors first.
 func (o *outcome) findings() []string {
 	var errors, warnings []string
 	for _, f := range o.Findings {
@@ -83,7 +81,7 @@ func (o *outcome) findings() []string {
 	return append(errors, warnings...)
 }
 
-// ready is the condition Ready. With a time it is too early to tell.
+// ready returns the condition Ready, or when to try again.
 func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
 	switch o.Use {
 	case Unused:
@@ -165,7 +163,7 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 	}
 }
 
-// joinRemarks is one remark a line, as many as there is room for.
+// joinRemarks joins as many remarks as fit into a message, one a line.
 func joinRemarks(remarks []string) string {
 	const room = len("\nand 1000000 more")
 	var b strings.Builder
@@ -183,7 +181,7 @@ func joinRemarks(remarks []string) string {
 	return b.String()
 }
 
-// find is the condition of a type, and nil if there is none.
+// find returns the condition of a type, nil if there is none.
 func find(all []metav1.Condition, kind string) *metav1.Condition {
 	for i := range all {
 		if all[i].Type == kind {
@@ -193,8 +191,8 @@ func find(all []metav1.Condition, kind string) *metav1.Condition {
 	return nil
 }
 
-// withTransitionTimes are conditions with the times since when each has its status: that which it
-// has in the cluster, as long as it does not change.
+// withTransitionTimes sets the lastTransitionTime of conditions: the one in the cluster for
+// a status that does not change.
 func withTransitionTimes(wanted, before []metav1.Condition, now time.Time) []metav1.Condition {
 	for i := range wanted {
 		wanted[i].LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
@@ -205,8 +203,8 @@ func withTransitionTimes(wanted, before []metav1.Condition, now time.Time) []met
 	return wanted
 }
 
-// sameConditions reports whether the cluster says what is wanted already. Conditions of
-// somebody else are not looked at.
+// sameConditions reports whether the cluster has the wanted conditions. Conditions of other
+// types are ignored.
 func sameConditions(wanted, found []metav1.Condition) bool {
 	for i := range wanted {
 		f := find(found, wanted[i].Type)

@@ -22,7 +22,7 @@ import (
 // page is how many objects are read at a time.
 const page = 250
 
-// fields are those of a status that are ours. A kind has some of them.
+// fields are the fields of a status that are ours. A kind has some of them.
 type fields struct {
 	v1alpha1.ObjectStatus `json:",inline"`
 
@@ -30,23 +30,23 @@ type fields struct {
 	Pods     *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
 }
 
-// entry is what is known of an object in the cluster.
+// entry is an object in the cluster as it was last read.
 type entry struct {
 	uid        types.UID
 	generation int64
 	version    string // metadata.resourceVersion
 	fields     fields
-	// stale is whether somebody wrote it since.
+	// stale is true if the object may have changed since.
 	stale bool
 
 	memory
 }
 
-// memory is what is known of the writes of an object, whatever is read of it.
+// memory is the state of the writes of an object.
 type memory struct {
 	// readFor is the version of the object that it was read for.
 	readFor version
-	// next is before when it is not tried again, after failures in a row.
+	// next is the time of the next attempt, after failures in a row.
 	next     time.Time
 	failures int
 	// countedAt is when counts were last written.
@@ -56,7 +56,7 @@ type memory struct {
 	managerConflict *managerConflict
 }
 
-// version is one of an object that can be told from all others.
+// version identifies a version of an object.
 type version struct {
 	uid        types.UID
 	generation int64
@@ -123,8 +123,8 @@ func (c *Controller) apply(ctx context.Context, k key, e *entry, f *fields, forc
 	return c.resource(k).ApplyStatus(ctx, k.name, object, metav1.ApplyOptions{FieldManager: c.manager, Force: force})
 }
 
-// observe notes what an object is in the cluster. A status that is not ours to read
-// counts as none.
+// observe stores an object as it is in the cluster. A status that cannot be decoded counts
+// as none.
 func (e *entry) observe(object *unstructured.Unstructured) {
 	e.uid, e.generation, e.version, e.stale = object.GetUID(), object.GetGeneration(), object.GetResourceVersion(), false
 	e.fields = fields{}
@@ -145,10 +145,10 @@ func reference(o *Object) corev1.ObjectReference {
 	}
 }
 
-// otherManager finds in the words of the API server who keeps a field of ours.
+// otherManager finds the manager of a field in an error of the API server.
 var otherManager = regexp.MustCompile(`conflict with "([^"]{1,200})"`)
 
-// conflictingManager returns whose field it is that an error of a write is about.
+// conflictingManager returns the manager of the field that an error of a write is about.
 func conflictingManager(err error) (string, bool) {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsConflict(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
@@ -162,7 +162,7 @@ func conflictingManager(err error) (string, bool) {
 	return "unknown", true
 }
 
-// lastWrite is when a manager last wrote an object, as the API server has it.
+// lastWrite returns when a manager last wrote an object, by the clock of the API server.
 func lastWrite(object *unstructured.Unstructured, manager string) time.Time {
 	var last time.Time
 	for _, m := range object.GetManagedFields() {

@@ -33,7 +33,7 @@ const (
 	tidied, tidyPause = 5, time.Minute
 )
 
-// replica is another process of the install, as it reports.
+// replica is the report of another process of the install.
 type replica struct {
 	lease, name string
 	uid         types.UID
@@ -45,21 +45,20 @@ type replica struct {
 	counts      map[string]PolicyCount
 	// lastSeen is when the report was last seen to change, by our clock.
 	lastSeen time.Time
-	// alive is whether it is waited for.
+	// alive is true if Ready waits for it.
 	alive bool
 }
 
 // replicas are the other processes of the install. It is safe for concurrent use.
 //
-// Whether one is alive is told by when its report was last seen to change, and not
-// by the times in it, because clocks differ. It is told at each change that is seen,
-// of our own report too, which comes three times a minute: while nothing can be
-// seen, nobody is taken for dead.
+// A replica is alive if its report was seen to change recently. The times in the report are
+// not used, because clocks differ. Liveness is updated with each event, of our own report
+// too, which changes three times a minute: without events no replica is taken for dead.
 type replicas struct {
 	c        *Controller
 	reporter *failureReporter
-	// changed is told that something is different that status may depend on. It has
-	// room for one value.
+	// changed receives a value after a change that status may depend on. Its buffer is one
+	// value.
 	changed chan struct{}
 
 	mu     sync.Mutex
@@ -72,7 +71,7 @@ func newReplicas(c *Controller, reporter *failureReporter) *replicas {
 	return &replicas{c: c, reporter: reporter, changed: make(chan struct{}, 1), known: map[string]*replica{}}
 }
 
-// alive are the others that are waited for, by name, and false until all are known.
+// alive returns the other replicas that are alive, by name, and false until all are known.
 func (r *replicas) alive() ([]replica, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,7 +201,7 @@ func (r *replicas) observeEvent(ctx context.Context, how watch.EventType, object
 	return nil
 }
 
-// put notes what a Lease says, and reports whether its digest is another one.
+// put stores the report of a Lease, and reports whether its digest has changed.
 func (r *replicas) put(lease *coordinationv1.Lease, now time.Time) (different bool) {
 	before := r.known[lease.Name]
 	if before != nil && before.version == lease.ResourceVersion {
@@ -232,8 +231,8 @@ func (r *replicas) put(lease *coordinationv1.Lease, now time.Time) (different bo
 	return before == nil || before.digest != one.digest
 }
 
-// updateLiveness finds out who is waited for, and reports whether that is different. A process
-// whose name was given to a newer one is not: it has ended.
+// updateLiveness updates which replicas are alive, and reports whether that has changed. A
+// process whose name a newer one has is not alive.
 func (r *replicas) updateLiveness(now time.Time) (different bool) {
 	newest := r.newest()
 	for _, one := range r.known {
@@ -244,7 +243,7 @@ func (r *replicas) updateLiveness(now time.Time) (different bool) {
 	return different
 }
 
-// newest is when the last process of each name reported for the first time.
+// newest returns when the newest process of each name reported first.
 func (r *replicas) newest() map[string]time.Time {
 	newest := make(map[string]time.Time, len(r.known))
 	for _, one := range r.known {
@@ -255,7 +254,7 @@ func (r *replicas) newest() map[string]time.Time {
 	return newest
 }
 
-// over are reports that can be removed.
+// over returns the stale reports.
 func (r *replicas) over(now time.Time) []replica {
 	if now.Before(r.tidyAt) {
 		return nil

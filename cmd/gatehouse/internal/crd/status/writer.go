@@ -26,19 +26,17 @@ const (
 	// follows the object.
 	conditionsRate, conditionsBurst = 20, 50
 	countsRate, countsBurst         = 2, 10
-	// relistPause is between two looks at all objects of a kind.
+	// relistPause is the time between two lists of all objects of a kind.
 	relistPause = 10 * time.Minute
-	// mostConflicts is how often in a row a write is tried at once with an object that
-	// changed in between.
+	// mostConflicts is how often in a row a write is retried at once after a conflict.
 	mostConflicts = 3
-	// contestPause is how long a manager that keeps a field of ours must not have
-	// written for it to be taken from it, and contestMost the longest pause between two
-	// tries.
+	// contestPause is how long the manager of a field must not have written before the field
+	// is taken over, and contestMost the longest pause between two attempts.
 	contestPause, contestMost = 10 * time.Minute, time.Hour
 )
 
-// writer writes status while this replica is the one that does. All but its channels
-// belongs to one goroutine.
+// writer writes status while this replica is elected. All but its channels belongs to one
+// goroutine.
 type writer struct {
 	c         *Controller
 	reporter  *failureReporter
@@ -53,18 +51,18 @@ type writer struct {
 	order   []*outcome
 	orderOf *current
 	unknown map[string]time.Time
-	// outdated are the remarks on kinds that were told by an Event, and contestants
-	// the managers.
+	// outdated are the remarks on kinds, and contestants the managers, that an Event was
+	// written about.
 	outdated    map[string]string
 	contestants map[string]bool
 
 	numbers numbers
 }
 
-// kind is what is known of all objects of a kind.
+// kind is the state of all objects of a kind.
 type kind struct {
 	listed time.Time // zero until they were
-	// next is before when nothing is tried, after failures in a row.
+	// next is the time of the next attempt, after failures in a row.
 	next     time.Time
 	failures int
 }
@@ -119,7 +117,7 @@ func (a *agenda) add(t time.Time) {
 	}
 }
 
-// reconcile does what is to be done now, and tells when to look again.
+// reconcile writes what is due, and returns when to reconcile next.
 func (w *writer) reconcile(ctx context.Context) time.Time {
 	a := &agenda{}
 	a.add(time.Now().Add(relistPause))
@@ -150,7 +148,7 @@ func (w *writer) reconcile(ctx context.Context) time.Time {
 	return a.next
 }
 
-// isOutdated reports whether something happened that a pass does not know.
+// isOutdated reports whether there was a change since the view was made.
 func (w *writer) isOutdated(v *view) bool {
 	select {
 	case <-w.replicas.changed:
@@ -160,7 +158,7 @@ func (w *writer) isOutdated(v *view) bool {
 	}
 }
 
-// view is what is known now, and false as long as that is not enough.
+// view returns the current view, and false until all replicas are known.
 func (w *writer) view() (*view, bool) {
 	others, ok := w.replicas.alive()
 	now := time.Now()
@@ -186,7 +184,7 @@ func (w *writer) view() (*view, bool) {
 	return v, ok
 }
 
-// listKinds are the kinds that there are objects of, in order.
+// listKinds returns the kinds of the objects, in order.
 func (w *writer) listKinds() []string {
 	var names []string
 	for _, o := range w.order {
@@ -248,8 +246,8 @@ func resourceOf(kind string) string {
 	return resource.Resource
 }
 
-// isDue reports whether the conditions of an object are to be written now. If there is
-// something to be done later, it is put on the agenda.
+// isDue reports whether the conditions of an object must be written now. It adds a later
+// time to the agenda.
 func (w *writer) isDue(v *view, o *outcome, a *agenda) bool {
 	k := w.kinds[o.Kind]
 	if k.listed.IsZero() {
@@ -292,8 +290,8 @@ func (e *entry) mustRead(o *outcome) bool {
 	return (e.uid != o.UID || e.generation < o.Generation) && e.readFor != version{o.UID, o.Generation}
 }
 
-// write brings the status of an object up to date, with counts if there are any. It
-// reads the object if it may have changed.
+// write updates the status of an object, with counts if there are any. It reads the object
+// if it may have changed.
 func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields) {
 	at := keyOf(&o.Object)
 	e := w.known[at]
@@ -323,7 +321,7 @@ func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields)
 		if counts != nil {
 			f.Requests, f.Pods = counts.Requests, counts.Pods
 		} else if e.fields.ObservedGeneration == o.Generation && sameConditions(conditions, e.fields.Conditions) {
-			return // somebody did it in between
+			return // another replica wrote it
 		}
 		if !w.send(ctx, v, o, e, f) || tries == mostConflicts {
 			return
@@ -352,7 +350,7 @@ func (w *writer) readAgain(ctx context.Context, o *outcome, e *entry) *unstructu
 	}
 }
 
-// send writes a status, and reports whether it is worth another try at once.
+// send writes a status, and reports whether to retry at once.
 func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fields) (again bool) {
 	k := w.kinds[o.Kind]
 	what := "write the status of " + resourceOf(o.Kind)
@@ -399,9 +397,9 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 
 func (w *writer) postpone(e *entry, d time.Duration) { e.next = time.Now().Add(d) }
 
-// contested is called when another manager keeps a field of ours. If it has not
-// written for a while it is gone, and its fields are taken from it. One that writes
-// after that is not gone, and is never fought again.
+// contested handles another manager that owns a field of ours. A manager that has not
+// written for contestPause is taken to be gone, and its fields are taken over. If it writes
+// after that, its fields are never taken over again.
 func (w *writer) contested(ctx context.Context, o *outcome, e *entry, f *fields, manager string) (*unstructured.Unstructured, error) {
 	if !w.contestants[manager] {
 		w.contestants[manager] = true
@@ -441,8 +439,7 @@ func (w *writer) contested(ctx context.Context, o *outcome, e *entry, f *fields,
 	return nil, nil //nolint:nilnil // as above
 }
 
-// failed notes that something about a kind failed, and postpones all that is about
-// it.
+// failed logs a failure of a kind, and postpones all writes of the kind.
 func (w *writer) failed(ctx context.Context, k *kind, name, what string, err error) {
 	class := classify(err)
 	k.failures++
@@ -466,5 +463,5 @@ func (w *writer) recovered(k *kind, what string) {
 	w.reporter.recovered(what)
 }
 
-// stamp is a time as a status has it.
+// stamp returns a time with the precision of a status.
 func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

@@ -32,10 +32,10 @@ import (
 const Remedy = "gatehouse manifests --crds | kubectl apply --server-side -f -"
 
 const (
-	// interval is how often the definitions are looked at, and soon while something
-	// is wrong with one.
+	// interval is how often the definitions are read, and retryInterval how often while one
+	// has a problem.
 	interval, retryInterval = time.Minute, 5 * time.Second
-	// requestTimeout bounds one look at all of them.
+	// requestTimeout bounds one reading of all of them.
 	requestTimeout = 30 * time.Second
 	// maxQuoted bounds, in bytes, what others have written and a message repeats.
 	maxQuoted = 200
@@ -59,7 +59,7 @@ type Definitions struct {
 
 	mu    sync.Mutex
 	known map[string]Problem
-	// unverified are the kinds of which nothing could be told, by the class of the error.
+	// unverified are the kinds that could not be compared, by the class of the error.
 	unverified map[string]apierr.Class
 }
 
@@ -69,8 +69,7 @@ type desired struct {
 	revision            int
 }
 
-// New is a Definitions that has not looked yet. The error is about the definitions
-// of this program, and so about the build.
+// New returns a Definitions. The error is about the definitions in this program.
 func New(c Config) (*Definitions, error) {
 	all, err := crds.All()
 	if err != nil {
@@ -99,7 +98,7 @@ func New(c Config) (*Definitions, error) {
 }
 
 // compareAll compares all of them once. It returns the problems by kind, and the errors of
-// the kinds of which nothing could be told: these are not among the problems.
+// the kinds that could not be compared.
 func (d *Definitions) compareAll(ctx context.Context) (problems map[string]Problem, failures map[string]error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -121,7 +120,7 @@ func (d *Definitions) compareAll(ctx context.Context) (problems map[string]Probl
 	return problems, failures
 }
 
-// Run looks now, every minute, and every few seconds while something is wrong, until
+// Run compares them every minute, and every few seconds while there is a problem, until
 // the context ends. It is called once.
 func (d *Definitions) Run(ctx context.Context) {
 	for {
@@ -139,8 +138,8 @@ func (d *Definitions) Run(ctx context.Context) {
 	}
 }
 
-// reconcile looks once and takes up what was found. It reports whether nothing is wrong that
-// may soon be put right: a right that is missing is not asked for every few seconds.
+// reconcile reads the definitions once. It reports whether there is no problem that may be
+// solved soon; a missing right is not one.
 func (d *Definitions) reconcile(ctx context.Context) bool {
 	problems, failures := d.compareAll(ctx)
 	if ctx.Err() != nil {
@@ -195,7 +194,7 @@ func (d *Definitions) reportChanges(ctx context.Context, before, now map[string]
 	}
 }
 
-// reportFailures logs, in one line for all kinds, that nothing could be told.
+// reportFailures logs, in one line for all kinds, that they could not be compared.
 func (d *Definitions) reportFailures(before, now map[string]apierr.Class, failures map[string]error) {
 	for _, class := range []apierr.Class{apierr.Forbidden, apierr.Unreachable} {
 		var first error

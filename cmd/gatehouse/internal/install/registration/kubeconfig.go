@@ -95,7 +95,7 @@ seconds more.`, flags.String()),
 	}, nil
 }
 
-// check reports everything that is wrong with the options at once.
+// check returns all errors of the options.
 func (o *KubeconfigOptions) check() error {
 	var problems []error
 	if len(validation.IsDNS1123Label(o.Name)) > 0 {
@@ -131,8 +131,7 @@ func (o *KubeconfigOptions) check() error {
 	return errors.Join(problems...)
 }
 
-// Notes are remarks about options that are valid and may not be meant, in a fixed
-// order.
+// Notes returns notes about options that are valid but may be mistakes, in a fixed order.
 func (o *KubeconfigOptions) Notes() []string {
 	if o.Admission {
 		return nil
@@ -144,8 +143,8 @@ func (o *KubeconfigOptions) Notes() []string {
 	return nil
 }
 
-// files are the files that kube-apiserver reads, by absolute path unless that of
-// the kubeconfig is relative, each once.
+// files returns the files that kube-apiserver reads, each once, by absolute path unless
+// that of the kubeconfig is relative.
 func (o *KubeconfigOptions) files() []string {
 	files := []string{path.Clean(o.path())}
 	if o.Admission {

@@ -1,15 +1,13 @@
-// Package registration makes the documents that tell an API server to ask
-// Gatehouse: the webhook configurations for admission, what cert-manager needs
-// to issue the serving certificate, the rights that Gatehouse needs for its
-// certificates, and the kubeconfig for token reviews.
+// Package registration makes the documents that register Gatehouse with an API server:
+// webhook configurations, objects of cert-manager for the serving certificate, RBAC, and
+// the kubeconfig for token reviews.
 //
-// It is pure: files are read and results written by the command "manifests".
-// The same options give the same bytes.
+// It is pure: the command "manifests" reads files and writes results. The same options
+// give the same bytes.
 //
-// What it makes must never lock a cluster. That is why nothing that a cluster
-// needs to come up is ever sent to Gatehouse, why Gatehouse's own namespace is
-// left out, and why what fails closed is no more than what was asked for: see
-// docs/registration.md.
+// The documents must never lock a cluster. So requests that a cluster needs to start are
+// never sent to Gatehouse, its own namespace is excluded, and nothing fails closed unless
+// it was requested: see docs/registration.md.
 package registration
 
 import (
@@ -24,7 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 )
 
-// Options say what to register, and where the API server finds it.
+// Options are the options of the documents.
 type Options struct {
 	// Name is the name of the configurations, and the beginning of the names of
 	// what cert-manager needs. A DNS label of at most 40 characters.
@@ -40,7 +38,7 @@ type Options struct {
 	// verified with. Without, and without SelfSigned, cert-manager issues the
 	// certificate.
 	CABundle []byte
-	// SelfSigned tells that Gatehouse has a CA of its own in a Secret, and writes the
+	// SelfSigned is true if Gatehouse has a CA of its own in a Secret, and writes the
 	// caBundle itself. It excludes CABundle.
 	SelfSigned bool
 	// Rights adds who Gatehouse is to the API server and what it may do there: for a
@@ -100,8 +98,8 @@ const (
 // of others.
 const usualName = "gatehouse"
 
-// ForAdmission makes the webhook configurations for mutating and validating
-// admission. The error holds everything that is wrong with the options.
+// ForAdmission returns the webhook configurations for mutating and validating admission.
+// The error has all errors of the options.
 func ForAdmission(o Options) (Admission, error) {
 	if err := o.check(); err != nil {
 		return Admission{}, err
@@ -169,8 +167,7 @@ func (o *Options) check() error {
 	return errors.Join(problems...)
 }
 
-// namespaceSelector leaves out the namespaces that are never sent. It does not
-// leave out any object that is in no namespace.
+// namespaceSelector excludes namespaces. It does not exclude cluster-scoped objects.
 func (o *Options) namespaceSelector() *metav1.LabelSelector {
 	names := append([]string{o.Namespace, systemNamespace, leasesNamespace}, o.ExcludeNamespaces...)
 	if o.Server.Namespace != "" {
@@ -178,15 +175,14 @@ func (o *Options) namespaceSelector() *metav1.LabelSelector {
 	}
 	slices.Sort(names)
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		// Set by the API server, so that nobody can leave a namespace out by
-		// labelling it.
+		// The API server sets this label, so that nobody can exclude a namespace with it.
 		Key:      "kubernetes.io/metadata.name",
 		Operator: metav1.LabelSelectorOpNotIn,
 		Values:   slices.Compact(names),
 	}}}
 }
 
-// metadata is the metadata of a configuration.
+// metadata returns the metadata of a configuration.
 func (o *Options) metadata() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Name: o.Name}
 	if o.byCertManager() && !o.PublishCABundle {

@@ -35,19 +35,16 @@ type right struct {
 	reason string
 }
 
-// grantsRights reports whether the documents say what serve may do.
+// grantsRights reports whether the documents have RBAC objects.
 func (o *Options) grantsRights() bool { return o.grantsCertificateRights() || o.CustomResources }
 
-// grantsCertificateRights reports whether they say what it may do for its
-// certificates.
+// grantsCertificateRights reports whether they have RBAC objects for certificates.
 func (o *Options) grantsCertificateRights() bool { return o.Rights || o.publishes() }
 
 // publishes reports whether Gatehouse itself writes the caBundle.
 func (o *Options) publishes() bool { return o.SelfSigned || o.PublishCABundle }
 
-// rights are who Gatehouse is to the API server and what it may do: as much as
-// serve needs for its certificates, for custom resources and to look at
-// namespaces, and nothing more.
+// rights returns the ServiceAccount and the RBAC objects that serve needs, and nothing more.
 func (o *Options) rights() []Document {
 	account := cmp.Or(o.ServiceAccount, o.Name)
 	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: o.Namespace}
@@ -77,7 +74,7 @@ more, which depends on the documents (docs/policy-context.md).`, "", o.Name+cont
 	return list
 }
 
-// certificateRights are what is needed for certificates.
+// certificateRights returns the RBAC objects for certificates.
 func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 	name := o.Name + certificatesRole
 	var list []Document
@@ -96,7 +93,7 @@ func (o *Options) needsNamespaces() bool {
 	return o.Spec == nil || o.CustomResources || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Sidecar.Profiles) > 0
 }
 
-// ownRights are those in Gatehouse's namespace.
+// ownRights returns the rights in Gatehouse's namespace.
 func (o *Options) ownRights() []right {
 	var list []right
 	if o.SelfSigned {
@@ -121,8 +118,8 @@ func (o *Options) ownRights() []right {
 	})
 }
 
-// sharedState are the rights for a state that replicas share: in a Secret, and in a
-// Lease of each.
+// sharedState returns the rights for the state that replicas share: a Secret, and a Lease
+// of each.
 func sharedState(secret, what string) []right {
 	return []right{
 		{
@@ -146,7 +143,7 @@ those of replicas that have been away for a day, once the certificates that they
 	}
 }
 
-// registrationRight is about the webhook configurations.
+// registrationRight returns the right to the webhook configurations.
 func (o *Options) registrationRight() right {
 	r := right{
 		rule:   rule(admissionregistrationv1.GroupName, o.Name, "mutatingwebhookconfigurations", "list", "watch"),
@@ -160,7 +157,7 @@ func (o *Options) registrationRight() right {
 	return r
 }
 
-// rule is about a resource, of one name or all.
+// rule returns a rule about a resource, of one name or all.
 func rule(group, name, resource string, verbs ...string) rbacv1.PolicyRule {
 	r := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 	if name != "" {
@@ -169,8 +166,7 @@ func rule(group, name, resource string, verbs ...string) rbacv1.PolicyRule {
 	return r
 }
 
-// role is a role and its binding: in a namespace, or without one for all of the
-// cluster.
+// role returns a role and its binding: in a namespace, or without one a cluster role.
 func role(comment, namespace, name string, subject rbacv1.Subject, rights ...right) []Document {
 	d := Document{comment: comment}
 	var rules []rbacv1.PolicyRule
@@ -194,7 +190,7 @@ func role(comment, namespace, name string, subject rbacv1.Subject, rights ...rig
 	return []Document{d, {object: &rbacv1.RoleBinding{TypeMeta: typed("RoleBinding"), ObjectMeta: meta, RoleRef: ref("Role"), Subjects: subjects}}}
 }
 
-// serve is the command line of serve that goes with the rights, "" without them.
+// serve returns the command line of serve that the rights are for, "" without them.
 func (o *Options) serve() string {
 	if !o.grantsRights() {
 		return ""

@@ -1,6 +1,5 @@
-// Package cluster is what policies and profiles look up in a cluster: its
-// namespaces, the objects that they name as params and presets, and who may do
-// what.
+// Package cluster reads what policies and profiles look up in a cluster: namespaces,
+// the objects that they name as params and presets, and answers of its authorizer.
 //
 // Objects are watched and kept in memory, those that a configuration names and
 // no others. What has been read once stays in use while the API server is away.
@@ -32,12 +31,12 @@ import (
 )
 
 const (
-	// qps and burst bound what is asked of the API server: a policy may ask
-	// several times a review who may do what.
+	// qps and burst bound the requests to the API server: a policy may check the
+	// authorizer several times a review.
 	qps   = 200
 	burst = 400
-	// readyTimeout is how long params are waited for before Ready, because a right
-	// that one policy lacks must not keep all others from working for ever.
+	// readyTimeout is how long Ready waits for params, because a missing right for one
+	// policy must not stop all others.
 	readyTimeout = 30 * time.Second
 )
 
@@ -50,7 +49,7 @@ type Cluster struct {
 	access     *access
 	liveGetter *liveGetter
 	metrics    *metrics
-	// followed are the namespaces, nil until they are needed.
+	// followed is the follower of namespaces, nil until they are needed.
 	followed atomic.Pointer[follower]
 
 	// ctx ends with the Cluster. Followers begin and end with configurations, not
@@ -68,8 +67,7 @@ type Cluster struct {
 	resources []*follower
 }
 
-// target is what a follower follows: namespaces as such, or params, which may be
-// namespaces.
+// target is the target of a follower: namespaces, or params, which may be namespaces too.
 type target struct {
 	Target
 	namespaces bool
@@ -80,10 +78,9 @@ type running struct {
 	stop context.CancelFunc
 }
 
-// New is a connection to the API server of a configuration, which is not
-// changed. It does not call it yet, so that an error is about the configuration.
-// Version is that of this program, for the API server's log. Close must be
-// called in the end.
+// New returns a Cluster for the API server of a configuration, which is not changed. It
+// sends no request, so that an error is about the configuration. Version is the version of
+// this program, for the user agent. The caller calls Close.
 func New(config *rest.Config, version string, log *slog.Logger) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "gatehouse/" + version
@@ -125,13 +122,12 @@ func (c *Cluster) clients(config *rest.Config, client *http.Client) error {
 	return err
 }
 
-// Close ends what Provide began. It does not wait for it: while the API server is
-// away, that may take some seconds.
+// Close stops all followers. It does not wait for them, which may take some seconds while
+// the API server is unreachable.
 func (c *Cluster) Close() { c.close() }
 
-// Provide makes a configuration look up everything in the cluster, and begins to
-// read what it needs. What it looked up before, in a directory say, is not
-// consulted any more.
+// Provide makes a configuration look up everything in the cluster instead of a directory,
+// and starts to read what it needs.
 func (c *Cluster) Provide(p *policy.Spec, s *sidecar.Spec) *View {
 	v := c.view(FindWatchTargets(p, s))
 	p.Objects, p.Authorizer = v, c.access.authorizer()
@@ -157,9 +153,9 @@ func (c *Cluster) view(n WatchTargets) *View {
 	return v
 }
 
-// ReadNamespace reads the namespace of a request if it is not in memory, so that the
-// decision finds it: it may have been created just before. Requests are limited by the
-// address of the caller, so that one who sends names that do not exist delays nobody else.
+// ReadNamespace reads the namespace of a request if it is not in memory: it may have been
+// created just before. Requests are limited by the address of the caller, so that a caller
+// who sends names that do not exist delays no other.
 func (c *Cluster) ReadNamespace(name string, caller netip.Prefix, certified bool) {
 	f := c.followed.Load()
 	if f == nil || name == "" {
@@ -171,7 +167,7 @@ func (c *Cluster) ReadNamespace(name string, caller netip.Prefix, certified bool
 	c.liveGetter.getLiveIf(f, "", name, func() bool { return c.liveGetter.allow(caller, certified) })
 }
 
-// follow is the follower of a target, which is started if it does not run.
+// follow returns the follower of a target, which it starts if there is none.
 func (c *Cluster) follow(t target, s source) *follower {
 	if r, runs := c.running[t]; runs {
 		return r.follower
@@ -185,9 +181,8 @@ func (c *Cluster) follow(t target, s source) *follower {
 	return r.follower
 }
 
-// Keep stops what was begun for other configurations than that of the View.
-// Reviews by an older configuration that are in progress end with what is in
-// memory.
+// Keep stops the followers that the View does not use. Reviews in progress by an older
+// configuration use the objects in memory.
 func (c *Cluster) Keep(v *View) {
 	used := make(map[*follower]bool, len(v.all))
 	for _, f := range v.all {
@@ -203,11 +198,11 @@ func (c *Cluster) Keep(v *View) {
 	}
 }
 
-// Ready is nil once everything has been read that is looked up, and then for
-// ever: what was read stays in use. Before that it says what is missing, and why.
+// Ready returns nil once everything has been read that is looked up, and from then on:
+// objects in memory stay in use. Before, its error names what is missing, and why.
 //
-// Params are waited for only for so long; namespaces, without which hardly a
-// policy can be evaluated, are waited for as long as it takes.
+// It waits for params for readyTimeout, and for namespaces, which nearly every policy
+// needs, without a limit.
 func (c *Cluster) Ready() error {
 	if c.ready.Load() {
 		return nil
@@ -223,7 +218,7 @@ func (c *Cluster) Ready() error {
 	return fmt.Errorf("not read from the cluster yet: %w", err)
 }
 
-// followers are those that run, in no order.
+// followers returns the running followers, in no order.
 func (c *Cluster) followers() []*follower {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +237,7 @@ func (c *Cluster) Collect(ch chan<- prometheus.Metric) {
 	c.metrics.collect(ch, c.followers())
 }
 
-// unfinished is an error that names what has not been read.
+// unfinished is an error that names the objects that have not been read.
 type unfinished []string
 
 func (u unfinished) Error() string { return strings.Join(u, "; ") }

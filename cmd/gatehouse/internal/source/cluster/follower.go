@@ -26,27 +26,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
-// follower keeps the objects of one target in memory, for as long as it runs.
-// Once it has read them they stay, whatever becomes of the API server, unless
-// that says that there is no such kind any more.
+// follower keeps the objects of one target in memory while it runs. They stay when the API
+// server cannot be reached, unless it answers that there is no such kind any more.
 type follower struct {
 	Target
 	source source
-	// vital means that nothing works without these objects.
+	// vital is true if the server is not ready without these objects.
 	vital bool
-	// absent says what to do where the cluster has no such kind.
+	// absent is the hint if the cluster has no such kind.
 	absent string
-	// grace is how long objects stay in use after the API server said that there is no
-	// such kind: one that is starting says so of every custom resource.
+	// grace is how long objects stay in use after the API server answered that there is no
+	// such kind: a starting one answers so for every custom resource.
 	grace time.Duration
-	// belief is how long the API server must have said so before it is believed at a
-	// start.
+	// belief is how long the API server must have answered so at a start before the
+	// follower counts as read.
 	belief time.Duration
-	// transform makes of an object what is kept of it.
+	// transform returns what is kept of an object.
 	transform cache.TransformFunc
-	// same reports whether a change of an object means nothing; nil stands for never.
+	// same reports whether a change of an object is ignored. It may be nil.
 	same func(before, after any) bool
-	// changed is called when other objects are there than before.
+	// changed is called after objects have changed.
 	changed func()
 	log     *slog.Logger
 	// count counts an error.
@@ -56,17 +55,17 @@ type follower struct {
 	// are, or that there is no such kind.
 	resolved chan struct{}
 	resolve  sync.Once
-	// late means that it was waited for in vain.
+	// late is true after a wait for it timed out.
 	late atomic.Bool
 
 	// liveGets are look-ups by name in progress.
 	liveGets singleflight.Group
 
-	mu    sync.Mutex // of who changes the state
+	mu    sync.Mutex // held while the state is changed
 	state atomic.Pointer[state]
 }
 
-// state is what a follower knows. It never changes.
+// state is the state of a follower. It is immutable.
 type state struct {
 	// resource is nil until the kind is known.
 	resource *resource
@@ -74,7 +73,7 @@ type state struct {
 	store *store
 	// err is what keeps them from being brought up to date.
 	err error
-	// unservedSince is since when there is no such kind.
+	// unservedSince is the time since when there is no such kind.
 	unservedSince time.Time
 }
 
@@ -94,18 +93,18 @@ func newFollower(target Target, s source, log *slog.Logger, count func(apierr.Cl
 	return f
 }
 
-// pauses are those between attempts: soon at first, and five to eight seconds in
-// the end, which is how long a kind that is new goes unnoticed.
+// pauses returns the backoff between attempts: 250 ms at first, five to eight seconds in
+// the end, which is how long it takes to notice a new kind.
 func pauses() *wait.Backoff {
 	return &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
 }
 
 const (
-	// steady is how long reading must have gone well for the next attempt to be soon
-	// again. What ends at once would be read in full several times a second.
+	// steady is how long a watch must last for the backoff to start anew. A watch that ends
+	// at once would cause several lists a second.
 	steady = time.Minute
-	// unsteady is how many watches in a row that end before that are told of. One does
-	// whenever an API server has forgotten what happened since the list.
+	// unsteady is the number of shorter watches in a row that are logged. A single one is
+	// normal: the resource version of the list may have expired.
 	unsteady = 4
 )
 
@@ -195,7 +194,7 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 			narrow(&o)
 			list, err := f.source.list(ctx, found, f.Namespace, o)
 			if err == nil && !isList(list) {
-				// Taken for one, it would be an empty one, and no policy would be left.
+				// As an empty list it would remove all policies.
 				err = errNoList
 			}
 			if err != nil {
@@ -218,7 +217,7 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 
 var errNoList = errors.New("what the API server answers is no list: it has no resourceVersion (hint: is there a proxy in front of it?)")
 
-// isList reports whether an answer is a list of an API server, which may be empty.
+// isList reports whether a response is a list of an API server, which may be empty.
 func isList(answer runtime.Object) bool {
 	list, err := meta.ListAccessor(answer)
 	return err == nil && list.GetResourceVersion() != ""
@@ -233,10 +232,10 @@ func (f *follower) update(edit func(*state)) {
 	f.state.Store(&next)
 }
 
-// report keeps an error in mind, and tells of it once; nil means that all is well.
+// report stores an error, and logs it once for as long as it lasts. Nil is a success.
 func (f *follower) report(ctx context.Context, verb string, err error) {
 	if ctx.Err() != nil || apierrors.IsNotFound(err) {
-		return // Nobody wants to know any more; or whether the kind is gone is asked next.
+		return // it was stopped, or discovery is next
 	}
 	class := classify(err)
 	var before apierr.Class
@@ -286,7 +285,7 @@ func (f *follower) report(ctx context.Context, verb string, err error) {
 	f.log.Log(ctx, level, "cannot read from the cluster", "verb", verb, "error", err.Error(), "hint", hint)
 }
 
-// get is an object from memory. There is none while nothing has been read.
+// get returns an object from memory. It reports whether the objects have been read.
 func (f *follower) get(namespace, name string) (object any, read bool) {
 	s := f.state.Load()
 	if s.store == nil {
@@ -313,7 +312,7 @@ func (f *follower) notReadError() error {
 	}
 }
 
-// grantHint is the right that the follower needs, for a hint.
+// grantHint returns the hint about the right that the follower needs.
 func (f *follower) grantHint() string {
 	role, what := "a ClusterRole", "objects of kind "+f.Kind.Kind
 	if f.Namespace != "" {

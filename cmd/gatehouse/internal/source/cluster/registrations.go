@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Registrations are webhook configurations of a cluster, which say what is sent. It
-// is safe for concurrent use.
+// Registrations are the webhook configurations of a cluster that register Gatehouse. It is
+// safe for concurrent use.
 type Registrations struct {
 	notifier
 
@@ -35,18 +35,18 @@ func (c *Cluster) Registrations(names []string) *Registrations {
 	return r
 }
 
-// Mutating are the configurations that there are, in the order of their names, and
-// false while it is not known of each name whether there is one.
+// Mutating returns the configurations that exist, in the order of their names, and false
+// until all have been read.
 func (r *Registrations) Mutating() ([]admissionregistrationv1.MutatingWebhookConfiguration, bool) {
 	return configurations[admissionregistrationv1.MutatingWebhookConfiguration](r.mutating)
 }
 
-// Validating is Mutating for those that validate.
+// Validating is Mutating for ValidatingWebhookConfigurations.
 func (r *Registrations) Validating() ([]admissionregistrationv1.ValidatingWebhookConfiguration, bool) {
 	return configurations[admissionregistrationv1.ValidatingWebhookConfiguration](r.validating)
 }
 
-// configurations are what followers have, in the order of their names.
+// configurations returns the objects of followers, in the order of their names.
 func configurations[T any, P interface {
 	*T
 	metav1.Object

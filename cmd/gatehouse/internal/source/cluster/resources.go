@@ -15,7 +15,7 @@ import (
 )
 
 // resourceBelief is how long an API server must say at a start that it has no
-// definition before this server is ready without the custom resources.
+// definition before this server is ready without custom resources.
 const resourceBelief = 10 * time.Second
 
 // resourceGrace is how long custom resources stay in use after their definition
@@ -58,7 +58,7 @@ func (c *Cluster) Resources() *Resources {
 // not have, or with ctx. Then the error names what is missing and why.
 func (r *Resources) Wait(ctx context.Context) error { return waitFor(ctx, r.followers) }
 
-// All are the resources that are there, in no order. They must not be changed.
+// All returns the resources in memory, in no order. They must not be changed.
 func (r *Resources) All() []*config.Resource {
 	var all []*config.Resource
 	for _, f := range r.followers {
@@ -75,7 +75,7 @@ func (r *Resources) All() []*config.Resource {
 	return all
 }
 
-// readResource is what is kept of a custom resource. It is harmless to do twice.
+// readResource returns what is kept of a custom resource. It is idempotent.
 func readResource(object any) (any, error) {
 	switch object := object.(type) {
 	case *config.Resource:
@@ -95,8 +95,8 @@ func sameResource(before, after any) bool {
 	return a != nil && b != nil && a.Equal(b)
 }
 
-// waitFor returns when all followers have settled, or with ctx. One that was waited
-// for in vain is not waited for again: every new configuration would be late.
+// waitFor waits until all followers have been read, or for ctx. A wait for a follower that
+// timed out is not repeated, because it would delay every new configuration.
 func waitFor(ctx context.Context, all []*follower) error {
 	for _, f := range all {
 		if f.late.Load() {

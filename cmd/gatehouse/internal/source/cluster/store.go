@@ -13,9 +13,9 @@ import (
 // policy is meant to look at: managed fields are a third of a usual object.
 type store struct {
 	cache.Indexer
-	// replaced is called when the store has got everything that there is.
+	// replaced is called after all objects have been read.
 	replaced func()
-	// transform makes of an object what is kept of it.
+	// transform returns what is kept of an object.
 	transform cache.TransformFunc
 	// same reports whether an object need not be replaced by another one; nil stands for never.
 	same func(before, after any) bool
@@ -77,8 +77,8 @@ type param struct {
 	labels labels.Set
 }
 
-// strip makes of an object what is kept of it: without the managed fields, and a
-// param with its labels. It is harmless to do twice.
+// strip returns what is kept of an object: it has no managed fields, and a param has its
+// labels. It is idempotent.
 func strip(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // on its own. From there on one watch of all is cheaper for both sides.
 const maxNames = 8
 
-// Target is a number of objects of one kind that are looked up.
+// Target is a set of objects of one kind that are looked up.
 type Target struct {
 	Kind schema.GroupVersionKind
 	// Namespace is "" for those in every namespace, and for kinds that are in
@@ -33,7 +33,7 @@ func (t Target) covers(other Target) bool {
 		t.Kind == other.Kind
 }
 
-// WatchTargets are what a configuration looks up.
+// WatchTargets are the objects that a configuration looks up.
 type WatchTargets struct {
 	// Namespaces means that namespaces are looked up, by whatever name requests
 	// have.
@@ -42,7 +42,7 @@ type WatchTargets struct {
 	Targets []Target
 }
 
-// FindWatchTargets are those of a configuration, which need not be free of errors: the
+// FindWatchTargets returns those of a configuration, which may have errors: the
 // params that bound policies name, the presets of profiles, and namespaces if
 // there is a policy or a profile at all.
 func FindWatchTargets(p *policy.Spec, s *sidecar.Spec) WatchTargets {
@@ -84,8 +84,7 @@ func (n *WatchTargets) addParams(kind *admissionregistrationv1.ParamKind, ref *a
 	})
 }
 
-// least is as few targets that cover the same, and no more than can be helped
-// besides.
+// least returns as few targets as cover the same objects, and few others.
 func least(targets []Target) []Target {
 	names := map[Target]map[string]bool{}
 	for _, t := range targets {

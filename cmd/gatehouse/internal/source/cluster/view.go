@@ -23,8 +23,8 @@ var (
 	_ sidecar.ConfigMaps = (*View)(nil)
 )
 
-// View is the part of a cluster that one configuration looks up. It is safe for
-// concurrent use, and what it returns is shared and must not be changed.
+// View is the part of a cluster that one configuration looks up. It is safe for concurrent
+// use. The objects that it returns are shared and must not be changed.
 //
 // It answers from memory. As in the API server, an object that is asked for by
 // name and is not in memory is asked for once more where it must be: it may have
@@ -39,8 +39,7 @@ type View struct {
 	all []*follower
 }
 
-// Namespace is the namespace of that name, and false if there is none or it is
-// not known.
+// Namespace returns a namespace, and false if there is none or it is not known.
 func (v *View) Namespace(name string) (*corev1.Namespace, bool) {
 	if v.namespaces == nil {
 		return nil, false
@@ -50,7 +49,7 @@ func (v *View) Namespace(name string) (*corev1.Namespace, bool) {
 	return namespace, ok
 }
 
-// find is an object, nil if there is none, and false if nothing has been read.
+// find returns an object, nil if there is none. It reports whether the objects have been read.
 func (v *View) find(f *follower, namespace, name string) (object any, read bool) {
 	if object, read = f.get(namespace, name); object != nil || !read {
 		return object, read
@@ -73,12 +72,12 @@ func (v *View) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	return false, all[0].notReadError()
 }
 
-// unnamed is the error for a look-up of something that no policy names.
+// unnamed returns the error for a look-up of a kind that no policy names.
 func unnamed(kind schema.GroupVersionKind) error {
 	return fmt.Errorf("failed to find resource referenced by paramKind: '%v': no binding names it, so it is not read from the cluster", kind)
 }
 
-// covering is the follower that has an object, or all objects if the name is "".
+// covering returns the follower that has an object, or all objects if the name is "".
 func (v *View) covering(kind schema.GroupVersionKind, namespace, name string) *follower {
 	wanted := Target{kind, namespace, name}
 	for _, f := range v.params[kind] {
@@ -89,8 +88,8 @@ func (v *View) covering(kind schema.GroupVersionKind, namespace, name string) *f
 	return nil
 }
 
-// Get is an object of a kind, or nil if there is none. An error says that the
-// cluster has no such kind, or has not been read.
+// Get returns an object of a kind, nil if there is none. The error is that the cluster has
+// no such kind, or has not been read.
 func (v *View) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	f := v.covering(kind, namespace, name)
 	if f == nil {
@@ -134,8 +133,8 @@ func (v *View) List(kind schema.GroupVersionKind, namespace string, selector lab
 	return list, nil
 }
 
-// ConfigMapData is the data of a ConfigMap, and false if there is none or it is
-// not known.
+// ConfigMapData returns the data of a ConfigMap, and false if there is none or it is not
+// known.
 func (v *View) ConfigMapData(namespace, name string) (map[string]string, bool) {
 	object, err := v.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
 	if err != nil || object == nil {
@@ -149,7 +148,7 @@ func (v *View) ConfigMapData(namespace, name string) (map[string]string, bool) {
 // does not have, or with ctx. Then the error names what is missing and why.
 func (v *View) Wait(ctx context.Context) error { return waitFor(ctx, v.all) }
 
-// missing is an error that names what has not been read, or nil.
+// missing returns an error that names the objects that have not been read, or nil.
 func missing(all []*follower) error {
 	var list unfinished
 	for _, f := range all {
