@@ -83,8 +83,6 @@ type key struct {
 	types.NamespacedName
 }
 
-func (k key) String() string { return k.Resource + "/" + k.NamespacedName.String() }
-
 type event struct {
 	key     key
 	version int
@@ -395,18 +393,33 @@ func (s *Server) list(r *Resource, info *apirequest.RequestInfo, req *http.Reque
 	}
 	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": r.GroupVersion().String(), "kind": r.Kind + "List"}}
 	list.SetResourceVersion(strconv.Itoa(s.version))
-	limit, _ := strconv.Atoi(req.URL.Query().Get("limit"))
-	keys := slices.SortedFunc(maps.Keys(s.objects), func(a, b key) int { return cmp.Compare(a.String(), b.String()) })
-	for _, at := range keys {
-		if at.String() <= req.URL.Query().Get("continue") || !selects(at, s.objects[at]) {
-			continue
+	var names []types.NamespacedName
+	for at, object := range s.objects {
+		if selects(at, object) {
+			names = append(names, at.NamespacedName)
 		}
-		if list.Items = append(list.Items, *s.objects[at]); len(list.Items) == limit {
-			list.SetContinue(at.String())
+	}
+	slices.SortFunc(names, compareNames)
+	limit, _ := strconv.Atoi(req.URL.Query().Get("limit"))
+	if token := req.URL.Query().Get("continue"); token != "" {
+		namespace, name, _ := strings.Cut(token, "/")
+		next, found := slices.BinarySearchFunc(names, types.NamespacedName{Namespace: namespace, Name: name}, compareNames)
+		if found {
+			next++
+		}
+		names = names[next:]
+	}
+	for _, name := range names {
+		if list.Items = append(list.Items, *s.objects[key{r.GroupVersionResource, name}]); len(list.Items) == limit {
+			list.SetContinue(name.String())
 			break
 		}
 	}
 	return list, nil
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // apply is server-side apply. Lists are changed as a whole.

@@ -36,14 +36,14 @@ func TestTwoInstalls(t *testing.T) {
 			t.Errorf("%d writes in two hours", len(writes))
 		}
 		stable := w.status(t, o)
-		time.Sleep(2 * time.Hour)
+		time.Sleep(time.Hour)
 		synctest.Wait()
 		if now := w.status(t, o); says(now) != says(stable) {
 			t.Errorf("the status goes from %q to %q, and nobody changed anything", says(stable), says(now))
 		}
 		for _, p := range []*process{one, isOther} {
 			if n := strings.Count(p.log.String(), "WARN"); n != 1 {
-				t.Errorf("%d warnings in four hours:\n%s", n, p.log)
+				t.Errorf("%d warnings in three hours:\n%s", n, p.log)
 			}
 		}
 		one.stop()
