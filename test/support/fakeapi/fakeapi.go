@@ -286,7 +286,11 @@ func respond(req *http.Request) func(object any, err error) (*http.Response, err
 		} else if err != nil {
 			return nil, err
 		}
-		text, err := json.Marshal(object)
+		encode := func() ([]byte, error) { return json.Marshal(object) }
+		if m, is := object.(json.Marshaler); is {
+			encode = m.MarshalJSON // json.Marshal would check its result again
+		}
+		text, err := encode()
 		response.Body = io.NopCloser(bytes.NewReader(text))
 		return response, err
 	}

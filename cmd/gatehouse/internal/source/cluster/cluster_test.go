@@ -150,7 +150,7 @@ func says(t testing.TB, log *logbuffer.Buffer, texts ...string) {
 // read waits until everything is read.
 func read(t testing.TB, v *View) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), support.Deadline)
 	defer cancel()
 	if err := v.Wait(ctx); err != nil {
 		t.Fatal(err)
