@@ -24,7 +24,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // The clients that dex knows. They are public: they have no secret, and any loopback address is a redirect of theirs.
