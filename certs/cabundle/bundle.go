@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// bundle is a caBundle as kube-apiserver reads it. It is not changed once made.
+// bundle is a caBundle as kube-apiserver reads it. It is immutable.
 type bundle struct {
 	empty bool
 	pool  *x509.CertPool
 	certs []*x509.Certificate
-	// blocks is how many PEM blocks begin in it. It is more than the certificates
-	// where some are damaged or hold something else: these count for nothing, and
-	// nobody is told.
+	// blocks counts the PEM blocks that begin in it. kube-apiserver silently ignores
+	// those that are damaged or hold something else than a certificate.
 	blocks int
 }
 
-// parseBundle reads a caBundle. Like x509.CertPool.AppendCertsFromPEM, by which
-// kube-apiserver reads it, it passes over what it does not understand.
+// parseBundle reads a caBundle as x509.CertPool.AppendCertsFromPEM does, which
+// kube-apiserver uses: blocks that it cannot read are skipped.
 func parseBundle(raw string) *bundle {
 	b := &bundle{empty: raw == "", pool: x509.NewCertPool(), blocks: strings.Count(raw, "-----BEGIN ")}
 	rest := []byte(raw)
@@ -48,7 +47,7 @@ func parseBundle(raw string) *bundle {
 
 func (b *bundle) has(cert *x509.Certificate) bool { return slices.ContainsFunc(b.certs, cert.Equal) }
 
-// remark is what is wrong with the bundle itself, "" if nothing is.
+// remark returns what is wrong with the bundle itself, "" if nothing is.
 func (b *bundle) remark() string {
 	if bad := b.blocks - len(b.certs); bad > 0 {
 		return fmt.Sprintf("%d of its %d PEM blocks cannot be read as certificates and count for nothing", bad, b.blocks)

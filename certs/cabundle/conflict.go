@@ -26,7 +26,7 @@ const (
 // one, although the desired one was there before. So the writer is no replica of
 // ours that knows newer authorities, if these were read after the object.
 func (p *Publisher) conflicting(r *record, o *object) (first entry, ok bool) {
-	for _, e := range p.ours(o) {
+	for _, e := range p.cfg.Watcher.ours(o) {
 		switch {
 		case e.raw == string(p.desired):
 		case r.seen[e.name] != string(p.desired) || !o.isPublished(e.name):
@@ -58,7 +58,7 @@ func (p *Publisher) conflict(ctx context.Context, r *record, o *object, theirs e
 // there is none.
 func (p *Publisher) otherCA(theirs entry) string {
 	desired := parseBundle(string(p.desired))
-	for _, cert := range parseBundle(theirs.raw).certs {
+	for _, cert := range theirs.bundle.certs {
 		if !desired.has(cert) {
 			return fmt.Sprintf(", with the CA %s, SHA-256 %s", quote(cert.Subject.String()), rotation.ID(cert))
 		}

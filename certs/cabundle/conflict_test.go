@@ -16,7 +16,7 @@ import (
 func TestTwoInstallationsWearNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 		server.put("validating/x", webhooks("", map[string]string{"one": service, "two": service}))
 		// Of each several: what one replica does counts for all.
@@ -38,9 +38,9 @@ func TestTwoInstallationsWearNobodyOut(t *testing.T) {
 		time.Sleep(firstPause)
 		synctest.Wait()
 		patches := func(d time.Duration) int {
-			before := server.count("patch")
+			before := server.Requests("patch")
 			time.Sleep(d)
-			return server.count("patch") - before
+			return server.Requests("patch") - before
 		}
 		if n := patches(time.Minute); n < 4 || n > 16 {
 			t.Errorf("%d patches in the first minute", n)
@@ -96,7 +96,7 @@ func TestTwoInstallationsWearNobodyOut(t *testing.T) {
 func TestOtherInstallationGoesAndComes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
 		r := startReplica(t, server, newAuthorities(a.serve(t, service), a), "validating/x")
@@ -140,9 +140,9 @@ func TestOtherInstallationGoesAndComes(t *testing.T) {
 		time.Sleep(soon)
 		server.remove("validating/x")
 		time.Sleep(soon)
-		gets := server.count("get")
+		gets := server.Requests("get")
 		time.Sleep(5 * time.Minute)
-		if n := server.count("get") - gets; n != 0 {
+		if n := server.Requests("get") - gets; n != 0 {
 			t.Errorf("asked %d times for what is not there", n)
 		}
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
@@ -190,7 +190,7 @@ func TestOthersAreNotWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer()
+				server := newAPIServer(t)
 				a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 				server.put("validating/x", webhooks("", map[string]string{"one": service, "two": service}))
 				startReplica(t, server, newAuthorities(a.serve(t, service), a), "validating/x")
@@ -223,7 +223,7 @@ func TestOthersAreNotWaitedFor(t *testing.T) {
 func TestRotationIsNotHeldUpByAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		a, b, other := newCA(t, "a", nil), newCA(t, "b", nil), newCA(t, "other", nil)
 		leaf := a.serve(t, service)
 		source := newAuthorities(leaf, a)
@@ -248,7 +248,7 @@ func TestRotationIsNotHeldUpByAnother(t *testing.T) {
 func TestNewerStateOfOursIsNoConflict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 		leaf := a.serve(t, service)
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
@@ -270,7 +270,7 @@ func TestNewerStateOfOursIsNoConflict(t *testing.T) {
 			time.Sleep(soon)
 			wantBundles(t, server, "validating/x", bundleOf(list...))
 		}
-		if n := server.count("patch"); n != 21 {
+		if n := server.Requests("patch"); n != 21 {
 			t.Errorf("%d patches were written, want 21", n)
 		}
 		r.reported.none(t)
@@ -303,7 +303,7 @@ func TestKeepsWhatWasOursOnce(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer()
+				server := newAPIServer(t)
 				a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 				leaf := a.serve(t, service)
 				for _, kind := range []string{"validating/x", "mutating/x"} {

@@ -58,7 +58,7 @@ func (p *Publisher) checkBundle(o *object, list []*x509.Certificate) error {
 		return fmt.Errorf("%s: no caBundle is written: %w", o, err)
 	}
 	desired := parseBundle(string(rotation.Bundle(list)))
-	for _, e := range p.ours(o) {
+	for _, e := range p.cfg.Watcher.ours(o) {
 		if err := chain.verify(desired, e.server, now); err != nil {
 			return fmt.Errorf("%s, webhook %q: no caBundle is written, because calls would fail with it: %w", o, e.name, err)
 		}

@@ -2,45 +2,94 @@ package cabundle
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 )
 
-// kind is a kind of webhook configuration. The two kinds differ in their types
-// alone.
-type kind struct {
-	// name is the kind, resource its plural as in a Role, and short what begins a
-	// Registration.
-	name, resource, short string
-	calls
+// kind is a kind of webhook configuration.
+type kind string
+
+const (
+	mutating   kind = "MutatingWebhookConfiguration"
+	validating kind = "ValidatingWebhookConfiguration"
+)
+
+// kinds returns all kinds, in the order in which they are shown.
+func kinds() []kind { return []kind{mutating, validating} }
+
+// prefix returns what begins a Registration of the kind.
+func (k kind) prefix() string {
+	if k == mutating {
+		return "mutating"
+	}
+	return "validating"
 }
+
+// resource returns the plural as in a Role.
+func (k kind) resource() string { return strings.ToLower(string(k)) + "s" }
 
 // calls are the requests to an API server about a kind.
-type calls interface {
-	get(ctx context.Context, client certs.Client, name string) (runtime.Object, error)
-	list(ctx context.Context, client certs.Client, options metav1.ListOptions) (runtime.Object, error)
-	watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error)
-	// apply writes the caBundles of entries by server-side apply. The caBundles that
-	// were applied before, and are missing now, are removed.
-	apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []entry) error
+type calls struct {
+	get   func(ctx context.Context, name string) (runtime.Object, error)
+	list  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+	watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	apply func(ctx context.Context, name string, patch []byte) error
 }
 
-// kinds are all kinds, in the order in which they are shown.
-func kinds() []kind {
-	return []kind{
-		{"MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutating", mutating{}},
-		{"ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validating", validating{}},
+func (k kind) calls(client certs.Client) calls {
+	if k == mutating {
+		return callsOf(client.AdmissionregistrationV1().MutatingWebhookConfigurations())
+	}
+	return callsOf(client.AdmissionregistrationV1().ValidatingWebhookConfigurations())
+}
+
+// typedClient is a client of one kind, with its type and that of its lists.
+type typedClient[O, L runtime.Object] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (O, error)
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (O, error)
+}
+
+func callsOf[O, L runtime.Object](client typedClient[O, L]) calls {
+	return calls{
+		get: func(ctx context.Context, name string) (runtime.Object, error) {
+			return client.Get(ctx, name, metav1.GetOptions{})
+		},
+		list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, options)
+		},
+		watch: client.Watch,
+		apply: func(ctx context.Context, name string, patch []byte) error {
+			// Forced, to take over a caBundle from other managers.
+			_, err := client.Patch(ctx, name, types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)})
+			return err
+		},
 	}
 }
 
-// convert returns what matters of a webhook configuration, nil if it is none of
+// patch returns the server-side apply patch that writes the caBundles of entries. The API
+// server removes caBundles that were applied before and are missing now.
+func (k kind) patch(name, resourceVersion string, entries []entry) ([]byte, error) {
+	// The kinds have all of these fields in common.
+	patch := apply.ValidatingWebhookConfiguration(name).WithKind(string(k)).WithResourceVersion(resourceVersion)
+	for _, e := range entries {
+		patch.WithWebhooks(apply.ValidatingWebhook().WithName(e.name).WithClientConfig(apply.WebhookClientConfig().WithCABundle([]byte(e.raw)...)))
+	}
+	return json.Marshal(patch)
+}
+
+// convert returns the used part of a webhook configuration, nil if it is none of
 // this kind.
 func (k kind) convert(o runtime.Object) *object {
 	var converted *object
@@ -73,55 +122,4 @@ func (k kind) find(list runtime.Object, name string) (found *object, resourceVer
 	}
 	resourceVersion, err = meta.NewAccessor().ResourceVersion(list)
 	return found, resourceVersion, err
-}
-
-// applyOptions lets a Publisher take over a caBundle from other managers.
-func applyOptions() metav1.ApplyOptions {
-	return metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
-}
-
-type mutating struct{}
-
-func (mutating) get(ctx context.Context, client certs.Client, name string) (runtime.Object, error) {
-	return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-}
-
-func (mutating) list(ctx context.Context, client certs.Client, options metav1.ListOptions) (runtime.Object, error) {
-	return client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, options)
-}
-
-func (mutating) watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error) {
-	return client.AdmissionregistrationV1().MutatingWebhookConfigurations().Watch(ctx, options)
-}
-
-func (mutating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []entry) error {
-	patch := apply.MutatingWebhookConfiguration(name).WithResourceVersion(resourceVersion)
-	for _, e := range entries {
-		patch.WithWebhooks(apply.MutatingWebhook().WithName(e.name).WithClientConfig(apply.WebhookClientConfig().WithCABundle([]byte(e.raw)...)))
-	}
-	_, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Apply(ctx, patch, applyOptions())
-	return err
-}
-
-type validating struct{}
-
-func (validating) get(ctx context.Context, client certs.Client, name string) (runtime.Object, error) {
-	return client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-}
-
-func (validating) list(ctx context.Context, client certs.Client, options metav1.ListOptions) (runtime.Object, error) {
-	return client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, options)
-}
-
-func (validating) watch(ctx context.Context, client certs.Client, options metav1.ListOptions) (watch.Interface, error) {
-	return client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Watch(ctx, options)
-}
-
-func (validating) apply(ctx context.Context, client certs.Client, name, resourceVersion string, entries []entry) error {
-	patch := apply.ValidatingWebhookConfiguration(name).WithResourceVersion(resourceVersion)
-	for _, e := range entries {
-		patch.WithWebhooks(apply.ValidatingWebhook().WithName(e.name).WithClientConfig(apply.WebhookClientConfig().WithCABundle([]byte(e.raw)...)))
-	}
-	_, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Apply(ctx, patch, applyOptions())
-	return err
 }

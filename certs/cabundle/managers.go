@@ -10,27 +10,26 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// FieldManager is who manages caBundle according to managedFields, where a
-// Publisher wrote it.
+// FieldManager is the field manager of every Publisher.
 const FieldManager = "gatehouse-ca-bundle"
 
-// Manager is somebody who wrote into an object, as its managedFields tell.
+// Manager is a field manager of an object, see managedFields.
 type Manager struct {
 	// Name is what the writer calls itself: "kubectl-client-side-apply", "helm".
-	Name string `json:"name"`
+	Name string
 	// Operation is "Apply" or "Update".
-	Operation string `json:"operation"`
+	Operation string
 	// Time is when it last wrote, zero if that was not recorded.
-	Time time.Time `json:"time,omitzero"`
+	Time time.Time
 }
 
-// managers are those of an entry's caBundle, the latest first.
+// managers returns those of an entry's caBundle, the latest first.
 func (o *object) managers(entry string) []Manager {
 	return o.managersWhere(func(fields []byte) bool { return managesBundle(fields, entry) })
 }
 
-// isApplied reports whether a Publisher manages the entry's caBundle: then a patch
-// without that takes it away.
+// isApplied reports whether a Publisher manages the entry's caBundle: then the API server
+// removes it if a patch lacks it.
 func (o *object) isApplied(entry string) bool {
 	return slices.ContainsFunc(o.managers(entry), func(m Manager) bool {
 		return m.Name == FieldManager && m.Operation == string(metav1.ManagedFieldsOperationApply)
@@ -44,10 +43,10 @@ func (o *object) isPublished(entry string) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(m Manager) bool { return m.Name != FieldManager })
 }
 
-// foreignManager is the manager other than ourselves who changed the entry's caBundle:
-// who manages it now or, if nobody does because it was taken away, who wrote last
-// and after us. False if it left no trace: to take a field away and to change
-// nothing else makes nobody a manager.
+// foreignManager returns the manager other than a Publisher that changed the entry's
+// caBundle: the one that manages it now or, if nobody does because it was removed, the one
+// that wrote last and after us. It returns false if there is no trace: removing a field
+// makes nobody a manager.
 func (o *object) foreignManager(entry string) (Manager, bool) {
 	var ours time.Time
 	others := func(list []Manager) []Manager {

@@ -24,15 +24,12 @@ func (w *Watcher) MonitorTrust(ctx context.Context, serving func() *tls.Certific
 		changed := w.Changed()
 		cert := serving()
 		w.reportUntrusted(known, cert)
-		again := time.NewTimer(w.untilReady(cert))
 		select {
 		case <-ctx.Done():
-			again.Stop()
 			return nil
 		case <-changed:
-		case <-again.C:
+		case <-time.After(w.untilReady(cert)):
 		}
-		again.Stop()
 	}
 }
 
@@ -63,22 +60,23 @@ func (w *Watcher) reportUntrusted(known map[target]*distrusted, cert *tls.Certif
 	}
 	w.reporting.Lock()
 	defer w.reporting.Unlock()
-	for _, j := range w.judgements(cert, w.cfg.Now().Round(0)) {
-		d := known[j.target]
-		event := certs.Event{Subject: Subject, Reason: certs.ReasonUntrusted, Err: j.err, Object: j.target.reference()}
+	for _, v := range w.Verdicts(cert, w.cfg.Now().Round(0)) {
+		t := target{kind(v.Kind), v.Name}
+		d := known[t]
+		event := certs.Event{Subject: Subject, Reason: certs.ReasonUntrusted, Err: v.err, Object: t.reference()}
 		switch {
-		case errors.Is(j.err, certs.ErrUnread):
-		case j.err == nil && d == nil:
-		case j.err == nil:
-			delete(known, j.target)
+		case errors.Is(v.err, certs.ErrUnread):
+		case v.Trusted && d == nil:
+		case v.Trusted:
+			delete(known, t)
 			if d.reported != "" {
 				event.Reason, event.Message = certs.ReasonTrusted, "the serving certificate is trusted again"
 				w.cfg.Notify(event)
 			}
 		case d == nil:
-			known[j.target] = &distrusted{since: time.Now()}
-		case time.Since(d.since) >= distrustTime && d.reported != j.err.Error():
-			d.reported = j.err.Error()
+			known[t] = &distrusted{since: time.Now()}
+		case time.Since(d.since) >= distrustTime && d.reported != v.err.Error():
+			d.reported = v.err.Error()
 			w.cfg.Notify(event)
 		}
 	}

@@ -12,16 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// object is what matters of a webhook configuration. It is not changed once made.
+// object is the used part of a webhook configuration. It is immutable.
 type object struct {
 	target
 	uid             types.UID
 	resourceVersion string
-	// deleting tells that it is going away, and will not be read by an API server
-	// for long.
+	// deleting reports whether it has a deletion timestamp.
 	deleting bool
-	// injector is the annotation by which cert-manager's cainjector writes the
-	// bundles of the object, "" without.
+	// injector is the annotation by which cert-manager's cainjector writes its bundles,
+	// "" without.
 	injector string
 	fields   []metav1.ManagedFieldsEntry
 	entries  []entry
@@ -30,11 +29,11 @@ type object struct {
 // entry is one webhook of a configuration.
 type entry struct {
 	name string
-	// server is the name by which the API server calls, and that the certificate
-	// must have.
+	// server is the name that the API server calls, which the certificate must have.
 	server string
-	// raw is the caBundle.
-	raw string
+	// raw is the caBundle, and bundle what is in it.
+	raw    string
+	bundle *bundle
 }
 
 func newObject(k kind, meta *metav1.ObjectMeta) *object {
@@ -49,10 +48,10 @@ func newObject(k kind, meta *metav1.ObjectMeta) *object {
 }
 
 func newEntry(name string, c *admissionregistrationv1.WebhookClientConfig) entry {
-	return entry{name: name, server: serverName(c), raw: string(c.CABundle)}
+	return entry{name: name, server: serverName(c), raw: string(c.CABundle), bundle: parseBundle(string(c.CABundle))}
 }
 
-// serverName is the name that kube-apiserver verifies a certificate for, see
+// serverName returns the name that kube-apiserver verifies a certificate for, see
 // k8s.io/apiserver/pkg/util/webhook.
 func serverName(c *admissionregistrationv1.WebhookClientConfig) string {
 	switch {
@@ -66,7 +65,7 @@ func serverName(c *admissionregistrationv1.WebhookClientConfig) string {
 	return ""
 }
 
-// injectorOf finds an annotation by which cainjector takes over the bundles, see
+// injectorOf returns the annotation by which cainjector takes over the bundles, see
 // https://cert-manager.io/docs/concepts/ca-injector/.
 func injectorOf(annotations map[string]string) string {
 	for _, name := range []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca"} {
@@ -77,7 +76,7 @@ func injectorOf(annotations map[string]string) string {
 	return ""
 }
 
-// reference is the object in an Event.
+// reference returns the object for an Event.
 func (o *object) reference() corev1.ObjectReference {
 	r := o.target.reference()
 	r.UID = o.uid
@@ -85,25 +84,19 @@ func (o *object) reference() corev1.ObjectReference {
 }
 
 func (t target) reference() corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: t.kind.name, Name: t.name}
+	return corev1.ObjectReference{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: string(t.kind), Name: t.name}
 }
 
-// hosts are the names and addresses that we serve. None stand for all.
-type hosts []string
-
-// ours are the entries that call one of the hosts.
-func (h hosts) ours(o *object) []entry {
-	var list []entry
-	for _, e := range o.entries {
-		if len(h) == 0 || slices.ContainsFunc(h, func(host string) bool { return sameHost(host, e.server) }) {
-			list = append(list, e)
-		}
-	}
-	return list
+// ours returns the entries that call one of the hosts that we serve.
+func (w *Watcher) ours(o *object) []entry {
+	hosts := w.cfg.Hosts
+	return slices.DeleteFunc(slices.Clone(o.entries), func(e entry) bool {
+		return len(hosts) > 0 && !slices.ContainsFunc(hosts, func(host string) bool { return sameHost(host, e.server) })
+	})
 }
 
-// sameHost reports whether a certificate for the host is one for the name: letters
-// of either case, addresses in any notation, and * for one label.
+// sameHost reports whether a certificate for the host is valid for the name: letters of
+// either case, addresses in any notation, and * for one label.
 func sameHost(host, name string) bool {
 	host, name = strings.TrimSuffix(host, "."), strings.TrimSuffix(name, ".")
 	if a, err := netip.ParseAddr(host); err == nil {

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -125,7 +126,7 @@ func FuzzManagesBundle(f *testing.F) {
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	server := newAPIServer()
+	server := newAPIServer(t)
 	ca := newCA(t, "ca", nil)
 	server.put("mutating/x", func(o *configuration) {
 		webhooks(ca.pem()+"-----BEGIN CERTIFICATE-----\n", map[string]string{"one": service})(o)
@@ -137,11 +138,11 @@ func TestRead(t *testing.T) {
 			{Manager: FieldManager, Operation: "Apply", FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{"k:{\"name\":\"one\"}":{"f:clientConfig":{"f:caBundle":{}}}}}`), Time: &metav1.Time{Time: epoch.Add(time.Hour)}},
 		}
 	})
-	got, err := Read(t.Context(), server.client(t), registrations(t, "x", "validating/y"))
+	got, err := Read(t.Context(), server.Client(), registrations(t, "x", "validating/y"))
 	if err != nil || len(got) != 2 {
 		t.Fatalf("got %+v and %v", got, err)
 	}
-	if s := got[1]; s.Kind != "ValidatingWebhookConfiguration" || s.Name != "y" || s.Found || !s.Read {
+	if s := got[1]; s.Kind != "ValidatingWebhookConfiguration" || s.Name != "y" || s.Found {
 		t.Errorf("of what does not exist: %+v", s)
 	}
 	s := got[0]
@@ -149,29 +150,29 @@ func TestRead(t *testing.T) {
 		t.Fatalf("got %+v", s)
 	}
 	one, two := s.Entries[0], s.Entries[1]
-	if one.Name != "one" || one.Server != service || !one.Ours || one.Remark != "1 of its 2 PEM blocks cannot be read as certificates and count for nothing" ||
+	if one.Name != "one" || one.Remark != "1 of its 2 PEM blocks cannot be read as certificates and count for nothing" ||
 		len(one.Bundle) != 1 || one.Bundle[0] != (Certificate{Subject: "CN=ca", ID: rotation.ID(ca.cert), NotAfter: ca.cert.NotAfter}) {
 		t.Errorf("got %+v", one)
 	}
 	if len(one.Managers) != 2 || one.Managers[0] != (Manager{Name: FieldManager, Operation: "Apply", Time: epoch.Add(time.Hour)}) || one.Managers[1].Name != "old" {
 		t.Errorf("managers are %+v", one.Managers)
 	}
-	if two.Server != "192.0.2.1" || two.Remark != "no caBundle" || len(two.Managers) != 0 {
+	if two.Remark != "no caBundle" || len(two.Managers) != 0 {
 		t.Errorf("got %+v", two)
 	}
 
-	got, err = Read(t.Context(), server.client(t), registrations(t, "z"))
+	got, err = Read(t.Context(), server.Client(), registrations(t, "z"))
 	if err != nil || len(got) != 2 || got[0].Found || got[1].Found {
 		t.Errorf("of a name that nobody has: %+v and %v", got, err)
 	}
-	server.spoil(refusing(http.StatusForbidden, "get"))
-	got, err = Read(t.Context(), server.client(t), registrations(t, "x"))
+	server.Set(certstest.Refuses(http.StatusForbidden, "by the test", "get"))
+	got, err = Read(t.Context(), server.Client(), registrations(t, "x"))
 	wantError(t, err, "MutatingWebhookConfiguration x: cannot be read: grant get on mutatingwebhookconfigurations", "ValidatingWebhookConfiguration x")
-	if len(got) != 2 || got[0].Read || got[0].Problem == "" {
+	if len(got) != 2 || got[0].Problem == "" {
 		t.Errorf("of what may not be read: %+v", got)
 	}
-	server.spoil(func(string, *http.Request) (*http.Response, error) { return nil, errAway })
-	if _, err = Read(t.Context(), server.client(t), registrations(t, "x")); !errors.Is(err, errAway) {
+	server.Set(func(string, *http.Request) (*http.Response, error) { return nil, errAway })
+	if _, err = Read(t.Context(), server.Client(), registrations(t, "x")); !errors.Is(err, errAway) {
 		t.Errorf("of a server that is away: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
 const (
@@ -80,8 +81,8 @@ type Publisher struct {
 type record struct {
 	// seen are the bundles of entries, where they were as desired.
 	seen map[string]string
-	// class is that of the problem that was reported, "" if there is none.
-	class string
+	// class is that of the problem that was reported, None if there is none.
+	class apierr.Class
 	// retry is when to try again after a failure.
 	retry   time.Time
 	backoff backoff
@@ -173,9 +174,8 @@ func (p *Publisher) reconcile(ctx context.Context, refresh bool) {
 // written now.
 func (p *Publisher) outdated() []*object {
 	var list []*object
-	known, _ := p.cfg.Watcher.snapshot()
-	for i, k := range known {
-		o, r := k.found, p.record(p.cfg.Watcher.targets[i])
+	for _, k := range p.cfg.Watcher.snapshot() {
+		o, r := k.found, p.record(k.target)
 		if o == nil || o.deleting {
 			*r = record{seen: map[string]string{}, reported: r.reported, lastConflict: r.lastConflict, pauses: r.pauses}
 			continue
@@ -186,7 +186,7 @@ func (p *Publisher) outdated() []*object {
 			continue
 		}
 		differs := false
-		for _, e := range p.ours(o) {
+		for _, e := range p.cfg.Watcher.ours(o) {
 			if e.raw == string(p.desired) {
 				r.seen[e.name] = e.raw
 			} else {
@@ -195,7 +195,7 @@ func (p *Publisher) outdated() []*object {
 		}
 		switch {
 		case !differs:
-			r.class, r.retry = "", time.Time{}
+			r.class, r.retry = apierr.None, time.Time{}
 			r.backoff.reset()
 		case !time.Now().Before(r.retry), r.class == classPublisher && !p.hasConflict(r, o):
 			list = append(list, o)
@@ -210,8 +210,6 @@ func (p *Publisher) hasConflict(r *record, o *object) bool {
 	_, ok := p.conflicting(r, o)
 	return ok
 }
-
-func (p *Publisher) ours(o *object) []entry { return hosts(p.cfg.Watcher.cfg.Hosts).ours(o) }
 
 func (p *Publisher) record(t target) *record {
 	if p.records[t] == nil {
@@ -229,7 +227,7 @@ func (p *Publisher) write(ctx context.Context, t target) {
 			return
 		}
 		failure = p.tryWrite(ctx, t)
-		if failure == nil || failure.class != classConflict {
+		if failure == nil || failure.class != apierr.Conflict {
 			break
 		}
 	}
@@ -240,7 +238,7 @@ func (p *Publisher) write(ctx context.Context, t target) {
 	case failure.class == classPublisher:
 		r.backoff.reset()
 	default:
-		if failure.class == classConflict {
+		if failure.class == apierr.Conflict {
 			p.fail(ctx, r, t.reference(), failure)
 		}
 		r.retry = time.Now().Add(r.backoff.next())
@@ -254,7 +252,7 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	r := p.record(t)
 	o, err := getObject(ctx, p.cfg.Client, t)
 	if err != nil {
-		return p.fail(ctx, r, t.reference(), getProblem(t, err))
+		return p.fail(ctx, r, t.reference(), readProblem(t, "get", err))
 	}
 	switch {
 	case o == nil || o.deleting:
@@ -272,7 +270,7 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 		names, changed []string
 		overwritten    bool
 	)
-	for _, e := range p.ours(o) {
+	for _, e := range p.cfg.Watcher.ours(o) {
 		names = append(names, e.name)
 		if e.raw != string(p.desired) {
 			changed = append(changed, e.name)
@@ -289,9 +287,13 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	if conflict && (r.class != classPublisher || time.Now().Before(r.retry)) {
 		return p.conflict(ctx, r, o, theirs)
 	}
+	patch, err := t.kind.patch(t.name, o.resourceVersion, p.patch(o, names))
+	if err != nil {
+		return p.fail(ctx, r, o.reference(), writeProblem(t, err))
+	}
 	request, cancel := bounded(ctx)
 	defer cancel()
-	err = explained(request, t.kind.apply(request, p.cfg.Client, t.name, o.resourceVersion, p.patch(o, names)))
+	err = explained(request, t.kind.calls(p.cfg.Client).apply(request, t.name, patch))
 	switch {
 	case apierrors.IsConflict(err):
 		return writeProblem(t, err)
@@ -306,7 +308,7 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 		return p.fail(ctx, r, o.reference(), writeProblem(t, err))
 	}
 	p.published.Add(1)
-	r.class = ""
+	r.class = apierr.None
 	for _, name := range names {
 		r.seen[name] = string(p.desired)
 	}

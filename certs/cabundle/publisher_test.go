@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 )
 
 // authorities are a certs.Authorities that a test sets.
@@ -86,7 +87,7 @@ type replica struct {
 func startReplica(t *testing.T, server *apiServer, a certs.Authorities, names ...string) *replica {
 	t.Helper()
 	r := &replica{reported: &events{}}
-	client := server.client(t)
+	client := server.Client()
 	w := NewWatcher(WatcherConfig{Client: client, Registrations: registrations(t, names...), Hosts: []string{service}})
 	r.Publisher = NewPublisher(PublisherConfig{Client: client, Watcher: w, Authorities: a, Notify: r.reported.notify})
 	inBackground(t, w.Run)
@@ -113,14 +114,14 @@ func wantBundles(t *testing.T, server *apiServer, name string, want ...string) {
 func TestPublishes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 		server.put("mutating/x", webhooks("", map[string]string{"one": service, "other": "else.where.svc", "two": service}))
 		server.put("validating/x", webhooks(b.pem(), map[string]string{"one": service}))
 		server.put("validating/y", webhooks(b.pem(), map[string]string{"one": service}))
 		source := newAuthorities(a.serve(t, service), a)
 		var patches []string
-		server.spoil(func(verb string, r *http.Request) (*http.Response, error) {
+		server.Set(func(verb string, r *http.Request) (*http.Response, error) {
 			if verb == "patch" && r.GetBody != nil {
 				body, _ := r.GetBody()
 				text, _ := io.ReadAll(body)
@@ -165,7 +166,7 @@ func TestPublishes(t *testing.T) {
 		// The same in another order is the same, and stays for all time.
 		source.set(b.serve(t, service), a, b)
 		time.Sleep(time.Hour)
-		if n := server.count("patch"); n != 4 {
+		if n := server.Requests("patch"); n != 4 {
 			t.Errorf("%d patches were written, want 4", n)
 		}
 		r.reported.none(t)
@@ -175,7 +176,7 @@ func TestPublishes(t *testing.T) {
 func TestReplicasWriteOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		ca := newCA(t, "ca", nil)
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
 		for range 5 {
@@ -183,7 +184,7 @@ func TestReplicasWriteOnce(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		wantBundles(t, server, "validating/x", ca.pem())
-		if patches, gets := server.count("patch"), server.count("get"); patches != 1 || gets != 1 {
+		if patches, gets := server.Requests("patch"), server.Requests("get"); patches != 1 || gets != 1 {
 			t.Errorf("five replicas wrote %d times and set about it %d times", patches, gets)
 		}
 	})
@@ -192,7 +193,7 @@ func TestReplicasWriteOnce(t *testing.T) {
 func TestOverwritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		ca, other := newCA(t, "ca", nil), newCA(t, "other", nil)
 		server.put("validating/x", webhooks("", map[string]string{"one": service, "two": service}))
 		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
@@ -232,7 +233,7 @@ func TestOverwritten(t *testing.T) {
 func TestOverwrittenAfterAnotherReplicaPublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		ca := newCA(t, "ca", nil)
 		server.put("validating/x", webhooks(ca.pem(), map[string]string{"one": service}))
 		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
@@ -253,7 +254,7 @@ func TestInjectorIsLeftAlone(t *testing.T) {
 		t.Run(annotation, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer()
+				server := newAPIServer(t)
 				ca := newCA(t, "ca", nil)
 				server.put("mutating/x", webhooks("", map[string]string{"one": service}))
 				server.put("mutating/x", func(o *configuration) { o.Annotations = map[string]string{annotation: "true"} })
@@ -262,7 +263,7 @@ func TestInjectorIsLeftAlone(t *testing.T) {
 				time.Sleep(time.Hour)
 				wantBundles(t, server, "mutating/x", "")
 				wantBundles(t, server, "validating/x", ca.pem())
-				if n := server.count("get"); n != 1 {
+				if n := server.Requests("get"); n != 1 {
 					t.Errorf("set about writing %d times", n)
 				}
 				list := r.reported.take()
@@ -284,7 +285,7 @@ func TestInjectorIsLeftAlone(t *testing.T) {
 func TestStaleWriterLoses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 		leaf := a.serve(t, service)
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
@@ -308,7 +309,7 @@ func TestStaleWriterLoses(t *testing.T) {
 			t.Fatalf("the authorities were read %d times: the race did not take place", reads)
 		}
 		wantBundles(t, server, "validating/x", bundleOf(a, b))
-		if n := server.count("patch"); n != 1 {
+		if n := server.Requests("patch"); n != 1 {
 			t.Errorf("%d patches were tried, want the one that conflicts", n)
 		}
 		if s := r.Stats(); s != (Stats{}) {
@@ -321,18 +322,18 @@ func TestStaleWriterLoses(t *testing.T) {
 func TestDeletedBeforeItIsWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		ca := newCA(t, "ca", nil)
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
 		source := newAuthorities(ca.serve(t, service), ca)
 		source.before = func(context.Context) {
-			if server.count("get") == 1 {
+			if server.Requests("get") == 1 {
 				server.remove("validating/x")
 			}
 		}
 		r := startReplica(t, server, source, "x")
 		time.Sleep(time.Hour)
-		if n := server.count("patch"); n != 1 {
+		if n := server.Requests("patch"); n != 1 {
 			t.Fatalf("%d patches were tried, want 1", n)
 		}
 		if s := r.Stats(); s != (Stats{}) {
@@ -348,7 +349,7 @@ func TestChangesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			server := newAPIServer()
+			server := newAPIServer(t)
 			a, b := newCA(t, "a", nil), newCA(t, "b", nil)
 			leaf := a.serve(t, service)
 			server.put("validating/x", webhooks("", map[string]string{"one": service}))
@@ -394,7 +395,7 @@ func TestWritesNothingThatBreaksCalls(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				test.from.changed = make(chan struct{}) // one of this bubble
 				test.from.fail(test.err)
-				server := newAPIServer()
+				server := newAPIServer(t)
 				server.put("validating/x", webhooks("as it was", map[string]string{"one": service}))
 				r := startReplica(t, server, test.from, "x")
 				time.Sleep(grace / 2)
@@ -408,7 +409,7 @@ func TestWritesNothingThatBreaksCalls(t *testing.T) {
 					t.Errorf("reported %+v, counted %+v", e, r.Stats())
 				}
 				wantBundles(t, server, "validating/x", "as it was")
-				if n := server.count("patch"); n != 0 {
+				if n := server.Requests("patch"); n != 0 {
 					t.Errorf("%d patches were tried", n)
 				}
 
@@ -427,9 +428,9 @@ func TestWriteFails(t *testing.T) {
 		fault func(string, *http.Request) (*http.Response, error)
 		says  []string
 	}{
-		{"patch forbidden", refusing(http.StatusForbidden, "patch"), []string{`ValidatingWebhookConfiguration x: its caBundle cannot be written: grant patch on validatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
-		{"get forbidden", refusing(http.StatusForbidden, "get"), []string{"cannot be read: grant get on validatingwebhookconfigurations"}},
-		{"entry gone", refusing(http.StatusUnprocessableEntity, "patch"), []string{"apply the output of gatehouse manifests again, an entry may have gone"}},
+		{"patch forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "patch"), []string{`ValidatingWebhookConfiguration x: its caBundle cannot be written: grant patch on validatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
+		{"get forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "get"), []string{"cannot be read: grant get on validatingwebhookconfigurations"}},
+		{"entry gone", certstest.Refuses(http.StatusUnprocessableEntity, "by the test", "patch"), []string{"apply the output of gatehouse manifests again, an entry may have gone"}},
 		{"away", func(verb string, _ *http.Request) (*http.Response, error) {
 			if verb == "patch" {
 				return nil, errAway
@@ -438,19 +439,19 @@ func TestWriteFails(t *testing.T) {
 		}, []string{"its caBundle cannot be written, and is tried again", "connection refused"}},
 		{"hung", func(verb string, r *http.Request) (*http.Response, error) {
 			if verb == "patch" {
-				return hang(verb, r)
+				return certstest.Hang(verb, r)
 			}
 			return nil, nil
 		}, []string{"no answer within 10s"}},
-		{"conflicts", refusing(http.StatusConflict, "patch"), []string{"somebody else changes it all the time"}},
+		{"conflicts", certstest.Refuses(http.StatusConflict, "by the test", "patch"), []string{"somebody else changes it all the time"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer()
+				server := newAPIServer(t)
 				ca := newCA(t, "ca", nil)
 				server.put("validating/x", webhooks("", map[string]string{"one": service}))
-				server.spoil(test.fault)
+				server.Set(test.fault)
 				r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
 				time.Sleep(10 * time.Minute)
 				e := r.reported.one(t)
@@ -462,7 +463,7 @@ func TestWriteFails(t *testing.T) {
 				if failed < 10 || failed > 200 {
 					t.Errorf("failed %d times in ten minutes", failed)
 				}
-				server.spoil(nil)
+				server.Set(nil)
 				time.Sleep(longestDelay + requestTimeout)
 				wantBundles(t, server, "validating/x", ca.pem())
 				if e := r.reported.one(t); e.Reason != certs.ReasonPublished {
@@ -476,11 +477,11 @@ func TestWriteFails(t *testing.T) {
 func TestConflictIsTriedAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		ca := newCA(t, "ca", nil)
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
 		conflicts := 0
-		server.spoil(func(verb string, _ *http.Request) (*http.Response, error) {
+		server.Set(func(verb string, _ *http.Request) (*http.Response, error) {
 			if verb == "patch" && conflicts < tries-1 {
 				conflicts++
 				server.put("validating/x", func(o *configuration) { o.Labels = map[string]string{"n": fmt.Sprint(conflicts)} })
@@ -500,7 +501,7 @@ func TestConflictIsTriedAgainAtOnce(t *testing.T) {
 func TestGoingAndComing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
+		server := newAPIServer(t)
 		ca := newCA(t, "ca", nil)
 		source := newAuthorities(ca.serve(t, service), ca)
 		r := startReplica(t, server, source, "x")
@@ -513,7 +514,7 @@ func TestGoingAndComing(t *testing.T) {
 		})
 		time.Sleep(interval)
 		wantBundles(t, server, "validating/x", "")
-		if n := server.count("get"); n != 0 {
+		if n := server.Requests("get"); n != 0 {
 			t.Errorf("set about writing into what is being deleted, %d times", n)
 		}
 		server.remove("validating/x")

@@ -14,9 +14,12 @@ package cabundle
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // Registration names a webhook configuration.
@@ -28,11 +31,11 @@ type Registration struct {
 	Name string
 }
 
-// String is the registration as ParseRegistration reads it.
+// String returns the registration as ParseRegistration reads it.
 func (r Registration) String() string {
 	for _, k := range kinds() {
-		if k.name == r.Kind {
-			return k.short + "/" + r.Name
+		if string(k) == r.Kind {
+			return k.prefix() + "/" + r.Name
 		}
 	}
 	return r.Name
@@ -41,17 +44,15 @@ func (r Registration) String() string {
 // ParseRegistration reads "NAME" for the configurations of that name, whichever
 // exist, and "mutating/NAME" or "validating/NAME" for the one of that kind.
 func ParseRegistration(text string) (Registration, error) {
-	prefix, name, hasKind := strings.Cut(text, "/")
-	if !hasKind {
-		prefix, name = "", text
-	}
+	name := text
 	var r Registration
-	if hasKind {
+	if prefix, rest, hasKind := strings.Cut(text, "/"); hasKind {
+		name = rest
 		var allowed []string
 		for _, k := range kinds() {
-			allowed = append(allowed, k.short)
-			if k.short == prefix {
-				r.Kind = k.name
+			allowed = append(allowed, k.prefix())
+			if k.prefix() == prefix {
+				r.Kind = string(k)
 			}
 		}
 		if r.Kind == "" {
@@ -65,14 +66,8 @@ func ParseRegistration(text string) (Registration, error) {
 	return r, nil
 }
 
-// quote is text that somebody typed, as messages show it.
-func quote(text string) string {
-	const longest = 80
-	if len(text) > longest {
-		return fmt.Sprintf("%q…", text[:longest])
-	}
-	return fmt.Sprintf("%q", text)
-}
+// quote returns a value of somebody else's choice for a message.
+func quote(text string) string { return strconv.Quote(truncate.Bytes(text, 80)) }
 
 // target is an object that may or may not exist.
 type target struct {
@@ -80,21 +75,17 @@ type target struct {
 	name string
 }
 
-func (t target) String() string { return t.kind.name + " " + t.name }
+func (t target) String() string { return string(t.kind) + " " + t.name }
 
 // group is targets of which at least one must exist. It holds their indexes.
 type group []int
 
-// targetsOf are what registrations name, each once, and what must exist of them.
-func targetsOf(registrations []Registration) ([]target, []group) {
-	var (
-		targets []target
-		groups  []group
-	)
+// targetsOf returns what registrations name, each once, and what must exist of it.
+func targetsOf(registrations []Registration) (targets []target, groups []group) {
 	for _, r := range registrations {
 		var g group
 		for _, k := range kinds() {
-			if r.Kind != "" && r.Kind != k.name {
+			if r.Kind != "" && r.Kind != string(k) {
 				continue
 			}
 			t := target{kind: k, name: r.Name}

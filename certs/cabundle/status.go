@@ -3,6 +3,7 @@ package cabundle
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,40 +14,30 @@ import (
 
 // Status is what was read of one configuration.
 type Status struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-	// Read reports whether it was read once, and Found whether it exists.
-	Read  bool `json:"read"`
-	Found bool `json:"found"`
-	// Problem is why it cannot be read now, "" if it can. What else is here was then
-	// read earlier.
-	Problem string `json:"problem,omitempty"`
-	// Deleting tells that it is going away.
-	Deleting bool `json:"deleting,omitempty"`
+	Kind, Name string
+	// Found reports whether it exists.
+	Found bool
+	// Problem is why it cannot be read now, "" if it can. The rest was then read earlier.
+	Problem string
+	// Deleting reports whether it has a deletion timestamp.
+	Deleting bool
 	// Injector is the annotation by which cert-manager's cainjector writes the
 	// caBundle, "" without.
-	Injector string `json:"injector,omitempty"`
+	Injector string
 	// Entries are its webhooks, in its order.
-	Entries []Entry `json:"entries"`
+	Entries []Entry
 }
 
 // Entry is one webhook of a configuration.
 type Entry struct {
-	Name string `json:"name"`
-	// Server is the name or address that the API server calls and that the
-	// certificate must have.
-	Server string `json:"server"`
-	// Ours reports whether that is one of WatcherConfig.Hosts; it is true of all if
-	// there are none.
-	Ours bool `json:"ours"`
-	// Bundle are the certificates of the caBundle, in its order. Without any, Remark
-	// reports whether there is a caBundle.
-	Bundle []Certificate `json:"bundle"`
-	// Remark says what is wrong with the caBundle itself, "" if nothing is.
-	Remark string `json:"remark,omitempty"`
+	Name string
+	// Bundle are the certificates of the caBundle, in its order.
+	Bundle []Certificate
+	// Remark is what is wrong with the caBundle itself, "" if nothing is.
+	Remark string
 	// Managers are who wrote the caBundle, the latest first. FieldManager is a
 	// Publisher.
-	Managers []Manager `json:"managers,omitempty"`
+	Managers []Manager
 }
 
 // Certificate is a certificate of a caBundle.
@@ -57,24 +48,24 @@ type Certificate struct {
 	NotAfter time.Time `json:"notAfter"`
 }
 
-// Status is what was read last, in the order of the registrations. A
+// Status returns what was read last, in the order of the registrations. A
 // configuration that need not exist, because that of the other kind does, is left
 // out unless it exists.
 func (w *Watcher) Status() []Status {
-	known, bundles := w.snapshot()
+	known := w.snapshot()
 	var list []Status
 	for i, k := range known {
 		if k.read && k.found == nil && !w.isMissed(i, known) {
 			continue
 		}
-		s := Status{Kind: w.targets[i].kind.name, Name: w.targets[i].name, Read: k.read}
+		s := Status{Kind: string(k.kind), Name: k.name}
 		if k.failed != nil {
 			s.Problem = k.failed.err.Error()
 		}
 		if o := k.found; o != nil {
 			s.Found, s.Deleting, s.Injector = true, o.deleting, o.injector
 			for _, e := range o.entries {
-				s.Entries = append(s.Entries, statusOf(o, e, bundles[e.raw], len(hosts(w.cfg.Hosts).ours(&object{entries: []entry{e}})) > 0))
+				s.Entries = append(s.Entries, statusOf(o, &e))
 			}
 		}
 		list = append(list, s)
@@ -84,22 +75,14 @@ func (w *Watcher) Status() []Status {
 
 // isMissed reports whether a target that does not exist should.
 func (w *Watcher) isMissed(i int, known []targetState) bool {
-	for _, g := range w.groups {
-		others := false
-		for _, j := range g {
-			others = others || known[j].found != nil
-		}
-		for _, j := range g {
-			if i == j && !others {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.groups, func(g group) bool {
+		return slices.Contains(g, i) && !slices.ContainsFunc(g, func(j int) bool { return known[j].found != nil })
+	})
 }
 
-func statusOf(o *object, e entry, b *bundle, ours bool) Entry {
-	s := Entry{Name: e.name, Server: e.server, Ours: ours, Managers: o.managers(e.name), Remark: b.remark()}
+func statusOf(o *object, e *entry) Entry {
+	b := e.bundle
+	s := Entry{Name: e.name, Managers: o.managers(e.name), Remark: b.remark()}
 	switch {
 	case b.empty:
 		s.Remark = "no caBundle"
@@ -112,37 +95,34 @@ func statusOf(o *object, e entry, b *bundle, ours bool) Entry {
 	return s
 }
 
-// Read reads the configurations once. The error holds everything that could not
-// be read; what does not exist is no error but not Found.
+// Read reads the configurations once, which needs only the right to get them. The error
+// names everything that could not be read; what does not exist is not Found.
 func Read(ctx context.Context, client certs.Client, registrations []Registration) ([]Status, error) {
 	w := NewWatcher(WatcherConfig{Client: client, Registrations: registrations})
+	err := w.readOnce(ctx)
+	return w.Status(), err
+}
+
+func (w *Watcher) readOnce(ctx context.Context) error {
 	var problems []error
-	for i, t := range w.targets {
-		if err := w.get(ctx, i); err != nil {
-			p := getProblem(t, err)
+	for i, s := range w.snapshot() {
+		found, err := getObject(ctx, w.cfg.Client, s.target)
+		if err != nil {
+			p := readProblem(s.target, "get", err)
 			w.setProblem(i, p)
 			problems = append(problems, p.err)
+			continue
 		}
+		w.update(i, found)
 	}
-	return w.Status(), errors.Join(problems...)
+	return errors.Join(problems...)
 }
 
-// get reads one target by its name, which a role that has no list and no watch
-// allows too.
-func (w *Watcher) get(ctx context.Context, i int) error {
-	found, err := getObject(ctx, w.cfg.Client, w.targets[i])
-	if err != nil {
-		return err
-	}
-	w.update(i, found)
-	return nil
-}
-
-// getObject reads a target from the API server, nil if it does not exist.
+// getObject returns a target from the API server, nil if it does not exist.
 func getObject(ctx context.Context, client certs.Client, t target) (*object, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	found, err := t.kind.get(ctx, client, t.name)
+	found, err := t.kind.calls(client).get(ctx, t.name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

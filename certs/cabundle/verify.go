@@ -28,51 +28,34 @@ func (w *Watcher) Verify(cert *tls.Certificate, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	type question struct {
-		bundle *bundle
-		server string
-	}
-	answers := map[question]error{}
-	return w.verifyEntries(func(server string, b *bundle) error {
-		q := question{b, server}
-		answer, known := answers[q]
-		if !known {
-			answer = chain.verify(b, server, now)
-			answers[q] = answer
-		}
-		return answer
-	})
+	return w.verifyEntries(func(e *entry) error { return chain.verify(e.bundle, e.server, now) })
 }
 
 // Holds implements certs.Trust.
 func (w *Watcher) Holds(ca *x509.Certificate) error {
-	return w.verifyEntries(func(_ string, b *bundle) error {
+	return w.verifyEntries(func(e *entry) error {
 		switch {
-		case b.empty:
+		case e.bundle.empty:
 			return errNoBundle
 		case ca == nil:
 			return errors.New("there is no CA that its caBundle could have")
-		case !b.has(ca):
+		case !e.bundle.has(ca):
 			return fmt.Errorf("its caBundle does not have the CA %q with SHA-256 %s", ca.Subject, rotation.ID(ca))
 		}
 		return nil
 	})
 }
 
-// Fresh implements certs.Trust. It is true where nothing is named.
+// Fresh implements certs.Trust. Without registrations it returns true.
 func (w *Watcher) Fresh() bool {
-	known, _ := w.snapshot()
-	return !slices.ContainsFunc(known, func(k targetState) bool { return !k.read || k.failed != nil })
+	return !slices.ContainsFunc(w.snapshot(), func(k targetState) bool { return !k.read || k.failed != nil })
 }
 
-// Ready is nil from the moment on that Verify is nil for a certificate, whatever
-// comes later: an API server that is away, or a registration that somebody takes
-// away, makes no replica unready that others depend on. Before that it is what
-// Verify says.
-//
-// It is nil a moment after that at the earliest: API servers learn of a bundle
-// from the same place as we do, and not all at once. That moment begins when Ready
-// or Doubt looks; while Doubt runs, nobody has to ask for it to pass.
+// Ready returns the error of Verify until the certificate has been trusted for
+// noticeTime, in which API servers notice the bundle. After that it returns nil for
+// ever: an API server that is unreachable, or a registration that is deleted, makes no
+// replica unready that others depend on. The time is measured from a call of Ready;
+// MonitorTrust calls it.
 func (w *Watcher) Ready(cert *tls.Certificate) error {
 	if w.ready.Load() || len(w.groups) == 0 {
 		return nil
@@ -94,53 +77,39 @@ func (w *Watcher) Ready(cert *tls.Certificate) error {
 	return nil
 }
 
-// noticeTime is how long API servers may take to notice a bundle, on a usual day.
+// noticeTime is how long API servers usually take to notice a bundle.
 const noticeTime = time.Second
 
 var errNoticed = errors.New("every registration trusts the serving certificate: waiting a second for API servers to notice")
 
-// Verdict is whether a configuration trusts a certificate.
+// Verdict tells whether a configuration trusts a certificate.
 type Verdict struct {
 	// Kind and Name are the configuration's.
 	Kind, Name string
 	Trusted    bool
+	// err is why it does not.
+	err error
 }
 
-// Verdicts are of the configurations that there are, and of those that are missed,
-// in the order of the registrations.
+// Verdicts verifies a certificate against the configurations that exist, and those that
+// are missing, in the order of the registrations.
 func (w *Watcher) Verdicts(cert *tls.Certificate, now time.Time) []Verdict {
 	var list []Verdict
-	for _, j := range w.judgements(cert, now) {
-		list = append(list, Verdict{Kind: j.target.kind.name, Name: j.target.name, Trusted: j.err == nil})
-	}
-	return list
-}
-
-// judgement is why a configuration does not trust a certificate; err is nil if it does.
-type judgement struct {
-	target target
-	err    error
-}
-
-// judgements verifies a certificate against the configurations that exist, and those
-// that are missing.
-func (w *Watcher) judgements(cert *tls.Certificate, now time.Time) []judgement {
-	var list []judgement
-	known, bundles := w.snapshot()
-	chain, err := newChain(cert)
+	known := w.snapshot()
+	chain, invalid := newChain(cert)
 	for i, k := range known {
-		j := judgement{target: w.targets[i], err: err}
+		err := invalid
 		switch {
 		case k.found == nil && !w.isMissed(i, known):
 			continue
 		case !k.read:
-			j.err = certs.ErrUnread
+			err = certs.ErrUnread
 		case k.found == nil:
-			j.err = fmt.Errorf("%s: not found: apply the output of gatehouse manifests", w.targets[i])
+			err = fmt.Errorf("%s: not found: apply the output of gatehouse manifests", k.target)
 		case err == nil:
-			j.err = errors.Join(w.entryErrors(k.found, bundles, func(server string, b *bundle) error { return chain.verify(b, server, now) })...)
+			err = errors.Join(w.entryErrors(k.found, func(e *entry) error { return chain.verify(e.bundle, e.server, now) })...)
 		}
-		list = append(list, j)
+		list = append(list, Verdict{Kind: string(k.kind), Name: k.name, Trusted: err == nil, err: err})
 	}
 	return list
 }
@@ -148,43 +117,42 @@ func (w *Watcher) judgements(cert *tls.Certificate, now time.Time) []judgement {
 // verifyEntries verifies every entry of ours, and returns all errors in the order of the
 // registrations: one that was not read, does not exist or has no entry of ours is an
 // error too.
-func (w *Watcher) verifyEntries(ask func(server string, b *bundle) error) error {
-	known, bundles := w.snapshot()
+func (w *Watcher) verifyEntries(verify func(*entry) error) error {
+	known := w.snapshot()
 	var problems []error
 	for _, g := range w.groups {
 		if p := w.absence(g, known); p != nil {
 			problems = append(problems, p.err)
 		}
 	}
-	for i, k := range known {
+	for _, k := range known {
 		switch {
 		case !k.read && k.failed != nil:
 			problems = append(problems, fmt.Errorf("%w: %w", k.failed.err, certs.ErrUnread))
 		case !k.read:
-			problems = append(problems, fmt.Errorf("%s: %w", w.targets[i], certs.ErrUnread))
-		case k.found == nil:
-		default:
-			problems = append(problems, w.entryErrors(k.found, bundles, ask)...)
+			problems = append(problems, fmt.Errorf("%s: %w", k.target, certs.ErrUnread))
+		case k.found != nil:
+			problems = append(problems, w.entryErrors(k.found, verify)...)
 		}
 	}
 	return errors.Join(problems...)
 }
 
 // entryErrors verifies our entries of a configuration, and that it has any.
-func (w *Watcher) entryErrors(o *object, bundles map[string]*bundle, verify func(server string, b *bundle) error) []error {
+func (w *Watcher) entryErrors(o *object, verify func(*entry) error) []error {
 	var problems []error
 	if p := w.foreignProblem(o); p != nil {
 		problems = append(problems, p.err)
 	}
-	for _, e := range hosts(w.cfg.Hosts).ours(o) {
-		if err := verify(e.server, bundles[e.raw]); err != nil {
+	for _, e := range w.ours(o) {
+		if err := verify(&e); err != nil {
 			problems = append(problems, &certs.DistrustError{Registration: o.String(), Webhook: e.name, Err: err})
 		}
 	}
 	return problems
 }
 
-// chain is a certificate and those that lead to its root, as a server sends them.
+// chain is a certificate and its intermediates, as a server sends them.
 type chain struct {
 	leaf          *x509.Certificate
 	intermediates *x509.CertPool
@@ -209,7 +177,7 @@ func newChain(cert *tls.Certificate) (*chain, error) {
 	return c, nil
 }
 
-// verify is what a TLS client does that trusts the bundle and calls the server by
+// verify does what a TLS client does that trusts the bundle and calls the server by
 // that name.
 func (c *chain) verify(b *bundle, server string, now time.Time) error {
 	if b.empty {

@@ -2,9 +2,7 @@ package cabundle
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
 // Subject is what the Events of this package are about.
@@ -38,8 +37,8 @@ type WatcherConfig struct {
 	Client certs.Client
 	// Registrations are what must trust us. Without any, everything is trusted.
 	Registrations []Registration
-	// Hosts are the names and addresses that we serve, *.DOMAIN among them: only
-	// webhooks that call one of them are looked at. Without any, all are.
+	// Hosts are the names and addresses that we serve, *.DOMAIN among them: webhooks that
+	// call none of them are ignored. Without any, none is ignored.
 	Hosts []string
 	// Now is the time by which Ready verifies certificates; nil is time.Now.
 	Now func() time.Time
@@ -52,30 +51,27 @@ type WatcherConfig struct {
 // a certs.Trust. What was read last counts while the API server is unreachable; a
 // configuration that was deleted does not.
 type Watcher struct {
-	cfg     WatcherConfig
-	targets []target
-	groups  []group
-	ready   atomic.Bool
+	cfg    WatcherConfig
+	groups []group
+	ready  atomic.Bool
 
 	mu sync.Mutex
-	// states is of the targets, by their indexes. A slice is not changed once it is
-	// here.
-	states []targetState
-	// bundles are those of known, parsed.
-	bundles map[string]*bundle
+	// states are the targets, in the order of the registrations. The slice is immutable.
+	states  []targetState
 	changed chan struct{}
-	// verified is since when Ready has found nothing wrong.
+	// verified is since when Verify has succeeded, as seen by Ready.
 	verified time.Time
 
 	// reporting is held while Notify is called. It is taken before mu.
 	reporting sync.Mutex
-	reported  map[string]string
+	reported  map[string]apierr.Class
 }
 
 var _ certs.Trust = (*Watcher)(nil)
 
 // targetState is what is known of a target.
 type targetState struct {
+	target
 	// read reports whether it was read once, and found is what was there last, nil if
 	// nothing was.
 	read  bool
@@ -86,12 +82,15 @@ type targetState struct {
 
 // NewWatcher makes a Watcher that has read nothing yet.
 func NewWatcher(cfg WatcherConfig) *Watcher {
-	w := &Watcher{cfg: cfg, changed: make(chan struct{}), reported: map[string]string{}}
+	w := &Watcher{cfg: cfg, changed: make(chan struct{}), reported: map[string]apierr.Class{}}
 	if w.cfg.Now == nil {
 		w.cfg.Now = time.Now
 	}
-	w.targets, w.groups = targetsOf(cfg.Registrations)
-	w.states = make([]targetState, len(w.targets))
+	var targets []target
+	targets, w.groups = targetsOf(cfg.Registrations)
+	for _, t := range targets {
+		w.states = append(w.states, targetState{target: t})
+	}
 	return w
 }
 
@@ -99,8 +98,8 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 // before. It is called once.
 func (w *Watcher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	for i := range w.targets {
-		running.Go(func() { w.follow(ctx, i) })
+	for i, s := range w.snapshot() {
+		running.Go(func() { w.follow(ctx, i, s.target) })
 	}
 	running.Wait()
 	<-ctx.Done()
@@ -115,13 +114,13 @@ func (w *Watcher) Changed() <-chan struct{} {
 }
 
 // follow keeps one target up to date.
-func (w *Watcher) follow(ctx context.Context, i int) {
+func (w *Watcher) follow(ctx context.Context, i int, t target) {
 	var delay backoff
 	for {
-		version, err := w.list(ctx, i)
+		version, err := w.list(ctx, i, t)
 		begun := time.Now()
 		if err == nil {
-			err = w.watch(ctx, i, version)
+			err = w.watch(ctx, i, t, version)
 		}
 		if ctx.Err() != nil {
 			return
@@ -131,7 +130,7 @@ func (w *Watcher) follow(ctx context.Context, i int) {
 			delay.reset()
 		}
 		if err != nil {
-			w.setProblem(i, watchProblem(w.targets[i], err))
+			w.setProblem(i, readProblem(t, "list and watch", err))
 		} else if worked {
 			continue
 		}
@@ -147,11 +146,10 @@ func selectName(name string) metav1.ListOptions {
 }
 
 // list reads what is there now.
-func (w *Watcher) list(ctx context.Context, i int) (resourceVersion string, err error) {
+func (w *Watcher) list(ctx context.Context, i int, t target) (resourceVersion string, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	t := w.targets[i]
-	list, err := t.kind.list(ctx, w.cfg.Client, selectName(t.name))
+	list, err := t.kind.calls(w.cfg.Client).list(ctx, selectName(t.name))
 	if err != nil {
 		return "", explained(ctx, err)
 	}
@@ -163,19 +161,18 @@ func (w *Watcher) list(ctx context.Context, i int) (resourceVersion string, err 
 }
 
 // watch records changes for as long as a watch lasts. Its end is no error.
-func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) error {
+func (w *Watcher) watch(ctx context.Context, i int, t target, resourceVersion string) error {
 	life := watchLife + randomUpTo(watchLife/10)
 	// Bounded here too, for an API server that does not keep to it.
 	ctx, cancel := context.WithTimeout(ctx, life+requestTimeout)
 	defer cancel()
-	t := w.targets[i]
 	options := selectName(t.name)
 	options.ResourceVersion = resourceVersion
 	options.TimeoutSeconds = new(int64(life / time.Second))
 
 	// The request lasts as long as the watch; its beginning does not.
 	unanswered := time.AfterFunc(requestTimeout, cancel)
-	watching, err := t.kind.watch(ctx, w.cfg.Client, options)
+	watching, err := t.kind.calls(w.cfg.Client).watch(ctx, options)
 	if !unanswered.Stop() {
 		err = errNoAnswer
 	}
@@ -183,7 +180,7 @@ func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) erro
 		defer watching.Stop()
 	}
 	if err != nil {
-		return expired(err)
+		return ignoreExpired(err)
 	}
 	w.setProblem(i, nil)
 	for {
@@ -202,20 +199,17 @@ func (w *Watcher) watch(ctx context.Context, i int, resourceVersion string) erro
 			case watch.Deleted:
 				w.update(i, nil)
 			case watch.Error:
-				return expired(apierrors.FromObject(event.Object))
+				return ignoreExpired(apierrors.FromObject(event.Object))
 			case watch.Bookmark:
 			}
 		}
 	}
 }
 
-// expired is nil for a watch that began too long ago: reading anew is the remedy,
-// and what follows anyway.
-func expired(err error) error {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return nil
-	}
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code == http.StatusGone {
+// ignoreExpired returns nil for a watch whose resource version is too old: the next list
+// follows anyway.
+func ignoreExpired(err error) error {
+	if apierr.Classify(err) == apierr.Expired {
 		return nil
 	}
 	return err
@@ -228,7 +222,6 @@ func (w *Watcher) update(i int, found *object) {
 	if !now.read || (found == nil) != (now.found == nil) || found != nil && found.resourceVersion != now.found.resourceVersion {
 		now.read, now.found = true, found
 		w.set(i, now)
-		w.parse()
 		close(w.changed)
 		w.changed = make(chan struct{})
 	}
@@ -252,30 +245,11 @@ func (w *Watcher) set(i int, k targetState) {
 	w.states[i] = k
 }
 
-// parse is called with mu held. Bundles that have not changed are not parsed
-// again.
-func (w *Watcher) parse() {
-	bundles := map[string]*bundle{}
-	for _, k := range w.states {
-		if k.found == nil {
-			continue
-		}
-		for _, e := range k.found.entries {
-			if b := w.bundles[e.raw]; b != nil {
-				bundles[e.raw] = b
-			} else if bundles[e.raw] == nil {
-				bundles[e.raw] = parseBundle(e.raw)
-			}
-		}
-	}
-	w.bundles = bundles
-}
-
-// snapshot returns the current states and bundles.
-func (w *Watcher) snapshot() ([]targetState, map[string]*bundle) {
+// snapshot returns the current states.
+func (w *Watcher) snapshot() []targetState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.states, w.bundles
+	return w.states
 }
 
 // absence returns a problem if nothing of a registration exists.
@@ -285,21 +259,21 @@ func (w *Watcher) absence(g group, known []targetState) *problem {
 			return nil
 		}
 	}
-	return &problem{classMissing, fmt.Errorf("%s: not found: apply the output of gatehouse manifests", w.describe(g))}
+	return &problem{classMissing, fmt.Errorf("%s: not found: apply the output of gatehouse manifests", g.describe(known))}
 }
 
-// describe names what a registration stands for.
-func (w *Watcher) describe(g group) string {
+// describe names the kinds and the name of a registration.
+func (g group) describe(known []targetState) string {
 	var names []string
 	for _, i := range g {
-		names = append(names, w.targets[i].kind.name)
+		names = append(names, string(known[i].kind))
 	}
-	return strings.Join(names, " or ") + " " + w.targets[g[0]].name
+	return strings.Join(names, " or ") + " " + known[g[0]].name
 }
 
 // foreignProblem returns a problem if a configuration has no webhook of ours.
 func (w *Watcher) foreignProblem(o *object) *problem {
-	if len(hosts(w.cfg.Hosts).ours(o)) > 0 {
+	if len(w.ours(o)) > 0 {
 		return nil
 	}
 	if len(o.entries) == 0 {
@@ -320,37 +294,29 @@ func (w *Watcher) report() {
 	}
 	w.reporting.Lock()
 	defer w.reporting.Unlock()
-	known, _ := w.snapshot()
-	var events []certs.Event
-	tell := func(key string, p *problem, about corev1.ObjectReference) {
-		class := ""
-		if p != nil {
-			class = p.class
-		}
-		if w.reported[key] == class {
-			return
-		}
-		w.reported[key] = class
-		event := certs.Event{Subject: Subject, Object: about}
-		if p != nil {
-			event.Err = p.err
-		} else {
-			event.Message = key + " is all right again"
-		}
-		events = append(events, event)
-	}
-	for i, k := range known {
-		about := w.targets[i].reference()
+	known := w.snapshot()
+	for _, k := range known {
+		about := k.reference()
 		if k.found != nil {
 			about = k.found.reference()
-			tell(w.targets[i].String()+": its webhooks", w.foreignProblem(k.found), about)
+			w.reportProblem(k.String()+": its webhooks", w.foreignProblem(k.found), about)
 		}
-		tell(w.targets[i].String(), k.failed, about)
+		w.reportProblem(k.String(), k.failed, about)
 	}
 	for _, g := range w.groups {
-		tell("registration "+w.describe(g), w.absence(g, known), w.targets[g[0]].reference())
+		w.reportProblem("registration "+g.describe(known), w.absence(g, known), known[g[0]].reference())
 	}
-	for _, event := range events {
+}
+
+// reportProblem reports the problem of what a key stands for, or its end, if that is new.
+func (w *Watcher) reportProblem(key string, p *problem, about corev1.ObjectReference) {
+	class := apierr.None
+	event := certs.Event{Subject: Subject, Object: about, Message: key + " is all right again"}
+	if p != nil {
+		class, event.Err, event.Message = p.class, p.err, ""
+	}
+	if w.reported[key] != class {
+		w.reported[key] = class
 		w.cfg.Notify(event)
 	}
 }

@@ -99,7 +99,7 @@ func TestLeasesOfOneNameThroughARotation(t *testing.T) {
 		return s
 	}
 	one, two := start(api), start(cut)
-	cut.Set(certstest.Refuses("get", 503, "ServiceUnavailable", "no"))
+	cut.Set(certstest.Refuses(503, "no", "get"))
 	if _, err := store.RequestRotation(t.Context(), one.store, false, c.Now()); err != nil {
 		t.Fatal(err)
 	}

@@ -193,7 +193,7 @@ func TestLeasesAreTidied(t *testing.T) {
 		who := leasesIn(api, "", c)
 		if !onlooker {
 			who = alive
-			api.Set(certstest.Refuses("delete", 403, "Forbidden", "no"))
+			api.Set(certstest.Refuses(403, "no", "delete"))
 		}
 		if names := namesOf(mustList(t, who)); names != "alive" {
 			t.Errorf("got %s", names)
@@ -217,14 +217,14 @@ func TestLeasesTidiedWhileOneComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Advance(30 * 24 * time.Hour)
-	api.Set(func(_ http.ResponseWriter, _ *http.Request, verb string) bool {
+	api.Set(func(verb string, _ *http.Request) (*http.Response, error) {
 		if verb == "delete" {
 			api.Set(nil)
 			if err := back.Report(context.Background(), reportOf("back")); err != nil {
 				t.Error(err)
 			}
 		}
-		return false
+		return nil, nil
 	})
 	mustList(t, leasesIn(api, "one", c))
 	if api.Requests("delete") != 1 || len(api.Paths()) != 1 {
@@ -236,7 +236,7 @@ func TestLeasesTidiedWhileOneComesBack(t *testing.T) {
 func TestLeasesHang(t *testing.T) {
 	t.Parallel()
 	api := certstest.NewAPIServer(t)
-	api.Set(hang)
+	api.Set(certstest.Hang)
 	l := leasesIn(api, "one", certstest.NewClock())
 	l.timeout = 50 * time.Millisecond
 	_, listed := l.List(t.Context())
@@ -264,7 +264,7 @@ func TestLeasesErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			api := certstest.NewAPIServer(t)
-			api.Set(certstest.Refuses(c.verb, 403, "Forbidden", fmt.Sprintf(forbidden, c.denied)))
+			api.Set(certstest.Refuses(403, fmt.Sprintf(forbidden, c.denied), c.verb))
 			l := leasesIn(api, "one", certstest.NewClock())
 			want := strings.Replace(c.want, "NAME", l.name, 1)
 			if err := c.call(l); err == nil || err.Error() != want {
@@ -316,7 +316,7 @@ func TestLeasesOfPredecessors(t *testing.T) {
 			api, c := certstest.NewAPIServer(t), certstest.NewClock()
 			api.Now = c.Now
 			if row.forbidden {
-				api.Set(certstest.Refuses("delete", 403, "Forbidden", "no"))
+				api.Set(certstest.Refuses(403, "no", "delete"))
 			}
 			other, one := leasesIn(api, row.other, c), leasesIn(api, "one", c)
 			if row.late {

@@ -19,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -264,77 +266,82 @@ func TestSecretStoreErrors(t *testing.T) {
 		return fmt.Sprintf(`secrets "ca" is forbidden: User "system:serviceaccount:system:gatehouse" cannot %s resource "secrets" in API group "" in the namespace "system"`, verb)
 	}
 	for _, c := range []struct {
-		name, verb   string
-		code         int
-		reason, says string
-		cause        map[string]any
-		want         string
+		name, verb string
+		code       int
+		says       string
+		cause      *metav1.StatusCause
+		want       string
 	}{
 		{
-			"no right to get", "get", 403, "Forbidden", rbac("get"), nil,
+			"no right to get", "get", 403, rbac("get"), nil,
 			`Secret system/ca: user "system:serviceaccount:system:gatehouse" may not "get" secrets (hint: a Role in namespace "system" must allow get, watch and patch of the secret "ca")`,
 		},
 		{
-			"no right to patch", "patch", 403, "Forbidden", rbac("patch"), nil,
+			"no right to patch", "patch", 403, rbac("patch"), nil,
 			`Secret system/ca: user "system:serviceaccount:system:gatehouse" may not "patch" secrets (hint: a Role in namespace "system" must allow get, watch and patch of the secret "ca")`,
 		},
 		{
-			"no right to create", "create", 403, "Forbidden", rbac("create"), nil,
+			"no right to create", "create", 403, rbac("create"), nil,
 			`Secret system/ca: user "system:serviceaccount:system:gatehouse" may not "create" secrets (hint: a Role in namespace "system" must allow create of secrets, which cannot be limited to a name; or make the secret "ca" in advance, without data)`,
 		},
 		{
-			"quota", "create", 403, "Forbidden", `secrets "ca" is forbidden: exceeded quota: few, requested: secrets=1`, nil,
+			"quota", "create", 403, `secrets "ca" is forbidden: exceeded quota: few, requested: secrets=1`, nil,
 			`Secret system/ca: the API server refuses to create it: secrets "ca" is forbidden: exceeded quota: few, requested: secrets=1`,
 		},
 		{
-			"namespace ends", "create", 403, "Forbidden", `unable to create new content`,
-			map[string]any{"reason": "NamespaceTerminating"},
+			"namespace ends", "create", 403, `unable to create new content`,
+			&metav1.StatusCause{Type: corev1.NamespaceTerminatingCause},
 			`Secret system/ca: its namespace is being deleted (hint: wait until it is gone and make it again, or use another namespace)`,
 		},
 		{
-			"no namespace", "create", 404, "NotFound", `namespaces "system" not found`, nil,
+			"no namespace", "create", 404, `namespaces "system" not found`, nil,
 			`Secret system/ca: its namespace is not there (hint: create the namespace, or use another one)`,
 		},
 		{
-			"credentials", "get", 401, "Unauthorized", `Unauthorized`, nil,
+			"credentials", "get", 401, `Unauthorized`, nil,
 			`Secret system/ca: the API server does not take the credentials of this program (hint: look at the token of its service account, or at the kubeconfig)`,
 		},
 		{
-			"webhook that repeats what it was sent", "patch", 400, "BadRequest", "admission webhook \"x\" denied the request: bad data " + secret, nil,
+			"webhook that repeats what it was sent", "patch", 400, "admission webhook \"x\" denied the request: bad data " + secret, nil,
 			`Secret system/ca: the API server did not patch it: admission webhook "x" denied the request: bad data [withheld]`,
 		},
 		{
-			"lines", "patch", 400, "BadRequest", "one\ntwo\x1b[31m" + strings.Repeat(" x", 400), nil,
+			"lines", "patch", 400, "one\ntwo\x1b[31m" + strings.Repeat(" x", 400), nil,
 			`Secret system/ca: the API server did not patch it: one two [31m` + strings.Repeat(" x", 144) + `…`,
 		},
 		{
-			"etcd", "get", 500, "InternalError", `Internal error occurred: etcdserver: request timed out`, nil,
+			"etcd", "get", 500, `Internal error occurred: etcdserver: request timed out`, nil,
 			`Secret system/ca: the API server cannot get it now: Internal error occurred: etcdserver: request timed out`,
 		},
 		{
-			"immutable", "patch", 422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set",
-			map[string]any{"reason": "FieldValueForbidden", "field": "data"},
+			"immutable", "patch", 422, "data: Forbidden: field is immutable when `immutable` is set",
+			&metav1.StatusCause{Type: metav1.CauseTypeForbidden, Field: "data"},
 			`Secret system/ca: it cannot be written, because it says "immutable: true" (hint: delete it: a replica that serves writes it again from memory)`,
 		},
 		{
-			"another UID", "patch", 422, "Invalid", "metadata.uid: Invalid value",
-			map[string]any{"reason": "FieldValueInvalid", "field": "metadata.uid"},
+			"another UID", "patch", 422, "metadata.uid: Invalid value",
+			&metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.uid"},
 			"somebody else has changed it",
 		},
 		{
-			"too large", "patch", 422, "Invalid", "data: Too long: must have at most 1048576 bytes",
-			map[string]any{"reason": "FieldValueTooLong", "field": "data"},
+			"too large", "patch", 422, "data: Too long: must have at most 1048576 bytes",
+			&metav1.StatusCause{Type: metav1.CauseTypeTooLong, Field: "data"},
 			`Secret system/ca: the API server did not patch it: data: Too long: must have at most 1048576 bytes`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			api := certstest.NewAPIServer(t)
-			var causes []map[string]any
+			var causes []metav1.StatusCause
 			if c.cause != nil {
-				causes = append(causes, c.cause)
+				causes = append(causes, *c.cause)
 			}
-			api.Set(certstest.Refuses(c.verb, c.code, c.reason, c.says, causes...))
+			api.Set(func(verb string, _ *http.Request) (*http.Response, error) {
+				if verb == c.verb {
+					return certstest.Refuse(c.code, c.says, causes...), nil
+				}
+				return nil, nil
+			})
 			s := secretIn(api)
 			_, err := s.Load(t.Context())
 			if c.verb != "get" {
@@ -353,20 +360,16 @@ func TestSecretStoreErrors(t *testing.T) {
 	}
 }
 
-// hang answers nothing as long as anybody waits.
-func hang(_ http.ResponseWriter, r *http.Request, _ string) bool {
-	<-r.Context().Done()
-	return true
-}
-
 func TestSecretStoreUnreachable(t *testing.T) {
 	t.Parallel()
 	const address = "127.0.0.1:1" // where nobody listens, and no other test will
-	plain, hung := certstest.NewAPIServer(t), certstest.NewAPIServer(t)
-	hung.Set(hang)
-	strange := httptest.NewTLSServer(plain)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	strange := httptest.NewTLSServer(http.NotFoundHandler())
 	strange.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(strange.Close)
+	hung := certstest.NewAPIServer(t)
+	hung.Set(certstest.Hang)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	nameless := func(context.Context, string, string) (net.Conn, error) {
@@ -387,11 +390,11 @@ func TestSecretStoreUnreachable(t *testing.T) {
 		},
 		{
 			"hangs",
-			rest.Config{Host: hung.Server.URL},
+			rest.Config{Host: "http://api.example", Transport: hung},
 			t.Context(),
 			"Secret system/ca: the API server did not answer in time when asked to get it (hint: is it running, and does a network policy allow the way to it?)",
 		},
-		{"the caller has gone", rest.Config{Host: plain.Server.URL}, ended, "Secret system/ca: context canceled"},
+		{"the caller has gone", rest.Config{Host: plain.URL}, ended, "Secret system/ca: context canceled"},
 		{
 			"another's certificate",
 			rest.Config{Host: strange.URL},
@@ -400,7 +403,7 @@ func TestSecretStoreUnreachable(t *testing.T) {
 		},
 		{
 			"no TLS",
-			rest.Config{Host: strings.Replace(plain.Server.URL, "http:", "https:", 1)},
+			rest.Config{Host: strings.Replace(plain.URL, "http:", "https:", 1)},
 			t.Context(),
 			"Secret system/ca: the API server cannot be reached: http: server gave HTTP response to HTTPS client",
 		},
@@ -426,7 +429,7 @@ func TestSecretStoreUnreachable(t *testing.T) {
 func TestSecretStoreWatchHangs(t *testing.T) {
 	t.Parallel()
 	api := certstest.NewAPIServer(t)
-	api.Set(hang)
+	api.Set(certstest.Hang)
 	s := secretIn(api)
 	s.timeout = 50 * time.Millisecond
 	count := countChanges(t, s)
@@ -482,7 +485,7 @@ func TestSecretStoreWatch(t *testing.T) {
 		{"made", func() { api.Put(secretPath, `{"type":"Opaque"}`) }},
 		{"changed", func() { api.Put(secretPath, `{"type":"Opaque","data":{"state.json":""}}`) }},
 		{"deleted", func() { api.Remove(secretPath) }},
-		{"broken off", func() { api.Server.CloseClientConnections() }},
+		{"broken off", func() { api.Break() }},
 		{"made again", func() { api.Put(secretPath, `{"type":"Opaque"}`) }},
 	} {
 		before := count.Load()
@@ -495,7 +498,7 @@ func TestSecretStoreWatch(t *testing.T) {
 func TestSecretStoreWatchWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	api := certstest.NewAPIServer(t)
-	api.Set(certstest.Refuses("watch", 403, "Forbidden", `secrets is forbidden: User "gatehouse" cannot watch resource "secrets"`))
+	api.Set(certstest.Refuses(403, `secrets is forbidden: User "gatehouse" cannot watch resource "secrets"`, "watch"))
 	told := make(chan certs.Event, 10)
 	s := NewSecretStore(SecretStoreConfig{Client: api.Client(), Namespace: "system", Name: "ca", Notify: func(e certs.Event) { told <- e }})
 	count := countChanges(t, s)
@@ -505,7 +508,7 @@ func TestSecretStoreWatchWithoutTheRight(t *testing.T) {
 	}
 	api.Set(nil)
 	soon(t, "allowed", func() bool { return count.Load() > 0 })
-	api.Server.CloseClientConnections()
+	api.Break()
 	soon(t, "watched again", func() bool { return count.Load() > 1 })
 	if len(told) != 2 {
 		t.Fatalf("told %d times", len(told))
@@ -526,8 +529,8 @@ func TestSecretStoreWatchSaysNothing(t *testing.T) {
 	s := NewSecretStore(SecretStoreConfig{Client: api.Client(), Namespace: "system", Name: "ca", Notify: func(e certs.Event) { t.Errorf("told %+v", e) }})
 	count := countChanges(t, s)
 	soon(t, "watched", func() bool { return count.Load() == 1 })
-	api.Set(certstest.Refuses("watch", 503, "ServiceUnavailable", "no"))
-	api.Server.CloseClientConnections()
+	api.Set(certstest.Refuses(503, "no", "watch"))
+	api.Break()
 	soon(t, "tried again", func() bool { return api.Requests("watch") > 1 })
 	api.Set(nil)
 	soon(t, "watched again", func() bool { return count.Load() > 1 })
@@ -537,11 +540,11 @@ func TestSecretStoreWatchSaysNothing(t *testing.T) {
 func TestSecretStoreWatchFails(t *testing.T) {
 	t.Parallel()
 	api := certstest.NewAPIServer(t)
-	api.Set(func(w http.ResponseWriter, _ *http.Request, verb string) bool {
-		if verb == "watch" {
-			certstest.Reply(w, 200, json.RawMessage(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`))
+	api.Set(func(verb string, _ *http.Request) (*http.Response, error) {
+		if verb != "watch" {
+			return nil, nil
 		}
-		return verb == "watch"
+		return certstest.Reply(200, json.RawMessage(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)), nil
 	})
 	count := countChanges(t, secretIn(api))
 	soon(t, "tried again", func() bool { return api.Requests("watch") >= 2 })

@@ -60,7 +60,7 @@ func TestWritesNothingButCABundle(t *testing.T) {
 	if err != nil || len(statuses) != 1 || len(statuses[0].Entries) != 3 {
 		t.Fatalf("read %+v, %v", statuses, err)
 	}
-	if e := statuses[0].Entries[0]; len(e.Managers) != 1 || e.Managers[0].Name != cabundle.FieldManager || e.Managers[0].Operation != "Apply" || len(e.Bundle) != 1 || e.Server != host {
+	if e := statuses[0].Entries[0]; len(e.Managers) != 1 || e.Managers[0].Name != cabundle.FieldManager || e.Managers[0].Operation != "Apply" || len(e.Bundle) != 1 {
 		t.Errorf("of ours read %+v", e)
 	}
 	if e := statuses[0].Entries[2]; len(e.Managers) != 1 || e.Managers[0].Name != "gitops" {
