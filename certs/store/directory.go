@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -224,7 +225,7 @@ func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte)
 	for _, from := range []map[string][]byte{kept, data} {
 		for key, value := range from {
 			if !utf8.Valid(value) {
-				return fmt.Errorf("%s: %q is not text, and the file holds nothing else", s, kube.Truncate(key, longestName))
+				return fmt.Errorf("%s: %q is not text, and the file holds nothing else", s, truncate.Runes(key, longestName))
 			}
 			texts[key] = string(value)
 		}

@@ -288,6 +288,20 @@ func TestDirReplicas(t *testing.T) {
 	})
 }
 
+func TestDirReplicasOfEarlierProcesses(t *testing.T) {
+	t.Parallel()
+	testStaleReports(t, func(t *testing.T) (func(string) Replicas, func(Replicas, time.Duration), *certstest.Clock) {
+		dir, c := t.TempDir(), certstest.NewClockAt(time.Now())
+		age := func(r Replicas, d time.Duration) {
+			written := c.Now().Add(-d)
+			if err := os.Chtimes(r.(*DirReplicas).file, written, written); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return func(replica string) Replicas { return NewDirReplicas(dir, replica, c.Now) }, age, c
+	})
+}
+
 func TestDirReplicasOfOthers(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), certstest.NewClock()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
@@ -29,9 +28,9 @@ const (
 //
 // The file of a process that was killed is removed by its successor of the same
 // name, once it has been silent for 4*ReportInterval; one that lives and was stopped
-// for so long writes it again. Files of processes that have been away for a day and
-// that nobody waits for any more are removed by any other that lists; a file that
-// cannot be understood is one of those that are waited for.
+// for so long writes it again. List removes files of processes that have been unreachable
+// for a day and whose certificates have ended. A rotation waits for a file that cannot be
+// parsed.
 type DirReplicas struct {
 	// LeafLife is how long a serving certificate lasts: nobody is waited for longer
 	// than that after having been heard of, and for DefaultLeafLife at least. Zero is
@@ -43,16 +42,13 @@ type DirReplicas struct {
 	file  string
 	now   func() time.Time
 	stale staleReports
-	// found is what the last List found.
-	found atomic.Pointer[locations]
 }
 
 var _ Replicas = (*DirReplicas)(nil)
 
-// NewDirReplicas looks at nothing yet. The replica is the name of this process, as
-// people know it; without a name it looks on: it cannot
-// report, and List removes nothing. Now is the time by the clock on the wall; nil
-// is time.Now.
+// NewDirReplicas reads nothing yet. The replica is the name of this process; without one
+// the result cannot report, and its List removes nothing. now returns the time by the wall
+// clock; nil is time.Now.
 func NewDirReplicas(dir, replica string, now func() time.Time) *DirReplicas {
 	d := &DirReplicas{dir: filepath.Join(dir, replicasDir), replica: replica, now: now}
 	end := "-" + newInstance() + reportSuffix
@@ -71,16 +67,6 @@ type reportFile struct {
 	Version  string  `json:"version,omitempty"`
 }
 
-// FileOf is the file in which the last List found the report of a replica: of
-// several, that of the one which has been silent for longest. It is "" if there was
-// none.
-func (d *DirReplicas) FileOf(replica string) string {
-	if found := d.found.Load(); found != nil {
-		return (*found)[replica].name
-	}
-	return ""
-}
-
 // Report implements Replicas.
 func (d *DirReplicas) Report(ctx context.Context, r *rotation.Report) error {
 	report := &reportFile{Replica: d.replica, Issuer: &r.Issuer, Version: r.Version, Seen: clock.Wall(d.now).UTC().Format(time.RFC3339Nano)}
@@ -97,59 +83,19 @@ func (d *DirReplicas) Report(ctx context.Context, r *rotation.Report) error {
 	if err != nil {
 		return fileError("file "+d.file, "write", err)
 	}
-	d.stale.remove(ctx, clock.Monotonic(d.now), d.findStale)
+	if own, err := readReport(d.file); err == nil {
+		d.stale.remove(ctx, clock.Monotonic(d.now), own, d)
+	}
 	return nil
 }
 
-// findStale are the files of others with our name, seen from when ours was
-// written. Whatever cannot be removed is waited for until its certificate ends.
-func (d *DirReplicas) findStale() ([]staleReport, error) {
-	own, err := os.Stat(d.file)
-	if err != nil {
-		return nil, err
-	}
-	var found []staleReport
-	err = d.each(func(file string, t *storedReport) {
-		if t.replica == d.replica && file != d.file {
-			found = append(found, staleReport{silent: own.ModTime().Sub(t.written), remove: func(context.Context) {
-				if info, err := os.Stat(file); err == nil && info.ModTime().Equal(t.written) {
-					_ = os.Remove(file)
-				}
-			}})
-		}
-	})
-	return found, err
-}
-
 // List implements Replicas.
-func (d *DirReplicas) List(context.Context) ([]rotation.Report, error) {
-	now := clock.Wall(d.now)
-	var (
-		reports []rotation.Report
-		removed int
-		found   = locations{}
-	)
-	err := d.each(func(file string, t *storedReport) {
-		report, over := t.report(now, d.LeafLife)
-		if !over {
-			reports = append(reports, report)
-			found.add(&report, file)
-			return
-		}
-		if removed++; removed <= tidied && d.replica != "" {
-			_ = os.Remove(file) // one that has come back in the meantime writes it again
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	d.found.Store(&found)
-	sortReports(reports)
-	return reports, nil
+func (d *DirReplicas) List(ctx context.Context) ([]rotation.Report, error) {
+	return listReports(ctx, d, clock.Wall(d.now), d.LeafLife, d.replica != "")
 }
 
 // each reads all files.
-func (d *DirReplicas) each(do func(file string, t *storedReport)) error {
+func (d *DirReplicas) each(_ context.Context, do func(*storedReport)) error {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -170,7 +116,7 @@ func (d *DirReplicas) each(do func(file string, t *storedReport)) error {
 		if err != nil {
 			return fileError("file "+file, "read", err)
 		}
-		do(file, found)
+		do(found)
 	}
 	return nil
 }
@@ -190,10 +136,17 @@ func readReport(file string) (*storedReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseReport(strings.TrimSuffix(filepath.Base(file), reportSuffix), content, info.ModTime()), nil
+	t := parseReport(strings.TrimSuffix(filepath.Base(file), reportSuffix), content, info.ModTime())
+	t.location = file
+	t.remove = func(context.Context) {
+		if info, err := os.Stat(file); err == nil && info.ModTime().Equal(t.written) {
+			_ = os.Remove(file)
+		}
+	}
+	return t, nil
 }
 
-// parseReport is what a file says that was written at a time.
+// parseReport parses a file that was written at a time.
 func parseReport(place string, content []byte, written time.Time) *storedReport {
 	var r reportFile
 	if err := json.Unmarshal(content, &r); err != nil {

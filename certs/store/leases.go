@@ -1,11 +1,8 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,8 +32,6 @@ const (
 	// leasePage is how many Leases are read at a time, and mostLeases altogether.
 	leasePage  = 250
 	mostLeases = 5000
-	// tidied is how many reports are removed by one List at most.
-	tidied = 10
 )
 
 // LeasesConfig says where replicas report.
@@ -67,16 +62,14 @@ type LeasesConfig struct {
 //
 // The Lease of a process that was killed is removed by its successor of the same
 // name, once it has been silent for 4*ReportInterval by the API server's clock;
-// until then, a rotation waits for it. The price: where two processes use a name in
-// spite of everything, and one is cut off from the API server when the other
-// starts, the one that is cut off is taken for dead and not waited for. Neither one
-// that starts later, nor one that writes at all, ever is.
+// until then, a rotation waits for it. The price: if two processes use a name in
+// spite of everything, and one is isolated when the other starts, rotations do not wait
+// for the isolated one. They wait for a process that starts later or still writes.
 //
-// It needs the rights to list, create, patch and delete leases in the namespace.
-// Which names there will be is not known in advance, so they cannot be named in a
-// Role. Leases that nobody waits for any more, of replicas that have been away for
-// a day, are removed by any replica that lists. No request takes longer than ten
-// seconds.
+// It needs the rights to list, create, patch and delete leases in the namespace. The
+// names are not known in advance, so that a Role cannot name them. List removes Leases
+// of replicas that have been unreachable for a day and whose certificates have ended. No
+// request takes longer than ten seconds.
 type Leases struct {
 	cfg LeasesConfig
 	// name is that of this process's Lease.
@@ -84,8 +77,6 @@ type Leases struct {
 	// timeout is how long an answer is waited for.
 	timeout time.Duration
 	stale   staleReports
-	// found is what the last List found.
-	found atomic.Pointer[locations]
 }
 
 var _ Replicas = (*Leases)(nil)
@@ -106,7 +97,7 @@ func (l *Leases) Report(ctx context.Context, r *rotation.Report) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	l.stale.remove(ctx, clock.Monotonic(l.cfg.Now), func() ([]staleReport, error) { return l.findStale(ctx, lease) })
+	l.stale.remove(ctx, clock.Monotonic(l.cfg.Now), reportOfLease(lease), l)
 	return nil
 }
 
@@ -132,21 +123,8 @@ func (l *Leases) apply(ctx context.Context, r *rotation.Report) (*coordinationv1
 	return applied, nil
 }
 
-// findStale lists the Leases of other processes with our name. A Lease that cannot be
-// deleted delays rotations until its certificate ends.
-func (l *Leases) findStale(ctx context.Context, own *coordinationv1.Lease) ([]staleReport, error) {
-	now := reportOfLease(own).written
-	var found []staleReport
-	err := l.each(ctx, func(lease *coordinationv1.Lease) {
-		if t := reportOfLease(lease); t.replica == l.cfg.Replica && t.place != l.name {
-			found = append(found, staleReport{silent: now.Sub(t.written), remove: func(ctx context.Context) { l.remove(ctx, lease) }})
-		}
-	})
-	return found, err
-}
-
 // each reads all Leases of the group, not from a cache.
-func (l *Leases) each(ctx context.Context, do func(*coordinationv1.Lease)) error {
+func (l *Leases) each(ctx context.Context, do func(*storedReport)) error {
 	selector := labels.SelectorFromSet(labels.Set{groupLabel: labelOf(l.cfg.Group)}).String()
 	options := metav1.ListOptions{LabelSelector: selector, Limit: leasePage}
 	for count := 0; ; {
@@ -159,7 +137,14 @@ func (l *Leases) each(ctx context.Context, do func(*coordinationv1.Lease)) error
 				l.request("list").Object, mostLeases, l.cfg.Namespace, selector)
 		}
 		for i := range list.Items {
-			do(&list.Items[i])
+			lease := &list.Items[i]
+			t := reportOfLease(lease)
+			t.remove = func(ctx context.Context) {
+				_ = l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
+					Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
+				})
+			}
+			do(t)
 		}
 		if options.Continue = list.Continue; options.Continue == "" {
 			return nil
@@ -167,55 +152,19 @@ func (l *Leases) each(ctx context.Context, do func(*coordinationv1.Lease)) error
 	}
 }
 
-// remove deletes a Lease as it was found: one that was written since stays.
-// Whoever cannot remove it leaves it to somebody who can.
-func (l *Leases) remove(ctx context.Context, lease *coordinationv1.Lease) {
-	_ = l.leases().Delete(ctx, lease.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
-	})
-}
-
-// List implements Replicas. A Lease that does not say what its replica serves
-// counts as one of an issuer that is not known, UnreadableIssuer, for as long as a
-// certificate lasts. There may be 5000 Leases: with more of them it is an error, and
-// a rotation waits.
+// List implements Replicas. The issuer of a Lease that does not say what its replica
+// serves is UnreadableIssuer, for as long as a certificate lasts. There may be 5000 Leases:
+// with more of them it returns an error, and a rotation waits.
 func (l *Leases) List(ctx context.Context) ([]rotation.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	now := clock.Wall(l.cfg.Now)
-	var (
-		reports []rotation.Report
-		removed int
-		found   = locations{}
-	)
-	err := l.each(ctx, func(lease *coordinationv1.Lease) {
-		report, over := reportOfLease(lease).report(now, l.cfg.LeafLife)
-		if !over {
-			reports = append(reports, report)
-			found.add(&report, lease.Name)
-			return
-		}
-		if removed++; removed <= tidied && l.cfg.Replica != "" {
-			l.remove(ctx, lease)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	l.found.Store(&found)
-	sortReports(reports)
-	return reports, nil
-}
-
-// sortReports puts reports in the order of their names.
-func sortReports(reports []rotation.Report) {
-	slices.SortStableFunc(reports, func(a, b rotation.Report) int { return cmp.Compare(a.Replica, b.Replica) })
+	return listReports(ctx, l, clock.Wall(l.cfg.Now), l.cfg.LeafLife, l.cfg.Replica != "")
 }
 
 // reportOfLease returns the report in a Lease.
 func reportOfLease(lease *coordinationv1.Lease) *storedReport {
 	t := &storedReport{
-		place: lease.Name, sha256: lease.Annotations[sha256Annotation], notAfter: lease.Annotations[notAfterAnnotation],
+		place: lease.Name, location: lease.Name, sha256: lease.Annotations[sha256Annotation], notAfter: lease.Annotations[notAfterAnnotation],
 		version: lease.Annotations[versionAnnotation], written: lease.CreationTimestamp.Time,
 	}
 	if issuer, ok := lease.Annotations[issuerAnnotation]; ok {
@@ -247,17 +196,7 @@ func (l *Leases) Leave(ctx context.Context) error {
 	return nil
 }
 
-// LeaseOf is the name of the Lease in which the last List found the report of a
-// replica: of several, that of the one which has been silent for longest. It is ""
-// if there was none.
-func (l *Leases) LeaseOf(replica string) string {
-	if found := l.found.Load(); found != nil {
-		return (*found)[replica].name
-	}
-	return ""
-}
-
-// labelOf is a group's name as a label's value, which has to be shorter than the
+// labelOf returns a group's name as a label's value, which has to be shorter than the
 // name of a Secret may be.
 func labelOf(group string) string {
 	if len(validation.IsValidLabelValue(group)) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,7 +67,7 @@ func testReplicas(t *testing.T, open func(replica string, c *certstest.Clock) Re
 	want := *reportOf("one")
 	want.Seen = certstest.Noon
 	list := mustList(t, two)
-	if namesOf(list) != "Three.example.org one two" || list[1] != want {
+	if want.Location = list[1].Location; namesOf(list) != "Three.example.org one two" || list[1] != want || !strings.Contains(want.Location, "one-") {
 		t.Fatalf("got %+v", list)
 	}
 
@@ -74,7 +75,7 @@ func testReplicas(t *testing.T, open func(replica string, c *certstest.Clock) Re
 	if err := two.Report(t.Context(), &rotation.Report{Replica: "two", Version: "1.2.4"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := mustList(t, two)[2]; got != (rotation.Report{Replica: "two", Version: "1.2.4", Seen: certstest.Noon.Add(time.Hour)}) {
+	if got := mustList(t, two)[2]; got != (rotation.Report{Replica: "two", Version: "1.2.4", Seen: certstest.Noon.Add(time.Hour), Location: got.Location}) {
 		t.Errorf("got %+v of one that serves nothing any more", got)
 	}
 	mustReport(t, one, "one")
@@ -125,9 +126,8 @@ func TestLeases(t *testing.T) {
 	if api.Requests("get")+api.Requests("update")+api.Requests("watch") > 0 {
 		t.Error("asked for more rights than list, create, patch and delete")
 	}
-	onlooker := leasesIn(api, "", certstest.NewClock())
-	mustList(t, onlooker)
-	lease := api.Get(leasePath + onlooker.LeaseOf("r0"))
+	list := mustList(t, leasesIn(api, "", certstest.NewClock()))
+	lease := api.Get(leasePath + list[slices.IndexFunc(list, func(r rotation.Report) bool { return r.Replica == "r0" })].Location)
 	if labels := fmt.Sprint(certstest.Meta(lease)["labels"]); labels != "map[app.kubernetes.io/managed-by:gatehouse gatehouse.dev/certificates:ca]" {
 		t.Errorf("got labels %s", labels)
 	}
@@ -289,57 +289,76 @@ func TestLeaseNames(t *testing.T) {
 	}
 }
 
-// A process that was killed is waited for until its successor of the same name
-// knows that it is dead. Nobody else is ever taken for a predecessor.
-func TestLeasesOfPredecessors(t *testing.T) {
-	t.Parallel()
+// testStaleReports is what every Replicas that is shared does with the report of a process
+// that was killed: its successor of the same name removes it. It removes no other.
+func testStaleReports(t *testing.T, start func(t *testing.T) (open func(replica string) Replicas, age func(Replicas, time.Duration), c *certstest.Clock)) {
+	t.Helper()
 	for _, row := range []struct {
 		name string
-		// before is how long before the successor begins the other was last heard of.
+		// before is how long before the successor begins the other was last seen.
 		before time.Duration
 		other  string
-		// lives tells that the other writes once more after that, and late that it
+		// lives reports whether the other writes once more after that, and late whether it
 		// begins after the successor.
-		lives, late, forbidden bool
-		begun, settled         string
+		lives, late bool
+		first, last string
 	}{
-		{"killed a moment ago", 5 * time.Second, "one", false, false, false, "one one", "one"},
-		{"killed in the same second", 0, "one", false, false, false, "one one", "one"},
-		{"killed a minute ago", time.Minute, "one", false, false, false, "one", "one"},
-		{"killed, and may not be removed", time.Minute, "one", false, false, true, "one one", "one one"},
-		{"lives beside", 5 * time.Second, "one", true, false, false, "one one", "one one"},
-		{"begins later and is cut off at once", 0, "one", false, true, false, "one one", "one one"},
-		{"another name", time.Hour, "two", false, false, false, "one two", "one two"},
+		{"killed a moment ago", 5 * time.Second, "one", false, false, "one one", "one"},
+		{"killed in the same second", 0, "one", false, false, "one one", "one"},
+		{"killed a minute ago", time.Minute, "one", false, false, "one", "one"},
+		{"lives beside", 5 * time.Second, "one", true, false, "one one", "one one"},
+		{"begins later and is isolated at once", 0, "one", false, true, "one one", "one one"},
+		{"another name", time.Hour, "two", false, false, "one two", "one two"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			api, c := certstest.NewAPIServer(t), certstest.NewClock()
-			api.Now = c.Now
-			if row.forbidden {
-				api.Set(certstest.Refuses(403, "no", "delete"))
-			}
-			other, one := leasesIn(api, row.other, c), leasesIn(api, "one", c)
+			open, age, c := start(t)
+			other, one := open(row.other), open("one")
 			if row.late {
 				mustReport(t, one, "one")
 			}
 			mustReport(t, other, row.other)
-			c.Advance(row.before)
+			age(other, row.before)
 			mustReport(t, one, "one")
-			if names := namesOf(mustList(t, one)); names != row.begun {
+			if names := namesOf(mustList(t, one)); names != row.first {
 				t.Errorf("got %s at the beginning", names)
 			}
 			if row.lives {
 				c.Advance(time.Second)
 				mustReport(t, other, row.other)
+				age(other, 0)
 			}
 			for range 5 {
 				c.Advance(ReportInterval)
 				mustReport(t, one, "one")
 			}
-			if names := namesOf(mustList(t, one)); names != row.settled {
+			if names := namesOf(mustList(t, one)); names != row.last {
 				t.Errorf("got %s in the end", names)
 			}
 		})
+	}
+}
+
+func TestLeasesOfEarlierProcesses(t *testing.T) {
+	t.Parallel()
+	testStaleReports(t, func(t *testing.T) (func(string) Replicas, func(Replicas, time.Duration), *certstest.Clock) {
+		api, c := certstest.NewAPIServer(t), certstest.NewClock()
+		api.Now = c.Now
+		return func(replica string) Replicas { return leasesIn(api, replica, c) }, func(_ Replicas, d time.Duration) { c.Advance(d) }, c
+	})
+}
+
+func TestLeasesThatMayNotBeRemoved(t *testing.T) {
+	t.Parallel()
+	api, c := certstest.NewAPIServer(t), certstest.NewClock()
+	api.Now = c.Now
+	api.Set(certstest.Refuses(403, "no", "delete"))
+	mustReport(t, leasesIn(api, "one", c), "one")
+	c.Advance(time.Minute)
+	one := leasesIn(api, "one", c)
+	mustReport(t, one, "one")
+	if names := namesOf(mustList(t, one)); names != "one one" {
+		t.Errorf("got %s", names)
 	}
 }
 
@@ -403,24 +422,5 @@ func TestLeasesOfALongerLife(t *testing.T) {
 	short := NewLeases(LeasesConfig{Client: api.Client(), Namespace: "system", Group: "ca", Replica: "new", LeafLife: time.Hour, Now: c.Now})
 	if got := mustList(t, short)[0].NotAfter; !got.Equal(reportOf("old").NotAfter) {
 		t.Errorf("waited for until %s", got)
-	}
-}
-
-// Of several of one name, the Lease is known that somebody may have to delete.
-func TestLeaseOf(t *testing.T) {
-	t.Parallel()
-	api, c := certstest.NewAPIServer(t), certstest.NewClock()
-	api.Now = c.Now
-	dead, alive := leasesIn(api, "one", c), leasesIn(api, "one", c)
-	mustReport(t, alive, "one")
-	mustReport(t, dead, "one")
-	c.Advance(time.Second)
-	mustReport(t, alive, "one")
-	if got := alive.LeaseOf("one"); got != "" {
-		t.Errorf("got %q before anything was read", got)
-	}
-	mustList(t, alive)
-	if got := alive.LeaseOf("one"); got != dead.name || alive.LeaseOf("two") != "" {
-		t.Errorf("got %q, want %q", got, dead.name)
 	}
 }

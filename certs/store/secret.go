@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // SecretStoreConfig says which Secret holds a state.
@@ -77,7 +78,7 @@ func (s *SecretStore) Load(ctx context.Context) (Record, error) {
 	case err != nil:
 		return Record{}, s.request("get").Explain(ctx, err)
 	case secret.Type != corev1.SecretTypeOpaque && secret.Type != "":
-		return Record{}, s.foreign(fmt.Sprintf("it is of type %q and not %q", kube.Truncate(string(secret.Type), kube.MaxTextLength), corev1.SecretTypeOpaque))
+		return Record{}, s.foreign(fmt.Sprintf("it is of type %q and not %q", truncate.Runes(string(secret.Type), kube.MaxTextLength), corev1.SecretTypeOpaque))
 	}
 	// Whatever happened to one that we made, it is to be healed.
 	made := secret.Labels[groupLabel] == labelOf(s.cfg.Name)
@@ -109,7 +110,7 @@ func foreignKeys(data map[string][]byte) string {
 			names = append(names, fmt.Sprintf("%d more", len(data)-most))
 			break
 		}
-		names = append(names, fmt.Sprintf("%q", kube.Truncate(key, kube.MaxTextLength/most)))
+		names = append(names, fmt.Sprintf("%q", truncate.Runes(key, kube.MaxTextLength/most)))
 	}
 	return strings.Join(names, ", ")
 }

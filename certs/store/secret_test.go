@@ -307,7 +307,7 @@ func TestSecretStoreErrors(t *testing.T) {
 		},
 		{
 			"lines", "patch", 400, "one\ntwo\x1b[31m" + strings.Repeat(" x", 400), nil,
-			`Secret system/ca: the API server did not patch it: one two [31m` + strings.Repeat(" x", 144) + `…`,
+			`Secret system/ca: the API server did not patch it: one two [31m` + strings.Repeat(" x", 143) + ` …`,
 		},
 		{
 			"etcd", "get", 500, `Internal error occurred: etcdserver: request timed out`, nil,

@@ -19,15 +19,6 @@ func newInstance() string {
 	return hex.EncodeToString(random)
 }
 
-// staleReport is a report of another process with the name of this replica.
-type staleReport struct {
-	// silent is how long before it was found it had been written, by the clock of the
-	// store.
-	silent time.Duration
-	// remove deletes it unless it has been written since.
-	remove func(context.Context)
-}
-
 // staleReports are the reports of earlier processes with the name of this replica.
 // They are removed once they are silent for unreachableTime, so that a crash loop
 // leaves one report and not hundreds: only one process at a time has a name.
@@ -37,29 +28,34 @@ type staleReport struct {
 type staleReports struct {
 	mu    sync.Mutex
 	found bool
-	// foundAt is when they were listed, and reports are those not removed yet.
-	foundAt time.Time
-	reports []staleReport
+	// foundAt is when they were listed, and writtenAt when the report of this process was
+	// written by the clock of the store. reports are those not removed yet.
+	foundAt, writtenAt time.Time
+	reports            []*storedReport
 }
 
-// remove deletes those that have been silent for long enough. now is monotonic. find is
-// called until it succeeds once.
-func (p *staleReports) remove(ctx context.Context, now time.Time, find func() ([]staleReport, error)) {
+// remove deletes those that have been silent for long enough. now is monotonic, and own
+// the report of this process.
+func (p *staleReports) remove(ctx context.Context, now time.Time, own *storedReport, stored storedReports) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.found {
-		left, err := find()
+		var found []*storedReport
+		err := stored.each(ctx, func(t *storedReport) {
+			if t.replica == own.replica && t.place != own.place {
+				found = append(found, t)
+			}
+		})
 		if err != nil {
 			return // List reports the error
 		}
-		p.found, p.foundAt, p.reports = true, now, left
+		p.found, p.foundAt, p.writtenAt, p.reports = true, now, own.written, found
 	}
-	passed := now.Sub(p.foundAt)
-	p.reports = slices.DeleteFunc(p.reports, func(one staleReport) bool {
-		if one.silent+passed < unreachableTime {
+	p.reports = slices.DeleteFunc(p.reports, func(t *storedReport) bool {
+		if p.writtenAt.Sub(t.written)+now.Sub(p.foundAt) < unreachableTime {
 			return false
 		}
-		one.remove(ctx)
+		t.remove(ctx)
 		return true
 	})
 }

@@ -92,7 +92,7 @@ func TestReportNames(t *testing.T) {
 	t.Parallel()
 	found := storedReport{place: "the-place", replica: "\x1b[31m" + strings.Repeat("é", 1000) + "\n", version: strings.Repeat("9", 1000), sha256: "no", issuer: &issuerA}
 	got, _ := found.report(certstest.Noon, certstest.Week)
-	if want := "[31m" + strings.Repeat("é", longestName-4) + "…"; got.Replica != want || len(got.Version) > 70 || got.SHA256 != "" {
+	if want := "[31m" + strings.Repeat("é", longestName-5) + "…"; got.Replica != want || len(got.Version) > 70 || got.SHA256 != "" {
 		t.Errorf("got %+v", got)
 	}
 	found.replica = "\n"
@@ -191,7 +191,7 @@ func checkReport(t *testing.T, found *storedReport) {
 		t.Errorf("waited for until %s", got.NotAfter)
 	case got.Issuer != "" && got.Issuer != UnreadableIssuer && !isFingerprint(got.Issuer):
 		t.Errorf("issuer %q", got.Issuer)
-	case len([]rune(got.Replica)) > longestName+1 || len([]rune(got.Version)) > 65 || printable(got.Replica) != got.Replica && len([]rune(got.Replica)) <= longestName:
+	case len([]rune(got.Replica)) > longestName || len([]rune(got.Version)) > 64 || printable(got.Replica) != got.Replica && len([]rune(got.Replica)) <= longestName:
 		t.Errorf("names %q and %q", got.Replica, got.Version)
 	case over && certstest.Noon.Before(found.written):
 		t.Error("forgotten before it was written")

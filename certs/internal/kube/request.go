@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -153,17 +155,7 @@ func Sanitize(text string) string {
 		}
 		return r
 	}, text)
-	return Truncate(maybeKey.ReplaceAllString(text, "[withheld]"), MaxTextLength)
-}
-
-// Truncate is at most so many characters of a text.
-func Truncate(text string, most int) string {
-	for i := range text {
-		if most--; most < 0 {
-			return text[:i] + "…"
-		}
-	}
-	return text
+	return truncate.Runes(maybeKey.ReplaceAllString(text, "[withheld]"), MaxTextLength)
 }
 
 // IsMissing reports whether an object does not exist although its kind does.

@@ -32,12 +32,12 @@ for a new CA. Status and rotate never write anything but such a request: what is
 to be done is done by a server that runs.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newCertsStatusCommand(s), newCertsRotateCommand(s), newCertsInitCommand(s))
+	cmd.AddCommand(newStatusCommand(s), newRotateCommand(s), newInitCommand(s))
 	return cmd
 }
 
-// certsFlags say where a state is, and who trusts it.
-type certsFlags struct {
+// commonFlags locate a state and the registrations that trust it.
+type commonFlags struct {
 	cli.ClusterFlags
 	secret, dir   string
 	registrations []string
@@ -46,7 +46,7 @@ type certsFlags struct {
 	now func() time.Time
 }
 
-func (f *certsFlags) add(cmd *cobra.Command) {
+func (f *commonFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "NAMESPACE/NAME of the Secret, as --self-signed-secret of serve")
 	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
@@ -59,8 +59,8 @@ func (f *certsFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// where are the flags that name the place, for another command.
-func (f *certsFlags) where() string {
+// where returns the flags that name the storage, for another command.
+func (f *commonFlags) where() string {
 	switch {
 	case f.dir != "":
 		return " --dir " + cli.ShellQuote(f.dir)
@@ -71,21 +71,21 @@ func (f *certsFlags) where() string {
 	}
 }
 
-// certsPlace is where a state is, and who trusts it.
-type certsPlace struct {
+// storage holds a state, and the registrations that trust it.
+type storage struct {
 	store    certstore.Store
 	replicas certstore.Replicas
 	// dir is the directory if it is one.
 	dir string
-	// forget is the command that removes a replica's report.
-	forget func(replica string) string
-	// trusted reads what registrations trust; nil if nobody is to be asked.
+	// forget returns the command that removes the report at a location.
+	forget func(location string) string
+	// trusted reads what registrations trust. It is nil without registrations.
 	trusted func(ctx context.Context) []trustEntry
 }
 
-// open finds the place that the flags name, and asks nobody yet. It reports
+// open returns the storage that the flags name. It sends no request, and reports
 // everything that is wrong with the flags.
-func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
+func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	var problems []error
 	if f.dir != "" && cmd.Flags().Changed("secret") {
 		problems = append(problems, errors.New("--dir and --secret exclude each other"))
@@ -127,7 +127,7 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	var place certsPlace
+	var place storage
 	var client certs.Client
 	if f.dir == "" || len(registrations) > 0 {
 		if client, err = f.client(); err != nil {
@@ -139,20 +139,24 @@ func (f *certsFlags) open(cmd *cobra.Command) (*certsPlace, error) {
 	}
 	if f.dir != "" {
 		place.dir = f.dir
-		replicas := certstore.NewDirReplicas(f.dir, "", f.now)
-		place.store, place.replicas = certstore.NewDirStore(f.dir), replicas
-		place.forget = forgetFile(replicas)
+		place.store, place.replicas = certstore.NewDirStore(f.dir), certstore.NewDirReplicas(f.dir, "", f.now)
+		place.forget = func(file string) string { return "rm " + cli.ShellQuote(file) }
 		return &place, nil
 	}
 	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name})
-	leases := certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
-	place.replicas = leases
-	place.forget = f.forgetLease(leases, namespace)
+	place.replicas = certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
+	place.forget = func(lease string) string {
+		command := "kubectl"
+		if f.Named() {
+			command += f.Words()
+		}
+		return command + " -n " + namespace + " delete lease " + lease
+	}
 	return &place, nil
 }
 
-// names are the registrations to read. One without a name is none, as for serve.
-func (f *certsFlags) names() []string {
+// names returns the registrations to read. An empty one is none, as for serve.
+func (f *commonFlags) names() []string {
 	switch {
 	case len(f.registrations) == 1 && f.registrations[0] == "":
 		return nil
@@ -163,34 +167,8 @@ func (f *certsFlags) names() []string {
 	}
 }
 
-// forgetFile is the command that removes a replica's report from a directory, ""
-// if none was found when it was read.
-func forgetFile(replicas *certstore.DirReplicas) func(replica string) string {
-	return func(replica string) string {
-		if file := replicas.FileOf(replica); file != "" {
-			return "rm " + cli.ShellQuote(file)
-		}
-		return ""
-	}
-}
-
-// forgetLease is the command that removes a replica's report from the cluster that
-// the flags name, "" if none was found when it was read.
-func (f *certsFlags) forgetLease(leases *certstore.Leases, namespace string) func(replica string) string {
-	command := "kubectl"
-	if f.Named() {
-		command += f.Words()
-	}
-	return func(replica string) string {
-		if lease := leases.LeaseOf(replica); lease != "" {
-			return command + " -n " + namespace + " delete lease " + lease
-		}
-		return ""
-	}
-}
-
-// client asks the API server that the flags name.
-func (f *certsFlags) client() (certs.Client, error) {
+// client returns a client of the API server that the flags name.
+func (f *commonFlags) client() (certs.Client, error) {
 	config, err := f.Connect("--dir DIR for servers without a cluster")
 	if err != nil {
 		return nil, err
@@ -202,10 +180,10 @@ func (f *certsFlags) client() (certs.Client, error) {
 	return client, nil
 }
 
-// look reads everything that is there, at one time: each may have to wait for an
-// API server that does not answer.
-func (f *certsFlags) look(ctx context.Context, p *certsPlace) *certsSight {
-	s := &certsSight{place: p.store.String(), dir: p.dir, hold: f.hold, program: cli.DisplayName(os.Args[0]), registered: p.trusted != nil, forget: p.forget}
+// read reads everything concurrently: each part may wait for an API server that does not
+// answer.
+func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
+	s := &snapshot{place: p.store.String(), dir: p.dir, hold: f.hold, program: cli.DisplayName(os.Args[0]), registered: p.trusted != nil, forget: p.forget}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		record, err := p.store.Load(ctx)
@@ -239,7 +217,7 @@ func readTrust(ctx context.Context, client certs.Client, registrations []cabundl
 	return entries
 }
 
-// trustOf is what the webhooks of a configuration trust.
+// trustOf returns what the webhooks of a configuration trust.
 func trustOf(c *cabundle.Status) []trustEntry {
 	whole := trustEntry{object: c.Kind + "/" + c.Name}
 	const apply = "apply the output of gatehouse manifests, or name another with --registration"

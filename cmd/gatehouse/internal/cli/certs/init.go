@@ -2,7 +2,6 @@ package certs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 )
 
-func newCertsInitCommand(s cli.Streams) *cobra.Command {
-	f := certsInitFlags{now: time.Now}
+func newInitCommand(s cli.Streams) *cobra.Command {
+	f := initFlags{now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "init DIR --host NAME",
 		Short: "Make a CA for one machine without a cluster",
@@ -71,8 +69,8 @@ not of the CA that is there; 2 bad usage, or the directory cannot be read or wri
 	return cmd
 }
 
-// certsInitFlags are what the command line of certs init says.
-type certsInitFlags struct {
+// initFlags are what the command line of certs init says.
+type initFlags struct {
 	hosts  []string
 	output string
 
@@ -97,7 +95,7 @@ type initReport struct {
 	Missing []string `json:"missing,omitempty"`
 }
 
-func (f *certsInitFlags) run(ctx context.Context, dir string, s cli.Streams) error {
+func (f *initFlags) run(ctx context.Context, dir string, s cli.Streams) error {
 	state, made, inherited, err := f.ensure(ctx, dir)
 	if _, foreign := errors.AsType[*certstore.ForeignError](err); foreign {
 		err = &cli.ExitError{Code: cli.ExitNo, Err: err}
@@ -117,9 +115,7 @@ func (f *certsInitFlags) run(ctx context.Context, dir string, s cli.Streams) err
 		}
 	}
 	if f.output == "json" {
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(r) //nolint:gosec // the key's file is named, not shown
+		err = writeJSON(s.Out, "", r)
 	} else {
 		err = f.print(s, r)
 	}
@@ -135,7 +131,7 @@ func (f *certsInitFlags) run(ctx context.Context, dir string, s cli.Streams) err
 
 // ensure is the state in the directory, which is made if there is nothing, or only
 // what an older version left.
-func (f *certsInitFlags) ensure(ctx context.Context, dir string) (state *rotation.State, made, inherited bool, err error) {
+func (f *initFlags) ensure(ctx context.Context, dir string) (state *rotation.State, made, inherited bool, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, false, false, fmt.Errorf("%q is not a directory", dir)
 	}
@@ -167,7 +163,7 @@ func (f *certsInitFlags) ensure(ctx context.Context, dir string) (state *rotatio
 
 // checkBundle refuses a file for the API server that lacks a CA of the state: whoever
 // goes by it trusts something else. One that is not there is remarked on.
-func (f *certsInitFlags) checkBundle(dir string, store certstore.Store, state *rotation.State) error {
+func (f *initFlags) checkBundle(dir string, store certstore.Store, state *rotation.State) error {
 	file := filepath.Join(dir, certstore.CAFile)
 	text, err := os.ReadFile(file) //nolint:gosec // in the directory that is named
 	if errors.Is(err, fs.ErrNotExist) {
@@ -187,15 +183,14 @@ func (f *certsInitFlags) checkBundle(dir string, store certstore.Store, state *r
 }
 
 // print shows what is where, and what to do with it.
-func (f *certsInitFlags) print(s cli.Streams, r *initReport) error {
+func (f *initFlags) print(s cli.Streams, r *initReport) error {
 	var text strings.Builder
 	if r.Made {
 		fmt.Fprintf(&text, "made a CA in %s:\n", r.Dir)
 	} else {
 		fmt.Fprintf(&text, "there is a CA in %s already, and nothing was changed:\n", r.Dir)
 	}
-	const padding = 2
-	table := tabwriter.NewWriter(&text, 0, 0, padding, ' ', 0)
+	table := newTable(&text)
 	for _, row := range [][2]string{
 		{r.Authority, "the CA with its key, for servers on this machine and nobody else"},
 		{r.CA, "the CA, for the API server; CA " + shortID(r.ID) + " is good until " + cli.FormatTime(&r.NotAfter)},
@@ -227,7 +222,7 @@ register for token reviews, with paths on the hosts of kube-apiserver:
 }
 
 // remark says on standard error what somebody may not expect.
-func (f *certsInitFlags) remark(s cli.Streams, r *initReport) {
+func (f *initFlags) remark(s cli.Streams, r *initReport) {
 	if !r.Made {
 		_, _ = fmt.Fprintf(s.Err, "--host %s: names are not kept with the CA; serve --self-signed says for which the certificate is\n", strings.Join(f.hosts, ",")) // remarks
 	}

@@ -12,7 +12,7 @@ import (
 
 // next is what a server does next with a state that is whole: what rotation.Step
 // waits for.
-func (s *certsSight) next() *certsNext {
+func (s *snapshot) next() *nextStep {
 	n := s.after()
 	if n.names == nil {
 		n.names = n.WaitsFor
@@ -20,14 +20,14 @@ func (s *certsSight) next() *certsNext {
 	return n
 }
 
-func (s *certsSight) after() *certsNext {
+func (s *snapshot) after() *nextStep {
 	state := s.state
 	if s.now.After(state.Current.Cert.NotAfter) {
-		return &certsNext{What: "another CA takes the place of the one that has ended", When: "a server looks at it"}
+		return &nextStep{What: "another CA takes the place of the one that has ended", When: "a server looks at it"}
 	}
 	switch state.Phase {
 	case rotation.Publish:
-		return &certsNext{
+		return &nextStep{
 			What: "the hold begins", When: "every registration trusts the new CA", WaitsFor: s.lacking(state.Pending),
 		}
 	case rotation.Hold:
@@ -38,17 +38,17 @@ func (s *certsSight) after() *certsNext {
 	}
 	switch {
 	case state.Request != nil:
-		return &certsNext{What: "the rotation that was requested at " + cli.FormatTime(&state.Request.At) + " begins", When: "a server has read the request"}
+		return &nextStep{What: "the rotation that was requested at " + cli.FormatTime(&state.Request.At) + " begins", When: "a server has read the request"}
 	case state.Current.Key == nil:
-		return &certsNext{What: "a rotation begins", When: "the issuer has another CA"}
+		return &nextStep{What: "a rotation begins", When: "the issuer has another CA"}
 	default:
-		return &certsNext{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(rotation.DueAt(state.Current.Cert))}
+		return &nextStep{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(rotation.DueAt(state.Current.Cert))}
 	}
 }
 
-func (s *certsSight) afterHold() *certsNext {
+func (s *snapshot) afterHold() *nextStep {
 	state := s.state
-	n := &certsNext{What: "the new CA signs"}
+	n := &nextStep{What: "the new CA signs"}
 	// Nobody can tell who trusts it.
 	if !s.registered && state.Cause == rotation.Due {
 		n.When = "the old one cannot sign for a whole week any more, so that there is time to tell clients"
@@ -75,9 +75,9 @@ func ranFor(d time.Duration) string {
 	return "one server has run for " + duration.HumanDuration(d) + " without a restart"
 }
 
-func (s *certsSight) afterActivate() *certsNext {
+func (s *snapshot) afterActivate() *nextStep {
 	state := s.state
-	n := &certsNext{What: "the old CA is forgotten", When: "every replica serves a certificate of the new one"}
+	n := &nextStep{What: "the old CA is forgotten", When: "every replica serves a certificate of the new one"}
 	if state.Previous == nil {
 		n.What = "the rotation ends"
 	}
@@ -113,7 +113,7 @@ const requestGrace = time.Minute
 
 // unread is since when a request waits that a server should have read by now, nil if
 // none does. A rotation that has come to its new CA is to be over first.
-func (s *certsSight) unread() *time.Time {
+func (s *snapshot) unread() *time.Time {
 	r := s.state.Request
 	if r == nil || s.state.Phase == rotation.Activate || s.alive() == 0 && s.replicasErr == nil {
 		return nil

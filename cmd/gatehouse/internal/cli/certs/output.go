@@ -1,24 +1,35 @@
 package certs
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/duration"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-func shortTime(d time.Duration) string { return duration.HumanDuration(d) }
+// writeJSON writes a value, on one line without an indent.
+func writeJSON(out io.Writer, indent string, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", indent)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// newTable returns a writer of aligned columns.
+func newTable(out io.Writer) *tabwriter.Writer {
+	const padding = 2
+	return tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
+}
 
 // print shows the view to people: problems first, then what comes next, then who
 // serves and who trusts what.
-func (v *certsView) print(out io.Writer) error {
+func (v *statusView) print(out io.Writer) error {
 	var text strings.Builder
 	for i := range v.Findings {
 		v.Findings[i].print(&text)
@@ -32,7 +43,7 @@ func (v *certsView) print(out io.Writer) error {
 	return err
 }
 
-func (f *certsFinding) print(text *strings.Builder) {
+func (f *diagnostic) print(text *strings.Builder) {
 	level := string(f.Level)
 	if f.Level == levelUnknown {
 		level = "could not tell"
@@ -43,7 +54,7 @@ func (f *certsFinding) print(text *strings.Builder) {
 	}
 }
 
-func (v *certsView) printPhase(text *strings.Builder) {
+func (v *statusView) printPhase(text *strings.Builder) {
 	fmt.Fprintf(text, "%s, at %s\n", cli.OneLine(v.Store), cli.FormatTime(&v.At))
 	if v.Phase == "" {
 		return
@@ -63,7 +74,7 @@ func (v *certsView) printPhase(text *strings.Builder) {
 }
 
 // text is what is next on one line, without who keeps it waiting.
-func (n *certsNext) text(now time.Time) string {
+func (n *nextStep) text(now time.Time) string {
 	text := n.What
 	if n.At != nil {
 		text += " at " + dated(*n.At, now)
@@ -74,7 +85,7 @@ func (n *certsNext) text(now time.Time) string {
 	return cli.OneLine(text)
 }
 
-func (v *certsView) printTables(text *strings.Builder) {
+func (v *statusView) printTables(text *strings.Builder) {
 	var cas, replicas, webhooks [][]string
 	for i := range v.Authorities {
 		a := &v.Authorities[i]
@@ -120,7 +131,7 @@ func (w *webhookView) trusts() string {
 		}
 		names = append(names, name)
 	}
-	return listed(names)
+	return join(names)
 }
 
 // verdict is whether it accepts what replicas serve.
@@ -129,7 +140,7 @@ func (w *webhookView) verdict() string {
 	case w.Outcome == authn.Unknown:
 		return "could not tell"
 	case len(w.Refuses) > 0:
-		return strict.Printable("not " + listed(w.Refuses))
+		return strict.Printable("not " + join(w.Refuses))
 	case w.Outcome == authn.No:
 		return "no"
 	default:
@@ -142,9 +153,8 @@ func printTable(text *strings.Builder, head []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
-	const padding = 2
 	text.WriteString("\n")
-	table := tabwriter.NewWriter(text, 0, 0, padding, ' ', 0)
+	table := newTable(text)
 	for _, row := range append([][]string{head}, rows...) {
 		_, _ = fmt.Fprintln(table, strings.Join(row, "\t")) // a Builder takes everything
 	}

@@ -3,7 +3,6 @@ package certs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// certsPatience is how long a rotation is waited for: the hold, and as long
+	// defaultTimeout is how long a rotation is waited for: the hold, and as long
 	// again for everything else.
-	certsPatience = 30 * time.Minute
-	// certsLook is how often it is looked at.
-	certsLook = 2 * time.Second
+	defaultTimeout = 30 * time.Minute
+	// pollInterval is how often it is looked at.
+	pollInterval = 2 * time.Second
 )
 
-func newCertsRotateCommand(s cli.Streams) *cobra.Command {
-	f := certsRotateFlags{certsFlags: certsFlags{now: time.Now}}
+func newRotateCommand(s cli.Streams) *cobra.Command {
+	f := rotateFlags{commonFlags: commonFlags{now: time.Now}}
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Ask the servers for a new CA",
@@ -89,16 +89,16 @@ requested, or what became of it cannot be read.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.emergency, "emergency", false, "be done with the old CA as soon as that can be, because its key may be known to others")
 	flags.BoolVar(&f.wait, "wait", false, "show the steps, and return when it is done")
-	flags.DurationVar(&f.timeout, "timeout", certsPatience, "how long to wait, with --wait")
+	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long to wait, with --wait")
 	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // the flag exists
 	f.add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }
 
-// certsRotateFlags are what the command line of certs rotate says.
-type certsRotateFlags struct {
-	certsFlags
+// rotateFlags are what the command line of certs rotate says.
+type rotateFlags struct {
+	commonFlags
 	emergency, wait bool
 	timeout         time.Duration
 	output          string
@@ -120,10 +120,10 @@ type rotateReport struct {
 	TrustChecked bool `json:"trustChecked"`
 }
 
-func (f *certsRotateFlags) rotate(ctx context.Context, place *certsPlace, s cli.Streams) error {
-	seen := f.look(ctx, place)
+func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams) error {
+	seen := f.read(ctx, place)
 	if !seen.whole() {
-		return fmt.Errorf("nothing was requested: %w", firstOf(seen.ofState()))
+		return fmt.Errorf("nothing was requested: %w", firstProblem(seen.diagnoseState()))
 	}
 	if seen.state.Current.Key == nil {
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: the CA is somebody else's, such as cert-manager's (hint: ask for a new one there; servers see it by themselves)", place.store)}
@@ -154,9 +154,7 @@ func (f *certsRotateFlags) rotate(ctx context.Context, place *certsPlace, s cli.
 		report.Done, report.TrustChecked = err == nil, err == nil && seen.registered
 	}
 	if f.output == "json" {
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetEscapeHTML(false)
-		return errors.Join(encoder.Encode(report), err)
+		return errors.Join(writeJSON(s.Out, "", report), err)
 	}
 	switch {
 	case report.TrustChecked:
@@ -169,7 +167,7 @@ func (f *certsRotateFlags) rotate(ctx context.Context, place *certsPlace, s cli.
 }
 
 // byHand says what somebody has to do by hand, where nobody can tell who trusts a CA.
-func (f *certsRotateFlags) byHand(seen *certsSight) string {
+func (f *rotateFlags) byHand(seen *snapshot) string {
 	policy := rotation.Policy{Hold: f.hold, EmergencyHold: rotation.DefaultEmergencyHold}
 	cause := rotation.Requested
 	if f.emergency {
@@ -178,14 +176,14 @@ func (f *certsRotateFlags) byHand(seen *certsSight) string {
 	hold := policy.HoldFor(cause)
 	when := dated(seen.now.Add(hold), seen.now) + " at the earliest"
 	if seen.alive() == 0 || seen.state.Phase == rotation.Activate {
-		when = shortTime(hold) + " after a server has begun with it"
+		when = duration.HumanDuration(hold) + " after a server has begun with it"
 	}
 	return fmt.Sprintf("nobody can tell who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and copy %s anew where they are copies",
 		filepath.Join(seen.dir, certstore.CAFile), when, clientFiles)
 }
 
 // request writes the request, unless one that is at least as urgent waits.
-func (f *certsRotateFlags) request(ctx context.Context, place *certsPlace, state *rotation.State) (*rotateReport, error) {
+func (f *rotateFlags) request(ctx context.Context, place *storage, state *rotation.State) (*rotateReport, error) {
 	report := &rotateReport{Store: place.store.String(), Emergency: f.emergency}
 	if r := state.Request; r != nil && (r.Emergency || !f.emergency) {
 		report.ID, report.At, report.Emergency, report.Known = r.ID, r.At.UTC().Truncate(time.Second), r.Emergency, true
@@ -197,8 +195,8 @@ func (f *certsRotateFlags) request(ctx context.Context, place *certsPlace, state
 	return report, err
 }
 
-// firstOf is the first finding as an error, and how many more there are.
-func firstOf(found []certsFinding) error {
+// firstProblem is the first finding as an error, and how many more there are.
+func firstProblem(found []diagnostic) error {
 	one := found[0]
 	text := one.Object + ": " + one.Message
 	if len(found) > 1 {
@@ -211,18 +209,18 @@ func firstOf(found []certsFinding) error {
 }
 
 // await shows the steps until what was requested is done, from a state on.
-func (f *certsRotateFlags) await(ctx context.Context, place *certsPlace, from *rotation.State, id string, progress io.Writer) error {
+func (f *rotateFlags) await(ctx context.Context, place *storage, from *rotation.State, id string, progress io.Writer) error {
 	waiting, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	ticks := time.NewTicker(certsLook)
+	ticks := time.NewTicker(pollInterval)
 	defer ticks.Stop()
 	var p rotationProgress
 	p.remember(from)
 	p.old = from.Current.ID()
 	for {
-		seen := f.look(waiting, place)
+		seen := f.read(waiting, place)
 		if waiting.Err() == nil || ctx.Err() == nil && seen.whole() {
-			line, done, err := p.look(seen, id)
+			line, done, err := p.observe(seen, id)
 			if line != "" {
 				_, _ = fmt.Fprintf(progress, "%s %s\n", cli.FormatTime(&seen.now), cli.OneLine(line)) // a remark
 			}
@@ -239,7 +237,7 @@ func (f *certsRotateFlags) await(ctx context.Context, place *certsPlace, from *r
 }
 
 // late is why nothing is waited for any more.
-func (f *certsRotateFlags) late(ctx context.Context, p *rotationProgress) error {
+func (f *rotateFlags) late(ctx context.Context, p *rotationProgress) error {
 	again := fmt.Sprintf("the servers go on with it (hint: %s certs status%s)", cli.DisplayName(os.Args[0]), f.where())
 	switch {
 	case ctx.Err() != nil:
@@ -274,12 +272,12 @@ func (p *rotationProgress) remember(state *rotation.State) {
 	}
 }
 
-// look is what is to be shown of the state, "" if nothing is new. An error tells
+// observe is what is to be shown of the state, "" if nothing is new. An error tells
 // that there is nothing more to wait for.
-func (p *rotationProgress) look(seen *certsSight, id string) (line string, done bool, err error) {
+func (p *rotationProgress) observe(seen *snapshot, id string) (line string, done bool, err error) {
 	state := seen.state
 	if !seen.whole() {
-		return p.cannotTell(firstOf(seen.ofState())), false, nil
+		return p.cannotTell(firstProblem(seen.diagnoseState())), false, nil
 	}
 	p.remember(state)
 	switch {
@@ -293,7 +291,7 @@ func (p *rotationProgress) look(seen *certsSight, id string) (line string, done 
 	next := seen.next()
 	p.last = string(state.Phase) + ": " + next.text(seen.now)
 	if len(next.WaitsFor) > 0 {
-		p.last += "; waits for " + listed(next.WaitsFor)
+		p.last += "; waits for " + join(next.WaitsFor)
 	}
 	if state.Phase == rotation.Hold && !seen.registered && seen.dir != "" {
 		p.last += "; give " + filepath.Join(seen.dir, certstore.CAFile) + " to the API server before that"
@@ -322,7 +320,7 @@ func (p *rotationProgress) cannotTell(why error) string {
 
 // confirm reads back that the registrations have come to know what the servers did:
 // these may have lost the right to tell them.
-func (p *rotationProgress) confirm(seen *certsSight) (line string, done bool) {
+func (p *rotationProgress) confirm(seen *snapshot) (line string, done bool) {
 	var wrong, unknown []string
 	for i := range seen.entries {
 		switch e := &seen.entries[i]; {
@@ -346,7 +344,7 @@ func (p *rotationProgress) confirm(seen *certsSight) (line string, done bool) {
 }
 
 // behind is what a webhook trusts and should not any more, and does not and should.
-func (p *rotationProgress) behind(seen *certsSight, e *trustEntry) []string {
+func (p *rotationProgress) behind(seen *snapshot, e *trustEntry) []string {
 	var wrong []string
 	for _, id := range p.known {
 		if seen.role(id) == "" && e.has(id) {

@@ -22,14 +22,14 @@ import (
 
 // rotateStage is a store with servers, and what was printed.
 type rotateStage struct {
-	place    *certsPlace
+	place    *storage
 	out, err bytes.Buffer
 }
 
 func (r *rotateStage) rotate(ctx context.Context, emergency, wait bool) error {
-	f := certsRotateFlags{
-		certsFlags: certsFlags{now: time.Now, hold: rotation.DefaultHold, secret: install.DefaultCASecret},
-		emergency:  emergency, wait: wait, timeout: certsPatience, output: "text",
+	f := rotateFlags{
+		commonFlags: commonFlags{now: time.Now, hold: rotation.DefaultHold, secret: install.DefaultCASecret},
+		emergency:   emergency, wait: wait, timeout: defaultTimeout, output: "text",
 	}
 	return f.rotate(ctx, r.place, cli.Streams{Out: &r.out, Err: &r.err})
 }
@@ -37,7 +37,7 @@ func (r *rotateStage) rotate(ctx context.Context, emergency, wait bool) error {
 // newRotateStage has so many servers, which run until the test ends, and a CA.
 func newRotateStage(t *testing.T, servers int) *rotateStage {
 	t.Helper()
-	r := &rotateStage{place: &certsPlace{store: &certstore.MemoryStore{}, replicas: &certstore.MemoryReplicas{}}}
+	r := &rotateStage{place: &storage{store: &certstore.MemoryStore{}, replicas: &certstore.MemoryReplicas{}}}
 	for i := range max(servers, 1) {
 		config := certsource.SelfSignedConfig{Hosts: []string{"a"}, Store: r.place.store, Replica: fmt.Sprintf("gatehouse-%d", i)}
 		if servers > 0 {
@@ -174,7 +174,7 @@ func TestCertsRotate(t *testing.T) {
 			r := newRotateStage(t, 0)
 			begun := time.Now()
 			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitNo, "not done after 30m0s: Stable: the rotation that was requested at 2000-01-01T00:00:00Z begins")
-			if took := time.Since(begun); took != certsPatience {
+			if took := time.Since(begun); took != defaultTimeout {
 				t.Errorf("it took %s", took)
 			}
 			if !strings.HasPrefix(r.err.String(), "no server runs that would do it: ") || strings.Count(r.err.String(), "\n") != 2 {
@@ -340,7 +340,7 @@ func TestCertsRotateConfirms(t *testing.T) {
 			begun := time.Now()
 			wantCode(t, r.rotate(t.Context(), true, true), cli.ExitNo,
 				"not done after 30m0s: the servers have forgotten the old CA, and registrations have not: "+webhook+" still trusts "+shortID(old.ID())+": the servers go on with it")
-			if took := time.Since(begun); took != certsPatience || strings.Contains(r.out.String(), "done") {
+			if took := time.Since(begun); took != defaultTimeout || strings.Contains(r.out.String(), "done") {
 				t.Errorf("it took %s:\n%s", took, r.out.String())
 			}
 		},
@@ -353,7 +353,7 @@ func TestCertsRotateConfirms(t *testing.T) {
 				return e
 			})
 			wantCode(t, r.rotate(t.Context(), true, true), cli.ExitYes, "")
-			if took := time.Since(begun); took < 2*time.Minute || took > 2*time.Minute+certsLook {
+			if took := time.Since(begun); took < 2*time.Minute || took > 2*time.Minute+pollInterval {
 				t.Errorf("it took %s", took)
 			}
 			if !strings.HasSuffix(r.out.String(), "\ndone: the old CA is forgotten, and no registration trusts it any more\n") ||
@@ -441,7 +441,7 @@ func TestTrustOf(t *testing.T) {
 	one := cabundle.Certificate{Subject: "CN=a", ID: "ab"}
 	status := func(change func(*cabundle.Status)) *cabundle.Status {
 		s := &cabundle.Status{
-			Kind: "ValidatingWebhookConfiguration", Name: "gatehouse", Read: true, Found: true,
+			Kind: "ValidatingWebhookConfiguration", Name: "gatehouse", Found: true,
 			Entries: []cabundle.Entry{{Name: "w", Bundle: []cabundle.Certificate{one}, Managers: []cabundle.Manager{{Name: cabundle.FieldManager}}}},
 		}
 		change(s)
@@ -481,14 +481,14 @@ func TestTrustOf(t *testing.T) {
 		},
 		"not reached": {
 			status(func(s *cabundle.Status) {
-				s.Read, s.Found = false, false
+				s.Found = false
 				s.Problem = "ValidatingWebhookConfiguration gatehouse: cannot be read, and is tried again: check that the API server can be reached: EOF"
 			}),
 			trustEntry{object: object, problem: "cannot be read: check that the API server can be reached: EOF", unknown: true},
 		},
 		"not read": {
 			status(func(s *cabundle.Status) {
-				s.Read, s.Found, s.Problem = false, false, "ValidatingWebhookConfiguration gatehouse: cannot be read: forbidden"
+				s.Found, s.Problem = false, "ValidatingWebhookConfiguration gatehouse: cannot be read: forbidden"
 			}),
 			trustEntry{object: object, problem: "cannot be read: forbidden", unknown: true},
 		},

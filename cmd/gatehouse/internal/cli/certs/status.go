@@ -1,7 +1,6 @@
 package certs
 
 import (
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-func newCertsStatusCommand(s cli.Streams) *cobra.Command {
-	f := certsStatusFlags{certsFlags: certsFlags{now: time.Now}}
+func newStatusCommand(s cli.Streams) *cobra.Command {
+	f := statusFlags{commonFlags: commonFlags{now: time.Now}}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show who serves with which CA, and who trusts it",
@@ -48,26 +47,23 @@ tell: something cannot be read, and nothing that can be is wrong.`,
 	return cmd
 }
 
-// certsStatusFlags are what the command line of certs status says.
-type certsStatusFlags struct {
-	certsFlags
+// statusFlags are what the command line of certs status says.
+type statusFlags struct {
+	commonFlags
 	output string
 }
 
-func (f *certsStatusFlags) run(cmd *cobra.Command, s cli.Streams) error {
+func (f *statusFlags) run(cmd *cobra.Command, s cli.Streams) error {
 	place, err := f.open(cmd)
 	if err != nil {
 		return err
 	}
-	view := f.look(cmd.Context(), place).view()
+	view := f.read(cmd.Context(), place).view()
 	if cmd.Context().Err() != nil {
 		return errors.New("interrupted")
 	}
 	if f.output == "json" {
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(view)
+		err = writeJSON(s.Out, "  ", view)
 	} else {
 		err = view.print(s.Out)
 	}

@@ -227,7 +227,7 @@ func TestCertsStatusJSON(t *testing.T) {
 	t.Parallel()
 	api, ca := newCertsAPI(t)
 	code, out, _ := api.gatehouse(t, "certs", "status", "-o", "json")
-	var view certsView
+	var view statusView
 	if err := json.Unmarshal([]byte(out), &view); err != nil || code != cli.ExitYes {
 		t.Fatalf("%v, exit code %d:\n%s", err, code, out)
 	}

@@ -16,12 +16,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// certsAway is how long nothing is heard of a replica before it is away.
-const certsAway = 4 * certstore.ReportInterval
+// unreachableTime is after how long without a heartbeat a replica is unreachable.
+const unreachableTime = 4 * certstore.ReportInterval
 
-// certsSight is what the state of certificates is judged by: what was read, and
-// why something could not be.
-type certsSight struct {
+// snapshot is everything that was read at one time, and why something could not be.
+type snapshot struct {
 	now time.Time
 	// place is where the state is kept, as messages name it, and dir the directory
 	// if it is one.
@@ -45,10 +44,10 @@ type certsSight struct {
 
 	// hold is what servers were told of --rotation-hold.
 	hold time.Duration
-	// program is how this one is called, for remedies, and forget the command that
-	// removes a replica's report.
+	// program is the name of this one, for remedies, and forget returns the command that
+	// removes the report at a location.
 	program string
-	forget  func(replica string) string
+	forget  func(location string) string
 }
 
 // trustEntry is what a webhook of a configuration trusts, or why there is none.
@@ -86,9 +85,9 @@ const (
 	rolePrevious = "previous"
 )
 
-// certsView is the state of certificates as it is shown, and as JSON. Nothing in it
+// statusView is the state of certificates as it is shown, and as JSON. Nothing in it
 // is a secret.
-type certsView struct {
+type statusView struct {
 	// Outcome is yes if everything is trusted and valid, no if something is wrong,
 	// and unknown if nothing is known to be wrong and something could not be read.
 	Outcome authn.Outcome `json:"outcome"`
@@ -102,35 +101,35 @@ type certsView struct {
 	// Cause is that of the rotation, or of the last one.
 	Cause rotation.Cause `json:"cause,omitempty"`
 	// Generation grows with every change.
-	Generation int64      `json:"generation,omitempty"`
-	Next       *certsNext `json:"next,omitempty"`
+	Generation int64     `json:"generation,omitempty"`
+	Next       *nextStep `json:"next,omitempty"`
 	// Findings are problems first, then what could not be told, then notes.
-	Findings    []certsFinding  `json:"findings"`
+	Findings    []diagnostic    `json:"findings"`
 	Authorities []authorityView `json:"authorities"`
 	Replicas    []replicaView   `json:"replicas"`
 	Webhooks    []webhookView   `json:"webhooks"`
 }
 
-// certsLevel is how bad a finding is.
-type certsLevel string
+// level is how bad a finding is.
+type level string
 
 const (
-	levelProblem certsLevel = "problem"
-	levelUnknown certsLevel = "unknown"
-	levelNote    certsLevel = "note"
+	levelProblem level = "problem"
+	levelUnknown level = "unknown"
+	levelNote    level = "note"
 )
 
-// certsFinding is something that somebody should know.
-type certsFinding struct {
-	Level  certsLevel `json:"level"`
-	Object string     `json:"object"`
+// diagnostic is something that somebody should know.
+type diagnostic struct {
+	Level  level  `json:"level"`
+	Object string `json:"object"`
 	// Message is what is the matter with the object, and Remedy what to do.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
 }
 
-// certsNext is what a server does next.
-type certsNext struct {
+// nextStep is what a server does next.
+type nextStep struct {
 	What string `json:"what"`
 	// When is what it waits for in general, At the time where there is one, and
 	// WaitsFor who keeps it waiting.
@@ -189,10 +188,10 @@ type trustedView struct {
 }
 
 // whole reports whether all of the state could be read.
-func (s *certsSight) whole() bool { return s.state != nil && s.stateErr == nil }
+func (s *snapshot) whole() bool { return s.state != nil && s.stateErr == nil }
 
 // authorities are the CAs of the state with their roles, the one that signs first.
-func (s *certsSight) authorities() []authorityView {
+func (s *snapshot) authorities() []authorityView {
 	views := []authorityView{}
 	if s.state == nil {
 		return views
@@ -212,7 +211,7 @@ func (s *certsSight) authorities() []authorityView {
 }
 
 // role is what the CA with the ID is, "" if it is not of the state.
-func (s *certsSight) role(id string) string {
+func (s *snapshot) role(id string) string {
 	for _, a := range s.authorities() {
 		if a.ID == id {
 			return a.Role
@@ -221,16 +220,16 @@ func (s *certsSight) role(id string) string {
 	return ""
 }
 
-func (s *certsSight) away(r *rotation.Report) bool { return s.now.Sub(r.Seen) > certsAway }
+func (s *snapshot) away(r *rotation.Report) bool { return s.now.Sub(r.Seen) > unreachableTime }
 
 // serves reports whether the replica may serve a certificate that is valid. One that
 // is away may be cut off, and serve all the same.
-func (s *certsSight) serves(r *rotation.Report) bool {
+func (s *snapshot) serves(r *rotation.Report) bool {
 	return r.Issuer != "" && !s.now.After(r.NotAfter)
 }
 
 // alive is how many replicas are not away.
-func (s *certsSight) alive() int {
+func (s *snapshot) alive() int {
 	n := 0
 	for i := range s.replicas {
 		if !s.away(&s.replicas[i]) {
@@ -241,17 +240,17 @@ func (s *certsSight) alive() int {
 }
 
 // nobody says that no replica is alive.
-func (s *certsSight) nobody() string {
+func (s *snapshot) nobody() string {
 	if len(s.replicas) == 0 {
 		return "no replica says what it serves"
 	}
-	return "nothing was heard of any replica for " + shortTime(certsAway)
+	return "nothing was heard of any replica for " + duration.HumanDuration(unreachableTime)
 }
 
 // view is what is shown.
-func (s *certsSight) view() *certsView {
-	v := &certsView{
-		At: *someTime(s.now), Store: s.place, Authorities: s.authorities(), Findings: s.findings(),
+func (s *snapshot) view() *statusView {
+	v := &statusView{
+		At: *someTime(s.now), Store: s.place, Authorities: s.authorities(), Findings: s.diagnostics(),
 		Replicas: []replicaView{}, Webhooks: []webhookView{},
 	}
 	if s.whole() {
@@ -282,7 +281,7 @@ func (s *certsSight) view() *certsView {
 	return v
 }
 
-func (s *certsSight) webhook(e *trustEntry) webhookView {
+func (s *snapshot) webhook(e *trustEntry) webhookView {
 	v := webhookView{
 		Object: e.object, Webhook: e.webhook, Trusts: []trustedView{}, Lacks: []string{}, Refuses: []string{}, Outcome: authn.Yes,
 	}
@@ -312,7 +311,7 @@ func (s *certsSight) webhook(e *trustEntry) webhookView {
 // refused are the replicas that serve what the entry does not verify, and those of
 // them apart that are away. One that cannot name the CA of what it serves is none of
 // them.
-func (s *certsSight) refused(e *trustEntry) (names, away []string) {
+func (s *snapshot) refused(e *trustEntry) (names, away []string) {
 	for i := range s.replicas {
 		switch r := &s.replicas[i]; {
 		case !s.serves(r) || !isID(r.Issuer) || e.has(r.Issuer):
@@ -329,7 +328,7 @@ func (s *certsSight) refused(e *trustEntry) (names, away []string) {
 func isID(issuer string) bool { return len(issuer) == hex.EncodedLen(sha256.Size) }
 
 // lacking are the entries that can be read and do not trust the CA.
-func (s *certsSight) lacking(a *rotation.Authority) []string {
+func (s *snapshot) lacking(a *rotation.Authority) []string {
 	var names []string
 	for i := range s.entries {
 		if e := &s.entries[i]; !e.unknown && !e.has(a.ID()) {
@@ -339,9 +338,9 @@ func (s *certsSight) lacking(a *rotation.Authority) []string {
 	return names
 }
 
-// strangers are the entries that trust something, if none of them trusts a CA of the
+// unrelated are the entries that trust something, if none of them trusts a CA of the
 // state: registration and state may not belong together.
-func (s *certsSight) strangers() []*trustEntry {
+func (s *snapshot) unrelated() []*trustEntry {
 	if !s.whole() {
 		return nil
 	}
@@ -360,7 +359,7 @@ func (s *certsSight) strangers() []*trustEntry {
 
 // others are the CAs that the entry trusts and that are not of the state, as they are
 // shown.
-func (s *certsSight) others(e *trustEntry) []string {
+func (s *snapshot) others(e *trustEntry) []string {
 	var ids []string
 	for _, c := range e.bundle {
 		if s.role(c.ID) == "" {
@@ -396,5 +395,5 @@ func ago(t, now time.Time) string {
 // dated is a time with how long it is ahead or ago.
 func dated(t, now time.Time) string { return cli.FormatTime(&t) + " (" + ago(t, now) + ")" }
 
-// listed is names as a text has them.
-func listed(names []string) string { return strings.Join(names, ", ") }
+// join is names as a text has them.
+func join(names []string) string { return strings.Join(names, ", ") }

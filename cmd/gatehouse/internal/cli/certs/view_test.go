@@ -54,22 +54,20 @@ func trusting(a *rotation.Authority) []cabundle.Certificate {
 	return []cabundle.Certificate{{Subject: a.Cert.Subject.String(), ID: a.ID(), NotAfter: a.Cert.NotAfter}}
 }
 
-// testSight is a state in which all is well: one CA, two replicas, two webhooks.
-func testSight(t *testing.T) *certsSight {
+// testSnapshot is a state in which all is well: one CA, two replicas, two webhooks.
+func testSnapshot(t *testing.T) *snapshot {
 	t.Helper()
 	now := certsNow()
 	a := testCA(t, 1, now.Add(-30*24*time.Hour))
 	report := func(name string) rotation.Report {
-		return rotation.Report{Replica: name, Issuer: a.ID(), SHA256: "ab", NotAfter: now.Add(6 * 24 * time.Hour), Seen: now.Add(-5 * time.Second), Version: "v1.0.0"}
+		return rotation.Report{Replica: name, Issuer: a.ID(), SHA256: "ab", NotAfter: now.Add(6 * 24 * time.Hour), Seen: now.Add(-5 * time.Second), Version: "v1.0.0", Location: "gatehouse-ca-" + name + "-5c0e2a7d91b3f846-9d41c07be2a85f63"}
 	}
 	entry := func(object, webhook string) trustEntry {
 		return trustEntry{object: object, webhook: webhook, bundle: trusting(a)}
 	}
-	return &certsSight{
+	return &snapshot{
 		now: now, place: "Secret gatehouse-system/gatehouse-ca", hold: rotation.DefaultHold, program: "gatehouse", registered: true,
-		forget: func(replica string) string {
-			return "kubectl -n gatehouse-system delete lease gatehouse-ca-" + replica + "-5c0e2a7d91b3f846-9d41c07be2a85f63"
-		},
+		forget: func(lease string) string { return "kubectl -n gatehouse-system delete lease " + lease },
 		state: &rotation.State{
 			Lineage: "line", Created: a.Cert.NotBefore, Generation: 1, Phase: rotation.Stable, Since: now.Add(-30 * 24 * time.Hour), Current: a,
 		},
@@ -83,7 +81,7 @@ func testSight(t *testing.T) *certsSight {
 }
 
 // inPhase puts the sight into a rotation, as it is right after the phase began.
-func (s *certsSight) inPhase(t *testing.T, p rotation.Phase) *rotation.Authority {
+func (s *snapshot) inPhase(t *testing.T, p rotation.Phase) *rotation.Authority {
 	t.Helper()
 	b := testCA(t, 2, s.now.Add(-time.Hour))
 	s.state.Phase, s.state.Since, s.state.Cause, s.state.Pending = p, s.now.Add(-10*time.Second), rotation.Requested, b
@@ -101,14 +99,14 @@ func (s *certsSight) inPhase(t *testing.T, p rotation.Phase) *rotation.Authority
 
 // inDir puts the sight into a directory, with a client certificate that is the CA's
 // own, for the sake of brevity.
-func (s *certsSight) inDir() {
+func (s *snapshot) inDir() {
 	s.place, s.dir, s.registered, s.entries = "directory certs", "certs", false, nil
 	s.clientCert = rotation.Bundle([]*x509.Certificate{s.state.Current.Cert})
 }
 
-// short is the view as the tests have it: what comes next, and the findings
+// short is the view as the tests have it: what comes next, and the diagnostics
 // without their remedies, each on a line.
-func short(v *certsView) string {
+func short(v *statusView) string {
 	var lines []string
 	if v.Next != nil {
 		lines = append(lines, "next: "+v.Next.text(v.At))
@@ -130,19 +128,19 @@ func TestCertsView(t *testing.T) {
 		validating = "ValidatingWebhookConfiguration/gatehouse, webhook fail.validate.gatehouse.dev"
 	)
 	a, b := shortID(testCA(t, 1, certsNow().Add(-30*24*time.Hour)).ID()), shortID(testCA(t, 2, certsNow().Add(-time.Hour)).ID())
-	away := func(s *certsSight, i int) { s.replicas[i].Seen = s.now.Add(-3 * time.Minute) }
-	forget := func(s *certsSight, i, ca int) { s.entries[i].bundle = slices.Delete(s.entries[i].bundle, ca, ca+1) }
+	away := func(s *snapshot, i int) { s.replicas[i].Seen = s.now.Add(-3 * time.Minute) }
+	forget := func(s *snapshot, i, ca int) { s.entries[i].bundle = slices.Delete(s.entries[i].bundle, ca, ca+1) }
 	for name, test := range map[string]struct {
-		change func(t *testing.T, s *certsSight)
+		change func(t *testing.T, s *snapshot)
 		want   authn.Outcome
 		text   string
 	}{
 		"all is well": {
-			func(*testing.T, *certsSight) {}, authn.Yes,
+			func(*testing.T, *snapshot) {}, authn.Yes,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life",
 		},
 		"renewal is overdue": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.state.Current = testCA(t, 1, s.now.Add(-300*24*time.Hour))
 				s.bundle = rotation.Bundle(s.state.Trusted(s.now))
 				for i := range s.entries {
@@ -153,7 +151,7 @@ func TestCertsView(t *testing.T) {
 				"problem: " + secret + ": renewal is due: there is nothing to wait for since 2026-09-24T20:00:00Z (56d ago), and no server does it",
 		},
 		"the CA has ended": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.state.Current = testCA(t, 1, s.now.Add(-366*24*time.Hour))
 				for i := range s.entries {
 					s.entries[i].bundle, s.replicas[i].Issuer = trusting(s.state.Current), s.state.Current.ID()
@@ -164,31 +162,31 @@ func TestCertsView(t *testing.T) {
 				"problem: " + secret + ", current CA CURRENT: has ended at 2026-11-19T12:00:00Z (24h ago)",
 		},
 		"the CA is not valid yet": {
-			func(_ *testing.T, s *certsSight) { s.now = s.now.Add(-32 * 24 * time.Hour) }, authn.No,
+			func(_ *testing.T, s *snapshot) { s.now = s.now.Add(-32 * 24 * time.Hour) }, authn.No,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 245d), when the current CA has used up two thirds of its life\n" +
 				"problem: " + secret + ", current CA " + a + ": is not valid before 2026-10-20T12:00:00Z (in 24h)\n" +
 				"note: replica gatehouse-0: was last seen at 2026-11-20T11:59:55Z (in 31d): its clock and that of this machine differ\n" +
 				"note: replica gatehouse-1: was last seen at 2026-11-20T11:59:55Z (in 31d): its clock and that of this machine differ",
 		},
 		"a rotation is requested": {
-			func(_ *testing.T, s *certsSight) { s.state.Request = &rotation.Request{ID: "x", At: s.now} }, authn.Yes,
+			func(_ *testing.T, s *snapshot) { s.state.Request = &rotation.Request{ID: "x", At: s.now} }, authn.Yes,
 			"next: the rotation that was requested at 2026-11-20T12:00:00Z begins, when a server has read the request",
 		},
 		"nobody heeds the request": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.state.Request = &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
 			}, authn.No,
 			"next: the rotation that was requested at 2026-11-20T11:00:00Z begins, when a server has read the request\n" +
 				"problem: " + secret + ": no server has read the request for a new CA of 2026-11-20T11:00:00Z (60m ago)",
 		},
 		"a request is as old as the look of a server": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.state.Request = &rotation.Request{ID: "x", At: s.now.Add(-time.Minute)}
 			}, authn.Yes,
 			"next: the rotation that was requested at 2026-11-20T11:59:00Z begins, when a server has read the request",
 		},
 		"nobody heeds a request while one is held up": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Publish)
 				s.state.Since, s.state.Request = s.now.Add(-time.Minute), &rotation.Request{ID: "x", At: s.now.Add(-61 * time.Second)}
 			}, authn.No,
@@ -197,7 +195,7 @@ func TestCertsView(t *testing.T) {
 				"note: " + mutating + ": does not trust the pending CA " + b + " yet\nnote: " + validating + ": does not trust the pending CA " + b + " yet",
 		},
 		"a request waits until the rotation before is over": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
 				s.state.Since, s.state.Request = s.now.Add(-time.Hour), &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
 			}, authn.Yes,
@@ -205,12 +203,12 @@ func TestCertsView(t *testing.T) {
 				"waits for gatehouse-1 (last seen 5s ago), whose certificate ends at 2026-11-26T12:00:00Z (in 6d)",
 		},
 		"published a moment ago": {
-			func(t *testing.T, s *certsSight) { s.inPhase(t, rotation.Publish) }, authn.Yes,
+			func(t *testing.T, s *snapshot) { s.inPhase(t, rotation.Publish) }, authn.Yes,
 			"next: the hold begins, when every registration trusts the new CA\nwaits for " + mutating + "\nwaits for " + validating + "\n" +
 				"note: " + mutating + ": does not trust the pending CA " + b + " yet\nnote: " + validating + ": does not trust the pending CA " + b + " yet",
 		},
 		"one registration is not told": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				ca := s.inPhase(t, rotation.Publish)
 				s.state.Since = s.now.Add(-time.Hour)
 				s.entries[0].bundle = append(s.entries[0].bundle, trusting(ca)...)
@@ -219,7 +217,7 @@ func TestCertsView(t *testing.T) {
 				"problem: " + validating + ": does not trust the pending CA " + b + ", which is published since 2026-11-20T11:00:00Z (60m ago)",
 		},
 		"published, and stuck": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				ca := s.inPhase(t, rotation.Publish)
 				s.state.Since = s.now.Add(-time.Hour)
 				for i := range s.entries {
@@ -230,21 +228,21 @@ func TestCertsView(t *testing.T) {
 				"problem: " + secret + ": the hold begins: there is nothing to wait for since 2026-11-20T11:00:00Z (60m ago), and no server does it",
 		},
 		"hold": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Hold)
 				s.state.Since = s.now.Add(-4 * time.Minute)
 			}, authn.Yes,
 			"next: the new CA signs at 2026-11-20T12:06:00Z (in 6m), when the hold of 10m ends",
 		},
 		"hold that a replica counts anew": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Hold)
 				s.state.Since = s.now.Add(-19 * time.Minute)
 			}, authn.Yes,
 			"next: the new CA signs, when one server has run for 10m without a restart",
 		},
 		"hold in an emergency, and stuck": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Hold)
 				s.state.Cause, s.state.Since = rotation.Emergency, s.now.Add(-time.Hour)
 			}, authn.No,
@@ -252,7 +250,7 @@ func TestCertsView(t *testing.T) {
 				"problem: " + secret + ": the new CA signs: there is nothing to wait for since 2026-11-20T11:10:10Z (49m ago), and no server does it",
 		},
 		"the pending CA is overwritten in the hold": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Hold)
 				forget(s, 1, 1)
 			}, authn.No,
@@ -260,7 +258,7 @@ func TestCertsView(t *testing.T) {
 				"problem: " + validating + ": does not trust the pending CA " + b + " any more",
 		},
 		"a replica is waited for": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
 				away(s, 1)
 			}, authn.Yes,
@@ -269,7 +267,7 @@ func TestCertsView(t *testing.T) {
 				"note: replica gatehouse-1: is away since 2026-11-20T11:57:00Z (3m ago): it is taken to serve what it did until that ends at 2026-11-26T12:00:00Z (in 6d)",
 		},
 		"a replica is waited for in an emergency": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
 				s.state.Cause = rotation.Emergency
 			}, authn.Yes,
@@ -277,7 +275,7 @@ func TestCertsView(t *testing.T) {
 				"waits for gatehouse-1 (last seen 5s ago), whose certificate ends at 2026-11-26T12:00:00Z (in 6d)",
 		},
 		"a replica is waited for in an emergency, by a server that began anew": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
 				s.state.Cause, s.state.Since = rotation.Emergency, s.now.Add(-2*time.Minute)
 			}, authn.Yes,
@@ -285,7 +283,7 @@ func TestCertsView(t *testing.T) {
 				"waits for gatehouse-1 (last seen 5s ago), whose certificate ends at 2026-11-26T12:00:00Z (in 6d)",
 		},
 		"a replica that is away was not waited for": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.replicas[1].Issuer = testCA(t, 9, s.now).ID()
 				away(s, 1)
 			}, authn.Yes,
@@ -295,7 +293,7 @@ func TestCertsView(t *testing.T) {
 				"note: " + validating + ": does not trust the CA of what gatehouse-1 may serve, of which nothing is heard: calls to it fail, if it runs",
 		},
 		"the CA that was given up in an emergency is trusted still": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.state.Cause = rotation.Emergency
 				s.entries[1].bundle = append(s.entries[1].bundle, trusting(testCA(t, 9, s.now))...)
 			}, authn.No,
@@ -303,14 +301,14 @@ func TestCertsView(t *testing.T) {
 				"problem: " + validating + ": trusts besides " + shortID(testCA(t, 9, certsNow()).ID()) + ", which is not in " + secret + ", and the last rotation was an emergency",
 		},
 		"another CA is trusted besides": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.entries[1].bundle = append(s.entries[1].bundle, trusting(testCA(t, 9, s.now))...)
 			}, authn.Yes,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
 				"note: " + validating + ": trusts besides " + shortID(testCA(t, 9, certsNow()).ID()) + ", which is not in " + secret,
 		},
 		"the registrations are of something else": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				for i := range s.entries {
 					s.entries[i].bundle = trusting(testCA(t, 9, s.now))
 				}
@@ -322,7 +320,7 @@ func TestCertsView(t *testing.T) {
 				"note: " + mutating + ": caBundle: half of it",
 		},
 		"the old CA is taken away too early": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.replicas[0].Issuer = s.inPhase(t, rotation.Activate).ID()
 				forget(s, 0, 0)
 			}, authn.No,
@@ -331,7 +329,7 @@ func TestCertsView(t *testing.T) {
 				"problem: " + mutating + ": does not trust the CA of what gatehouse-1 may serve: calls to it fail",
 		},
 		"nobody says what it serves": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Activate)
 				s.replicas = nil
 			}, authn.No,
@@ -339,14 +337,14 @@ func TestCertsView(t *testing.T) {
 				"problem: " + secret + ": no server runs that takes care of it: no replica says what it serves, and a rotation waits",
 		},
 		"nothing is heard of any replica": {
-			func(_ *testing.T, s *certsSight) { away(s, 0); away(s, 1) }, authn.No,
+			func(_ *testing.T, s *snapshot) { away(s, 0); away(s, 1) }, authn.No,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
 				"problem: " + secret + ": no server runs that takes care of it: nothing was heard of any replica for 60s\n" +
 				"note: replica gatehouse-0: is away since 2026-11-20T11:57:00Z (3m ago): it is taken to serve what it did until that ends at 2026-11-26T12:00:00Z (in 6d)\n" +
 				"note: replica gatehouse-1: is away since 2026-11-20T11:57:00Z (3m ago): it is taken to serve what it did until that ends at 2026-11-26T12:00:00Z (in 6d)",
 		},
 		"a registration trusts nothing of ours": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.entries[1].bundle = trusting(testCA(t, 9, s.now))
 			}, authn.No,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
@@ -354,7 +352,7 @@ func TestCertsView(t *testing.T) {
 				"note: " + validating + ": trusts besides " + shortID(testCA(t, 9, certsNow()).ID()) + ", which is not in " + secret,
 		},
 		"a registration cannot be read, and another is damaged": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.entries[0] = trustEntry{object: "MutatingWebhookConfiguration/gatehouse", unknown: true, problem: "may not be read"}
 				s.entries[1].bundle, s.entries[1].problem = nil, "caBundle is not PEM"
 			}, authn.No,
@@ -362,12 +360,12 @@ func TestCertsView(t *testing.T) {
 				"problem: " + validating + ": caBundle is not PEM\nunknown: MutatingWebhookConfiguration/gatehouse: may not be read",
 		},
 		"replicas cannot be read": {
-			func(_ *testing.T, s *certsSight) { s.replicas, s.replicasErr = nil, errors.New("leases: forbidden") }, authn.Unknown,
+			func(_ *testing.T, s *snapshot) { s.replicas, s.replicasErr = nil, errors.New("leases: forbidden") }, authn.Unknown,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
 				"unknown: replicas: what they serve cannot be read: leases: forbidden",
 		},
 		"what replicas serve": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				more := s.replicas[0]
 				more.Replica, more.Issuer = "gatehouse-2", testCA(t, 9, s.now).ID()
 				s.replicas = append(s.replicas, more)
@@ -388,24 +386,24 @@ func TestCertsView(t *testing.T) {
 				"note: replica gatehouse-4: its certificate ends at 2026-11-21T11:00:00Z (in 23h), and is usually renewed days before",
 		},
 		"a damaged Secret": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.state = &rotation.State{Phase: rotation.Stable, Current: s.state.Current}
 				s.stateErr = rotation.Damage{"state.json: cannot be read as JSON", "pending.crt: is missing"}
 			}, authn.No,
 			"problem: " + secret + ": state.json: cannot be read as JSON\nproblem: " + secret + ": pending.crt: is missing",
 		},
 		"no Secret": {
-			func(_ *testing.T, s *certsSight) { s.state, s.stateErr, s.replicas = nil, rotation.ErrEmpty, nil }, authn.No,
+			func(_ *testing.T, s *snapshot) { s.state, s.stateErr, s.replicas = nil, rotation.ErrEmpty, nil }, authn.No,
 			"problem: " + secret + ": there is no CA in it",
 		},
 		"a Secret that cannot be read": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.state, s.stateErr, s.replicas, s.replicasErr = nil, errors.New("forbidden"), nil, errors.New("forbidden")
 			}, authn.Unknown,
 			"unknown: " + secret + ": forbidden\nunknown: replicas: what they serve cannot be read: forbidden",
 		},
 		"a directory without a server": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.inDir()
 				s.replicas = nil
 			}, authn.Yes,
@@ -413,7 +411,7 @@ func TestCertsView(t *testing.T) {
 				"note: directory certs: no server runs that takes care of it: no replica says what it serves",
 		},
 		"a directory whose clients nobody can ask": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Hold)
 				s.inDir()
 				s.state.Cause = rotation.Due
@@ -422,7 +420,7 @@ func TestCertsView(t *testing.T) {
 				"note: file certs/ca.crt: holds the new CA " + b + " beside the old one; who trusts it cannot be told without --registration",
 		},
 		"a directory whose files are of another CA": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inDir()
 				s.bundle = rotation.Bundle([]*x509.Certificate{testCA(t, 9, s.now).Cert})
 				s.clientCert = s.bundle
@@ -432,7 +430,7 @@ func TestCertsView(t *testing.T) {
 				"problem: file certs/apiserver-client.crt: is of none of the CAs in directory certs: token reviews are answered to nobody who shows it",
 		},
 		"a directory whose client certificate has ended": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inDir()
 				s.clientCert = rotation.Bundle([]*x509.Certificate{testCA(t, 3, s.now.Add(-400*24*time.Hour)).Cert})
 			}, authn.No,
@@ -440,7 +438,7 @@ func TestCertsView(t *testing.T) {
 				"problem: file certs/apiserver-client.crt: has ended at 2026-10-16T12:00:00Z (35d ago): token reviews are answered to nobody who shows it",
 		},
 		"a directory without a client certificate": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.inDir()
 				s.clientCert, s.clientErr = nil, fs.ErrNotExist
 			}, authn.Yes,
@@ -448,25 +446,25 @@ func TestCertsView(t *testing.T) {
 				"note: file certs/apiserver-client.crt: is not there",
 		},
 		"a replica that cannot say what it serves": {
-			func(_ *testing.T, s *certsSight) { s.replicas[0].Issuer = store.UnreadableIssuer }, authn.Unknown,
+			func(_ *testing.T, s *snapshot) { s.replicas[0].Issuer = store.UnreadableIssuer }, authn.Unknown,
 			"next: renewal is due at 2027-06-21T20:00:00Z (in 213d), when the current CA has used up two thirds of its life\n" +
 				"unknown: replica gatehouse-0: serves what is of no CA that is known here, or does not say what in a way that can be read",
 		},
 		"somebody else's Secret": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.state, s.replicas = nil, nil
 				s.stateErr = &store.ForeignError{Place: s.place, Problem: "it is no CA", Remedy: "leave it"}
 			}, authn.No,
 			"problem: " + secret + ": it is no CA, so it is somebody else's and is left alone",
 		},
 		"somebody else's CA": {
-			func(_ *testing.T, s *certsSight) { s.state.Current = &rotation.Authority{Cert: s.state.Current.Cert} }, authn.Yes,
+			func(_ *testing.T, s *snapshot) { s.state.Current = &rotation.Authority{Cert: s.state.Current.Cert} }, authn.Yes,
 			"next: a rotation begins, when the issuer has another CA",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := testSight(t)
+			s := testSnapshot(t)
 			test.change(t, s)
 			want := strings.ReplaceAll(test.text, "NINE", shortID(testCA(t, 9, certsNow()).ID()))
 			if s.state != nil {
@@ -505,28 +503,28 @@ func TestCertsView(t *testing.T) {
 func TestCertsRemedies(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(t *testing.T, s *certsSight)
+		change func(t *testing.T, s *snapshot)
 		want   string
 	}{
 		"a replica is away": {
-			func(_ *testing.T, s *certsSight) { s.replicas[1].Seen = s.now.Add(-3 * time.Minute) },
+			func(_ *testing.T, s *snapshot) { s.replicas[1].Seen = s.now.Add(-3 * time.Minute) },
 			"if it certainly does not run any more: kubectl -n gatehouse-system delete lease gatehouse-ca-gatehouse-1-5c0e2a7d91b3f846-9d41c07be2a85f63; if it may, see",
 		},
 		"replicas are away of which nothing else is known": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.replicas[1].Seen = s.now.Add(-3 * time.Minute)
-				s.forget = func(string) string { return "" }
+				s.replicas[1].Location = ""
 			},
 			"see whether it can reach the place of the state, if it runs",
 		},
 		"nobody reads a request": {
-			func(_ *testing.T, s *certsSight) {
+			func(_ *testing.T, s *snapshot) {
 				s.state.Request = &rotation.Request{ID: "x", At: s.now.Add(-time.Hour)}
 			},
 			"the servers' logs say why, and Events of the reason CAStoreFailed",
 		},
 		"the registrations are of something else": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				for i := range s.entries {
 					s.entries[i].bundle = trusting(testCA(t, 9, s.now))
 				}
@@ -534,14 +532,14 @@ func TestCertsRemedies(t *testing.T) {
 			"check --secret and --registration; if they are right: a server writes it",
 		},
 		"an old CA is trusted after an emergency": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.state.Cause = rotation.Emergency
 				s.entries[1].bundle = append(s.entries[1].bundle, trusting(testCA(t, 9, s.now))...)
 			},
 			"whoever has the key of that can stand in for the servers: take it out at once",
 		},
 		"clients are to be told by hand": {
-			func(t *testing.T, s *certsSight) {
+			func(t *testing.T, s *snapshot) {
 				s.inPhase(t, rotation.Hold)
 				s.inDir()
 			},
@@ -550,10 +548,10 @@ func TestCertsRemedies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := testSight(t)
+			s := testSnapshot(t)
 			test.change(t, s)
 			var remedies []string
-			for _, f := range s.findings() {
+			for _, f := range s.diagnostics() {
 				remedies = append(remedies, f.Remedy)
 			}
 			if !slices.ContainsFunc(remedies, func(r string) bool { return strings.HasPrefix(r, test.want) }) {
@@ -570,7 +568,7 @@ func TestCertsGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shows := func(t *testing.T, v *certsView) {
+	shows := func(t *testing.T, v *statusView) {
 		t.Helper()
 		var text bytes.Buffer
 		if err := v.print(&text); err != nil {
@@ -598,14 +596,14 @@ func TestCertsGuide(t *testing.T) {
 	})
 	t.Run("rotation", func(t *testing.T) {
 		t.Parallel()
-		s := testSight(t)
+		s := testSnapshot(t)
 		s.replicas[0].Issuer, s.replicas[0].NotAfter = s.inPhase(t, rotation.Activate).ID(), s.now.Add(7*24*time.Hour)
 		s.state.Since, s.replicas[1].Seen = s.now.Add(-4*time.Minute), s.now.Add(-3*time.Minute)
 		shows(t, s.view())
 	})
 	t.Run("trouble", func(t *testing.T) {
 		t.Parallel()
-		s := testSight(t)
+		s := testSnapshot(t)
 		s.entries[1].bundle = trusting(testCA(t, 9, s.now))
 		shows(t, s.view())
 	})
