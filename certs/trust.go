@@ -6,16 +6,17 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// ErrUnread means that the registrations have not been read yet.
+// ErrUnread means that not all registrations have been read yet.
 var ErrUnread = errors.New("not read from the API server yet")
 
-// Trust is what clients have been told to trust, read back from where they are
-// told: the webhook configurations of an API server. Once read, it is what was
-// read last while the API server is away. All methods are safe for concurrent
-// use and look at memory only.
+// Trust is what clients trust, read back from the webhook configurations of an API
+// server. While the API server is unreachable it is what was read last. All methods are
+// safe for concurrent use and read memory only.
 type Trust interface {
 	// Verify returns nil if every registration's bundle verifies the certificate for the
 	// name that the API server calls. Otherwise the error names each that does not, and
@@ -24,8 +25,7 @@ type Trust interface {
 	// Holds returns nil if the CA is in the bundle of every registration. Otherwise the
 	// error names those that lack it, or wraps ErrUnread as with Verify.
 	Holds(ca *x509.Certificate) error
-	// Fresh reports whether what was read is what there is, as far as can be known:
-	// everything was read, and nothing keeps it from being read now.
+	// Fresh reports whether everything was read, and can be read now.
 	Fresh() bool
 	// Changed is closed with the next change of what was read.
 	Changed() <-chan struct{}
@@ -33,33 +33,53 @@ type Trust interface {
 
 // Authorities are the CAs that registrations should trust.
 type Authorities interface {
-	// Bundle reads the certificates that should be trusted from where they are
-	// kept, not from memory: what is published by it is never older than what
-	// another replica published before. An error means that nobody knows, and that
-	// nothing is to be published.
+	// Bundle reads the certificates that should be trusted from the store, not from
+	// memory, so that a replica never publishes an older bundle than another replica did.
+	// After an error nothing is published.
 	Bundle(ctx context.Context) ([]*x509.Certificate, error)
-	// Certificate is what is served now, nil if nothing is. Nothing is published
-	// that does not verify it.
+	// Certificate returns the serving certificate, nil if there is none. No bundle is
+	// published that does not verify it.
 	Certificate() *tls.Certificate
 	// Changed is closed when Bundle or Certificate may have changed.
 	Changed() <-chan struct{}
 }
 
-// DistrustError is why one webhook of a registration does not accept a
-// certificate. What Trust.Verify returns joins one of them for each such webhook,
-// so that a text for people can say once what is the same for many.
+// DistrustError is why webhooks of a registration do not accept a certificate.
+// Trust.Verify joins one for each registration and reason.
 type DistrustError struct {
-	// Registration is the webhook configuration with its kind, and Webhook the name
-	// of the entry in it.
-	Registration, Webhook string
-	// Err is why. It wraps an x509.HostnameError if the certificate is not for the
-	// name that the webhook calls.
+	// Registration is the webhook configuration with its kind, and Webhooks the names of
+	// the entries in it.
+	Registration string
+	Webhooks     []string
+	// Err is why. It wraps an x509.HostnameError if the certificate lacks the name that the
+	// webhooks call.
 	Err error
 }
 
 func (e *DistrustError) Error() string {
-	return fmt.Sprintf("%s, webhook %q: %s", e.Registration, e.Webhook, e.Err)
+	quoted := make([]string, len(e.Webhooks))
+	for i, name := range e.Webhooks {
+		quoted[i] = strconv.Quote(name)
+	}
+	word := ", webhook "
+	if len(quoted) > 1 {
+		word = ", webhooks "
+	}
+	return e.Registration + word + Enumerate(quoted) + ": " + e.Err.Error()
 }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (e *DistrustError) Unwrap() error { return e.Err }
+
+// Enumerate returns a list for a sentence, of which it names the first three.
+func Enumerate(list []string) string {
+	const most = 3
+	switch n := len(list); {
+	case n > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), n-most)
+	case n > 1:
+		return strings.Join(list[:n-1], ", ") + " and " + list[n-1]
+	default:
+		return strings.Join(list, "")
+	}
+}

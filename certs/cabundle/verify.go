@@ -144,10 +144,19 @@ func (w *Watcher) entryErrors(o *object, verify func(*entry) error) []error {
 	if p := w.foreignProblem(o); p != nil {
 		problems = append(problems, p.err)
 	}
+	reasons := map[string]*certs.DistrustError{}
 	for _, e := range w.ours(o) {
-		if err := verify(&e); err != nil {
-			problems = append(problems, &certs.DistrustError{Registration: o.String(), Webhook: e.name, Err: err})
+		err := verify(&e)
+		if err == nil {
+			continue
 		}
+		d := reasons[err.Error()]
+		if d == nil {
+			d = &certs.DistrustError{Registration: o.String(), Err: err}
+			reasons[err.Error()] = d
+			problems = append(problems, d)
+		}
+		d.Webhooks = append(d.Webhooks, e.name)
 	}
 	return problems
 }

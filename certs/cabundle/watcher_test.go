@@ -132,20 +132,19 @@ func TestVerify(t *testing.T) {
 		{
 			name: "another authority", put: map[string]func(*configuration){"mutating/x": webhooks(other.pem(), both)},
 			wanted: []string{
-				`MutatingWebhookConfiguration x, webhook "a.gatehouse.dev": its caBundle does not have the CA that signed the serving certificate (x509: `,
-				`MutatingWebhookConfiguration x, webhook "b.gatehouse.dev": its caBundle`,
+				`MutatingWebhookConfiguration x, webhooks "a.gatehouse.dev" and "b.gatehouse.dev": its caBundle does not have the CA that signed the serving certificate (x509: `,
 			},
 		},
 		{
 			name: "only one of the kinds trusts", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both), "validating/x": webhooks(other.pem(), both)},
-			wanted: []string{`ValidatingWebhookConfiguration x, webhook "a.gatehouse.dev": its caBundle does not have`},
+			wanted: []string{`ValidatingWebhookConfiguration x, webhooks "a.gatehouse.dev" and "b.gatehouse.dev": its caBundle does not have`},
 		},
 		{name: "another name", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), map[string]string{"a": "other.gatehouse-system.svc"})}, wanted: []string{`webhook "a": it calls "other.gatehouse-system.svc", and the serving certificate is not for that name`}},
 		{name: "another address", put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), map[string]string{"a": "192.0.2.11"})}, wanted: []string{`it calls "192.0.2.11"`}},
 		{name: "expired", at: epoch.AddDate(2, 0, 0), put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"has expired or is not valid yet"}},
 		{name: "not valid yet", at: epoch.AddDate(-1, 0, 0), put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"has expired or is not valid yet"}},
 		{name: "not for servers", cert: &tls.Certificate{Certificate: [][]byte{client.cert.Raw}}, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"incompatible key usage"}},
-		{name: "no caBundle", put: map[string]func(*configuration){"mutating/x": webhooks("", both)}, wanted: []string{`webhook "a.gatehouse.dev": has no caBundle: an API server then goes by the authorities of its own system`}},
+		{name: "no caBundle", put: map[string]func(*configuration){"mutating/x": webhooks("", both)}, wanted: []string{`webhooks "a.gatehouse.dev" and "b.gatehouse.dev": has no caBundle: an API server then goes by the authorities of its own system`}},
 		{name: "placeholder", put: map[string]func(*configuration){"mutating/x": webhooks("\n", both)}, wanted: []string{"does not have the CA"}},
 		{name: "damaged block", put: map[string]func(*configuration){"mutating/x": webhooks(strings.Replace(root.pem(), "M", "?", 1)+other.pem(), both)}, wanted: []string{"does not have the CA", "1 of its 2 PEM blocks cannot be read"}},
 		{name: "damaged block beside", put: map[string]func(*configuration){"mutating/x": webhooks(strings.Replace(other.pem(), "M", "?", 1)+root.pem(), both)}},
@@ -156,7 +155,7 @@ func TestVerify(t *testing.T) {
 		},
 		{
 			name: "all findings at once", names: []string{"x", "validating/y"}, put: map[string]func(*configuration){"mutating/x": webhooks(other.pem(), both)},
-			wanted: []string{"ValidatingWebhookConfiguration y: not found", "MutatingWebhookConfiguration x, webhook"},
+			wanted: []string{"ValidatingWebhookConfiguration y: not found", "MutatingWebhookConfiguration x, webhooks"},
 		},
 		{name: "no certificate", cert: &tls.Certificate{}, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"there is no serving certificate yet"}},
 		{name: "garbage for a certificate", cert: &tls.Certificate{Certificate: [][]byte{{1}}}, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"certificate 1 of the serving certificate's chain cannot be read"}},
@@ -214,7 +213,7 @@ func TestHolds(t *testing.T) {
 	}
 	wantError(t, watching("x").Holds(b.cert))
 	err := watching("x").Holds(a.cert)
-	wantError(t, err, `ValidatingWebhookConfiguration x, webhook "two": its caBundle does not have the CA "CN=a" with SHA-256 `)
+	wantError(t, err, `ValidatingWebhookConfiguration x, webhooks "one" and "two": its caBundle does not have the CA "CN=a" with SHA-256 `)
 	if strings.Contains(err.Error(), "Mutating") {
 		t.Errorf("%v names a configuration that has it", err)
 	}

@@ -60,7 +60,7 @@ func (t *trusted) Verify(cert *tls.Certificate, now time.Time) error {
 	}
 	_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, DNSName: t.calls})
 	if host, ok := errors.AsType[x509.HostnameError](err); ok {
-		return errors.Join(&certs.DistrustError{Registration: "ValidatingWebhookConfiguration x", Webhook: "a", Err: host})
+		return errors.Join(&certs.DistrustError{Registration: "ValidatingWebhookConfiguration x", Webhooks: []string{"a"}, Err: host})
 	}
 	if err != nil {
 		return errors.New("registration x does not trust it")
