@@ -14,10 +14,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 func TestWritesNothingButCABundle(t *testing.T) {
@@ -30,7 +30,7 @@ func TestWritesNothingButCABundle(t *testing.T) {
 	c.Webhooks = append(c.Webhooks, other)
 	before := w.apply(c, false)
 	start(t, w.client, newAuthorities(ca), name)
-	eventually(t, deadline, "both webhooks", func() error {
+	support.Eventually(t, "both webhooks", func() error {
 		for _, hook := range w.get(name).Webhooks[:2] {
 			if string(hook.ClientConfig.CABundle) != bundleOf(ca) {
 				return errors.New(hook.Name)
@@ -136,7 +136,7 @@ func TestResourceVersionDecides(t *testing.T) {
 				version = w.get(name).ResourceVersion
 			}
 			close(done)
-			eventually(t, deadline, "the next look at the authorities", func() error {
+			support.Eventually(t, "the next look at the authorities", func() error {
 				source.mu.Lock()
 				defer source.mu.Unlock()
 				if source.call < 3 {
@@ -214,6 +214,13 @@ func TestOverwrittenIsPutRight(t *testing.T) {
 			}
 			w.apply(c, true)
 		}},
+		{"foreign", `"kubectl-replace" (Update)`, func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c = c.DeepCopy()
+			for i := range c.Webhooks {
+				c.Webhooks[i].ClientConfig.CABundle = []byte(bundleOf(newAuthority(w.T, "foreign")))
+			}
+			w.replace(c, "kubectl-replace")
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -232,7 +239,7 @@ func TestOverwrittenIsPutRight(t *testing.T) {
 				longest = max(longest, w.published(name, bundleOf(ca), soon))
 			}
 			t.Logf("put right %d times, the longest took %s", times, longest)
-			eventually(t, deadline, "what was counted", func() error {
+			support.Eventually(t, "what was counted", func() error {
 				var sum cabundle.Stats
 				for _, r := range replicas {
 					sum.Published += r.Stats().Published
@@ -258,60 +265,6 @@ func TestOverwrittenIsPutRight(t *testing.T) {
 				t.Error("it is put right although nobody does: this test shows nothing")
 			}
 		})
-	}
-}
-
-func TestDeletedAndMadeAgain(t *testing.T) {
-	w := newWorld(t)
-	ca := newAuthority(t, "ca")
-	const name = "made-again"
-	r := start(t, w.client, newAuthorities(ca), name)
-	verify := func() error { return r.Verify(ca.leaf, time.Now()) }
-	notFound := func() error {
-		if err := verify(); err == nil || !strings.Contains(err.Error(), name+": not found: apply the output of gatehouse manifests") {
-			return fmt.Errorf("want that it is not found, got %w", err)
-		}
-		return nil
-	}
-	eventually(t, deadline, "before it is there", notFound)
-	if r.Ready(ca.leaf) == nil {
-		t.Error("ready although nobody trusts us")
-	}
-	for range 3 {
-		w.apply(manifest(name, "one.gatehouse.dev"), false)
-		w.published(name, bundleOf(ca), soon+time.Second)
-		eventually(t, deadline, "once it is there", verify)
-		eventually(t, deadline, "ready a moment later", func() error { return r.Ready(ca.leaf) })
-		w.delete(name)
-		eventually(t, deadline, "once it is deleted", notFound)
-		if err := r.Ready(ca.leaf); err != nil {
-			t.Errorf("not ready any more: %v", err)
-		}
-	}
-}
-
-func TestBeingDeletedIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	ca := newAuthority(t, "ca")
-	const name = "being-deleted"
-	c := manifest(name, "one.gatehouse.dev")
-	c.Finalizers = []string{"gatehouse.dev/test"}
-	w.apply(c, false)
-	w.delete(name)
-	source := newAuthorities(ca)
-	r := start(t, w.client, source, name)
-	eventually(t, deadline, "it is read", func() error {
-		if s := r.Status(); len(s) != 1 || !s[0].Deleting {
-			return fmt.Errorf("%+v", s)
-		}
-		return nil
-	})
-	source.drain(t)
-	if err := has(w.get(name), ""); err != nil {
-		t.Error(err)
-	}
-	if s := r.Stats(); s != (cabundle.Stats{}) {
-		t.Errorf("counted %+v", s)
 	}
 }
 
@@ -346,7 +299,7 @@ func TestLeastPrivilege(t *testing.T) {
 			r := start(t, client, newAuthorities(ca), "validating/"+test.name)
 			switch {
 			case test.unread != "":
-				eventually(t, deadline, "the reason", func() error {
+				support.Eventually(t, "the reason", func() error {
 					err := r.Verify(ca.leaf, time.Now())
 					if !errors.Is(err, certs.ErrUnread) || !strings.Contains(err.Error(), test.unread) {
 						return err
@@ -354,7 +307,7 @@ func TestLeastPrivilege(t *testing.T) {
 					return nil
 				})
 			case test.published != "":
-				eventually(t, deadline, "the reason", func() error {
+				support.Eventually(t, "the reason", func() error {
 					if told := r.reported(certs.ReasonPublishFailed); len(told) != 1 || !strings.Contains(told[0], test.published) {
 						return fmt.Errorf("reported %q", told)
 					}
@@ -362,83 +315,11 @@ func TestLeastPrivilege(t *testing.T) {
 				})
 			default:
 				w.published(test.name, bundleOf(ca), deadline)
-				eventually(t, deadline, "trusted", func() error { return r.Verify(ca.leaf, time.Now()) })
+				support.Eventually(t, "trusted", func() error { return r.Verify(ca.leaf, time.Now()) })
 				if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 					t.Errorf("the user may list everything: %v", err)
 				}
 			}
 		})
-	}
-}
-
-// Two replicas, one of which always learns late what the authorities are: it must
-// never take back what the other has published.
-func TestNoFlapping(t *testing.T) {
-	w := newWorld(t)
-	a, b := newAuthority(t, "a"), newAuthority(t, "b")
-	const name = "flapping"
-	w.apply(manifest(name, "one.gatehouse.dev"), false)
-	fresh, stale := newAuthorities(a), newAuthorities(a)
-	const delay = 100 * time.Millisecond
-	stale.late = func(int) { time.Sleep(delay) }
-	start(t, w.client, fresh, name)
-	start(t, w.client, stale, name)
-	w.published(name, bundleOf(a), deadline)
-	for i := range 20 {
-		next := []authority{a, b}
-		if i%2 == 1 {
-			next = next[:1]
-		}
-		// Both set about putting this right, and the late one reads what is soon out of
-		// date. It has that in hand while the other publishes what follows.
-		w.replace(manifest(name, "one.gatehouse.dev"), "kubectl-replace")
-		time.Sleep(time.Duration(i) * 2 * delay / 20)
-		stale.set(next...)
-		fresh.set(next...)
-		w.published(name, bundleOf(next...), soon)
-		before := w.get(name).ResourceVersion
-		fresh.drain(t)
-		stale.drain(t)
-		if after := w.get(name); after.ResourceVersion != before {
-			t.Fatalf("round %d: written again after it was right, now: %v", i, has(after, bundleOf(next...)))
-		}
-	}
-}
-
-func TestAPIServerIsAway(t *testing.T) {
-	w := newWorld(t)
-	c := shared.Get(t)
-	a, b := newAuthority(t, "a"), newAuthority(t, "b")
-	const name = "away"
-	w.apply(manifest(name, "one.gatehouse.dev"), false)
-	source := newAuthorities(a)
-	client, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := start(t, client, source, name)
-	eventually(t, deadline, "trusted", func() error { return r.Verify(a.leaf, time.Now()) })
-	if err := c.APIServer().Kill(); err != nil {
-		t.Fatal(err)
-	}
-	source.set(a, b)
-	eventually(t, deadline, "noticed", func() error {
-		for _, s := range r.Status() {
-			if s.Problem != "" {
-				return nil
-			}
-		}
-		return errors.New("no problem")
-	})
-	if err := r.Verify(a.leaf, time.Now()); err != nil {
-		t.Errorf("while the API server is away: %v", err)
-	}
-	if err := c.APIServer().Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w.published(name, bundleOf(a, b), deadline)
-	eventually(t, deadline, "read back", func() error { return r.Holds(b.cert) })
-	if told := r.reported(certs.ReasonPublishFailed); len(told) > 1 {
-		t.Errorf("reported %q", told)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // Two that publish different CAs into one configuration wait for each other, and
@@ -25,7 +26,7 @@ func TestTwoInstallationsInOneConfiguration(t *testing.T) {
 	before := w.get(name).Generation
 	two := start(t, w.client, newAuthorities(b), "validating/"+name)
 	w.published(name, bundleOf(b), deadline)
-	eventually(t, deadline, "both say what is wrong", func() error {
+	support.Eventually(t, "both say what is wrong", func() error {
 		for _, r := range []*replica{one, two} {
 			if told := r.reported(certs.ReasonPublishFailed); len(told) == 0 || !strings.Contains(told[0], "another Gatehouse with another CA publishes into this configuration: give all replicas one Secret") {
 				return fmt.Errorf("reported %q", told)
@@ -33,7 +34,7 @@ func TestTwoInstallationsInOneConfiguration(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, deadline, "both write", func() error {
+	support.Eventually(t, "both write", func() error {
 		if n := w.get(name).Generation - before; n < 2 {
 			return fmt.Errorf("written %d times", n)
 		}
@@ -54,7 +55,7 @@ func TestTwoInstallationsInOneConfiguration(t *testing.T) {
 	for range 10 {
 		<-ticker.C
 		w.apply(placeholder, true)
-		eventually(t, soon, "put right", func() error {
+		within(t, soon, "put right", func() error {
 			found := w.get(name)
 			if has(found, bundleOf(b)) == nil {
 				return nil
@@ -91,9 +92,9 @@ func TestServiceIsRenamed(t *testing.T) {
 			return errors.Join(wrong...)
 		}
 	}
-	eventually(t, deadline, "the other has the new bundle, and this one what it had", bundles(bundleOf(a), bundleOf(a, b)))
+	support.Eventually(t, "the other has the new bundle, and this one what it had", bundles(bundleOf(a), bundleOf(a, b)))
 	source.set(b)
-	eventually(t, deadline, "and again", bundles(bundleOf(a), bundleOf(b)))
+	support.Eventually(t, "and again", bundles(bundleOf(a), bundleOf(b)))
 	source.drain(t)
 	if err := bundles(bundleOf(a), bundleOf(b))(); err != nil {
 		t.Error(err)
@@ -124,9 +125,9 @@ func TestTwoInstallationsWithWebhooksOfTheirOwn(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, deadline, "both have their own", bundles(bundleOf(a), bundleOf(b)))
+	support.Eventually(t, "both have their own", bundles(bundleOf(a), bundleOf(b)))
 	source.set(a, next)
-	eventually(t, deadline, "one has a new one", bundles(bundleOf(a, next), bundleOf(b)))
+	support.Eventually(t, "one has a new one", bundles(bundleOf(a, next), bundleOf(b)))
 	source.drain(t)
 	others.drain(t)
 	if n := w.get(name).Generation - before; n != 3 {

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -35,25 +36,20 @@ func TestMain(m *testing.M) { os.Exit(cluster.RunInNamespace(m, shared.Stop)) }
 const (
 	host = "gatehouse.gatehouse-system.svc"
 	// soon is by when a caBundle that somebody changed must be right again.
-	soon = time.Second
-	// deadline bounds what has no limit of its own, on a busy machine too.
-	deadline = 30 * time.Second
+	soon     = time.Second
+	deadline = support.Deadline
 )
 
-// eventually waits for a condition, and returns how long it took.
-func eventually(t *testing.T, limit time.Duration, what string, condition func() error) time.Duration {
+// within waits for a condition, and returns how long it took.
+func within(t *testing.T, limit time.Duration, what string, condition func() error) time.Duration {
 	t.Helper()
 	begun := time.Now()
-	for {
-		err := condition()
-		if err == nil {
-			return time.Since(begun)
-		}
-		if time.Since(begun) > limit {
-			t.Fatalf("%s: not within %s: %v", what, limit, err)
-		}
-		time.Sleep(5 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := support.Poll(ctx, condition); err != nil {
+		t.Fatalf("%s: not within %s: %v", what, limit, err)
 	}
+	return time.Since(begun)
 }
 
 // authority is a CA and a certificate that it signed.
@@ -137,7 +133,7 @@ func (a *authorities) drain(t *testing.T) {
 		close(a.changed)
 		a.changed = make(chan struct{})
 		a.mu.Unlock()
-		eventually(t, deadline, "the next round of the publisher", func() error {
+		support.Eventually(t, "the next round of the publisher", func() error {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			if a.call == before {
@@ -302,7 +298,7 @@ func (w world) delete(name string) {
 // replace is what kubectl replace does: the whole object is as somebody wants it.
 func (w world) replace(c *admissionregistrationv1.ValidatingWebhookConfiguration, manager string) {
 	w.Helper()
-	eventually(w.T, deadline, "replace "+c.Name, func() error {
+	support.Eventually(w.T, "replace "+c.Name, func() error {
 		next := c.DeepCopy()
 		next.ResourceVersion = w.get(c.Name).ResourceVersion
 		_, err := w.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Update(w.Context(), next, metav1.UpdateOptions{FieldManager: manager})
@@ -324,7 +320,7 @@ func has(c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle strin
 // published waits until all webhooks have the bundle.
 func (w world) published(name, bundle string, limit time.Duration) time.Duration {
 	w.Helper()
-	return eventually(w.T, limit, "caBundle of "+name, func() error { return has(w.get(name), bundle) })
+	return within(w.T, limit, "caBundle of "+name, func() error { return has(w.get(name), bundle) })
 }
 
 // users makes a client for a user who may do no more than the verbs on the named

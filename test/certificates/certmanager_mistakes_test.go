@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -59,7 +60,7 @@ func (s *start) stop() {
 func (s *start) refused(t *testing.T, says ...string) {
 	t.Helper()
 	s.unready(t, says...)
-	eventually(t, "the log", func() error {
+	support.Eventually(t, "the log", func() error {
 		log, err := os.ReadFile(s.log)
 		for _, want := range says {
 			if err == nil && !strings.Contains(strings.ReplaceAll(string(log), `\"`, `"`), want) {
@@ -73,7 +74,7 @@ func (s *start) refused(t *testing.T, says ...string) {
 // unready waits until /readyz says why the program is not ready.
 func (s *start) unready(t *testing.T, says ...string) {
 	t.Helper()
-	eventually(t, "the program is not ready", func() error {
+	support.Eventually(t, "the program is not ready", func() error {
 		select {
 		case <-s.ended:
 			t.Fatalf("the program is ready, or has ended: %v", s.err)
@@ -115,7 +116,7 @@ func (s *start) accepted(t *testing.T) time.Duration {
 func twoWriters(t *testing.T, m *managed) {
 	m.inject(t)
 	m.starts(t, "--cert-manager-hosts", m.host(), "--publish-ca-bundle").accepted(t)
-	eventually(t, "an Event", func() error {
+	support.Eventually(t, "an Event", func() error {
 		list, err := m.Client().CoreV1().Events(corev1.NamespaceDefault).List(t.Context(), metav1.ListOptions{
 			FieldSelector: "involvedObject.name=" + m.name + ",reason=CABundlePublishFailed",
 		})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/source"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 )
 
@@ -90,7 +91,7 @@ func injectedTooLate(t *testing.T, m *managed) {
 	m.makeObjects(t)
 	m.inject(t)
 	var current *tls.Certificate
-	eventually(t, "a first certificate", func() error {
+	support.Eventually(t, "a first certificate", func() error {
 		var err error
 		current, err = m.keyPair(t.Context())
 		return err
@@ -102,13 +103,17 @@ func injectedTooLate(t *testing.T, m *managed) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		for ctx.Err() == nil {
+		for {
 			if found, err := m.keyPair(ctx); err == nil {
 				for _, s := range servers {
 					s.cert.Store(found)
 				}
 			}
-			time.Sleep(100 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
 		}
 	}()
 	m.endpoints(t, servers[0].port(), servers[1].port())
@@ -158,7 +163,7 @@ func published(t *testing.T, m *managed) {
 	old, _ := m.renewed(t, ps)
 	ca, leaf := m.changeCA(t)
 	took := m.follow(t, ps, leaf, old, ca)
-	forgotten, err := within(deadline, func() error { return m.trustsAlone(t.Context(), ca) })
+	forgotten, err := within(t.Context(), support.Deadline, func() error { return m.trustsAlone(t.Context(), ca) })
 	must(t, err)
 	t.Logf("a new CA: %s, the old one forgotten after %s", took, (took.last + forgotten).Round(time.Millisecond))
 	held(t, took)
@@ -167,7 +172,7 @@ func published(t *testing.T, m *managed) {
 	ca2, _ := m.changeCA(t)
 	ca3, leaf := m.changeCA(t)
 	took = m.follow(t, ps, leaf, ca, ca2, ca3)
-	forgotten, err = within(deadline, func() error { return m.trustsAlone(t.Context(), ca3) })
+	forgotten, err = within(t.Context(), support.Deadline, func() error { return m.trustsAlone(t.Context(), ca3) })
 	must(t, err)
 	t.Logf("two new CAs at once: %s, the old ones forgotten after %s", took, (took.last + forgotten).Round(time.Millisecond))
 	l.last(t, lag)
@@ -214,7 +219,7 @@ func existing(t *testing.T, m *managed) {
 	must(t, err)
 	seen := map[string]bool{}
 	const renewals = 3
-	eventually(t, "renewals", func() error {
+	support.Eventually(t, "renewals", func() error {
 		for _, p := range ps {
 			leaf, err := look(t.Context(), p.Reviews.String(), m.host(), roots)
 			if err != nil {

@@ -30,6 +30,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
@@ -94,7 +95,7 @@ func installed(t *testing.T, c *cluster.Cluster) *certmanager.CertManager {
 		if err != nil {
 			t.Error(err)
 		}
-		eventually(t, "definitions are gone", func() error {
+		support.Eventually(t, "definitions are gone", func() error {
 			list, err := definitions.List(ctx, metav1.ListOptions{})
 			if err == nil && len(list.Items) > 0 {
 				err = errNotYet
@@ -149,7 +150,7 @@ func (m *managed) renew(t *testing.T, name, secret string) *x509.Certificate {
 	before, err := m.issued(t.Context(), secret)
 	must(t, err)
 	certificates := m.cm.Client().CertmanagerV1().Certificates(m.name)
-	eventually(t, "a renewal", func() error {
+	support.Eventually(t, "a renewal", func() error {
 		found, err := certificates.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -167,7 +168,7 @@ func (m *managed) renew(t *testing.T, name, secret string) *x509.Certificate {
 		return err
 	})
 	var after *x509.Certificate
-	eventually(t, "another certificate", func() error {
+	support.Eventually(t, "another certificate", func() error {
 		after, err = m.issued(t.Context(), secret)
 		if err == nil && after.Equal(before) {
 			err = errNotYet
@@ -181,7 +182,7 @@ func (m *managed) renew(t *testing.T, name, secret string) *x509.Certificate {
 func (m *managed) changeCA(t *testing.T) (ca, leaf *x509.Certificate) {
 	t.Helper()
 	ca = m.renew(t, m.authority(), m.authoritySecret())
-	eventually(t, "a certificate of the new CA", func() error {
+	support.Eventually(t, "a certificate of the new CA", func() error {
 		leaf = m.renew(t, m.name, m.leafSecret())
 		return leaf.CheckSignatureFrom(ca)
 	})
@@ -222,7 +223,7 @@ func (m *managed) follow(t *testing.T, ps programs, leaf *x509.Certificate, auth
 		roots  = rotation.Bundle(authorities)
 		serves = map[*program]bool{}
 	)
-	eventually(t, "the new certificate is served", func() error {
+	support.Eventually(t, "the new certificate is served", func() error {
 		for _, r := range ps {
 			got, err := look(t.Context(), r.Reviews.String(), m.host(), roots)
 			if err != nil {
@@ -332,7 +333,7 @@ func (m *managed) install(t *testing.T, without []string, flags ...string) {
 		{Verb: "watch", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations", Name: m.name},
 		{Verb: "watch", Resource: "namespaces"},
 	} {
-		eventually(t, "the rights", func() error {
+		support.Eventually(t, "the rights", func() error {
 			review, err := m.Client().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
 				Spec: authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + m.name + ":" + m.name, ResourceAttributes: &right},
 			}, metav1.CreateOptions{})

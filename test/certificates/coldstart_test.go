@@ -11,14 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 const crowd = 5
 
-// Five replicas that start at once, fifty times, without a Secret and with one that was made in advance without data,
+// Five replicas that start at once, twenty times, without a Secret and with one that was made in advance without data,
 // agree on one CA: none is ever made beside it.
 func TestColdStart(t *testing.T) {
-	const rounds, atOnce = 50, 5
+	const rounds, atOnce = 20, 5
 	for round := 0; round < rounds; round += atOnce {
 		var starting sync.WaitGroup
 		for i := range atOnce {
@@ -33,7 +34,7 @@ func TestColdStart(t *testing.T) {
 					t.Errorf("round %d: %v", round+i, err)
 					return
 				}
-				_, err = within(deadline, func() error { return errors.Join(rs.ready(), h.agreed(t.Context(), rs)) })
+				_, err = within(t.Context(), support.Deadline, func() error { return errors.Join(rs.ready(), h.agreed(t.Context(), rs)) })
 				if err != nil {
 					t.Errorf("round %d: %v", round+i, err)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -139,14 +140,14 @@ func TestGatehouseIsSuspended(t *testing.T) {
 	p := h.serve(t, "suspended", "--self-signed-duration", life.String())
 	h.endpoints(t, int(p.Reviews.Port()))
 	caller := h.caller(t)
-	eventually(t, "a first call", func() error { return caller.call(t.Context()) })
+	support.Eventually(t, "a first call", func() error { return caller.call(t.Context()) })
 	bundle, err := h.bundle(t.Context())
 	must(t, err)
 	before, err := look(t.Context(), p.Reviews.String(), h.host(), bundle)
 	must(t, err)
 
 	must(t, p.Signal(syscall.SIGSTOP))
-	eventually(t, "the certificate has ended", func() error {
+	support.Eventually(t, "the certificate has ended", func() error {
 		if trustedBy(bundle, before, h.host()) == nil {
 			return errNotYet
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // Whatever somebody does to the Secret, in whatever phase of a rotation, replicas put back what clients trust, in time and
@@ -46,7 +47,7 @@ func TestSecretHeals(t *testing.T) {
 				}
 				t.Run(name, func(t *testing.T) {
 					must(t, damage(t.Context()))
-					took, err := within(healing, func() error { return h.healed(t.Context(), want) })
+					took, err := within(t.Context(), healing, func() error { return h.healed(t.Context(), want) })
 					if err != nil {
 						t.Error(err)
 					}
@@ -206,14 +207,14 @@ func TestSecretOfAnotherType(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: secret}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: []byte("c"), corev1.TLSPrivateKeyKey: []byte("not to be shown")},
 	}
-	eventually(t, "somebody is faster than the replicas", func() error {
+	support.Eventually(t, "somebody is faster than the replicas", func() error {
 		err := h.deleteSecret(t.Context())
 		if err == nil {
 			_, err = h.Client().CoreV1().Secrets(h.name).Create(t.Context(), foreign, metav1.CreateOptions{})
 		}
 		return err
 	})
-	eventually(t, "the replicas say what is wrong", func() error {
+	support.Eventually(t, "the replicas say what is wrong", func() error {
 		for _, r := range rs {
 			err := r.reported("Secret "+h.name+"/"+secret, "kubernetes.io/tls", "Opaque", "delete")
 			if err != nil {
@@ -236,7 +237,7 @@ func TestSecretOfAnotherType(t *testing.T) {
 	}
 
 	must(t, h.deleteSecret(t.Context()))
-	_, err = within(healing, func() error { return h.healed(t.Context(), want) })
+	_, err = within(t.Context(), healing, func() error { return h.healed(t.Context(), want) })
 	if err != nil {
 		t.Error(err)
 	}
@@ -256,7 +257,7 @@ func TestOlderLineageTakesOver(t *testing.T) {
 	foreign, err := rotation.Decode(older)
 	must(t, err)
 	must(t, h.changeSecret(t.Context(), func(s *corev1.Secret) { s.Data = older }))
-	eventually(t, "the rotation", func() error {
+	support.Eventually(t, "the rotation", func() error {
 		s, err := h.state(t.Context())
 		if err == nil && (s.Phase != rotation.Stable || !s.Current.Cert.Equal(foreign.Current.Cert)) {
 			err = errNotYet

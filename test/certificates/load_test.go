@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	calling "github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
@@ -29,7 +30,7 @@ type load struct {
 func (h *hook) load(t *testing.T, does func() work) *load {
 	t.Helper()
 	c := h.caller(t)
-	eventually(t, "a first call", func() error { return c.call(t.Context()) })
+	support.Eventually(t, "a first call", func() error { return c.call(t.Context()) })
 	l := &load{work: does, before: does()}
 	l.Load = calling.Start(t.Context(), func(ctx context.Context, _ int) error { return c.call(ctx) })
 	t.Cleanup(func() { l.End() })
@@ -46,7 +47,7 @@ func (h *hook) caller(t *testing.T) *caller {
 	t.Helper()
 	client, err := rest.HTTPClientFor(h.Config())
 	must(t, err)
-	client.Timeout = deadline
+	client.Timeout = support.Deadline
 	return &caller{client, h.Config().Host + "/api/v1/namespaces/" + h.name + "/configmaps?dryRun=All"}
 }
 
@@ -59,7 +60,7 @@ func (c *caller) call(ctx context.Context) error {
 func (l *load) more(t *testing.T, n int64) {
 	t.Helper()
 	target := l.Calls() + n
-	eventually(t, fmt.Sprintf("%d more calls", n), func() error {
+	support.Eventually(t, fmt.Sprintf("%d more calls", n), func() error {
 		if missing := target - l.Calls(); missing > 0 {
 			return fmt.Errorf("%d are missing", missing)
 		}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // While the API server or its store is away, replicas stay ready and serve what they have. Nothing is written when it
@@ -21,12 +22,12 @@ func TestAPIServerOutage(t *testing.T) {
 		begin, over func(context.Context, *hook) error
 	}{
 		{
-			"API server killed", 10 * time.Second,
+			"API server killed", 5 * time.Second,
 			func(_ context.Context, h *hook) error { return h.APIServer().Kill() },
 			func(ctx context.Context, h *hook) error { return h.APIServer().Start(ctx) },
 		},
 		{
-			"etcd suspended", 30 * time.Second,
+			"etcd suspended", 15 * time.Second, // longer than a request may take
 			func(_ context.Context, h *hook) error { return h.Etcd().Signal(syscall.SIGSTOP) },
 			func(_ context.Context, h *hook) error { return h.Etcd().Signal(syscall.SIGCONT) },
 		},
@@ -35,7 +36,7 @@ func TestAPIServerOutage(t *testing.T) {
 			h := newHook(t)
 			rs := h.replicate(t, 2)
 			caller := h.caller(t)
-			eventually(t, "a first call", func() error { return caller.call(t.Context()) })
+			support.Eventually(t, "a first call", func() error { return caller.call(t.Context()) })
 			h.inPhase(t, rotation.Stable)
 			stored, err := h.secret(t.Context())
 			must(t, err)
@@ -49,15 +50,14 @@ func TestAPIServerOutage(t *testing.T) {
 					_ = test.over(context.WithoutCancel(t.Context()), h) // for other tests' sake
 				}
 			})
-			for end := time.Now().Add(test.outage); time.Now().Before(end); {
+			support.Throughout(t, "replicas serve", test.outage, func() error {
 				err := rs.ready()
 				for _, r := range rs {
 					_, looked := r.look(t.Context(), h.host(), bundle)
 					err = errors.Join(err, looked)
 				}
-				must(t, err)
-				time.Sleep(50 * time.Millisecond)
-			}
+				return err
+			})
 			short, cancel := context.WithTimeout(t.Context(), time.Second)
 			_, err = h.secret(short)
 			cancel()
@@ -66,7 +66,7 @@ func TestAPIServerOutage(t *testing.T) {
 			}
 
 			must(t, test.over(t.Context(), h))
-			eventually(t, "calls go on", func() error { return caller.call(t.Context()) })
+			support.Eventually(t, "calls go on", func() error { return caller.call(t.Context()) })
 			l := h.load(t, rs.work)
 			l.last(t, lag)
 			l.noneFailed(t, enough/10)

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // secret is the name of a hook's Secret, and of the group of its replicas.
@@ -195,7 +196,7 @@ func (h *hook) replicate(t *testing.T, n int, edits ...func(i int, c *replicaCon
 		r := h.start(t, config)
 		rs, ports = append(rs, r), append(ports, r.port())
 	}
-	eventually(t, "all replicas are ready", rs.ready)
+	support.Eventually(t, "all replicas are ready", rs.ready)
 	h.endpoints(t, ports...)
 	return rs
 }

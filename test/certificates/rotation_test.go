@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // One CA takes the place of another, and no call fails: because the old one has used up its life, because somebody wants
@@ -110,18 +111,19 @@ func TestReplicaThatIsCutOffForTooLongIsNotReady(t *testing.T) {
 	far.cut()
 	id := h.requestRotation(t, false)
 	after := h.rotated(t, id)
-	for end := time.Now().Add(life / 2); time.Now().Before(end); time.Sleep(lag / 4) {
+	support.Throughout(t, "a replica says that it is ready, and nobody accepts its certificate", life/2, func() error {
 		_, err := rs[0].look(t.Context(), h.host(), bundleOf(after.Current))
-		if err != nil && rs[0].ready() == nil {
-			t.Fatalf("a replica says that it is ready, and nobody accepts its certificate: %v", err)
+		if rs[0].ready() != nil {
+			return nil
 		}
-	}
+		return err
+	})
 	must(t, rs[1].ready())
 
 	far.mend()
-	eventually(t, "the replica is ready again", rs[0].ready)
+	support.Eventually(t, "the replica is ready again", rs[0].ready)
 	bundle := bundleOf(after.Current)
-	eventually(t, "it serves what is trusted", func() error {
+	support.Eventually(t, "it serves what is trusted", func() error {
 		_, err := rs[0].look(t.Context(), h.host(), bundle)
 		return err
 	})

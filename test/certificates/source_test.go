@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -172,7 +173,7 @@ func (c *change) replace(t *testing.T, l *load, old, with programs) {
 	t.Helper()
 	c.endpoints(t, slices.Concat(old.ports(), with.ports())...)
 	for _, p := range with {
-		eventually(t, p.name+" is called", func() error {
+		support.Eventually(t, p.name+" is called", func() error {
 			if p.work().handshakes == 0 {
 				return errNotYet
 			}
@@ -239,7 +240,7 @@ func TestChangeOfSource(t *testing.T) {
 	// 4. Publishing again.
 	final := c.pair(t, newSecret)
 	c.replace(t, l, moved, final)
-	eventually(t, "the old CA leaves the bundles", func() error { return c.trusting(t, next) })
+	support.Eventually(t, "the old CA leaves the bundles", func() error { return c.trusting(t, next) })
 	must(t, c.Client().CoreV1().Secrets(c.name).Delete(t.Context(), oldSecret, metav1.DeleteOptions{}))
 	l.last(t, lag)
 	l.noneFailed(t, enough)
@@ -258,7 +259,7 @@ func TestChangeOfSourceWhilePublishing(t *testing.T) {
 		t.Errorf("%d calls failed before the new source: %s", failed, l.Why())
 	}
 	c.begin(t, newSecret)
-	eventually(t, "a call fails", func() error {
+	support.Eventually(t, "a call fails", func() error {
 		if l.Failed() == 0 {
 			return errNotYet
 		}

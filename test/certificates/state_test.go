@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // store is the hook's Secret, for an administrator.
@@ -50,7 +51,7 @@ func decode(data map[string][]byte) (*rotation.State, error) {
 func (h *hook) inPhase(t *testing.T, phase rotation.Phase) *rotation.State {
 	t.Helper()
 	var s *rotation.State
-	eventually(t, "phase "+string(phase), func() error {
+	support.Eventually(t, "phase "+string(phase), func() error {
 		var err error
 		s, err = h.state(t.Context())
 		if err == nil && s.Phase != phase {
@@ -65,7 +66,7 @@ func (h *hook) inPhase(t *testing.T, phase rotation.Phase) *rotation.State {
 func (h *hook) rotated(t *testing.T, id string) *rotation.State {
 	t.Helper()
 	var s *rotation.State
-	eventually(t, "the rotation", func() error {
+	support.Eventually(t, "the rotation", func() error {
 		var err error
 		s, err = h.state(t.Context())
 		if err == nil && (s.Phase != rotation.Stable || s.Done != id) {

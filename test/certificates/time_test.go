@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // Replicas whose clocks are two hours ahead and behind make certificates that the API server accepts, and get through a
@@ -33,7 +34,7 @@ func TestClockJumpsPastExpiry(t *testing.T) {
 		c.Interval = time.Hour
 	})
 	caller := h.caller(t)
-	eventually(t, "the API server refuses a certificate that has ended", func() error {
+	support.Eventually(t, "the API server refuses a certificate that has ended", func() error {
 		err := caller.call(t.Context())
 		if err == nil {
 			t.Fatal("a call succeeded")

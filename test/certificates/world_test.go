@@ -9,7 +9,6 @@ package certificates
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -17,18 +16,17 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 const (
-	// deadline bounds every wait for something that comes about by itself, on a busy machine too.
-	deadline = 90 * time.Second
 	// healing is how long a Secret may stay damaged.
 	healing = 15 * time.Second
 	// lag is several times what an API server that has nothing to wait for needs to notice a change.
 	lag = 2 * time.Second
 	// enough is how many calls a test of a rotation makes at least.
-	enough = 10_000
+	enough = 4_000
 )
 
 var shared cluster.Shared
@@ -129,26 +127,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// within waits for a condition that comes about by itself, and tells how long it took.
-func within(limit time.Duration, condition func() error) (time.Duration, error) {
+// within waits for a condition, and returns how long it took.
+func within(ctx context.Context, limit time.Duration, condition func() error) (time.Duration, error) {
 	begin := time.Now()
-	for {
-		err := condition()
-		took := time.Since(begin)
-		if err == nil {
-			return took, nil
-		}
-		if took > limit {
-			return took, fmt.Errorf("gave up after %s: %w", limit, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func eventually(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	_, err := within(deadline, condition)
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := support.Poll(ctx, condition)
+	return time.Since(begin), err
 }
