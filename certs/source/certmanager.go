@@ -20,31 +20,27 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 const (
-	// issuedInterval is the longest time between two looks at what cert-manager
-	// issues, and issueInterval that while something is awaited.
+	// issuedInterval is the longest time between two refreshes, and issueInterval that
+	// while a certificate is awaited.
 	issuedInterval = time.Minute
 	issueInterval  = 5 * time.Second
-	// holdMargin is how long after the end of a hold the next look may be.
+	// holdMargin is the shortest time between two refreshes.
 	holdMargin = 100 * time.Millisecond
-	// issueTime is how long cert-manager may take for a certificate before that is
-	// reported.
+	// issueTime is after how long a certificate that is not ready is reported.
 	issueTime = time.Minute
 
 	notIssued = "cert-manager has not issued it yet"
 )
 
-// CertManagerConfig says which certificate cert-manager issues, and who trusts
-// it.
+// CertManagerConfig configures a CertManager.
 type CertManagerConfig struct {
-	// Client reads and watches the Secret, and Dynamic cert-manager's objects. Both
-	// are of the API server where cert-manager runs.
+	// Client reads and watches the Secret, and Dynamic cert-manager's objects.
 	Client  certs.Client
 	Dynamic dynamic.Interface
 	// Namespace and Name are those of the Certificate.
@@ -52,55 +48,48 @@ type CertManagerConfig struct {
 	// Hosts are the DNS names and IP addresses under which clients reach the server,
 	// at least one, and none with Existing.
 	Hosts []string
-	// IssuerRef is who issues. Nil is a CA for this Certificate alone, which is made
-	// beside it: see CertManagerObjects.
+	// IssuerRef is the issuer. Nil is a CA for this Certificate alone, see
+	// CertManagerObjects.
 	IssuerRef *cmmeta.IssuerReference
-	// Existing tells to use a Certificate of somebody else as it is, and to write
-	// nothing.
+	// Existing uses a Certificate of another owner as it is, and writes nothing.
 	Existing bool
-	// Trust is what clients have been told to trust, and Hold how long before a
-	// certificate of another issuer comes into use: see Gate.
+	// Trust is what clients trust, and Hold for how long they must trust a certificate of
+	// another issuer before it is served.
 	Trust certs.Trust
 	Hold  time.Duration
-	// Store is where replicas agree on what to publish, and Replicas where they say
-	// what they serve, for a Bundle of one's own. It is nil where cainjector fills
-	// in the registrations: whoever has both fights.
+	// Store keeps the CAs to publish, and Replicas the heartbeats. They are nil where
+	// cainjector writes the registrations, so that only one of them does.
 	Store    store.Store
 	Replicas store.Replicas
-	// Replica is the name of this one; "" is the host's. Version is that of the
-	// program, for people.
+	// Replica is the name of this one; "" is the host's. Version is that of the program.
 	Replica, Version string
-	// Now is the time by which certificates expire; nil is time.Now. It must be
-	// safe for concurrent use.
+	// Now returns the time; nil is time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Notify is told what happens, from NewCertManager and from the goroutines of
-	// Run: first what is in use, then every change. It must be safe for concurrent
-	// use. Nil tells nobody.
+	// Notify receives events from NewCertManager and from the goroutines of Run: first the
+	// active certificate, then every change. It must be safe for concurrent use. Nil drops
+	// them.
 	Notify func(certs.Event)
 }
 
-// CertManager is a Source of certificates that cert-manager issues. It asks for
-// them by objects of cert-manager, and follows the Secret that they are put in by
-// the API, so that nothing has to be mounted and nothing waits for the kubelet.
-//
-// A Secret that cannot be read or used takes nothing away: the last good
-// certificate stays.
+// CertManager is a Source of certificates that cert-manager issues. It creates
+// cert-manager's objects, and watches the Secret through the API, so that no volume is
+// mounted and no renewal waits for the kubelet. If the Secret cannot be read or is invalid,
+// the last valid certificate stays active.
 type CertManager struct {
-	// keeper keeps what is published. Without a Store it only tells of changes.
-	*reconciler
-
-	cfg     CertManagerConfig
-	objects []object
-	// current is what is served, nil until there is something. Only look stores it.
+	cfg CertManagerConfig
+	// rotation keeps the state of the CAs to publish. Without a Store it only reports
+	// changes.
+	rotation *reconciler
+	objects  []object
+	// current is the serving certificate, nil before the first. Only refresh stores it.
 	current atomic.Pointer[tls.Certificate]
-	// newest is the CA of the newest good certificate that was seen, in use or not.
-	// It is nil while the Secret cannot be read: what is published must not follow
-	// something stale.
+	// newest is the CA of the newest valid certificate, active or not. It is nil while the
+	// Secret cannot be read: a stale CA is not published.
 	newest atomic.Pointer[x509.Certificate]
-	// missingReason is what keeps a certificate from being there.
+	// missingReason is why there is no certificate.
 	missingReason atomic.Pointer[string]
 
-	// What follows is for look alone.
+	// What follows belongs to refresh.
 	pairs        rollover
 	secretName   string
 	ensuredAt    time.Time
@@ -109,7 +98,6 @@ type CertManager struct {
 	unreadySince time.Time
 	problems     problems
 	served       certs.Reporter
-	ticks        <-chan time.Time
 
 	watching watchProblems
 }
@@ -119,10 +107,9 @@ var (
 	_ certs.Authorities = (*CertManager)(nil)
 )
 
-// NewCertManager makes the objects, if that is wanted, and reads the certificate
-// if there is one. An error is about the configuration and names each problem.
-// What goes wrong in the cluster is none, because it may be mended while the
-// server runs: Healthy tells.
+// NewCertManager creates the objects unless one exists, and reads the certificate if there
+// is one. An error is about the configuration and names each problem. A problem of the
+// cluster is no error, because it may be solved while the server runs: see Healthy.
 func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, error) {
 	objects, err := cfg.check()
 	if err != nil {
@@ -138,7 +125,7 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 	if !cfg.Existing {
 		m.secretName = servingSecret(cfg.Name)
 	}
-	m.reconciler = &reconciler{
+	m.rotation = &reconciler{
 		subject: certs.IssuerCA,
 		store:   cfg.Store, replicas: cfg.Replicas, replica: store.ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
@@ -150,16 +137,16 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 		problems: certs.Reporter{Notify: cfg.Notify}, steps: certs.Reporter{Notify: cfg.Notify},
 	}
 	if cfg.Replicas == nil {
-		m.replicas = &store.MemoryReplicas{}
+		m.rotation.replicas = &store.MemoryReplicas{}
 	}
 	m.refresh(ctx)
 	if cfg.Store != nil {
-		m.reconcile(ctx)
+		m.rotation.reconcile(ctx)
 	}
 	return m, nil
 }
 
-// check is the objects to make, or what is wrong with the configuration.
+// check returns the objects to create, or what is wrong with the configuration.
 func (cfg *CertManagerConfig) check() ([]object, error) {
 	var wrong problems
 	for _, name := range []struct{ of, is string }{{"namespace", cfg.Namespace}, {"name", cfg.Name}} {
@@ -200,7 +187,7 @@ func (cfg *CertManagerConfig) check() ([]object, error) {
 	return list, nil
 }
 
-// GetCertificate implements Source. The error is that there is none yet.
+// GetCertificate implements Source. It returns an error until a certificate is issued.
 func (m *CertManager) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := m.current.Load(); pair != nil {
 		return pair, nil
@@ -208,7 +195,7 @@ func (m *CertManager) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, er
 	return nil, errors.New(certs.ServingCertificate + ": " + notIssued)
 }
 
-// String names the Certificate as messages do.
+// String returns the name of the Certificate for messages.
 func (m *CertManager) String() string {
 	return certmanagerv1.CertificateKind + " " + m.cfg.Namespace + "/" + m.cfg.Name
 }
@@ -216,31 +203,43 @@ func (m *CertManager) String() string {
 // Certificate implements Authorities.
 func (m *CertManager) Certificate() *tls.Certificate { return m.current.Load() }
 
-// Bundle implements Authorities, for somebody who has a Store.
+// Changed implements Authorities.
+func (m *CertManager) Changed() <-chan struct{} { return m.rotation.nextChange() }
+
+// Kept reports whether the last round found no problem, apart from an issuer that has
+// not issued anything yet. It is safe for concurrent use.
+func (m *CertManager) Kept() bool {
+	err := m.rotation.lastError()
+	return err == nil || errors.Is(err, errNotOffered)
+}
+
+// Leave removes the heartbeat of this replica, see SelfSigned.Leave.
+func (m *CertManager) Leave(ctx context.Context) { m.rotation.leave(ctx) }
+
+// Bundle implements Authorities. It returns an error without a Store.
 func (m *CertManager) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	if m.cfg.Store == nil {
 		return nil, errors.New("cainjector fills in the registrations: nothing is published beside it")
 	}
-	return m.reconciler.Bundle(ctx)
+	return m.rotation.bundle(ctx)
 }
 
-// Healthy implements Source. Without a certificate it says why there is none.
-// Where replicas agree on what to publish, one is unhealthy too until it has told
-// the others what it serves, and when it was cut off from them for longer than
-// they wait.
+// Healthy implements Source. Without a certificate it returns why there is none. With a
+// Store a replica is also unhealthy before its first heartbeat, and when it was isolated
+// for longer than the others wait.
 func (m *CertManager) Healthy() error {
 	pair := m.current.Load()
 	if pair == nil {
 		return fmt.Errorf("%s: there is none yet: %s", certs.ServingCertificate, *m.missingReason.Load())
 	}
 	now := clock.Wall(m.cfg.Now)
-	if err := cmp.Or(pki.CheckPair(pair, now), m.checkIsolated(now)); err != nil {
+	if err := cmp.Or(pki.CheckPair(pair, now), m.rotation.checkIsolated(now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", certs.ServingCertificate, m, err)
 	}
-	if m.cfg.Store == nil || m.joined.Load() {
+	if m.cfg.Store == nil || m.rotation.joined.Load() {
 		return nil
 	}
-	wrong := cmp.Or(m.lastError(), errors.New("the other replicas have not been told of it yet"))
+	wrong := cmp.Or(m.rotation.lastError(), errors.New("the other replicas have not been told of it yet"))
 	if m.newest.Load() == nil && errors.Is(wrong, errNotOffered) {
 		return fmt.Errorf("%s: %s", certs.ServingCertificate, *m.missingReason.Load())
 	}
@@ -253,18 +252,13 @@ func (m *CertManager) Run(ctx context.Context) error {
 	defer group.Wait()
 	if m.cfg.Store != nil {
 		group.Go(func() {
-			m.run(ctx)
-			m.Leave(ctx)
+			m.rotation.run(ctx)
+			m.rotation.leave(ctx)
 		})
 	}
 	woken := make(chan struct{}, 1)
-	wake := func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	}
-	group.Go(func() { m.watching.watch(ctx, "Certificate", m.watchCertificate, wake) })
+	changed := func() { wake(woken) }
+	group.Go(func() { m.watching.watch(ctx, "Certificate", m.watchCertificate, changed) })
 	watched, stop := "", func() {}
 	defer func() { stop() }()
 	for {
@@ -275,18 +269,15 @@ func (m *CertManager) Run(ctx context.Context) error {
 		m.refresh(ctx)
 		if name := m.secretName; name != watched {
 			stop()
-			watched, stop = name, m.followSecret(ctx, &group, name, wake)
+			watched, stop = name, m.followSecret(ctx, &group, name, changed)
 		}
-		ticks, end := filewatch.TickOr(m.ticks, m.nextRefresh())
 		select {
 		case <-ctx.Done():
-			end()
 			return nil
-		case <-ticks:
+		case <-time.After(m.nextRefresh()):
 		case <-woken:
 		case <-trust:
 		}
-		end()
 	}
 }
 
@@ -297,7 +288,7 @@ func (m *CertManager) followSecret(ctx context.Context, group *sync.WaitGroup, n
 	return stop
 }
 
-// nextRefresh is how long to wait for the next look.
+// nextRefresh returns the time until the next refresh.
 func (m *CertManager) nextRefresh() time.Duration {
 	switch {
 	case m.pairs.waiting != nil:
@@ -310,8 +301,8 @@ func (m *CertManager) nextRefresh() time.Duration {
 	}
 }
 
-// refresh is one round: see to the objects, read the certificate, and serve it if it
-// may be. Whatever goes wrong, what is in use stays so.
+// refresh is one round: it applies the objects, reads the certificate, and serves it if
+// clients trust it. Whatever fails, the active certificate stays.
 func (m *CertManager) refresh(ctx context.Context) {
 	now := clock.Wall(m.cfg.Now)
 	wrong := m.ensure(ctx, now)
@@ -321,7 +312,7 @@ func (m *CertManager) refresh(ctx context.Context) {
 	}
 	found, err := m.readSecret(ctx)
 	if ctx.Err() != nil {
-		return // what was cut off is no news
+		return // an error is that of the context
 	}
 	if err != nil {
 		wrong = append(wrong, err)
@@ -337,16 +328,13 @@ func (m *CertManager) refresh(ctx context.Context) {
 			m.secret(m.secretName), cmmeta.TLSCAKey, corev1.TLSCertKey))
 	}
 	if before := m.newest.Swap(found.ca); found.ca != nil && !found.ca.Equal(before) {
-		select {
-		case m.offeredChanged <- struct{}{}:
-		default:
-		}
+		wake(m.rotation.offeredChanged)
 	}
 	current := m.current.Load()
 	used, waits := m.pairs.next(current, found.pair, m.secret(m.secretName), now)
 	if used != current {
 		m.current.Store(used)
-		m.notifyChanged()
+		m.rotation.notifyChanged()
 	}
 
 	why := wrong
@@ -362,7 +350,7 @@ func (m *CertManager) refresh(ctx context.Context) {
 	m.reportRefresh(used, waits, wrong, now)
 }
 
-// reportRefresh reports what is so after a look.
+// reportRefresh reports the result of a refresh.
 func (m *CertManager) reportRefresh(used *tls.Certificate, waits error, wrong problems, now time.Time) {
 	event := m.event(used)
 	if used != nil {
@@ -390,7 +378,7 @@ func (m *CertManager) reportRefresh(used *tls.Certificate, waits error, wrong pr
 	m.served.Report(event)
 }
 
-// event is what is in use.
+// event returns an event about the active certificate.
 func (m *CertManager) event(used *tls.Certificate) certs.Event {
 	event := certs.Event{Subject: certs.ServingCertificate}
 	if used != nil {

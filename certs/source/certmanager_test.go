@@ -783,7 +783,7 @@ func TestCertManagerPublishesBothCAs(t *testing.T) {
 	m := c.source(cfg)
 	look := func() {
 		m.refresh(t.Context())
-		m.reconcile(t.Context())
+		m.rotation.reconcile(t.Context())
 	}
 	bundle := func(what string, want ...*certstest.Authority) {
 		t.Helper()
@@ -825,7 +825,7 @@ func TestCertManagerPublishesBothCAs(t *testing.T) {
 		t.Error("the new CA's certificate is not served")
 	}
 	bundle("the new one alone", b)
-	if s := m.state.Load(); s.Phase != rotation.Stable || s.Current.Key != nil {
+	if s := m.rotation.state.Load(); s.Phase != rotation.Stable || s.Current.Key != nil {
 		t.Errorf("the state is %+v", s)
 	}
 }
@@ -871,7 +871,7 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 	m := c.source(cfg)
 	c.issue(good, certstest.NewCA(t))
 	m.refresh(t.Context())
-	m.reconcile(t.Context())
+	m.rotation.reconcile(t.Context())
 	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor behind it in key "tls.crt", so that there is nothing to publish`
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Healthy: got %v, want %q", err, want)
@@ -885,7 +885,7 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 
 	c.issue(good, ca)
 	m.refresh(t.Context())
-	m.reconcile(t.Context())
+	m.rotation.reconcile(t.Context())
 	if err := m.Healthy(); err != nil {
 		t.Errorf("Healthy: %v", err)
 	}

@@ -12,19 +12,17 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 )
 
-// ClientCAsConfig says where the authorities for client certificates are.
+// ClientCAsConfig configures ClientCAs.
 type ClientCAsConfig struct {
 	// File holds their certificates in PEM and nothing else.
 	File string
-	// Now is the time for remarks about expiry; nil is time.Now. It must be safe
-	// for concurrent use.
+	// Now returns the time; nil is time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Notify is told what happens, from the goroutine of Run: first what is in
-	// use, then every change. Nil tells nobody.
+	// Notify receives events from the goroutine of Run: first the active pool, then every
+	// change. Nil drops them.
 	Notify func(certs.Event)
 }
 
@@ -44,8 +42,8 @@ type bundle struct {
 	pool  *x509.CertPool
 }
 
-// NewClientCAs reads the file. Certificates that will not help anybody in, being
-// expired or not those of a CA, are remarked upon by Run and are no error.
+// NewClientCAs reads the file. Run warns of certificates that are expired or not those of a
+// CA; they are no error.
 func NewClientCAs(cfg ClientCAsConfig) (*ClientCAs, error) {
 	c := &ClientCAs{cfg: cfg}
 	found, err := readBundle(cfg.File)
@@ -56,16 +54,14 @@ func NewClientCAs(cfg ClientCAsConfig) (*ClientCAs, error) {
 	return c, nil
 }
 
-// Pool is the pool in use. It must not be changed. A server that wants to follow
-// the file asks for each handshake anew, or uses ConfigForClient.
+// Pool returns the active pool, which must not be changed. A server that follows the file
+// calls it for each handshake, or uses ConfigForClient.
 func (c *ClientCAs) Pool() *x509.CertPool { return c.current.Load().pool }
 
-// ConfigForClient is a tls.Config.GetConfigForClient that verifies client
-// certificates against the pool in use. The configurations that it gives are
-// base with ClientCAs set and session tickets disabled: a resumed session
-// is not verified again against the authorities, and would outlive one that was
-// withdrawn. Base says by its ClientAuth whether a certificate is required, and
-// gives everything else too; it must not be changed once the server runs.
+// ConfigForClient returns a tls.Config.GetConfigForClient that verifies client
+// certificates against the active pool. Its configurations are base with ClientCAs set and
+// session tickets disabled: a resumed session is not verified again, and would outlive a CA
+// that was removed. base must not be changed once the server runs.
 func (c *ClientCAs) ConfigForClient(base *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	var last atomic.Pointer[tls.Config]
 	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -85,13 +81,11 @@ func (c *ClientCAs) ConfigForClient(base *tls.Config) func(*tls.ClientHelloInfo)
 // Run follows the file until the context ends, and returns nil then and not
 // before. It is called once.
 func (c *ClientCAs) Run(ctx context.Context) error {
-	ticks, stop := filewatch.TickOr(c.ticks, filewatch.Interval)
-	defer stop()
-	followFiles(ctx, []string{c.cfg.File}, ticks, c.cfg.Notify, c.event(c.current.Load()), c.reload)
+	followFiles(ctx, []string{c.cfg.File}, c.ticks, nil, c.cfg.Notify, c.event(c.current.Load()), c.reload)
 	return nil
 }
 
-// reload reads the file and takes it if it can be used. Only Run calls it.
+// reload reads the file and activates it if it is valid. Only Run calls it.
 func (c *ClientCAs) reload() certs.Event {
 	current := c.current.Load()
 	found, err := readBundle(c.cfg.File)
@@ -107,15 +101,15 @@ func (c *ClientCAs) reload() certs.Event {
 	return event
 }
 
-// event says what is in use.
+// event returns an event about the active pool.
 func (c *ClientCAs) event(inUse *bundle) certs.Event {
 	event := certs.EventOf(certs.ClientCA, inUse.certs...)
 	event.NotAfter = inUse.nextEnd(clock.Wall(c.cfg.Now))
 	return event
 }
 
-// nextEnd is when the first of those that have not ended does: the next moment from
-// which somebody is not let in any more. It is the end of the last if all have.
+// nextEnd returns when the first certificate expires that has not expired yet, or the
+// expiry of the last if all have.
 func (b *bundle) nextEnd(now time.Time) time.Time {
 	var next, last time.Time
 	for _, cert := range b.certs {
@@ -133,9 +127,8 @@ func (b *bundle) nextEnd(now time.Time) time.Time {
 	return next
 }
 
-// readBundle reads a file of authorities. It holds certificates alone: a private
-// key in a file that is handed around to be trusted is a mishap worth stopping
-// at.
+// readBundle reads a file of authorities. It returns an error if the file holds anything
+// else than certificates: a private key in a public file is a mistake.
 func readBundle(file string) (*bundle, error) {
 	blocks, err := pki.ReadPEM(file)
 	if err != nil {
@@ -160,7 +153,7 @@ func readBundle(file string) (*bundle, error) {
 	return b, nil
 }
 
-// remarks are what is odd about the authorities.
+// remarks returns warnings about the authorities.
 func (b *bundle) remarks(now time.Time) []string {
 	var list []string
 	for i, cert := range b.certs {

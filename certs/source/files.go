@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,34 +15,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 )
 
-// FilesConfig says where a certificate and its key are.
+// FilesConfig configures Files.
 type FilesConfig struct {
 	// CertFile holds the certificate and behind it those that lead to the root,
 	// in PEM; KeyFile holds the private key. Both may be links, and the same
 	// file.
 	CertFile, KeyFile string
-	// Now is the time by which certificates expire; nil is time.Now. It must be
-	// safe for concurrent use.
+	// Now returns the time; nil is time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Trust is what clients have been told to trust. A new pair comes into use when
-	// they trust it, and one of another issuer when they have for as long as Hold:
-	// see Gate. Nil lets each come into use at once.
+	// Trust is what clients trust. A new pair is served when they trust it, and one of
+	// another issuer when they have trusted it for Hold. Nil serves each at once.
 	Trust certs.Trust
 	Hold  time.Duration
-	// Notify is told what happens, from the goroutine of Run: first what is in
-	// use, then every change. Nil tells nobody.
+	// Notify receives events from the goroutine of Run: first the active certificate, then
+	// every change. Nil drops them.
 	Notify func(certs.Event)
 }
 
-// Files is a Source that follows a pair of files written by somebody else, such
+// Files is a Source that follows a pair of files written by another program, such
 // as cert-manager or the kubelet.
 //
-// A new pair comes into use within moments of being written, and at the latest
-// within ten seconds. A pair that cannot be read, whose parts do not fit
-// together, that is expired or not valid yet, or that is not for a name by which
-// Trust knows clients to call is left aside as long as the one before it is valid,
-// and tried again at every look. One that waits for clients to trust it is
-// remembered, whatever becomes of the files; a newer one takes its place.
+// A new pair is read as soon as it is written, at the latest within ten seconds. A pair
+// that cannot be read, does not match, is expired or not valid yet, or lacks a name that
+// registrations call is ignored as long as the active one is valid, and read again at every
+// tick. A pair that waits for clients to trust it is remembered until a newer one is
+// found, even if the files are removed.
 type Files struct {
 	cfg     FilesConfig
 	current atomic.Pointer[tls.Certificate]
@@ -52,9 +50,9 @@ type Files struct {
 
 var _ certs.Source = (*Files)(nil)
 
-// NewFiles reads the pair. A pair that cannot be used for TLS at all is an
-// error; one that is expired or not valid yet is not, because a better one may
-// come while the server runs: Healthy tells.
+// NewFiles reads the pair. It returns an error if the pair cannot be used for TLS, but not
+// if it is expired or not valid yet, because it may be renewed while the server runs: see
+// Healthy.
 func NewFiles(cfg FilesConfig) (*Files, error) {
 	f := &Files{cfg: cfg, pairs: rollover{policy: rolloverPolicy{trust: cfg.Trust, hold: cfg.Hold}}}
 	pair, err := pki.ReadPair(cfg.CertFile, cfg.KeyFile)
@@ -72,20 +70,23 @@ func (f *Files) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // Run implements Source.
 func (f *Files) Run(ctx context.Context) error {
-	ticks, stop := filewatch.TickOr(f.ticks, filewatch.Interval)
-	defer stop()
+	var changed func() <-chan struct{}
 	if f.cfg.Trust != nil {
-		ticks = withChanges(ctx, ticks, f.cfg.Trust)
+		changed = f.cfg.Trust.Changed
 	}
-	followFiles(ctx, []string{f.cfg.CertFile, f.cfg.KeyFile}, ticks, f.cfg.Notify, certs.EventOf(certs.ServingCertificate, f.current.Load().Leaf), f.reload)
+	files := []string{f.cfg.CertFile, f.cfg.KeyFile}
+	followFiles(ctx, files, f.ticks, changed, f.cfg.Notify, certs.EventOf(certs.ServingCertificate, f.current.Load().Leaf), f.reload)
 	return nil
 }
 
-// followFiles calls reload at once, at every tick and whenever the files change, until
-// the context ends, and reports the event that it returns. last is the event before that.
-func followFiles(ctx context.Context, files []string, ticks <-chan time.Time, notify func(certs.Event), last certs.Event, reload func() certs.Event) {
+// followFiles calls reload at once, at every tick and whenever the files or what changed
+// stands for change, until the context ends, and reports the event that it returns. last is
+// the event before that.
+func followFiles(
+	ctx context.Context, files []string, ticks <-chan time.Time, changed func() <-chan struct{}, notify func(certs.Event), last certs.Event, reload func() certs.Event,
+) {
 	watch, state := certs.Reporter{Notify: notify}, certs.Reporter{Notify: notify}
-	filewatch.Follow(ctx, files, ticks,
+	filewatch.Follow(ctx, files, filewatch.TickOr(ticks, filewatch.Interval), changed,
 		func(err error) { watch.Report(last.WithWarning(err)) },
 		func() {
 			last = reload()
@@ -101,8 +102,8 @@ func (f *Files) Healthy() error {
 	return nil
 }
 
-// reload reads the pair, takes it if it is the better one, and says what is so
-// afterwards. Only Run calls it, so nothing else stores to current.
+// reload reads the pair, activates it if it is accepted, and returns an event about the
+// active one. Only Run calls it, so nothing else stores to current.
 func (f *Files) reload() certs.Event {
 	now := clock.Wall(f.cfg.Now)
 	current := f.current.Load()
@@ -123,34 +124,8 @@ func (f *Files) reload() certs.Event {
 	return event
 }
 
-// withChanges is the ticks, and one more at every change of what clients trust,
-// until the context ends.
-func withChanges(ctx context.Context, ticks <-chan time.Time, trust certs.Trust) <-chan time.Time {
-	all := make(chan time.Time)
-	// Asked for before each look, so that no change falls in between.
-	changed := trust.Changed()
-	go func() {
-		for {
-			var tick time.Time
-			select {
-			case <-ctx.Done():
-				return
-			case tick = <-ticks:
-			case <-changed:
-				changed = trust.Changed()
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case all <- tick:
-			}
-		}
-	}()
-	return all
-}
-
-// warningsOf are what is odd about a serving certificate that works, or that works
-// for some clients only.
+// warningsOf returns warnings about a valid serving certificate that some clients may
+// reject.
 func warningsOf(pair *tls.Certificate, now time.Time) []string {
 	var list []string
 	leaf := pair.Leaf
@@ -175,16 +150,8 @@ func warningsOf(pair *tls.Certificate, now time.Time) []string {
 	return list
 }
 
-// hasUsage reports whether a certificate may be used so. One without any extended
-// key usage may be used for everything.
+// hasUsage reports whether a certificate has an extended key usage. One without any has all.
 func hasUsage(cert *x509.Certificate, want x509.ExtKeyUsage) bool {
-	if len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 {
-		return true
-	}
-	for _, usage := range cert.ExtKeyUsage {
-		if usage == want || usage == x509.ExtKeyUsageAny {
-			return true
-		}
-	}
-	return false
+	return len(cert.ExtKeyUsage)+len(cert.UnknownExtKeyUsage) == 0 ||
+		slices.Contains(cert.ExtKeyUsage, want) || slices.Contains(cert.ExtKeyUsage, x509.ExtKeyUsageAny)
 }

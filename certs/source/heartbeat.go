@@ -71,10 +71,9 @@ func (k *reconciler) checkIsolated(now time.Time) error {
 	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, clock.Stamp(*until))
 }
 
-// Leave removes the heartbeat of this replica, which Run does at its end: it is for a
-// caller that never calls Run. It takes two seconds at most, even if the context has
-// ended.
-func (k *reconciler) Leave(ctx context.Context) {
+// leave removes the heartbeat of this replica. It takes two seconds at most, even if the
+// context has ended.
+func (k *reconciler) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = k.replicas.Leave(ctx) // a report that stays is waited for until its certificate ends

@@ -22,14 +22,13 @@ import (
 const (
 	rotateInterval = 2 * time.Second
 	fastTime       = 5 * time.Minute
-	// tidyInterval is how often reports are read that nobody needs now: those of
-	// replicas that are gone for good are removed with that.
+	// tidyInterval is how often all heartbeats are listed, which removes stale ones.
 	tidyInterval = time.Hour
-	// recoveryTime is how long a replica that remembers nothing waits for one that
-	// does, before it makes a CA in the place of one that was lost.
+	// recoveryTime is how long a replica that remembers nothing waits for one that does,
+	// before it replaces a CA that was lost.
 	recoveryTime = 15 * time.Second
-	// staleTime is after how long without a look at the store somebody who remembers
-	// is no better than one who does not: others may have gone on.
+	// staleTime is after how long without reading the store a remembered state counts for
+	// nothing: others may have rotated.
 	staleTime = 30 * time.Second
 )
 
@@ -296,30 +295,30 @@ func (k *reconciler) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() {
-		k.store.Watch(ctx, func() {
-			select {
-			case stored <- struct{}{}:
-			default:
-			}
-		})
+		k.store.Watch(ctx, func() { wake(stored) })
 	})
 	for {
 		var trust <-chan struct{}
 		if k.trust != nil {
-			trust = k.trust.Changed() // before the look, so that no change falls in between
+			trust = k.trust.Changed() // before the round, so that no change falls in between
 		}
 		k.reconcile(ctx)
-		ticks, stop := filewatch.TickOr(k.ticks, k.nextInterval())
 		select {
 		case <-ctx.Done():
-			stop()
 			return
-		case <-ticks:
+		case <-filewatch.TickOr(k.ticks, k.nextInterval()):
 		case <-stored:
 		case <-trust:
 		case <-k.offeredChanged:
 		}
-		stop()
+	}
+}
+
+// wake sends to a channel with a buffer of one, unless that is full.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -332,7 +331,7 @@ func (k *reconciler) nextInterval() time.Duration {
 	return k.interval
 }
 
-// notifyChanged closes the channel of Changed.
+// notifyChanged closes the channel of nextChange.
 func (k *reconciler) notifyChanged() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -342,8 +341,8 @@ func (k *reconciler) notifyChanged() {
 	}
 }
 
-// Changed implements Authorities.
-func (k *reconciler) Changed() <-chan struct{} {
+// nextChange returns a channel that is closed with the next change.
+func (k *reconciler) nextChange() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.changed == nil {
@@ -352,8 +351,9 @@ func (k *reconciler) Changed() <-chan struct{} {
 	return k.changed
 }
 
-// Bundle implements Authorities.
-func (k *reconciler) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
+// bundle reads the CAs that clients should trust from the store. It returns an error if the
+// state there is older than the remembered one.
+func (k *reconciler) bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	record, err := k.store.Load(ctx)
 	if err != nil {
 		return nil, err
@@ -368,16 +368,6 @@ func (k *reconciler) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	}
 	return s.Trusted(now), nil
 }
-
-// Kept reports whether the last round found no problem, apart from an issuer that has
-// not issued anything yet. It is safe for concurrent use.
-func (k *reconciler) Kept() bool {
-	err := k.lastError()
-	return err == nil || errors.Is(err, errNotOffered)
-}
-
-// State returns the active state, nil if there is none yet. It must not be changed.
-func (k *reconciler) State() *rotation.State { return k.state.Load() }
 
 // lastError returns the problem of the last round.
 func (k *reconciler) lastError() error {

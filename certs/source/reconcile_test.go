@@ -123,7 +123,7 @@ func (s *site) replica(name string) *SelfSigned {
 func (s *site) look(publish bool, replicas ...*SelfSigned) {
 	s.t.Helper()
 	for _, r := range replicas {
-		r.reconcile(s.t.Context())
+		r.rotation.reconcile(s.t.Context())
 		if publish {
 			bundle, err := r.Bundle(s.t.Context())
 			if err != nil {
@@ -137,7 +137,7 @@ func (s *site) look(publish bool, replicas ...*SelfSigned) {
 				err = s.trust.Verify(cert, s.clock.Now())
 			}
 			if err != nil {
-				s.t.Fatalf("%s in phase %s: %v", o.replica, o.State().Phase, err)
+				s.t.Fatalf("%s in phase %s: %v", o.rotation.replica, o.State().Phase, err)
 			}
 		}
 	}
@@ -335,8 +335,8 @@ func TestRescue(t *testing.T) {
 	if b.Certificate() != nil || b.Healthy() == nil || !strings.Contains(b.Healthy().Error(), "waiting 15s at most for a replica that remembers") {
 		t.Errorf("b serves, or does not say what it waits for: %v", b.Healthy())
 	}
-	a.reconcile(t.Context())
-	b.reconcile(t.Context())
+	a.rotation.reconcile(t.Context())
+	b.rotation.reconcile(t.Context())
 	if s.stored().Current.ID() != before || b.State().Current.ID() != before {
 		t.Error("the CA is not the one that a remembers")
 	}
@@ -344,7 +344,7 @@ func TestRescue(t *testing.T) {
 	s.place.put(t, func(map[string][]byte) map[string][]byte { return nil })
 	c := s.replica("c")
 	s.clock.Advance(recoveryTime + time.Second) // a and b hang
-	c.reconcile(t.Context())
+	c.rotation.reconcile(t.Context())
 	if c.Healthy() != nil || s.stored().Current.ID() == before {
 		t.Errorf("c waits for ever: %v", c.Healthy())
 	}
@@ -408,17 +408,17 @@ func TestStartsWhileTheStoreIsAway(t *testing.T) {
 		t.Errorf("Healthy: %v", err)
 	}
 	s.place.set(nil, errors.New("may not write Leases"))
-	a.reconcile(t.Context())
+	a.rotation.reconcile(t.Context())
 	if a.Certificate() != nil {
 		t.Error("a CA was made although nobody can tell who lives")
 	}
 	s.clock.Advance(recoveryTime)
-	a.reconcile(t.Context())
+	a.rotation.reconcile(t.Context())
 	if err := a.Healthy(); err == nil || !strings.Contains(err.Error(), "may not write Leases") {
 		t.Errorf("ready before anybody was told of it: %v", err)
 	}
 	s.place.set(nil, nil)
-	a.reconcile(t.Context())
+	a.rotation.reconcile(t.Context())
 	if err := a.Healthy(); err != nil {
 		t.Error(err)
 	}
@@ -461,14 +461,14 @@ func TestHoldWithoutTrust(t *testing.T) {
 	}
 	first := s.State().Current.ID()
 	c.Advance(300 * day)
-	s.reconcile(t.Context())
+	s.rotation.reconcile(t.Context())
 	c.Advance(57 * day)
-	s.reconcile(t.Context())
+	s.rotation.reconcile(t.Context())
 	if got := s.State(); got.Phase != rotation.Hold || got.Current.ID() != first {
 		t.Fatalf("after 357 days: %s", got.Phase)
 	}
 	c.Advance(2 * day)
-	s.reconcile(t.Context())
+	s.rotation.reconcile(t.Context())
 	if s.State().Current.ID() == first {
 		t.Error("a CA that ends in a week signs for a week")
 	}

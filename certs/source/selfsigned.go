@@ -29,24 +29,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
-// SelfSignedConfig says for which names a SelfSigned issues, and where its CA is
-// kept.
+// SelfSignedConfig configures a SelfSigned.
 type SelfSignedConfig struct {
 	// Hosts are the DNS names and IP addresses under which clients reach the
 	// server, at least one.
 	Hosts []string
-	// Store is where the CA is kept, shared by all replicas, and Replicas where
-	// they say what they serve. Nil is memory: a CA of this process alone.
+	// Store keeps the CA and Replicas the heartbeats, shared by all replicas. Nil is
+	// memory: a CA of this process alone.
 	Store    store.Store
 	Replicas store.Replicas
-	// Replica is the name of this one; "" is the host's. Version is that of the
-	// program, for people.
+	// Replica is the name of this one; "" is the host's. Version is that of the program.
 	Replica, Version string
-	// ServerOnly makes CAs of which client certificates are good for nothing. Where
-	// they are wanted, see ClientCertificate, it must be false.
+	// ServerOnly makes CAs that cannot issue client certificates.
 	ServerOnly bool
-	// Trust is what clients have been told. Nil if nobody can tell: then a new CA
-	// signs as late as possible, unless somebody asked for it.
+	// Trust is what clients trust. If it is nil, a new CA signs as late as possible, unless
+	// an administrator requested it.
 	Trust certs.Trust
 	// Life is how long a CA is good for, LeafLife how long a serving certificate;
 	// zero is the default. Both are renewed after two thirds.
@@ -54,46 +51,46 @@ type SelfSignedConfig struct {
 	// Hold, EmergencyHold and EmergencyWait are those of a rotation.Policy; zero is
 	// the default.
 	Hold, EmergencyHold, EmergencyWait time.Duration
-	// Interval is how often the clock and the store are looked at; zero is ten
-	// seconds.
+	// Interval is how often the state is reconciled; zero is ten seconds.
 	Interval time.Duration
-	// Now is the time by which certificates are made and expire; nil is
-	// time.Now. It must be safe for concurrent use.
+	// Now returns the time; nil is time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// Notify is told what happens, from NewSelfSigned and from the goroutine of
-	// Run: first what is in use, then every change. Nil tells nobody.
+	// Notify receives events from NewSelfSigned and from the goroutine of Run: first the
+	// active certificate and CA, then every change. Nil drops them.
 	Notify func(certs.Event)
 }
 
 // SelfSigned is a Source with a certificate authority of its own, which any
-// number of replicas share through a Store. Each makes its serving certificate
-// in its memory, from the CA in the Store, so that no key but that of the CA is
-// ever written down.
+// number of replicas share through a Store. Each replica issues its serving certificate
+// from the CA in the Store and keeps it in memory, so that only the key of the CA is stored.
 //
-// A serving certificate lives for a week and a CA for a year; each is renewed
-// after two thirds of that by the clock on the wall. How one CA follows another
-// is told in package rotation.
+// A serving certificate is valid for a week and a CA for a year; each is renewed
+// after two thirds of that by the wall clock. See package rotation for how one CA follows
+// another.
 type SelfSigned struct {
-	*reconciler
-
-	cfg     SelfSignedConfig
-	dns     []string
-	ips     []net.IP
-	leaf    atomic.Pointer[tls.Certificate]
-	issuing sync.Mutex
-	served  certs.Reporter
+	cfg SelfSignedConfig
+	// rotation keeps the state of the CAs.
+	rotation *reconciler
+	dns      []string
+	ips      []net.IP
+	leaf     atomic.Pointer[tls.Certificate]
+	issuing  sync.Mutex
+	served   certs.Reporter
 
 	mu sync.Mutex
 	// dirs are the directories that WriteDir has written and Run keeps.
 	dirs []string
 }
 
-var _ certs.Source = (*SelfSigned)(nil)
+var (
+	_ certs.Source      = (*SelfSigned)(nil)
+	_ certs.Authorities = (*SelfSigned)(nil)
+)
 
-// NewSelfSigned looks at the store once, and makes a CA if there is none, and a
-// serving certificate. The error is about the configuration: one names the host
-// that is neither a DNS name nor an IP address. A store that cannot be used is
-// none, because it may come to be usable while the server runs: Healthy tells.
+// NewSelfSigned reads the store once, makes a CA if there is none, and issues a serving
+// certificate. An error is about the configuration, for example a host that is neither a
+// DNS name nor an IP address. A store that fails is no error, because it may recover while
+// the server runs: see Healthy.
 func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, error) {
 	s := &SelfSigned{cfg: cfg, served: certs.Reporter{Notify: cfg.Notify}}
 	if len(cfg.Hosts) == 0 {
@@ -113,7 +110,7 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 	if cfg.ServerOnly {
 		usages = append(usages, x509.ExtKeyUsageServerAuth)
 	}
-	s.reconciler = &reconciler{
+	s.rotation = &reconciler{
 		subject: certs.SelfSignedCA,
 		store:   cfg.Store, replicas: cfg.Replicas, replica: store.ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
@@ -126,23 +123,22 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 		interval: cmp.Or(cfg.Interval, store.PollInterval), now: cfg.Now, use: s.use, serving: s.Certificate,
 		problems: certs.Reporter{Notify: cfg.Notify}, steps: certs.Reporter{Notify: cfg.Notify},
 	}
-	if s.store == nil {
-		s.store = &store.MemoryStore{}
+	if s.rotation.store == nil {
+		s.rotation.store = &store.MemoryStore{}
 	}
-	if s.replicas == nil {
-		s.replicas = &store.MemoryReplicas{Now: cfg.Now}
+	if s.rotation.replicas == nil {
+		s.rotation.replicas = &store.MemoryReplicas{Now: cfg.Now}
 	}
-	s.reconcile(ctx)
+	s.rotation.reconcile(ctx)
 	return s, nil
 }
 
-// GetCertificate implements Source. It reads one pointer and the clock. A
-// certificate that has ended while the machine was suspended is replaced before
-// the handshake goes on.
+// GetCertificate implements Source. It reads one pointer and the clock. A certificate that
+// expired while the machine was suspended is replaced before the handshake continues.
 func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	leaf := s.leaf.Load()
 	if now := clock.Wall(s.cfg.Now); leaf == nil || now.After(leaf.Leaf.NotAfter) {
-		state := s.state.Load()
+		state := s.rotation.state.Load()
 		if state == nil {
 			return nil, errors.New("there is no certificate yet")
 		}
@@ -155,9 +151,9 @@ func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	return leaf, nil
 }
 
-// CABundle is the certificates of the CAs that clients must trust, in PEM.
+// CABundle returns the certificates of the CAs that clients must trust, in PEM.
 func (s *SelfSigned) CABundle() []byte {
-	state := s.state.Load()
+	state := s.rotation.state.Load()
 	if state == nil {
 		return nil
 	}
@@ -167,20 +163,37 @@ func (s *SelfSigned) CABundle() []byte {
 // Certificate implements Authorities.
 func (s *SelfSigned) Certificate() *tls.Certificate { return s.leaf.Load() }
 
-// Healthy implements Source. A replica is unhealthy too until the others have
-// been told of it once: who has not been heard of is not waited for when the CA
-// of its certificate is forgotten. And it is when it was cut off from the others
-// for longer than they wait.
+// Bundle implements Authorities.
+func (s *SelfSigned) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
+	return s.rotation.bundle(ctx)
+}
+
+// Changed implements Authorities.
+func (s *SelfSigned) Changed() <-chan struct{} { return s.rotation.nextChange() }
+
+// State returns the active state, nil if there is none yet. It must not be changed.
+func (s *SelfSigned) State() *rotation.State { return s.rotation.state.Load() }
+
+// Kept reports whether the last round found no problem. It is safe for concurrent use.
+func (s *SelfSigned) Kept() bool { return s.rotation.lastError() == nil }
+
+// Leave removes the heartbeat of this replica, for a caller that never calls Run, which
+// does so at its end. It takes two seconds at most, even if the context has ended.
+func (s *SelfSigned) Leave(ctx context.Context) { s.rotation.leave(ctx) }
+
+// Healthy implements Source. A replica is also unhealthy before its first heartbeat, because
+// the others remove the CA of its certificate without waiting for it, and when it was
+// isolated for longer than they wait.
 func (s *SelfSigned) Healthy() error {
 	leaf := s.leaf.Load()
-	if leaf == nil || !s.joined.Load() {
-		if err := s.lastError(); err != nil {
+	if leaf == nil || !s.rotation.joined.Load() {
+		if err := s.rotation.lastError(); err != nil {
 			return fmt.Errorf("self-signed certificate: %w", err)
 		}
 		return errors.New("self-signed certificate: there is none yet")
 	}
 	now := clock.Wall(s.cfg.Now)
-	if err := cmp.Or(pki.CheckValidity(leaf.Leaf, now), s.checkIsolated(now)); err != nil {
+	if err := cmp.Or(pki.CheckValidity(leaf.Leaf, now), s.rotation.checkIsolated(now)); err != nil {
 		return fmt.Errorf("self-signed certificate: %w", err)
 	}
 	return nil
@@ -189,24 +202,24 @@ func (s *SelfSigned) Healthy() error {
 // Run implements Source. When the CAs change it writes the directories of
 // WriteDir again.
 func (s *SelfSigned) Run(ctx context.Context) error {
-	s.run(ctx)
-	s.Leave(ctx)
+	s.rotation.run(ctx)
+	s.rotation.leave(ctx)
 	return nil
 }
 
-// use takes a state into use.
+// use activates a state.
 func (s *SelfSigned) use(state *rotation.State, now time.Time) error {
-	_, err := s.ensure(state, now, s.hasBeenHeld(state))
+	_, err := s.ensure(state, now, s.rotation.hasBeenHeld(state))
 	if leaf := s.leaf.Load(); leaf != nil {
 		s.served.Report(certs.EventOf(certs.ServingCertificate, leaf.Leaf))
 	}
 	return errors.Join(err, s.rewriteDirs(state, now))
 }
 
-// ensure makes a serving certificate if the one in use is not the state's, or is
-// due, and returns the one that is in use then. A good one of a CA that is still
-// trusted makes way for one of another CA only if that was held: who wrote that it
-// signs may have seen more than this replica, or have had a clock that was wrong.
+// ensure returns the serving certificate. It issues another one if the active one is not of
+// the state's CA, or is due. A valid certificate of a CA that is still trusted is replaced
+// by one of another CA only after a hold: the replica that activated that CA may have seen
+// more than this one, or its clock may be wrong.
 func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*tls.Certificate, error) {
 	s.issuing.Lock()
 	defer s.issuing.Unlock()
@@ -238,7 +251,7 @@ func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*t
 		}
 		s.leaf.Store(pair)
 		leaf = pair
-		s.notifyChanged()
+		s.rotation.notifyChanged()
 	}
 	return leaf, nil
 }
@@ -247,24 +260,22 @@ func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*t
 // both be empty, and returns it and its key in PEM. It is good for a year or
 // until the newest CA expires, whichever is first.
 func (s *SelfSigned) ClientCertificate(commonName, organization string) (certPEM, keyPEM []byte, err error) {
-	state := s.state.Load()
+	state := s.rotation.state.Load()
 	if state == nil {
-		return nil, nil, errors.Join(errors.New("client certificate: there is no CA yet"), s.lastError())
+		return nil, nil, errors.Join(errors.New("client certificate: there is no CA yet"), s.rotation.lastError())
 	}
 	return pki.ClientCertificate(state, commonName, organization, clock.Wall(s.cfg.Now))
 }
 
 // WriteDir writes CAFile, and a client certificate for the API server into
-// ClientCertFile and ClientKeyFile, the key readable by the owner alone. The
-// directory is made if it does not exist. Each file is replaced as a whole: a
-// reader never sees half of one. What is there and good for a while stays. A CAFile
-// that holds no CA of ours is a ForeignError, and everything stays as it is. What
-// cannot be written is ErrUnwritten, and Run tries again: it keeps the directory up to
-// date from then on.
+// ClientCertFile and ClientKeyFile, the key readable by the owner alone. It makes the
+// directory if necessary, replaces each file atomically, and keeps files that are still
+// valid. If CAFile holds no CA of Gatehouse, it returns a ForeignError and changes nothing.
+// After ErrUnwritten Run tries again: it keeps the directory up to date from then on.
 func (s *SelfSigned) WriteDir(dir string) error {
-	state := s.state.Load()
+	state := s.rotation.state.Load()
 	if state == nil {
-		return errors.Join(errors.New("self-signed certificate: there is no CA yet"), s.lastError())
+		return errors.Join(errors.New("self-signed certificate: there is no CA yet"), s.rotation.lastError())
 	}
 	err := store.WriteDir(dir, state, clock.Wall(s.cfg.Now))
 	if err != nil {

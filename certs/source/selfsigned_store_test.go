@@ -65,9 +65,9 @@ func TestStartsWhereNothingCanBeWritten(t *testing.T) {
 	certstest.Remove(t, filepath.Join(dir, store.ClientKeyFile))
 	certstest.Remove(t, filepath.Join(dir, "replicas"))
 	c.Advance(store.ReportInterval)
-	second.reconcile(t.Context())
+	second.rotation.reconcile(t.Context())
 	if _, err := pki.ReadPair(filepath.Join(dir, store.ClientCertFile), filepath.Join(dir, store.ClientKeyFile)); err != nil || !second.Kept() {
-		t.Errorf("what can be written again is not: %v, %v", err, second.lastError())
+		t.Errorf("what can be written again is not: %v, %v", err, second.rotation.lastError())
 	}
 
 	// Without a CA to read there is nothing to serve.
@@ -100,12 +100,12 @@ func TestLeasesOfOneNameThroughARotation(t *testing.T) {
 	}
 	one, two := start(api), start(cut)
 	cut.Set(certstest.Refuses(503, "no", "get"))
-	if _, err := store.RequestRotation(t.Context(), one.store, false, c.Now()); err != nil {
+	if _, err := store.RequestRotation(t.Context(), one.rotation.store, false, c.Now()); err != nil {
 		t.Fatal(err)
 	}
 	for range 200 {
 		c.Advance(20 * time.Second)
-		one.reconcile(t.Context())
+		one.rotation.reconcile(t.Context())
 	}
 	if s := one.State(); s.Phase != rotation.Activate || !leadsTo(s.Previous.Cert, two.Certificate()) {
 		t.Errorf("the CA of one that serves is forgotten in phase %s", s.Phase)

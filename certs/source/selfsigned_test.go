@@ -176,8 +176,8 @@ func TestSelfSignedRenewal(t *testing.T) {
 	var bundles [][]byte
 	leaves, cas := map[string]bool{}, map[string]bool{}
 	for at := time.Duration(0); at < 2*365*day; at += step {
-		s.reconcile(t.Context())
-		if err := s.lastError(); err != nil {
+		s.rotation.reconcile(t.Context())
+		if err := s.rotation.lastError(); err != nil {
 			t.Fatalf("after %v: %v", at, err)
 		}
 		bundles = append(bundles, s.CABundle())
@@ -220,7 +220,7 @@ func started(t *testing.T, now *certstest.Clock) (*SelfSigned, *certstest.Observ
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ticks = o.Ticks
+	s.rotation.ticks = o.Ticks
 	o.Start(func() error { return s.Run(t.Context()) })
 	o.Await("the leaf", func(e certs.Event) bool {
 		return e.Subject == "serving certificate" && certstest.InUse(certstest.Noon.Add(7*day))(e)

@@ -44,14 +44,13 @@ const (
 )
 
 // DirStore is a Store in a directory, for all processes of one machine: in the
-// file AuthorityFile, which is replaced whole and readable by its owner alone. It
-// is a JSON object with a text for each key.
+// file AuthorityFile, which is replaced atomically and readable by its owner alone. It
+// is a JSON object with a string for each key.
 //
-// A file that cannot be understood is given to rotation.Decode as it is, which
-// calls it damaged. One that everybody on the machine may read or write is an
-// error, because it holds the key of a CA, and so is a directory in which everybody
-// may put one, also if only its owner may take it away again, and a file that is
-// neither this user's nor root's; a group that may is left to the administrator.
+// A file that cannot be parsed is passed to rotation.Decode as it is, which calls it
+// damaged. Because the file holds the key of a CA, it is an error if everybody on the
+// machine may read or write it or create files in its directory, sticky or not, or if its
+// owner is neither this user nor root. Rights of a group are the administrator's choice.
 // The file .lock beside it is empty and stays.
 type DirStore struct {
 	dir, file string
@@ -61,8 +60,7 @@ type DirStore struct {
 
 var _ Store = (*DirStore)(nil)
 
-// NewDirStore looks at nothing yet. The directory is made when there is something
-// to write.
+// NewDirStore reads nothing yet. Save makes the directory.
 func NewDirStore(dir string) *DirStore {
 	return &DirStore{dir: dir, file: filepath.Join(dir, AuthorityFile), user: os.Geteuid()}
 }
@@ -86,7 +84,7 @@ func (s *DirStore) Load(context.Context) (Record, error) {
 	return Record{Exists: true, Data: data, Version: digest(content)}, nil
 }
 
-// read is the content of the file. An error that is not fs.ErrNotExist names the
+// read returns the content of the file. An error that is not fs.ErrNotExist names the
 // file and the remedy.
 func (s *DirStore) read() ([]byte, error) {
 	info, err := os.Stat(s.file)
@@ -117,8 +115,7 @@ func (s *DirStore) read() ([]byte, error) {
 	return content, err
 }
 
-// checkDir returns an error if everybody may put files into the directory: one of
-// theirs could be taken for ours.
+// checkDir returns an error if everybody may create files in the directory.
 func (s *DirStore) checkDir() error {
 	info, err := os.Stat(s.dir)
 	if err != nil {
@@ -135,18 +132,17 @@ func (s *DirStore) foreign(problem string) error {
 	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another directory, or move the file away"}
 }
 
-// ErrUnwritten is what errors are that say that a file could not be written: the disk is
-// full or read-only, say. What was read is as good as before.
+// ErrUnwritten means that a file could not be written, for example because the disk is full
+// or read-only. What was read stays valid.
 var ErrUnwritten = errors.New("cannot be written")
 
-// unwritten is an ErrUnwritten in words for an administrator.
+// unwritten is an ErrUnwritten with a message for an administrator.
 type unwritten struct{ error }
 
 func (u unwritten) Unwrap() error      { return u.error }
 func (unwritten) Is(target error) bool { return target == ErrUnwritten }
 
-// OnlyUnwritten reports whether an error says of files that they could not be written,
-// and nothing else.
+// OnlyUnwritten reports whether an error consists of ErrUnwritten only.
 func OnlyUnwritten(err error) bool {
 	switch err := err.(type) { //nolint:errorlint // whatever is wrapped is looked at
 	case unwritten:
@@ -160,8 +156,7 @@ func OnlyUnwritten(err error) bool {
 	}
 }
 
-// fileError puts what an error of the system is about in front of it, and the
-// remedy behind it.
+// fileError adds the object and the remedy to an error of the system.
 func fileError(object, verb string, err error) error {
 	text := err
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
@@ -177,8 +172,8 @@ func fileError(object, verb string, err error) error {
 	return explained
 }
 
-// parseAuthority is what the file holds. Something else than an object of texts
-// is taken for a state that is damaged.
+// parseAuthority parses the file. Anything else than an object of strings is a damaged
+// state.
 func parseAuthority(content []byte) map[string][]byte {
 	var texts map[string]string
 	if len(content) == 0 {
@@ -241,8 +236,8 @@ func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte)
 	return nil
 }
 
-// tidy removes what writers left behind that were killed: it may hold keys.
-// Nobody else writes while the lock is held.
+// tidy removes temporary files of writers that were killed: they may hold keys. It is called
+// with the lock held.
 func (s *DirStore) tidy() {
 	entries, _ := os.ReadDir(s.dir) // what cannot be read is not tidied
 	for _, entry := range entries {
@@ -252,8 +247,8 @@ func (s *DirStore) tidy() {
 	}
 }
 
-// lock waits until no other process and no other goroutine writes. The kernel lets
-// go of the lock when the process ends, however it ends.
+// lock waits until no other process and no other goroutine writes. The kernel releases the
+// lock when the process ends.
 func (s *DirStore) lock(ctx context.Context) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
@@ -275,8 +270,7 @@ func (s *DirStore) lock(ctx context.Context) (unlock func(), err error) {
 	return nil, errors.Join(err, held.Close())
 }
 
-// replaceFile puts a file in its place as a whole, so that no reader and no power
-// cut meets a half of it.
+// replaceFile replaces a file atomically, for readers and for power cuts.
 func replaceFile(name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // of mode 0600
 	if err != nil {
@@ -298,9 +292,8 @@ func replaceFile(name string, content []byte, mode fs.FileMode) (err error) {
 	return nil
 }
 
-// syncDir makes a new name last. Some file systems and systems cannot, and then a
-// power cut may bring back the file before, which is a state from which to go on
-// too.
+// syncDir makes a rename durable. Where the system cannot, a power cut may bring back the
+// file before, which is a valid state too.
 func syncDir(dir string) {
 	d, err := os.Open(dir) //nolint:gosec // named by whoever starts the program
 	if err != nil {
@@ -312,10 +305,8 @@ func syncDir(dir string) {
 
 // Watch implements Store.
 func (s *DirStore) Watch(ctx context.Context, changed func()) {
-	ticks, stop := filewatch.TickOr(s.ticks, filewatch.Interval)
-	defer stop()
 	first, last := true, ""
-	filewatch.Follow(ctx, []string{s.file}, ticks,
+	filewatch.Follow(ctx, []string{s.file}, filewatch.TickOr(s.ticks, filewatch.Interval), nil,
 		func(error) {}, // the ticks remain
 		func() {
 			// Much else is written into the directory.

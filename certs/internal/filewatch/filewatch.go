@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// Interval is how often files are read again without any sign of a
-	// change: links to other directories, network file systems and exhausted
-	// inotify limits give no sign.
+	// Interval is how often files are read again without a notification: links to other
+	// directories, network file systems and exhausted inotify limits send none.
 	Interval = 10 * time.Second
-	// settleTime is how long a change is left alone before files are read, so
-	// that a pair of files written one after the other is mostly seen whole.
+	// settleTime is how long after a change files are read, so that a pair of files
+	// written one after the other is mostly complete.
 	settleTime = 100 * time.Millisecond
 )
 
-// Follow calls load at once, soon after a change in a directory of the files,
-// and at every tick, until the context ends. Directories are watched and not the
-// files: the kubelet never writes to a mounted file but swaps the link ..data
-// beside it, and others rename a new file over the old one. What keeps changes
-// from being noticed is told to problem and does not end anything: the ticks
-// remain. Load and problem are called from one goroutine.
-func Follow(ctx context.Context, files []string, ticks <-chan time.Time, problem func(error), load func()) {
+// Follow calls load at once, soon after a change in a directory of the files, at every
+// tick, and when a channel of changed is closed, which may be nil, until the context ends.
+// It watches directories and not the files: the kubelet never writes to a mounted file but
+// swaps the link ..data beside it, and others rename a new file over the old one. It passes
+// errors of watching to problem, and goes on with the ticks. load and problem are called
+// from one goroutine.
+func Follow(ctx context.Context, files []string, ticks <-chan time.Time, changed func() <-chan struct{}, problem func(error), load func()) {
 	var dirs []string
 	for _, file := range files {
 		dirs = append(dirs, filepath.Dir(file))
@@ -39,8 +38,8 @@ func Follow(ctx context.Context, files []string, ticks <-chan time.Time, problem
 		events <-chan fsnotify.Event
 		errs   <-chan error
 	)
-	// Adding a directory again is how a watch is found again after the directory
-	// was removed and made anew; it does nothing while the watch holds.
+	// Adding a directory again restores the watch after the directory was removed and
+	// made anew; otherwise it does nothing.
 	watchDirs := func() {}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -57,9 +56,15 @@ func Follow(ctx context.Context, files []string, ticks <-chan time.Time, problem
 		}
 	}
 
-	// Watched first and read afterwards, so that no change falls in between.
-	watchDirs()
-	load()
+	var changes <-chan struct{}
+	reload := func() {
+		if changed != nil {
+			changes = changed() // before load, so that no change falls in between
+		}
+		load()
+	}
+	watchDirs() // before load too
+	reload()
 	var settled <-chan time.Time
 	for {
 		select {
@@ -71,22 +76,23 @@ func Follow(ctx context.Context, files []string, ticks <-chan time.Time, problem
 			}
 		case err := <-errs:
 			problem(fmt.Errorf("changes may have been missed: %w", err))
-			load()
+			reload()
 		case <-settled:
 			settled = nil
-			load()
+			reload()
+		case <-changes:
+			reload()
 		case <-ticks:
 			watchDirs()
-			load()
+			reload()
 		}
 	}
 }
 
-// TickOr is the ticks of a test, or those of a ticker that ends with stop.
-func TickOr(ticks <-chan time.Time, every time.Duration) (c <-chan time.Time, stop func()) {
+// TickOr returns the ticks of a test, or those of a clock if they are nil.
+func TickOr(ticks <-chan time.Time, every time.Duration) <-chan time.Time {
 	if ticks != nil {
-		return ticks, func() {}
+		return ticks
 	}
-	ticker := time.NewTicker(every)
-	return ticker.C, ticker.Stop
+	return time.Tick(every)
 }
