@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Client is the part of kubernetes.Interface that certificates need. All of it
-// would make the program larger by a fifth.
+// Client is the part of kubernetes.Interface that certificates need. All of it would make
+// the program much larger.
 type Client interface {
 	AdmissionregistrationV1() admissionregistrationv1client.AdmissionregistrationV1Interface
 	CoordinationV1() coordinationv1client.CoordinationV1Interface
@@ -23,21 +23,21 @@ type client struct {
 	core          *corev1client.CoreV1Client
 }
 
-// NewClient is a Client of an API server. It asks nothing yet, so that an error is
+// NewClient returns a Client of an API server. It sends no request yet, so that an error is
 // about the configuration.
 func NewClient(config *rest.Config) (Client, error) {
-	http, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
-	}
 	c := &client{}
-	if c.registrations, err = admissionregistrationv1client.NewForConfigAndClient(config, http); err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
+	http, err := rest.HTTPClientFor(config)
+	if err == nil {
+		c.registrations, err = admissionregistrationv1client.NewForConfigAndClient(config, http)
 	}
-	if c.coordination, err = coordinationv1client.NewForConfigAndClient(config, http); err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
+	if err == nil {
+		c.coordination, err = coordinationv1client.NewForConfigAndClient(config, http)
 	}
-	if c.core, err = corev1client.NewForConfigAndClient(config, http); err != nil {
+	if err == nil {
+		c.core, err = corev1client.NewForConfigAndClient(config, http)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
 	}
 	return c, nil

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The keys under which a State is written down.
+// The keys of an encoded State.
 const (
 	KeyState        = "state.json"
 	KeyBundle       = "ca.crt"
@@ -24,7 +24,7 @@ const (
 	KeyPreviousCert = "previous.crt"
 )
 
-// Keys are all keys under which a State is written down, in alphabetical order.
+// Keys returns all keys of an encoded State, in alphabetical order.
 func Keys() []string {
 	return []string{KeyBundle, KeyCurrentCert, KeyCurrentKey, KeyPendingCert, KeyPendingKey, KeyPreviousCert, KeyState}
 }
@@ -34,16 +34,14 @@ const (
 	blockPrivateKey  = "PRIVATE KEY"
 	// version is that of the format.
 	version = 1
-	// largest is how much text of one key is read at most: a certificate takes
-	// less than one KiB.
+	// largest is the largest value that is read: a certificate takes less than one KiB.
 	largest = 64 << 10
-	// lastGeneration is more than there ever are, and far from where counting on
-	// would overflow.
+	// lastGeneration is larger than any real one, and far from an overflow.
 	lastGeneration = 1 << 53
 )
 
-// description is KeyState. The fingerprints tell a certificate that somebody
-// else put in the place of ours.
+// description is the content of KeyState. Its fingerprints detect certificates that another
+// client wrote.
 type description struct {
 	Version    int               `json:"version"`
 	Lineage    string            `json:"lineage"`
@@ -56,13 +54,11 @@ type description struct {
 	Done       string            `json:"done,omitempty"`
 	Absorbed   []Absorbed        `json:"absorbed,omitempty"`
 	Authority  map[string]string `json:"authorities"`
-	// External are the keys of the certificates whose CA signs somewhere else, so
-	// that no key is missing here.
+	// External are the keys of the certificates whose private key is not stored.
 	External []string `json:"external,omitempty"`
 }
 
-// Encode is how a State is written down. The bundle is for people and for
-// clients; it is not read back.
+// Encode encodes a State. The bundle is for people and clients; Decode ignores it.
 func Encode(s *State, now time.Time) (map[string][]byte, error) {
 	data := map[string][]byte{KeyBundle: Bundle(s.Trusted(now))}
 	d := description{
@@ -99,27 +95,24 @@ func Encode(s *State, now time.Time) (map[string][]byte, error) {
 	return data, nil
 }
 
-// ErrEmpty means that nothing is stored.
+// ErrEmpty means that no State is stored.
 var ErrEmpty = errors.New("there is nothing in it")
 
-// ErrNewer means that a newer program wrote the state. It is to be left alone: were it
-// treated as damaged, two versions of the program would overwrite each other's
-// state for as long as both run.
+// ErrNewer means that a newer version wrote the state, which must not be changed: otherwise
+// two versions would overwrite each other's state for as long as both run.
 var ErrNewer = errors.New("was written by a newer version of this program: use that one")
 
-// Damage is what is wrong with what was written down, each with the key in
-// front. It never holds a part of a key.
+// Damage lists what is wrong with an encoded State, each with the key in front. It never
+// holds a part of a private key.
 type Damage []string //nolint:errname // it is a list of findings, and reads as what it is at its uses
 
 func (d Damage) Error() string { return strings.Join(d, "; ") }
 
-// Decode reads what Encode wrote. The error is ErrEmpty if there is nothing,
-// wraps ErrNewer if it is not for this program to judge, and is a Damage if
-// something is wrong with it. With a Damage comes what can be used all the same
-// by somebody who has nothing better, which is nil or the current CA alone, in
-// the phase Stable, under a lineage that is "" and a generation that is 0. A CA
-// that is not the one of which KeyState tells is not used. Keys that Encode does
-// not know are passed over.
+// Decode decodes a State. The error is ErrEmpty if there is none, wraps ErrNewer if a newer
+// version wrote it, and is a Damage otherwise. With a Damage it returns what is usable for
+// a process that remembers nothing: nil, or the current CA alone in the phase Stable, with
+// lineage "" and generation 0. It does not use a CA whose fingerprint KeyState lacks, and
+// ignores unknown keys.
 func Decode(data map[string][]byte) (*State, error) {
 	known := Keys()
 	if !slices.ContainsFunc(known, func(key string) bool { return len(bytes.TrimSpace(data[key])) > 0 }) {
@@ -196,7 +189,7 @@ func decodeDescription(text []byte) (description, error) {
 	}
 }
 
-// keyError is what is wrong under a key.
+// keyError is an error about a key.
 type keyError struct {
 	key string
 	err error
@@ -205,8 +198,7 @@ type keyError struct {
 func (e *keyError) Error() string { return e.key + ": " + e.err.Error() }
 func (e *keyError) Unwrap() error { return e.err }
 
-// decodeAuthority reads a CA. With the name of its key the key must be there,
-// and fit.
+// decodeAuthority decodes a CA. If keyName is not "", it requires the private key.
 func decodeAuthority(data map[string][]byte, certName, keyName string) (*Authority, error) {
 	der, err := decodeBlock(data[certName], blockCertificate)
 	if err != nil {

@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// Merge decides what holds, of what this process remembers and what it found:
-// either may be nil, for a process that has just begun, and for a Secret that was
-// deleted or damaged. The result must be written if it is not what was found.
+// Merge merges the state that this process remembers with the stored one. Either may be
+// nil: for a process that has just started, and for a Secret that was deleted or damaged.
+// The result must be stored unless it is found.
 //
-// Of two states of one lineage the later one holds, as it is: one that is
-// restored from memory keeps its generation, so that somebody who remembers a
-// later one puts that in its place. Of what was made independently, by somebody
-// who found nothing, the older lineage holds, so that all come to the same end
-// whoever writes first. What either side serves stays trusted meanwhile: a CA
-// that gives way goes on signing until the other is trusted everywhere if this
-// process remembers it, and becomes the previous one if it was found.
+// Of two states of one lineage the later one wins unchanged: one that is restored from
+// memory keeps its generation, so that a replica that remembers a later one replaces it. Of
+// two lineages the older one wins, so that all replicas come to the same result, whoever
+// writes first. The CAs of both stay trusted: the CA of the lineage that loses continues to
+// sign until the other is trusted everywhere if this process remembers it, and becomes the
+// previous one if it was found.
 func Merge(remembered, found *State, now time.Time) *State {
 	switch {
 	case remembered == nil:
@@ -35,10 +34,10 @@ func Merge(remembered, found *State, now time.Time) *State {
 	}
 }
 
-// keep is the state after another, which gives way to it, was found.
+// keep returns the state, which wins, merged with the one that was found.
 func (s *State) keep(found *State, now time.Time) *State {
 	n := s.absorb(found)
-	// What replicas of ours serve comes first, where there is a place for one alone.
+	// There is one Previous only, and what these replicas serve comes first.
 	if s.Previous == nil && !s.has(found.Current) && !found.Current.ended(now) {
 		n.Previous = &Authority{Cert: found.Current.Cert}
 		if s.Phase == Stable {
@@ -48,7 +47,7 @@ func (s *State) keep(found *State, now time.Time) *State {
 	return n
 }
 
-// yield is the state that was found, with the CA that signed until now.
+// yield returns the state that was found, which wins, with the CA that signed until now.
 func (s *State) yield(found *State, now time.Time) *State {
 	if found.has(s.Current) || s.Current.ended(now) || found.absorbed(s) {
 		return found
@@ -56,25 +55,25 @@ func (s *State) yield(found *State, now time.Time) *State {
 	n := found.absorb(s)
 	n.Phase, n.Since, n.Current, n.Previous = Publish, now, s.Current, s.Previous
 	if n.Previous == nil && s.Pending != nil {
-		// Others may have gone on since, and serve that one.
+		// Others may have rotated since, and serve that one.
 		n.Previous = &Authority{Cert: s.Pending.Cert}
 	}
 	switch {
 	case n.Pending == nil:
 		n.Pending, n.Cause = found.Current, Recovery
 	case n.Previous == nil:
-		// What becomes of a rotation stays so.
+		// The rotation that was found continues.
 		n.Previous = &Authority{Cert: found.Current.Cert}
 	}
 	return n
 }
 
-// mostAbsorbed is of how many lineages a state keeps the names. Each is an
-// accident, and whoever remembers one is back soon after it.
+// mostAbsorbed is how many lineages a state records. Each is an accident, and replicas that
+// remember one return soon after it.
 const mostAbsorbed = 8
 
-// absorb is a copy of the state to which another gives way, with a generation
-// that is later than both. What that one had absorbed is absorbed with it.
+// absorb returns a copy of the state that records another and what that had absorbed, with a
+// later generation than both.
 func (s *State) absorb(o *State) *State {
 	n := *s
 	n.Generation = max(s.Generation, o.Generation) + 1
@@ -93,17 +92,15 @@ func (s *State) absorb(o *State) *State {
 	return &n
 }
 
-// absorbed reports whether somebody who remembered the other state, or a later one
-// of its lineage, has merged it. Without that, a replica that was cut off for
-// long would put the CA of its time in the place of what is served now.
+// absorbed reports whether the other state, or a later one of its lineage, was merged.
+// Otherwise a replica that was isolated for long would restore an old CA.
 func (s *State) absorbed(o *State) bool {
 	return slices.ContainsFunc(s.Absorbed, func(a Absorbed) bool { return a.Lineage == o.Lineage && a.Generation >= o.Generation })
 }
 
-// rank orders states that do not follow from each other, the one that holds
-// first. The clocks that say which lineage is older may differ; what matters is
-// that all agree. States of one lineage and generation differ only after what was
-// stored had been lost, and any order will do.
+// rank orders states that do not follow from each other, the one that wins first. Clocks
+// may differ; what matters is that all replicas agree. States of one lineage and generation
+// differ only after a loss, and any order will do.
 func (s *State) rank(o *State) int {
 	return cmp.Or(
 		s.Created.Compare(o.Created), cmp.Compare(s.Lineage, o.Lineage),
@@ -112,7 +109,7 @@ func (s *State) rank(o *State) int {
 	)
 }
 
-// name is the ID of an authority, "" if there is none.
+// name returns the ID of an authority, "" if there is none.
 func (a *Authority) name() string {
 	if a == nil {
 		return ""

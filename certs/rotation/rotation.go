@@ -1,19 +1,17 @@
-// Package rotation is how certificate authorities take each other's place
-// without a failed handshake: a state machine that is pure. It has no clock and
-// no client; what it decides is kept by somebody else, in a Secret say, from
-// which any process can go on at any point.
+// Package rotation replaces one certificate authority by another without a failed
+// handshake. It is a pure state machine, without a clock and a client: the caller stores
+// each state, in a Secret for example, and any process can continue from it.
 //
-// The order is the only one in which no handshake fails. An API server is told
-// of an authority long before it meets a certificate of it, and forgets one only
-// after nobody serves a certificate of it:
+// In this order no handshake fails: API servers trust an authority long before they see a
+// certificate of it, and until no replica serves one.
 //
 //	Stable    one authority is trusted, and signs
-//	Publish   a second one is written down; every client is being told of it
-//	Hold      every client has been told; time passes for the last to notice
-//	Activate  the second one signs; replicas change over, and say so
-//	Stable    the first one is forgotten
+//	Publish   a second one is stored; it is written into every registration
+//	Hold      every registration has it; the slowest API server has time to notice
+//	Activate  the second one signs; replicas switch, and report it
+//	Stable    the first one is removed
 //
-// Everything here is immutable once made and safe for concurrent use.
+// All values are immutable and safe for concurrent use.
 package rotation
 
 import (
@@ -26,21 +24,26 @@ import (
 	"time"
 )
 
+// The usual lives of certificates.
+const (
+	DefaultCALife   = 365 * 24 * time.Hour
+	DefaultLeafLife = 7 * 24 * time.Hour
+)
+
 // Authority is a certificate authority.
 type Authority struct {
 	Cert *x509.Certificate
-	// Key signs. It is nil where somebody else, such as cert-manager, does.
+	// Key signs. It is nil if another program, such as cert-manager, has it.
 	Key crypto.Signer
 }
 
-// ID is how replicas name an authority to each other: the SHA-256 of its
-// certificate in lower-case hexadecimal.
+// ID returns the SHA-256 of the authority's certificate in lower-case hexadecimal.
 func (a *Authority) ID() string { return ID(a.Cert) }
 
-// ended reports whether nobody accepts what the authority signed any more.
+// ended reports whether the authority has expired.
 func (a *Authority) ended(now time.Time) bool { return now.After(a.Cert.NotAfter) }
 
-// ID is that of the authority with the certificate.
+// ID returns that of the authority with the certificate.
 func ID(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])
@@ -64,30 +67,28 @@ type Cause string
 const (
 	// Due is a CA that has used up two thirds of its life.
 	Due Cause = "Due"
-	// Requested is an administrator's wish.
+	// Requested is a request of an administrator.
 	Requested Cause = "Requested"
-	// Emergency is an administrator's wish to be done with a CA whose key is
-	// known to others: the hold is short, and replicas that do not answer are
-	// waited for only so long.
+	// Emergency is a request of an administrator to remove a CA whose key may be known to
+	// others: the hold is short, and the wait for unreachable replicas is bounded.
 	Emergency Cause = "Emergency"
-	// Recovery is a CA in the place of one that was lost or has ended, and the
-	// union of two that were made independently of each other.
+	// Recovery is the replacement of a CA that was lost or has expired, and the merge of
+	// two that were made independently of each other.
 	Recovery Cause = "Recovery"
-	// Offered is a CA of somebody else, such as cert-manager, that appeared.
+	// Offered is a new CA of an issuer such as cert-manager.
 	Offered Cause = "Offered"
 )
 
-// Request is an administrator's wish for a new CA.
+// Request is an administrator's request for a new CA.
 type Request struct {
-	// ID tells it from other requests.
+	// ID identifies it.
 	ID string `json:"id"`
 	// At is when it was made, by the administrator's clock.
 	At        time.Time `json:"at"`
 	Emergency bool      `json:"emergency,omitempty"`
 }
 
-// Absorbed is another lineage as far as it is known: whoever remembers no more
-// of it than its Generation has nothing to add.
+// Absorbed is another lineage that was merged up to a generation.
 type Absorbed struct {
 	Lineage    string `json:"lineage"`
 	Generation int64  `json:"generation"`
@@ -95,9 +96,8 @@ type Absorbed struct {
 
 // State is everything that replicas must agree on.
 type State struct {
-	// Lineage is a random name given once, when the first CA is made, and Created
-	// when that was. What has another lineage was made by somebody who did not
-	// know of this State.
+	// Lineage is a random name from when the first CA was made, and Created that time. A
+	// State of another lineage was made without knowledge of this one.
 	Lineage string
 	Created time.Time
 	// Generation grows with every change.
@@ -106,31 +106,29 @@ type State struct {
 	Phase Phase
 	// Since is when the phase began.
 	Since time.Time
-	// Cause is why there is a rotation, and of the last one while there is none.
+	// Cause is that of the rotation, or of the last one.
 	Cause Cause
-	// Request is a wish that has not been looked at. Done is the ID of the one
-	// that the last rotation was for.
+	// Request is a pending request. Done is the ID of the request of the last rotation.
 	Request *Request
 	Done    string
 
 	// Absorbed are the lineages that gave way to this one, the last of them last.
 	Absorbed []Absorbed
 
-	// Current signs. Pending will, and is there in the phases Publish and Hold.
-	// Previous did, without its key: it is there in Activate, and in Publish and
-	// Hold if it was when another lineage had to be merged.
+	// Current signs. Pending will sign, and exists in the phases Publish and Hold.
+	// Previous signed before, and has no key: it exists in Activate, and in Publish and
+	// Hold if it did when another lineage was merged.
 	Current, Pending, Previous *Authority
 }
 
-// Authorities are those that are there: the previous, the current and the
-// pending one.
+// Authorities returns the previous, the current and the pending one, without nil.
 func (s *State) Authorities() []*Authority {
 	return slices.DeleteFunc([]*Authority{s.Previous, s.Current, s.Pending}, func(a *Authority) bool { return a == nil })
 }
 
-// Trusted are the certificates that clients must trust, without those that have
-// ended. The current one is always among them: a bundle of nothing would take
-// away what a client whose clock is right accepts. See Bundle for the order.
+// Trusted returns the certificates that clients must trust, without expired ones. The
+// current one is always among them: this clock may be wrong, and an empty bundle would
+// break all calls. See Bundle for the order.
 func (s *State) Trusted(now time.Time) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for _, a := range s.Authorities() {
@@ -141,10 +139,9 @@ func (s *State) Trusted(now time.Time) []*x509.Certificate {
 	return ordered(certs)
 }
 
-// Bundle is certificates in PEM, each once, in an order that depends on the
-// certificates alone: a set that stays the same gives the same bytes, whatever
-// its members are there for, because every change of a caBundle makes an API
-// server connect anew.
+// Bundle returns certificates in PEM, each once, in an order that depends on the
+// certificates alone: the same set gives the same bytes, because every change of a caBundle
+// makes API servers reconnect.
 func Bundle(certs []*x509.Certificate) []byte {
 	var bundle []byte
 	for _, cert := range ordered(certs) {
@@ -153,7 +150,7 @@ func Bundle(certs []*x509.Certificate) []byte {
 	return bundle
 }
 
-// ordered is the certificates from the oldest to the newest, each once.
+// ordered returns the certificates from the oldest to the newest, each once.
 func ordered(certs []*x509.Certificate) []*x509.Certificate {
 	certs = slices.Clone(certs)
 	slices.SortFunc(certs, func(a, b *x509.Certificate) int {
@@ -170,14 +167,14 @@ func (s *State) has(a *Authority) bool {
 	return a != nil && slices.ContainsFunc(s.Authorities(), func(b *Authority) bool { return b.Cert.Equal(a.Cert) })
 }
 
-// next is a copy of the state for a change.
+// next returns a copy of the state with the next generation.
 func (s *State) next() *State {
 	n := *s
 	n.Generation++
 	return &n
 }
 
-// enter is a copy of the state in another phase.
+// enter returns a copy of the state in another phase.
 func (s *State) enter(p Phase, now time.Time) *State {
 	n := s.next()
 	n.Phase, n.Since = p, now

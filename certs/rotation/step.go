@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Report is what a replica serves.
+// Report is the heartbeat of a replica.
 type Report struct {
 	// Replica is its name.
 	Replica string
@@ -18,7 +18,7 @@ type Report struct {
 	// NotAfter its end.
 	SHA256   string
 	NotAfter time.Time
-	// Seen is when the replica was last heard of.
+	// Seen is when the replica was last seen.
 	Seen time.Time
 	// Version is that of its program.
 	Version string
@@ -28,31 +28,27 @@ type Report struct {
 
 // Observation is what is known besides the state.
 type Observation struct {
-	// Now is the time by the clock on the wall.
+	// Now is the time by the wall clock.
 	Now time.Time
-	// Watched is since when this process has seen the state in its phase, and with
-	// its cause, without regard to what clocks were set to meanwhile: Now less the
-	// time that has passed. The clock of whoever began the phase may have been
-	// wrong. Zero lets State.Since count.
+	// Watched is since when this process has seen the state in its phase and with its
+	// cause: Now minus the elapsed time, so that setting a clock has no effect. The clock of
+	// the process that began the phase may have been wrong. If it is zero, State.Since counts.
 	Watched time.Time
-	// Trusts returns since when clients have been seen to trust an authority without
-	// an interruption, and whether they do, measured as Watched is: a clock that is
-	// set forward ends no hold. It is nil where nobody can tell,
-	// because clients are not registrations that can be read.
+	// Trusts reports whether clients trust an authority, and returns since when they have
+	// done so without an interruption, measured as Watched is. It is nil if there are no
+	// registrations to read.
 	Trusts func(*x509.Certificate) (since time.Time, ok bool)
-	// Replicas are the reports of all replicas, those that are away included.
-	// Unknown tells that they could not be read: nobody is forgotten then.
+	// Replicas are the reports of all replicas, unreachable ones included. If Unknown is
+	// set they could not be read, and no authority is removed.
 	Replicas []Report
 	Unknown  bool
-	// Offered is the authority of the newest certificate where somebody else
-	// issues them.
+	// Offered is the authority of the issuer's newest certificate.
 	Offered *x509.Certificate
 }
 
-// Policy is how long things last.
+// Policy configures Step.
 type Policy struct {
-	// New makes a CA. Nil where somebody else does, who is then observed by what
-	// is Offered.
+	// New makes a CA. It is nil if an issuer does, see Observation.Offered.
 	New func(now time.Time) (*Authority, error)
 	// LeafLife is how long a serving certificate is valid.
 	LeafLife time.Duration
@@ -63,15 +59,14 @@ type Policy struct {
 	EmergencyWait time.Duration
 }
 
-// The usual times. A hold is longer than what the slowest API server needs to
-// notice a change, of which nobody is told.
+// The defaults. A hold is longer than the slowest API server needs to notice a change.
 const (
 	DefaultHold          = 10 * time.Minute
 	DefaultEmergencyHold = 10 * time.Second
 	DefaultEmergencyWait = time.Minute
 )
 
-// began is when the phase did, as far as this process can know.
+// began returns when the phase began, as far as this process knows.
 func (s *State) began(o *Observation) time.Time {
 	if o.Watched.IsZero() {
 		return s.Since
@@ -79,7 +74,7 @@ func (s *State) began(o *Observation) time.Time {
 	return o.Watched
 }
 
-// HoldFor is how long a hold lasts in a rotation for a cause.
+// HoldFor returns how long the hold of a rotation for a cause lasts.
 func (p *Policy) HoldFor(c Cause) time.Duration {
 	if c == Emergency {
 		return min(p.EmergencyHold, p.Hold)
@@ -87,12 +82,10 @@ func (p *Policy) HoldFor(c Cause) time.Duration {
 	return p.Hold
 }
 
-// Step is the next state, nil if it is not time for one, and what it is about in
-// words for an administrator. An error says why what is due cannot be done; the
-// state stays as it is.
+// Step returns the next state, nil if no step is due, and a description of it for an
+// administrator. An error says why a step that is due cannot be taken.
 //
-// It never takes more than one step, so that each is written down before the
-// next.
+// It takes one step at most, so that each is stored before the next.
 func Step(s *State, o *Observation, p *Policy) (next *State, what string, err error) {
 	if o.Now.Before(s.Current.Cert.NotBefore) && p.New != nil && (s.Request == nil || !s.Request.Emergency) {
 		return nil, "", fmt.Errorf("the CA is not valid before %s: check the clock of this machine; "+
@@ -116,15 +109,14 @@ func Step(s *State, o *Observation, p *Policy) (next *State, what string, err er
 	return next, what, err
 }
 
-// useless reports whether nobody accepts or can make a certificate of the current
-// CA. One that begins in the future gets here by an emergency alone: most often
-// it is the clock that is wrong.
+// useless reports whether the current CA has expired or cannot sign. One that is not valid
+// yet gets here only in an emergency: usually the clock is wrong.
 func (s *State) useless(o *Observation, p *Policy) bool {
 	return s.Current.ended(o.Now) || p.New != nil && (s.Current.Key == nil || o.Now.Before(s.Current.Cert.NotBefore))
 }
 
-// replace puts a CA in the place of a useless one, at once: nothing is lost by
-// haste. One that has not ended stays trusted, for those that serve it still.
+// replace replaces a useless CA at once. One that has not expired stays trusted, for
+// replicas that still serve a certificate of it.
 func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	n := s.activate(o.Now)
 	n.Cause = Recovery
@@ -154,7 +146,7 @@ func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	}
 }
 
-// usable reports whether the authority is good for certificates now.
+// usable reports whether the authority can sign now.
 func (a *Authority) usable(o *Observation, p *Policy) bool {
 	return !a.ended(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
 }
@@ -225,10 +217,9 @@ func (s *State) whilePublishing(o *Observation, p *Policy) (*State, string, erro
 	return s.enter(Hold, o.Now), "every registration trusts the new CA", nil
 }
 
-// whileHolding waits until the last client has noticed. Where nobody can tell
-// who trusts the pending CA, and nobody asked for a new one, the hold lasts as
-// long as the old one can sign a whole serving certificate: there are months to
-// tell clients.
+// whileHolding waits until the last client has noticed. Without registrations to read, a
+// hold that was not requested lasts as long as the old CA can sign a whole serving
+// certificate: that leaves months to configure clients.
 func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) {
 	if n, what, err := s.haste(o, p); n != nil || err != nil {
 		return n, what, err
@@ -258,13 +249,13 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 		return n, "the issuer is back at the old CA, and the pending one is forgotten", nil
 	}
 	if s.Previous != nil && !s.over(o, p) {
-		return nil, "", nil // a bundle has a place for the one before this one, and no more
+		return nil, "", nil // there is one Previous only
 	}
 	return s.activate(o.Now), "the new CA signs", nil
 }
 
-// haste is what does not wait: a request while a CA is pending, a pending CA
-// that is good for nothing, and one that is offered in its place.
+// haste handles what does not wait: a request while a CA is pending, a pending CA that is
+// unusable, and one that is offered in its place.
 func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 	emergency := s.Request != nil && s.Request.Emergency
 	switch {
@@ -283,7 +274,7 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 		}
 		return n, "another CA takes the place of the pending one, which is not valid or has no key", nil
 	case s.Request != nil:
-		// The pending CA is new enough for whoever asks for a new one.
+		// The pending CA fulfills the request.
 		n := s.next()
 		n.Done, n.Request = s.Request.ID, nil
 		if emergency {
@@ -301,8 +292,8 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 	}
 }
 
-// activate makes the pending CA sign. The key of the one before it is not needed
-// any more, and what is not kept cannot be stolen.
+// activate makes the pending CA sign, and drops the key of the one before it, so that it
+// cannot be stolen.
 func (s *State) activate(now time.Time) *State {
 	n := s.enter(Activate, now)
 	n.Previous, n.Current, n.Pending = &Authority{Cert: s.Current.Cert}, s.Pending, nil
@@ -313,7 +304,7 @@ func (s *State) activate(now time.Time) *State {
 // CA, and every client trusts the new one.
 func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 	if s.Request != nil && s.Request.Emergency && s.Cause != Emergency {
-		// It has to wait for this rotation, and this one waits no longer for it.
+		// The request has to wait for this rotation, which becomes an emergency too.
 		n := s.next()
 		n.Cause = Emergency
 		return n, "the old CA will be forgotten soon: an emergency is requested"
@@ -342,9 +333,8 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 	return n, what
 }
 
-// whileActivatingOffered goes on to yet another CA of an issuer. Replicas that
-// have not changed over to the current one never will: what is offered now took
-// the place of what they were about to serve.
+// whileActivatingOffered begins another rotation, to another CA of an issuer. Replicas that
+// have not switched to the current one never will, because its certificate was replaced.
 func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
 	if s.Previous != nil && s.Previous.Cert.Equal(o.Offered) {
 		n := s.enter(Activate, o.Now)
@@ -356,7 +346,7 @@ func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
 	return n, "a third CA is published, because the issuer has a new one again"
 }
 
-// over reports whether no replica is waited for.
+// over reports whether the rotation waits for no replica.
 func (s *State) over(o *Observation, p *Policy) bool {
 	switch {
 	case s.Cause == Emergency && o.Now.After(s.began(o).Add(p.EmergencyWait)):
@@ -364,14 +354,14 @@ func (s *State) over(o *Observation, p *Policy) bool {
 	case o.Unknown, len(s.Waiting(o)) > 0:
 		return false
 	default:
-		// Where nobody reports, certificates end by themselves.
+		// Without reports, it waits until all certificates have expired.
 		return len(o.Replicas) > 0 || !o.Now.Before(s.began(o).Add(p.LeafLife))
 	}
 }
 
-// Waiting are the names of the replicas that may still serve a certificate that
-// is neither the current CA's nor the pending one's: a replica that is cut off
-// goes on with what it has until that ends.
+// Waiting returns the names of the replicas that may still serve a certificate that is
+// neither the current CA's nor the pending one's: an isolated replica serves its
+// certificate until that expires.
 func (s *State) Waiting(o *Observation) []string {
 	var names []string
 	for i := range o.Replicas {
@@ -383,15 +373,14 @@ func (s *State) Waiting(o *Observation) []string {
 	return names
 }
 
-// Backdate is how far in the past a certificate of ours becomes valid, for
-// clients and replicas whose clocks differ. Its life counts from its issue.
+// Backdate is how long before its issue a certificate becomes valid, for clocks that
+// differ. Its life counts from its issue.
 const Backdate = 24 * time.Hour
 
-// IsDue reports whether a certificate that was issued by us has used up two thirds
-// of its life.
+// IsDue reports whether a certificate of Gatehouse has used up two thirds of its life.
 func IsDue(cert *x509.Certificate, now time.Time) bool { return !now.Before(DueAt(cert)) }
 
-// DueAt is from when on IsDue is true.
+// DueAt returns from when on IsDue is true.
 func DueAt(cert *x509.Certificate) time.Time {
 	issued := cert.NotBefore.Add(Backdate)
 	return issued.Add(cert.NotAfter.Sub(issued) / 3 * 2)

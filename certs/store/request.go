@@ -11,12 +11,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// RequestRotation asks whoever serves with the CA in a store for a new one, and
-// returns the ID of the request: the rotation is done when the state names it as
-// Done and is Stable. Nothing happens until a replica sees it. With emergency,
-// what is trusted now is forgotten as soon as that can be done at all.
+// RequestRotation stores a request for a new CA, and returns its ID: the rotation is over
+// when the state is Stable and names it as Done. The replicas do the rest. In an emergency
+// the current CA is removed as soon as possible.
 //
-// What is stored must be whole: healing it is the replicas' work.
+// It returns an error if the stored state is damaged: replicas repair it.
 func RequestRotation(ctx context.Context, store Store, emergency bool, now time.Time) (id string, err error) {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // it never fails
@@ -48,14 +47,11 @@ func writeRequest(ctx context.Context, store Store, r *rotation.Request, now tim
 	if err != nil {
 		return err
 	}
-	if err := store.Save(ctx, record, data); errors.Is(err, ErrConflict) {
+	if err = store.Save(ctx, record, data); errors.Is(err, ErrConflict) {
 		return fmt.Errorf("%s: %w", store, err)
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
-// MaxConflicts is how often a change is tried again at once when others are
-// faster. After that it is tried at the next look.
+// MaxConflicts is how often a change is tried again at once after a conflict.
 const MaxConflicts = 5
