@@ -16,70 +16,63 @@ import (
 
 // The subjects of events.
 const (
-	// ServingCertificate is what the server presents.
 	ServingCertificate = "serving certificate"
 	// ClientCA is the pool that client certificates are verified against.
 	ClientCA = "client CA"
-	// SelfSignedCA is the authorities of a SelfSigned.
+	// SelfSignedCA are the authorities of a SelfSigned.
 	SelfSignedCA = "self-signed CA"
-	// IssuerCA is the authorities of an issuer such as cert-manager.
+	// IssuerCA are the authorities of an issuer such as cert-manager.
 	IssuerCA = "issuer's CA"
 )
 
-// Event is what happened to a certificate or a pool, for a log line and a
-// metric. A state that lasts is reported once, and what happens again is each time.
+// Event is a state of a certificate or a pool, or an occurrence, for a log line and a
+// metric. A state that lasts is reported once, and an occurrence each time.
 type Event struct {
-	// Subject says what the event is about: ServingCertificate, ClientCA,
-	// SelfSignedCA, IssuerCA, the Subject of package cabundle, or a SecretStore by
-	// its name.
+	// Subject is ServingCertificate, ClientCA, SelfSignedCA, IssuerCA, the Subject of
+	// package cabundle, or the name of a SecretStore.
 	Subject string
-	// NotAfter is the end of what is in use now: of ClientCA that of the certificate
-	// that ends first among those that have not ended, of SelfSignedCA and IssuerCA
-	// that of the CA that signs, of a CA bundle that of the certificate that lasts
-	// longest.
+	// NotAfter is the expiry of what is active: of ClientCA that of the certificate that
+	// expires next, of SelfSignedCA and IssuerCA that of the CA that signs, of a CA bundle
+	// that of the certificate that lasts longest.
 	NotAfter time.Time
-	// SHA256 is the fingerprint of what is in use now: of a certificate as
-	// openssl x509 -fingerprint shows it, of a pool over all of its certificates
-	// one after the other. Lower-case hexadecimal.
+	// SHA256 is the fingerprint of what is active, in lower-case hexadecimal: of a
+	// certificate as openssl x509 -fingerprint shows it, of a pool over all of its
+	// certificates in order.
 	SHA256 string
-	// Err says why what was found is not used, or what keeps a source from
-	// doing its work well. It is nil if something new came into use, or if what
-	// is in use turned out to be all right after all.
+	// Err is why a new certificate or pool is not active, or another problem. It is nil if a
+	// new one was activated, and when a problem is over.
 	Err error
-	// Warnings are remarks about what is in use.
+	// Warnings are about what is active.
 	Warnings []string
-	// Reason is one word for what happened, as in Events of Kubernetes:
-	// "CARotation". It is "" for what is no news to anybody but the log.
+	// Reason is that of an Event of Kubernetes, such as "CARotation". It is "" for the log
+	// alone.
 	Reason string
-	// Message says what happened, for an administrator, where Err does not.
+	// Message says what happened, for an administrator, if Err does not.
 	Message string
-	// Object is what it happened to in the cluster: a Secret, a webhook
-	// configuration. Its kind is "" where there is none.
+	// Object is a Secret or a webhook configuration. Its kind is "" if there is none.
 	Object corev1.ObjectReference
-	// Phase and Generation are those of the state that was written, with
-	// ReasonCreated, ReasonRotation, ReasonRecovered and ReasonReplaced.
+	// Phase and Generation are those of the state that was stored, with ReasonCreated,
+	// ReasonRotation, ReasonRecovered and ReasonReplaced.
 	Phase      rotation.Phase
 	Generation int64
 }
 
-// Why an Event is reported, where people should notice.
+// The reasons of events that administrators should notice.
 const (
 	// ReasonRotation is a step of a rotation.
 	ReasonRotation = "CARotation"
 	// ReasonCreated is a first CA.
 	ReasonCreated = "CACreated"
-	// ReasonRecovered is a state that was lost, damaged or overwritten by somebody
-	// else, and was written again from memory.
+	// ReasonRecovered is a state that was lost, damaged or overwritten, and was restored
+	// from memory.
 	ReasonRecovered = "CARecovered"
-	// ReasonReplaced is a state that was damaged, and that nobody remembered:
-	// clients have to be told of a new CA.
+	// ReasonReplaced is a new state in place of a damaged one that no replica remembered.
 	ReasonReplaced = "CAReplaced"
-	// ReasonStoreFailed is a state that cannot be read, written or understood.
+	// ReasonStoreFailed is a state that cannot be read, written or parsed.
 	ReasonStoreFailed = "CAStoreFailed"
 	// ReasonPublished is a bundle that was written into a registration.
 	ReasonPublished = "CABundlePublished"
-	// ReasonOverwritten is a bundle in a registration that somebody else changed,
-	// and that was repaired.
+	// ReasonOverwritten is a bundle that another client changed, and that was restored.
 	ReasonOverwritten = "CABundleOverwritten"
 	// ReasonPublishFailed is a bundle that cannot be written into a registration.
 	ReasonPublishFailed = "CABundlePublishFailed"
@@ -88,19 +81,19 @@ const (
 	ReasonUntrusted = "CertificateUntrusted"
 	// ReasonTrusted is a registration that trusts it again.
 	ReasonTrusted = "CertificateTrusted"
-	// ReasonExpiring is a certificate that ends soon and was not renewed in time.
+	// ReasonExpiring is a certificate that expires soon and was not renewed in time.
 	ReasonExpiring = "CertificateExpiring"
-	// ReasonIssuerFailed is an issuer, such as cert-manager, that cannot be told
-	// what is wanted, or does not do it.
+	// ReasonIssuerFailed is an issuer, such as cert-manager, that cannot be configured or
+	// does not issue.
 	ReasonIssuerFailed = "CertificateNotIssued"
 )
 
-// EventOf is the part of an event that says what is in use. Of several
-// certificates NotAfter is the end of the one that lasts longest.
-func EventOf(subject string, inUse ...*x509.Certificate) Event {
+// EventOf returns an event about active certificates. NotAfter is the expiry of the one
+// that lasts longest.
+func EventOf(subject string, active ...*x509.Certificate) Event {
 	e := Event{Subject: subject}
 	hash := sha256.New()
-	for _, cert := range inUse {
+	for _, cert := range active {
 		hash.Write(cert.Raw)
 		if cert.NotAfter.After(e.NotAfter) {
 			e.NotAfter = cert.NotAfter

@@ -230,7 +230,7 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 		trusted, ok := o.Trusts(s.Pending.Cert)
 		if !ok {
 			if o.Now.Before(since.Add(p.HoldFor(s.Cause))) {
-				return nil, "", nil // whoever took it away is being corrected
+				return nil, "", nil // the publisher is restoring it
 			}
 			return s.enter(Publish, o.Now), "a registration does not trust the new CA any more", nil
 		}
@@ -260,8 +260,7 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 	emergency := s.Request != nil && s.Request.Emergency
 	switch {
 	case p.New != nil && (emergency || !s.Pending.usable(o, p)):
-		// Keys are kept side by side: who knows the current one knows the pending
-		// one, which has not signed anything yet.
+		// Keys are stored together: whoever knows the current one knows the pending one.
 		a, err := p.New(o.Now)
 		if err != nil {
 			return nil, "", err

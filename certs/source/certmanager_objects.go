@@ -26,29 +26,28 @@ import (
 const (
 	// certificateManager owns the fields that are written.
 	certificateManager = "gatehouse-certificates"
-	// desiredAnnotation is an annotation that tells what the Gatehouse that wrote last
-	// wanted: it tells the change of somebody else, which is repaired, from what a
-	// Gatehouse of another version or configuration wrote, which is left alone.
+	// desiredAnnotation has a hash of what the Gatehouse that wrote last desired. It
+	// distinguishes changes of other clients, which are reverted, from what a Gatehouse of
+	// another version or configuration wrote, which is kept.
 	desiredAnnotation = "gatehouse.dev/wanted"
 
-	// issuerDuration is how long a CA is good for.
+	// issuerDuration is the life of a CA.
 	issuerDuration = 5 * 365 * 24 * time.Hour
-	// servingDuration is how long a serving certificate is good for. cert-manager
-	// renews it after two thirds of that.
+	// servingDuration is the life of a serving certificate. cert-manager renews it after
+	// two thirds of that.
 	servingDuration = 90 * 24 * time.Hour
-	// servingKeySize is that of P-256: a handshake with it costs a thirtieth of one
-	// with RSA-2048.
+	// servingKeySize is that of P-256: a handshake with it takes a thirtieth of the time
+	// that RSA-2048 takes.
 	servingKeySize = 256
-	// maxName is the length of a name from which the names of the other objects, and
-	// the common name of the CA, are made.
+	// maxName is the longest name of a Certificate: the names of the other objects and the
+	// common name of the CA are derived from it.
 	maxName = 50
 )
 
-// CertManagerObjects are the objects of cert-manager by which a serving
-// certificate for the names and addresses is issued, in the order in which they
-// are made: a CA for it alone, so that nobody else's certificate is trusted, and
-// the Certificate NAME, the last, whose Secret is NAME-tls. With an issuer it is
-// the Certificate alone, from that.
+// CertManagerObjects returns the objects of cert-manager that issue a serving certificate
+// for the names and addresses, in the order in which they are created: a CA for it alone,
+// so that no other certificate is trusted, and last the Certificate NAME, whose Secret is
+// NAME-tls. With an issuer it returns the Certificate alone.
 func CertManagerObjects(namespace, name string, dns, ips []string, issuer *cmmeta.IssuerReference) []runtime.Object {
 	var (
 		selfSigned = name + "-selfsigned"
@@ -111,10 +110,10 @@ func CertManagerObjects(namespace, name string, dns, ips []string, issuer *cmmet
 	}
 }
 
-// servingSecret is the Secret of a Certificate that Gatehouse makes.
+// servingSecret returns the Secret of a Certificate that Gatehouse makes.
 func servingSecret(name string) string { return name + "-tls" }
 
-// object is one that should be there.
+// object is a desired object.
 type object struct {
 	resource schema.GroupVersionResource
 	desired  *unstructured.Unstructured
@@ -151,15 +150,14 @@ func (o *object) String() string {
 	return o.desired.GetKind() + " " + o.desired.GetNamespace() + "/" + o.desired.GetName()
 }
 
-// ensure makes the objects that are missing and repairs those that somebody
-// changed. When all has been well it does so once a minute at most: cert-manager
-// issues anew after every change, so that nobody is fought over them.
+// ensure creates the objects that are missing and reverts changes of other clients. After a
+// success it does so once a minute at most: cert-manager issues anew after every change.
 func (m *CertManager) ensure(ctx context.Context, now time.Time) (wrong problems) {
 	if since := now.Sub(m.ensuredAt); since >= 0 && since < issuedInterval {
 		return nil
 	}
-	// Writing may take longer than reading, which must not suffer from it: every
-	// write waits for cert-manager's own webhook.
+	// Every write waits for cert-manager's own webhook, and must not use up the time for
+	// reading.
 	ctx, cancel := context.WithTimeout(ctx, 2*kube.Timeout)
 	defer cancel()
 	m.conflicts = nil
@@ -168,7 +166,7 @@ func (m *CertManager) ensure(ctx context.Context, now time.Time) (wrong problems
 		o := &m.objects[i]
 		done, err := m.ensureOne(ctx, o)
 		if err != nil {
-			// What is missing for one is missing for others, and said once.
+			// A missing right or kind concerns other objects too, and is reported once.
 			if _, what, _ := strings.Cut(err.Error(), ": "); !lacking[what] {
 				lacking[what] = apierrors.IsForbidden(err) || kube.IsMissing(err)
 				wrong = append(wrong, err)
@@ -189,7 +187,7 @@ func (m *CertManager) ensure(ctx context.Context, now time.Time) (wrong problems
 	return wrong
 }
 
-// ensureOne says what it did, if anything.
+// ensureOne returns what it did, "" if nothing.
 func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, err error) {
 	var (
 		client = m.cfg.Dynamic.Resource(o.resource).Namespace(m.cfg.Namespace)
@@ -236,8 +234,7 @@ func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, er
 	return done, nil
 }
 
-// covers reports whether everything that is wanted is so. What else is there is
-// somebody else's.
+// covers reports whether an object has all desired fields. It may have others.
 func covers(live, want any) bool {
 	fields, ok := want.(map[string]any)
 	if !ok {

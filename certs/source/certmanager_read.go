@@ -23,7 +23,7 @@ import (
 // errNoCertManager means that the API server does not know cert-manager's kinds.
 var errNoCertManager = errors.New("the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret")
 
-// failed says why a request failed, and what to do about it.
+// failed explains why a request failed.
 func (m *CertManager) failed(ctx context.Context, place, verb, resource string, err error) error {
 	if apierrors.IsNotFound(err) && !kube.IsMissing(err) {
 		return errNoCertManager
@@ -40,8 +40,8 @@ func (m *CertManager) failed(ctx context.Context, place, verb, resource string, 
 	return r.Explain(ctx, err)
 }
 
-// readCertificate notes the Secret's name, and what keeps the Certificate from
-// being ready. The error is about reading it.
+// readCertificate records the Secret's name, and returns why the Certificate is not ready.
+// err is about reading it.
 func (m *CertManager) readCertificate(ctx context.Context, now time.Time) (unready, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (m *CertManager) readCertificate(ctx context.Context, now time.Time) (unrea
 	return fmt.Errorf("%s: %w", place, unready), nil
 }
 
-// readyProblem is what cert-manager says about a Certificate that is not ready.
+// readyProblem returns why cert-manager says that a Certificate is not ready.
 func readyProblem(cert *certmanagerv1.Certificate) error {
 	for i := range cert.Status.Conditions {
 		c := &cert.Status.Conditions[i]
@@ -90,18 +90,17 @@ func readyProblem(cert *certmanagerv1.Certificate) error {
 	return errors.New("cert-manager has not looked at it (hint: does its controller run?)")
 }
 
-// issued is what is in a Secret of cert-manager.
+// issued is the content of a Secret of cert-manager.
 type issued struct {
 	pair *tls.Certificate
 	// ca is the CA that leads to the certificate, nil if there is none.
 	ca *x509.Certificate
 }
 
-// secret is the Secret as messages name it.
+// secret returns the name of a Secret for messages.
 func (m *CertManager) secret(name string) string { return "Secret " + m.cfg.Namespace + "/" + name }
 
-// readSecret reads the Secret. It is nil where there is none and nothing is known
-// of one.
+// readSecret reads the Secret. It returns nil if there is none and never was one.
 func (m *CertManager) readSecret(ctx context.Context) (*issued, error) {
 	if m.secretName == "" {
 		return nil, nil
@@ -125,8 +124,8 @@ func (m *CertManager) readSecret(ctx context.Context) (*issued, error) {
 	return found, err
 }
 
-// parseIssued reads what cert-manager put into a Secret. An error names the key
-// and the remedy, and never holds a part of the private key.
+// parseIssued parses the data of a Secret of cert-manager. An error names the key and the
+// remedy, and never holds a part of the private key.
 func parseIssued(place string, data map[string][]byte) (*issued, error) {
 	const remedy = " (hint: delete the Secret, and cert-manager writes it anew)"
 	var lacks []string
@@ -145,8 +144,8 @@ func parseIssued(place string, data map[string][]byte) (*issued, error) {
 	return &issued{pair: pair, ca: authorityOf(pair, data[cmmeta.TLSCAKey])}, nil
 }
 
-// authorityOf is the CA that leads to a certificate: one of ca.crt, which is nil
-// or damaged where an issuer does not say, or else the last of the chain.
+// authorityOf returns the CA that leads to a certificate: one of ca.crt, which may be empty
+// or damaged, or else the last one of the chain.
 func authorityOf(pair *tls.Certificate, bundle []byte) *x509.Certificate {
 	var candidates []*x509.Certificate
 	if blocks, err := pki.DecodePEM(cmmeta.TLSCAKey, bundle); err == nil {

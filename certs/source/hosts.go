@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// splitHosts tells names from addresses. An error names each host that is
-// neither.
+// splitHosts separates names from addresses. The error names each host that is neither.
 func splitHosts(hosts []string) (dns, ips []string, err error) {
 	var wrong problems
 	for _, host := range hosts {
@@ -25,9 +24,8 @@ func splitHosts(hosts []string) (dns, ips []string, err error) {
 	return dns, ips, nil
 }
 
-// isDNSName reports whether a name can stand in a certificate: labels of letters,
-// digits and dashes, and in place of the first one a star. A name of digits and
-// dots alone is a mistyped address.
+// isDNSName reports whether a name is valid in a certificate: labels of letters, digits and
+// dashes, the first one may be a star. A name of digits and dots is a mistyped address.
 func isDNSName(name string) bool {
 	if len(name) > 253 || strings.Trim(name, "0123456789.") == "" {
 		return false

@@ -13,25 +13,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 )
 
-// ErrWaiting is what an Event wraps as long as the newest certificate is good and
-// not in use yet, because clients do not trust it or have not for long enough.
-// Nothing is wrong, and nothing has to be done about what is here. An Event wraps it
-// no more once something newer is found that is refused.
+// ErrWaiting means that the newest certificate is valid and not served yet, because clients
+// do not trust it or have not for long enough. Nothing has to be done. An Event does not wrap
+// it if a newer certificate is refused.
 var ErrWaiting = errors.New("a new certificate is not in use yet")
 
 // rolloverPolicy decides when a certificate that somebody else issued replaces the one
 // that is served: after every registration has been seen to trust it for the hold. Its
 // zero value accepts everything. It is not safe for concurrent use.
 type rolloverPolicy struct {
-	// trust is what clients have been told to trust. Nil is not known to anybody:
-	// what is found is taken.
+	// trust is what clients trust. If it is nil, every certificate is accepted.
 	trust certs.Trust
-	// hold is how long every registration has to trust a certificate of another
-	// issuer before it is taken. Zero takes it as soon as they do.
+	// hold is how long every registration must trust a certificate of another issuer
+	// before it is accepted.
 	hold time.Duration
 
-	// issuer is that of what was found, and since is from when on registrations
-	// have been seen to trust it without an interruption, zero if they do not.
+	// issuer is that of the newest certificate, and since is from when on registrations
+	// have trusted it without an interruption, zero if they do not.
 	issuer *x509.Certificate
 	since  time.Time
 }
@@ -58,8 +56,8 @@ func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) 
 	if g.trust == nil {
 		return decision{accept: true, reason: "nobody says what clients trust"}
 	}
-	doubt := g.trust.Verify(found, now)
-	g.track(found, doubt, now)
+	distrust := g.trust.Verify(found, now)
+	g.track(found, distrust, now)
 	if current == nil {
 		return decision{accept: true, reason: "there is nothing else to serve"}
 	}
@@ -73,14 +71,14 @@ func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) 
 		held   = g.since.Add(g.hold)
 	)
 	switch {
-	case ending && (doubt == nil || errors.Is(doubt, certs.ErrUnread)):
+	case ending && (distrust == nil || errors.Is(distrust, certs.ErrUnread)):
 		return decision{accept: true, reason: "the one before it ends at " + clock.Stamp(end)}
-	case errors.Is(doubt, certs.ErrUnread):
-		return decision{reason: "nobody knows whether registrations trust it: " + summary(doubt), latest: soon}
-	case doubt != nil && ending && g.trust.Verify(current, now) != nil:
+	case errors.Is(distrust, certs.ErrUnread):
+		return decision{reason: "nobody knows whether registrations trust it: " + summary(distrust), latest: soon}
+	case distrust != nil && ending && g.trust.Verify(current, now) != nil:
 		return decision{accept: true, reason: "the one before it ends at " + clock.Stamp(end) + ", and is not trusted either"}
-	case doubt != nil:
-		return decision{reason: "registrations do not trust it: " + summary(doubt), latest: end}
+	case distrust != nil:
+		return decision{reason: "registrations do not trust it: " + summary(distrust), latest: end}
 	case sameIssuer(current.Leaf, found.Leaf):
 		return decision{accept: true, reason: "it is of the same issuer as the one before it"}
 	case g.trust.Verify(current, now) != nil:
@@ -101,15 +99,15 @@ func (g *rolloverPolicy) checkNames(current, found *tls.Certificate, now time.Ti
 	if g.trust == nil {
 		return nil
 	}
-	doubt := g.trust.Verify(found, now)
-	if doubt == nil {
+	distrust := g.trust.Verify(found, now)
+	if distrust == nil {
 		return nil
 	}
-	other := namesNotServed(doubt)
+	other := namesNotServed(distrust)
 	if other == "" {
 		return nil
 	}
-	if doubt := g.trust.Verify(current, now); doubt != nil && namesNotServed(doubt) != "" {
+	if distrust := g.trust.Verify(current, now); distrust != nil && namesNotServed(distrust) != "" {
 		return nil // it is no worse
 	}
 	return fmt.Errorf("it is not for %s: it will not be used: have it issued for every name that is called, or correct the clientConfig", other)
@@ -117,11 +115,11 @@ func (g *rolloverPolicy) checkNames(current, found *tls.Certificate, now time.Ti
 
 // track updates since. A newer certificate of the same issuer does not restart the
 // hold: clients have to trust the issuer.
-func (g *rolloverPolicy) track(found *tls.Certificate, doubt error, now time.Time) {
+func (g *rolloverPolicy) track(found *tls.Certificate, distrust error, now time.Time) {
 	other := g.issuer == nil || !g.issuer.Equal(found.Leaf) && !sameIssuer(g.issuer, found.Leaf)
 	g.issuer = found.Leaf
 	switch {
-	case doubt != nil:
+	case distrust != nil:
 		g.since = time.Time{}
 	case other, g.since.IsZero(), g.since.After(now):
 		g.since = now
@@ -140,14 +138,13 @@ func sameIssuer(a, b *x509.Certificate) bool {
 	return len(a.AuthorityKeyId) > 0 && bytes.Equal(a.AuthorityKeyId, b.AuthorityKeyId) && bytes.Equal(a.RawIssuer, b.RawIssuer)
 }
 
-// rollover follows the certificates that somebody else issues one after the other.
+// rollover replaces the serving certificate by those that another program issues.
 type rollover struct {
 	policy rolloverPolicy
-	// waiting is the newest that was found and is not in use yet. It is remembered,
-	// so that what becomes of its files does not matter any more.
+	// waiting is the newest one that is not served yet. It is remembered even if its files
+	// are removed.
 	waiting *tls.Certificate
-	// until is when that is taken at the latest, as far as was known at the last
-	// look.
+	// until is when that is accepted at the latest, as of the last call of next.
 	until time.Time
 }
 
@@ -207,7 +204,7 @@ func joinRefusal(refused, waits error) error {
 	}
 }
 
-// isValidNow reports whether there is a certificate, and it is valid.
+// isValidNow reports whether a certificate is not nil and valid.
 func isValidNow(pair *tls.Certificate, now time.Time) bool {
 	return pair != nil && pki.CheckPair(pair, now) == nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 func TestDirStore(t *testing.T) {
@@ -242,19 +243,30 @@ func TestDirStoreLocked(t *testing.T) {
 	}
 }
 
+// awaitCount waits until so many changes were reported.
+func awaitCount(t *testing.T, count *atomic.Int64, want int64) {
+	t.Helper()
+	support.Eventually(t, "changes", func() error {
+		if n := count.Load(); n != want {
+			return fmt.Errorf("%d reported, want %d", n, want)
+		}
+		return nil
+	})
+}
+
 func TestDirStoreWatch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := NewDirStore(dir)
 	s.ticks = make(chan time.Time) // none: changes are noticed by themselves
 	count := countChanges(t, s)
-	soon(t, "told at the beginning", func() bool { return count.Load() == 1 })
+	awaitCount(t, count, 1) // at the beginning
 	if err := NewDirStore(dir).Save(t.Context(), Record{}, bytesOf(map[string]string{rotation.KeyState: "1"})); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "made", func() bool { return count.Load() == 2 })
+	awaitCount(t, count, 2)
 	certstest.Remove(t, filepath.Join(dir, AuthorityFile))
-	soon(t, "removed", func() bool { return count.Load() == 3 })
+	awaitCount(t, count, 3)
 }
 
 // Whoever writes ca.crt beside it after every change must not be told of that.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -425,19 +427,6 @@ func TestSecretStoreUnreachable(t *testing.T) {
 	}
 }
 
-// A watch that does not begin is given up, and the next one is tried.
-func TestSecretStoreWatchHangs(t *testing.T) {
-	t.Parallel()
-	api := certstest.NewAPIServer(t)
-	api.Set(certstest.Hang)
-	s := secretIn(api)
-	s.timeout = 50 * time.Millisecond
-	count := countChanges(t, s)
-	soon(t, "tried again", func() bool { return api.Requests("watch") >= 2 })
-	api.Set(nil)
-	soon(t, "watched", func() bool { return count.Load() > 0 })
-}
-
 func TestSecretStoreOfAnImpossibleName(t *testing.T) {
 	t.Parallel()
 	s := NewSecretStore(SecretStoreConfig{Client: certstest.NewAPIServer(t).Client(), Namespace: "system", Name: "a/b"})
@@ -461,94 +450,85 @@ func countChanges(t *testing.T, s Store) *atomic.Int64 {
 	return &count
 }
 
-// soon waits until something is so.
-func soon(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not so", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func TestSecretStoreWatch(t *testing.T) {
 	t.Parallel()
-	api := certstest.NewAPIServer(t)
-	s := secretIn(api)
-	count := countChanges(t, s)
-	soon(t, "told when the watch begins", func() bool { return count.Load() == 1 })
-	for _, change := range []struct {
-		name   string
-		change func()
-	}{
-		{"made", func() { api.Put(secretPath, `{"type":"Opaque"}`) }},
-		{"changed", func() { api.Put(secretPath, `{"type":"Opaque","data":{"state.json":""}}`) }},
-		{"deleted", func() { api.Remove(secretPath) }},
-		{"broken off", func() { api.Break() }},
-		{"made again", func() { api.Put(secretPath, `{"type":"Opaque"}`) }},
-	} {
-		before := count.Load()
-		change.change()
-		soon(t, change.name, func() bool { return count.Load() > before })
-	}
+	synctest.Test(t, func(t *testing.T) {
+		api := certstest.NewAPIServer(t)
+		count := countChanges(t, secretIn(api))
+		for _, change := range []struct {
+			name   string
+			change func()
+		}{
+			{"begun", func() {}},
+			{"made", func() { api.Put(secretPath, `{"type":"Opaque"}`) }},
+			{"changed", func() { api.Put(secretPath, `{"type":"Opaque","data":{"state.json":""}}`) }},
+			{"deleted", func() { api.Remove(secretPath) }},
+			{"broken off", func() { api.Break(); time.Sleep(time.Second) }},
+			{"made again", func() { api.Put(secretPath, `{"type":"Opaque"}`) }},
+		} {
+			change.change()
+			synctest.Wait()
+			if count.Swap(0) == 0 {
+				t.Errorf("%s: no change was reported", change.name)
+			}
+		}
+	})
 }
 
-// Without the right, it is tried again and again, and not in a hurry.
-func TestSecretStoreWatchWithoutTheRight(t *testing.T) {
-	t.Parallel()
-	api := certstest.NewAPIServer(t)
-	api.Set(certstest.Refuses(403, `secrets is forbidden: User "gatehouse" cannot watch resource "secrets"`, "watch"))
-	told := make(chan certs.Event, 10)
-	s := NewSecretStore(SecretStoreConfig{Client: api.Client(), Namespace: "system", Name: "ca", Notify: func(e certs.Event) { told <- e }})
-	count := countChanges(t, s)
-	soon(t, "tried again", func() bool { return api.Requests("watch") == 2 })
-	if count.Load() != 0 {
-		t.Error("told of a change without a watch")
-	}
-	api.Set(nil)
-	soon(t, "allowed", func() bool { return count.Load() > 0 })
-	api.Break()
-	soon(t, "watched again", func() bool { return count.Load() > 1 })
-	if len(told) != 2 {
-		t.Fatalf("told %d times", len(told))
-	}
-	want := `changes are noticed every 10s only: Secret system/ca: user "gatehouse" may not "watch" secrets (hint: a Role in namespace "system" must allow get, watch and patch of the secret "ca")`
-	if e := <-told; e.Subject != s.String() || e.Object != s.Object() || e.Reason != certs.ReasonStoreFailed || e.Err == nil || e.Err.Error() != want {
-		t.Errorf("got %+v", e)
-	}
-	if e := <-told; e.Subject != s.String() || e.Reason != "" || e.Err != nil || e.Message != "changes are noticed at once again" {
-		t.Errorf("got %+v", e)
-	}
-}
-
-// Who may watch, or does not reach anybody, hears nothing of it.
-func TestSecretStoreWatchSaysNothing(t *testing.T) {
-	t.Parallel()
-	api := certstest.NewAPIServer(t)
-	s := NewSecretStore(SecretStoreConfig{Client: api.Client(), Namespace: "system", Name: "ca", Notify: func(e certs.Event) { t.Errorf("told %+v", e) }})
-	count := countChanges(t, s)
-	soon(t, "watched", func() bool { return count.Load() == 1 })
-	api.Set(certstest.Refuses(503, "no", "watch"))
-	api.Break()
-	soon(t, "tried again", func() bool { return api.Requests("watch") > 1 })
-	api.Set(nil)
-	soon(t, "watched again", func() bool { return count.Load() > 1 })
-}
-
-// An error event ends a watch, and the next one begins.
+// A watch that fails is tried again, at a moderate rate. Only a missing right is reported.
 func TestSecretStoreWatchFails(t *testing.T) {
 	t.Parallel()
-	api := certstest.NewAPIServer(t)
-	api.Set(func(verb string, _ *http.Request) (*http.Response, error) {
+	expired := func(verb string, _ *http.Request) (*http.Response, error) {
 		if verb != "watch" {
 			return nil, nil
 		}
 		return certstest.Reply(200, json.RawMessage(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":410,"reason":"Expired"}}`)), nil
-	})
-	count := countChanges(t, secretIn(api))
-	soon(t, "tried again", func() bool { return api.Requests("watch") >= 2 })
-	if count.Load() == 0 {
-		t.Error("a change may have been missed, and nobody was told")
+	}
+	for _, c := range []struct {
+		name  string
+		fault certstest.Fault
+		want  string
+	}{
+		{"hangs", certstest.Hang, ""},
+		{"unavailable", certstest.Refuses(503, "no", "watch"), ""},
+		{"expired", expired, ""},
+		{
+			"forbidden", certstest.Refuses(403, `secrets is forbidden: User "gatehouse" cannot watch resource "secrets"`, "watch"),
+			`changes are noticed every 10s only: Secret system/ca: user "gatehouse" may not "watch" secrets (hint: a Role in namespace "system" must allow get, watch and patch of the secret "ca")`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				api := certstest.NewAPIServer(t)
+				api.Set(c.fault)
+				events := make(chan certs.Event, 10)
+				s := NewSecretStore(SecretStoreConfig{Client: api.Client(), Namespace: "system", Name: "ca", Notify: func(e certs.Event) { events <- e }})
+				count := countChanges(t, s)
+				time.Sleep(time.Minute)
+				if n := api.Requests("watch"); n < 3 || n > 30 {
+					t.Errorf("%d watches in a minute", n)
+				}
+				if c.want != "" {
+					if e := <-events; e.Subject != s.String() || e.Object != s.Object() || e.Reason != certs.ReasonStoreFailed || e.Err == nil || e.Err.Error() != c.want {
+						t.Errorf("got %+v", e)
+					}
+				}
+				count.Store(0)
+				api.Set(nil)
+				time.Sleep(2 * kube.Timeout)
+				if count.Load() == 0 {
+					t.Error("no change was reported after the watch began")
+				}
+				if c.want != "" {
+					if e := <-events; e.Subject != s.String() || e.Reason != "" || e.Err != nil || e.Message != "changes are noticed at once again" {
+						t.Errorf("got %+v", e)
+					}
+				}
+				if len(events) > 0 {
+					t.Errorf("got %+v", <-events)
+				}
+			})
+		})
 	}
 }

@@ -234,7 +234,6 @@ func TestChangeOfSource(t *testing.T) {
 	}
 	moved := programs{c.ready(t, waiting), c.ready(t, c.begin(t, newSecret, silent))}
 	c.replace(t, l, quiet, moved)
-	quiet.left(t)
 	must(t, c.trusting(t, old, next))
 
 	// 4. Publishing again.
@@ -244,6 +243,7 @@ func TestChangeOfSource(t *testing.T) {
 	must(t, c.Client().CoreV1().Secrets(c.name).Delete(t.Context(), oldSecret, metav1.DeleteOptions{}))
 	l.last(t, lag)
 	l.noneFailed(t, enough)
+	quiet.left(t)
 	final.untrusted(t)
 	must(t, c.trusting(t, next))
 }
