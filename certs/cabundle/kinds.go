@@ -108,18 +108,13 @@ func (k kind) convert(o runtime.Object) *object {
 	return converted
 }
 
-// find returns the configuration of a name in a list, nil if it is missing, and the
-// resource version of the list.
-func (k kind) find(list runtime.Object, name string) (found *object, resourceVersion string, err error) {
+// find returns the configuration of a name in a list, nil if it is missing.
+func (k kind) find(list runtime.Object, name string) (found *object, err error) {
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		if o := k.convert(item); o != nil && o.name == name {
 			found = o
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, "", err
-	}
-	resourceVersion, err = meta.NewAccessor().ResourceVersion(list)
-	return found, resourceVersion, err
+	return found, err
 }

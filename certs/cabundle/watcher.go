@@ -2,6 +2,7 @@ package cabundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,26 +11,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
 // Subject is what the Events of this package are about.
 const Subject = "CA bundle"
-
-const (
-	// watchLife is how long one watch lasts. Everything is listed again after each, so
-	// that a missed event or an API server that hangs is noticed by then.
-	watchLife = time.Minute
-	// shortWatch is after how long a watch counts as successful. One that ends sooner is
-	// begun again with a delay.
-	shortWatch = 5 * time.Second
-)
 
 // WatcherConfig says what to read back.
 type WatcherConfig struct {
@@ -113,106 +104,47 @@ func (w *Watcher) Changed() <-chan struct{} {
 	return w.changed
 }
 
-// follow keeps one target up to date.
+// follow keeps one target up to date: it lists the target when a watch begins, after every
+// event of it, and when a watch cannot begin. A list that fails ends the watch, which begins
+// again after a pause.
 func (w *Watcher) follow(ctx context.Context, i int, t target) {
-	var delay backoff
-	for {
-		version, err := w.list(ctx, i, t)
-		begun := time.Now()
+	calls := t.kind.calls(w.cfg.Client)
+	options := kube.SelectName(t.name)
+	read := func() error {
+		request, cancel := bounded(ctx)
+		defer cancel()
+		list, err := calls.list(request, metav1.ListOptions{FieldSelector: options.FieldSelector})
+		if err != nil {
+			return explained(request, err)
+		}
+		found, err := t.kind.find(list, t.name)
 		if err == nil {
-			err = w.watch(ctx, i, t, version)
+			w.update(i, found)
 		}
+		return err
+	}
+	record := func(err error) bool {
 		if ctx.Err() != nil {
-			return
+			return false
 		}
-		worked := time.Since(begun) >= shortWatch
-		if worked {
-			delay.reset()
+		var p *problem
+		if err != nil {
+			p = readProblem(t, "list and watch", err)
+		}
+		w.setProblem(i, p)
+		return err == nil
+	}
+	open := func(ctx context.Context) (watch.Interface, error) { return calls.watch(ctx, options) }
+	began := func(err error) {
+		if errors.Is(err, context.Canceled) {
+			err = errNoAnswer
 		}
 		if err != nil {
-			w.setProblem(i, readProblem(t, "list and watch", err))
-		} else if worked {
-			continue
-		}
-		if !sleep(ctx, delay.next()) {
-			return
+			_ = read() // which fails for the same reason, or not at all
+			record(err)
 		}
 	}
-}
-
-// selectName selects one object, which a role with resourceNames allows.
-func selectName(name string) metav1.ListOptions {
-	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
-}
-
-// list reads what is there now.
-func (w *Watcher) list(ctx context.Context, i int, t target) (resourceVersion string, err error) {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	list, err := t.kind.calls(w.cfg.Client).list(ctx, selectName(t.name))
-	if err != nil {
-		return "", explained(ctx, err)
-	}
-	found, resourceVersion, err := t.kind.find(list, t.name)
-	if err == nil {
-		w.update(i, found)
-	}
-	return resourceVersion, err
-}
-
-// watch records changes for as long as a watch lasts. Its end is no error.
-func (w *Watcher) watch(ctx context.Context, i int, t target, resourceVersion string) error {
-	life := watchLife + randomUpTo(watchLife/10)
-	// Bounded here too, for an API server that does not keep to it.
-	ctx, cancel := context.WithTimeout(ctx, life+requestTimeout)
-	defer cancel()
-	options := selectName(t.name)
-	options.ResourceVersion = resourceVersion
-	options.TimeoutSeconds = new(int64(life / time.Second))
-
-	// The request lasts as long as the watch; its beginning does not.
-	unanswered := time.AfterFunc(requestTimeout, cancel)
-	watching, err := t.kind.calls(w.cfg.Client).watch(ctx, options)
-	if !unanswered.Stop() {
-		err = errNoAnswer
-	}
-	if watching != nil {
-		defer watching.Stop()
-	}
-	if err != nil {
-		return ignoreExpired(err)
-	}
-	w.setProblem(i, nil)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case event, ok := <-watching.ResultChan():
-			if !ok {
-				return nil
-			}
-			switch event.Type {
-			case watch.Added, watch.Modified:
-				if o := t.kind.convert(event.Object); o != nil && o.name == t.name {
-					w.update(i, o)
-				}
-			case watch.Deleted:
-				w.update(i, nil)
-			case watch.Error:
-				return ignoreExpired(apierrors.FromObject(event.Object))
-			case watch.Bookmark:
-			}
-		}
-	}
-}
-
-// ignoreExpired returns nil for a watch whose resource version is too old: the next list
-// follows anyway.
-func ignoreExpired(err error) error {
-	if apierr.Classify(err) == apierr.Expired {
-		return nil
-	}
-	return err
+	kube.Watch(ctx, requestTimeout, open, began, func() bool { return record(read()) })
 }
 
 // update records the current object of a target, nil if it does not exist.
@@ -221,10 +153,10 @@ func (w *Watcher) update(i int, found *object) {
 	now := w.states[i]
 	if !now.read || (found == nil) != (now.found == nil) || found != nil && found.resourceVersion != now.found.resourceVersion {
 		now.read, now.found = true, found
-		w.set(i, now)
 		close(w.changed)
 		w.changed = make(chan struct{})
 	}
+	w.set(i, now)
 	w.mu.Unlock()
 	w.report()
 }

@@ -47,7 +47,10 @@ func (w *watchProblems) watch(ctx context.Context, kind string, open kube.Open, 
 		if ctx.Err() == nil {
 			w.set(kind, err)
 		}
-	}, changed)
+	}, func() bool {
+		changed()
+		return true
+	})
 }
 
 func (m *CertManager) watchCertificate(ctx context.Context) (watch.Interface, error) {

@@ -210,7 +210,10 @@ func (s *SecretStore) Watch(ctx context.Context, changed func()) {
 		}
 		state.Report(event)
 	}
-	kube.Watch(ctx, s.timeout, open, began, changed)
+	kube.Watch(ctx, s.timeout, open, began, func() bool {
+		changed()
+		return true
+	})
 }
 
 func (s *SecretStore) secrets() typedv1.SecretInterface {

@@ -243,7 +243,6 @@ func TestChangeOfSource(t *testing.T) {
 	must(t, c.Client().CoreV1().Secrets(c.name).Delete(t.Context(), oldSecret, metav1.DeleteOptions{}))
 	l.last(t, lag)
 	l.noneFailed(t, enough)
-	quiet.left(t)
 	final.untrusted(t)
 	must(t, c.trusting(t, next))
 }

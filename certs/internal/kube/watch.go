@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// watchTime is how long one watch lasts at least, and at most twice as long: a
-	// connection that died without a sign is noticed then.
-	watchTime = 5 * time.Minute
+	// watchTime is how long one watch lasts at least, and at most twice as long: a lost
+	// event and a connection that died without a sign are noticed then.
+	watchTime = time.Minute
 	// steadyTime is after how long a watch counts as successful.
 	steadyTime = 10 * time.Second
 )
@@ -23,12 +23,13 @@ const (
 type Open func(context.Context) (watch.Interface, error)
 
 // Watch calls changed when a watch begins and for every event of it, and begins the
-// next one when it ends, until the context ends. Nothing of an event is used: the
-// caller reads what has changed. Pauses after failures grow to eight seconds.
+// next one when it ends, until the context ends. It ignores the content of events: the
+// caller reads what has changed, and ends the watch by returning false. Pauses after
+// failures grow to eight seconds.
 //
 // began is called after each attempt to begin a watch, before changed, with the error
 // if it failed. An attempt takes at most the timeout.
-func Watch(ctx context.Context, timeout time.Duration, open Open, began func(error), changed func()) {
+func Watch(ctx context.Context, timeout time.Duration, open Open, began func(error), changed func() bool) {
 	first := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: 5 * time.Second}
 	for pauses := first; ctx.Err() == nil; {
 		start := time.Now()
@@ -44,7 +45,7 @@ func Watch(ctx context.Context, timeout time.Duration, open Open, began func(err
 }
 
 // watchOnce returns when the watch ends.
-func watchOnce(ctx context.Context, timeout time.Duration, open Open, began func(error), changed func()) {
+func watchOnce(ctx context.Context, timeout time.Duration, open Open, began func(error), changed func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, 2*watchTime+timeout)
 	defer cancel()
 	unanswered := time.AfterFunc(timeout, cancel)
@@ -59,8 +60,7 @@ func watchOnce(ctx context.Context, timeout time.Duration, open Open, began func
 	if err != nil {
 		return
 	}
-	changed()
-	for {
+	for changed() {
 		select {
 		case <-ctx.Done():
 			return
@@ -68,7 +68,6 @@ func watchOnce(ctx context.Context, timeout time.Duration, open Open, began func
 			if !ok || event.Type == watch.Error {
 				return
 			}
-			changed()
 		}
 	}
 }
