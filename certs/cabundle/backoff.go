@@ -11,9 +11,9 @@ const (
 	longestDelay = 10 * time.Second
 )
 
-// backoff is how long to wait after failures: twice as long after each, up to
-// longestDelay, and less by a random part of a half, so that replicas do not ask
-// at the same moment when an API server comes back. The zero value has seen none.
+// backoff returns delays after failures: each is twice as long as the one before, up to
+// longestDelay, minus a random part of a half, so that replicas do not retry at the same
+// time. Its zero value is ready for use.
 type backoff struct{ delay time.Duration }
 
 func (b *backoff) next() time.Duration { return b.between(firstDelay, longestDelay) }
@@ -26,19 +26,17 @@ func (b *backoff) between(first, longest time.Duration) time.Duration {
 
 func (b *backoff) reset() { b.delay = 0 }
 
-// randomUpTo is a random time of at most the longest.
+// randomUpTo returns a random duration of at most longest.
 func randomUpTo(longest time.Duration) time.Duration {
 	return rand.N(longest + 1) //nolint:gosec // no secret
 }
 
-// sleep is false if the context ended first.
+// sleep reports whether it slept for d: it returns false if the context ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

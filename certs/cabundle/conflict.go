@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// firstPause and longestPause are how long the caBundle of another Gatehouse is
-	// left in place: the first time, and after it has come again and again.
+	// firstPause and longestPause bound how long the caBundle of another Gatehouse is left
+	// in place. The pause doubles with each conflict.
 	firstPause   = time.Second
 	longestPause = time.Minute
 	// calmTime is after how long without a conflict the pause is the first again. It is
-	// longer than both publishers together pause at most.
+	// longer than both publishers pause together.
 	calmTime = 5 * time.Minute
 )
 
@@ -22,9 +22,9 @@ const (
 // CA has overwritten, false if there is none or if anything else is wrong as well:
 // that is corrected at once.
 //
-// The manager of such an entry is a Publisher, and its caBundle is not the desired
-// one, although the desired one was there before. So the writer is no replica of
-// ours that knows newer authorities, if these were read after the object.
+// The manager of such an entry is a Publisher, and its caBundle is not the desired one,
+// although the desired one was there before. A replica of ours with newer authorities
+// cannot be the writer, because the authorities were read after the object.
 func (p *Publisher) conflicting(r *record, o *object) (first entry, ok bool) {
 	for _, e := range p.cfg.Watcher.ours(o) {
 		switch {
@@ -39,9 +39,8 @@ func (p *Publisher) conflicting(r *record, o *object) (first entry, ok bool) {
 }
 
 // conflict reports another Gatehouse that publishes into the same configuration, and
-// sets when its caBundle is overwritten. Neither can know which is meant to, so
-// neither gives up, and both pause longer each time: a conflict that stays must not
-// wear out the API server and everybody who watches.
+// sets when its caBundle is overwritten. Both pause longer each time, so that a lasting
+// conflict does not overload the API server and its watchers.
 func (p *Publisher) conflict(ctx context.Context, r *record, o *object, theirs entry) *problem {
 	now := time.Now()
 	if now.Sub(r.lastConflict) > calmTime {
@@ -54,8 +53,7 @@ func (p *Publisher) conflict(ctx context.Context, r *record, o *object, theirs e
 	return failure
 }
 
-// otherCA names a CA in the caBundle of an entry that is not desired there, "" if
-// there is none.
+// otherCA names a CA in the caBundle of an entry that is not desired, "" if there is none.
 func (p *Publisher) otherCA(theirs entry) string {
 	desired := parseBundle(string(p.desired))
 	for _, cert := range theirs.bundle.certs {

@@ -39,8 +39,7 @@ func (p *Publisher) readAuthorities(ctx context.Context) ([]*x509.Certificate, e
 	return nil, err
 }
 
-// checkBundle returns an error if API servers could not call us once the bundle is
-// written into a configuration.
+// checkBundle returns an error if calls would fail with the bundle in a configuration.
 func (p *Publisher) checkBundle(o *object, list []*x509.Certificate) error {
 	now := p.cfg.Now().Round(0)
 	for _, cert := range list {

@@ -27,19 +27,19 @@ const (
 	tries       = 5
 	retrySpread = 50 * time.Millisecond
 	// grace is how long the CAs may be unknown before that is reported: at the first
-	// start there are none for a moment.
+	// start there are none yet.
 	grace = 10 * time.Second
 )
 
-// PublisherConfig says what to write and where.
+// PublisherConfig configures a Publisher.
 type PublisherConfig struct {
-	// Client asks the API server. It needs get and patch on what the Watcher names.
+	// Client needs the rights get and patch on the configurations of the Watcher.
 	Client certs.Client
 	// Watcher reads the configurations. The caller runs it.
 	Watcher *Watcher
 	// Authorities are the CAs to publish.
 	Authorities certs.Authorities
-	// Now is the time by which certificates are valid; nil is time.Now.
+	// Now returns the time by which certificates are valid; nil is time.Now.
 	Now func() time.Time
 	// Notify receives events about what was written and what cannot be, from the
 	// goroutine of Run. Nil drops them.
@@ -71,7 +71,7 @@ type Publisher struct {
 	// desired is the bundle that was read last, nil before.
 	desired []byte
 	records map[target]*record
-	// unknown is since when authorities have known nothing, zero if they do.
+	// unknown is since when reading the authorities has failed, zero if it succeeds.
 	unknown         time.Time
 	unknownReported bool
 	unknownBackoff  backoff
@@ -86,15 +86,15 @@ type record struct {
 	// retry is when to try again after a failure.
 	retry   time.Time
 	backoff backoff
-	// lastConflict is when another Gatehouse was last found to have written, and
-	// pauses are those before its caBundle is overwritten.
+	// lastConflict is when another Gatehouse last wrote, and pauses are those before its
+	// caBundle is overwritten.
 	lastConflict time.Time
 	pauses       backoff
-	// reported is when it was last reported that somebody else changes the caBundle.
+	// reported is when it was last reported that another client changes the caBundle.
 	reported time.Time
 }
 
-// NewPublisher makes a Publisher.
+// NewPublisher returns a Publisher.
 func NewPublisher(cfg PublisherConfig) *Publisher {
 	p := &Publisher{cfg: cfg, records: map[target]*record{}}
 	if p.cfg.Now == nil {
@@ -103,7 +103,7 @@ func NewPublisher(cfg PublisherConfig) *Publisher {
 	return p
 }
 
-// Stats may be called at any time.
+// Stats is safe for concurrent use.
 func (p *Publisher) Stats() Stats {
 	return Stats{Published: p.published.Load(), Overwritten: p.overwritten.Load(), Failed: p.failed.Load()}
 }

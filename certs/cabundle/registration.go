@@ -1,14 +1,13 @@
-// Package cabundle reads back what an API server has been told to trust, the
-// caBundle of webhook configurations, and writes it.
+// Package cabundle reads and writes the caBundle of webhook configurations, which is what
+// an API server trusts.
 //
 // Watcher keeps named configurations in memory and is a certs.Trust. Publisher
 // writes the bundle of certs.Authorities into those that have another one, by
-// server-side apply of names and caBundle and nothing else, so that rules,
-// selectors and everything else stay with whoever manages them.
+// server-side apply of names and caBundle alone, so that rules, selectors and all other
+// fields stay with their managers.
 //
-// Every replica may run both: a writer that is behind loses, because what it
-// writes carries the resourceVersion of the configuration that it read before it
-// read the authorities.
+// Every replica may run both: a patch has the resourceVersion of the configuration that
+// was read before the authorities, so that a stale writer gets a conflict.
 package cabundle
 
 import (

@@ -33,8 +33,8 @@ func (p *Publisher) fail(ctx context.Context, r *record, about corev1.ObjectRefe
 	return failure
 }
 
-// reportInjector reports a configuration that cainjector writes into: two writers would
-// undo each other's work for ever.
+// reportInjector reports a configuration that cainjector writes into. A second writer would
+// conflict with it.
 func (p *Publisher) reportInjector(r *record, o *object) {
 	if r.class == classInjector {
 		return
@@ -47,8 +47,8 @@ func (p *Publisher) reportInjector(r *record, o *object) {
 	})
 }
 
-// reportWritten reports what was written. That somebody else overwrites it is reported
-// at most once in an interval.
+// reportWritten reports a bundle that was written. That another client overwrites it is
+// reported at most once in an interval.
 func (p *Publisher) reportWritten(r *record, before *object, list []*x509.Certificate, changed []string, overwritten bool) {
 	event := certs.EventOf(Subject, list...)
 	event.Object = before.reference()

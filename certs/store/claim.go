@@ -16,12 +16,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// Claim looks at what goes with a state in a directory that has none, before one is
-// made there and WriteDir puts its own files in the place of what it finds. It
-// changes nothing. Files of CAs of a SelfSigned whose keys are gone are inherited:
-// before it kept a state it wrote the others all the same, anew at every start.
-// Files of anybody else are a ForeignError that names them. Where there is a state,
-// or what is left of one, nothing is inherited.
+// Claim checks the files that WriteDir would replace in a directory without a state, and
+// changes nothing. inherited reports whether there are files of a Gatehouse whose CA has no
+// key any more: older versions kept no state. Files of another CA are a ForeignError that
+// names them. If there is a state, even a damaged one, nothing is inherited.
 func (s *DirStore) Claim(ctx context.Context) (inherited bool, err error) {
 	record, err := s.Load(ctx)
 	if err != nil {
@@ -56,17 +54,16 @@ func (s *DirStore) Claim(ctx context.Context) (inherited bool, err error) {
 	return inherited, nil
 }
 
-// exportedFile is a file that WriteDir writes, as it is found.
+// exportedFile is a file of a name that WriteDir writes.
 type exportedFile struct {
 	name        string
 	there, ours bool
-	// content is what it holds, and certs the certificates in that.
+	// certs are the certificates in content.
 	content []byte
 	certs   []*x509.Certificate
 }
 
-// readExported is what a file holds, if it can be read as certificates. One
-// without anything in it is as none: nothing is lost with it.
+// readExported reads a file of certificates. An empty one counts as missing.
 func readExported(file string) (exportedFile, error) {
 	c := exportedFile{name: filepath.Base(file)}
 	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
@@ -94,8 +91,8 @@ func readExported(file string) (exportedFile, error) {
 	return c, nil
 }
 
-// checkReplaceable is a ForeignError if a CAFile is neither of the state nor of a
-// CA that went before it.
+// checkReplaceable returns a ForeignError if a CAFile holds neither a CA of the state nor
+// another one of Gatehouse.
 func checkReplaceable(file string, ca exportedFile, state *rotation.State) error {
 	if !ca.there {
 		return nil

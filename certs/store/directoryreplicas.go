@@ -23,8 +23,8 @@ const (
 
 // DirReplicas is a Replicas in the directory "replicas" of a DirStore's directory,
 // for all processes of one machine: a JSON file for each, whose name is that of the
-// replica and something random. So two that have the same name, which is the
-// machine's where nobody gives another, are both waited for.
+// replica and a random suffix. So two processes of one name, which is the machine's by
+// default, are both listed.
 //
 // The file of a process that was killed is removed by its successor of the same
 // name, once it has been silent for 4*ReportInterval; one that lives and was stopped
@@ -32,9 +32,7 @@ const (
 // for a day and whose certificates have ended. A rotation waits for a file that cannot be
 // parsed.
 type DirReplicas struct {
-	// LeafLife is how long a serving certificate lasts: nobody is waited for longer
-	// than that after having been heard of, and for DefaultLeafLife at least. Zero is
-	// a year, for whoever does not know. It is set before use.
+	// LeafLife is that of LeasesConfig. It is set before use.
 	LeafLife time.Duration
 
 	dir, replica string
@@ -56,8 +54,7 @@ func NewDirReplicas(dir, replica string, now func() time.Time) *DirReplicas {
 	return d
 }
 
-// reportFile is what a file holds. Times are texts, since those of somebody else
-// may be none.
+// reportFile is the content of a file. Times are strings, because they may be invalid.
 type reportFile struct {
 	Replica  string  `json:"replica"`
 	Issuer   *string `json:"issuer"`

@@ -19,8 +19,8 @@ const apiServerOrganization = "gatehouse.dev"
 
 // The files that WriteDir writes.
 const (
-	// CAFile holds the CAs that clients must trust. It is both what a client trusts and
-	// what the server accepts client certificates from.
+	// CAFile holds the CAs that clients must trust, and that the server verifies client
+	// certificates against.
 	CAFile = "ca.crt"
 	// ClientCertFile and ClientKeyFile hold a client certificate for the API
 	// server.

@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// groupLabel tells whose reports belong together: those of the replicas that
-	// share a state.
+	// groupLabel has the same value on the Leases of all replicas that share a state.
 	groupLabel = "gatehouse.dev/certificates"
 
 	issuerAnnotation   = "gatehouse.dev/issuer"
@@ -34,31 +33,28 @@ const (
 	mostLeases = 5000
 )
 
-// LeasesConfig says where replicas report.
+// LeasesConfig configures Leases.
 type LeasesConfig struct {
-	// Client asks the API server.
 	Client certs.Client
 	// Namespace is that of the Leases.
 	Namespace string
-	// Group is what all replicas that share a state have in common: the name of
-	// its Secret.
+	// Group is the name of the Secret that the replicas share.
 	Group string
 	// Replica is the name of this one: that of its pod, which belongs to one process
-	// at a time. One without a name looks on: it cannot report, and List removes nothing.
+	// at a time. Without one it cannot report, and List removes nothing.
 	Replica string
-	// LeafLife is how long a serving certificate lasts: nobody is waited for longer
-	// than that after having been heard of, and for DefaultLeafLife at least, because
-	// others may be configured otherwise. Zero is a year, for whoever does not know.
+	// LeafLife is the life of a serving certificate: a rotation waits for a replica no
+	// longer than that after it was last seen, and for DefaultLeafLife at least, because
+	// others may be configured otherwise. Zero is a year, for readers that do not know it.
 	LeafLife time.Duration
-	// Now is the time by the clock on the wall; nil is time.Now. It must be safe for
+	// Now returns the time by the wall clock; nil is time.Now. It must be safe for
 	// concurrent use.
 	Now func() time.Time
 }
 
 // Leases is a Replicas in Leases of coordination.k8s.io, one for each process: its
-// name is that of the replica and something random. So two that were given the same
-// name are both listed, and both waited for, and a container that is started anew
-// does not have to wait for its predecessor's Lease.
+// name is that of the replica and a random suffix. So two processes of one name are both
+// listed, and a container that restarts does not have to wait for the Lease before.
 //
 // The Lease of a process that was killed is removed by its successor of the same
 // name, once it has been silent for 4*ReportInterval by the API server's clock;
@@ -88,8 +84,7 @@ func NewLeases(cfg LeasesConfig) *Leases {
 	return &Leases{cfg: cfg, name: name, timeout: kube.Timeout}
 }
 
-// Report implements Replicas. What others wrote into the fields of the Lease that
-// are ours is overwritten, and whatever else they wrote stays.
+// Report implements Replicas. It overwrites its fields of the Lease, and keeps all others.
 func (l *Leases) Report(ctx context.Context, r *rotation.Report) error {
 	lease, err := l.apply(ctx, r)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// MemoryStore is a Store in this process, for one replica that begins anew at
-// every start. Its zero value is empty and ready for use.
+// MemoryStore is a Store in memory, for a single replica. Its zero value is empty and ready
+// for use.
 type MemoryStore struct {
 	mu      sync.Mutex
 	data    map[string][]byte
@@ -66,11 +66,10 @@ func (s *MemoryStore) Watch(ctx context.Context, changed func()) {
 // String implements Store.
 func (s *MemoryStore) String() string { return "memory" }
 
-// MemoryReplicas is a Replicas for the replicas of one process, each with a name of
-// its own. They end together: when one leaves, all have left. Its zero value is
-// ready for use.
+// MemoryReplicas is a Replicas for the replicas of one process, each with its own name.
+// Leave removes the reports of all. Its zero value is ready for use.
 type MemoryReplicas struct {
-	// Now is the time at which replicas are seen; nil is time.Now.
+	// Now returns the time at which replicas are seen; nil is time.Now.
 	Now func() time.Time
 
 	mu   sync.Mutex

@@ -22,30 +22,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
-// SecretStoreConfig says which Secret holds a state.
+// SecretStoreConfig configures a SecretStore.
 type SecretStoreConfig struct {
 	// Client is of the API server.
 	Client certs.Client
 	// Namespace and Name are those of the Secret.
 	Namespace, Name string
-	// Notify is told from the goroutine of Watch when changes cannot be watched for
-	// want of the right, and when they can again: once for each. The subject is the
-	// store's String. Nil tells nobody.
+	// Notify receives an event from the goroutine of Watch when the right to watch is
+	// missing, and when it is granted. The subject is the store's String. Nil drops them.
 	Notify func(certs.Event)
 }
 
 // SecretStore is a Store in a Secret of type Opaque.
 //
-// It needs the rights to get, watch and patch the one Secret, and to create
-// secrets in its namespace, which cannot be limited to a name. A Secret that was
-// made in advance, without data, saves the last one. Without the right to watch,
-// changes are seen when the caller looks.
+// It needs the rights to get, watch and patch the Secret, and to create secrets in its
+// namespace, which cannot be limited to a name; a Secret that was made in advance, without
+// data, makes the last one unnecessary. Without the right to watch, changes are seen by the
+// next Load.
 //
-// A Secret that is not ours is a ForeignError and is never written: one of another
-// type, and one that we did not make with data but no key of ours. In a Secret that is ours nothing is
-// changed but our keys: labels, annotations, owners and keys of others stay. One
-// that is being deleted, and waits for a finalizer, is as good as any other until
-// it is gone. No request takes longer than ten seconds.
+// A Secret of another type, and one with data that lacks the keys of a state and the label
+// of Gatehouse, is a ForeignError and is never written. Save changes the keys of a state
+// alone: labels, annotations, owners and other keys stay. A Secret that is being deleted is
+// used until it is gone. No request takes longer than ten seconds.
 type SecretStore struct {
 	cfg SecretStoreConfig
 	// timeout is how long an answer is waited for.
@@ -62,7 +60,7 @@ func NewSecretStore(cfg SecretStoreConfig) *SecretStore {
 // String implements Store.
 func (s *SecretStore) String() string { return "Secret " + s.cfg.Namespace + "/" + s.cfg.Name }
 
-// Object is the Secret, for Events.
+// Object returns a reference of the Secret, for Events.
 func (s *SecretStore) Object() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.cfg.Namespace, Name: s.cfg.Name}
 }
@@ -80,7 +78,7 @@ func (s *SecretStore) Load(ctx context.Context) (Record, error) {
 	case secret.Type != corev1.SecretTypeOpaque && secret.Type != "":
 		return Record{}, s.foreign(fmt.Sprintf("it is of type %q and not %q", truncate.Runes(string(secret.Type), kube.MaxTextLength), corev1.SecretTypeOpaque))
 	}
-	// Whatever happened to one that we made, it is to be healed.
+	// One that Gatehouse made is repaired, whatever it holds.
 	made := secret.Labels[groupLabel] == labelOf(s.cfg.Name)
 	if strange := foreignKeys(secret.Data); strange != "" && !made {
 		return Record{}, s.foreign("it holds " + strange + " and no key of ours")
@@ -92,8 +90,8 @@ func (s *SecretStore) foreign(problem string) error {
 	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another Secret, or delete this one if nobody needs it"}
 }
 
-// foreignKeys names the keys of data that is not ours. It is "" if any key is ours, or
-// if there is none. The key of the bundle does not count: others use the same one.
+// foreignKeys names the keys of data that is not a state. It returns "" if any key is one
+// of a state, or if there is no key. The key of the bundle does not count: others use it too.
 func foreignKeys(data map[string][]byte) string {
 	const most = 5
 	if len(data) == 0 {
@@ -147,13 +145,12 @@ func (s *SecretStore) create(ctx context.Context, data map[string][]byte) error 
 	return nil
 }
 
-// labels are those of a Secret that we made. The reports of the replicas have the
-// same ones.
+// labels returns those of a Secret that Gatehouse makes. The Leases have the same ones.
 func (s *SecretStore) labels() map[string]string {
 	return map[string]string{kube.ManagedByLabel: kube.ManagedBy, groupLabel: labelOf(s.cfg.Name)}
 }
 
-// patch changes our keys alone, which an update cannot do.
+// patch changes the keys of a state alone, which an update cannot do.
 func (s *SecretStore) patch(ctx context.Context, version string, data map[string][]byte) error {
 	var change struct {
 		Metadata struct {
@@ -190,8 +187,7 @@ func (s *SecretStore) patch(ctx context.Context, version string, data map[string
 	return nil
 }
 
-// Watch implements Store. It goes on whatever happens, with pauses where a watch is
-// not allowed or nobody answers.
+// Watch implements Store. It tries again after failures, with pauses.
 func (s *SecretStore) Watch(ctx context.Context, changed func()) {
 	state := certs.Reporter{Notify: s.cfg.Notify}
 	open := func(ctx context.Context) (watch.Interface, error) {

@@ -24,45 +24,40 @@ var ErrConflict = errors.New("somebody else has changed it")
 
 // Record is what a Store holds: the data of a Secret, or files of a directory.
 type Record struct {
-	// Exists reports whether there is a place for data. There can be one without
-	// data: a Secret that was made in advance, so that creating it needs no right.
+	// Exists reports whether the object exists. It may have no data: a Secret that was made
+	// in advance, so that the right to create one is not needed.
 	Exists bool
-	// Data is by the keys of package rotation, and others that somebody put there.
+	// Data has the keys of package rotation, and others that other clients wrote.
 	Data map[string][]byte
 	// Version changes with every change of what is stored. It is opaque.
 	Version string
 }
 
-// Store is where the state of a rotation is kept, which all replicas share. All
-// methods are safe for concurrent use. An error names the place, the problem and
-// the remedy.
+// Store keeps the state of a rotation, which all replicas share. All methods are safe for
+// concurrent use. An error names the place, the problem and the remedy.
 type Store interface {
-	// Load reads what is there now, not from a cache.
+	// Load reads the record, not from a cache.
 	Load(ctx context.Context) (Record, error)
-	// Save puts data in the place of what Load returned: if that is not there any
-	// more, it changes nothing and the error is ErrConflict. Of the keys of package
-	// rotation those that the data lacks are taken away; keys of others stay.
+	// Save replaces the record that Load returned, or returns ErrConflict if it has changed.
+	// It removes keys of package rotation that the data lacks; other keys stay.
 	Save(ctx context.Context, old Record, data map[string][]byte) error
-	// Watch calls changed soon after every change, and when one may have been
-	// missed, from one goroutine, until the context ends; it returns then and not
-	// before. Whoever depends on it looks from time to time too.
+	// Watch calls changed soon after every change, and when one may have been missed, from
+	// one goroutine, until the context ends. The caller should poll as well.
 	Watch(ctx context.Context, changed func())
-	// String names the place as messages do: "Secret gatehouse-system/gatehouse-ca".
+	// String returns the place for messages: "Secret gatehouse-system/gatehouse-ca".
 	String() string
 }
 
-// Replicas is where replicas tell each other what they serve. All methods are
-// safe for concurrent use.
+// Replicas keeps the heartbeats of replicas. All methods are safe for concurrent use.
 type Replicas interface {
-	// Report writes down what this replica serves, and that it lives. The caller
-	// does so at every change and at least every ReportInterval. Report.Seen is set
-	// by the implementation. It leaves the reports of other processes alone, whatever
-	// their replicas are called, but for those of its predecessors that are dead.
+	// Report stores the heartbeat of this replica, at every change and at least every
+	// ReportInterval. The implementation sets Report.Seen. It removes stale reports of
+	// earlier processes of the same name, and changes no others.
 	Report(ctx context.Context, r *rotation.Report) error
-	// List reads all reports, from where they are kept and not from a cache, in the
-	// order of their names. There are two of a name while two processes have it.
+	// List reads all reports, not from a cache, in the order of their names. There are two
+	// of a name while two processes have it.
 	List(ctx context.Context) ([]rotation.Report, error)
-	// Leave takes back this process's report: it serves no more.
+	// Leave removes the report of this process.
 	Leave(ctx context.Context) error
 }
 
@@ -71,8 +66,7 @@ var (
 	_ Replicas = (*MemoryReplicas)(nil)
 )
 
-// stateManager is whose fields ours are in metadata.managedFields of Secrets and
-// Leases.
+// stateManager is the field manager of Secrets and Leases.
 const stateManager = "gatehouse"
 
 // ForeignError means that the place of a Store holds something that Gatehouse did not
@@ -88,13 +82,11 @@ func (e *ForeignError) Error() string {
 	return fmt.Sprintf("%s: %s, so it is somebody else's and is left alone (hint: %s)", e.Place, e.Problem, e.Remedy)
 }
 
-// PollInterval is how often the clock and the store are looked at, and
-// rotateInterval that in the first minutes of a phase of a rotation: one that
-// lasts waits for a replica that is away, for days maybe.
+// PollInterval is how often the state is reconciled.
 const PollInterval = 10 * time.Second
 
-// ReplicaName is the name of this replica: that of its pod, which is its host
-// name.
+// ReplicaName returns the name of this replica: that of its pod, which is its host name,
+// unless one is given.
 func ReplicaName(given string) string {
 	if given != "" {
 		return given

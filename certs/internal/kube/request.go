@@ -20,21 +20,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
-	// Timeout is how long an answer of the API server is waited for: long
-	// enough for a busy one, and short enough that a replica that is cut off looks
-	// at its clock from time to time.
+	// Timeout bounds every request: long enough for a busy API server, and short enough
+	// that an isolated replica still checks its clock.
 	Timeout = 10 * time.Second
-	// MaxTextLength is how much of what somebody else said is repeated, in
-	// characters.
+	// MaxTextLength bounds text of the API server in a message, in characters.
 	MaxTextLength = 300
 )
 
-// requestError is what became of a request, in words for an administrator. What
-// it wraps is for programs and is not shown: it may hold what was sent.
+// requestError is the error of a request with a message for an administrator. The error that
+// it wraps is for programs and is not shown: it may hold the body of the request.
 type requestError struct {
 	text string
 	err  error
@@ -46,9 +45,9 @@ func NewError(text string, err error) error { return &requestError{text, err} }
 func (e *requestError) Error() string { return e.text }
 func (e *requestError) Unwrap() error { return e.err }
 
-// Request is what was asked of an API server, for messages.
+// Request describes a request to an API server, for messages.
 type Request struct {
-	// Object is what it was about: "Secret gatehouse-system/gatehouse-ca".
+	// Object is its object: "Secret gatehouse-system/gatehouse-ca".
 	Object string
 	// Verb and resource are as in a Role.
 	Verb, Resource string
@@ -62,8 +61,8 @@ type apiStatus interface {
 	apierrors.APIStatus
 }
 
-// Explain says why a request failed, without a word of what was sent. The context
-// is that of the request.
+// Explain returns why a request failed, without any part of its body. The context is that of
+// the request.
 func (r *Request) Explain(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%s: %w", r.Object, context.Canceled)
@@ -83,7 +82,7 @@ func (r *Request) words(err error) (problem, hint string) {
 	}
 	message := Sanitize(status.Status().Message)
 	switch {
-	case apierrors.IsUnauthorized(err):
+	case apierr.Classify(err) == apierr.Unauthorized:
 		return "the API server does not take the credentials of this program", "look at the token of its service account, or at the kubeconfig"
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return "its namespace is being deleted", "wait until it is gone and make it again, or use another namespace"
@@ -94,19 +93,18 @@ func (r *Request) words(err error) (problem, hint string) {
 		return fmt.Sprintf("the API server refuses to %s it: %s", r.Verb, message), ""
 	case apierrors.IsNotFound(err) && (r.Verb == "create" || r.Verb == "patch"):
 		return "its namespace is not there", "create the namespace, or use another one"
-	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err),
-		apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
+	case apierr.Classify(err) == apierr.Unavailable:
 		return fmt.Sprintf("the API server cannot %s it now: %s", r.Verb, message), ""
 	default:
 		return fmt.Sprintf("the API server did not %s it: %s", r.Verb, message), ""
 	}
 }
 
-// deniedRight matches what the API server says to somebody without a right. Its
-// admission plugins say "forbidden" too, and then it is not a matter of rights.
+// deniedRight matches the message about a missing right. Admission plugins answer with the
+// same code for other reasons.
 var deniedRight = regexp.MustCompile(`User "([^"]+)" cannot ([a-z]+) resource `)
 
-// unanswered is about an API server that said nothing.
+// unanswered explains a request without an answer.
 func (r *Request) unanswered(err error) (problem, hint string) {
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("the API server cannot be reached: there is no address for the name %q", Sanitize(name.Name)), "look at the address of the API server, and at DNS"
@@ -131,8 +129,7 @@ func (r *Request) unanswered(err error) (problem, hint string) {
 	return where + " cannot be reached: " + Sanitize(innermost(err)), ""
 }
 
-// innermost is the text of an error without what net/http and net put in front of
-// it.
+// innermost returns the message of an error without the prefixes of net/http and net.
 func innermost(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -143,11 +140,11 @@ func innermost(err error) string {
 	return err.Error()
 }
 
-// maybeKey matches what is long enough for a line of a key in PEM or base64.
+// maybeKey matches what may be a line of a key in PEM or base64.
 var maybeKey = regexp.MustCompile(`[A-Za-z0-9+/=]{32,}`)
 
-// Sanitize is what somebody else said, in one line, bounded, and without anything
-// that may be a part of a key: some admission webhooks repeat what they were sent.
+// Sanitize returns text of another program on one line, truncated, and without anything that
+// may be a part of a key: some admission webhooks repeat the object.
 func Sanitize(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -164,13 +161,9 @@ func IsMissing(err error) bool {
 }
 
 // IsAnswer reports whether an error is an answer of the API server.
-func IsAnswer(err error) bool {
-	_, ok := errors.AsType[apiStatus](err)
-	return ok
-}
+func IsAnswer(err error) bool { return err != nil && apierr.Classify(err) != apierr.Unreachable }
 
-// IsInvalidField reports whether an object was refused as invalid because a field must
-// not be what it was to become.
+// IsInvalidField reports whether an object was rejected because of the value of a field.
 func IsInvalidField(err error, field string) bool {
 	status, ok := errors.AsType[apiStatus](err)
 	if !ok || !apierrors.IsInvalid(err) || status.Status().Details == nil {
@@ -181,7 +174,7 @@ func IsInvalidField(err error, field string) bool {
 	})
 }
 
-// ManagedByLabel is a label that says whose an object is, as Kubernetes recommends.
+// ManagedByLabel is the recommended label for the manager of an object.
 const ManagedByLabel = "app.kubernetes.io/managed-by"
 
 // ManagedBy is the value of ManagedByLabel on objects that Gatehouse makes.

@@ -24,8 +24,8 @@ type Open func(context.Context) (watch.Interface, error)
 
 // Watch calls changed when a watch begins and for every event of it, and begins the
 // next one when it ends, until the context ends. It ignores the content of events: the
-// caller reads what has changed, and ends the watch by returning false. Pauses after
-// failures grow to eight seconds.
+// caller reads what has changed, and ends the watch by returning false. Pauses after a
+// watch that ended soon grow to eight seconds.
 //
 // began is called after each attempt to begin a watch, before changed, with the error
 // if it failed. An attempt takes at most the timeout.
@@ -36,6 +36,7 @@ func Watch(ctx context.Context, timeout time.Duration, open Open, began func(err
 		watchOnce(ctx, timeout, open, began, changed)
 		if time.Since(start) > steadyTime {
 			pauses = first
+			continue
 		}
 		select {
 		case <-ctx.Done():
