@@ -304,7 +304,7 @@ func isClosed(t *testing.T, c <-chan struct{}, want bool) {
 	}
 }
 
-func TestWatcherOutlivesTrouble(t *testing.T) {
+func TestWatcherOutlivesErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
@@ -455,7 +455,7 @@ func TestForeignConfigurationIsReported(t *testing.T) {
 
 // A configuration that does not trust what is served is reported after a while,
 // once, with the object, and so is the end of that.
-func TestDoubt(t *testing.T) {
+func TestMonitorTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, reported := newAPIServer(t), &events{}
 		ca, other := newCA(t, "ca", nil), newCA(t, "other", nil)
@@ -564,7 +564,7 @@ func TestTrustThatDoesNotLastIsNotReady(t *testing.T) {
 
 // A certificate that has ended is one state, whatever time it is: it is reported
 // once.
-func TestDoubtOfWhatHasEnded(t *testing.T) {
+func TestMonitorTrustOfAnExpiredCertificate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server, reported := newAPIServer(t), &events{}

@@ -30,17 +30,12 @@ const day = 24 * time.Hour
 // followed is a running Files over tls.crt and tls.key of a directory.
 func followed(t *testing.T, dir string, c *certstest.Clock) (*Files, *certstest.Observer) {
 	t.Helper()
-	o := certstest.NewObserver(t)
-	f, err := NewFiles(FilesConfig{
-		CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: c.Now, Notify: o.Notify,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.ticks = o.Ticks
-	o.Start(func() error { return f.Run(t.Context()) })
-	o.Await("the first look", func(certs.Event) bool { return true })
-	return f, o
+	return gated(t, dir, nil, 0, c)
+}
+
+// filesIn configures Files over tls.crt and tls.key of a directory.
+func filesIn(dir string) FilesConfig {
+	return FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: certstest.NewClock().Now}
 }
 
 func serving(t *testing.T, s certs.Source) []byte {
@@ -60,11 +55,9 @@ func TestFilesFollowTheKubeletsSwapOfALink(t *testing.T) {
 	first, second := ca.Valid(t, day), ca.Valid(t, 2*day)
 	dir := t.TempDir()
 	for name, p := range map[string]certstest.Pair{"..v1": first, "..v2": second} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+		if err := os.Rename(certstest.DirOf(t, p), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		certstest.Write(t, filepath.Join(dir, name, "tls.crt"), p.Cert)
-		certstest.Write(t, filepath.Join(dir, name, "tls.key"), p.Key)
 	}
 	link := func(target, name string) {
 		t.Helper()
@@ -125,13 +118,11 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 		}, "no such file or directory: check the path"},
 		{"expired pair", func(t *testing.T, dir string) {
 			old := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-time.Second)))
-			certstest.Write(t, filepath.Join(dir, "tls.crt"), old.Cert)
-			certstest.Write(t, filepath.Join(dir, "tls.key"), old.Key)
+			put(t, dir, old)
 		}, "tls.crt: expired at 2026-11-20T11:59:59Z: renew it"},
 		{"pair of tomorrow", func(t *testing.T, dir string) {
 			early := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(day), certstest.Noon.Add(2*day)))
-			certstest.Write(t, filepath.Join(dir, "tls.crt"), early.Cert)
-			certstest.Write(t, filepath.Join(dir, "tls.key"), early.Key)
+			put(t, dir, early)
 		}, "tls.crt: not valid before 2026-11-21T12:00:00Z"},
 		{"directory removed", func(t *testing.T, dir string) {
 			if err := os.RemoveAll(dir); err != nil {
@@ -164,8 +155,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			certstest.Write(t, filepath.Join(dir, "tls.key"), next.Key)
-			certstest.Write(t, filepath.Join(dir, "tls.crt"), next.Cert)
+			put(t, dir, next)
 			o.Tick()
 			o.Await("recovery", certstest.InUse(next.Until))
 			if !bytes.Equal(serving(t, f), next.Cert) {
@@ -236,8 +226,7 @@ func TestFilesAndTime(t *testing.T) {
 
 	// A pair for later waits until its time has come.
 	later := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(time.Hour), certstest.Noon.Add(3*day)))
-	certstest.Write(t, filepath.Join(dir, "tls.key"), later.Key)
-	certstest.Write(t, filepath.Join(dir, "tls.crt"), later.Cert)
+	put(t, dir, later)
 	o.Await("the pair for later", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "not valid before") })
 	if !bytes.Equal(serving(t, f), good.Cert) {
 		t.Error("a pair is served before its time")
@@ -259,12 +248,10 @@ func TestFilesAndTime(t *testing.T) {
 
 	// Between two that have expired the newer file wins, and a good one ends it.
 	old := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-day), certstest.Noon.Add(2*day)))
-	certstest.Write(t, filepath.Join(dir, "tls.key"), old.Key)
-	certstest.Write(t, filepath.Join(dir, "tls.crt"), old.Cert)
+	put(t, dir, old)
 	o.Await("another expired pair", func(e certs.Event) bool { return e.Err != nil && e.NotAfter.Equal(old.Until) })
 	fresh := ca.Valid(t, 10*day)
-	certstest.Write(t, filepath.Join(dir, "tls.key"), fresh.Key)
-	certstest.Write(t, filepath.Join(dir, "tls.crt"), fresh.Cert)
+	put(t, dir, fresh)
 	o.Await("a good pair", certstest.InUse(fresh.Until))
 	if err := f.Healthy(); err != nil {
 		t.Errorf("Healthy: %v", err)
@@ -307,7 +294,7 @@ func TestNewFilesErrors(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			dir := certstest.DirOf(t, certstest.Pair{Cert: c.cert, Key: c.key})
-			_, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")})
+			_, err := NewFiles(filesIn(dir))
 			if err == nil || !strings.HasPrefix(err.Error(), "serving certificate: ") || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -353,7 +340,7 @@ func TestFilesReadWhatOthersWrite(t *testing.T) {
 	for name, p := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := certstest.DirOf(t, p)
-			f, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: certstest.NewClock().Now})
+			f, err := NewFiles(filesIn(dir))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -524,7 +511,7 @@ func TestFilesChainAndTime(t *testing.T) {
 				}
 			}
 			dir := certstest.DirOf(t, p)
-			f, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: certstest.NewClock().Now})
+			f, err := NewFiles(filesIn(dir))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -538,8 +525,7 @@ func TestFilesChainAndTime(t *testing.T) {
 			before := good.Valid(t, day)
 			dir = certstest.DirOf(t, before)
 			follower, o := followed(t, dir, certstest.NewClock())
-			certstest.Write(t, filepath.Join(dir, "tls.key"), p.Key)
-			certstest.Write(t, filepath.Join(dir, "tls.crt"), p.Cert)
+			put(t, dir, p)
 			if c.healthy == "" {
 				return
 			}

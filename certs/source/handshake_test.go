@@ -3,7 +3,6 @@ package source
 import (
 	"crypto/tls"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 func sources(t testing.TB) map[string]certs.Source {
 	t.Helper()
 	dir := certstest.DirOf(t, certstest.NewCA(t).Valid(t, time.Hour))
-	files, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: func() time.Time { return certstest.Noon }})
+	files, err := NewFiles(filesIn(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -326,7 +326,7 @@ func TestHeal(t *testing.T) {
 }
 
 // A replica that remembers nothing leaves it to those that do.
-func TestRescue(t *testing.T) {
+func TestRecovery(t *testing.T) {
 	s := newSite(t)
 	a := s.replica("a")
 	before := s.stored().Current.ID()

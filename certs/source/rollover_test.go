@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 )
 
-func TestGateDecides(t *testing.T) {
+func TestRolloverDecides(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Minute
 	a, b := certstest.NewCA(t), certstest.NewCA(t)
@@ -73,7 +73,7 @@ func TestGateDecides(t *testing.T) {
 
 // A certificate without the identifier of its issuer's key may be of any key of
 // that name.
-func TestGateHoldsWhereTheIssuerIsNotKnown(t *testing.T) {
+func TestRolloverHoldsWhereTheIssuerIsNotKnown(t *testing.T) {
 	t.Parallel()
 	a := certstest.NewCA(t)
 	current, found := *parsed(t, a.Valid(t, day)), *parsed(t, a.Valid(t, 2*day))
@@ -92,7 +92,7 @@ func TestGateHoldsWhereTheIssuerIsNotKnown(t *testing.T) {
 }
 
 // A hold is without an interruption, and for the issuer.
-func TestGateHolds(t *testing.T) {
+func TestRolloverHolds(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Minute
 	a, b, c := certstest.NewCA(t), certstest.NewCA(t), certstest.NewCA(t)
@@ -132,13 +132,13 @@ func TestGateHolds(t *testing.T) {
 	}
 }
 
-// gated is a running Files with a Gate.
+// gated is a running Files that waits for trust.
 func gated(t *testing.T, dir string, trust certs.Trust, hold time.Duration, c *certstest.Clock) (*Files, *certstest.Observer) {
 	t.Helper()
 	o := certstest.NewObserver(t)
-	f, err := NewFiles(FilesConfig{
-		CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: c.Now, Notify: o.Notify, Trust: trust, Hold: hold,
-	})
+	config := filesIn(dir)
+	config.Now, config.Notify, config.Trust, config.Hold = c.Now, o.Notify, trust, hold
+	f, err := NewFiles(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestFilesRememberWhatWaits(t *testing.T) {
 
 // What ends while it waits is not served in the place of something valid, nor
 // waited for.
-func TestSuccessionForgetsWhatEnds(t *testing.T) {
+func TestRolloverForgetsWhatEnds(t *testing.T) {
 	t.Parallel()
 	a, b := certstest.NewCA(t), certstest.NewCA(t)
 	trust := newTrusted(a.Cert)
@@ -306,7 +306,7 @@ func TestFilesRefuseAnotherName(t *testing.T) {
 // What waits is not lost to a certificate for another name, and given up when it is
 // for another name itself. A name that what is served is not for either is no
 // reason to refuse anything.
-func TestSuccessionAndNames(t *testing.T) {
+func TestRolloverAndNames(t *testing.T) {
 	t.Parallel()
 	a, b := certstest.NewCA(t), certstest.NewCA(t)
 	named := func(ca *certstest.Authority, name string) *tls.Certificate {

@@ -196,55 +196,6 @@ func (h *hook) changeSecret(ctx context.Context, change func(*corev1.Secret)) er
 	}
 }
 
-// A Secret that is not ours in the place of ours is left alone, and said to be; no call fails. Once it is gone, ours is
-// back.
-func TestSecretOfAnotherType(t *testing.T) {
-	h := newHook(t)
-	rs := h.replicate(t, 3)
-	want := h.inPhase(t, rotation.Stable)
-	l := h.load(t, rs.work)
-	foreign := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: secret}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: []byte("c"), corev1.TLSPrivateKeyKey: []byte("not to be shown")},
-	}
-	support.Eventually(t, "somebody is faster than the replicas", func() error {
-		err := h.deleteSecret(t.Context())
-		if err == nil {
-			_, err = h.Client().CoreV1().Secrets(h.name).Create(t.Context(), foreign, metav1.CreateOptions{})
-		}
-		return err
-	})
-	support.Eventually(t, "the replicas say what is wrong", func() error {
-		for _, r := range rs {
-			err := r.reported("Secret "+h.name+"/"+secret, "kubernetes.io/tls", "Opaque", "delete")
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	l.last(t, lag)
-	must(t, rs.ready())
-	found, err := h.secret(t.Context())
-	must(t, err)
-	if found.Type != corev1.SecretTypeTLS || !maps.EqualFunc(found.Data, foreign.Data, bytes.Equal) {
-		t.Error("somebody else's Secret was changed")
-	}
-	for _, r := range rs {
-		if r.reported("not to be shown") == nil {
-			t.Error("a replica repeats what is in a Secret")
-		}
-	}
-
-	must(t, h.deleteSecret(t.Context()))
-	_, err = within(t.Context(), healing, func() error { return h.healed(t.Context(), want) })
-	if err != nil {
-		t.Error(err)
-	}
-	must(t, h.trusts(t.Context(), want))
-	l.noneFailed(t, enough/10)
-}
-
 // A Secret from a backup, older than what replicas remember, and of another lineage, comes into use by a rotation: what
 // clients trust meanwhile is what replicas serve.
 func TestOlderLineageTakesOver(t *testing.T) {

@@ -26,9 +26,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// The paths of what certs status reads.
-const ()
-
 // certsAPI answers what certs status asks, and keeps what is written. What it does
 // not have is not found, and what is nil is forbidden.
 type certsAPI struct {
