@@ -50,7 +50,7 @@ func requestProblem(t target, what, verbs string, err error) *problem {
 		hint = "apply the output of gatehouse manifests again, an entry may have gone"
 	case apierr.Conflict:
 		hint = "somebody else changes it all the time"
-	default:
+	case apierr.None, apierr.Unserved, apierr.NotFound, apierr.AlreadyExists, apierr.Expired, apierr.Unavailable, apierr.Unreachable:
 		class, hint = apierr.Unreachable, "check that the API server can be reached"
 		what += ", and is tried again"
 	}

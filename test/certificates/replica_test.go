@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,19 +124,6 @@ func (r *replica) note(e certs.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
-}
-
-// reported is nil if the replica has reported an error with all of these texts in it.
-func (r *replica) reported(texts ...string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.events {
-		err := r.events[i].Err
-		if err != nil && !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(err.Error(), text) }) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s has not reported an error with %q", r.config.Name, texts)
 }
 
 // story is what the replica reported.
