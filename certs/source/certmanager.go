@@ -206,6 +206,10 @@ func (m *CertManager) Certificate() *tls.Certificate { return m.current.Load() }
 // Changed implements Authorities.
 func (m *CertManager) Changed() <-chan struct{} { return m.rotation.nextChange() }
 
+// State returns the state of the CAs to publish, nil if there is none yet. It must not be
+// changed.
+func (m *CertManager) State() *rotation.State { return m.rotation.state.Load() }
+
 // Kept reports whether the last round found no problem, apart from an issuer that has
 // not issued anything yet. It is safe for concurrent use.
 func (m *CertManager) Kept() bool {
