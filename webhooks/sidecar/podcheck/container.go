@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,153 +12,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
-
-// The rules here are those of k8s.io/kubernetes/pkg/apis/core/validation that a
-// profile's author is most likely to run into. The API server has the last word.
-
-// env checks environment variables.
-func (c *Checker) env(at string, container *corev1.Container) {
-	seen := make(map[string]bool, len(container.Env))
-	for i := range container.Env {
-		e := &container.Env[i]
-		path := fmt.Sprintf("%s.env[%d]", at, i)
-		if e.Name == "" {
-			c.error(path+".name", "", "a name is required")
-		} else {
-			for _, message := range validation.IsRelaxedEnvVarName(e.Name) {
-				c.error(path+".name", "", "%q: %s", e.Name, message)
-			}
-		}
-		if seen[e.Name] {
-			c.error(path+".name", "", "%q is set twice", e.Name)
-		}
-		seen[e.Name] = true
-		if e.ValueFrom == nil {
-			continue
-		}
-		if e.Value != "" {
-			c.error(path, "", "value and valueFrom exclude each other")
-		}
-		if n := countSet(e.ValueFrom); n != 1 {
-			c.error(path+".valueFrom", "", "exactly one source is required, and there are %d", n)
-		}
-		c.valueFrom(path+".valueFrom", e.ValueFrom)
-	}
-	for i := range container.EnvFrom {
-		e := container.EnvFrom[i]
-		e.Prefix = ""
-		if n := countSet(&e); n != 1 {
-			c.error(fmt.Sprintf("%s.envFrom[%d]", at, i), "", "exactly one source is required, and there are %d", n)
-		}
-		c.envFrom(Indexed(at+".envFrom", i), &container.EnvFrom[i])
-	}
-}
-
-// countSet returns how many of a struct's fields are set.
-func countSet(of any) int {
-	v := reflect.ValueOf(of).Elem()
-	n := 0
-	for _, field := range v.Fields() {
-		if !field.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
-// security checks that what a container says about its user goes together.
-func (c *Checker) security(at string, container *corev1.Container) {
-	s := container.SecurityContext
-	if s == nil {
-		return
-	}
-	path := at + ".securityContext"
-	if s.RunAsNonRoot != nil && *s.RunAsNonRoot && s.RunAsUser != nil && *s.RunAsUser == 0 {
-		c.error(path+".runAsUser", "", "%q is root, and runAsNonRoot is true: the container would never start", "0")
-	}
-	if s.Privileged != nil && *s.Privileged && s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
-		c.error(path+".allowPrivilegeEscalation", "", "cannot be false for a privileged container")
-	}
-	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation && s.Capabilities != nil &&
-		(slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN") || slices.Contains(s.Capabilities.Add, "SYS_ADMIN")) {
-		c.invalid(path+".allowPrivilegeEscalation", "cannot be false for a container with the capability SYS_ADMIN")
-	}
-	c.user(path+".runAsUser", s.RunAsUser)
-	c.user(path+".runAsGroup", s.RunAsGroup)
-	c.seccomp(path+".seccompProfile", s.SeccompProfile)
-	c.appArmor(path+".appArmorProfile", s.AppArmorProfile)
-	if s.ProcMount != nil {
-		oneOf(c, path+".procMount", *s.ProcMount, corev1.DefaultProcMount, corev1.UnmaskedProcMount)
-	}
-}
-
-// probes checks that each probe and hook does one thing.
-func (c *Checker) probes(at string, container *corev1.Container) {
-	for _, p := range []struct {
-		field string
-		probe *corev1.Probe
-	}{
-		{"livenessProbe", container.LivenessProbe}, {"readinessProbe", container.ReadinessProbe}, {"startupProbe", container.StartupProbe},
-	} {
-		if p.probe == nil {
-			continue
-		}
-		c.probe(at+"."+p.field, p.probe)
-		if p.field == "readinessProbe" && p.probe.TerminationGracePeriodSeconds != nil {
-			c.error(at+"."+p.field+".terminationGracePeriodSeconds", "", "is for livenessProbe and startupProbe alone")
-		}
-		if n := countSet(&p.probe.ProbeHandler); n != 1 {
-			c.error(at+"."+p.field, "", "exactly one of exec, grpc, httpGet and tcpSocket is required, and there are %d", n)
-		}
-		if p.field != "readinessProbe" && p.probe.SuccessThreshold > 1 {
-			c.error(at+"."+p.field+".successThreshold", "", "%d is not allowed here: it must be 1", p.probe.SuccessThreshold)
-		}
-	}
-	if container.Lifecycle == nil {
-		return
-	}
-	for _, h := range []struct {
-		field string
-		hook  *corev1.LifecycleHandler
-	}{{"postStart", container.Lifecycle.PostStart}, {"preStop", container.Lifecycle.PreStop}} {
-		if h.hook == nil {
-			continue
-		}
-		c.hook(at+".lifecycle."+h.field, h.hook)
-		if n := countSet(h.hook); n != 1 {
-			c.error(at+".lifecycle."+h.field, "", "exactly one of exec, httpGet, sleep and tcpSocket is required, and there are %d", n)
-		}
-	}
-}
-
-func (c *Checker) native(at string, init *corev1.Container) {
-	if init.StartupProbe == nil {
-		c.warn(at, "add a startupProbe",
-			"native sidecar %q has no startupProbe: the pod's own containers start without waiting until it is ready", init.Name)
-	}
-}
-
-// plainInit refuses what the API server allows native sidecars only.
-func (c *Checker) plainInit(at string, init *corev1.Container) {
-	for _, only := range []struct {
-		field string
-		set   bool
-	}{
-		{"lifecycle", init.Lifecycle != nil},
-		{"livenessProbe", init.LivenessProbe != nil},
-		{"readinessProbe", init.ReadinessProbe != nil},
-		{"startupProbe", init.StartupProbe != nil},
-	} {
-		if only.set {
-			if init.Name == "" {
-				c.error(at+"."+only.field, "make an entry of its own, without initContainers", "an init container runs to its end before others start, and may have no %s", only.field)
-				continue
-			}
-			c.error(at+"."+only.field, "make it a native sidecar with restartPolicy: Always",
-				"init container %q runs to its end before others start, and may have no %s", init.Name, only.field)
-		}
-	}
-}
 
 // Sort is the sort of a container of the template.
 type Sort uint8
@@ -176,7 +30,10 @@ func (c *Checker) Container(at string, sort Sort, container *corev1.Container) {
 	ports := &c.ports
 	switch sort {
 	case NativeSidecar:
-		c.native(at, container)
+		if container.StartupProbe == nil {
+			c.warn(at, "add a startupProbe",
+				"native sidecar %q has no startupProbe: the pod's own containers start without waiting until it is ready", container.Name)
+		}
 	case InitContainer:
 		c.plainInit(at, container)
 		ports = new(podtext.PortIndex) // it has ended before the others start
@@ -189,24 +46,45 @@ func (c *Checker) Container(at string, sort Sort, container *corev1.Container) {
 		c.invalid(at+".image", "%q begins or ends with space", container.Image)
 	}
 	if r := container.RestartPolicy; r != nil {
-		switch *r {
-		case corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure:
-		default:
-			c.error(at+".restartPolicy", "", "%q is not known: allowed are %q, %q and %q", *r,
-				corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
-		}
+		OneOf(c, at+".restartPolicy", *r, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
 	}
 	c.parts(at, fmt.Sprintf("container %q", container.Name), container, ports)
 }
 
 // Addition checks what is added to containers of pods: to those of these names, or to
-// all if there are none.
+// all if there are none. It refuses fields that no number of them can have, or that would
+// make another sort of container of them.
 func (c *Checker) Addition(at string, names []string, init bool, container *corev1.Container) {
-	c.appFields(at, names, container)
+	for field, isSet := range map[string]bool{"restartPolicy": container.RestartPolicy != nil, "restartPolicyRules": len(container.RestartPolicyRules) > 0} {
+		if isSet {
+			c.error(at+"."+field, "", "when a container of the pod's own is restarted is for the pod to say")
+		}
+	}
+	for i := range container.Ports {
+		if container.Ports[i].HostPort != 0 && len(names) != 1 {
+			c.error(Indexed(at+".ports", i)+".hostPort", "name the one container in names", "one container of a pod may have a port of the node, and this may be about several")
+		}
+	}
 	if init {
 		c.plainInit(at, container)
 	}
 	c.parts(at, "what is added", container, nil)
+}
+
+// plainInit refuses what the API server allows native sidecars only.
+func (c *Checker) plainInit(at string, init *corev1.Container) {
+	for field, isSet := range map[string]bool{
+		"lifecycle": init.Lifecycle != nil, "livenessProbe": init.LivenessProbe != nil, "readinessProbe": init.ReadinessProbe != nil, "startupProbe": init.StartupProbe != nil,
+	} {
+		switch {
+		case !isSet:
+		case init.Name == "":
+			c.error(at+"."+field, "make an entry of its own, without initContainers", "an init container runs to its end before others start, and may have no %s", field)
+		default:
+			c.error(at+"."+field, "make it a native sidecar with restartPolicy: Always",
+				"init container %q runs to its end before others start, and may have no %s", init.Name, field)
+		}
+	}
 }
 
 // parts checks what a container of the template and an addition have in common. The
@@ -219,29 +97,230 @@ func (c *Checker) parts(at, owner string, container *corev1.Container, ports *po
 		}
 		c.port(Indexed(at+".ports", i), container.Name, &container.Ports[i], taken)
 	}
-	c.portNames(at, container)
-	c.env(at, container)
-	c.security(at, container)
+	c.fields(at, reflect.ValueOf(container))
+	c.repeated(at+".ports", ".name", "%q is the name of another port of the container", len(container.Ports), func(i int) string { return container.Ports[i].Name })
+	c.repeated(at+".env", ".name", "%q is set twice", len(container.Env), func(i int) string { return container.Env[i].Name })
 	c.resources(at, container)
-	c.enums(at, container)
-	c.probes(at, container)
 	c.mounts(at, owner, container)
+	c.devices(at, container)
 }
 
-// appFields refuses additions to the pod's own containers that no number of them
-// can have, or that would make another sort of container of them.
-func (c *Checker) appFields(at string, names []string, container *corev1.Container) {
-	for _, only := range []struct {
-		field string
-		set   bool
-	}{{"restartPolicy", container.RestartPolicy != nil}, {"restartPolicyRules", len(container.RestartPolicyRules) > 0}} {
-		if only.set {
-			c.error(at+"."+only.field, "", "when a container of the pod's own is restarted is for the pod to say")
+// repeated reports elements of a list whose member has the value of an earlier one.
+func (c *Checker) repeated(path, member, message string, length int, value func(i int) string) {
+	seen := make(map[string]bool, length)
+	for i := range length {
+		text := value(i)
+		if text != "" && seen[text] {
+			c.error(Indexed(path, i)+member, "", message, text)
+		}
+		seen[text] = true
+	}
+}
+
+func (c *Checker) port(at, container string, p *corev1.ContainerPort, taken *podtext.PortIndex) {
+	if p.ContainerPort < 1 || p.ContainerPort > 65535 {
+		c.error(at+".containerPort", "", "%q is out of range: allowed is 1 to 65535", strconv.Itoa(int(p.ContainerPort)))
+	}
+	if p.HostPort < 0 || p.HostPort > 65535 {
+		c.error(at+".hostPort", "", "%q is out of range: allowed is 1 to 65535, or nothing", strconv.Itoa(int(p.HostPort)))
+	}
+	OneOf(c, at+".protocol", p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+	port := podtext.NewPort(p, container)
+	port.Path = at
+	if other, field := taken.Conflict(&port); other != nil {
+		c.error(at+"."+field, "", "%s is declared at %s too", port.Describe(field), other.Path)
+	}
+	taken.Add(&port)
+}
+
+// DeclaredPorts returns the ports of a container.
+func DeclaredPorts(c *corev1.Container) podtext.Ports {
+	var ports podtext.Ports
+	for i := range c.Ports {
+		ports = append(ports, podtext.NewPort(&c.Ports[i], c.Name))
+	}
+	return ports
+}
+
+func (c *Checker) envVar(path string, e *corev1.EnvVar) {
+	if e.Name == "" {
+		c.error(path+".name", "", "a name is required")
+	} else {
+		for _, message := range validation.IsRelaxedEnvVarName(e.Name) {
+			c.error(path+".name", "", "%q: %s", e.Name, message)
 		}
 	}
-	for i := range container.Ports {
-		if container.Ports[i].HostPort != 0 && len(names) != 1 {
-			c.error(Indexed(at+".ports", i)+".hostPort", "name the one container in names", "one container of a pod may have a port of the node, and this may be about several")
+	if e.Value != "" && e.ValueFrom != nil {
+		c.error(path, "", "value and valueFrom exclude each other")
+	}
+}
+
+func (c *Checker) envVarSource(path string, s *corev1.EnvVarSource) { c.oneSource(path, s) }
+
+func (c *Checker) envFromSource(path string, s *corev1.EnvFromSource) {
+	c.oneSource(path, &corev1.EnvFromSource{ConfigMapRef: s.ConfigMapRef, SecretRef: s.SecretRef})
+}
+
+func (c *Checker) oneSource(path string, of any) {
+	if n := countSet(of); n != 1 {
+		c.error(path, "", "exactly one source is required, and there are %d", n)
+	}
+}
+
+// countSet returns how many of a struct's fields are set.
+func countSet(of any) int {
+	n := 0
+	for _, field := range reflect.ValueOf(of).Elem().Fields() {
+		if !field.IsZero() {
+			n++
 		}
+	}
+	return n
+}
+
+// resourceFieldRef checks the name of a container's resource.
+func (c *Checker) resourceFieldRef(path string, r *corev1.ResourceFieldSelector) {
+	_, name, _ := strings.Cut(r.Resource, ".")
+	if !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
+		required(oneOf("limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"))(
+			c, path+".resource", reflect.ValueOf(r.Resource))
+	}
+}
+
+// securityContext checks that what a container says about its user goes together.
+func (c *Checker) securityContext(path string, s *corev1.SecurityContext) {
+	isTrue := func(b *bool) bool { return b != nil && *b }
+	if isTrue(s.RunAsNonRoot) && s.RunAsUser != nil && *s.RunAsUser == 0 {
+		c.error(path+".runAsUser", "", "%q is root, and runAsNonRoot is true: the container would never start", "0")
+	}
+	if s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation {
+		return
+	}
+	if isTrue(s.Privileged) {
+		c.error(path+".allowPrivilegeEscalation", "", "cannot be false for a privileged container")
+	}
+	if s.Capabilities != nil && (slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN") || slices.Contains(s.Capabilities.Add, "SYS_ADMIN")) {
+		c.invalid(path+".allowPrivilegeEscalation", "cannot be false for a container with the capability SYS_ADMIN")
+	}
+}
+
+func (c *Checker) localhostProfile(path string, is bool, profile *string) {
+	switch {
+	case c.placeholder(path + ".type"):
+	case is && (profile == nil || *profile == ""):
+		c.invalid(path+".localhostProfile", "is required for the type Localhost")
+	case !is && profile != nil:
+		c.invalid(path+".localhostProfile", "is allowed for the type Localhost alone")
+	}
+}
+
+// AppArmorAnnotation checks the annotation that says for a container what its
+// field can say.
+func (c *Checker) AppArmorAnnotation(path, value string) {
+	if value != "" && value != corev1.DeprecatedAppArmorBetaProfileRuntimeDefault && value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined &&
+		!strings.HasPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix) {
+		c.error(path, "", "%q is not known: allowed are %q, %q and %q with the name of a profile", value,
+			corev1.DeprecatedAppArmorBetaProfileRuntimeDefault, corev1.DeprecatedAppArmorBetaProfileNameUnconfined, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
+	}
+}
+
+func (c *Checker) startupOrLivenessProbe(path string, p *corev1.Probe) {
+	c.oneHandler(path, &p.ProbeHandler)
+	if p.SuccessThreshold > 1 {
+		c.error(path+".successThreshold", "", "%d is not allowed here: it must be 1", p.SuccessThreshold)
+	}
+}
+
+func (c *Checker) readinessProbe(path string, p *corev1.Probe) {
+	c.oneHandler(path, &p.ProbeHandler)
+	if p.TerminationGracePeriodSeconds != nil {
+		c.error(path+".terminationGracePeriodSeconds", "", "is for livenessProbe and startupProbe alone")
+	}
+}
+
+func (c *Checker) oneHandler(path string, h *corev1.ProbeHandler) {
+	if n := countSet(h); n != 1 {
+		c.error(path, "", "exactly one of exec, grpc, httpGet and tcpSocket is required, and there are %d", n)
+	}
+}
+
+func (c *Checker) lifecycleHandler(path string, h *corev1.LifecycleHandler) {
+	if n := countSet(h); n != 1 {
+		c.error(path, "", "exactly one of exec, httpGet, sleep and tcpSocket is required, and there are %d", n)
+	}
+	if h.Sleep == nil {
+		return
+	}
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if c.grace != nil {
+		grace = *c.grace
+	}
+	if seconds := h.Sleep.Seconds; seconds < 0 || c.grace != nil && seconds > grace {
+		c.invalid(path+".sleep.seconds", "%q is out of range: allowed is 0 to terminationGracePeriodSeconds, which is %d", strconv.FormatInt(seconds, 10), grace)
+	}
+}
+
+func (c *Checker) execAction(path string, e *corev1.ExecAction) {
+	if len(e.Command) == 0 {
+		c.error(path+".command", "", "a command is required")
+	}
+}
+
+func (c *Checker) volumeMount(path string, m *corev1.VolumeMount) {
+	if r := m.RecursiveReadOnly; r != nil && *r != corev1.RecursiveReadOnlyDisabled && !m.ReadOnly {
+		c.invalid(path+".recursiveReadOnly", "%q does not go together with a mount that is not readOnly", *r)
+	}
+	if m.SubPath != "" && m.SubPathExpr != "" {
+		c.error(path+".subPathExpr", "", "subPath and subPathExpr exclude each other")
+	}
+}
+
+func (c *Checker) mounts(at, owner string, container *corev1.Container) {
+	mounted := make(map[string]bool, len(container.VolumeMounts))
+	s := container.SecurityContext
+	isPrivileged := s != nil && s.Privileged != nil && *s.Privileged
+	for i := range container.VolumeMounts {
+		m, path := &container.VolumeMounts[i], Indexed(at+".volumeMounts", i)
+		c.declaredVolume(path+".name", m.Name)
+		switch {
+		case m.MountPath == "":
+			c.error(path+".mountPath", "", "a path is required")
+		case mounted[m.MountPath]:
+			c.invalid(path+".mountPath", "%q is mounted twice in %s", m.MountPath, owner)
+		}
+		mounted[m.MountPath] = true
+		// What is added to a container that is not known may have privileges there.
+		if p := m.MountPropagation; p != nil && *p == corev1.MountPropagationBidirectional && container.Name != "" && !isPrivileged {
+			c.invalid(path+".mountPropagation", "%q is for privileged containers alone", *p)
+		}
+	}
+}
+
+// devices checks raw block devices, of which the volumes are claims and neither
+// name nor path is that of a mount.
+func (c *Checker) devices(at string, container *corev1.Container) {
+	at += ".volumeDevices"
+	for i := range container.VolumeDevices {
+		d, path := &container.VolumeDevices[i], Indexed(at, i)
+		c.declaredVolume(path+".name", d.Name)
+		if block, there := c.blocks[d.Name]; there && !block {
+			c.error(path+".name", "", "%q is no persistentVolumeClaim, and cannot be a device", d.Name)
+		}
+		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
+			c.error(path+".devicePath", "", "%q is the path of a mount too", d.DevicePath)
+		}
+		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }) {
+			c.error(path+".name", "", "%q is mounted too", d.Name)
+		}
+	}
+	c.repeated(at, ".devicePath", "%q is the path of another device", len(container.VolumeDevices), func(i int) string { return container.VolumeDevices[i].DevicePath })
+}
+
+// declaredVolume requires a volume of the template itself. Whether a pod has one of its
+// own under that name is nothing that a profile can rely on.
+func (c *Checker) declaredVolume(path, name string) {
+	if c.Volumes[name] == "" {
+		c.error(path, "declare the volume in the template; if a pod has an equal one of the same name, that is used",
+			"%q is not among the template's volumes", name)
 	}
 }

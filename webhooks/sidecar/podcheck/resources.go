@@ -76,18 +76,3 @@ func isHugePages(name corev1.ResourceName) bool {
 func isExclusive(name corev1.ResourceName) bool {
 	return isHugePages(name) || strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
-
-// enums checks fields of a container that have one of a few values.
-func (c *Checker) enums(at string, container *corev1.Container) {
-	OneOf(c, at+".imagePullPolicy", container.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)
-	oneOf(c, at+".terminationMessagePolicy", container.TerminationMessagePolicy, corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)
-	for i, p := range container.ResizePolicy {
-		path := Indexed(at+".resizePolicy", i)
-		if c.require(path+".resourceName", string(p.ResourceName)) {
-			oneOf(c, path+".resourceName", p.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)
-		}
-		if c.require(path+".restartPolicy", string(p.RestartPolicy)) {
-			oneOf(c, path+".restartPolicy", p.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)
-		}
-	}
-}
