@@ -129,7 +129,8 @@ func (r *renderer) explainFailure(in *template.Input, err error) rendering {
 	const most = 5
 	for _, t := range p.Trees() {
 		_, err := t.Append(nil, in)
-		for _, e := range template.EvaluationErrors(err) {
+		failed, _ := errors.AsType[template.EvaluationErrors](err)
+		for _, e := range failed {
 			if len(conflicts) < most {
 				conflicts = append(conflicts, inject.Conflict{Message: fmt.Sprintf("sidecar profile %q cannot be rendered for this pod: %v", p.Name, e)})
 			}

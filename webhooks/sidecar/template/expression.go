@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 
@@ -161,7 +162,7 @@ func boundHint(err error) string {
 
 // env returns what expressions for the use are compiled in. Conditions do not know
 // params: they are looked at before parameters are, because whom a profile is
-// about does not depend on what a pod wants of it. The caller holds the mutex.
+// about does not depend on what a pod wants of it.
 func (s *Scope) env(use use) (*cel.Env, error) {
 	if env := s.envs[use]; env != nil {
 		return env, nil
@@ -343,7 +344,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 		return nil, found
 	}
 	kind, known, ok := staticKind(e.output)
-	if known && ok && kind == boolean && !isOptional(e.output) {
+	if known && ok && kind == types.BoolKind && !isOptional(e.output) {
 		return &Condition{path, e}, nil
 	}
 	if !known {
@@ -361,8 +362,9 @@ func (c *Condition) Eval(in *Input) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if result.kind != boolean {
-		return false, c.failed(c.path, "is "+strconv.Quote(string(result.appendText(nil)))+", expected a boolean")
+	is, ok := result.(types.Bool)
+	if !ok {
+		return false, c.failed(c.path, "is "+strconv.Quote(string(appendText(nil, result)))+", expected a boolean")
 	}
-	return result.boolean, nil
+	return bool(is), nil
 }

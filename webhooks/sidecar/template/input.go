@@ -46,26 +46,19 @@ func (e *EvaluationError) Error() string {
 // that it is from.
 func inProfile(path string) string { return "the profile's " + path }
 
-// EvaluationErrors returns those that an error of Tree.Append or Condition.Eval is
-// made of, in the order of the template.
-func EvaluationErrors(err error) []*EvaluationError {
-	if several, ok := errors.AsType[joinedError](err); ok {
-		var all []*EvaluationError
-		for _, one := range several.Unwrap() {
-			all = append(all, EvaluationErrors(one)...)
-		}
-		return all
-	}
-	if one, ok := errors.AsType[*EvaluationError](err); ok {
-		return []*EvaluationError{one}
-	}
-	return nil
-}
+// EvaluationErrors are the errors of a tree, in the order of the template.
+type EvaluationErrors []*EvaluationError
 
-// joinedError is what errors.Join returns.
-type joinedError interface {
-	error
-	Unwrap() []error
+// Error returns all of them, one a line.
+func (e EvaluationErrors) Error() string { return errors.Join(e.Unwrap()...).Error() }
+
+// Unwrap returns the errors.
+func (e EvaluationErrors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i, one := range e {
+		all[i] = one
+	}
+	return all
 }
 
 // UnknownPresetError is about a preset whose ConfigMap is not known at the
@@ -199,38 +192,38 @@ func (in *Input) preset(name string) ref.Val {
 
 func texts(m map[string]string) ref.Val { return types.NewStringStringMap(types.DefaultTypeAdapter, m) }
 
-// eval evaluates an expression that is at path. The result is nothing but for
-// scalars.
-func (e *expression) eval(path string, in *Input) (scalar, error) {
+// eval evaluates an expression that is at path. The result is a scalar.
+func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 	if e.program == nil {
 		if s := in.Params.scope; s != nil && e.parameter < len(in.Params.values) {
 			if v := in.Params.values[e.parameter].value; v != nil {
-				return v.scalar, nil
+				return v.cel, nil
 			}
 		}
-		return scalar{}, fmt.Errorf("%s: %w: the parameter has no value", inProfile(path), ErrCouldNotTell)
+		return nil, fmt.Errorf("%s: %w: the parameter has no value", inProfile(path), ErrCouldNotTell)
 	}
 	result, err := e.run(in)
 	if err != nil {
 		if errors.Is(err, ErrCouldNotTell) {
-			return scalar{}, fmt.Errorf("%s: %q: %w", inProfile(path), excerpt(e.text, 1), err)
+			return nil, fmt.Errorf("%s: %q: %w", inProfile(path), excerpt(e.text, 1), err)
 		}
 		failed := e.failed(path, "fails: "+err.Error())
 		failed.Hint = e.withoutKey(err)
-		return scalar{}, failed
+		return nil, failed
 	}
-	s, err := scalarOf(result)
+	v, err := scalarOf(result)
 	if err != nil {
-		return scalar{}, e.failed(path, err.Error())
+		return nil, e.failed(path, err.Error())
 	}
-	if len(s.text) > maxTextLength {
-		return scalar{}, e.failed(path, fmt.Sprintf("is a text of more than %d bytes", maxTextLength))
+	if text, ok := v.(types.String); ok && len(text) > maxTextLength {
+		return nil, e.failed(path, fmt.Sprintf("is a text of more than %d bytes", maxTextLength))
 	}
 	// A pod offline may have anything in the place of a text.
-	if kind, known, _ := staticKind(e.output); known && s.kind != nothing && !s.kind.isLike(kind) {
-		return scalar{}, e.failed(path, fmt.Sprintf("gives %s, which is %s, expected %s", s.quoted(), s.kind, kind))
+	kind := kindOf(v)
+	if want, known, _ := staticKind(e.output); known && !isNull(v) && kind != want && !(isNumber(kind) && isNumber(want)) {
+		return nil, e.failed(path, fmt.Sprintf("gives %s, which is %s, expected %s", quote(v), describeKind(kind), describeKind(want)))
 	}
-	return s, nil
+	return v, nil
 }
 
 func (e *expression) failed(path, message string) *EvaluationError {

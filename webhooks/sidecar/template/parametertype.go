@@ -44,8 +44,6 @@ type value struct {
 	text string
 	// cel is what expressions see.
 	cel ref.Val
-	// scalar is the same as a placeholder's result, unless it is a list.
-	scalar scalar
 }
 
 // parameter is one that a profile declares.
@@ -101,7 +99,7 @@ func (p *parameter) parse(text string) (*value, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &value{text: text, cel: types.Int(b.integer), scalar: scalar{kind: integer, integer: b.integer}}, nil
+		return &value{text: text, cel: types.Int(b.integer)}, nil
 	case v1alpha1.QuantityParameter, v1alpha1.DurationParameter:
 		if _, err := p.number(text); err != nil {
 			return nil, err
@@ -111,7 +109,7 @@ func (p *parameter) parse(text string) (*value, error) {
 		if text != "true" && text != "false" {
 			return nil, errForm
 		}
-		return &value{text: text, cel: types.Bool(text == "true"), scalar: scalar{kind: boolean, boolean: text == "true"}}, nil
+		return &value{text: text, cel: types.Bool(text == "true")}, nil
 	case v1alpha1.ListParameter:
 		return p.list(text)
 	case v1alpha1.StringParameter, v1alpha1.EnumParameter:
@@ -125,7 +123,7 @@ func (p *parameter) parse(text string) (*value, error) {
 }
 
 func textValue(text string) *value {
-	return &value{text: text, cel: types.String(text), scalar: textScalar(text)}
+	return &value{text: text, cel: types.String(text)}
 }
 
 // number reads a number of the parameter's type that is inside its bounds.

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -81,8 +84,7 @@ func (n node) folded(begin, end byte) node {
 func (c *child) appendLiteral(dst []byte) []byte { return append(append(dst, c.key...), c.literal...) }
 
 // Append appends the JSON of the tree for the input to dst. A whole value that is
-// left out is null. The error is made of EvaluationErrors, one for each place, in
-// the order of the template: all that there are, but not more than some; or it is
+// left out is null. The error is an EvaluationErrors, not longer than some; or it is
 // ErrCouldNotTell, if nothing else is known to be wrong.
 func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 	if t.constant {
@@ -92,14 +94,19 @@ func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 		return dst, fmt.Errorf("%w: the parameters are those of profile %q, and not of %q", ErrCouldNotTell, in.Params.scope.profile, t.scope.profile)
 	}
 	r := rendering{in: in}
-	out, present := t.root.append(dst, &r)
+	out := t.render(dst, &r)
 	if err := r.err(); err != nil {
 		return dst, err
 	}
+	return out, nil
+}
+
+func (t *Tree) render(dst []byte, r *rendering) []byte {
+	out, present := t.root.append(dst, r)
 	if !present {
 		out = append(out, "null"...)
 	}
-	return out, nil
+	return out
 }
 
 // maxFailures is how many EvaluationErrors a rendering comes to before it is
@@ -109,8 +116,10 @@ const maxFailures = 5
 // rendering is one rendering of a tree, or a part of one. After a failure, what
 // is rendered is of no use, and what follows is only looked at for more.
 type rendering struct {
-	in     *Input
-	failed []*EvaluationError
+	in *Input
+	// sample says that a value that fits stands for one that cannot be rendered.
+	sample bool
+	failed EvaluationErrors
 	// unknown is the first error that is no EvaluationError.
 	unknown error
 }
@@ -132,17 +141,10 @@ func (r *rendering) over() bool { return len(r.failed) >= maxFailures }
 // err returns what failed. An expression without a result for this pod is certain,
 // whatever could not be told about others.
 func (r *rendering) err() error {
-	switch len(r.failed) {
-	case 0:
+	if len(r.failed) == 0 {
 		return r.unknown
-	case 1:
-		return r.failed[0]
 	}
-	all := make([]error, len(r.failed))
-	for i, failed := range r.failed {
-		all[i] = failed
-	}
-	return errors.Join(all...)
+	return r.failed
 }
 
 // append appends the JSON of the value. Not present is a value to be left out,
@@ -187,40 +189,63 @@ func (n *node) appendChildren(dst []byte, r *rendering, begin, end byte) (out []
 }
 
 func (n *node) appendText(dst []byte, r *rendering) (out []byte, present bool) {
-	s, ok := n.result(r)
-	if !ok || s.kind == nothing {
+	if r.sample {
+		v := n.sample(r.in)
+		return appendPresent(dst, v)
+	}
+	if len(n.parts) > 1 && n.trusted {
+		text, ok := n.text(r)
+		if !ok {
+			return dst, false
+		}
+		return rawjson.AppendString(dst, text), true
+	}
+	v, ok := n.result(r)
+	if !ok {
 		return dst, false
 	}
-	if !n.trusted && !n.place.takes(s) {
-		for _, p := range n.parts {
-			if p.expression != nil {
-				r.fail(p.expression.failed(n.path, "gives "+s.quoted()+", expected "+n.place.wants()))
-				return dst, false
-			}
-		}
+	if !n.trusted && !n.place.takes(v) {
+		i := slices.IndexFunc(n.parts, func(p piece) bool { return p.expression != nil })
+		r.fail(n.parts[i].expression.failed(n.path, "gives "+quote(v)+", expected "+n.place.wants()))
+		return dst, false
 	}
-	return s.appendJSON(dst), true
+	return appendPresent(dst, v)
+}
+
+// appendPresent appends a scalar unless it is null.
+func appendPresent(dst []byte, v ref.Val) (out []byte, present bool) {
+	if isNull(v) {
+		return dst, false
+	}
+	return appendJSON(dst, v), true
 }
 
 // result returns what a text results in. False is about a failure, which is noted.
-func (n *node) result(r *rendering) (scalar, bool) {
-	if len(n.parts) == 1 {
-		s, err := n.parts[0].expression.eval(n.path, r.in)
-		if err != nil {
-			r.fail(err)
-		}
-		return s, err == nil
+func (n *node) result(r *rendering) (ref.Val, bool) {
+	if len(n.parts) > 1 {
+		text, ok := n.text(r)
+		return types.String(text), ok
 	}
+	v, err := n.parts[0].expression.eval(n.path, r.in)
+	if err != nil {
+		r.fail(err)
+	}
+	return v, err == nil
+}
+
+// text returns what a text of several parts results in. False is about a failure, which is
+// noted.
+func (n *node) text(r *rendering) (string, bool) {
 	// Most texts are short.
-	var room [256]byte
-	text, good := room[:0], true
+	var buffer [256]byte
+	text, good := buffer[:0], true
 	for _, p := range n.parts {
 		if p.expression == nil {
 			text = append(text, p.literal...)
 			continue
 		}
-		s, err := p.expression.eval(n.path, r.in)
-		if err == nil && s.kind == nothing {
+		v, err := p.expression.eval(n.path, r.in)
+		if err == nil && isNull(v) {
 			err = p.expression.failed(n.path, "is null, which cannot be a part of a text")
 		}
 		if err != nil {
@@ -228,16 +253,16 @@ func (n *node) result(r *rendering) (scalar, bool) {
 			good = false
 			continue
 		}
-		text = s.appendText(text)
+		text = appendText(text, v)
 		if len(text) > maxTextLength {
 			r.fail(p.expression.failed(n.path, "makes a text of more than "+strconv.Itoa(maxTextLength)+" bytes"))
-			return scalar{}, false
+			return "", false
 		}
 	}
 	if !good {
-		return scalar{}, false
+		return "", false
 	}
-	return textScalar(string(text)), true
+	return string(text), true
 }
 
 // isTrusted reports whether what the text results in need not be looked at, because
@@ -254,7 +279,7 @@ func (n *node) isTrusted() bool {
 		return e.program == nil && e.kind == v1alpha1.QuantityParameter
 	}
 	kind, known, _ := staticKind(e.output)
-	return known && (kind == textual && n.place.isString() || kind == boolean && n.place.fits(boolean))
+	return known && (kind == types.StringKind && n.place.isString() || kind == types.BoolKind && n.place.fits(kind))
 }
 
 // Sample returns the JSON of the tree for checks when a profile is loaded: for a
@@ -268,11 +293,7 @@ func (t *Tree) Sample() []byte {
 			Name: "default", Labels: map[string]string{"kubernetes.io/metadata.name": "default"}, Annotations: map[string]string{},
 		},
 	}
-	out, present := t.root.appendSample(nil, in)
-	if !present {
-		return []byte("null")
-	}
-	return out
+	return t.render(nil, &rendering{in: in, sample: true})
 }
 
 // samplePod is a pod such as many are, as the API server has defaulted it.
@@ -286,47 +307,15 @@ const samplePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"app-7c5dd
 	`"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","serviceAccount":"default",` +
 	`"securityContext":{"runAsUser":1000},"schedulerName":"default-scheduler","priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}}`
 
-func (n *node) appendSample(dst []byte, in *Input) (out []byte, present bool) {
-	begin, end := byte('['), byte(']')
-	switch n.kind { //nolint:exhaustive // the others have children
-	case literalNode:
-		return append(dst, n.literal...), true
-	case absentNode:
-		return dst, false
-	case textNode:
-		s := n.sample(in)
-		if s.kind == nothing {
-			return dst, false
-		}
-		return s.appendJSON(dst), true
-	case objectNode:
-		begin, end = '{', '}'
+// sample returns what the text results in, or else a scalar that fits.
+func (n *node) sample(in *Input) ref.Val {
+	if v, ok := n.result(&rendering{in: in}); ok && n.place.takes(v) {
+		return v
 	}
-	dst = append(dst, begin)
-	first := true
-	for i := range n.children {
-		c, before := &n.children[i], len(dst)
-		if !first {
-			dst = append(dst, ',')
-		}
-		if dst, present = c.appendSample(append(dst, c.key...), in); !present {
-			dst = dst[:before]
-			continue
-		}
-		first = false
-	}
-	return append(dst, end), true
-}
-
-// sample returns what the text results in, or else a value that fits.
-func (n *node) sample(in *Input) scalar {
-	if s, ok := n.result(&rendering{in: in}); ok && n.place.takes(s) {
-		return s
-	}
-	var candidates []scalar
+	var candidates []ref.Val
 	if len(n.parts) > 1 {
 		for _, own := range []bool{true, false} {
-			for _, fallback := range samples(textual) {
+			for _, fallback := range samples(types.StringKind) {
 				candidates = append(candidates, n.sampleText(in, own, fallback))
 			}
 		}
@@ -334,34 +323,34 @@ func (n *node) sample(in *Input) scalar {
 		candidates = samples(kind)
 	}
 	// Where none of these fits, whatever does.
-	for _, kind := range []scalarKind{textual, integer, boolean, number} {
+	for _, kind := range []types.Kind{types.StringKind, types.IntKind, types.BoolKind, types.DoubleKind} {
 		candidates = append(candidates, samples(kind)...)
 	}
 	if i := slices.IndexFunc(candidates, n.place.takes); i >= 0 {
 		return candidates[i]
 	}
-	return scalar{}
+	return types.NullValue
 }
 
 // sampleText returns a text of several parts, with the fallback where an expression
 // has no result or, unless its own may be taken, in the place of any text.
-func (n *node) sampleText(in *Input, own bool, fallback scalar) scalar {
+func (n *node) sampleText(in *Input, own bool, fallback ref.Val) ref.Val {
 	var text []byte
 	for _, p := range n.parts {
 		if p.expression == nil {
 			text = append(text, p.literal...)
 			continue
 		}
-		s, err := p.expression.eval(n.path, in)
-		if err != nil || s.kind == nothing {
-			s = fallback
-			if kind, known, _ := staticKind(p.expression.output); known && kind != textual {
-				s = samples(kind)[0]
+		v, err := p.expression.eval(n.path, in)
+		if err != nil || isNull(v) {
+			v = fallback
+			if kind, known, _ := staticKind(p.expression.output); known && kind != types.StringKind {
+				v = samples(kind)[0]
 			}
-		} else if !own && s.kind == textual {
-			s = fallback
+		} else if !own && kindOf(v) == types.StringKind {
+			v = fallback
 		}
-		text = s.appendText(text)
+		text = appendText(text, v)
 	}
-	return textScalar(string(text))
+	return types.String(text)
 }

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -234,19 +235,19 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 	}
 	if !within {
 		if known && !p.fits(kind) {
-			c.errorf(path, conversion(kind, p), "%q is %s, expected %s", quoted, kind, p.wants())
+			c.errorf(path, conversion(kind, p), "%q is %s, expected %s", quoted, describeKind(kind), p.wants())
 			return false
 		}
 		return c.fitsByDefault(path, quoted, e, p)
 	}
 	switch {
-	case known && kind == nothing:
+	case known && kind == types.NullTypeKind:
 		c.errorf(path, "leave it out", "%q: null cannot be a part of a text", quoted)
 		return false
 	case isOptional(e.output):
 		c.errorf(path, `write .orValue("") behind it`, "%q: an optional cannot be a part of a text", quoted)
 		return false
-	case !p.fits(textual):
+	case !p.fits(types.StringKind):
 		c.errorf(path, "write the placeholder alone", "%q is a string, expected %s", quoted, p.wants())
 		return false
 	}
@@ -286,40 +287,23 @@ func (c *treeCompiler) fitsByDefault(path, quoted string, e *expression, p place
 		return true
 	}
 	fallback := c.scope.parameters[e.parameter].fallback
-	if fallback == nil || p.takes(fallback.scalar) {
+	if fallback == nil || p.takes(fallback.cel) {
 		return true
 	}
-	c.errorf(path, "", "%q is %s by default, expected %s", quoted, fallback.scalar.quoted(), p.wants())
+	c.errorf(path, "", "%q is %s by default, expected %s", quoted, quote(fallback.cel), p.wants())
 	return false
 }
 
 // conversion returns a hint for a result of a kind that the place does not take.
-func conversion(kind scalarKind, p place) string {
+func conversion(kind types.Kind, p place) string {
 	switch {
-	case kind != textual && p.isString():
+	case kind != types.StringKind && p.isString():
 		return "write ${string(…)}"
-	case p.fits(integer) && kind != boolean:
+	case p.fits(types.IntKind) && kind != types.BoolKind:
 		return "write ${int(…)}"
-	case p.fits(boolean) && kind == textual:
+	case p.fits(types.BoolKind) && kind == types.StringKind:
 		return `write ${… == "true"}`
 	default:
 		return ""
-	}
-}
-
-func (k scalarKind) String() string {
-	switch k {
-	case nothing:
-		return "null"
-	case textual:
-		return "a string"
-	case integer, natural:
-		return "an integer"
-	case number:
-		return "a number"
-	case boolean:
-		return "a boolean"
-	default:
-		return "unknown"
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -103,8 +101,7 @@ type provider struct {
 
 	shared, own objectTypes
 
-	mu sync.Mutex
-	// missed is the last type that had a field asked for not, by the field.
+	// missed, which the mutex of the Scope protects, is the last type that had a field asked for not, by the field.
 	missed map[string]string
 }
 
@@ -140,8 +137,6 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 	}
 	found, ok := fields[field]
 	if !ok {
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		if p.missed == nil {
 			p.missed = map[string]string{}
 		}
@@ -150,19 +145,9 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 	return found, ok
 }
 
-// NewValue implements types.Provider. Expressions do not build objects.
-func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
-	if _, ok := p.fields(name); ok {
-		return types.NewErr("a %s cannot be built", name)
-	}
-	return p.Provider.NewValue(name, fields)
-}
-
 // owner returns the type that had the field not, with its fields.
 func (p *provider) owner(field string) (name string, fields []string) {
-	p.mu.Lock()
 	name = p.missed[field]
-	p.mu.Unlock()
 	fields, _ = p.FindStructFieldNames(name)
 	return name, fields
 }
