@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
 
@@ -263,4 +264,21 @@ func (v *Verdict) step(name, result, detail string) {
 	if v.Explanation != nil {
 		v.Explanation.Steps = append(v.Explanation.Steps, Step{name, result, detail})
 	}
+}
+
+// scratch is the memory that one decision needs. It is used again for the next.
+type scratch struct {
+	podtext.Buffer
+	request   request
+	messages  messages
+	selection selection
+	injector  injector
+	// about is a buffer for the profiles that are looked at.
+	about [fewProfiles]int
+}
+
+// clear removes every reference to the request.
+func (s *scratch) clear() {
+	s.Clear()
+	*s = scratch{Buffer: s.Buffer}
 }

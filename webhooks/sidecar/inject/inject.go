@@ -3,7 +3,9 @@ package inject
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	"gomodules.xyz/jsonpatch/v2"
 
@@ -246,4 +248,138 @@ func (inj *injection) mergeFields() error {
 		return nil
 	}
 	return inj.merger.Object(merge.Path{}.Member("spec"), inj.now.Pod.Spec, inj.in.Rendered.Spec, merge.PodRules)
+}
+
+// entry returns what the status annotation lists: what the profile has added, now and
+// before.
+func (inj *injection) entry() status.Entry {
+	e := status.Entry{Name: inj.in.Profile.Name, Revision: inj.in.Rendered.Revision, Added: inj.merger.Added}
+	for l := range podtext.NumLists {
+		if inj.actions[l] == nil {
+			*e.List(l) = inj.in.Profile.Names[l]
+			continue
+		}
+		for i, name := range inj.in.Profile.Names[l] {
+			switch f := inj.action(l, i); {
+			case f.kind == reuse:
+				e.Reused = append(e.Reused, name)
+			case f.kind == mergeInto || f.kind == present && slices.Contains(inj.in.Earlier.Merged, name):
+				e.Merged = append(e.Merged, name)
+			case f.kind == replace || f.kind == present && slices.Contains(inj.in.Earlier.Replaced, name):
+				e.Replaced = append(e.Replaced, name)
+			default:
+				*e.List(l) = append(*e.List(l), name)
+			}
+		}
+	}
+	if inj.in.Earlier != nil {
+		now := make(map[string]bool, len(e.Added))
+		for _, fieldPath := range e.Added {
+			now[fieldPath] = true
+		}
+		for _, fieldPath := range inj.in.Earlier.Added {
+			if !now[fieldPath] && inj.in.Found.Found(fieldPath) {
+				e.Added = append(e.Added, fieldPath)
+			}
+		}
+		// Whatever the annotation claims decides what is the pod's own, so a
+		// claim that went would change the next decision.
+		there := inj.in.Earlier.Prune(inj.in.Found, inj.now.Pod.Names())
+		for l := range podtext.NumLists {
+			earlier := *there.List(l)
+			if len(earlier) == 0 {
+				continue
+			}
+			claimed := e.Names(l)
+			*e.List(l) = slices.Clone(*e.List(l)) // it may be the profile's own
+			for _, name := range earlier {
+				if !claimed[name] {
+					claimed[name] = true
+					*e.List(l) = append(*e.List(l), name)
+				}
+			}
+		}
+	}
+	return e
+}
+
+// insertAll adds the elements of one list that are missing.
+func (inj *injection) insertAll(l podtext.List) error {
+	elements := inj.in.Profile.Elements[l]
+	if len(elements) == 0 {
+		return nil
+	}
+	own := inj.now.Pod.Lists[l].Text
+	if own.Kind() != rawjson.Array {
+		value := inj.in.Rendered.Arrays[l]
+		if inj.actions[l] != nil {
+			value = inj.array(l)
+		}
+		inj.record.NoteCreated(l.Pointer(), own)
+		if own.Kind() == rawjson.Null {
+			return inj.now.Editor.Replace(l.Pointer(), own, value)
+		}
+		return inj.now.Editor.Add(l.Pointer(), inj.now.Pod.Spec, l.String(), value)
+	}
+	length := inj.now.Pod.Lists[l].To - inj.now.Pod.Lists[l].From
+	next, added := inj.position(l, length), 0
+	for i := range elements {
+		f := inj.action(l, i)
+		if f.kind != add {
+			if inj.in.Profile.First[l] {
+				next = max(next, f.index+1)
+			}
+			continue
+		}
+		value := inj.in.Rendered.Elements[l][i].Value
+		if f.raw != nil {
+			value = json.RawMessage(f.raw)
+		}
+		var err error
+		if next >= length {
+			err = inj.now.Editor.Push(l.EndPointer(), own, value)
+		} else {
+			err = inj.now.Editor.Insert(l.Pointer(), next+added, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+next).Text, value)
+		}
+		if err != nil {
+			return err
+		}
+		added++
+	}
+	return nil
+}
+
+// array returns a list that the pod does not have.
+func (inj *injection) array(l podtext.List) json.RawMessage {
+	parts := slices.Clone(inj.in.Rendered.Elements[l])
+	for i := range parts {
+		if raw := inj.actions[l][i].raw; raw != nil {
+			parts[i].Raw = raw
+		}
+	}
+	return profile.Array(parts)
+}
+
+// position returns the index at which the profile's elements begin: in front of the
+// pod's own or behind them, and among those of other profiles in their order.
+func (inj *injection) position(l podtext.List, length int) int {
+	first := inj.in.Profile.First[l]
+	at := length
+	if first {
+		at = 0
+	}
+	if l == podtext.Volumes || inj.in.Owners.IsEmpty() {
+		return at
+	}
+	for i := range length {
+		owner, rank := inj.in.Owners.Owner(l, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+i).Name.Text())
+		switch {
+		case owner == nil || owner.First[l] != first:
+		case first && rank < inj.in.Rank:
+			at = i + 1
+		case !first && rank > inj.in.Rank:
+			return i
+		}
+	}
+	return at
 }

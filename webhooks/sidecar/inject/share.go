@@ -3,8 +3,11 @@ package inject
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -135,4 +138,234 @@ func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k
 	default:
 		check(rawjson.Value(inj.in.Rendered.Elements[l][k].Raw))
 	}
+}
+
+// sharedSettings collects what the pod's own containers share with one container.
+type sharedSettings struct {
+	share *v1alpha1.SidecarShare
+	// privileged is true if the container that gets the settings is privileged.
+	privileged bool
+	// lists are written in this order.
+	env, volumeDevices, volumeMounts keyedList
+	// expanded are the variables that paths of shared mounts expand.
+	expanded map[string]bool
+}
+
+// keyedList is a list without two elements of one key.
+type keyedList struct {
+	elements []rawjson.Value
+	at       map[string]int
+}
+
+// add adds an element, or returns the other one of its key.
+func (u *keyedList) add(key string, value rawjson.Value) rawjson.Value {
+	if i, there := u.at[key]; there {
+		return u.elements[i]
+	}
+	if u.at == nil {
+		u.at = make(map[string]int)
+	}
+	u.at[key] = len(u.elements)
+	u.elements = append(u.elements, value)
+	return nil
+}
+
+// sharedSettings returns what is shared, as a partial container, or nil, and the variables
+// that paths in it expand.
+func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
+	g := sharedSettings{share: s, privileged: privileged, expanded: make(map[string]bool)}
+	// What profiles add to the pod's own containers is not shared: whether it is
+	// there already would depend on their order and on the number of calls.
+	from := inj.in.First.Lists[podtext.Containers]
+	for i := from.From; i < from.To; i++ {
+		it := inj.in.First.Element(i)
+		if name := it.Name.Text(); !inj.in.Owners.IsApp(podtext.Containers, name) || len(s.From) > 0 && !slices.Contains(s.From, name) {
+			continue
+		}
+		if err := inj.collect(&g, it); err != nil {
+			return nil, nil, err
+		}
+	}
+	var dst []byte
+	for _, list := range [...]struct {
+		name string
+		keyedList
+	}{{"env", g.env}, {"volumeDevices", g.volumeDevices}, {"volumeMounts", g.volumeMounts}} {
+		for i, element := range list.elements {
+			if i == 0 {
+				dst = append(append(append(dst, `,"`...), list.name...), `":[`...)
+			} else {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, element...)
+		}
+		if len(list.elements) > 0 {
+			dst = append(dst, ']')
+		}
+	}
+	if len(dst) == 0 {
+		return nil, nil, nil
+	}
+	dst[0] = '{'
+	return append(dst, '}'), g.expanded, nil
+}
+
+// collect adds what one of the pod's own containers shares.
+func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
+	var expanded []string
+	if g.share.VolumeMounts {
+		for _, mount := range it.Text.Get("volumeMounts").Elements() {
+			if mount.Get("mountPath").Is(tokenPath) {
+				continue
+			}
+			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)
+			mount, err := g.mount(mount)
+			if err != nil {
+				return err
+			}
+			inj.collectMount(g, &g.volumeMounts, "mountPath", mount)
+		}
+	}
+	if g.share.VolumeDevices {
+		for _, device := range it.Text.Get("volumeDevices").Elements() {
+			inj.collectMount(g, &g.volumeDevices, "devicePath", device)
+		}
+	}
+	if len(expanded)+len(g.share.Env) == 0 {
+		return nil
+	}
+	// Of several variables of one name the last is in force.
+	var variables []rawjson.Value
+	last := make(map[string]int)
+	for i, variable := range it.Text.Get("env").Elements() {
+		variables = append(variables, variable)
+		last[variable.Get("name").Text()] = i
+	}
+	needed := expandedVariables(expanded, func(name string) rawjson.Value {
+		if i, there := last[name]; there {
+			return variables[i].Get("value")
+		}
+		return nil
+	})
+	for i, variable := range variables {
+		name := variable.Get("name").Text()
+		if last[name] != i || !needed[name] && !slices.Contains(g.share.Env, "*") && !slices.Contains(g.share.Env, name) {
+			continue
+		}
+		variable, err := qualifyContainer(variable, it.Name)
+		if err != nil {
+			return err
+		}
+		other := g.env.add(name, variable)
+		if needed[name] {
+			g.expanded[name] = true
+			if other != nil && !isSameVariable(other, variable) {
+				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
+					podtext.Quote(name), inj.in.Profile.Name, g.share.Container))
+			}
+		}
+	}
+	return nil
+}
+
+// collectMount adds a mount or device. Two containers that have something else at one
+// path are a conflict.
+func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, value rawjson.Value) {
+	path := value.Get(key).Text()
+	if other := u.add(path, value); other != nil && !merge.Equal(other, value) {
+		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
+			podtext.Quote(path), inj.in.Profile.Name, g.share.Container))
+	}
+}
+
+// mount returns a mount as it is shared: read-only if the profile says so, and without
+// Bidirectional propagation, which the API server allows for privileged containers alone.
+func (g *sharedSettings) mount(mount rawjson.Value) (rawjson.Value, error) {
+	var err error
+	if g.share.ReadOnly && !mount.Get("readOnly").IsTrue() {
+		if mount, err = merge.SetMember(mount, mount, "readOnly", "true"); err != nil {
+			return nil, err
+		}
+	}
+	if !g.privileged && mount.Get("mountPropagation").Is(string(corev1.MountPropagationBidirectional)) {
+		return merge.SetMember(mount, mount, "mountPropagation", `"`+string(corev1.MountPropagationHostToContainer)+`"`)
+	}
+	return mount, nil
+}
+
+// qualifyContainer returns a variable for another container: a resourceFieldRef without a
+// containerName gets that of its own container.
+func qualifyContainer(variable, container rawjson.Value) (rawjson.Value, error) {
+	ref := variable.Get("valueFrom", "resourceFieldRef")
+	if ref.Kind() != rawjson.Object || ref.Get("containerName").Text() != "" {
+		return variable, nil
+	}
+	return merge.SetMember(variable, ref, "containerName", string(container))
+}
+
+// expandedVariables returns the variables and all those that their values expand.
+func expandedVariables(names []string, value func(name string) rawjson.Value) map[string]bool {
+	all := make(map[string]bool, len(names))
+	for len(names) > 0 {
+		name := names[len(names)-1]
+		names = names[:len(names)-1]
+		if !all[name] {
+			all[name] = true
+			names = append(names, variableNames(value(name).Text())...)
+		}
+	}
+	return all
+}
+
+// isSameVariable reports whether two variables of one name are equal with the defaults of
+// the API server.
+func isSameVariable(a, b rawjson.Value) bool {
+	if merge.Equal(a, b) {
+		return true
+	}
+	x, errX := withoutDefaults(a)
+	y, errY := withoutDefaults(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func withoutDefaults(variable rawjson.Value) (any, error) {
+	decoded, err := variable.Decode()
+	if err != nil {
+		return nil, fmt.Errorf("a variable: %w", err)
+	}
+	drop := func(object any, name string, absent ...any) {
+		if members, ok := object.(map[string]any); ok && slices.Contains(absent, members[name]) {
+			delete(members, name)
+		}
+	}
+	if members, ok := decoded.(map[string]any); ok {
+		if from, ok := members["valueFrom"].(map[string]any); ok {
+			drop(from["fieldRef"], "apiVersion", "v1", "", nil)
+			drop(from["resourceFieldRef"], "divisor", "0", int64(0), nil)
+		}
+	}
+	drop(decoded, "value", "", nil)
+	return decoded, nil
+}
+
+// variableNames returns the names of the environment variables that a subPathExpr, or the
+// value of another variable, expands: $(NAME), where $$ stands for $.
+func variableNames(text string) []string {
+	var all []string
+	for i := 0; i+1 < len(text); i++ {
+		if text[i] != '$' {
+			continue
+		}
+		switch i++; text[i] {
+		case '(':
+			end := strings.IndexByte(text[i:], ')')
+			if end < 0 {
+				return all // There is no end of any other either.
+			}
+			all = append(all, text[i+1:i+end])
+			i += end
+		default: // $$, or a $ that stands for itself
+		}
+	}
+	return all
 }

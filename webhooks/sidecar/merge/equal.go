@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -65,4 +68,67 @@ func Canonical(v rawjson.Value) string {
 		return string(v)
 	}
 	return string(text)
+}
+
+// elementFinder finds elements of a list by their keys. Where many are looked for among
+// many, it looks at each once.
+type elementFinder struct {
+	list rawjson.Value
+	rule *Rule
+	at   map[string]indexedElement // nil if there are few
+}
+
+// indexedElement is an element of a list.
+type indexedElement struct {
+	index   int
+	element rawjson.Value
+}
+
+func newElementFinder(list rawjson.Value, r *Rule, wanted rawjson.Value) elementFinder {
+	const few = 16
+	f := elementFinder{list: list, rule: r}
+	if r.IsSet || wanted.Len() <= few || list.Len() <= few {
+		return f
+	}
+	f.at = make(map[string]indexedElement)
+	for i, element := range list.Elements() {
+		key := r.Key(element)
+		if _, twice := f.at[key]; !twice {
+			f.at[key] = indexedElement{i, element}
+		}
+	}
+	return f
+}
+
+// find returns the first element with a key, or -1.
+func (f *elementFinder) find(key string, value rawjson.Value) (int, rawjson.Value) {
+	if f.at != nil {
+		if k, there := f.at[key]; there {
+			return k.index, k.element
+		}
+		return -1, nil
+	}
+	return findElement(f.list, f.rule, key, value)
+}
+
+// ReadQuantity reads a quantity, which may be a string or a number. It returns false for
+// one that is longer than any real one: comparing quantities with a huge exponent takes
+// minutes.
+func ReadQuantity(v rawjson.Value) (resource.Quantity, bool) {
+	const longest = 24
+	text := v.Text()
+	if v.Kind() == rawjson.Number {
+		text = string(v)
+	}
+	if len(text) > longest || hasHugeExponent(text) {
+		return resource.Quantity{}, false
+	}
+	q, err := resource.ParseQuantity(text)
+	return q, err == nil
+}
+
+// hasHugeExponent reports whether a number has an exponent of more than two digits.
+func hasHugeExponent(text string) bool {
+	i := strings.IndexAny(text, "eE")
+	return i >= 0 && len(strings.TrimLeft(text[i+1:], "+-")) > 2
 }

@@ -403,3 +403,99 @@ func Quote(text string) string {
 	const most = 64
 	return strconv.Quote(strict.Cut(text, most))
 }
+
+// List is one of the lists of a pod's spec that a profile adds to.
+type List uint8
+
+// The lists.
+const (
+	InitContainers List = iota
+	Containers
+	Volumes
+	NumLists // how many there are
+	// EphemeralContainers is a list that nothing is added to, but whose elements
+	// share the containers' names.
+	EphemeralContainers = NumLists
+)
+
+// String returns the name of the list in a pod's spec.
+func (l List) String() string {
+	return [...]string{"initContainers", "containers", "volumes", "ephemeralContainers"}[l]
+}
+
+// Pointer returns the JSON pointer of the list in a pod, which is its field path too.
+func (l List) Pointer() string {
+	return [...]string{"/spec/initContainers", "/spec/containers", "/spec/volumes"}[l]
+}
+
+// EndPointer returns the JSON pointer to append an element to the list.
+func (l List) EndPointer() string {
+	return [...]string{"/spec/initContainers/-", "/spec/containers/-", "/spec/volumes/-"}[l]
+}
+
+// ListNamed returns the list of this name in a pod's spec, of those that a profile adds to.
+func ListNamed(name string) (List, bool) {
+	for l := range NumLists {
+		if l.String() == name {
+			return l, true
+		}
+	}
+	return 0, false
+}
+
+// Buffer is the memory that reading a pod needs. It can be used again after Clear.
+type Buffer struct {
+	Pod    Pod
+	Reader Reader
+}
+
+// maxKeptElements bounds the memory that a Buffer keeps. A pod of 60 KB has 5 to 40
+// containers and volumes.
+const maxKeptElements = 128
+
+// Clear removes every reference to the pod. It keeps the memory of the elements, but
+// not that of a large pod's.
+func (b *Buffer) Clear() {
+	elements := b.Pod.Elements
+	clear(elements)
+	if cap(elements) > maxKeptElements {
+		elements = nil
+	}
+	*b = Buffer{}
+	b.Pod.Elements = elements[:0]
+}
+
+// WorkloadName returns the name of the workload that owns the pod, without what
+// controllers append: the hash of a ReplicaSet, and the time of a CronJob's Job.
+func (p *Pod) WorkloadName() string {
+	for _, owner := range p.owners.Elements() {
+		if !owner.Get("controller").IsTrue() {
+			continue
+		}
+		name := owner.Get("name").Text()
+		for _, label := range [...]string{"pod-template-hash", "rollouts-pod-template-hash"} {
+			if hash := p.Labels.Get(label).Text(); hash != "" {
+				name = strings.TrimSuffix(name, "-"+hash)
+			}
+		}
+		if owner.Get("kind").Is("Job") {
+			name = CronJobName(name)
+		}
+		return name
+	}
+	if name := p.generateName.Text(); name != "" {
+		return strings.TrimSuffix(name, "-")
+	}
+	return p.name.Text()
+}
+
+// CronJobName returns the name of a Job without the time, in minutes since 1970, that a
+// CronJob puts behind its own: k8s.io/kubernetes/pkg/controller/cronjob.
+func CronJobName(name string) string {
+	const digits = 8
+	i := strings.LastIndexByte(name, '-')
+	if i < 0 || len(name)-i-1 < digits || strings.Trim(name[i+1:], "0123456789") != "" {
+		return name
+	}
+	return name[:i]
+}

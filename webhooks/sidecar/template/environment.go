@@ -25,12 +25,16 @@
 package template
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 
@@ -80,4 +84,142 @@ func NewEnvironment() (*Environment, error) {
 		return nil, fmt.Errorf("bound the expressions of templates: %w", err)
 	}
 	return &Environment{cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(strict.Checker)}, nil
+}
+
+// The object types that are not those of a pod.
+const (
+	namespaceType = "Namespace"
+	metadataType  = "NamespaceMetadata"
+	paramsType    = "Params"
+	presetsType   = "Presets"
+)
+
+// objectTypes are the fields of the object types that expressions know, by the
+// type's name.
+type objectTypes map[string]map[string]*types.FieldType
+
+// reflected declares the CEL type that stands for a Go type as JSON writes it,
+// and the object types below it. What decides itself how it is written is dyn.
+func (o objectTypes) reflected(t reflect.Type, seen map[string]reflect.Type) (*cel.Type, error) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration]():
+		return cel.StringType, nil
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return cel.DynType, nil
+	}
+	switch t.Kind() { //nolint:exhaustive // all others are dyn
+	case reflect.String:
+		return cel.StringType, nil
+	case reflect.Bool:
+		return cel.BoolType, nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return cel.IntType, nil // as JSON is read
+	case reflect.Float32, reflect.Float64:
+		return cel.DoubleType, nil
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return cel.StringType, nil // base64 text
+		}
+		element, err := o.reflected(t.Elem(), seen)
+		return cel.ListType(element), err
+	case reflect.Map:
+		element, err := o.reflected(t.Elem(), seen)
+		return cel.MapType(cel.StringType, element), err
+	case reflect.Struct:
+		return o.object(t, seen)
+	default:
+		return cel.DynType, nil
+	}
+}
+
+func (o objectTypes) object(t reflect.Type, seen map[string]reflect.Type) (*cel.Type, error) {
+	name := t.Name()
+	if first, ok := seen[name]; ok {
+		if first != t {
+			return cel.DynType, fmt.Errorf("%s and %s cannot both be called %s", first, t, name)
+		}
+		return cel.ObjectType(name), nil
+	}
+	seen[name] = t
+	fields := map[string]*types.FieldType{}
+	o[name] = fields
+	for field, below := range strict.Fields(t) {
+		declared, err := o.reflected(below, seen)
+		if err != nil {
+			return cel.DynType, err
+		}
+		fields[field] = &types.FieldType{Type: declared}
+	}
+	return cel.ObjectType(name), nil
+}
+
+// declare adds an object type.
+func (o objectTypes) declare(name string, fields map[string]*cel.Type) {
+	declared := make(map[string]*types.FieldType, len(fields))
+	for field, t := range fields {
+		declared[field] = &types.FieldType{Type: t}
+	}
+	o[name] = declared
+}
+
+// provider tells CEL the object types: those of all profiles, and those of one.
+type provider struct {
+	types.Provider
+
+	shared, own objectTypes
+
+	// missed, which the mutex of the Scope protects, is the last type that had a field asked for not, by the field.
+	missed map[string]string
+}
+
+func (p *provider) fields(name string) (map[string]*types.FieldType, bool) {
+	if fields, ok := p.own[name]; ok {
+		return fields, true
+	}
+	fields, ok := p.shared[name]
+	return fields, ok
+}
+
+// FindStructType implements types.Provider.
+func (p *provider) FindStructType(name string) (*types.Type, bool) {
+	if _, ok := p.fields(name); ok {
+		return types.NewTypeTypeWithParam(types.NewObjectType(name)), true
+	}
+	return p.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames implements types.Provider.
+func (p *provider) FindStructFieldNames(name string) ([]string, bool) {
+	if fields, ok := p.fields(name); ok {
+		return slices.Sorted(maps.Keys(fields)), true
+	}
+	return p.Provider.FindStructFieldNames(name)
+}
+
+// FindStructFieldType implements types.Provider.
+func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	fields, ok := p.fields(name)
+	if !ok {
+		return p.Provider.FindStructFieldType(name, field)
+	}
+	found, ok := fields[field]
+	if !ok {
+		if p.missed == nil {
+			p.missed = map[string]string{}
+		}
+		p.missed[field] = name
+	}
+	return found, ok
+}
+
+// owner returns the type that had the field not, with its fields.
+func (p *provider) owner(field string) (name string, fields []string) {
+	name = p.missed[field]
+	fields, _ = p.FindStructFieldNames(name)
+	return name, fields
 }

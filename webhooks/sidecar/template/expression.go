@@ -2,8 +2,6 @@ package template
 
 import (
 	"errors"
-	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -232,89 +230,6 @@ func (sizes) EstimateSize(checker.AstNode) *checker.SizeEstimate { return nil }
 
 func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
-}
-
-var (
-	undeclared = regexp.MustCompile(`undeclared reference to '([^']*)'`)
-	noField    = regexp.MustCompile(`undefined field '([^']*)'`)
-)
-
-const noParameters = "parameters cannot be read in match conditions"
-
-// explain turns some of CEL's own messages into what the author of a profile has
-// to know.
-func (s *Scope) explain(message string, use use) (text, hint string) {
-	message = spelled(message)
-	if match := undeclared.FindStringSubmatch(message); match != nil {
-		if use == forCondition && match[1] == "params" {
-			return noParameters, "compare what the pod or its namespace has, such as labels"
-		}
-		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1], use)
-	}
-	if match := noField.FindStringSubmatch(message); match != nil {
-		owner, fields := s.provider.owner(match[1])
-		hint := diagnostic.DidYouMean(match[1], fields...)
-		switch owner {
-		case paramsType:
-			if hint == "" {
-				hint = s.declaration("parameters", s.ParameterNames())
-			}
-			return fmt.Sprintf("there is no parameter %q", match[1]), hint
-		case presetsType:
-			if hint == "" {
-				hint = s.declaration("presets", s.presets)
-			}
-			return fmt.Sprintf("there is no preset %q", match[1]), hint
-		case "":
-			return fmt.Sprintf("there is no field %q", match[1]), hint
-		default:
-			if hint == "" {
-				hint = "the fields are " + joined(fields)
-			}
-			return fmt.Sprintf("%q is not a field of %s", match[1], owner), hint
-		}
-	}
-	if strings.Contains(message, "token recognition error at: '= '") {
-		return message, "equality is written =="
-	}
-	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
-		return "the expression ends too early", ""
-	}
-	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
-	return message, ""
-}
-
-// declared returns a hint for a name that is not.
-func (s *Scope) declared(name string, use use) string {
-	switch name {
-	case "object", "oldObject", "request":
-		return `did you mean "pod"?`
-	case "namespaceObject":
-		return `did you mean "namespace"?`
-	case "authorizer":
-		return "there is nobody to ask"
-	}
-	if slices.Contains(s.presets, name) {
-		return fmt.Sprintf("did you mean %q?", "presets."+name)
-	}
-	switch {
-	case use == forCondition && s.HasParameter(name):
-		return noParameters
-	case use == forCondition:
-		return diagnostic.DidYouMean(name, "pod", "namespace", "presets")
-	case s.HasParameter(name):
-		return fmt.Sprintf("did you mean %q?", "params."+name)
-	}
-	return diagnostic.DidYouMean(name, "pod", "namespace", "params", "presets")
-}
-
-// joined lists names, but not all of many.
-func joined(names []string) string {
-	const most = 12
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + ", …"
-	}
-	return strings.Join(names, ", ")
 }
 
 // excerpt returns one line of an expression, cut to a length that a message can hold.

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"regexp"
 
 	"github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
@@ -266,4 +270,120 @@ func (e *expression) run(in *Input) (ref.Val, error) {
 		in.spent += *cost
 	}
 	return result, err
+}
+
+// object is a value of one of the object types that are not in a pod: what its
+// fields hold is found out when they are asked for.
+type object struct {
+	name string
+	in   *Input
+}
+
+// field returns the value of a field: nil for one that there is not, and an error for
+// one whose value is not known.
+func (o *object) field(name string) ref.Val {
+	switch o.name {
+	case paramsType:
+		return o.in.parameter(name)
+	case presetsType:
+		return o.in.preset(name)
+	case namespaceType:
+		if name == "metadata" {
+			return &o.in.variables.metadata
+		}
+		return nil
+	case metadataType:
+		return o.in.namespaceMetadata(name)
+	default:
+		return nil
+	}
+}
+
+var _ interface {
+	traits.Indexer
+	traits.FieldTester
+} = (*object)(nil)
+
+// Get implements traits.Indexer.
+func (o *object) Get(index ref.Val) ref.Val {
+	name, ok := index.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(index)
+	}
+	if v := o.field(string(name)); v != nil {
+		return v
+	}
+	return types.NewErr("no such field: %s", string(name))
+}
+
+// IsSet implements traits.FieldTester.
+func (o *object) IsSet(field ref.Val) ref.Val {
+	name, ok := field.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(field)
+	}
+	v := o.field(string(name))
+	if types.IsError(v) {
+		return v
+	}
+	return types.Bool(v != nil)
+}
+
+// ConvertToNative implements ref.Val.
+func (o *object) ConvertToNative(t reflect.Type) (any, error) {
+	return nil, fmt.Errorf("a %s is no %s", o.name, t)
+}
+
+// ConvertToType implements ref.Val.
+func (o *object) ConvertToType(t ref.Type) ref.Val {
+	if t == types.TypeType {
+		return types.NewObjectType(o.name)
+	}
+	return types.NewErr("a %s is no %s", o.name, t.TypeName())
+}
+
+// Equal implements ref.Val. There is one of each.
+func (o *object) Equal(other ref.Val) ref.Val {
+	same, ok := other.(*object)
+	return types.Bool(ok && same.name == o.name)
+}
+
+// Type implements ref.Val.
+func (o *object) Type() ref.Type {
+	return types.NewObjectType(o.name, traits.IndexerType|traits.FieldTesterType)
+}
+
+// Value implements ref.Val.
+func (o *object) Value() any { return o }
+
+// hugeQuantity is a JSON string that is a quantity with an exponent of three
+// digits or more. Comparing one takes minutes, which neither the cost limit nor
+// the context ends, and the API server lets a pod have one.
+var hugeQuantity = regexp.MustCompile(`"[+-]?[0-9.]+[eE][+-]?[0-9]{3,}"`)
+
+// callsQuantity reports whether an expression makes quantities of texts.
+func callsQuantity(expr celast.Expr) bool {
+	calls := false
+	celast.PostOrderVisit(expr, celast.NewExprVisitor(func(e celast.Expr) {
+		calls = calls || e.Kind() == celast.CallKind && e.AsCall().FunctionName() == "quantity"
+	}))
+	return calls
+}
+
+// hasHugeQuantity reports whether something that an expression can make a quantity
+// of is one that cannot be compared.
+func (in *Input) hasHugeQuantity() bool {
+	if hugeQuantity.Match(in.Pod) {
+		return true
+	}
+	if in.Namespace != nil {
+		for _, texts := range [...]map[string]string{in.Namespace.Labels, in.Namespace.Annotations} {
+			for _, text := range texts {
+				if hugeQuantity.MatchString(`"` + text + `"`) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

@@ -1,0 +1,272 @@
+package template
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+var (
+	// shellOperator is an expansion of a shell whose operators CEL does not have,
+	// or not behind a name: ${x:-y}, ${#x}, ${x%%y}, ${x//y/z}, ${x[@]}.
+	shellOperator = regexp.MustCompile(`^(?:[#!][A-Za-z_]|[A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\])?(?::[-=+?0-9]|#|%%|//|\^|,|@[A-Za-z]))`)
+	// shellName is a name as those of environment variables are, alone or in
+	// front of an operator.
+	shellName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*(?:$|[-+=?%/\[])`)
+	// anyName is any other name alone, or in front of an operator without space.
+	anyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(?:$|[-+=?%/\[])`)
+)
+
+// isShell reports whether a placeholder's text is an expansion of a shell rather
+// than CEL.
+func isShell(text string) bool { return shellOperator.MatchString(text) || shellName.MatchString(text) }
+
+// shellHint returns the hint for a placeholder that is no expression: the one given,
+// or how to write a variable of a shell if that may have been meant.
+func shellHint(text, hint string, syntax bool) (string, bool) {
+	if isShell(text) || hint == "" && (syntax || anyName.MatchString(text)) {
+		return "for a shell variable write $${" + excerpt(text, 1) + "}", true
+	}
+	return hint, false
+}
+
+// unterminatedHint returns the hint for a placeholder without an end, whose text is
+// the rest. What a shell replaces begins a comment of CEL: ${x//a/b}.
+func unterminatedHint(rest string) string {
+	if text, _, ended := strings.Cut(rest, "}"); ended && isShell(text) {
+		hint, _ := shellHint(text, "", true)
+		return hint
+	}
+	return "write $${ for the characters ${"
+}
+
+// selection is a chain of fields and indexes in an expression, such as
+// pod.metadata.labels['app'].
+type selection struct {
+	// keys are those that may be missing.
+	keys []string
+	// optional is the chain written so that it needs none of the keys.
+	optional string
+}
+
+// maxSelection is how long a selection may be to be worth a hint.
+const maxSelection = 120
+
+// selections returns the chains of an expression, each as far as it goes.
+func selections(checked *ast.AST) []selection {
+	var found []selection
+	inner := map[int64]bool{}
+	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		if inner[x.ID()] {
+			return
+		}
+		if s, ok := selectionOf(x, checked.GetType(x.ID()), inner); ok {
+			found = append(found, s)
+		}
+	}))
+	return found
+}
+
+// step is one step of a selection, from the last to the first.
+type step struct{ key, plain, optional string }
+
+// selectionOf reads the chain that ends with x, and notes what is inside of it.
+func selectionOf(x ast.Expr, t *cel.Type, inner map[int64]bool) (selection, bool) {
+	end := fallback(t)
+	if x.Kind() == ast.SelectKind && x.AsSelect().IsTestOnly() {
+		end = ".hasValue()"
+	}
+	var steps []step
+	for {
+		var (
+			s     step
+			below ast.Expr
+			ok    bool
+		)
+		switch x.Kind() { //nolint:exhaustive // nothing else is part of a chain
+		case ast.SelectKind:
+			name := x.AsSelect().FieldName()
+			s, below, ok = step{name, "." + name, ".?" + name}, x.AsSelect().Operand(), true
+		case ast.CallKind:
+			s, below, ok = indexStep(x.AsCall())
+		case ast.IdentKind:
+			return written(spelled(x.AsIdent()), steps, end)
+		}
+		if !ok {
+			return selection{}, false
+		}
+		steps, x = append(steps, s), below
+		inner[x.ID()] = true
+	}
+}
+
+// indexStep returns an index that is a constant.
+func indexStep(call ast.CallExpr) (s step, below ast.Expr, ok bool) {
+	if call.FunctionName() != operators.Index || len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
+		return step{}, nil, false
+	}
+	var text string
+	switch key := call.Args()[1].AsLiteral().(type) {
+	case types.String:
+		s.key, text = string(key), strconv.Quote(string(key))
+		if !strings.ContainsAny(text[1:len(text)-1], `'\`) {
+			text = "'" + s.key + "'"
+		}
+	case types.Int:
+		s.key = strconv.FormatInt(int64(key), 10)
+		text = s.key
+	default:
+		return step{}, nil, false
+	}
+	s.plain, s.optional = "["+text+"]", "[?"+text+"]"
+	return s, call.Args()[0], true
+}
+
+// written writes the chain behind the variable: what every pod, namespace and
+// set of presets has as it was, and the rest as optional.
+func written(variable string, steps []step, end string) (selection, bool) {
+	if len(steps) == 0 || end == "" || strings.HasPrefix(variable, "@") {
+		return selection{}, false
+	}
+	sure := map[string]int{"pod": 1, "namespace": 2, "presets": 1}[variable]
+	s := selection{optional: variable}
+	for _, step := range slices.Backward(steps) {
+		if sure > 0 {
+			s.optional += step.plain
+			sure--
+			continue
+		}
+		s.keys = append(s.keys, step.key)
+		s.optional += step.optional
+	}
+	s.optional += end
+	return s, len(s.optional) <= maxSelection
+}
+
+// fallback returns what makes a value of the type of an optional one, or nothing for
+// a type that has none to write down.
+func fallback(t *cel.Type) string {
+	switch t.Kind() { //nolint:exhaustive // all others have none
+	case types.StringKind, types.DynKind:
+		return `.orValue("…")`
+	case types.IntKind:
+		return ".orValue(0)"
+	case types.DoubleKind:
+		return ".orValue(0.0)"
+	case types.BoolKind:
+		return ".orValue(false)"
+	case types.ListKind:
+		return ".orValue([])"
+	case types.MapKind:
+		return ".orValue({})"
+	default:
+		return ""
+	}
+}
+
+// withoutKey returns a hint for an expression that failed because the pod lacks a
+// key, and empty if the error is another one.
+func (e *expression) withoutKey(err error) string {
+	key, ok := strings.CutPrefix(err.Error(), "no such key: ")
+	if !ok {
+		return ""
+	}
+	for _, s := range e.selections {
+		if slices.Contains(s.keys, key) {
+			return "write " + s.optional
+		}
+	}
+	return ""
+}
+
+var (
+	undeclared = regexp.MustCompile(`undeclared reference to '([^']*)'`)
+	noField    = regexp.MustCompile(`undefined field '([^']*)'`)
+)
+
+const noParameters = "parameters cannot be read in match conditions"
+
+// explain turns some of CEL's own messages into what the author of a profile has
+// to know.
+func (s *Scope) explain(message string, use use) (text, hint string) {
+	message = spelled(message)
+	if match := undeclared.FindStringSubmatch(message); match != nil {
+		if use == forCondition && match[1] == "params" {
+			return noParameters, "compare what the pod or its namespace has, such as labels"
+		}
+		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1], use)
+	}
+	if match := noField.FindStringSubmatch(message); match != nil {
+		owner, fields := s.provider.owner(match[1])
+		hint := diagnostic.DidYouMean(match[1], fields...)
+		switch owner {
+		case paramsType:
+			if hint == "" {
+				hint = s.declaration("parameters", s.ParameterNames())
+			}
+			return fmt.Sprintf("there is no parameter %q", match[1]), hint
+		case presetsType:
+			if hint == "" {
+				hint = s.declaration("presets", s.presets)
+			}
+			return fmt.Sprintf("there is no preset %q", match[1]), hint
+		case "":
+			return fmt.Sprintf("there is no field %q", match[1]), hint
+		default:
+			if hint == "" {
+				hint = "the fields are " + joined(fields)
+			}
+			return fmt.Sprintf("%q is not a field of %s", match[1], owner), hint
+		}
+	}
+	if strings.Contains(message, "token recognition error at: '= '") {
+		return message, "equality is written =="
+	}
+	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
+		return "the expression ends too early", ""
+	}
+	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
+	return message, ""
+}
+
+// declared returns a hint for a name that is not.
+func (s *Scope) declared(name string, use use) string {
+	switch name {
+	case "object", "oldObject", "request":
+		return `did you mean "pod"?`
+	case "namespaceObject":
+		return `did you mean "namespace"?`
+	case "authorizer":
+		return "there is nobody to ask"
+	}
+	if slices.Contains(s.presets, name) {
+		return fmt.Sprintf("did you mean %q?", "presets."+name)
+	}
+	switch {
+	case use == forCondition && s.HasParameter(name):
+		return noParameters
+	case use == forCondition:
+		return diagnostic.DidYouMean(name, "pod", "namespace", "presets")
+	case s.HasParameter(name):
+		return fmt.Sprintf("did you mean %q?", "params."+name)
+	}
+	return diagnostic.DidYouMean(name, "pod", "namespace", "params", "presets")
+}
+
+// joined lists names, but not all of many.
+func joined(names []string) string {
+	const most = 12
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
