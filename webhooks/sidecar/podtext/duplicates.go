@@ -3,7 +3,6 @@ package podtext
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -72,36 +71,4 @@ func (s *memberNames) addToSet(name rawjson.Value) error {
 	s.more[string(name)] = true
 	s.count++
 	return nil
-}
-
-// uniqueMembers appends the members of an object to an empty buffer. It returns an error
-// if one occurs twice.
-func uniqueMembers(room []rawjson.Member, v rawjson.Value) ([]rawjson.Member, error) {
-	if v.Kind() != rawjson.Object {
-		return room, nil
-	}
-	c := v.Cursor()
-	for c.Enter(); c.Next(); {
-		name := c.PlainName()
-		for i := range room[:min(len(room), fewMembers)] {
-			if bytes.Equal(room[i].Name, name) {
-				return room, &rawjson.DuplicateKeyError{Key: name.Text()}
-			}
-		}
-		room = append(room, rawjson.Member{Depth: 1, Name: name, Value: c.Skip()})
-	}
-	if len(room) > fewMembers {
-		if key, dup := v.DuplicateKey(); dup {
-			return room, &rawjson.DuplicateKeyError{Key: key}
-		}
-	}
-	return room, nil
-}
-
-func portNumber(v rawjson.Value) int32 {
-	n, err := strconv.ParseInt(string(v), 10, 32)
-	if err != nil {
-		return 0
-	}
-	return int32(n)
 }

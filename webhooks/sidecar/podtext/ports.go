@@ -3,6 +3,9 @@ package podtext
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,88 +31,58 @@ func NewPort(p *corev1.ContainerPort, container string) Port {
 // Ports are ports of one or several containers.
 type Ports []Port
 
-// PortUse is a number that a port uses. Two ports that conflict have one in common.
-type PortUse struct {
+// portUse is a number that a port uses. Two ports that conflict have one in common.
+type portUse struct {
 	host     bool
 	number   int32
 	protocol corev1.Protocol
-	// of is empty outside of a PortIndex.
-	of string
 }
 
-// Uses returns what the port uses.
-func (p *Port) Uses() []PortUse {
+func (p *Port) uses() [2]portUse {
 	protocol := cmp.Or(p.protocol, corev1.ProtocolTCP)
-	var out []PortUse
-	if p.HostPort != 0 {
-		out = append(out, PortUse{host: true, number: p.HostPort, protocol: protocol})
-	}
-	if p.ContainerPort != 0 {
-		out = append(out, PortUse{number: p.ContainerPort, protocol: protocol})
-	}
-	return out
+	return [2]portUse{{true, p.HostPort, protocol}, {false, p.ContainerPort, protocol}}
 }
 
-// PortIndex finds the port of a pod that conflicts with another one without comparing all
-// of them.
+// PortIndex finds ports that conflict with another one without comparing all of them.
 type PortIndex struct {
 	ports Ports
-	// first is the first port of each use. With of, it is the first of an address of the
-	// node, or the first of another container than that of the first port.
-	first map[PortUse]int
-}
-
-const (
-	everyIP        = "*"
-	otherContainer = "other"
-)
-
-func (p *Port) address() string {
-	if isEveryAddress(p.hostIP) {
-		return everyIP
-	}
-	return p.hostIP
+	users map[portUse][]int // indexes of ports
 }
 
 // Add adds a port.
 func (t *PortIndex) Add(p *Port) {
-	if t.first == nil {
-		t.first = make(map[PortUse]int)
+	if t.users == nil {
+		t.users = make(map[portUse][]int)
 	}
-	note := func(use PortUse) {
-		if _, there := t.first[use]; !there {
-			t.first[use] = len(t.ports)
-		}
-	}
-	for _, use := range p.Uses() {
-		i, there := t.first[use]
-		note(use)
-		if use.host {
-			use.of = p.address()
-			note(use)
-		} else if there && t.ports[i].Container != p.Container {
-			use.of = otherContainer
-			note(use)
+	for _, use := range p.uses() {
+		if use.number != 0 {
+			t.users[use] = append(t.users[use], len(t.ports))
 		}
 	}
 	t.ports = append(t.ports, *p)
 }
 
-// Conflict returns the first port that conflicts with p, and the field in which.
-func (t *PortIndex) Conflict(p *Port) (*Port, string) {
-	at := len(t.ports)
-	for _, use := range p.Uses() {
-		for _, of := range [...]string{"", p.address(), everyIP, otherContainer} {
-			use.of = of
-			if i, there := t.first[use]; there && i < at && p.ConflictsOver(&t.ports[i]) != "" {
-				at = i
+// Conflicts returns the indexes of the ports that conflict with p, in the order in which they
+// were added, and the fields in which.
+func (t *PortIndex) Conflicts(p *Port) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		uses := p.uses()
+		near := slices.Concat(t.users[uses[0]], t.users[uses[1]])
+		slices.Sort(near)
+		for _, i := range slices.Compact(near) {
+			if field := p.ConflictsOver(&t.ports[i]); field != "" && !yield(i, field) {
+				return
 			}
 		}
 	}
-	if at == len(t.ports) {
-		return nil, ""
+}
+
+// Conflict returns the first port that conflicts with p, and the field in which.
+func (t *PortIndex) Conflict(p *Port) (*Port, string) {
+	for i, field := range t.Conflicts(p) {
+		return &t.ports[i], field
 	}
-	return &t.ports[at], p.ConflictsOver(&t.ports[at])
+	return nil, ""
 }
 
 // ConflictsOver returns the field in which two ports of one pod conflict, or nothing.
@@ -160,28 +133,32 @@ func ReadPorts(container rawjson.Value, name string) (Ports, error) {
 // ReadPort reads a port. The API server writes numbers as integers; what is none
 // equals no port.
 func ReadPort(v rawjson.Value) (Port, error) {
-	var (
-		port Port
-		room [8]rawjson.Member // A port has five members.
-	)
-	members, err := uniqueMembers(room[:0], v)
-	if err != nil {
-		return port, err
+	var port Port
+	if v.Kind() != rawjson.Object {
+		return port, nil
 	}
-	for i := range members {
-		value := members[i].Value
-		switch string(members[i].Name) {
-		case `"containerPort"`:
+	if key, twice := v.DuplicateKey(); twice {
+		return port, &rawjson.DuplicateKeyError{Key: key}
+	}
+	for name, value := range v.Members() {
+		switch {
+		case name.Is("containerPort"):
 			port.ContainerPort = portNumber(value)
-		case `"hostPort"`:
+		case name.Is("hostPort"):
 			port.HostPort = portNumber(value)
-		case `"hostIP"`:
+		case name.Is("hostIP"):
 			port.hostIP = value.Text()
-		case `"protocol"`:
-			if !value.Is(string(corev1.ProtocolTCP)) { // the default
-				port.protocol = corev1.Protocol(value.Text())
-			}
+		case name.Is("protocol") && !value.Is(string(corev1.ProtocolTCP)): // the default
+			port.protocol = corev1.Protocol(value.Text())
 		}
 	}
 	return port, nil
+}
+
+func portNumber(v rawjson.Value) int32 {
+	n, err := strconv.ParseInt(string(v), 10, 32)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
 }

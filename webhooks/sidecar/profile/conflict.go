@@ -2,7 +2,6 @@ package profile
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -46,9 +45,8 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 	var (
 		found  diagnostic.List
 		names  = make(map[string][]*Profile)
-		ports  podtext.Ports
-		owners []*Profile                        // of ports
-		users  = make(map[podtext.PortUse][]int) // indexes of ports
+		ports  podtext.PortIndex
+		owners []*Profile // of ports
 	)
 	report := func(p, other *Profile, path, what string) {
 		found = append(found, diagnostic.Diagnostic{
@@ -83,14 +81,8 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 				for k := range e.ports {
 					port := e.ports[k]
 					port.Container = p.Name + "/" + e.Name // Names are unique in a profile only.
-					var near []int
-					for _, use := range port.Uses() {
-						near = append(near, users[use]...)
-					}
-					slices.Sort(near)
-					for _, i := range slices.Compact(near) {
-						other := owners[i]
-						if field := port.ConflictsOver(&ports[i]); field != "" && other.Name != p.Name && canOverlap(p, other) {
+					for i, field := range ports.Conflicts(&port) {
+						if other := owners[i]; other.Name != p.Name && canOverlap(p, other) {
 							report(p, other, fmt.Sprintf("%s.ports[%d].%s", path, k, field), "declares "+port.Describe(field))
 						}
 					}
@@ -99,10 +91,8 @@ func CheckConflicts(profiles []*Profile) diagnostic.List {
 			}
 		}
 		for i := range own {
-			for _, use := range own[i].Uses() {
-				users[use] = append(users[use], len(ports))
-			}
-			ports, owners = append(ports, own[i]), append(owners, p)
+			ports.Add(&own[i])
+			owners = append(owners, p)
 		}
 	}
 	return found

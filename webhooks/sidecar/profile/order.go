@@ -113,21 +113,13 @@ func topologicalOrder(follows [][]int) (order, cycle []int) {
 			waits[k]++
 		}
 	}
-	done := make([]bool, len(follows))
+	const done = -1
 	for len(order) < len(follows) {
-		next := slices.IndexFunc(waits, func(n int) bool { return n == 0 })
-		for next >= 0 && done[next] {
-			more := slices.IndexFunc(waits[next+1:], func(n int) bool { return n == 0 })
-			if more < 0 {
-				next = -1
-				break
-			}
-			next += more + 1
-		}
+		next := slices.Index(waits, 0)
 		if next < 0 {
-			return nil, findCycle(follows, done)
+			return nil, findCycle(follows, waits)
 		}
-		done[next] = true
+		waits[next] = done
 		order = append(order, next)
 		for _, k := range follows[next] {
 			waits[k]--
@@ -136,33 +128,24 @@ func topologicalOrder(follows [][]int) (order, cycle []int) {
 	return order, nil
 }
 
-// findCycle finds a cycle among what is not done, of which every element is part of
-// one or behind one.
-func findCycle(follows [][]int, done []bool) []int {
-	ahead := make([]int, len(follows))
-	for i := range ahead {
-		ahead[i] = -1
-	}
+// findCycle returns a cycle, whose first element is repeated at its end, among what waits for
+// something: every element of it is part of one or behind one.
+func findCycle(follows [][]int, waits []int) []int {
+	ahead := make(map[int]int)
 	for i, behind := range follows {
 		for _, k := range behind {
-			if !done[i] && !done[k] && ahead[k] < 0 {
+			if _, known := ahead[k]; !known && waits[i] > 0 {
 				ahead[k] = i
 			}
 		}
 	}
-	at := slices.Index(done, false)
-	seen := make([]bool, len(follows))
-	for !seen[at] {
-		seen[at] = true
+	at := slices.IndexFunc(waits, func(n int) bool { return n > 0 })
+	var path []int
+	for !slices.Contains(path, at) {
+		path = append(path, at)
 		at = ahead[at]
 	}
-	path := []int{at}
-	for k := ahead[at]; ; k = ahead[k] {
-		path = append(path, k)
-		if k == at {
-			break
-		}
-	}
+	path = append(path[slices.Index(path, at):], at)
 	slices.Reverse(path)
 	return path
 }

@@ -98,7 +98,8 @@ func (p *Profile) Render(render func(*template.Tree) ([]byte, error)) (*Rendered
 			}
 			made := Part{Raw: raw, Value: json.RawMessage(raw)}
 			if l == podtext.Volumes {
-				if made.Volume, err = readVolume(raw); err != nil {
+				made.Volume = new(corev1.Volume)
+				if err := decode(raw, made.Volume); err != nil {
 					return nil, fmt.Errorf("volume %q: %w", e.Name, err)
 				}
 			} else if made.Ports, err = podtext.ReadPorts(raw, e.Name); err != nil {

@@ -2,62 +2,28 @@ package profile
 
 import (
 	"cmp"
-	"iter"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// readVolume reads a volume of a template.
-func readVolume(raw []byte) (*corev1.Volume, error) {
-	v := new(corev1.Volume)
-	if err := decode(raw, v); err != nil {
-		return nil, err
-	}
-	return v, nil
-}
+// volumeEquality compares volumes as equality.Semantic does, but a quantity with a huge
+// exponent, which takes minutes to compare, equals none.
+var volumeEquality = conversion.EqualitiesOrDie(
+	func(a, b resource.Quantity) bool { return !isHuge(&a) && !isHuge(&b) && a.Cmp(b) == 0 },
+	func(a, b metav1.Time) bool { return a.Equal(&b) },
+)
 
-// quantities returns the quantities of a volume.
-func quantities(v *corev1.Volume) iter.Seq[*resource.Quantity] {
-	return func(yield func(*resource.Quantity) bool) {
-		items := func(items []corev1.DownwardAPIVolumeFile) bool {
-			for i := range items {
-				if r := items[i].ResourceFieldRef; r != nil && !yield(&r.Divisor) {
-					return false
-				}
-			}
-			return true
-		}
-		if v.EmptyDir != nil && v.EmptyDir.SizeLimit != nil && !yield(v.EmptyDir.SizeLimit) {
-			return
-		}
-		if v.DownwardAPI != nil && !items(v.DownwardAPI.Items) {
-			return
-		}
-		if v.Projected != nil {
-			for i := range v.Projected.Sources {
-				if d := v.Projected.Sources[i].DownwardAPI; d != nil && !items(d.Items) {
-					return
-				}
-			}
-		}
-		if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
-			return
-		}
-		claim := &v.Ephemeral.VolumeClaimTemplate.Spec.Resources
-		for _, list := range [...]corev1.ResourceList{claim.Requests, claim.Limits} {
-			for _, q := range list {
-				if !yield(&q) {
-					return
-				}
-			}
-		}
-	}
+func isHuge(q *resource.Quantity) bool {
+	const largest = 100 // digits
+	scale := q.AsDec().Scale()
+	return scale < -largest || scale > largest
 }
 
 // EqualVolume reports whether a volume of a pod is the one that a template
@@ -70,17 +36,10 @@ func EqualVolume(template *corev1.Volume, text rawjson.Value) bool {
 	if err != nil || len(strict) > 0 {
 		return false
 	}
-	for q := range quantities(&own) {
-		// Comparing quantities with a huge exponent takes minutes.
-		const largest = 100 // digits
-		if scale := q.AsDec().Scale(); scale < -largest || scale > largest {
-			return false
-		}
-	}
 	ours := template.DeepCopy()
 	defaultVolume(ours)
 	defaultVolume(&own)
-	return equality.Semantic.DeepEqual(ours, &own)
+	return volumeEquality.DeepEqual(ours, &own)
 }
 
 // defaultVolume sets the defaults of a volume's source, as
