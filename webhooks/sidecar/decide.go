@@ -195,7 +195,6 @@ func (sc *scratch) conclude(patch []jsonpatch.Operation, err error) Decision {
 // another one refuses.
 const otherRefuses = "the pod is refused for another profile"
 
-// warnNotApplied warns about what the pod has asked for and does not get.
 func (sc *scratch) warnNotApplied() {
 	value, messages := &sc.request.podValue, &sc.messages
 	for _, name := range value.asked {
@@ -239,7 +238,6 @@ func (sc *scratch) verdict(profile string) *Verdict {
 	return v
 }
 
-// whyNotSelected says why no profile selects the pod.
 func (sc *scratch) whyNotSelected() string {
 	const shown = 3 // A warning is one line.
 	all := sc.request.set.profiles
@@ -259,7 +257,6 @@ func (sc *scratch) whyNotSelected() string {
 	return b.String()
 }
 
-// step adds a step to the explanation.
 func (v *Verdict) step(name, result, detail string) {
 	if v.Explanation != nil {
 		v.Explanation.Steps = append(v.Explanation.Steps, Step{name, result, detail})
@@ -277,7 +274,6 @@ type scratch struct {
 	about [fewProfiles]int
 }
 
-// clear removes every reference to the request.
 func (s *scratch) clear() {
 	s.Clear()
 	*s = scratch{Buffer: s.Buffer}

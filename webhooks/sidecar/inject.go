@@ -32,7 +32,6 @@ type injector struct {
 	status     status.Status
 }
 
-// start prepares the injector for a request.
 func (i *injector) start(r *request, sel *selection, messages *messages) {
 	i.request, i.selection, i.messages = r, sel, messages
 	i.pod = inject.State{Pod: r.pod, Text: r.text}
@@ -148,7 +147,6 @@ func (i *injector) accept(v *Verdict, result *inject.Result) {
 	}
 }
 
-// additions returns the field paths of what a status entry lists.
 func additions(e *status.Entry) []string {
 	var all []string
 	for l, names := range [...][]string{podtext.InitContainers: e.InitContainers, podtext.Containers: e.Containers, podtext.Volumes: e.Volumes} {

@@ -28,12 +28,10 @@ type injectValue struct {
 // maxInjectLength bounds the annotation, in bytes: 60 names of profiles at their longest.
 const maxInjectLength = 16 << 10
 
-// invalidValue says why a value is invalid.
 type invalidValue struct{ message, hint string }
 
 const accepted = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
 
-// parseInject reads the inject annotation.
 func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 	switch text {
 	case "true":

@@ -10,7 +10,6 @@ import (
 // more, and a pod can cause thousands.
 const maxMessages = 32
 
-// messages are the messages about one pod.
 type messages struct {
 	refusals diagnostic.List
 	warnings []string
@@ -38,7 +37,6 @@ func (m *messages) warn(format string, args ...any) {
 	m.warnings = append(m.warnings, fmt.Sprintf(format, args...))
 }
 
-// cannotDecide notes why it cannot be decided what the pod should become.
 func (m *messages) cannotDecide(err error) { m.unknown = append(m.unknown, err) }
 
 // verdictReport takes the messages and steps about one profile. It implements reporter.
@@ -58,7 +56,6 @@ func (r *verdictReport) Refuse(path, hint, format string, args ...any) {
 	r.messages.refuse(path, hint, format, args...)
 }
 
-// notApplied warns that the profile is not applied.
 func (r *verdictReport) notApplied(profile, why string) {
 	r.verdict.warned = true
 	r.Warn("sidecar profile %q is not applied: %s", profile, why)

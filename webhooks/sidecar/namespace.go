@@ -89,7 +89,6 @@ func (l *podLabels) Lookup(key string) (string, bool) {
 	return "", false
 }
 
-// all returns the labels, for people.
 func (l *podLabels) all() map[string]string {
 	all := make(map[string]string)
 	for name, value := range l.object.Members() {

@@ -67,7 +67,6 @@ func (s *Set) lintNamespaces(all []KnownNamespace) diagnostic.List {
 	return found
 }
 
-// invalidIn returns the parameters that a namespace sets to invalid values.
 func (s *Set) invalidIn(p *profile.Profile, ns *corev1.Namespace) []template.Invalid {
 	_, invalid := p.Scope.Resolve(
 		func(string) (string, bool) { return "", false },

@@ -46,7 +46,6 @@ func (o *owners) IsApp(l podtext.List, name string) bool {
 	return true
 }
 
-// isAdded reports whether a profile has added the container, now or before.
 func (o *owners) isAdded(l podtext.List, name string) bool {
 	if o.came != nil {
 		o.index()
@@ -92,7 +91,6 @@ func (o *owners) index() {
 	}
 }
 
-// addEntry adds the containers that an entry lists as added.
 func (o *owners) addEntry(e *status.Entry) {
 	_, known := o.set.byName[e.Name]
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {

@@ -60,7 +60,6 @@ type describedReason struct {
 	text   string
 }
 
-// describedReasons returns all reasons in their order.
 func describedReasons() []describedReason {
 	return []describedReason{
 		{NamespaceNotSelected, "it does not select the namespace"},

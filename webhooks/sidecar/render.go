@@ -17,7 +17,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// renderer renders what one profile adds to a pod.
 type renderer struct {
 	request *request
 	profile *profile.Profile
@@ -32,7 +31,6 @@ type rendering struct {
 	reason    Reason
 }
 
-// render resolves the parameters and renders the template.
 func (r *renderer) render() rendering {
 	p, first := r.profile, r.request.first
 	r.warnUnknownParameters()

@@ -39,10 +39,8 @@ type request struct {
 	hasInput    bool // expressions is filled in
 }
 
-// isAgain reports whether the pod came with a status annotation.
 func (r *request) isAgain() bool { return r.first != nil && r.pod.StatusAnnotation != nil }
 
-// read reads the pod and its status annotation.
 func (r *request) read(pod *podtext.Pod, messages *messages) error {
 	r.pod, r.text = pod, podtext.Trim(r.in.Pod)
 	var err error
@@ -76,7 +74,6 @@ func (r *request) read(pod *podtext.Pod, messages *messages) error {
 	return nil
 }
 
-// ns returns the namespace of the pod.
 func (r *request) ns() *namespace {
 	if !r.lookedUp {
 		r.lookedUp = true
@@ -85,7 +82,6 @@ func (r *request) ns() *namespace {
 	return &r.namespace
 }
 
-// has reports whether the pod has something of a profile.
 func (r *request) has(profile string) bool {
 	e := r.status.Find(profile)
 	if e == nil {

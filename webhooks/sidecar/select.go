@@ -27,7 +27,6 @@ type selection struct {
 	notSelected int
 }
 
-// find returns the verdict about a profile, or nil.
 func (s *selection) find(profile string) *Verdict {
 	for i := range s.verdicts {
 		if s.verdicts[i].Profile == profile {
@@ -46,7 +45,6 @@ func (s *selection) setRest(reason Reason, detail string) {
 	}
 }
 
-// selector selects the profiles for one pod.
 type selector struct {
 	request   *request
 	messages  *messages

@@ -106,7 +106,6 @@ func repeated[K interface {
 	}
 }
 
-// check returns what is wrong with one kind alone.
 func (k *Kind) check() []*Error {
 	var found []*Error
 	report := func(field Field, hint, format string, args ...any) {

@@ -50,7 +50,6 @@ func seconds(v rawjson.Value) (int64, bool) {
 
 func neverRestarts(p *podtext.Pod) bool { return p.RestartPolicy.Is(string(corev1.RestartPolicyNever)) }
 
-// longestSleep returns the longest sleep of any container's hook.
 func longestSleep(p *podtext.Pod) int64 {
 	var longest int64
 	for _, it := range p.Containers() {

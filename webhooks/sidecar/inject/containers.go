@@ -54,7 +54,6 @@ func (inj *injection) mergeContainers() error {
 	return nil
 }
 
-// addToApp adds what the profile says to the pod's own containers.
 func (inj *injection) addToApp() error {
 	for i := range inj.in.Profile.Additions {
 		a := &inj.in.Profile.Additions[i]

@@ -236,7 +236,6 @@ func WithPath(path, message string) string {
 	return path + ": " + message
 }
 
-// mergeFields merges what the template says about the pod itself.
 func (inj *injection) mergeFields() error {
 	if inj.in.Rendered.Metadata != nil {
 		root := rawjson.Value(bytes.TrimSpace(inj.now.Text))
@@ -303,7 +302,6 @@ func (inj *injection) entry() status.Entry {
 	return e
 }
 
-// insertAll adds the elements of one list that are missing.
 func (inj *injection) insertAll(l podtext.List) error {
 	elements := inj.in.Profile.Elements[l]
 	if len(elements) == 0 {
@@ -349,7 +347,6 @@ func (inj *injection) insertAll(l podtext.List) error {
 	return nil
 }
 
-// array returns a list that the pod does not have.
 func (inj *injection) array(l podtext.List) json.RawMessage {
 	parts := slices.Clone(inj.in.Rendered.Elements[l])
 	for i := range parts {

@@ -73,7 +73,6 @@ func (inj *injection) conflictingPort(port *podtext.Port, of *podtext.Element, b
 	return 0, 0, 0, ""
 }
 
-// dropPort leaves a port out of a container that is to be added.
 func (inj *injection) dropPort(l podtext.List, i, which int) error {
 	if inj.actions[l] == nil {
 		inj.actions[l] = make([]action, len(inj.in.Profile.Elements[l]))

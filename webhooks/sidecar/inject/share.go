@@ -140,10 +140,8 @@ func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k
 	}
 }
 
-// sharedSettings collects what the pod's own containers share with one container.
 type sharedSettings struct {
-	share *v1alpha1.SidecarShare
-	// privileged is true if the container that gets the settings is privileged.
+	share      *v1alpha1.SidecarShare
 	privileged bool
 	// lists are written in this order.
 	env, volumeDevices, volumeMounts keyedList
@@ -210,7 +208,6 @@ func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) 
 	return append(dst, '}'), g.expanded, nil
 }
 
-// collect adds what one of the pod's own containers shares.
 func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {

@@ -111,7 +111,6 @@ func appendMap(dst []byte, v rawjson.Value, t reflect.Type) []byte {
 	return append(dst, '}')
 }
 
-// zeroJSON returns what comes of null in a list.
 func zeroJSON(t reflect.Type) rawjson.Value {
 	text, err := json.Marshal(reflect.Zero(t).Interface())
 	if err != nil {
@@ -120,7 +119,6 @@ func zeroJSON(t reflect.Type) rawjson.Value {
 	return text
 }
 
-// canonicalField is how a field of a struct is written.
 type canonicalField struct {
 	of        reflect.Type
 	omitempty bool

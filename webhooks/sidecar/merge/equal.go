@@ -26,7 +26,6 @@ func Equal(a, b rawjson.Value) bool {
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-// findElement looks for the element with a key.
 func findElement(list rawjson.Value, r *Rule, key string, value rawjson.Value) (int, rawjson.Value) {
 	for i, element := range list.Elements() {
 		if r.IsSet && Equal(element, value) || !r.IsSet && r.Key(element) == key {
@@ -78,7 +77,6 @@ type elementFinder struct {
 	at   map[string]indexedElement // nil if there are few
 }
 
-// indexedElement is an element of a list.
 type indexedElement struct {
 	index   int
 	element rawjson.Value

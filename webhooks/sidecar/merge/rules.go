@@ -60,9 +60,8 @@ type Rule struct {
 var (
 	listSet     = &Rule{IsSet: true}
 	atomicField = &Rule{IsAtomic: true}
-	// handler is a probe or a hook of a container's life.
-	handler  = &Rule{oneOf: []string{"exec", "grpc", "httpGet", "sleep", "tcpSocket"}}
-	quantity = &Rule{isQuantity: true}
+	handler     = &Rule{oneOf: []string{"exec", "grpc", "httpGet", "sleep", "tcpSocket"}}
+	quantity    = &Rule{isQuantity: true}
 
 	PodRules = &Rule{contradicts: contradictsNode, Fields: map[string]*Rule{
 		"dnsPolicy":                     {apiDefault: `"ClusterFirst"`},
@@ -162,7 +161,6 @@ func (r *Rule) KeyNames() string {
 	return strings.Join(names, " and ")
 }
 
-// equal compares two values of a field.
 func (r *Rule) equal(a, b rawjson.Value) bool {
 	if r != nil && r.isQuantity {
 		x, okX := ReadQuantity(a)

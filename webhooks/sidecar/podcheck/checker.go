@@ -29,11 +29,9 @@ import (
 // server, as far as they do not depend on the pod.
 type Checker struct {
 	// report takes each diagnostic.
-	report func(severity diagnostic.Severity, path, hint, message string)
-	// placeholders are those of the template's spec and of the additions.
+	report       func(severity diagnostic.Severity, path, hint, message string)
 	placeholders Placeholders
-	// grace is the terminationGracePeriodSeconds of the template, or nil.
-	grace *int64
+	grace        *int64
 	// Volumes and containers have the paths of the template's elements by name.
 	Volumes, Containers map[string]string
 	// blocks has the names of the template's volumes, and whether each can be a block

@@ -178,7 +178,6 @@ func countSet(of any) int {
 	return n
 }
 
-// resourceFieldRef checks the name of a container's resource.
 func (c *Checker) resourceFieldRef(path string, r *corev1.ResourceFieldSelector) {
 	_, name, _ := strings.Cut(r.Resource, ".")
 	if !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {

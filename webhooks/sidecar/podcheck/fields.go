@@ -277,12 +277,10 @@ func fieldRef(allowed ...string) rule {
 
 var subscripted = regexp.MustCompile(`^(metadata\.(?:labels|annotations))\['(.*)'\]$`)
 
-// user checks the number of a user or group.
 func user(c *Checker, path string, v reflect.Value) {
 	c.messages(path, strconv.FormatInt(v.Int(), 10), validation.IsValidUserID(v.Int()))
 }
 
-// port checks the number or name of a port.
 func port(c *Checker, path string, v reflect.Value) {
 	p, named := reflect.TypeAssert[intstr.IntOrString](v)
 	switch {
@@ -341,7 +339,6 @@ func subPath(c *Checker, path string, v reflect.Value) {
 
 func hasParentReference(path string) bool { return strings.Contains("/"+path+"/", "/../") }
 
-// mode checks the permission bits of a file.
 func mode(c *Checker, path string, v reflect.Value) {
 	const most = 0o777
 	if v.Int() < 0 || v.Int() > most {
@@ -349,7 +346,6 @@ func mode(c *Checker, path string, v reflect.Value) {
 	}
 }
 
-// notNegative checks a quantity.
 func notNegative(c *Checker, path string, v reflect.Value) {
 	if q, ok := reflect.TypeAssert[resource.Quantity](v); ok && q.Sign() < 0 {
 		c.invalid(path, "%q is below zero", q.String())

@@ -49,7 +49,6 @@ func (c *Checker) resources(at string, container *corev1.Container) {
 	}
 }
 
-// resource checks one request or limit.
 func (c *Checker) resource(path string, name corev1.ResourceName, quantity *resource.Quantity) {
 	if messages := validation.IsQualifiedName(string(name)); len(messages) > 0 {
 		c.messages(path, string(name), messages)

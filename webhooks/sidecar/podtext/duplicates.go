@@ -28,7 +28,6 @@ type memberNames struct {
 	more  map[string]bool
 }
 
-// clear removes the names of the object.
 func (s *memberNames) clear() {
 	clear(s.first[:min(s.count, fewMembers)])
 	s.seen, s.count, s.more = 0, 0, nil

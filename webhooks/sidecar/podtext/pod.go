@@ -47,9 +47,8 @@ type Pod struct {
 	Resources, GracePeriod rawjson.Value
 
 	// Lists are the lists of the spec, and Elements their elements.
-	Lists    [EphemeralContainers + 1]ListText
-	Elements []Element
-	// specError is the first error in the spec.
+	Lists     [EphemeralContainers + 1]ListText
+	Elements  []Element
 	specError error
 }
 
@@ -212,7 +211,6 @@ func (p *Pod) readAnnotation(r *Reader, name rawjson.Value) error {
 	return nil
 }
 
-// readLabel reads the name of a label.
 func (p *Pod) readLabel(r *Reader, name rawjson.Value) error {
 	p.HasGatehouseNames = p.HasGatehouseNames || bytes.Contains(name, []byte(Domain))
 	r.Skip()
@@ -250,7 +248,6 @@ func (p *Pod) readSpecMember(r *Reader, name rawjson.Value) error {
 	return nil
 }
 
-// readList reads a list of the spec.
 func (p *Pod) readList(r *Reader, l List) {
 	into := &p.Lists[l]
 	into.From, into.To = len(p.Elements), len(p.Elements)
@@ -317,7 +314,6 @@ func (p *Pod) readElement(r *Reader, l List) error {
 	return nil
 }
 
-// noteSpecError stores the first error in the spec.
 func (p *Pod) noteSpecError(format string, args ...any) {
 	if p.specError == nil {
 		p.specError = fmt.Errorf(format, args...)

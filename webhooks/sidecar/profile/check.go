@@ -39,7 +39,6 @@ func (c *compiler) warn(path, hint, format string, args ...any) {
 	c.report(diagnostic.Warning, path, hint, fmt.Sprintf(format, args...))
 }
 
-// checkProfile checks the profile without its template.
 func (c *compiler) checkProfile() {
 	p := c.profile
 	switch p.Name {
@@ -200,7 +199,6 @@ func (c *compiler) checkTemplate(p *Profile) {
 	}
 }
 
-// checkContainer checks a container of the template.
 func (c *compiler) checkContainer(at string, p *Profile, l podtext.List, e *Element) {
 	if l == podtext.Containers {
 		p.AppContainer = cmp.Or(p.AppContainer, e.Name)
@@ -230,7 +228,6 @@ func (c *compiler) checkContainer(at string, p *Profile, l podtext.List, e *Elem
 	c.check.Container(at, of, &container)
 }
 
-// metadata checks labels and annotations.
 func (c *compiler) metadata(sample []byte) {
 	const path = "spec.template.metadata"
 	var m v1alpha1.SidecarTemplateMetadata
@@ -261,7 +258,6 @@ func (c *compiler) metadata(sample []byte) {
 	}
 }
 
-// appContainer checks additions to the pod's own containers.
 func (c *compiler) appContainer(at string, a *Addition, container *corev1.Container) {
 	if container.Name != "" {
 		c.error(at+".template.name", "say in names which containers are meant", "the containers have names already")

@@ -118,7 +118,6 @@ func (p *Profile) FixedRevision() string {
 	return p.Fixed.Revision
 }
 
-// compiler compiles one profile.
 type compiler struct {
 	environment *template.Environment
 	profile     *Document
@@ -127,10 +126,8 @@ type compiler struct {
 	budget      celbound.Budget
 	diagnostics diagnostic.List
 	// typed is what the profile adds, as it would be in a plausible pod.
-	typed sample
-	// addsAnything is true if the profile adds anything.
+	typed        sample
 	addsAnything bool
-	// placeholders are those of the template's spec and of the additions.
 	placeholders podcheck.Placeholders
 	check        *podcheck.Checker
 }
@@ -217,7 +214,6 @@ func (c *compiler) add(found diagnostic.List) {
 	}
 }
 
-// compileTrees takes the template apart and compiles its parts.
 func (c *compiler) compileTrees(p *Profile) {
 	from := &c.profile.Spec
 	c.addsAnything = len(from.Template.Metadata.Labels)+len(from.Template.Metadata.Annotations)+len(from.AppContainers) > 0

@@ -157,7 +157,6 @@ func Array(parts []Part) json.RawMessage {
 	return append(dst, ']')
 }
 
-// elementType returns the type of a list's elements.
 func elementType(l podtext.List) reflect.Type {
 	if l == podtext.Volumes {
 		return reflect.TypeFor[corev1.Volume]()

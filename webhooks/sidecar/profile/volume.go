@@ -86,7 +86,6 @@ func defaultVolume(v *corev1.Volume) {
 	defaultDisk(v)
 }
 
-// defaultDisk sets the defaults of sources that are disks of a network.
 func defaultDisk(v *corev1.Volume) {
 	if s := v.AzureDisk; s != nil {
 		setDefault(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)

@@ -158,7 +158,6 @@ func (o objectTypes) object(t reflect.Type, seen map[string]reflect.Type) (*cel.
 	return cel.ObjectType(name), nil
 }
 
-// declare adds an object type.
 func (o objectTypes) declare(name string, fields map[string]*cel.Type) {
 	declared := make(map[string]*types.FieldType, len(fields))
 	for field, t := range fields {

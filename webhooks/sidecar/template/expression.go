@@ -23,7 +23,6 @@ import (
 // decides more belongs into a program.
 const maxExpressionLength = 10 << 10
 
-// expression is a compiled expression. It is immutable.
 type expression struct {
 	// text is as it was written.
 	text string
@@ -98,7 +97,6 @@ func (s *Scope) plain(text string) *expression {
 	return &expression{text: text, parameter: i, kind: s.parameters[i].kind, output: celType(s.parameters[i].kind), names: []string{"params"}}
 }
 
-// program compiles with CEL.
 func (s *Scope) program(r *report, path, text string, use use) *expression {
 	if err := s.budget.Add(text); err != nil {
 		r.errorf(path, celbound.DocumentHint, "%q: %v", excerpt(text, 1), err)

@@ -76,7 +76,6 @@ func selections(checked *ast.AST) []selection {
 	return found
 }
 
-// step is one step of a selection, from the last to the first.
 type step struct{ key, plain, optional string }
 
 // selectionOf reads the chain that ends with x, and notes what is inside of it.

@@ -38,7 +38,6 @@ func isReserved(word string) bool {
 	}
 }
 
-// report collects findings.
 type report struct {
 	found diagnostic.List
 	// budget is that of the profile, for its patterns.
@@ -51,7 +50,6 @@ func (r *report) errorf(field, hint, format string, args ...any) {
 	})
 }
 
-// name checks the name of a parameter or preset.
 func (r *report) name(path, name string, taken map[string]bool) {
 	path = strict.Member(path, "name")
 	switch {
@@ -69,7 +67,6 @@ func (r *report) name(path, name string, taken map[string]bool) {
 	taken[name] = true
 }
 
-// presets checks the presets and returns their names.
 func (r *report) presets(list []v1alpha1.SidecarPreset) []string {
 	var names []string
 	taken := map[string]bool{}
@@ -188,7 +185,6 @@ func isItem(text string) bool {
 	return text != "" && strings.TrimSpace(text) == text && !strings.Contains(text, ",")
 }
 
-// kind checks the type.
 func (r *report) kind(path string, kind v1alpha1.ParameterType) bool {
 	known := []string{
 		string(v1alpha1.StringParameter), string(v1alpha1.IntegerParameter), string(v1alpha1.BooleanParameter), string(v1alpha1.QuantityParameter),
@@ -226,7 +222,6 @@ func hasTexts(kind v1alpha1.ParameterType) bool {
 	return kind == v1alpha1.StringParameter || kind == v1alpha1.ListParameter
 }
 
-// bounds reads minimum and maximum.
 func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	read := func(name string, v *v1alpha1.ParameterValue) *bound {
 		if v == nil {
@@ -254,7 +249,6 @@ func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter
 	}
 }
 
-// texts reads the limits of texts.
 func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	if in.MaxLength != nil {
 		at := strict.Member(path, "maxLength")

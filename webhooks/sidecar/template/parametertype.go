@@ -33,8 +33,7 @@ const (
 	// such value is as long, and the time to read a number grows faster than its
 	// length.
 	maxWordLength = 64
-	// maxPort is the largest number of a port.
-	maxPort = 65535
+	maxPort       = 65535
 )
 
 var errForm = errors.New("is not of the accepted form")
@@ -46,12 +45,10 @@ type value struct {
 	cel ref.Val
 }
 
-// parameter is one that a profile declares.
 type parameter struct {
-	name string
-	kind v1alpha1.ParameterType
-	skip bool
-	// minimum and maximum are nil where there is none.
+	name             string
+	kind             v1alpha1.ParameterType
+	skip             bool
 	minimum, maximum *bound
 	pattern          *regexp.Regexp
 	maxLength        int
@@ -65,14 +62,12 @@ type parameter struct {
 	allowed string
 }
 
-// bound is a limit of a number, in the type of the parameter.
 type bound struct {
 	text     string
 	integer  int64
 	quantity resource.Quantity
 }
 
-// celType returns the type that expressions see.
 func celType(kind v1alpha1.ParameterType) *cel.Type {
 	switch kind {
 	case v1alpha1.IntegerParameter, v1alpha1.PortParameter:
@@ -199,19 +194,16 @@ func (p *parameter) list(text string) (*value, error) {
 	return &value{text: text, cel: types.NewStringList(types.DefaultTypeAdapter, items)}, nil
 }
 
-// takes reports whether the parameter accepts one text.
 func (p *parameter) takes(text string) bool {
 	return isPlain(text) && utf8.RuneCountInString(text) <= p.maxLength &&
 		(len(p.enum) == 0 || p.among[text]) &&
 		(p.pattern == nil || p.pattern.MatchString(text))
 }
 
-// isPlain is false for a text with control characters.
 func isPlain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// describe returns the accepted form, for people.
 func (p *parameter) describe(pattern string) string {
 	switch p.kind {
 	case v1alpha1.IntegerParameter:
@@ -256,7 +248,6 @@ func matching(pattern string) string {
 	return fmt.Sprintf(" that matches %q", pattern)
 }
 
-// between returns the bounds behind a noun.
 func (p *parameter) between() string {
 	switch {
 	case p.minimum != nil && p.maximum != nil:
@@ -278,7 +269,6 @@ func (p *parameter) limits() string {
 	return ""
 }
 
-// oneOf lists values.
 func oneOf(values []string) string {
 	const most = 20
 	quoted := make([]string, 0, min(len(values), most)+1)

@@ -23,7 +23,6 @@ const (
 	objectNode
 )
 
-// node is a value of a tree.
 type node struct {
 	kind nodeKind
 	// literal is the JSON of a literalNode.
@@ -135,7 +134,6 @@ func (r *rendering) fail(err error) {
 	}
 }
 
-// over reports whether the rendering is given up.
 func (r *rendering) over() bool { return len(r.failed) >= maxFailures }
 
 // err returns what failed. An expression without a result for this pod is certain,
@@ -212,7 +210,6 @@ func (n *node) appendText(dst []byte, r *rendering) (out []byte, present bool) {
 	return appendPresent(dst, v)
 }
 
-// appendPresent appends a scalar unless it is null.
 func appendPresent(dst []byte, v ref.Val) (out []byte, present bool) {
 	if isNull(v) {
 		return dst, false

@@ -47,7 +47,6 @@ func scalarOf(v ref.Val) (ref.Val, error) {
 	}
 }
 
-// appendJSON writes a scalar as a JSON value.
 func appendJSON(dst []byte, v ref.Val) []byte {
 	if text, ok := v.(types.String); ok {
 		return rawjson.AppendString(dst, string(text))
@@ -77,7 +76,6 @@ func appendText(dst []byte, v ref.Val) []byte {
 // mostQuoted is how many characters of a value a message shows.
 const mostQuoted = 60
 
-// quote returns a scalar for a message.
 func quote(v ref.Val) string {
 	return strconv.Quote(strict.Cut(string(appendText(nil, v)), mostQuoted))
 }
@@ -93,7 +91,6 @@ func isNumber(kind types.Kind) bool {
 	return kind == types.IntKind || kind == types.UintKind || kind == types.DoubleKind
 }
 
-// describeKind returns a kind of scalars for people.
 func describeKind(kind types.Kind) string {
 	switch kind { //nolint:exhaustive // no scalar is of another kind
 	case types.NullTypeKind:
@@ -111,7 +108,6 @@ func describeKind(kind types.Kind) string {
 	}
 }
 
-// typeName returns the name of a CEL type for people.
 func typeName(name string) string {
 	if short, ok := strings.CutPrefix(name, "google.protobuf."); ok && (short == "Timestamp" || short == "Duration") {
 		return strings.ToLower(short)
@@ -249,7 +245,6 @@ func integer(v ref.Val) (int64, bool) {
 // fits reports whether some scalar of the kind can be decoded into the place.
 func (p place) fits(kind types.Kind) bool { return slices.ContainsFunc(samples(kind), p.takes) }
 
-// wants says what the place takes.
 func (p place) wants() string {
 	switch p.t {
 	case nil:

@@ -11,7 +11,6 @@ type part struct {
 
 // unterminatedError is about a placeholder that does not end.
 type unterminatedError struct {
-	// rest is the text behind its ${.
 	rest string
 }
 

@@ -35,7 +35,6 @@ type Scope struct {
 	compiled map[source]*expression
 }
 
-// source is the text of an expression, and what it is for.
 type source struct {
 	text string
 	use  use

@@ -15,7 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// maxPlaceholders is the largest number of placeholders in a tree.
 const maxPlaceholders = 1000
 
 // Tree is a compiled JSON value with placeholders. It is immutable and safe for
@@ -77,7 +76,6 @@ func (t *Tree) Static() ([]byte, bool) {
 	return t.root.literal, true
 }
 
-// treeCompiler is one compilation of a tree.
 type treeCompiler struct {
 	report
 
@@ -124,7 +122,6 @@ func (c *treeCompiler) object(path string, v rawjson.Value, t reflect.Type) node
 	return n.folded('{', '}')
 }
 
-// unescaped returns a text without placeholders as it is rendered.
 func unescaped(text string) string { return strings.ReplaceAll(text, "$${", "${") }
 
 // isLiteral reports whether the field is a name by which objects find each other,
@@ -145,7 +142,6 @@ func isLiteral(t reflect.Type, field string) bool {
 	}
 }
 
-// text compiles a string.
 func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 	text := v.Text()
 	parts, err := split(text)
