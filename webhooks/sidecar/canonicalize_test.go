@@ -195,36 +195,6 @@ func TestRepeatedElements(t *testing.T) {
 	}
 }
 
-// TestElementsThatAreRenderedAlike: what is equal is added once, and of what is
-// not nobody could say which is meant.
-func TestElementsThatAreRenderedAlike(t *testing.T) {
-	t.Parallel()
-	const parameters = "parameters: [{name: a, type: string, default: same}, {name: b, type: string, default: same}]\n"
-	for _, tc := range []injection{
-		{
-			name: "equal, in a list that the pod does not have", profiles: []string{optOut("a", parameters+"template: {spec: {imagePullSecrets: [{name: '${params.a}'}, {name: '${params.b}'}], dnsConfig: {searches: ['${params.a}', '${params.b}']}}}")},
-			pod: "spec: {containers: []}", want: "spec: {containers: [], imagePullSecrets: [{name: same}], dnsConfig: {searches: [same]}}",
-		},
-		{
-			name: "equal, in a list of the pod", profiles: []string{optOut("a", parameters+"template: {spec: {tolerations: [{key: '${params.a}'}, {key: '${params.b}'}]}}")},
-			pod: "spec: {tolerations: [{key: own}]}", want: "spec: {tolerations: [{key: own}, {key: same}]}",
-		},
-		{
-			name: "not equal, in a list that the pod does not have", profiles: []string{optOut("a", parameters+"template: {spec: {dnsConfig: {options: [{name: '${params.a}', value: '1'}, {name: '${params.b}', value: '2'}]}}}")},
-			pod:  "spec: {containers: []}",
-			says: []string{`refused: spec.dnsConfig.options[1]: sidecar profile "a": the profile says two things of the same name` + declines},
-		},
-		{
-			name: "not equal, in a list of the pod", profiles: []string{optOut("a", parameters+"onConflict: Keep\ntemplate: {spec: {dnsConfig: {options: [{name: '${params.a}', value: '1'}, {name: '${params.b}', value: '2'}]}}}")},
-			pod:  "spec: {dnsConfig: {options: [{name: own}]}}",
-			want: "spec: {dnsConfig: {options: [{name: own}, {name: same, value: '1'}]}}",
-			says: []string{`warning: spec.dnsConfig.options[1]: sidecar profile "a": the profile says two things of the same name, and what is there is kept`},
-		},
-	} {
-		t.Run(tc.name, tc.run)
-	}
-}
-
 // TestVolumesWithDefaults: the pod that comes back has what the API server has
 // put into the profile's volumes.
 func TestVolumesWithDefaults(t *testing.T) {

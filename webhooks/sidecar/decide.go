@@ -274,7 +274,7 @@ type scratch struct {
 	about [fewProfiles]int
 }
 
-func (s *scratch) clear() {
-	s.Clear()
-	*s = scratch{Buffer: s.Buffer}
+func (sc *scratch) clear() {
+	sc.Clear()
+	*sc = scratch{Buffer: sc.Buffer}
 }

@@ -26,122 +26,11 @@ spec:
 `, name, match, injection)
 }
 
-// TestWho says which profiles apply to which pods, and what is said about it.
-func TestWho(t *testing.T) {
+// TestInjectionLeftOut: a profile that does not say is OptIn.
+func TestInjectionLeftOut(t *testing.T) {
 	t.Parallel()
-	const (
-		logs = "{namespaceSelector: {matchLabels: {logs: shipped}}}"
-		web  = "{objectSelector: {matchLabels: {tier: web}}}"
-	)
-	plain := `
-metadata: {name: plain}
-spec:
-  injection: OptOut
-  template: {spec: {containers: [{name: plain, image: example/plain:1}]}}
-`
-	for _, tc := range []struct {
-		name      string
-		profiles  []string
-		namespace string
-		pod       string
-		audit     string
-		warning   string // a part of the only one
-	}{
-		{name: "opt-out profile and a silent pod", profiles: []string{spec("a", "{}", "OptOut")}, pod: `{}`, audit: "a=applied"},
-		{name: "opt-in profile and a silent pod", profiles: []string{spec("a", "{}", "OptIn")}, pod: `{}`, audit: "a=not-asked"},
-		{name: "injection left out is opt-in", profiles: []string{spec("a", "{}", "")}, pod: `{}`, audit: "a=not-asked"},
-		{name: "opt-in profile and a pod that asks", profiles: []string{spec("a", "{}", "OptIn")}, pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`, audit: "a=applied"},
-		{name: "opt-out profile and a pod that declines", profiles: []string{spec("a", "{}", "OptOut")}, pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "false"}}`, audit: "a=declined"},
-		{name: "all that match apply, by name", profiles: []string{spec("b", "{}", "OptOut"), spec("a", "{}", "OptIn")}, pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`, audit: "a=applied,b=applied"},
-		{name: "one of two applies", profiles: []string{spec("b", "{}", "OptOut"), spec("a", "{}", "OptIn")}, pod: `{}`, audit: "a=not-asked,b=applied"},
-
-		{name: "namespace with the label", profiles: []string{spec("a", logs, "OptOut")}, pod: `{}`, audit: "a=applied"},
-		{name: "namespace without the label", profiles: []string{spec("a", logs, "OptOut")}, namespace: "quiet", pod: `{}`, audit: "a=namespace-not-selected"},
-		{
-			name: "a pod asks in a namespace without the label", profiles: []string{spec("a", logs, "OptOut")}, namespace: "quiet",
-			pod:   `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`,
-			audit: "a=namespace-not-selected", warning: `sidecar.gatehouse.dev/inject: "true" has no effect: no sidecar profile selects the pod: a=namespace-not-selected`,
-		},
-		{
-			name: "a pod asks and many profiles do not match", namespace: "quiet",
-			profiles: []string{spec("a", logs, ""), spec("b", web, ""), spec("c", logs, ""), spec("d", logs, ""), spec("e", logs, "")},
-			pod:      `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true"}}`,
-			audit:    "a=namespace-not-selected,b=object-not-selected,c=namespace-not-selected,d=namespace-not-selected,e=namespace-not-selected",
-			warning:  "a=namespace-not-selected, b=object-not-selected, c=namespace-not-selected and 2 more",
-		},
-		{name: "pod with the label", profiles: []string{spec("a", web, "OptOut")}, pod: `metadata: {labels: {app: x, tier: web}}`, audit: "a=applied"},
-		{name: "pod with another value", profiles: []string{spec("a", web, "OptOut")}, pod: `metadata: {labels: {tier: db}}`, audit: "a=object-not-selected"},
-		{name: "pod without labels", profiles: []string{spec("a", web, "OptOut")}, pod: `{}`, audit: "a=object-not-selected"},
-		{name: "pod with null labels", profiles: []string{spec("a", "{objectSelector: {matchExpressions: [{key: tier, operator: DoesNotExist}]}}", "OptOut")}, pod: `metadata: {labels: null}`, audit: "a=applied"},
-		{name: "empty selectors match everything", profiles: []string{spec("a", "{namespaceSelector: {}, objectSelector: {}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=applied"},
-
-		{name: "unknown namespace, nothing asked about it", profiles: []string{spec("a", "{}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=applied"},
-		{name: "unknown namespace, chosen by its name", profiles: []string{spec("a", "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: elsewhere}}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=applied"},
-		{name: "unknown namespace, excluded by its name", profiles: []string{spec("a", "{namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [elsewhere]}]}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=namespace-not-selected"},
-		{name: "unknown namespace, excluded by its name whatever its labels", profiles: []string{spec("a", "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: other, logs: shipped}}}", "OptOut")}, namespace: "elsewhere", pod: `{}`, audit: "a=namespace-not-selected"},
-		{name: "unknown namespace, but the pod declines", profiles: []string{spec("a", logs, "OptOut")}, namespace: "elsewhere", pod: `metadata: {annotations: {sidecar.gatehouse.dev/inject: "false"}}`, audit: "a=declined"},
-		{name: "unknown namespace, but the pod does not ask", profiles: []string{spec("a", logs, "OptIn")}, namespace: "elsewhere", pod: `{}`, audit: "a=not-asked"},
-		{name: "unknown namespace, but the pod has the host's network", profiles: []string{spec("a", logs, "OptOut")}, namespace: "elsewhere", pod: `spec: {hostNetwork: true}`, audit: "a=host-network"},
-		{name: "a known namespace's name needs no label", profiles: []string{spec("a", "{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}", "OptOut")}, pod: `{}`, audit: "a=applied"},
-
-		{name: "host network", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {hostNetwork: true}`, audit: "a=host-network"},
-		{name: "no host network", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {hostNetwork: false}`, audit: "a=applied"},
-		{
-			name: "host network and the pod asks", profiles: []string{spec("a", "{}", "OptOut")},
-			pod: "metadata: {annotations: {sidecar.gatehouse.dev/inject: \"true\"}}\nspec: {hostNetwork: true}", audit: "a=host-network", warning: "has no effect: the pod has hostNetwork: true",
-		},
-		{name: "mirror of a static pod", profiles: []string{spec("a", "{}", "OptOut")}, pod: `metadata: {annotations: {kubernetes.io/config.mirror: abc}}`, audit: "a=static-pod"},
-		{
-			name: "mirror of a static pod that asks", profiles: []string{spec("a", "{}", "OptOut")},
-			pod: `metadata: {annotations: {kubernetes.io/config.mirror: abc, sidecar.gatehouse.dev/inject: "true"}}`, audit: "a=static-pod", warning: "the pod mirrors a static pod",
-		},
-		{
-			name: "mirror of a static pod with a word that nobody can change any more", profiles: []string{spec("a", "{}", "OptOut")},
-			pod: `metadata: {annotations: {kubernetes.io/config.mirror: abc, sidecar.gatehouse.dev/inject: "yes"}}`, audit: "a=static-pod",
-		},
-		{name: "Windows host process pod", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {securityContext: {windowsOptions: {hostProcess: true}}}`, audit: "a=host-process"},
-		{name: "Windows host process container", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {containers: [{name: x}, {name: y, securityContext: {windowsOptions: {hostProcess: true}}}]}`, audit: "a=host-process"},
-		{
-			name: "Windows host process init container of a pod that asks", profiles: []string{spec("a", "{}", "OptOut")},
-			pod:   "metadata: {annotations: {sidecar.gatehouse.dev/inject: \"true\"}}\nspec: {initContainers: [{name: y, securityContext: {windowsOptions: {hostProcess: true}}}]}",
-			audit: "a=host-process", warning: "the pod is a Windows host process pod",
-		},
-		{name: "Windows, but no host process", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {containers: [{name: y, securityContext: {windowsOptions: {hostProcess: false, runAsUserName: "\\hostProcess"}}}]}`, audit: "a=applied"},
-
-		{name: "a job and a native sidecar", profiles: []string{spec("a", "{}", "OptOut")}, pod: `spec: {restartPolicy: Never}`, audit: "a=applied"},
-		{
-			name: "a job and a sidecar that would not end", profiles: []string{spec("a", "{}", "OptOut"), plain},
-			pod: `spec: {restartPolicy: OnFailure}`, audit: "a=applied,plain=must-end",
-			warning: `sidecar profile "plain" is not applied: its container "plain" would keep the pod from ending (restartPolicy: OnFailure); a native sidecar would not`,
-		},
-		{name: "a job in an unknown namespace", profiles: []string{strings.Replace(plain, "spec:\n", "spec:\n  match: "+logs+"\n", 1)}, namespace: "elsewhere", pod: `spec: {restartPolicy: Never}`, audit: "plain=must-end"},
-		{name: "not a job", profiles: []string{plain}, pod: `spec: {restartPolicy: Always}`, audit: "plain=applied"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			set := compile(t, tc.profiles...)
-			pod := toJSON(t, "kind: Pod\napiVersion: v1\n"+strings.Replace(tc.pod, "{}", "", 1))
-			if !strings.Contains(pod, `"spec"`) {
-				pod = strings.TrimSuffix(pod, "}") + `,"spec":{}}`
-			}
-			namespace := tc.namespace
-			if namespace == "" {
-				namespace = "shop"
-			}
-			response := set.Review(context.Background(), request(namespace, pod))
-			if !response.Allowed {
-				t.Fatalf("refused: %+v", response.Result)
-			}
-			if got := response.AuditAnnotations["profiles"]; got != tc.audit {
-				t.Errorf("got %q, want %q", got, tc.audit)
-			}
-			if patched := strings.Contains(tc.audit, "=applied"); (response.Patches != nil) != patched {
-				t.Errorf("got patches %v", response.Patches)
-			}
-			checkWarning(t, response.Warnings, tc.warning)
-			checkTwice(t, set, namespace, pod, response)
-		})
-	}
+	d, _ := inject(t, compile(t, spec("a", "{}", "")), "{}")
+	check(t, "reasons", reasons(&d), "a=not-asked")
 }
 
 // checkWarning wants one warning with this part, or none for no part.
@@ -158,10 +47,10 @@ func checkWarning(t *testing.T, warnings []string, part string) {
 
 // checkTwice applies the patch and asks again: the second answer must change
 // nothing. It returns the patched pod.
-func checkTwice(t testing.TB, set *sidecar.Set, namespace, pod string, response admission.Response) string {
+func checkTwice(t testing.TB, set *sidecar.Set, pod string, response admission.Response) string {
 	t.Helper()
 	patched := apply(t, pod, response.Patches)
-	again := set.Review(context.Background(), request(namespace, patched))
+	again := set.Review(context.Background(), request("shop", patched))
 	if !again.Allowed || again.Patches != nil {
 		t.Errorf("second call on %s: %+v %+v", patched, again, again.Result)
 	}
@@ -296,7 +185,7 @@ func TestManyMembersAreRead(t *testing.T) {
 	if !response.Allowed || response.Patches == nil {
 		t.Fatalf("got %+v", response)
 	}
-	checkTwice(t, set, "shop", pod, response)
+	checkTwice(t, set, pod, response)
 }
 
 // TestAuditIsBounded keeps the annotation short and the profiles that matter in

@@ -683,7 +683,7 @@ func TestNoStaleGoldens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := []string{"log-shipper.yaml", "findings.txt", "status.yaml", "explained.txt", "lint.txt", "fuzz"}
+	known := []string{"decisions", "log-shipper.yaml", "findings.txt", "status.yaml", "explained.txt", "lint.txt", "fuzz"}
 	for _, entry := range entries {
 		if !slices.Contains(known, entry.Name()) {
 			t.Errorf("testdata/%s belongs to no test", entry.Name())

@@ -3,8 +3,6 @@ package sidecar_test
 import (
 	"strings"
 	"testing"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // says returns a pod with a word.
@@ -107,58 +105,6 @@ func TestWordToRollout(t *testing.T) {
 			d, _ := inject(t, set, says(tc.word))
 			check(t, "reasons", reasons(&d), tc.reasons)
 			check(t, "said", said(&d), "")
-		})
-	}
-}
-
-// TestAskedAndNotGiven warns a pod that asks by name and does not get, whatever
-// the reason: once, and with the reason.
-func TestAskedAndNotGiven(t *testing.T) {
-	t.Parallel()
-	const asksFor = `warning: sidecar.gatehouse.dev/inject asks for sidecar profile "a", which is not applied: `
-	container := "template: {spec: {containers: [{name: a, image: example/a, ports: [{containerPort: 80}]}]}}"
-	for _, tc := range []struct {
-		reason          sidecar.Reason
-		profile, others string
-		namespace, spec string
-		mirror          bool
-		says            string
-	}{
-		{reason: sidecar.NamespaceNotSelected, profile: "match: {namespaceSelector: {matchLabels: {x: z}}}\n" + container, says: asksFor + "it does not select the namespace"},
-		{reason: sidecar.ObjectNotSelected, profile: "match: {objectSelector: {matchLabels: {x: z}}}\n" + container, says: asksFor + "it does not select the pod's labels"},
-		{reason: sidecar.StaticPod, profile: container, mirror: true, says: asksFor + "the pod mirrors a static pod, which the kubelet runs as it is"},
-		{reason: sidecar.NotInRollout, profile: "rollout: {percent: 0}\n" + container, says: asksFor + "the workload is not in the share of its rollout"},
-		{reason: sidecar.HostNetwork, profile: container, spec: "hostNetwork: true", says: asksFor + "the pod has hostNetwork: true, so that the ports of a sidecar would be the node's"},
-		{reason: sidecar.HostProcess, profile: container, spec: "securityContext: {windowsOptions: {hostProcess: true}}", says: asksFor + "the pod is a Windows host process pod"},
-		{
-			reason: sidecar.OtherSystem, profile: "template: {spec: {shareProcessNamespace: true}}", spec: "os: {name: windows}",
-			says: asksFor + `the pod is for "windows", and the profile says what the API server does not allow there`,
-		},
-		{reason: sidecar.MustEnd, profile: container, spec: "restartPolicy: Never", says: `warning: sidecar profile "a" is not applied: its container "a" would keep the pod from ending (restartPolicy: Never); a native sidecar would not`},
-		{reason: sidecar.ConditionFalse, profile: "match: {matchConditions: [{name: never, expression: 'false'}]}\n" + container, says: asksFor + `match condition "never" does not hold`},
-		{
-			reason: sidecar.InvalidParameter, profile: "parameters: [{name: level, type: string, onInvalid: Skip}]\n" + container,
-			says: `warning: sidecar profile "a" is not applied: metadata.annotations[a.sidecar.gatehouse.dev/level]: the parameter is required: allowed is a text of at most 1024 characters, without control characters`,
-		},
-		{
-			reason: sidecar.Conflict, profile: "onConflict: Skip\n" + container, spec: "containers: [{name: app, ports: [{containerPort: 80}]}]",
-			says: `warning: sidecar profile "a" is not applied: spec.containers[0].ports[0].containerPort: containerPort 80/TCP is declared by container "a" of sidecar profile "a" too`,
-		},
-		{
-			reason: sidecar.PodSecurity, profile: "onConflict: Skip\ntemplate: {spec: {containers: [{name: a, image: example/a, securityContext: {privileged: true}}]}}",
-			namespace: "labels: {pod-security.kubernetes.io/enforce: baseline}", spec: "containers: [{name: app}]",
-			says: `warning: sidecar profile "a" is not applied: with what sidecar profile "a" adds, the pod violates PodSecurity "baseline:latest": privileged (container "a" must not set securityContext.privileged=true), which namespace "shop" enforces`,
-		},
-	} {
-		t.Run(string(tc.reason), func(t *testing.T) {
-			t.Parallel()
-			pod := "metadata: {annotations: {sidecar.gatehouse.dev/inject: a"
-			if tc.mirror {
-				pod += ", kubernetes.io/config.mirror: x"
-			}
-			d, _ := inject(t, compileIn(t, shop(t, tc.namespace), optOut("a", tc.profile)), pod+"}}\nspec: {"+tc.spec+"}")
-			check(t, "reasons", reasons(&d), "a="+string(tc.reason))
-			check(t, "said", said(&d), tc.says)
 		})
 	}
 }

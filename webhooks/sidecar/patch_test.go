@@ -118,7 +118,7 @@ func TestPatch(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 			}
 			response := set.Review(context.Background(), request("shop", tc.pod))
-			checkTwice(t, set, "shop", tc.pod, response)
+			checkTwice(t, set, tc.pod, response)
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 	)
 	set := compile(t, both)
 	pod := `{"futureTop":[ 1 ],"metadata":{"name":"x","labels":{"b":"1","a":"2"}},"spec":{"futureSpec":{"z":1,"a":2},"initContainers":[` + own + `],"containers":[` + app + `],"volumes":[` + data + `]}}`
-	patched := checkTwice(t, set, "shop", pod, set.Review(context.Background(), request("shop", pod)))
+	patched := checkTwice(t, set, pod, set.Review(context.Background(), request("shop", pod)))
 	value, err := rawjson.Parse([]byte(patched))
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestOrder(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			patched := checkTwice(t, set, "shop", tc.pod, set.Review(context.Background(), request("shop", tc.pod)))
+			patched := checkTwice(t, set, tc.pod, set.Review(context.Background(), request("shop", tc.pod)))
 			for list, want := range map[string]string{"initContainers": tc.inits, "containers": tc.containers, "volumes": tc.volumes} {
 				if got := names(t, patched, list); got != want {
 					t.Errorf("%s: got %s, want %s", list, got, want)

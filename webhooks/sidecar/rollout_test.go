@@ -155,59 +155,6 @@ func TestRolloutsAreIndependent(t *testing.T) {
 	}
 }
 
-// TestRolloutReplaces: inside of the share one profile takes the place of the
-// other, outside it does not, and whatever keeps it from being applied leaves its
-// place to the other.
-func TestRolloutReplaces(t *testing.T) {
-	t.Parallel()
-	const plain = "\ntemplate: {spec: {containers: [{name: mesh, image: example/mesh:2}]}}"
-	mesh := optOut("mesh", "hostNetwork: Inject\ntemplate: {spec: {containers: [{name: mesh, image: 'example/mesh:1'}]}}\npodsThatEnd: Inject")
-	canary := func(percent int, more string) []string {
-		if !strings.Contains(more, "template:") {
-			more += plain
-		}
-		return []string{mesh, optOut("canary", fmt.Sprintf("rollout: {percent: %d, replaces: mesh}\n%s", percent, more))}
-	}
-	const (
-		app = "spec: {containers: [{name: app}]}"
-		one = "spec: {containers: [{name: app}, {name: mesh, image: 'example/mesh:1'}]}"
-		two = "spec: {containers: [{name: app}, {name: mesh, image: 'example/mesh:2'}]}"
-	)
-	runAll(t, []injection{
-		{name: "in the share", profiles: canary(100, ""), pod: app, want: two, reasons: "canary=applied,mesh=replaced"},
-		{name: "outside of the share", profiles: canary(0, ""), pod: app, want: one, reasons: "canary=not-in-rollout,mesh=applied"},
-		{
-			name: "not selected", profiles: canary(100, "match: {objectSelector: {matchLabels: {x: z}}}"), pod: app, want: one,
-			reasons: "canary=object-not-selected,mesh=applied",
-		},
-		{
-			name: "condition", profiles: canary(100, "match: {matchConditions: [{name: never, expression: 'false'}]}"), pod: app, want: one,
-			reasons: "canary=condition-false,mesh=applied",
-		},
-		{
-			name: "host network", profiles: canary(100, ""), pod: "spec: {hostNetwork: true, containers: [{name: app}]}",
-			want: "spec: {hostNetwork: true, containers: [{name: app}, {name: mesh, image: 'example/mesh:1'}]}", reasons: "canary=host-network,mesh=applied",
-		},
-		{
-			name: "pod that ends", profiles: canary(100, ""), pod: "spec: {restartPolicy: Never, containers: [{name: app}]}",
-			want: "spec: {restartPolicy: Never, containers: [{name: app}, {name: mesh, image: 'example/mesh:1'}]}", reasons: "canary=must-end,mesh=applied",
-			says: []string{`warning: sidecar profile "canary" is not applied: its container "mesh" would keep the pod from ending (restartPolicy: Never); a native sidecar would not`},
-		},
-		{
-			name: "parameter", profiles: canary(100, "parameters: [{name: size, type: integer, onInvalid: Skip}]"), pod: app, want: one,
-			reasons: "canary=invalid-parameter,mesh=applied",
-			says:    []string{`warning: sidecar profile "canary" is not applied: metadata.annotations[mesh.sidecar.gatehouse.dev/size]: the parameter is required: allowed is an integer`},
-		},
-		{
-			name: "conflict", profiles: canary(100, "onConflict: Skip\ntemplate: {spec: {containers: [{name: mesh, image: example/mesh:2, ports: [{containerPort: 80}]}]}}"),
-			pod:     "spec: {containers: [{name: app, ports: [{containerPort: 80}]}]}",
-			want:    "spec: {containers: [{name: app, ports: [{containerPort: 80}]}, {name: mesh, image: 'example/mesh:1'}]}",
-			reasons: "canary=conflict,mesh=applied",
-			says:    []string{`warning: sidecar profile "canary" is not applied: spec.containers[0].ports[0].containerPort: containerPort 80/TCP is declared by container "mesh" of sidecar profile "canary" too`},
-		},
-	})
-}
-
 // TestRolloutKeepsWhatIsThere: a pod that comes with one of the two profiles
 // keeps it, whatever has become of the rollout since.
 func TestRolloutKeepsWhatIsThere(t *testing.T) {

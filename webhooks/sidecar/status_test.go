@@ -120,7 +120,7 @@ func TestStatusAnnotation(t *testing.T) {
 			if (response.Patches != nil) != (tc.result != "") {
 				t.Fatalf("got patches %v %+v", response.Patches, response.Result)
 			}
-			patched := checkTwice(t, set, "shop", pod, response)
+			patched := checkTwice(t, set, pod, response)
 			if tc.result == "" {
 				return
 			}
@@ -149,7 +149,7 @@ func TestReinvocation(t *testing.T) {
 			const pod = `{"metadata":{"labels":{}},"spec":{"initContainers":[{"name":"own"}],"containers":[{"name":"app"}]}}`
 			once := apply(t, pod, set.Review(context.Background(), request("shop", pod)).Patches)
 			changed := strings.Replace(once, `"labels":{}`, `"labels":{"tier":"web"}`, 1)
-			twice := checkTwice(t, set, "shop", changed, set.Review(context.Background(), request("shop", changed)))
+			twice := checkTwice(t, set, changed, set.Review(context.Background(), request("shop", changed)))
 
 			direct := strings.Replace(pod, `"labels":{}`, `"labels":{"tier":"web"}`, 1)
 			want := apply(t, direct, set.Review(context.Background(), request("shop", direct)).Patches)
@@ -173,7 +173,7 @@ spec:
   template: {spec: {volumes: [{name: one, emptyDir: {}}, {name: two, emptyDir: {}}]}}
 `)
 	const pod = `{"spec":{"volumes":[{"name":"two","emptyDir":{}}]}}`
-	patched := checkTwice(t, set, "shop", pod, set.Review(context.Background(), request("shop", pod)))
+	patched := checkTwice(t, set, pod, set.Review(context.Background(), request("shop", pod)))
 	if got := statusOf(t, patched); !strings.Contains(got, `"volumes":["one"],"reusedVolumes":["two"]`) {
 		t.Errorf("got %s", got)
 	}
@@ -182,7 +182,7 @@ spec:
 	}
 	// Another webhook removes one: it comes back, and the annotation stays.
 	removed := strings.Replace(patched, `{"name":"two","emptyDir":{}},`, "", 1)
-	again := checkTwice(t, set, "shop", removed, set.Review(context.Background(), request("shop", removed)))
+	again := checkTwice(t, set, removed, set.Review(context.Background(), request("shop", removed)))
 	if got := statusOf(t, again); !strings.Contains(got, `"volumes":["one","two"]`) {
 		t.Errorf("got %s", got)
 	}

@@ -175,17 +175,6 @@ func TestAddedLabelsSelectNothing(t *testing.T) {
 	}
 }
 
-// TestExpressionsSeeThePodAsItCame: an expression has the same value when the
-// pod comes a second time.
-func TestExpressionsSeeThePodAsItCame(t *testing.T) {
-	t.Parallel()
-	set := compile(t,
-		optOut("a", "template: {metadata: {labels: {a: a}}, spec: {containers: [{name: a, image: a}]}}"),
-		optOut("b", `template: {metadata: {labels: {containers: "n${size(pod.spec.containers)}", labels: "n${size(pod.metadata.labels)}"}}}`))
-	_, patched := inject(t, set, "metadata: {labels: {own: own}}\nspec: {containers: [{name: app}]}")
-	checkPod(t, patched, "metadata: {labels: {own: own, a: a, containers: n1, labels: n1}}\nspec: {containers: [{name: app}, {name: a, image: a}]}")
-}
-
 // TestStaleRevisions: a pod that is complete keeps the revision that it has, and
 // of one that is not nobody could say what it would be.
 func TestStaleRevisions(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // volumeEquality compares volumes as equality.Semantic does, but a quantity with a huge
 // exponent, which takes minutes to compare, equals none.
-var volumeEquality = conversion.EqualitiesOrDie(
+var volumeEquality = conversion.EqualitiesOrDie( //nolint:gochecknoglobals // a table that nobody changes
 	func(a, b resource.Quantity) bool { return !isHuge(&a) && !isHuge(&b) && a.Cmp(b) == 0 },
 	func(a, b metav1.Time) bool { return a.Equal(&b) },
 )

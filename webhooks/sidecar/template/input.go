@@ -224,7 +224,7 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 	}
 	// A pod offline may have anything in the place of a text.
 	kind := kindOf(v)
-	if want, known, _ := staticKind(e.output); known && !isNull(v) && kind != want && !(isNumber(kind) && isNumber(want)) {
+	if want, known, _ := staticKind(e.output); known && !isNull(v) && kind != want && (!isNumber(kind) || !isNumber(want)) {
 		return nil, e.failed(path, fmt.Sprintf("gives %s, which is %s, expected %s", quote(v), describeKind(kind), describeKind(want)))
 	}
 	return v, nil
