@@ -21,7 +21,6 @@ type index struct {
 	always []int
 	// objects and namespaces are profiles by a label that they require.
 	objects, namespaces pivots
-	count               int
 }
 
 // pivots are indexes of profiles by the key and value of a label. For pods'
@@ -40,7 +39,7 @@ func newIndex(profiles []*profile.Profile) *index {
 	if len(profiles) <= fewProfiles {
 		return nil
 	}
-	x := &index{objects: make(pivots), namespaces: make(pivots), count: len(profiles)}
+	x := &index{objects: make(pivots), namespaces: make(pivots)}
 	for i, p := range profiles {
 		if key, values := pivot(p.ObjectSelector); key != "" {
 			for _, value := range values {
@@ -74,12 +73,11 @@ func pivot(s labels.Selector) (key string, values []string) {
 	return key, values
 }
 
-// candidates marks the profiles that are not excluded. The buffer is cleared and has a
-// bit for each profile.
-func (x *index) candidates(room []uint64, p *podtext.Pod, ns *namespace) {
+// candidates marks the profiles that are not excluded.
+func (x *index) candidates(marks []bool, p *podtext.Pod, ns *namespace) {
 	mark := func(profiles []int) {
 		for _, i := range profiles {
-			room[i/64] |= 1 << (i % 64)
+			marks[i] = true
 		}
 	}
 	mark(x.always)

@@ -3,35 +3,24 @@ package sidecar
 // Reason is the reason for the outcome of one profile for one pod.
 type Reason string
 
-// The reasons, in the order in which they are checked. The first that holds is given.
+// The reasons, in the order in which they are checked. The first that holds is given. Text says
+// what each means.
 const (
-	// NamespaceNotSelected: the profile's namespaceSelector does not match.
 	NamespaceNotSelected Reason = "namespace-not-selected"
-	// ObjectNotSelected: the profile's objectSelector does not match.
-	ObjectNotSelected Reason = "object-not-selected"
-	// StaticPod: the kubelet runs it whatever the API server says.
-	StaticPod Reason = "static-pod"
-	// Declined: the pod declines.
-	Declined Reason = "declined"
+	ObjectNotSelected    Reason = "object-not-selected"
+	StaticPod            Reason = "static-pod"
+	Declined             Reason = "declined"
 	// DeclinedByNamespace: the namespace declines, and the pod says nothing.
 	DeclinedByNamespace Reason = "declined-by-namespace"
 	// NotAsked: the profile is OptIn, and neither the pod nor its namespace asks for it.
-	NotAsked Reason = "not-asked"
-	// NotInRollout: the workload is not in the profile's share.
-	NotInRollout Reason = "not-in-rollout"
-	// HostNetwork: a sidecar's ports would be the node's.
-	HostNetwork Reason = "host-network"
-	// HostProcess: the pod is a Windows host process pod.
-	HostProcess Reason = "host-process"
-	// OtherSystem: the API server does not allow what the profile adds for the operating
-	// system of the pod.
-	OtherSystem Reason = "operating-system"
-	// MustEnd: a container of the profile would keep the pod from ending.
-	MustEnd Reason = "must-end"
-	// ConditionFalse: one of the profile's match conditions does not hold.
+	NotAsked       Reason = "not-asked"
+	NotInRollout   Reason = "not-in-rollout"
+	HostNetwork    Reason = "host-network"
+	HostProcess    Reason = "host-process"
+	OtherSystem    Reason = "operating-system"
+	MustEnd        Reason = "must-end"
 	ConditionFalse Reason = "condition-false"
-	// Replaced: a profile in its rollout takes the place of this one.
-	Replaced Reason = "replaced"
+	Replaced       Reason = "replaced"
 	// NamespaceUnknown: it depends on the labels of a namespace that is not known. The
 	// decision has an error.
 	NamespaceUnknown Reason = "namespace-unknown"

@@ -67,16 +67,15 @@ func (r *request) candidates(buffer []int) selection {
 		}
 		return sel
 	}
-	const bits = 64
-	var few [8]uint64
+	var few [512]bool
 	marks := few[:]
-	if words := (s.index.count + bits - 1) / bits; words > len(few) {
-		marks = make([]uint64, words)
+	if len(s.profiles) > len(few) {
+		marks = make([]bool, len(s.profiles))
 	}
 	s.index.candidates(marks, r.first, r.ns())
 	sel := selection{profiles: buffer}
 	for i, p := range s.profiles {
-		if marks[i/bits]&(1<<(i%bits)) != 0 {
+		if marks[i] {
 			sel.profiles = append(sel.profiles, i)
 			sel.verdicts = append(sel.verdicts, Verdict{Profile: p.Name, Revision: p.FixedRevision()})
 		}
@@ -262,7 +261,7 @@ func (s *selector) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
 		v.step("Windows host process", "no", HostProcess.Text())
 		return HostProcess
 	}
-	if s.request.first.OS != nil && p.OperatingSystems.Refuse(s.request.first.OS.Get("name").Text()) {
+	if s.request.first.OS != nil && p.ExcludedSystems.Has(s.request.first.OS.Get("name").Text()) {
 		v.Detail = fmt.Sprintf("the pod is for %s, and the profile says what the API server does not allow there", podtext.Quote(s.request.first.OS.Get("name").Text()))
 		v.step("operating system", "no", v.Detail)
 		return OtherSystem

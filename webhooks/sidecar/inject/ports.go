@@ -1,7 +1,7 @@
 package inject
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,7 +9,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
 // checkPorts finds ports of the pod that conflict with those of the elements that are
@@ -85,15 +84,9 @@ func (inj *injection) dropPort(l podtext.List, i, which int) error {
 		f.raw = merge.RemoveMembers(container, "ports")
 		return nil
 	}
-	var left []profile.Part
-	for k, port := range ports.Elements() {
-		if !slices.Contains(f.dropped, k) {
-			left = append(left, profile.Part{Raw: json.RawMessage(port)})
-		}
-	}
-	e := merge.Editor{Text: container}
-	err := e.Replace("", ports, profile.Array(left))
-	f.raw = e.Result()
+	left := merge.FilterElements(ports, func(k int, _ rawjson.Value) bool { return !slices.Contains(f.dropped, k) })
+	var err error
+	f.raw, err = merge.SetMember(container, container, "ports", string(left))
 	return err
 }
 
@@ -101,35 +94,27 @@ func (inj *injection) dropPort(l podtext.List, i, which int) error {
 // ports of the node that another port of the pod has already.
 func (inj *injection) withoutTakenHostPorts(l podtext.List, it *podtext.Element, template rawjson.Value) (rawjson.Value, error) {
 	ports := template.Get("ports")
-	var rest []json.RawMessage
-	dropped := false
-	for _, element := range ports.Elements() {
+	var failed error
+	left := merge.FilterElements(ports, func(_ int, element rawjson.Value) bool {
 		port, err := podtext.ReadPort(element)
 		if err != nil {
-			return nil, fmt.Errorf("appContainers: %w", err)
+			failed = cmp.Or(failed, fmt.Errorf("appContainers: %w", err))
+			return true
 		}
 		path, err := inj.findHostPort(&port, element, l, it)
-		if err != nil {
-			return nil, err
-		}
-		if path != "" && inj.conflict(path, "change the port, or "+inj.in.Profile.DeclineHint(),
-			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), inj.in.Profile.Name, it.Name.Text())) {
-			dropped = true
-			continue
-		}
-		rest = append(rest, json.RawMessage(element))
+		failed = cmp.Or(failed, err)
+		return path == "" || !inj.conflict(path, "change the port, or "+inj.in.Profile.DeclineHint(),
+			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), inj.in.Profile.Name, it.Name.Text()))
+	})
+	switch left.Len() {
+	case ports.Len():
+		return template, failed
+	case 0:
+		return merge.RemoveMembers(template, "ports"), failed
+	default:
+		template, err := merge.SetMember(template, template, "ports", string(left))
+		return template, cmp.Or(failed, err)
 	}
-	if !dropped {
-		return template, nil
-	}
-	text, err := json.Marshal(rest)
-	if err != nil {
-		return nil, fmt.Errorf("appContainers: %w", err)
-	}
-	if len(rest) == 0 {
-		return merge.RemoveMembers(template, "ports"), nil
-	}
-	return merge.SetMember(template, template, "ports", string(text))
 }
 
 // findHostPort returns the path of a port of the pod with which one of the node that

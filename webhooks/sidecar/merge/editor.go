@@ -168,15 +168,35 @@ func SetMember(text, object rawjson.Value, name, value string) (rawjson.Value, e
 
 // RemoveMembers returns an object without some of its members.
 func RemoveMembers(object rawjson.Value, names ...string) rawjson.Value {
+	return filterMembers(object, func(name string, _ rawjson.Value) bool { return !slices.Contains(names, name) })
+}
+
+// filterMembers returns the members of an object that are kept.
+func filterMembers(object rawjson.Value, keep func(name string, value rawjson.Value) bool) rawjson.Value {
 	dst := []byte{'{'}
-	for nameText, value := range object.Members() {
-		if slices.Contains(names, nameText.Text()) {
+	for name, value := range object.Members() {
+		if !keep(name.Text(), value) {
 			continue
 		}
 		if len(dst) > 1 {
 			dst = append(dst, ',')
 		}
-		dst = append(append(append(dst, nameText...), ':'), value...)
+		dst = append(append(append(dst, name...), ':'), value...)
 	}
 	return append(dst, '}')
+}
+
+// FilterElements returns the elements of a list that are kept.
+func FilterElements(list rawjson.Value, keep func(index int, element rawjson.Value) bool) rawjson.Value {
+	dst := []byte{'['}
+	for i, element := range list.Elements() {
+		if !keep(i, element) {
+			continue
+		}
+		if len(dst) > 1 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, element...)
+	}
+	return append(dst, ']')
 }

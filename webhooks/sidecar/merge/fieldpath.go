@@ -25,16 +25,21 @@ func (r *Rule) Key(element rawjson.Value) string {
 		}
 		name, absent, _ := strings.Cut(key, "=")
 		b.WriteString(name + "=")
-		switch value := element.Get(name); value.Kind() {
-		case rawjson.String:
-			b.WriteString(escapeKey(value.Text()))
-		case rawjson.Invalid, rawjson.Null:
-			b.WriteString(absent)
-		case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
-			b.WriteString(escapeKey(string(value)))
-		}
+		b.WriteString(escapeKey(KeyText(element, name, absent)))
 	}
 	return b.String()
+}
+
+// KeyText returns the text of a member that is a key, or the other text if it is absent.
+func KeyText(element rawjson.Value, name, absent string) string {
+	switch value := element.Get(name); value.Kind() { //nolint:exhaustive // all others are written as they are
+	case rawjson.String:
+		return value.Text()
+	case rawjson.Invalid, rawjson.Null:
+		return absent
+	default:
+		return string(value)
+	}
 }
 
 // NameKey returns the token of a field path for the element with a name.

@@ -92,11 +92,11 @@ func (m *Merger) Member(at Path, object rawjson.Value, name string, value rawjso
 // deduplicate returns a value without elements that its lists have twice. Rendering can
 // make two elements equal.
 func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Value {
-	dst := []byte{'{'}
 	switch {
 	case r == nil || value.Len() == 0:
 		return value
 	case value.Kind() == rawjson.Object && !r.IsAtomic && len(r.Fields) > 0:
+		dst := []byte{'{'}
 		for name, below := range value.Members() {
 			if len(dst) > 1 {
 				dst = append(dst, ',')
@@ -109,22 +109,17 @@ func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Valu
 		return value
 	}
 	first := make(map[string]rawjson.Value, value.Len())
-	dst[0] = '['
-	for i, element := range value.Elements() {
+	return FilterElements(value, func(i int, element rawjson.Value) bool {
 		key := r.Identity(element)
 		other, twice := first[key]
-		switch {
-		case !twice:
-			first[key] = element
-			if len(dst) > 1 {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, element...)
-		case !r.IsSet && !Equal(other, element):
+		if twice && !r.IsSet && !Equal(other, element) {
 			m.OnConflict(at.Element(i, key).Display, "the profile says two things of the same "+r.KeyNames())
 		}
-	}
-	return append(dst, ']')
+		if !twice {
+			first[key] = element
+		}
+		return !twice
+	})
 }
 
 // withoutUsedPaths returns a list of mounts or devices without those whose path the other
@@ -138,19 +133,12 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 	for _, theirs := range other.Elements() {
 		taken[path(theirs)] = true
 	}
-	var rest []byte
-	for _, element := range value.Elements() {
+	return orNull(FilterElements(value, func(_ int, element rawjson.Value) bool {
 		if taken[path(element)] {
 			m.OnConflict(at.Display, fmt.Sprintf("the container has a device or mount at %q already", strict.Cut(path(element), 64)))
-			continue
 		}
-		rest = append(append(rest, ','), element...)
-	}
-	if len(rest) == 0 {
-		return rawjson.Value("null")
-	}
-	rest[0] = '['
-	return append(rest, ']')
+		return !taken[path(element)]
+	}))
 }
 
 // withoutUnpaired returns requests or limits without the resources for which the pod sets
@@ -159,21 +147,21 @@ func (m *Merger) withoutUnpaired(at Path, other, own, value rawjson.Value) rawjs
 	if other.Len() == 0 {
 		return value
 	}
-	rest := []byte{'{'}
-	for name, quantity := range value.Members() {
-		if text := name.Text(); own.Get(text) == nil && other.Get(text) != nil {
-			m.OnConflict(at.Member(text).Display, "the pod says itself what it needs of it")
-			continue
+	return orNull(filterMembers(value, func(name string, _ rawjson.Value) bool {
+		unpaired := own.Get(name) == nil && other.Get(name) != nil
+		if unpaired {
+			m.OnConflict(at.Member(name).Display, "the pod says itself what it needs of it")
 		}
-		if len(rest) > 1 {
-			rest = append(rest, ',')
-		}
-		rest = append(append(append(rest, name...), ':'), quantity...)
-	}
-	if len(rest) == 1 {
+		return !unpaired
+	}))
+}
+
+// orNull returns null for an empty list or object.
+func orNull(v rawjson.Value) rawjson.Value {
+	if v.Len() == 0 {
 		return rawjson.Value("null")
 	}
-	return append(rest, '}')
+	return v
 }
 
 // list merges the elements of a list of the template into one of the pod.

@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,8 +30,9 @@ import (
 // server, as far as they do not depend on the pod.
 type Checker struct {
 	// report takes each diagnostic.
-	report       func(severity diagnostic.Severity, path, hint, message string)
-	placeholders Placeholders
+	report func(severity diagnostic.Severity, path, hint, message string)
+	// placeholders are the paths of texts with a placeholder.
+	placeholders sets.Set[string]
 	grace        *int64
 	// Volumes and containers have the paths of the template's elements by name.
 	Volumes, Containers map[string]string
@@ -42,7 +44,7 @@ type Checker struct {
 }
 
 // New returns a checker of a template with these placeholders.
-func New(placeholders Placeholders, report func(severity diagnostic.Severity, path, hint, message string)) *Checker {
+func New(placeholders sets.Set[string], report func(severity diagnostic.Severity, path, hint, message string)) *Checker {
 	return &Checker{
 		report: report, placeholders: placeholders,
 		Volumes: make(map[string]string), Containers: make(map[string]string), blocks: make(map[string]bool), claims: make(map[string]bool),
@@ -112,43 +114,21 @@ func (c *Checker) invalid(path, format string, args ...any) {
 	}
 }
 
-// Placeholders are the places of a JSON value with a placeholder, by the names of
-// members and the indexes of elements on the way there. What is empty and not nil is
-// such a place itself.
-type Placeholders map[string]Placeholders
-
-// FindPlaceholders returns the places with a placeholder, or nil.
-func FindPlaceholders(v rawjson.Value) Placeholders {
-	var out Placeholders
-	note := func(token string, below Placeholders) {
-		if below == nil {
-			return
-		}
-		if out == nil {
-			out = make(Placeholders)
-		}
-		out[token] = below
-	}
+// FindPlaceholders adds the paths of all texts with a placeholder in a value to a set.
+func FindPlaceholders(set sets.Set[string], path string, v rawjson.Value) {
 	if strings.Contains(strings.ReplaceAll(v.Text(), "$${", ""), "${") {
-		return Placeholders{}
+		set.Insert(path)
 	}
 	for name, value := range v.Members() {
-		note(name.Text(), FindPlaceholders(value))
+		FindPlaceholders(set, path+"."+name.Text(), value)
 	}
 	for i, element := range v.Elements() {
-		note(Indexed("", i), FindPlaceholders(element))
+		FindPlaceholders(set, Indexed(path, i), element)
 	}
-	return out
 }
 
 // placeholder reports whether the profile has a placeholder at the path of a field.
-func (c *Checker) placeholder(path string) bool {
-	at := c.placeholders
-	for token := range strings.SplitSeq(strings.ReplaceAll(path, "[", ".["), ".") {
-		at = at[token]
-	}
-	return at != nil && len(at) == 0
-}
+func (c *Checker) placeholder(path string) bool { return c.placeholders.Has(path) }
 
 // require reports a text that is missing. It returns false if it is.
 func (c *Checker) require(path, text string) bool {

@@ -192,7 +192,7 @@ func (c *compiler) checkTemplate(p *Profile) {
 		c.checkShare(fmt.Sprintf("spec.share[%d]", i), &p.Shares[i], known)
 	}
 	c.checkDistinctUsers(p.DistinctUsers, t)
-	p.OperatingSystems = c.typed.operatingSystems()
+	p.ExcludedSystems = c.typed.excludedSystems()
 	p.Constraints = c.typed.constraints()
 	if !c.addsAnything {
 		c.error("spec.template", "", "the profile adds nothing: template or appContainers must say something")

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
@@ -71,9 +72,9 @@ type Profile struct {
 	// AppContainer is the name of a container of the template that is not an init
 	// container, or empty. It keeps the pod from ending.
 	AppContainer string
-	// OperatingSystems are the operating systems that the profile is not for.
-	OperatingSystems OperatingSystems
-	Constraints      Constraints
+	// ExcludedSystems are the operating systems that the profile is not for.
+	ExcludedSystems sets.Set[string]
+	Constraints     Constraints
 	// CleanLevels are the levels of Pod Security at which what is added cannot make a
 	// pod inadmissible.
 	CleanLevels podsecurity.Levels
@@ -128,7 +129,7 @@ type compiler struct {
 	// typed is what the profile adds, as it would be in a plausible pod.
 	typed        sample
 	addsAnything bool
-	placeholders podcheck.Placeholders
+	placeholders sets.Set[string]
 	check        *podcheck.Checker
 }
 
@@ -235,8 +236,8 @@ func (c *compiler) compileTrees(p *Profile) {
 	before := len(c.diagnostics)
 	spec, ok := c.object("spec.template.spec", from.Template.Spec.Raw)
 	c.addsAnything = c.addsAnything || len(c.diagnostics) > before
-	added := make(podcheck.Placeholders, len(from.AppContainers))
-	c.placeholders = podcheck.Placeholders{"spec": {"template": {"spec": podcheck.FindPlaceholders(spec)}, "appContainers": added}}
+	c.placeholders = sets.New[string]()
+	podcheck.FindPlaceholders(c.placeholders, "spec.template.spec", spec)
 	if ok {
 		var rest []byte
 		for nameText, value := range spec.Members() {
@@ -279,7 +280,7 @@ func (c *compiler) compileTrees(p *Profile) {
 		path := fmt.Sprintf("spec.appContainers[%d].template", i)
 		before := len(c.diagnostics)
 		raw, ok := c.object(path, from.AppContainers[i].Template.Raw)
-		added[podcheck.Indexed("", i)] = podcheck.Placeholders{"template": podcheck.FindPlaceholders(raw)}
+		podcheck.FindPlaceholders(c.placeholders, path, raw)
 		a := Addition{AppContainerAdditions: from.AppContainers[i]}
 		switch {
 		case ok && raw.Len() > 0:

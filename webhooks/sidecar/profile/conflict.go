@@ -145,12 +145,5 @@ func excludes(a, b *labels.Requirement) bool {
 
 // IsOneOf reports whether a requirement is satisfied by its values alone.
 func IsOneOf(r *labels.Requirement) bool {
-	switch r.Operator() {
-	case selection.In, selection.Equals, selection.DoubleEquals:
-		return true
-	case selection.NotIn, selection.NotEquals, selection.Exists, selection.DoesNotExist, selection.GreaterThan, selection.LessThan:
-		return false
-	default:
-		return false
-	}
+	return r.Operator() == selection.In || r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals
 }

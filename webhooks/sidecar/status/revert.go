@@ -55,26 +55,13 @@ func (m *elementKey) valueIn(element rawjson.Value) string {
 	case m.names == wholeElement:
 		return merge.Canonical(element)
 	case !strings.Contains(m.names, separator):
-		return keyText(element, m.names)
+		return merge.KeyText(element, m.names, absentKey(m.names))
 	}
 	var all []string
 	for name := range strings.SplitSeq(m.names, separator) {
-		all = append(all, keyText(element, name))
+		all = append(all, merge.KeyText(element, name, absentKey(name)))
 	}
 	return strings.Join(all, separator)
-}
-
-func keyText(element rawjson.Value, name string) string {
-	switch value := element.Get(name); value.Kind() {
-	case rawjson.String:
-		return value.Text()
-	case rawjson.Invalid, rawjson.Null:
-		return absentKey(name)
-	case rawjson.Bool, rawjson.Number, rawjson.Array, rawjson.Object:
-		return string(value)
-	default:
-		return ""
-	}
 }
 
 // absentKey returns what the API server puts in where a key is absent.
@@ -156,23 +143,15 @@ func (u *Undo) Found(fieldPath string) bool {
 	return u.done
 }
 
-// members finds the branches of an object's members.
-func (u *Undo) members() func(name rawjson.Value) int {
+// member returns the index of the branch of a member of an object, or -1.
+func (u *Undo) member(name rawjson.Value) int {
 	if len(u.below) <= fewBranches {
-		return func(name rawjson.Value) int {
-			return slices.IndexFunc(u.below, func(b branch) bool { return name.Is(b.name) })
-		}
+		return slices.IndexFunc(u.below, func(b branch) bool { return name.Is(b.name) })
 	}
-	byName := make(map[string]int, len(u.below))
-	for i := range u.below {
-		byName[u.below[i].name] = i
+	if i, ok := u.find(merge.Escape(name.Text())); ok {
+		return i
 	}
-	return func(name rawjson.Value) int {
-		if i, ok := byName[name.Text()]; ok {
-			return i
-		}
-		return -1
-	}
+	return -1
 }
 
 // elements finds the branches of a list's elements. A branch is about the first
@@ -262,14 +241,13 @@ func (u *Undo) Revert(dst []byte, v rawjson.Value, path string, o *Operations) (
 func (u *Undo) revertObject(dst []byte, v rawjson.Value, path string, o *Operations) ([]byte, int) {
 	dst = append(dst, '{')
 	left := 0
-	branch := u.members()
 	for name, value := range v.Members() {
 		at := len(dst)
 		if left > 0 {
 			dst = append(dst, ',')
 		}
 		dst = append(append(dst, name...), ':')
-		i := branch(name)
+		i := u.member(name)
 		if i < 0 {
 			dst = append(dst, value...)
 			left++

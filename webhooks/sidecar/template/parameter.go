@@ -108,10 +108,7 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 	before := len(r.found)
 	p := parameter{
 		name: in.Name, kind: in.Type, skip: in.OnInvalid == v1alpha1.SkipInvalid,
-		maxLength: defaultMaxLength, maxItems: defaultMaxItems, enum: slices.Clone(in.Enum), among: make(map[string]bool, len(in.Enum)),
-	}
-	for _, text := range in.Enum {
-		p.among[text] = true
+		maxLength: defaultMaxLength, maxItems: defaultMaxItems, enum: slices.Clone(in.Enum),
 	}
 	switch in.OnInvalid {
 	case "", v1alpha1.RefuseInvalid, v1alpha1.SkipInvalid:
@@ -250,28 +247,20 @@ func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter
 }
 
 func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
-	if in.MaxLength != nil {
-		at := strict.Member(path, "maxLength")
-		switch n := int(*in.MaxLength); {
-		case !hasTexts(in.Type):
-			r.errorf(at, "", "a parameter of type %s has no maxLength: string and list have", in.Type)
-		case n < 1 || n > maxTextLength:
-			r.errorf(at, "", "%q is not allowed: expected 1 to %d", fmt.Sprint(n), maxTextLength)
+	limit := func(name string, v *int32, has bool, who string, into *int) {
+		at := strict.Member(path, name)
+		switch {
+		case v == nil:
+		case !has:
+			r.errorf(at, "", "a parameter of type %s has no %s: %s", in.Type, name, who)
+		case *v < 1 || *v > maxTextLength:
+			r.errorf(at, "", "%q is not allowed: expected 1 to %d", fmt.Sprint(*v), maxTextLength)
 		default:
-			p.maxLength = n
+			*into = int(*v)
 		}
 	}
-	if in.MaxItems != nil {
-		at := strict.Member(path, "maxItems")
-		switch n := int(*in.MaxItems); {
-		case in.Type != v1alpha1.ListParameter:
-			r.errorf(at, "", "a parameter of type %s has no maxItems: list has", in.Type)
-		case n < 1 || n > maxTextLength:
-			r.errorf(at, "", "%q is not allowed: expected 1 to %d", fmt.Sprint(n), maxTextLength)
-		default:
-			p.maxItems = n
-		}
-	}
+	limit("maxLength", in.MaxLength, hasTexts(in.Type), "string and list have", &p.maxLength)
+	limit("maxItems", in.MaxItems, in.Type == v1alpha1.ListParameter, "list has", &p.maxItems)
 	if in.Pattern != "" {
 		p.pattern = r.pattern(strict.Member(path, "pattern"), in)
 	}

@@ -54,8 +54,6 @@ type parameter struct {
 	maxLength        int
 	maxItems         int
 	enum             []string
-	// among has the texts of enum.
-	among map[string]bool
 	// fallback is nil for a parameter without a default.
 	fallback *value
 	// allowed is the accepted form, for people.
@@ -196,7 +194,7 @@ func (p *parameter) list(text string) (*value, error) {
 
 func (p *parameter) takes(text string) bool {
 	return isPlain(text) && utf8.RuneCountInString(text) <= p.maxLength &&
-		(len(p.enum) == 0 || p.among[text]) &&
+		(len(p.enum) == 0 || slices.Contains(p.enum, text)) &&
 		(p.pattern == nil || p.pattern.MatchString(text))
 }
 
