@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // podOfSize returns a pod as the API server sends it, of about so many bytes: one
@@ -52,8 +50,6 @@ func BenchmarkReview(b *testing.B) {
 		}
 	}
 }
-
-var _ sidecar.Namespaces = namespaces(nil)
 
 // BenchmarkParameters renders five placeholders for every pod.
 func BenchmarkParameters(b *testing.B) {

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// TestFindings shows everything that can be wrong with profiles, as lint shows
-// it: all at once, in one order.
+// TestFindings shows what is wrong with several documents: all at once, in one order, each with
+// its source. TestLint shows every finding.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	spec := sidecar.Spec{}
@@ -29,39 +29,6 @@ spec:
       - {key: tier, operator: Exists, values: [web]}
   injection: Always
   template: {spec: {}}
-`},
-		{"a.yaml#2", `
-spec:
-  template:
-    spec:
-      initContainers:
-      - name: Setup
-        image: example/setup:1
-        lifecycle: {preStop: {exec: {command: [x]}}}
-        livenessProbe: {exec: {command: [x]}}
-        readinessProbe: {exec: {command: [x]}}
-        startupProbe: {exec: {command: [x]}}
-        ports: [{containerPort: 80}]
-      - name: proxy
-        image: example/proxy:1
-        restartPolicy: Always
-        ports: [{containerPort: 80, hostPort: 8080}, {containerPort: 80, hostPort: 8081}, {containerPort: 0}, {containerPort: 65536, hostPort: -1, protocol: HTTP}]
-      containers:
-      - name: proxy
-        restartPolicy: Sometimes
-        ports: [{containerPort: 80}, {containerPort: 81, hostPort: 8080, hostIP: 10.0.0.1}, {containerPort: 80, protocol: UDP}]
-        volumeMounts:
-        - {name: data, mountPath: /data}
-        - {name: data, mountPath: /data}
-        - {name: other, mountPath: /other}
-        - {name: data}
-        volumeDevices:
-        - {name: disk, devicePath: /dev/x}
-      - image: " "
-      volumes:
-      - {name: data}
-      - {name: data, emptyDir: {}}
-      - {emptyDir: {}}
 `},
 		{"b.yaml", `
 metadata: {name: first}
@@ -91,36 +58,6 @@ spec:
 		b.WriteString(string(f.Severity) + ": " + f.String() + "\n")
 	}
 	golden(t, "findings.txt", b.String())
-}
-
-// TestWarnings shows what compiles, but is worth a look.
-func TestWarnings(t *testing.T) {
-	t.Parallel()
-	set, err := sidecar.Compile(sidecar.Spec{Profiles: []sidecar.Profile{profile(t, "w.yaml", `
-metadata: {name: w}
-spec:
-  template:
-    spec:
-      initContainers:
-      - {name: proxy, image: example/proxy:1, restartPolicy: Always}
-      containers:
-      - {name: agent, image: example/agent:1}
-      volumes:
-      - {name: data}
-`)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	warnings := set.Warnings()
-	const want = `warning: w.yaml: SidecarProfile/w: spec.template.spec.containers[0]: container "agent" is not a native sidecar: it starts and ends in no order with the pod's own containers, and pods that must end do not get the profile (hint: make it an init container with restartPolicy: Always)
-warning: w.yaml: SidecarProfile/w: spec.template.spec.initContainers[0]: native sidecar "proxy" has no startupProbe: the pod's own containers start without waiting until it is ready (hint: add a startupProbe)
-warning: w.yaml: SidecarProfile/w: spec.template.spec.volumes[0]: volume "data" has no source: the API server makes it an emptyDir (hint: write emptyDir: {})`
-	if got := warnings.Error(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if warnings.Err() != nil {
-		t.Error("a warning has the severity of an error")
-	}
 }
 
 // TestProfilesThatExcludeEachOther may share names: no pod gets both. Others may

@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -72,23 +73,18 @@ func TestConflicts(t *testing.T) {
 			kept: "spec: {containers: [{name: app, securityContext: {runAsUser: 1337}}, {name: a, image: a, securityContext: {runAsUser: 1337}}]}",
 		},
 	} {
-		runAll(t, []injection{
-			{
-				name: tc.name + ": refuse by default", profiles: []string{optOut("a", tc.profile)}, pod: tc.pod, reasons: "a=refused",
-				says: []string{"refused: " + tc.path + ": " + tc.message + tc.hint},
-			},
-			{
-				name: tc.name + ": refuse", profiles: []string{optOut("a", "onConflict: Refuse\n"+tc.profile)}, pod: tc.pod, reasons: "a=refused",
-				says: []string{"refused: " + tc.path + ": " + tc.message + tc.hint},
-			},
-			{
-				name: tc.name + ": skip", profiles: []string{optOut("a", "onConflict: Skip\n"+tc.profile)}, pod: tc.pod, reasons: "a=conflict",
-				says: []string{`warning: sidecar profile "a" is not applied: ` + tc.path + ": " + tc.message},
-			},
-			{
-				name: tc.name + ": keep", profiles: []string{optOut("a", "onConflict: Keep\n"+tc.profile)}, pod: tc.pod, reasons: "a=applied",
-				says: []string{"warning: " + tc.path + ": " + tc.message + ", and what is there is kept"}, want: tc.kept,
-			},
-		})
+		refused := "refused: " + tc.path + ": " + tc.message + tc.hint
+		kept := json.RawMessage(toJSON(t, tc.kept))
+		for _, c := range []decisionCase{
+			{Name: "refuse by default", Says: refused},
+			{Name: "refuse", Says: refused},
+			{Name: "skip", Reasons: "a=conflict", Says: `warning: sidecar profile "a" is not applied: ` + tc.path + ": " + tc.message},
+			{Name: "keep", Want: kept, Says: "warning: " + tc.path + ": " + tc.message + ", and what is there is kept"},
+		} {
+			action := map[string]string{"refuse": "onConflict: Refuse\n", "skip": "onConflict: Skip\n", "keep": "onConflict: Keep\n"}[c.Name]
+			c.Profiles = map[string]json.RawMessage{"a": json.RawMessage(toJSON(t, action+tc.profile))}
+			c.Pod = json.RawMessage(toJSON(t, tc.pod))
+			t.Run(tc.name+": "+c.Name, c.run)
+		}
 	}
 }

@@ -31,7 +31,7 @@ func TestExample(t *testing.T) {
 	t.Parallel()
 	var namespace corev1.Namespace
 	strictly(t, read(t, firstExample+"namespace.yaml"), &namespace)
-	set := guideSet(t, guideNamespaces{namespace.Name: &namespace}, read(t, firstExample+"profile.yaml"))
+	set := compileIn(t, guideNamespaces(&namespace), read(t, firstExample+"profile.yaml"))
 	if warnings := set.Warnings(); len(warnings) > 0 {
 		t.Errorf("warnings about the example profile: %v", warnings)
 	}
@@ -92,7 +92,7 @@ func lintFragment(t *testing.T, block string) diagnostic.List {
 	if len(p.Spec.Template.Spec.Raw) == 0 {
 		p.Spec.Template.Spec.Raw = []byte(toJSON(t, "initContainers: [{name: example, image: e, restartPolicy: Always, startupProbe: {exec: {command: [ok]}}}]"))
 	}
-	spec := sidecar.Spec{Profiles: []sidecar.Profile{p}, ConfigMaps: guideConfigMaps{"mesh-system/mesh-settings": {}}}
+	spec := sidecar.Spec{Profiles: []sidecar.Profile{p}, ConfigMaps: objects{configMaps: map[string]map[string]string{"mesh-system/mesh-settings": {}}}}
 	for _, name := range []string{"log-shipper", "secrets-agent", "mesh-proxy"} {
 		spec.Profiles = append(spec.Profiles, profile(t, name, fmt.Sprintf(others, name)))
 	}
@@ -125,7 +125,7 @@ func TestGuidePrecedence(t *testing.T) {
 			for _, ofPod := range words[row[0]] {
 				for _, ofNamespace := range words[row[1]] {
 					seen[injection+"/"+ofPod+"/"+ofNamespace] = true
-					set := guideSet(t, guideNamespaces{"shop": guideNamespace("shop", ofNamespace)},
+					set := compileIn(t, guideNamespaces(guideNamespace("shop", ofNamespace)),
 						"metadata: {name: mesh}\nspec: {injection: "+injection+", template: {metadata: {labels: {mesh: added}}}}",
 						"metadata: {name: other}\nspec: {template: {metadata: {labels: {other: added}}}}")
 					pod := `{"metadata":{"annotations":{` + guideWord(ofPod) + `}},"spec":{"containers":[{"name":"app"}]}}`
@@ -176,7 +176,7 @@ func TestGuideParameterTypes(t *testing.T) {
 			if kind == v1alpha1.EnumParameter {
 				parameter = "{name: x, type: enum, enum: [debug]}"
 			}
-			set := guideSet(t, nil, "metadata: {name: p}\nspec: {injection: OptOut, parameters: ["+parameter+`], template: {metadata: {annotations: {type: "`+typeOf+`"}}}}`)
+			set := compileIn(t, objects{}, "metadata: {name: p}\nspec: {injection: OptOut, parameters: ["+parameter+`], template: {metadata: {annotations: {type: "`+typeOf+`"}}}}`)
 			pod := `{"metadata":{"annotations":{"p.sidecar.gatehouse.dev/x":"` + value + `"}},"spec":{"containers":[{"name":"app"}]}}`
 			response := set.Review(t.Context(), request("shop", pod))
 			if got := apply(t, pod, response.Patches); !response.Allowed || !strings.Contains(got, `"type":"`+row[2]+`"`) {
@@ -329,7 +329,7 @@ func TestGuideMerging(t *testing.T) {
 			t.Errorf("there is no case for %s", row[0])
 			continue
 		}
-		set := guideSet(t, nil, "metadata: {name: p}\nspec: {injection: OptOut, onSameName: Keep, template: {spec: "+tc.template+"}}")
+		set := compileIn(t, objects{}, "metadata: {name: p}\nspec: {injection: OptOut, onSameName: Keep, template: {spec: "+tc.template+"}}")
 		pod := `{"metadata":{},"spec":` + toJSON(t, tc.pod) + "}"
 		response := set.Review(t.Context(), request("shop", pod))
 		if !response.Allowed || len(response.Warnings) > 0 {
@@ -392,7 +392,7 @@ spec:
 	}
 	for _, row := range rows {
 		for i, action := range []string{"Refuse", "Skip", "Keep"} {
-			set := guideSet(t, guideNamespaces{"shop": guideNamespace("shop", ""), "strict": guideNamespace("strict", "", "pod-security.kubernetes.io/enforce", "restricted")},
+			set := compileIn(t, guideNamespaces(guideNamespace("shop", ""), guideNamespace("strict", "", "pod-security.kubernetes.io/enforce", "restricted")),
 				fmt.Sprintf(profile, action))
 			namespace := "shop"
 			if strings.Contains(row[0], "Pod Security") {
@@ -426,10 +426,9 @@ spec:
 // TestGuideMessages makes each message of the guide appear.
 func TestGuideMessages(t *testing.T) {
 	t.Parallel()
-	set := guideSet(t, guideNamespaces{
-		"shop": guideNamespace("shop", ""), "quiet": guideNamespace("quiet", ""),
-		"strict": {ObjectMeta: guideNamespace("strict", "", "pod-security.kubernetes.io/enforce", "restricted").ObjectMeta},
-	}, `
+	set := compileIn(t, guideNamespaces(
+		guideNamespace("shop", ""), guideNamespace("quiet", ""), guideNamespace("strict", "", "pod-security.kubernetes.io/enforce", "restricted"),
+	), `
 metadata: {name: mesh}
 spec:
   match: {namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [shop, strict]}]}}
@@ -610,26 +609,12 @@ func strictly(t *testing.T, text string, into any) {
 	}
 }
 
-// guideSet compiles profiles written in YAML.
-func guideSet(t *testing.T, known guideNamespaces, texts ...string) *sidecar.Set {
-	t.Helper()
-	spec := sidecar.Spec{Namespaces: known}
-	for _, text := range texts {
-		spec.Profiles = append(spec.Profiles, profile(t, "guide.yaml", text))
+func guideNamespaces(all ...*corev1.Namespace) objects {
+	o := objects{namespaces: map[string]*corev1.Namespace{}}
+	for _, ns := range all {
+		o.namespaces[ns.Name] = ns
 	}
-	set, err := sidecar.Compile(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
-}
-
-// guideNamespaces are namespaces with annotations.
-type guideNamespaces map[string]*corev1.Namespace
-
-func (n guideNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
-	namespace, known := n[name]
-	return namespace, known
+	return o
 }
 
 // guideNamespace returns a namespace with a word, if it is not empty, and labels.
@@ -651,14 +636,6 @@ func guideWord(word string) string {
 		return ""
 	}
 	return `"` + v1alpha1.InjectAnnotation + `":"` + word + `"`
-}
-
-// guideConfigMaps are ConfigMaps by namespace/name.
-type guideConfigMaps map[string]map[string]string
-
-func (c guideConfigMaps) ConfigMapData(namespace, name string) (map[string]string, bool) {
-	data, known := c[namespace+"/"+name]
-	return data, known
 }
 
 // golden compares text with a file in testdata. UPDATE_GOLDEN=1 writes it.

@@ -17,20 +17,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// namespaces are the known namespaces and their labels.
-type namespaces map[string]map[string]string
-
-func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
-	labels, known := n[name]
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, known
-}
-
 // known returns the namespaces of most tests.
-func known() namespaces {
-	return namespaces{
-		"shop":  {"logs": "shipped", "env": "prod"},
-		"quiet": {},
+func known() objects {
+	all := map[string]*corev1.Namespace{}
+	for name, labels := range map[string]map[string]string{"shop": {"logs": "shipped", "env": "prod"}, "quiet": {}} {
+		all[name] = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	}
+	return objects{namespaces: all}
 }
 
 // profile reads a profile from YAML.

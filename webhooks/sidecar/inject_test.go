@@ -233,51 +233,5 @@ func toYAML(t testing.TB, v any) string {
 	return string(out)
 }
 
-// injection is what becomes of a pod, as tables have it.
-type injection struct {
-	name     string
-	profiles []string
-	// namespace is its metadata, in YAML.
-	namespace string
-	pod       string
-	// want is the pod afterwards, without its status annotation. Nothing stands
-	// for one that is left as it is.
-	want    string
-	reasons string
-	says    []string
-}
-
-func (tc *injection) run(t *testing.T) {
-	t.Parallel()
-	d, patched := inject(t, compileIn(t, shop(t, tc.namespace), tc.profiles...), tc.pod)
-	check(t, "said", said(&d), strings.Join(tc.says, "\n"))
-	if tc.reasons != "" {
-		check(t, "reasons", reasons(&d), tc.reasons)
-	}
-	switch {
-	case tc.want != "":
-		if d.Patches == nil {
-			t.Errorf("it is left as it is: %s", reasons(&d))
-		}
-		checkPod(t, patched, tc.want)
-	case d.Patches != nil:
-		t.Errorf("got patches %v", d.Patches)
-	}
-}
-
-// runAll runs a table.
-func runAll(t *testing.T, table []injection) {
-	t.Helper()
-	seen := make(map[string]bool)
-	for i := range table {
-		if tc := &table[i]; seen[tc.name] {
-			t.Errorf("there are two cases %q", tc.name)
-		} else {
-			seen[tc.name] = true
-			t.Run(tc.name, tc.run)
-		}
-	}
-}
-
 // sorted returns the keys of a map, in order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -27,15 +27,7 @@ func TestTemplate(t *testing.T) {
 		want        string
 	}{
 		{"", "PodTemplate", "template"},
-		{"", "ReplicationController", "spec.template"},
 		{"apps", "Deployment", "spec.template"},
-		{"apps", "StatefulSet", "spec.template"},
-		{"apps", "DaemonSet", "spec.template"},
-		{"apps", "ReplicaSet", "spec.template"},
-		{"extensions", "Deployment", "spec.template"},
-		{"extensions", "DaemonSet", "spec.template"},
-		{"extensions", "ReplicaSet", "spec.template"},
-		{"batch", "Job", "spec.template"},
 		{"batch", "CronJob", "spec.jobTemplate.spec.template"},
 		{"argoproj.io", "Rollout", "spec.template"},
 		{"example.com", "Pod", "template"},

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,13 +61,20 @@ func TestAppend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tree := compile(t, s, tc.raw, tc.into)
-			in := input(t, s, tc.values)
-			for range 2 {
-				got, err := tree.Append([]byte("before "), in)
-				if err != nil || string(got) != "before "+tc.want {
-					t.Errorf("got %s (%v), want %s", got, err, tc.want)
-				}
+			// One tree serves many requests at a time; the race detector watches.
+			var group sync.WaitGroup
+			for range 4 {
+				in := input(t, s, tc.values)
+				group.Go(func() {
+					for range 2 {
+						got, err := tree.Append([]byte("before "), in)
+						if err != nil || string(got) != "before "+tc.want {
+							t.Errorf("got %s (%v), want %s", got, err, tc.want)
+						}
+					}
+				})
 			}
+			group.Wait()
 			static, ok := tree.Static()
 			if constant := !strings.Contains(tc.raw, "pod.") && !strings.Contains(tc.raw, "params") && !strings.Contains(tc.raw, "namespace.") &&
 				!strings.Contains(tc.raw, "presets"); constant && (!ok || string(static) != tc.want) {
