@@ -98,8 +98,8 @@ func TestNoProfilesDoNothing(t *testing.T) {
 	}
 }
 
-// TestCouldNotTell leaves to the failure policy what cannot be decided.
-func TestCouldNotTell(t *testing.T) {
+// TestCannotDecide leaves to the failure policy what cannot be decided.
+func TestCannotDecide(t *testing.T) {
 	t.Parallel()
 	set := compile(t, spec("a", "{namespaceSelector: {matchLabels: {logs: shipped}}}", "OptOut"), spec("b", "{objectSelector: {matchLabels: {tier: web}}}", "OptOut"), `
 metadata: {name: ports}
@@ -176,7 +176,7 @@ func manyMembers(n int) string {
 }
 
 // TestManyMembersAreRead shows that a pod with more annotations than fit into
-// the room for the fast way is read like any other.
+// the buffer of the fast path is read like any other.
 func TestManyMembersAreRead(t *testing.T) {
 	t.Parallel()
 	set := compile(t, spec("a", "{}", "OptIn"))

@@ -101,7 +101,7 @@ func TestPlacementOfLateProfiles(t *testing.T) {
 	}
 }
 
-// TestPlacementFindings refuses what cannot be, and shows the circle.
+// TestPlacementFindings refuses what cannot be, and shows the cycle.
 func TestPlacementFindings(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -77,8 +77,8 @@ func TestPodStatus(t *testing.T) {
 	}
 }
 
-// TestPodStatusCouldNotTell wants what a pod has told, though its namespace is not known.
-func TestPodStatusCouldNotTell(t *testing.T) {
+// TestPodStatusCannotDecide wants what a pod has told, though its namespace is not known.
+func TestPodStatusCannotDecide(t *testing.T) {
 	t.Parallel()
 	set := compile(t, shipper())
 	created := toJSON(t, "metadata: {name: x}\nspec: {containers: [{name: app, image: app}]}")

@@ -114,9 +114,9 @@ func (d *Decision) audit() string {
 		size += len(d.Verdicts[i].Profile) + len(d.Verdicts[i].Reason) + 2
 	}
 	left := d.NotSelected
-	const room = len(",+2147483647")
-	b.Grow(min(size+room, maxAudit))
-	if size+room <= maxAudit {
+	const buffer = len(",+2147483647")
+	b.Grow(min(size+buffer, maxAudit))
+	if size+buffer <= maxAudit {
 		for i := range d.Verdicts {
 			d.Verdicts[i].write(&b)
 		}
@@ -128,7 +128,7 @@ func (d *Decision) audit() string {
 				if v.Reason.Selected() != selected {
 					continue
 				}
-				full = full || b.Len()+len(v.Profile)+len(v.Reason)+2 > maxAudit-room
+				full = full || b.Len()+len(v.Profile)+len(v.Reason)+2 > maxAudit-buffer
 				if full {
 					left++
 					continue

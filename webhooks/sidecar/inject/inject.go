@@ -281,8 +281,8 @@ func (inj *injection) entry() status.Entry {
 				e.Added = append(e.Added, fieldPath)
 			}
 		}
-		// Whatever the annotation claims decides what is the pod's own, so a
-		// claim that went would change the next decision.
+		// The claims of the annotation decide which containers are the pod's own: without
+		// one of them the next decision would be another.
 		there := inj.in.Earlier.Prune(inj.in.Found, inj.now.Pod.Names())
 		for l := range podtext.NumLists {
 			earlier := *there.List(l)

@@ -172,7 +172,7 @@ func (u *keyedList) add(key string, value rawjson.Value) rawjson.Value {
 // that paths in it expand.
 func (inj *injection) sharedSettings(s *v1alpha1.SidecarShare, privileged bool) (rawjson.Value, map[string]bool, error) {
 	g := sharedSettings{share: s, privileged: privileged, expanded: make(map[string]bool)}
-	// What profiles add to the pod's own containers is not shared: whether it is
+	// Additions of profiles to the pod's own containers are not shared: whether it is
 	// there already would depend on their order and on the number of calls.
 	from := inj.in.First.Lists[podtext.Containers]
 	for i := from.From; i < from.To; i++ {
@@ -231,7 +231,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	if len(expanded)+len(g.share.Env) == 0 {
 		return nil
 	}
-	// Of several variables of one name the last is in force.
+	// The last of several variables of one name holds.
 	var variables []rawjson.Value
 	last := make(map[string]int)
 	for i, variable := range it.Text.Get("env").Elements() {

@@ -48,8 +48,6 @@ func Describe(v rawjson.Value) string {
 		return "another list"
 	case rawjson.Object:
 		return "another value"
-	case rawjson.Null, rawjson.Invalid:
-		return "nothing"
 	default:
 		return "nothing"
 	}

@@ -32,7 +32,7 @@ func (r *Rule) Key(element rawjson.Value) string {
 
 // KeyText returns the text of a member that is a key, or the other text if it is absent.
 func KeyText(element rawjson.Value, name, absent string) string {
-	switch value := element.Get(name); value.Kind() { //nolint:exhaustive // all others are written as they are
+	switch value := element.Get(name); value.Kind() {
 	case rawjson.String:
 		return value.Text()
 	case rawjson.Invalid, rawjson.Null:

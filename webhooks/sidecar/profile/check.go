@@ -168,7 +168,7 @@ func (c *compiler) checkTemplate(p *Profile) {
 		}
 	}
 	if p.metadata != nil {
-		c.metadata(p.metadata.Sample())
+		c.checkMetadata(p.metadata.Sample())
 	}
 	for i := range p.Additions {
 		at := fmt.Sprintf("spec.appContainers[%d]", i)
@@ -181,7 +181,7 @@ func (c *compiler) checkTemplate(p *Profile) {
 			continue
 		}
 		c.typed.app = append(c.typed.app, container)
-		c.appContainer(at, &p.Additions[i], &container)
+		c.checkAddition(at, &p.Additions[i], &container)
 	}
 	var known []string
 	const mostHinted = 32 // each name is compared with that of each share
@@ -228,7 +228,7 @@ func (c *compiler) checkContainer(at string, p *Profile, l podtext.List, e *Elem
 	c.check.Container(at, of, &container)
 }
 
-func (c *compiler) metadata(sample []byte) {
+func (c *compiler) checkMetadata(sample []byte) {
 	const path = "spec.template.metadata"
 	var m v1alpha1.SidecarTemplateMetadata
 	if err := decode(sample, &m); err != nil {
@@ -258,7 +258,7 @@ func (c *compiler) metadata(sample []byte) {
 	}
 }
 
-func (c *compiler) appContainer(at string, a *Addition, container *corev1.Container) {
+func (c *compiler) checkAddition(at string, a *Addition, container *corev1.Container) {
 	if container.Name != "" {
 		c.error(at+".template.name", "say in names which containers are meant", "the containers have names already")
 	}

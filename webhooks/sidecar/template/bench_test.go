@@ -80,7 +80,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
-// What it takes to load a profile.
+// BenchmarkScope measures loading a profile.
 func BenchmarkScope(b *testing.B) {
 	e := environment(b)
 	b.ReportAllocs()

@@ -45,7 +45,7 @@ func TestCondition(t *testing.T) {
 			}
 			in := input(t, s, nil)
 			in.Context = done(t)
-			if _, err := c.Eval(in); !errors.Is(err, template.ErrCouldNotTell) {
+			if _, err := c.Eval(in); !errors.Is(err, template.ErrCannotDecide) {
 				t.Errorf("without time: %v", err)
 			}
 		})

@@ -127,7 +127,7 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		return nil
 	}
 	e := &expression{text: text, output: checked.OutputType(), quantities: callsQuantity(checked.NativeRep().Expr())}
-	if !e.look(r, path, checked.NativeRep().Expr()) {
+	if !e.collectNames(r, path, checked.NativeRep().Expr()) {
 		return nil
 	}
 	cost, err := env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: sizes{}})
@@ -194,8 +194,8 @@ func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use us
 	}
 }
 
-// look finds out what the expression is about.
-func (e *expression) look(r *report, path string, root ast.Expr) bool {
+// collectNames notes the variables that the expression names.
+func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 	good := true
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
 		switch x.Kind() { //nolint:exhaustive // the others hold no names
@@ -269,7 +269,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 }
 
 // Eval reports whether the condition is true for the input. The error is an
-// *EvaluationError, or ErrCouldNotTell.
+// *EvaluationError, or ErrCannotDecide.
 func (c *Condition) Eval(in *Input) (bool, error) {
 	result, err := c.eval(c.path, in)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// ErrCouldNotTell is the error of an evaluation without a result for a reason that is not
-// in the pod: a timeout, a cost limit, or something that is not known at the moment.
-var ErrCouldNotTell = errors.New("could not tell")
+// ErrCannotDecide is the error of an evaluation without a result for a reason that is not
+// in the pod: a timeout, a cost limit, or something that is not known yet.
+var ErrCannotDecide = errors.New("could not tell")
 
 // EvaluationError is about an expression that has no result, or none of use, for
 // this pod, and will not have one the next time either.
@@ -65,19 +65,19 @@ func (e EvaluationErrors) Unwrap() []error {
 	return all
 }
 
-// UnknownPresetError is about a preset whose ConfigMap is not known at the
-// moment. It is an ErrCouldNotTell.
+// UnknownPresetError is about a preset whose ConfigMap is not known yet.
+// It is an ErrCannotDecide.
 type UnknownPresetError struct {
 	Preset string
 }
 
 // Error names the preset, and not its ConfigMap, which an Input does not know.
 func (e *UnknownPresetError) Error() string {
-	return fmt.Sprintf("%v: preset %q: its ConfigMap is not known", ErrCouldNotTell, e.Preset)
+	return fmt.Sprintf("%v: preset %q: its ConfigMap is not known", ErrCannotDecide, e.Preset)
 }
 
-// Unwrap returns ErrCouldNotTell.
-func (*UnknownPresetError) Unwrap() error { return ErrCouldNotTell }
+// Unwrap returns ErrCannotDecide.
+func (*UnknownPresetError) Unwrap() error { return ErrCannotDecide }
 
 // Namespace is what expressions see of a namespace.
 type Namespace struct {
@@ -100,8 +100,8 @@ type Input struct {
 	NamespaceName string
 	// Params are those of the scope whose expressions are evaluated.
 	Params Params
-	// Presets are the values of a preset, and false if they are not known at the
-	// moment. Nil knows none.
+	// Presets are the values of a preset, and false if they are not known
+	// yet. Nil knows none.
 	Presets func(preset string) (map[string]string, bool)
 
 	variables variables
@@ -156,7 +156,7 @@ func same(a, b rawjson.Value) bool {
 }
 
 func unknown(format string, args ...any) ref.Val {
-	return types.WrapErr(fmt.Errorf("%w: "+format, append([]any{ErrCouldNotTell}, args...)...))
+	return types.WrapErr(fmt.Errorf("%w: "+format, append([]any{ErrCannotDecide}, args...)...))
 }
 
 func (in *Input) parameter(name string) ref.Val {
@@ -204,11 +204,11 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 				return v.cel, nil
 			}
 		}
-		return nil, fmt.Errorf("%s: %w: the parameter has no value", inProfile(path), ErrCouldNotTell)
+		return nil, fmt.Errorf("%s: %w: the parameter has no value", inProfile(path), ErrCannotDecide)
 	}
 	result, err := e.run(in)
 	if err != nil {
-		if errors.Is(err, ErrCouldNotTell) {
+		if errors.Is(err, ErrCannotDecide) {
 			return nil, fmt.Errorf("%s: %q: %w", inProfile(path), excerpt(e.text, 1), err)
 		}
 		failed := e.failed(path, "fails: "+err.Error())
@@ -235,16 +235,16 @@ func (e *expression) failed(path, message string) *EvaluationError {
 	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: strict.Cut(spelled(message), most)}
 }
 
-// run runs the program. Every error that is not ErrCouldNotTell is the pod's.
+// run runs the program. Every error that is not ErrCannotDecide is the pod's.
 func (e *expression) run(in *Input) (ref.Val, error) {
 	if in.Context != nil && in.Context.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCouldNotTell, context.Cause(in.Context))
+		return nil, fmt.Errorf("%w: %w", ErrCannotDecide, context.Cause(in.Context))
 	}
 	if in.spent > celconfig.RuntimeCELCostBudget {
-		return nil, fmt.Errorf("%w: the expressions for this pod cost more than %d", ErrCouldNotTell, celconfig.RuntimeCELCostBudget)
+		return nil, fmt.Errorf("%w: the expressions for this pod cost more than %d", ErrCannotDecide, celconfig.RuntimeCELCostBudget)
 	}
 	if e.quantities && in.hasHugeQuantity() {
-		return nil, fmt.Errorf("%w: the pod or its namespace has a quantity with an exponent of more than two digits", ErrCouldNotTell)
+		return nil, fmt.Errorf("%w: the pod or its namespace has a quantity with an exponent of more than two digits", ErrCannotDecide)
 	}
 	in.variables.bind(in)
 	var (
@@ -262,9 +262,9 @@ func (e *expression) run(in *Input) (ref.Val, error) {
 	case err == nil:
 	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
 		in.spent += celconfig.PerCallLimit
-		return nil, fmt.Errorf("%w: it costs more than %d", ErrCouldNotTell, celconfig.PerCallLimit)
+		return nil, fmt.Errorf("%w: it costs more than %d", ErrCannotDecide, celconfig.PerCallLimit)
 	case errors.As(err, &cancelled), in.Context != nil && in.Context.Err() != nil:
-		return nil, fmt.Errorf("%w: %w", ErrCouldNotTell, err)
+		return nil, fmt.Errorf("%w: %w", ErrCannotDecide, err)
 	}
 	if cost := details.ActualCost(); cost != nil {
 		in.spent += *cost

@@ -50,7 +50,7 @@ func (r *report) errorf(field, hint, format string, args ...any) {
 	})
 }
 
-func (r *report) name(path, name string, taken map[string]bool) {
+func (r *report) checkName(path, name string, taken map[string]bool) {
 	path = strict.Member(path, "name")
 	switch {
 	case name == "":
@@ -67,21 +67,21 @@ func (r *report) name(path, name string, taken map[string]bool) {
 	taken[name] = true
 }
 
-func (r *report) presets(list []v1alpha1.SidecarPreset) []string {
+func (r *report) checkPresets(list []v1alpha1.SidecarPreset) []string {
 	var names []string
 	taken := map[string]bool{}
 	for i := range list {
 		preset, path := &list[i], strict.Element("spec.presets", i)
-		r.name(path, preset.Name, taken)
+		r.checkName(path, preset.Name, taken)
 		names = append(names, preset.Name)
 		reference := strict.Member(path, "configMap")
-		r.reference(strict.Member(reference, "namespace"), preset.ConfigMap.Namespace, validation.IsDNS1123Label)
-		r.reference(strict.Member(reference, "name"), preset.ConfigMap.Name, validation.IsDNS1123Subdomain)
+		r.checkReference(strict.Member(reference, "namespace"), preset.ConfigMap.Namespace, validation.IsDNS1123Label)
+		r.checkReference(strict.Member(reference, "name"), preset.ConfigMap.Name, validation.IsDNS1123Subdomain)
 	}
 	return names
 }
 
-func (r *report) reference(path, name string, check func(string) []string) {
+func (r *report) checkReference(path, name string, check func(string) []string) {
 	if name == "" {
 		r.errorf(path, "", "is required")
 		return
@@ -91,20 +91,20 @@ func (r *report) reference(path, name string, check func(string) []string) {
 	}
 }
 
-// parameters checks the parameters. What is wrong with one is no reason to leave
+// checkParameters checks the parameters. What is wrong with one is no reason to leave
 // it out: expressions that name it are right.
-func (r *report) parameters(list []v1alpha1.SidecarParameter) []parameter {
+func (r *report) checkParameters(list []v1alpha1.SidecarParameter) []parameter {
 	out := make([]parameter, len(list))
 	taken := map[string]bool{}
 	for i := range list {
 		path := strict.Element("spec.parameters", i)
-		r.name(path, list[i].Name, taken)
-		out[i] = r.parameter(path, &list[i])
+		r.checkName(path, list[i].Name, taken)
+		out[i] = r.checkParameter(path, &list[i])
 	}
 	return out
 }
 
-func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter {
+func (r *report) checkParameter(path string, in *v1alpha1.SidecarParameter) parameter {
 	before := len(r.found)
 	p := parameter{
 		name: in.Name, kind: in.Type, skip: in.OnInvalid == v1alpha1.SkipInvalid,
@@ -116,13 +116,13 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 		r.errorf(strict.Member(path, "onInvalid"), diagnostic.DidYouMean(string(in.OnInvalid), string(v1alpha1.RefuseInvalid), string(v1alpha1.SkipInvalid)),
 			"%q is not allowed: expected Refuse or Skip", strict.Cut(string(in.OnInvalid), mostQuoted))
 	}
-	if !r.kind(path, in.Type) {
+	if !r.checkType(path, in.Type) {
 		return p
 	}
-	r.bounds(path, in, &p)
-	r.texts(path, in, &p)
+	r.checkBounds(path, in, &p)
+	r.checkTexts(path, in, &p)
 	p.allowed = p.describe(in.Pattern)
-	if in.Default == nil || !r.written(strict.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
+	if in.Default == nil || !r.checkWritten(strict.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
 		return p // against broken limits a default cannot be held
 	}
 	v, err := p.parse(in.Default.Text)
@@ -134,9 +134,9 @@ func (r *report) parameter(path string, in *v1alpha1.SidecarParameter) parameter
 	return p
 }
 
-// written checks that a value was written as a kind that the type accepts. Where
+// checkWritten checks that a value was written as a kind that the type accepts. Where
 // the text counts, it must be one: YAML has made 1.1 of 1.10, and true of yes.
-func (r *report) written(path string, kind v1alpha1.ParameterType, v *v1alpha1.ParameterValue) bool {
+func (r *report) checkWritten(path string, kind v1alpha1.ParameterType, v *v1alpha1.ParameterValue) bool {
 	if v.JSON == "" {
 		return true // Whether the text is accepted is found out by reading it.
 	}
@@ -154,7 +154,7 @@ func (r *report) written(path string, kind v1alpha1.ParameterType, v *v1alpha1.P
 	case v1alpha1.ListParameter:
 		if items, ok := value.([]any); ok {
 			for i, item := range items {
-				r.item(strict.Element(path, i), item)
+				r.checkItem(strict.Element(path, i), item)
 			}
 			return len(r.found) == before
 		}
@@ -165,8 +165,8 @@ func (r *report) written(path string, kind v1alpha1.ParameterType, v *v1alpha1.P
 	return len(r.found) == before
 }
 
-// item checks an element of a list, which an annotation must be able to say.
-func (r *report) item(path string, item any) {
+// checkItem checks an element of a list, which an annotation must be able to say.
+func (r *report) checkItem(path string, item any) {
 	text, ok := item.(string)
 	switch {
 	case item == nil:
@@ -182,7 +182,7 @@ func isItem(text string) bool {
 	return text != "" && strings.TrimSpace(text) == text && !strings.Contains(text, ",")
 }
 
-func (r *report) kind(path string, kind v1alpha1.ParameterType) bool {
+func (r *report) checkType(path string, kind v1alpha1.ParameterType) bool {
 	known := []string{
 		string(v1alpha1.StringParameter), string(v1alpha1.IntegerParameter), string(v1alpha1.BooleanParameter), string(v1alpha1.QuantityParameter),
 		string(v1alpha1.DurationParameter), string(v1alpha1.PortParameter), string(v1alpha1.EnumParameter), string(v1alpha1.ListParameter),
@@ -219,7 +219,7 @@ func hasTexts(kind v1alpha1.ParameterType) bool {
 	return kind == v1alpha1.StringParameter || kind == v1alpha1.ListParameter
 }
 
-func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+func (r *report) checkBounds(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	read := func(name string, v *v1alpha1.ParameterValue) *bound {
 		if v == nil {
 			return nil
@@ -229,7 +229,7 @@ func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter
 			r.errorf(at, "", "a parameter of type %s has no %s: integer, port, quantity and duration have", in.Type, name)
 			return nil
 		}
-		if !r.written(at, in.Type, v) {
+		if !r.checkWritten(at, in.Type, v) {
 			return nil
 		}
 		b, err := readBound(in.Type, v.Text)
@@ -246,7 +246,7 @@ func (r *report) bounds(path string, in *v1alpha1.SidecarParameter, p *parameter
 	}
 }
 
-func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+func (r *report) checkTexts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	limit := func(name string, v *int32, has bool, who string, into *int) {
 		at := strict.Member(path, name)
 		switch {
@@ -262,12 +262,12 @@ func (r *report) texts(path string, in *v1alpha1.SidecarParameter, p *parameter)
 	limit("maxLength", in.MaxLength, hasTexts(in.Type), "string and list have", &p.maxLength)
 	limit("maxItems", in.MaxItems, in.Type == v1alpha1.ListParameter, "list has", &p.maxItems)
 	if in.Pattern != "" {
-		p.pattern = r.pattern(strict.Member(path, "pattern"), in)
+		p.pattern = r.compilePattern(strict.Member(path, "pattern"), in)
 	}
-	r.enum(strict.Member(path, "enum"), in, p)
+	r.checkEnum(strict.Member(path, "enum"), in, p)
 }
 
-func (r *report) pattern(path string, in *v1alpha1.SidecarParameter) *regexp.Regexp {
+func (r *report) compilePattern(path string, in *v1alpha1.SidecarParameter) *regexp.Regexp {
 	switch {
 	case !hasTexts(in.Type):
 		r.errorf(path, "", "a parameter of type %s has no pattern: string and list have", in.Type)
@@ -293,8 +293,8 @@ func (r *report) pattern(path string, in *v1alpha1.SidecarParameter) *regexp.Reg
 	return whole
 }
 
-// enum checks the values allowed against the other limits.
-func (r *report) enum(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+// checkEnum checks the values allowed against the other limits.
+func (r *report) checkEnum(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	switch {
 	case in.Type == v1alpha1.EnumParameter && len(in.Enum) == 0:
 		r.errorf(path, "list the values allowed", "is required for a parameter of type enum")
@@ -309,8 +309,8 @@ func (r *report) enum(path string, in *v1alpha1.SidecarParameter, p *parameter) 
 		case seen[text]:
 			r.errorf(at, "", "%q is given twice", strict.Cut(text, mostQuoted))
 		case in.Type == v1alpha1.ListParameter && !isItem(text):
-			r.item(at, text)
-		case !p.takes(text):
+			r.checkItem(at, text)
+		case !p.accepts(text):
 			r.errorf(at, "", "%q does not fit the other limits of the parameter", strict.Cut(text, mostQuoted))
 		}
 		seen[text] = true

@@ -106,7 +106,7 @@ func (p *parameter) parse(text string) (*value, error) {
 	case v1alpha1.ListParameter:
 		return p.list(text)
 	case v1alpha1.StringParameter, v1alpha1.EnumParameter:
-		if !p.takes(text) {
+		if !p.accepts(text) {
 			return nil, errForm
 		}
 		return textValue(text), nil
@@ -185,14 +185,14 @@ func (p *parameter) list(text string) (*value, error) {
 	}
 	for i := range items {
 		items[i] = strings.TrimSpace(items[i])
-		if items[i] == "" || !p.takes(items[i]) {
+		if items[i] == "" || !p.accepts(items[i]) {
 			return nil, errForm
 		}
 	}
 	return &value{text: text, cel: types.NewStringList(types.DefaultTypeAdapter, items)}, nil
 }
 
-func (p *parameter) takes(text string) bool {
+func (p *parameter) accepts(text string) bool {
 	return isPlain(text) && utf8.RuneCountInString(text) <= p.maxLength &&
 		(len(p.enum) == 0 || slices.Contains(p.enum, text)) &&
 		(p.pattern == nil || p.pattern.MatchString(text))

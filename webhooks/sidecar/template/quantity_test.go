@@ -15,7 +15,7 @@ func TestHugeQuantities(t *testing.T) {
 	const compares = `pod.spec.containers.all(c, quantity(string(c.resources.limits["memory"])).isLessThan(quantity("1Gi")))`
 	for name, tc := range map[string]struct {
 		expression, memory string
-		couldNotTell       bool
+		cannotDecide       bool
 	}{
 		"a plain one":                   {compares, "64Mi", false},
 		"an exponent":                   {compares, "1e6", false},
@@ -31,7 +31,7 @@ func TestHugeQuantities(t *testing.T) {
 				t.Fatal(found)
 			}
 			in := &template.Input{Pod: []byte(strings.ReplaceAll(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"resources":{"limits":{"memory":"M"}}}]}}`, `"M"`, `"`+tc.memory+`"`))}
-			if _, err := c.Eval(in); errors.Is(err, template.ErrCouldNotTell) != tc.couldNotTell {
+			if _, err := c.Eval(in); errors.Is(err, template.ErrCannotDecide) != tc.cannotDecide {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -84,13 +84,13 @@ func (c *child) appendLiteral(dst []byte) []byte { return append(append(dst, c.k
 
 // Append appends the JSON of the tree for the input to dst. A whole value that is
 // left out is null. The error is an EvaluationErrors, not longer than some; or it is
-// ErrCouldNotTell, if nothing else is known to be wrong.
+// ErrCannotDecide, if nothing else is known to be wrong.
 func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
 	if t.constant {
 		return append(dst, t.root.literal...), nil
 	}
 	if in.Params.scope != nil && in.Params.scope != t.scope {
-		return dst, fmt.Errorf("%w: the parameters are those of profile %q, and not of %q", ErrCouldNotTell, in.Params.scope.profile, t.scope.profile)
+		return dst, fmt.Errorf("%w: the parameters are those of profile %q, and not of %q", ErrCannotDecide, in.Params.scope.profile, t.scope.profile)
 	}
 	r := rendering{in: in}
 	out := t.render(dst, &r)
@@ -134,7 +134,7 @@ func (r *rendering) fail(err error) {
 	}
 }
 
-func (r *rendering) over() bool { return len(r.failed) >= maxFailures }
+func (r *rendering) isAborted() bool { return len(r.failed) >= maxFailures }
 
 // err returns what failed. An expression without a result for this pod is certain,
 // whatever could not be told about others.
@@ -168,7 +168,7 @@ func (n *node) appendChildren(dst []byte, r *rendering, begin, end byte) (out []
 	dst = append(dst, begin)
 	first := true
 	for i := range n.children {
-		if r.over() {
+		if r.isAborted() {
 			break
 		}
 		c := &n.children[i]
@@ -202,9 +202,9 @@ func (n *node) appendText(dst []byte, r *rendering) (out []byte, present bool) {
 	if !ok {
 		return dst, false
 	}
-	if !n.trusted && !n.place.takes(v) {
+	if !n.trusted && !n.place.accepts(v) {
 		i := slices.IndexFunc(n.parts, func(p piece) bool { return p.expression != nil })
-		r.fail(n.parts[i].expression.failed(n.path, "gives "+quote(v)+", expected "+n.place.wants()))
+		r.fail(n.parts[i].expression.failed(n.path, "gives "+quote(v)+", expected "+n.place.expected()))
 		return dst, false
 	}
 	return appendPresent(dst, v)
@@ -306,7 +306,7 @@ const samplePod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"app-7c5dd
 
 // sample returns what the text results in, or else a scalar that fits.
 func (n *node) sample(in *Input) ref.Val {
-	if v, ok := n.result(&rendering{in: in}); ok && n.place.takes(v) {
+	if v, ok := n.result(&rendering{in: in}); ok && n.place.accepts(v) {
 		return v
 	}
 	var candidates []ref.Val
@@ -323,7 +323,7 @@ func (n *node) sample(in *Input) ref.Val {
 	for _, kind := range []types.Kind{types.StringKind, types.IntKind, types.BoolKind, types.DoubleKind} {
 		candidates = append(candidates, samples(kind)...)
 	}
-	if i := slices.IndexFunc(candidates, n.place.takes); i >= 0 {
+	if i := slices.IndexFunc(candidates, n.place.accepts); i >= 0 {
 		return candidates[i]
 	}
 	return types.NullValue

@@ -192,9 +192,9 @@ func (p place) isStructure() bool {
 	}
 }
 
-// takes reports whether a scalar can be decoded into the place. Null fits
+// accepts reports whether a scalar can be decoded into the place. Null fits
 // everywhere, because it is left out.
-func (p place) takes(v ref.Val) bool {
+func (p place) accepts(v ref.Val) bool {
 	if p.t == nil || isNull(v) {
 		return true
 	}
@@ -243,9 +243,9 @@ func integer(v ref.Val) (int64, bool) {
 }
 
 // fits reports whether some scalar of the kind can be decoded into the place.
-func (p place) fits(kind types.Kind) bool { return slices.ContainsFunc(samples(kind), p.takes) }
+func (p place) fits(kind types.Kind) bool { return slices.ContainsFunc(samples(kind), p.accepts) }
 
-func (p place) wants() string {
+func (p place) expected() string {
 	switch p.t {
 	case nil:
 		return "anything"

@@ -48,7 +48,7 @@ type source struct {
 func (e *Environment) Scope(budget *celbound.Budget, profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, diagnostic.List) {
 	r := report{budget: budget}
 	s := &Scope{
-		environment: e, budget: budget, profile: profile, parameters: r.parameters(parameters), index: map[string]int{}, presets: r.presets(presets),
+		environment: e, budget: budget, profile: profile, parameters: r.checkParameters(parameters), index: map[string]int{}, presets: r.checkPresets(presets),
 		compiled: map[source]*expression{},
 	}
 	params, own := map[string]*cel.Type{}, objectTypes{}

@@ -173,7 +173,7 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 		}
 		e, found := c.scope.compile(path, p.text, forPlaceholder)
 		c.found = append(c.found, found...)
-		if len(found) > 0 || !c.fits(path, text, e, n.place, len(parts) > 1) {
+		if len(found) > 0 || !c.checkPlace(path, text, e, n.place, len(parts) > 1) {
 			good = false
 			continue
 		}
@@ -211,8 +211,8 @@ func (c *treeCompiler) evaluated(n node) node {
 	return node{kind: literalNode, literal: out}
 }
 
-// fits reports an expression that cannot give what its place takes.
-func (c *treeCompiler) fits(path, text string, e *expression, p place, within bool) bool {
+// checkPlace reports an expression that cannot give what its place takes.
+func (c *treeCompiler) checkPlace(path, text string, e *expression, p place, within bool) bool {
 	if p.isStructure() {
 		// The comparison with the type has reported it.
 		for i := range c.found {
@@ -231,10 +231,10 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 	}
 	if !within {
 		if known && !p.fits(kind) {
-			c.errorf(path, conversion(kind, p), "%q is %s, expected %s", quoted, describeKind(kind), p.wants())
+			c.errorf(path, conversion(kind, p), "%q is %s, expected %s", quoted, describeKind(kind), p.expected())
 			return false
 		}
-		return c.fitsByDefault(path, quoted, e, p)
+		return c.checkDefault(path, quoted, e, p)
 	}
 	switch {
 	case known && kind == types.NullTypeKind:
@@ -244,7 +244,7 @@ func (c *treeCompiler) fits(path, text string, e *expression, p place, within bo
 		c.errorf(path, `write .orValue("") behind it`, "%q: an optional cannot be a part of a text", quoted)
 		return false
 	case !p.fits(types.StringKind):
-		c.errorf(path, "write the placeholder alone", "%q is a string, expected %s", quoted, p.wants())
+		c.errorf(path, "write the placeholder alone", "%q is a string, expected %s", quoted, p.expected())
 		return false
 	}
 	return true
@@ -277,16 +277,16 @@ func (c *treeCompiler) structure(e *expression) (subject, hint string) {
 	return subject, hint
 }
 
-// fitsByDefault reports a parameter whose default is not what its place takes.
-func (c *treeCompiler) fitsByDefault(path, quoted string, e *expression, p place) bool {
+// checkDefault reports a parameter whose default is not what its place takes.
+func (c *treeCompiler) checkDefault(path, quoted string, e *expression, p place) bool {
 	if e.program != nil {
 		return true
 	}
 	fallback := c.scope.parameters[e.parameter].fallback
-	if fallback == nil || p.takes(fallback.cel) {
+	if fallback == nil || p.accepts(fallback.cel) {
 		return true
 	}
-	c.errorf(path, "", "%q is %s by default, expected %s", quoted, quote(fallback.cel), p.wants())
+	c.errorf(path, "", "%q is %s by default, expected %s", quoted, quote(fallback.cel), p.expected())
 	return false
 }
 

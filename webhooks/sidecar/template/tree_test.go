@@ -47,7 +47,7 @@ func TestAppend(t *testing.T) {
 		"dyn that fits":                {raw: `{"priority":"${dyn(params.port)}","hostIPC":"${dyn(params.on)}","hostname":"${dyn(params.level)}"}`, want: `{"priority":8181,"hostIPC":true,"hostname":"info"}`, into: reflect.TypeFor[podSpec]()},
 		"an integral number":           {raw: `{"priority":"${dyn(80.0)}"}`, want: `{"priority":80}`, into: reflect.TypeFor[podSpec]()},
 
-		// Whatever a text holds, it stays one text.
+		// A text stays one text.
 		"quotes":            {raw: `{"a":"${pod.metadata.annotations['quote']}","b":"<${pod.metadata.annotations['quote']}>"}`, want: `{"a":"a\"b\\c","b":"<a\"b\\c>"}`, into: reflect.TypeFor[map[string]string]()},
 		"newline":           {raw: `["${pod.metadata.annotations['newline']}"]`, want: `["a\nb"]`, into: reflect.TypeFor[[]string]()},
 		"NUL":               {raw: `["${pod.metadata.annotations['nul']}"]`, want: `["a\u0000b"]`, into: reflect.TypeFor[[]string]()},
@@ -89,7 +89,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// What a pod has, or has not, leads to an error that names the place.
+// TestAppendErrors: an error names the place in the profile.
 func TestAppendErrors(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
@@ -120,7 +120,7 @@ func TestAppendErrors(t *testing.T) {
 			}
 			_, err := tree.Append(nil, input(t, s, nil))
 			var failed *template.EvaluationError
-			if !errors.As(err, &failed) || err.Error() != tc.want || errors.Is(err, template.ErrCouldNotTell) {
+			if !errors.As(err, &failed) || err.Error() != tc.want || errors.Is(err, template.ErrCannotDecide) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 			// What is checked when the profile is loaded fits all the same.
@@ -203,7 +203,7 @@ func TestEvaluationErrors(t *testing.T) {
 			in := input(t, s, nil)
 			in.Pod = rawjson.Value(offline)
 			out, err := tree.Append([]byte("before"), in)
-			if string(out) != "before" || errors.Is(err, template.ErrCouldNotTell) {
+			if string(out) != "before" || errors.Is(err, template.ErrCannotDecide) {
 				t.Errorf("got %s, %v", out, err)
 			}
 			var got []string
@@ -227,7 +227,7 @@ func TestEvaluationErrors(t *testing.T) {
 	}
 }
 
-// Who knows its ConfigMap is told which preset is not known.
+// TestUnknownPreset: the error names the preset whose ConfigMap is not known.
 func TestUnknownPreset(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
@@ -235,18 +235,18 @@ func TestUnknownPreset(t *testing.T) {
 	in.Presets = nil
 	_, err := compile(t, s, `["${presets.mesh['a']}"]`, reflect.TypeFor[[]string]()).Append(nil, in)
 	var unknown *template.UnknownPresetError
-	if !errors.As(err, &unknown) || unknown.Preset != "mesh" || !errors.Is(err, template.ErrCouldNotTell) {
+	if !errors.As(err, &unknown) || unknown.Preset != "mesh" || !errors.Is(err, template.ErrCannotDecide) {
 		t.Error(err)
 	}
 	// A failure that is certain goes before it.
 	_, err = compile(t, s, `["${presets.mesh['a']}","${pod.spec.nodeName}"]`, reflect.TypeFor[[]string]()).Append(nil, in)
-	if all, _ := errors.AsType[template.EvaluationErrors](err); len(all) != 1 || all[0].Path != "spec.template.spec[1]" || errors.Is(err, template.ErrCouldNotTell) {
+	if all, _ := errors.AsType[template.EvaluationErrors](err); len(all) != 1 || all[0].Path != "spec.template.spec[1]" || errors.Is(err, template.ErrCannotDecide) {
 		t.Error(err)
 	}
 }
 
-// What is not in the pod's hands is another kind of error.
-func TestCouldNotTell(t *testing.T) {
+// TestCannotDecide: a reason that is not in the pod is another kind of error.
+func TestCannotDecide(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
 	other, _ := environment(t).Scope(new(celbound.Budget), "other", parameters(), nil)
@@ -307,7 +307,7 @@ func TestCouldNotTell(t *testing.T) {
 			tc.change(in)
 			_, err := tree.Append(nil, in)
 			var failed *template.EvaluationError
-			if !errors.Is(err, template.ErrCouldNotTell) || err.Error() != tc.want || errors.As(err, &failed) {
+			if !errors.Is(err, template.ErrCannotDecide) || err.Error() != tc.want || errors.As(err, &failed) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 		})
@@ -320,7 +320,7 @@ func named(length int) rawjson.Value {
 	return rawjson.Value(`{"metadata":{"name":"` + strings.Repeat("x", length) + `"}}`)
 }
 
-// Many expressions, each within its limit, are no way round the budget of a pod.
+// TestBudget: many expressions, each within its limit, cannot exceed the budget of a pod.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	s := scope(t)
@@ -336,7 +336,7 @@ func TestBudget(t *testing.T) {
 	for range 2 {
 		_, err = tree.Append(nil, in)
 	}
-	if !errors.Is(err, template.ErrCouldNotTell) || !strings.HasSuffix(err.Error(), "the expressions for this pod cost more than 10000000") {
+	if !errors.Is(err, template.ErrCannotDecide) || !strings.HasSuffix(err.Error(), "the expressions for this pod cost more than 10000000") {
 		t.Errorf("there is no end to what a pod may cost: %v", err)
 	}
 }
@@ -352,7 +352,7 @@ func TestInterrupt(t *testing.T) {
 	in.Context = lateContext{ctx, cancel}
 	in.Pod = rawjson.Value(`{"spec":{"containers":[` + strings.Repeat(`{"name":"a"},`, 100) + `{"name":"a"}]}}`)
 	_, err := tree.Append(nil, in)
-	if !errors.Is(err, template.ErrCouldNotTell) || !errors.Is(err, context.Canceled) {
+	if !errors.Is(err, template.ErrCannotDecide) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
