@@ -125,12 +125,9 @@ func (r *report) checkParameter(path string, in *v1alpha1.SidecarParameter) para
 	if in.Default == nil || !r.checkWritten(strict.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
 		return p // against broken limits a default cannot be held
 	}
-	v, err := p.parse(in.Default.Text)
-	if err != nil {
+	if p.fallback = p.parse(in.Default.Text); p.fallback == nil {
 		r.errorf(strict.Member(path, "default"), "", "%q is not allowed: expected %s", strict.Cut(in.Default.Text, mostQuoted), p.allowed)
-		return p
 	}
-	p.fallback = v
 	return p
 }
 
@@ -232,8 +229,8 @@ func (r *report) checkBounds(path string, in *v1alpha1.SidecarParameter, p *para
 		if !r.checkWritten(at, in.Type, v) {
 			return nil
 		}
-		b, err := readBound(in.Type, v.Text)
-		if err != nil {
+		b, ok := readBound(in.Type, v.Text)
+		if !ok {
 			plain := parameter{kind: in.Type}
 			r.errorf(at, "", "%q is not %s", strict.Cut(v.Text, mostQuoted), plain.describe(""))
 			return nil

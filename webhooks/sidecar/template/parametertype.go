@@ -2,7 +2,6 @@ package template
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -35,8 +34,6 @@ const (
 	maxWordLength = 64
 	maxPort       = 65535
 )
-
-var errForm = errors.New("is not of the accepted form")
 
 // value is what a parameter is set to.
 type value struct {
@@ -81,51 +78,38 @@ func celType(kind v1alpha1.ParameterType) *cel.Type {
 	}
 }
 
-// parse reads a text as a value. The error says nothing that p.allowed does not.
-func (p *parameter) parse(text string) (*value, error) {
+// parse reads a text as a value. It returns nil for one that is not as p.allowed says.
+func (p *parameter) parse(text string) *value {
 	if len(text) > maxTextLength {
-		return nil, errForm
+		return nil
 	}
 	switch p.kind {
 	case v1alpha1.IntegerParameter, v1alpha1.PortParameter:
-		b, err := p.number(text)
-		if err != nil {
-			return nil, err
+		if b, ok := p.number(text); ok {
+			return &value{text: text, cel: types.Int(b.integer)}
 		}
-		return &value{text: text, cel: types.Int(b.integer)}, nil
 	case v1alpha1.QuantityParameter, v1alpha1.DurationParameter:
-		if _, err := p.number(text); err != nil {
-			return nil, err
+		if _, ok := p.number(text); ok {
+			return &value{text: text, cel: types.String(text)}
 		}
-		return textValue(text), nil
 	case v1alpha1.BooleanParameter:
-		if text != "true" && text != "false" {
-			return nil, errForm
+		if text == "true" || text == "false" {
+			return &value{text: text, cel: types.Bool(text == "true")}
 		}
-		return &value{text: text, cel: types.Bool(text == "true")}, nil
 	case v1alpha1.ListParameter:
 		return p.list(text)
 	case v1alpha1.StringParameter, v1alpha1.EnumParameter:
-		if !p.accepts(text) {
-			return nil, errForm
+		if p.accepts(text) {
+			return &value{text: text, cel: types.String(text)}
 		}
-		return textValue(text), nil
-	default:
-		return nil, errForm
 	}
-}
-
-func textValue(text string) *value {
-	return &value{text: text, cel: types.String(text)}
+	return nil
 }
 
 // number reads a number of the parameter's type that is inside its bounds.
-func (p *parameter) number(text string) (bound, error) {
-	b, err := readBound(p.kind, text)
-	if err != nil || p.minimum != nil && p.compare(b, *p.minimum) < 0 || p.maximum != nil && p.compare(b, *p.maximum) > 0 {
-		return bound{}, errForm
-	}
-	return b, nil
+func (p *parameter) number(text string) (bound, bool) {
+	b, ok := readBound(p.kind, text)
+	return b, ok && (p.minimum == nil || p.compare(b, *p.minimum) >= 0) && (p.maximum == nil || p.compare(b, *p.maximum) <= 0)
 }
 
 func (p *parameter) compare(a, b bound) int {
@@ -136,60 +120,59 @@ func (p *parameter) compare(a, b bound) int {
 }
 
 // readBound reads a number of a type that has bounds.
-func readBound(kind v1alpha1.ParameterType, text string) (bound, error) {
+func readBound(kind v1alpha1.ParameterType, text string) (bound, bool) {
 	if len(text) > maxWordLength {
-		return bound{}, errForm
+		return bound{}, false
 	}
-	b := bound{text: text}
+	b, ok := bound{text: text}, true
 	var err error
 	switch kind { //nolint:exhaustive // the others have no bounds
 	case v1alpha1.IntegerParameter:
 		b.integer, err = strconv.ParseInt(text, 10, 64)
 	case v1alpha1.PortParameter:
 		b.integer, err = strconv.ParseInt(text, 10, 64)
-		if b.integer < 1 || b.integer > maxPort {
-			err = errForm
-		}
+		ok = b.integer >= 1 && b.integer <= maxPort
 	case v1alpha1.DurationParameter:
 		var d time.Duration
 		d, err = time.ParseDuration(text)
 		b.integer = int64(d)
 	case v1alpha1.QuantityParameter:
-		b.quantity, err = parseQuantity(text)
+		b.quantity, ok = parseQuantity(text)
 	default:
-		err = errForm
+		ok = false
 	}
-	return b, err
+	return b, ok && err == nil
 }
 
 // exponent is one that is too large: apimachinery accepts 1e2147483647, and then
 // needs years to compare it.
 var exponent = regexp.MustCompile(`[eE][+-]?\d{3,}`)
 
-func parseQuantity(text string) (resource.Quantity, error) {
+func parseQuantity(text string) (resource.Quantity, bool) {
 	if len(text) > maxWordLength || exponent.MatchString(text) {
-		return resource.Quantity{}, errForm
+		return resource.Quantity{}, false
 	}
-	return resource.ParseQuantity(text)
+	q, err := resource.ParseQuantity(text)
+	return q, err == nil
 }
 
 // list reads texts separated by commas, without the space around them, none of
 // which may be empty. A text of space alone is the empty list.
-func (p *parameter) list(text string) (*value, error) {
+func (p *parameter) list(text string) *value {
 	var items []string
 	if strings.TrimSpace(text) != "" {
 		if strings.Count(text, ",") >= p.maxItems {
-			return nil, errForm
+			return nil
 		}
 		items = strings.Split(text, ",")
 	}
 	for i := range items {
 		items[i] = strings.TrimSpace(items[i])
 		if items[i] == "" || !p.accepts(items[i]) {
-			return nil, errForm
+			return nil
 		}
 	}
-	return &value{text: text, cel: types.NewStringList(types.DefaultTypeAdapter, items)}, nil
+	return &value{text: text, cel: types.NewStringList(types.DefaultTypeAdapter, items)}
 }
 
 func (p *parameter) accepts(text string) bool {
@@ -280,10 +263,10 @@ func oneOf(values []string) string {
 	return "one of " + strings.Join(quoted, ", ")
 }
 
-// sample returns a plausible value: the default, or one of the accepted form.
-func (p *parameter) sample() (*value, bool) {
+// sample returns a plausible value: the default, or one of the accepted form, or nil.
+func (p *parameter) sample() *value {
 	if p.fallback != nil {
-		return p.fallback, true
+		return p.fallback
 	}
 	candidates := slices.Clone(p.enum)
 	for _, b := range []*bound{p.minimum, p.maximum} {
@@ -292,9 +275,9 @@ func (p *parameter) sample() (*value, bool) {
 		}
 	}
 	for _, text := range append(candidates, "sample", "8080", "1", "true", "1s", "") {
-		if v, err := p.parse(text); err == nil {
-			return v, true
+		if v := p.parse(text); v != nil {
+			return v
 		}
 	}
-	return nil, false
+	return nil
 }

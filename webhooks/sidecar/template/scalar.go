@@ -199,8 +199,8 @@ func (p place) accepts(v ref.Val) bool {
 		return true
 	}
 	if p.isQuantity() {
-		_, err := parseQuantity(string(appendText(nil, v)))
-		return err == nil && kindOf(v) != types.BoolKind
+		_, ok := parseQuantity(string(appendText(nil, v)))
+		return ok && kindOf(v) != types.BoolKind
 	}
 	if p.decides {
 		return json.Unmarshal(appendJSON(nil, v), reflect.New(p.t).Interface()) == nil

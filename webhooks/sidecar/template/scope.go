@@ -64,9 +64,7 @@ func (e *Environment) Scope(budget *celbound.Budget, profile string, parameters 
 		if p.fallback != nil {
 			s.defaults.values[i] = resolved{p.fallback, FromDefault}
 		}
-		if v, ok := p.sample(); ok {
-			s.sample.values[i] = resolved{v, FromDefault}
-		}
+		s.sample.values[i] = resolved{p.sample(), FromDefault}
 	}
 	own.declare(paramsType, params)
 	sets := map[string]*cel.Type{}
@@ -191,8 +189,8 @@ func (s *Scope) Resolve(pod, namespace func(parameter string) (text string, ok b
 		if shared {
 			values, shared = slices.Clone(values), false
 		}
-		v, err := p.parse(text)
-		if err != nil {
+		v := p.parse(text)
+		if v == nil {
 			invalid = append(invalid, Invalid{Parameter: p.name, Text: text, From: from, Allowed: p.allowed, Skip: p.skip})
 		}
 		values[i] = resolved{v, from} // nil if it is invalid
