@@ -33,18 +33,6 @@ func TestInjectionLeftOut(t *testing.T) {
 	check(t, "reasons", reasons(&d), "a=not-asked")
 }
 
-// checkWarning wants one warning with this part, or none for no part.
-func checkWarning(t *testing.T, warnings []string, part string) {
-	t.Helper()
-	want := 0
-	if part != "" {
-		want = 1
-	}
-	if len(warnings) != want || want == 1 && !strings.Contains(warnings[0], part) {
-		t.Errorf("got warnings %q, want %d with %q", warnings, want, part)
-	}
-}
-
 // checkTwice applies the patch and asks again: the second answer must change
 // nothing. It returns the patched pod.
 func checkTwice(t testing.TB, set *sidecar.Set, pod string, response admission.Response) string {

@@ -40,24 +40,14 @@ func (d *declared) templates(path ...string) []rawjson.Value {
 	return all
 }
 
-// metadata returns the values under a key of the metadata of all profiles.
-func (d *declared) metadata(of func(v1alpha1.SidecarTemplateMetadata) map[string]string, more ...string) []rawjson.Value {
-	all := make([]rawjson.Value, 0, len(d.profiles)+1)
+// metadata returns the labels or annotations of all profiles.
+func (d *declared) metadata(name string) []rawjson.Value {
+	var all []rawjson.Value
 	for i := range d.profiles {
-		text, err := json.Marshal(of(d.profiles[i].Spec.Template.Metadata))
-		if err != nil {
-			d.Fatal(err)
-		}
-		all = append(all, text)
-	}
-	for _, text := range more {
-		all = append(all, rawjson.Value(text))
+		all = append(all, rawjson.Value(asJSON(d, d.profiles[i].Spec.Template.Metadata)).Get(name))
 	}
 	return all
 }
-
-func templateLabels(m v1alpha1.SidecarTemplateMetadata) map[string]string      { return m.Labels }
-func templateAnnotations(m v1alpha1.SidecarTemplateMetadata) map[string]string { return m.Annotations }
 
 // check wants of after that it is before with what is declared.
 func (d *declared) check(before, after rawjson.Value) {
@@ -69,10 +59,8 @@ func (d *declared) check(before, after rawjson.Value) {
 		case "metadata":
 			d.objects(path, was, is, func(path, name string, was, is rawjson.Value) {
 				switch name {
-				case "labels":
-					d.grown(path, was, is, d.metadata(templateLabels))
-				case "annotations":
-					d.grown(path, was, is, d.metadata(templateAnnotations))
+				case "labels", "annotations":
+					d.grown(path, was, is, d.metadata(name))
 				default:
 					d.equal(path, was, is)
 				}
@@ -127,7 +115,7 @@ func (d *declared) equal(path string, before, after rawjson.Value) {
 	}
 }
 
-// defaults are what the API server puts in where nothing is said, by the names
+// apiDefaults are what the API server puts in where nothing is said, by the names
 // of fields that profiles may set nevertheless.
 var apiDefaults = map[string]string{
 	"dnsPolicy": `"ClusterFirst"`, "restartPolicy": `"Always"`, "schedulerName": `"default-scheduler"`, "serviceAccountName": `"default"`,
@@ -159,22 +147,22 @@ func (d *declared) grown(path string, before, after rawjson.Value, templates []r
 			d.grown(path, was, is, membersOf(templates, name))
 		})
 	case before.Kind() == rawjson.Array && after.Kind() == rawjson.Array && slices.Contains(extended, name):
-		own := before.Len()
+		own := elementsOf([]rawjson.Value{before})
 		for i, element := range after.Elements() {
 			at := fmt.Sprintf("%s[%d]", path, i)
-			if i >= own {
-				d.madeElement(at, element, templates)
+			if i >= len(own) {
+				d.made(at, element, elementsOf(templates))
 				continue
 			}
-			was := nthElement(before, i)
+			was := own[i]
 			if name == "hostAliases" && was.Kind() == rawjson.Object {
 				d.grown(at, was, element, elementsOf(templates))
 			} else {
 				d.equal(at, was, element)
 			}
 		}
-		if after.Len() < own {
-			d.wrong(path, "%d of %d elements are left", after.Len(), own)
+		if after.Len() < len(own) {
+			d.wrong(path, "%d of %d elements are left", after.Len(), len(own))
 		}
 	default:
 		d.equal(path, before, after)
@@ -187,11 +175,6 @@ func (d *declared) made(path string, v rawjson.Value, templates []rawjson.Value)
 	if !isMade(v, templates) {
 		d.wrong(path, "%s comes from none of %s", v, templates)
 	}
-}
-
-func (d *declared) madeElement(path string, v rawjson.Value, templates []rawjson.Value) {
-	d.Helper()
-	d.made(path, v, elementsOf(templates))
 }
 
 func isMade(v rawjson.Value, templates []rawjson.Value) bool {
@@ -223,7 +206,7 @@ func isMade(v rawjson.Value, templates []rawjson.Value) bool {
 	}
 }
 
-// below are the members of a name.
+// membersOf returns the members of a name.
 func membersOf(templates []rawjson.Value, name string) []rawjson.Value {
 	var all []rawjson.Value
 	for _, t := range templates {
@@ -234,7 +217,7 @@ func membersOf(templates []rawjson.Value, name string) []rawjson.Value {
 	return all
 }
 
-// elements are the elements of all lists.
+// elementsOf returns the elements of all lists.
 func elementsOf(templates []rawjson.Value) []rawjson.Value {
 	var all []rawjson.Value
 	for _, t := range templates {
@@ -245,16 +228,7 @@ func elementsOf(templates []rawjson.Value) []rawjson.Value {
 	return all
 }
 
-func nthElement(list rawjson.Value, n int) rawjson.Value {
-	for i, element := range list.Elements() {
-		if i == n {
-			return element
-		}
-	}
-	return nil
-}
-
-// named are the elements of a name.
+// ofName returns the elements of a name.
 func ofName(all []rawjson.Value, name string) []rawjson.Value {
 	return slices.DeleteFunc(slices.Clone(all), func(v rawjson.Value) bool { return !v.Get("name").Is(name) })
 }

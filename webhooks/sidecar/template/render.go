@@ -86,7 +86,7 @@ func (c *child) appendLiteral(dst []byte) []byte { return append(append(dst, c.k
 // left out is null. The error is an EvaluationErrors, not longer than some; or it is
 // ErrCannotDecide, if nothing else is known to be wrong.
 func (t *Tree) Append(dst []byte, in *Input) ([]byte, error) {
-	if t.constant {
+	if t.root.kind == literalNode {
 		return append(dst, t.root.literal...), nil
 	}
 	if in.Params.scope != nil && in.Params.scope != t.scope {

@@ -22,8 +22,6 @@ const maxPlaceholders = 1000
 type Tree struct {
 	scope *Scope
 	root  node
-	// constant is false if the result depends on the input.
-	constant bool
 }
 
 // Tree compiles a JSON value whose texts may hold placeholders. The path is that
@@ -33,7 +31,7 @@ type Tree struct {
 // path. With findings there is no tree. Absent and null values are trees too.
 func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnostic.List) {
 	c := treeCompiler{scope: s}
-	t := &Tree{scope: s, root: node{kind: literalNode, literal: []byte("null")}, constant: true}
+	t := &Tree{scope: s, root: node{kind: literalNode, literal: []byte("null")}}
 	if len(raw) == 0 {
 		return t, nil
 	}
@@ -63,17 +61,13 @@ func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnos
 		c.found.Sort()
 		return nil, c.found
 	}
-	t.constant = t.root.kind == literalNode
 	return t, nil
 }
 
 // Static returns the rendered JSON of a tree that is the same for every pod, and false
 // for any other tree. The caller must not change it.
 func (t *Tree) Static() ([]byte, bool) {
-	if !t.constant {
-		return nil, false
-	}
-	return t.root.literal, true
+	return t.root.literal, t.root.kind == literalNode
 }
 
 type treeCompiler struct {
