@@ -179,8 +179,7 @@ func countSet(of any) int {
 }
 
 func (c *Checker) resourceFieldRef(path string, r *corev1.ResourceFieldSelector) {
-	_, name, _ := strings.Cut(r.Resource, ".")
-	if !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) {
+	if !strings.HasPrefix(r.Resource, "limits.hugepages-") && !strings.HasPrefix(r.Resource, "requests.hugepages-") {
 		required(oneOf("limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"))(
 			c, path+".resource", reflect.ValueOf(r.Resource))
 	}
