@@ -3,13 +3,15 @@ package policy_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// TestExplain holds what is told about a policy of every fate.
+// TestExplain compares what is reported of policies with each result with
+// testdata/explained.json. UPDATE_GOLDEN=1 writes it.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	set := compile(t, documents(
@@ -27,114 +29,11 @@ func TestExplain(t *testing.T) {
 	d := set.Decide(context.Background(), review(t, configMap), true)
 	got, err := json.MarshalIndent(d.Evaluations, "", " ")
 	must(t, err)
-	const want = `[
- {
-  "kind": "ValidatingAdmissionPolicy",
-  "policy": "a",
-  "binding": "a",
-  "why": "Evaluated",
-  "conditions": [
-   {
-    "name": "alice",
-    "expression": "request.userInfo.username == 'alice'",
-    "value": "true",
-    "cost": 4
-   }
-  ],
-  "variables": [
-   {
-    "name": "a",
-    "expression": "object.data.a + '!'",
-    "value": "\"b!\"",
-    "cost": 4
-   }
-  ],
-  "rules": [
-   {
-    "name": "validations[0]",
-    "expression": "variables.a == 'b!'",
-    "outcome": "Passed",
-    "cost": 3
-   },
-   {
-    "name": "validations[1]",
-    "expression": "variables.a == 'x'",
-    "outcome": "Violated",
-    "message": "is b!",
-    "cost": 3
-   },
-   {
-    "name": "validations[2]",
-    "expression": "object.data.none == 'x'",
-    "outcome": "Failed",
-    "message": "expression 'object.data.none == 'x'' resulted in error: no such key: none",
-    "cost": 4
-   }
-  ],
-  "auditAnnotations": [
-   {
-    "name": "k",
-    "expression": "variables.a",
-    "value": "\"b!\"",
-    "cost": 2
-   }
-  ],
-  "cost": 23
- },
- {
-  "kind": "ValidatingAdmissionPolicy",
-  "policy": "b",
-  "why": "OtherRequest",
-  "cost": 0
- },
- {
-  "kind": "ValidatingAdmissionPolicy",
-  "policy": "c",
-  "binding": "c",
-  "why": "NamespaceNotSelected",
-  "detail": "of the binding",
-  "cost": 0
- },
- {
-  "kind": "ValidatingAdmissionPolicy",
-  "policy": "d",
-  "binding": "d",
-  "why": "ObjectNotSelected",
-  "detail": "of the binding",
-  "cost": 0
- },
- {
-  "kind": "ValidatingAdmissionPolicy",
-  "policy": "e",
-  "binding": "e",
-  "why": "ConditionFalse",
-  "detail": "match condition bob",
-  "conditions": [
-   {
-    "name": "bob",
-    "expression": "request.userInfo.username == 'bob'",
-    "value": "false",
-    "cost": 4
-   }
-  ],
-  "cost": 4
- },
- {
-  "kind": "ValidatingAdmissionPolicy",
-  "policy": "f",
-  "binding": "f",
-  "why": "NoParams",
-  "cost": 0
- },
- {
-  "kind": "ValidatingAdmissionPolicy",
-  "policy": "g",
-  "why": "Misconfigured",
-  "detail": "failed to find resource referenced by paramKind: 'example.com/v1, Kind=Unserved': the kind is not served",
-  "cost": 0
- }
-]`
-	if string(got) != want {
+	const golden = "testdata/explained.json"
+	if got = append(got, '\n'); os.Getenv("UPDATE_GOLDEN") == "1" {
+		must(t, os.WriteFile(golden, got, 0o600))
+	}
+	if string(got) != readFile(t, golden) {
 		t.Errorf("got\n%s", got)
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"golang.org/x/tools/txtar"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -114,8 +116,28 @@ func specOf(t testing.TB, documents string) policy.Spec {
 			t.Fatalf("document %d: %v\n%s", i+1, err, document)
 		}
 	}
-	spec.Objects = context
+	spec.Objects, spec.Previous = context, emptySet()
 	return spec
+}
+
+// emptySet gives its compiler to every other Set: to make the environment of expressions
+// takes longer than to compile a policy.
+var emptySet = sync.OnceValue(func() *policy.Set {
+	set, err := policy.Compile(policy.Spec{})
+	if err != nil {
+		panic(err)
+	}
+	return set
+})
+
+// expressionsOf returns the expressions of a section of testdata/expressions.txtar.
+func expressionsOf(t testing.TB, section string) []string {
+	t.Helper()
+	archive, err := txtar.ParseFile("testdata/expressions.txtar")
+	must(t, err)
+	i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == section })
+	out := strings.Split(strings.TrimSpace(string(archive.Files[i].Data)), "\n")
+	return slices.DeleteFunc(out, func(line string) bool { return strings.HasPrefix(line, "#") })
 }
 
 func compile(t testing.TB, documents string) *policy.Set {
@@ -149,11 +171,21 @@ func lines(list diagnostic.List) []string {
 	return out
 }
 
+// asJSON returns a YAML document as JSON.
+func asJSON(t testing.TB, document string) []byte {
+	t.Helper()
+	if raw := []byte(document); json.Valid(raw) {
+		return raw // large objects are written as JSON: to read them as YAML takes long
+	}
+	raw, err := yaml.YAMLToJSON([]byte(document))
+	must(t, err)
+	return raw
+}
+
 // review returns a request to create the object of a YAML document.
 func review(t testing.TB, object string, options ...func(*admission.Request)) admission.Request {
 	t.Helper()
-	raw, err := yaml.YAMLToJSON([]byte(object))
-	must(t, err)
+	raw := asJSON(t, object)
 	var meta metav1.PartialObjectMetadata
 	must(t, json.Unmarshal(raw, &meta))
 	gvk := meta.GroupVersionKind()
@@ -194,8 +226,7 @@ func deleting(req *admission.Request) {
 // updating makes the request an update of another object to this one.
 func updating(t testing.TB, old string) func(*admission.Request) {
 	t.Helper()
-	raw, err := yaml.YAMLToJSON([]byte(old))
-	must(t, err)
+	raw := asJSON(t, old)
 	return func(req *admission.Request) {
 		req.Operation = admissionv1.Update
 		req.OldObject.Raw = raw

@@ -1,89 +1,12 @@
 package policy_test
 
 import (
-	"encoding/json"
-	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path"
-	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
-	podsecurityapi "k8s.io/pod-security-admission/api"
-	podsecuritypolicy "k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	"sigs.k8s.io/yaml"
 )
-
-// TestPodSecurityFixtures holds the answer against upstream's fixtures: what
-// passes, what fails, and that every failed check is named as upstream's checks
-// name it over the whole pod, of which we decode a part.
-func TestPodSecurityFixtures(t *testing.T) {
-	t.Parallel()
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission").Output()
-	if err != nil {
-		t.Fatalf("where are the fixtures? %v", err)
-	}
-	fixtures := os.DirFS(path.Join(strings.TrimSpace(string(dir)), "test", "testdata"))
-	evaluator, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
-	must(t, err)
-	files, err := fs.Glob(fixtures, "*/v1.*/*/*.yaml")
-	must(t, err)
-	byStandard := map[[2]string][]string{}
-	for _, file := range files {
-		parts := strings.Split(file, "/")
-		standard := [2]string{parts[0], parts[1]}
-		byStandard[standard] = append(byStandard[standard], file)
-	}
-	if len(files) < 4000 || len(byStandard) < 70 {
-		t.Fatalf("only %d fixtures of %d standards were found", len(files), len(byStandard))
-	}
-	for standard, files := range byStandard {
-		t.Run(standard[0]+" "+standard[1], func(t *testing.T) {
-			t.Parallel()
-			set := compile(t, strings.Replace(restrictedPolicy, "{level: restricted}", fmt.Sprintf("{level: %s, version: %s}", standard[0], standard[1]), 1))
-			version, err := podsecurityapi.ParseVersion(standard[1])
-			must(t, err)
-			for _, file := range files {
-				text, err := fs.ReadFile(fixtures, file)
-				must(t, err)
-				raw, err := yaml.YAMLToJSON(text)
-				must(t, err)
-				pod := new(corev1.Pod)
-				must(t, json.Unmarshal(raw, pod))
-				for i := range pod.Spec.Volumes {
-					if pod.Spec.Volumes[i].VolumeSource == (corev1.VolumeSource{}) {
-						pod.Spec.Volumes[i].EmptyDir = &corev1.EmptyDirVolumeSource{}
-					}
-				}
-				var want []string
-				for _, result := range evaluator.EvaluatePod(podsecurityapi.LevelVersion{Level: podsecurityapi.Level(standard[0]), Version: version}, &pod.ObjectMeta, &pod.Spec) {
-					if !result.Allowed {
-						one := podsecuritypolicy.AggregateCheckResults([]podsecuritypolicy.CheckResult{result})
-						want = append(want, fmt.Sprintf(`AdmissionPolicy 'restricted' denied request: violates PodSecurity "%s:%s": %s`, standard[0], standard[1], one.ForbiddenDetail()))
-					}
-				}
-				response := decide(t, set, review(t, string(text)))
-				if response.Allowed != strings.Contains(file, "/pass/") {
-					t.Errorf("%s: %s %q", file, verdict(response), message(response))
-				}
-				var got []string
-				if !response.Allowed {
-					for _, cause := range response.Result.Details.Causes {
-						got = append(got, cause.Message)
-					}
-				}
-				if !slices.Equal(got, want) {
-					t.Errorf("%s:\ngot  %q\nwant %q", file, got, want)
-				}
-			}
-		})
-	}
-}
 
 const plainPod = `
 apiVersion: v1

@@ -166,9 +166,8 @@ func (g *generator) policySpec(requests []asked) admissionregistrationv1.Validat
 func (g *generator) binding(p *admissionregistrationv1.ValidatingAdmissionPolicy, name string, requests []asked) policy.Binding {
 	b := policy.Binding{Source: name}
 	b.Name, b.Spec.PolicyName = name, p.Name
-	for _, actions := range [][][]admissionregistrationv1.ValidationAction{{{"Deny"}, {"Deny"}, {"Deny", "Audit"}, {"Warn"}, {"Audit"}, {"Warn", "Audit"}}} {
-		b.Spec.ValidationActions = actions[g.Intn(len(actions))]
-	}
+	actions := [][]admissionregistrationv1.ValidationAction{{"Deny"}, {"Deny"}, {"Deny", "Audit"}, {"Warn"}, {"Audit"}, {"Warn", "Audit"}}
+	b.Spec.ValidationActions = actions[g.Intn(len(actions))]
 	if g.maybe(0.3) {
 		b.Spec.MatchResources = g.match(requests, false)
 	}

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand"
 	"reflect"
 	"slices"
@@ -93,11 +94,7 @@ func (g *generator) text() string {
 // value returns the JSON text of a value as it may stand in a custom resource.
 func (g *generator) value() string {
 	if g.maybe(0.3) {
-		raw, err := json.Marshal(g.text())
-		if err != nil {
-			panic(err)
-		}
-		return string(raw)
+		return string(mustMarshal(g.text()))
 	}
 	return g.of("null", "true", "false", "0", "-1", "1", "1.0", "1.5", "-0.0", "3", "80", "9007199254740993", "9223372036854775807", "-9223372036854775808",
 		"18446744073709551616", "1e30", "1e-7", "[]", "{}", "[null]", `["a","b"]`, `[1,"a",null]`, "[1,2,3]", "[1.5,2]", `{"a":null}`, `{"a":{"b":[]}}`,
@@ -231,10 +228,7 @@ func (g *generator) object(t *target, name, namespace string) (runtime.Object, [
 	} else {
 		object = &unstructured.Unstructured{Object: g.custom(t.kind, name, namespace)}
 	}
-	raw, err := json.Marshal(object)
-	if err != nil {
-		panic(fmt.Sprintf("%v: %v", t.kind, err))
-	}
+	raw := mustMarshal(object)
 	// An API server has read the object from a text. What it writes of a custom
 	// resource has 1 for 1.0, which is documented.
 	if u, custom := object.(*unstructured.Unstructured); custom {
@@ -248,9 +242,7 @@ func (g *generator) object(t *target, name, namespace string) (runtime.Object, [
 		}
 		object, _ = again.(runtime.Object)
 		object.GetObjectKind().SetGroupVersionKind(t.kind)
-		if raw, err = json.Marshal(object); err != nil {
-			panic(err)
-		}
+		raw = mustMarshal(object)
 	}
 	return object, raw
 }
@@ -265,11 +257,7 @@ func mustMarshal(v any) []byte {
 
 // custom returns a custom resource.
 func (g *generator) custom(kind schema.GroupVersionKind, name, namespace string) map[string]any {
-	meta, err := json.Marshal(g.metadata())
-	if err != nil {
-		panic(err)
-	}
-	text := `{"metadata":` + string(meta)
+	text := `{"metadata":` + string(mustMarshal(g.metadata()))
 	for _, field := range []string{"spec", "status", "data", "a", "extra"} {
 		switch {
 		case g.maybe(0.4):
@@ -414,7 +402,7 @@ func (g *generator) collect(objects ...[]byte) {
 		}
 		switch v := v.(type) {
 		case map[string]any:
-			for _, key := range sortedKeys(v) {
+			for _, key := range slices.Sorted(maps.Keys(v)) {
 				next := fmt.Sprintf("%s[%q]", path, key)
 				if isPlainField(key) {
 					next = path + "." + key
@@ -433,15 +421,6 @@ func (g *generator) collect(objects ...[]byte) {
 			walk([]string{"object", "oldObject"}[i%2], v, 0)
 		}
 	}
-}
-
-func sortedKeys(m map[string]any) []string {
-	var out []string
-	for key := range m {
-		out = append(out, key)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // isPlainField reports whether a member can be selected by its name.
@@ -525,10 +504,7 @@ func (g *generator) context() objects {
 	}
 	for _, namespace := range []string{"shop", "lab"} {
 		for _, name := range g.list("limits", "words", "more") {
-			data, err := json.Marshal(map[string]string{"a": g.text(), "b": g.text(), "maxReplicas": g.of("3", "80", "x")})
-			if err != nil {
-				panic(err)
-			}
+			data := mustMarshal(map[string]string{"a": g.text(), "b": g.text(), "maxReplicas": g.of("3", "80", "x")})
 			add(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q},"data":%s}`, name, namespace, data)).SetLabels(g.labels())
 		}
 		if g.maybe(0.7) {

@@ -373,21 +373,6 @@ func TestNameOfAnObjectWithoutOne(t *testing.T) {
 	}
 }
 
-// TestReasons pairs reasons and codes as upstream does.
-func TestReasons(t *testing.T) {
-	t.Parallel()
-	for reason, code := range map[string]int32{"": 422, "Invalid": 422, "Forbidden": 403, "RequestEntityTooLarge": 413} {
-		field := ""
-		if reason != "" {
-			field = ", reason: " + reason
-		}
-		response := decide(t, compile(t, denyAll("p", `validations: [{expression: "false"`+field+`}]`, "")), review(t, configMap))
-		if got := response.Result; got.Code != code || reason != "" && string(got.Reason) != reason {
-			t.Errorf("%q: got %d %s, want %d", reason, got.Code, got.Reason, code)
-		}
-	}
-}
-
 func TestMessageBounds(t *testing.T) {
 	t.Parallel()
 	rules := func(n int, message string) string {
@@ -569,32 +554,5 @@ func TestConcurrentReviews(t *testing.T) {
 	group.Wait()
 	if !strings.Contains(want, "settingsshop") {
 		t.Errorf("got %s", want)
-	}
-}
-
-// TestEqualSelectors holds that equal selectors are one.
-func TestEqualSelectors(t *testing.T) {
-	t.Parallel()
-	var list []string
-	for i := range 8 {
-		list = append(list, denyAll(fmt.Sprintf("p%d", i), "", fmt.Sprintf("matchResources: {namespaceSelector: {matchLabels: {env: %s}}}", []string{"prod", "test"}[i%2])))
-	}
-	response := decide(t, compile(t, documents(append(list, labelled)...)), review(t, configMap))
-	if n := len(response.Result.Details.Causes); n != 4 {
-		t.Errorf("%d policies were violated, want 4", n)
-	}
-}
-
-// TestVariableTwice holds that the last of two variables of one name counts, as
-// in the API server, and that its author is told.
-func TestVariableTwice(t *testing.T) {
-	t.Parallel()
-	set := compile(t, denyAll("p", `variables: [{name: a, expression: "1"}, {name: a, expression: "2"}], validations: [{expression: "variables.a == 2"}]`, ""))
-	if response := decide(t, set, review(t, configMap)); !response.Allowed {
-		t.Errorf("got %+v", response)
-	}
-	want := `ValidatingAdmissionPolicy/p: spec.variables[1].name: "a" occurs twice: the last one holds (hint: rename one of them)`
-	if got := set.Warnings().Error(); !strings.Contains(got, want) {
-		t.Errorf("warnings are %s", got)
 	}
 }

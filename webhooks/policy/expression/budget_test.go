@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
 // TestSameWithin has several comparisons share what they may spend.
 func TestSameWithin(t *testing.T) {
 	t.Parallel()
-	reads := compile(t, newCompiler(t), nil, "object.a.all(x, x.b == 1) && object.c == 1 && object.d.e == 1").Reads()
+	reads := compile(t, sharedCompiler(), nil, "object.a.all(x, x.b == 1) && object.c == 1 && object.d.e == 1").Reads()
 	object := parse(t, `{"a": [{"b": 2}, {"b": 1}], "c": 1, "d": {"e": 1}}`)
 	old := parse(t, `{"d": {"e": 1}, "c": 1, "a": [{"b": 1}, {"b": 2}]}`)
 	budget := expression.MostCompared
@@ -43,8 +44,8 @@ func TestSameWithin(t *testing.T) {
 //
 //nolint:paralleltest // it measures
 func TestMostCompared(t *testing.T) {
-	const size = 3 << 20
-	compiler := newCompiler(t)
+	size := race.Cases(3 << 20)
+	compiler := sharedCompiler()
 	fill := func(open, end string, element func(i int) string) string {
 		var text strings.Builder
 		text.WriteString(open)

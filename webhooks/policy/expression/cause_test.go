@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -15,7 +16,7 @@ import (
 // that may be what is wrong, another value in their place is a change.
 func TestSameInOfPresence(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	const (
 		list, otherList, turned, fewer = `{"x": ["a", "b"]}`, `{"x": ["a", "c"]}`, `{"x": ["b", "a"]}`, `{"x": ["b"]}`
 		text, otherText                = `{"x": "a"}`, `{"x": "b"}`
@@ -151,7 +152,7 @@ func TestSameInOfPresence(t *testing.T) {
 // rests on too.
 func TestSameInOfConditions(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	for name, test := range map[string]struct {
 		conditions  []string
 		rule        string
@@ -378,8 +379,8 @@ func checkPresence(t *testing.T, compiler *expression.Compiler, seed uint64) (by
 
 func TestWhatIsWrongByItsPresenceDoesNotChange(t *testing.T) {
 	t.Parallel()
-	const seeds = 1_000
-	compiler := newCompiler(t)
+	seeds := race.Cases(1_000)
+	compiler := sharedCompiler()
 	byPresence, same := 0, 0
 	for seed := range uint64(seeds) {
 		b, s := checkPresence(t, compiler, seed)
@@ -395,7 +396,7 @@ func TestWhatIsWrongByItsPresenceDoesNotChange(t *testing.T) {
 }
 
 func FuzzWhatIsWrongByItsPresenceDoesNotChange(f *testing.F) {
-	compiler := newCompiler(f)
+	compiler := sharedCompiler()
 	for seed := range uint64(10) {
 		f.Add(seed)
 	}

@@ -6,7 +6,7 @@ import "testing"
 // where that can make a rule no worse.
 func TestSameInWhatIsTaken(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	const (
 		foreign = "object.c.filter(c, !c.image.startsWith('good/'))"
 		two     = `{"c": [{"image": "bad/x"}, {"image": "bad/y"}]}`

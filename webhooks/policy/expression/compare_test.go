@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -73,8 +74,9 @@ func worse(was, is string, taken bool) bool {
 
 func TestWhatIsSeenTheSameComesToTheSame(t *testing.T) {
 	t.Parallel()
-	const seeds, most = 1_000, 10
-	compiler := newCompiler(t)
+	const most = 10
+	seeds := race.Cases(1_000)
+	compiler := sharedCompiler()
 	compiled, same := 0, 0
 	for seed := range uint64(seeds) {
 		c, s := checkSameIn(t, compiler, seed)
@@ -90,7 +92,7 @@ func TestWhatIsSeenTheSameComesToTheSame(t *testing.T) {
 }
 
 func FuzzWhatIsSeenTheSameComesToTheSame(f *testing.F) {
-	compiler := newCompiler(f)
+	compiler := sharedCompiler()
 	for seed := range uint64(10) {
 		f.Add(seed)
 	}

@@ -16,7 +16,7 @@ import (
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
 	const goroutines, rounds = 8, 20
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	shared := declare(t, compiler, pair{"a", "object.a"}, pair{"b", "variables.a.map(x, x.b)"})
 	program := compile(t, compiler, shared, "variables.b.all(b, b in object.c) && quantity(object.q).isLessThan(quantity('2Gi')) && object.m.all(k, v, k == v)")
 	from := withObject(t, `{"a": [{"b": "x"}, {"b": "y"}], "c": ["y", "x"], "q": "1Gi", "m": {"x": "x", "y": "y"}}`)

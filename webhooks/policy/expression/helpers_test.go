@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -60,14 +61,15 @@ func parse(t testing.TB, text string) rawjson.Value {
 	return value
 }
 
-func newCompiler(t testing.TB) *expression.Compiler {
-	t.Helper()
+// sharedCompiler returns one compiler for all tests: to make its environments takes longer
+// than most of them.
+var sharedCompiler = sync.OnceValue(func() *expression.Compiler {
 	compiler, err := expression.NewCompiler("1.36")
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return compiler
-}
+})
 
 // pair is a variable: its name and its expression.
 type pair struct{ name, text string }

@@ -19,7 +19,7 @@ import (
 // made.
 func TestHugeRange(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	const tooLong = "error: a list must not have more than 1000000 elements"
 	for object, want := range map[string]string{
 		`{"n": 3}`:                   "list [0, 1, 2]",
@@ -40,7 +40,7 @@ func TestHugeRange(t *testing.T) {
 // made.
 func TestHugeText(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	const tooLong = "error: a text must not have more than 10000000 bytes"
 	long, list := strings.Repeat("x", 500_000), "["+strings.Repeat(`"x",`, 100_000)+`"x"]`
 	for name, test := range map[string]struct{ expression, object, want string }{
@@ -73,7 +73,7 @@ func TestHugeText(t *testing.T) {
 // compiled, whatever it is made of.
 func TestHugePattern(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	const tooLarge = "error: a regular expression must not have more than 10000 parts, with repetitions written out"
 	object := `{"p": "(?:` + strings.Repeat("a", 20) + `){1000}", "q": "a{1000}", "text": "a"}`
 	for text, want := range map[string]string{
@@ -102,7 +102,7 @@ func TestLimitedFunctionsCostTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	for _, text := range []string{
 		"quantity('1Gi').isLessThan(quantity('2Gi'))",
 		"isQuantity(object.q) && quantity(object.q).add(quantity('1')).isGreaterThan(quantity(object.q))",

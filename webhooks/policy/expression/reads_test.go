@@ -10,7 +10,7 @@ import (
 // TestSameIn has what an expression sees in two versions of an object.
 func TestSameIn(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	type change struct {
 		old, object string
 		same        bool
@@ -275,7 +275,7 @@ func TestSameIn(t *testing.T) {
 
 func TestTouches(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	path := []string{"metadata", "finalizers"}
 	for text, want := range map[string]bool{
 		// Whatever of these is read, finalizers are not.
@@ -321,7 +321,7 @@ func TestTouches(t *testing.T) {
 // ways.
 func TestSameInTakesNoLongTime(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	const many = 100_000
 	var forth, back strings.Builder
 	for i := range many {
@@ -386,7 +386,7 @@ func TestSameInTakesNoLongTime(t *testing.T) {
 // places or parts.
 func TestReadsOfHugeExpressions(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	chain := "object.a" + strings.Repeat(".map(x, x)", 40) + ".size() == 1"
 	wide := "[" + strings.Repeat("object.a, ", 200) + "object.b][0] == 1"
 	many := "["

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -245,8 +246,8 @@ func checkLess(t *testing.T, compiler *expression.Compiler, seed uint64) (compil
 
 func TestWhatWasTrueStaysTrue(t *testing.T) {
 	t.Parallel()
-	const seeds = 600
-	compiler := newCompiler(t)
+	seeds := race.Cases(600)
+	compiler := sharedCompiler()
 	compiled, taken, moved := 0, 0, 0
 	for seed := range uint64(seeds) {
 		c, n, m := checkLess(t, compiler, seed)
@@ -262,7 +263,7 @@ func TestWhatWasTrueStaysTrue(t *testing.T) {
 }
 
 func FuzzWhatWasTrueStaysTrue(f *testing.F) {
-	compiler := newCompiler(f)
+	compiler := sharedCompiler()
 	for seed := range uint64(10) {
 		f.Add(seed)
 	}

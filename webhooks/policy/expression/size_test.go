@@ -14,7 +14,7 @@ import (
 //nolint:paralleltest // it measures
 func TestSize(t *testing.T) {
 	const count, most = 500, 6 << 10 // bytes for each
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	compile(t, compiler, nil, "object.metadata.name == 'first'")
 	heap := func() uint64 {
 		var m runtime.MemStats

@@ -9,7 +9,7 @@ import (
 // TestUsesUser has what of the request is of who asks, and what is of the object.
 func TestUsesUser(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	for text, want := range map[string]bool{
 		"request.namespace == 'a' && request.name.startsWith('b')": false,
 		"request.kind.kind == 'Pod' && has(request.kind.group)":    false,
@@ -48,7 +48,7 @@ func TestUsesUser(t *testing.T) {
 // TestIsNothing has what looks at nothing of the object.
 func TestIsNothing(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	variables := declare(t, compiler, pair{"user", "request.userInfo.username"}, pair{"a", "object.a"})
 	for text, want := range map[string]bool{
 		"false":                                 true,

@@ -42,7 +42,7 @@ func evaluated(input *expression.Input) []string {
 
 func TestVariablesAreLazyAndEvaluatedOnce(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	for name, test := range map[string]struct {
 		variables   []pair
 		expressions []string
@@ -170,7 +170,7 @@ func TestVariablesAreLazyAndEvaluatedOnce(t *testing.T) {
 
 func TestVariableThatDoesNotCompile(t *testing.T) {
 	t.Parallel()
-	compiler, variables := newCompiler(t), expression.NewVariables()
+	compiler, variables := sharedCompiler(), expression.NewVariables()
 	if err := compiler.Declare("a", "object.", expression.Declarations{Variables: variables}); err == nil {
 		t.Fatal("it compiles")
 	}
@@ -190,7 +190,7 @@ func TestVariableThatDoesNotCompile(t *testing.T) {
 // counts in every list of expressions that asks for it, and once there.
 func TestVariablesCostOncePerPhase(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	// Ten times a hundred, and what the call costs besides.
 	costly := "'" + strings.Repeat("x", 1000) + "'.contains('y')"
 	variables := declare(t, compiler, pair{"a", costly}, pair{"b", costly + " || variables.a"}, pair{"c", "variables.a && variables.b"})
@@ -251,7 +251,7 @@ func withAuthorizer(t testing.TB, object string) source {
 
 func TestWithoutAuthorizer(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	const may = "authorizer.path('/healthz').check('get').allowed()"
 	variables := declare(t, compiler, pair{"may", may}, pair{"through", "variables.may"}, pair{"a", "object.a"})
 	var input expression.Input
@@ -289,7 +289,7 @@ func TestWithoutAuthorizer(t *testing.T) {
 // none of them asks the authorizer.
 func TestWithoutAuthorizerKeeps(t *testing.T) {
 	t.Parallel()
-	compiler, asked := newCompiler(t), 0
+	compiler, asked := sharedCompiler(), 0
 	variables := declare(t, compiler, pair{"a", "object.a"})
 	program := compile(t, compiler, variables, "variables.a == 1")
 	var input expression.Input
@@ -308,7 +308,7 @@ func TestWithoutAuthorizerKeeps(t *testing.T) {
 // policies with more and fewer variables.
 func TestResetForgets(t *testing.T) {
 	t.Parallel()
-	compiler := newCompiler(t)
+	compiler := sharedCompiler()
 	type policy struct {
 		variables *expression.Variables
 		program   *expression.Program
