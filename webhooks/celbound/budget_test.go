@@ -11,7 +11,7 @@ import (
 // compileAll adds the expressions to a budget and parses them.
 func compileAll(t *testing.T, texts []string) error {
 	t.Helper()
-	env, bounds := newBounds(t)
+	env, bounds := sharedBounds()
 	budget := new(Budget)
 	for _, text := range texts {
 		if err := budget.Add(text); err != nil {
@@ -96,7 +96,7 @@ func TestPatternBudget(t *testing.T) {
 // TestStop ends with the budget's Stop before each expression and pattern.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	env, bounds := newBounds(t)
+	env, bounds := sharedBounds()
 	late, calls := errors.New("late"), 0
 	budget := &Budget{Stop: func() error {
 		if calls++; calls > 2 {
@@ -121,9 +121,9 @@ func TestStop(t *testing.T) {
 // this repository has in one file of its manifests and documents.
 func TestDocumentMargin(t *testing.T) {
 	t.Parallel()
-	env, bounds := newBounds(t)
+	env, bounds := sharedBounds()
 	files := map[string]*Budget{}
-	for place, text := range written(t) {
+	for place, text := range written() {
 		file, _, _ := strings.Cut(place, " ")
 		if extension := filepath.Ext(file); extension != ".yaml" && extension != ".md" {
 			continue

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/cel-go/cel"
@@ -12,18 +13,18 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-func newBounds(t testing.TB) (*cel.Env, *Bounds) {
-	t.Helper()
+// sharedBounds returns one environment and its bounds for all tests.
+var sharedBounds = sync.OnceValues(func() (*cel.Env, *Bounds) {
 	env, err := environment.MustBaseEnvSet(version.MajorMinor(1, 37)).NewExpressionsEnv().Extend(cel.Variable("object", cel.DynType), cel.Variable("variables", cel.DynType))
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	bounds, err := New(env)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return env, bounds
-}
+})
 
 // nested returns the text of n parts, each in the one before.
 func nested(n int, part func(i int) string, inner, end string) string {
@@ -93,7 +94,7 @@ func hostile(n int) map[string]string {
 // checked, and of each kind the first few are too small to do harm.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	env, bounds := newBounds(t)
+	env, bounds := sharedBounds()
 	for name := range hostile(1) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -113,7 +114,7 @@ func TestHostile(t *testing.T) {
 // TestVariables holds that the type of a variable counts where it is used.
 func TestVariables(t *testing.T) {
 	t.Parallel()
-	env, bounds := newBounds(t)
+	env, bounds := sharedBounds()
 	declared := types.IntType
 	fields := func(variable, field string) *types.Type {
 		if variable == "variables" && field == "x" {
@@ -142,7 +143,7 @@ func TestVariables(t *testing.T) {
 // to.
 func TestMacros(t *testing.T) {
 	t.Parallel()
-	env, _ := newBounds(t)
+	env, _ := sharedBounds()
 	known := []string{
 		"all", "exists", "existsOne", "exists_one", "filter", "has", "map", "optFlatMap", "optMap", "sortBy", "transformList", "transformMap", "transformMapEntry",
 	}
@@ -172,7 +173,7 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	env, bounds := newBounds(f)
+	env, bounds := sharedBounds()
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 2_000 {
 			return

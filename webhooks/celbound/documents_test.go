@@ -2,13 +2,12 @@ package celbound
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -21,9 +20,9 @@ const margin = 4
 // down in the documents, examples and tests of this repository.
 func TestMargin(t *testing.T) {
 	t.Parallel()
-	env, bounds := newBounds(t)
+	env, bounds := sharedBounds()
 	checked := 0
-	for place, text := range written(t) {
+	for place, text := range written() {
 		parsed, issues := env.Parse(text)
 		if issues.Err() != nil {
 			continue // an example of what is wrong
@@ -44,8 +43,7 @@ func TestMargin(t *testing.T) {
 
 // written returns the expressions in YAML and Markdown files, and those that tests
 // write as YAML, by where they are.
-func written(t *testing.T) map[string]string {
-	t.Helper()
+var written = sync.OnceValue(func() map[string]string {
 	out := map[string]string{}
 	fence := regexp.MustCompile("(?s)```yaml\n(.*?)```")
 	inGo := regexp.MustCompile("(?i)expression: \"([^\"\\\\\n]+)\"")
@@ -84,10 +82,10 @@ func written(t *testing.T) map[string]string {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return out
-}
+})
 
 // expressions takes the expressions and placeholders of YAML documents, as far as
 // they can be read.
@@ -117,11 +115,8 @@ func expressions(path string, raw []byte, out map[string]string) {
 	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	for {
 		var document yaml.Node
-		if err := decoder.Decode(&document); err != nil {
-			if !errors.Is(err, io.EOF) {
-				return // a template, or an example of what is wrong
-			}
-			return
+		if decoder.Decode(&document) != nil {
+			return // the end, a template, or an example of what is wrong
 		}
 		walk(&document, "")
 	}

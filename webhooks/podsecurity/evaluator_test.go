@@ -15,9 +15,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 
-// TestViolationsOfFixtures holds that the answer to every pod with which upstream
-// tests its checks is the library's, in its words.
-func TestViolationsOfFixtures(t *testing.T) {
+// TestFixtures compares the answer to every pod with which upstream tests its checks with
+// that of upstream's evaluator: for the whole pod, and for the part that Decode reads.
+func TestFixtures(t *testing.T) {
 	t.Parallel()
 	e := evaluator(t)
 	upstream, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
@@ -28,6 +28,11 @@ func TestViolationsOfFixtures(t *testing.T) {
 		got := e.Violations(l, &f.pod.ObjectMeta, &f.pod.Spec)
 		if (len(got) == 0) != passes {
 			t.Errorf("%s: %v", f.file, got)
+		}
+		pod, err := podsecurity.Decode(f.raw)
+		must(t, err)
+		if part := e.Violations(l, &pod.Metadata, &pod.Spec); !slices.Equal(part, got) {
+			t.Errorf("%s:\ngot  %q\nwant %q", f.file, part, got)
 		}
 		parsed, err := podsecurityapi.ParseVersion(version)
 		must(t, err)

@@ -1,12 +1,15 @@
 package podsecurity_test
 
 import (
+	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 func must(t testing.TB, err error) {
@@ -42,8 +46,9 @@ func level(t testing.TB, name, version string) podsecurity.Level {
 // fixture is a pod with which upstream tests its checks.
 type fixture struct {
 	// file is level/version/pass or fail/name.
-	file, text string
-	pod        *corev1.Pod
+	file string
+	raw  rawjson.Value
+	pod  *corev1.Pod
 }
 
 // standard returns the level that the fixture passes or fails.
@@ -53,42 +58,44 @@ func (f fixture) standard() (name, version string, passes bool) {
 }
 
 // fixtures returns all of upstream's, with the defaults of the API server that the
-// checks see.
+// checks see. Most are equal for several versions, and share the pod.
 func fixtures(t testing.TB) []fixture {
 	t.Helper()
+	all, err := readFixtures()
+	must(t, err)
+	if len(all) < 4000 {
+		t.Fatalf("only %d fixtures were found", len(all))
+	}
+	return all
+}
+
+var readFixtures = sync.OnceValues(func() ([]fixture, error) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission").Output()
 	if err != nil {
-		t.Fatalf("where are the fixtures? %v", err)
+		return nil, err
 	}
 	source := os.DirFS(path.Join(strings.TrimSpace(string(dir)), "test", "testdata"))
 	files, err := fs.Glob(source, "*/v1.*/*/*.yaml")
-	must(t, err)
-	if len(files) < 4000 {
-		t.Fatalf("only %d fixtures were found", len(files))
-	}
 	out := make([]fixture, len(files))
-	read := map[string]*corev1.Pod{}
+	read := map[string]fixture{}
 	for i, file := range files {
-		text, err := fs.ReadFile(source, file)
-		must(t, err)
-		out[i] = fixture{file: file, text: string(text), pod: read[string(text)]}
-		if out[i].pod == nil {
-			out[i].pod = new(corev1.Pod)
-			must(t, yaml.Unmarshal(text, out[i].pod))
-			defaultVolumes(&out[i].pod.Spec)
-			read[string(text)] = out[i].pod
+		text, readErr := fs.ReadFile(source, file)
+		known, ok := read[string(text)]
+		if !ok {
+			raw, yamlErr := yaml.YAMLToJSON(text)
+			known = fixture{raw: raw, pod: new(corev1.Pod)}
+			err = errors.Join(err, readErr, yamlErr, json.Unmarshal(raw, known.pod))
+			for v := range known.pod.Spec.Volumes {
+				if volume := &known.pod.Spec.Volumes[v]; volume.VolumeSource == (corev1.VolumeSource{}) {
+					volume.EmptyDir = new(corev1.EmptyDirVolumeSource)
+				}
+			}
+			read[string(text)] = known
 		}
+		out[i] = fixture{file, known.raw, known.pod}
 	}
-	return out
-}
-
-func defaultVolumes(spec *corev1.PodSpec) {
-	for i := range spec.Volumes {
-		if spec.Volumes[i].VolumeSource == (corev1.VolumeSource{}) {
-			spec.Volumes[i].EmptyDir = &corev1.EmptyDirVolumeSource{}
-		}
-	}
-}
+	return out, err
+})
 
 // distinct returns the pods of the fixtures, each once.
 func distinct(all []fixture) []*corev1.Pod {

@@ -11,11 +11,34 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
+
+// failing is the group of expressions that fail.
+const failing = "failing"
+
+// documents are what expressions look at, and expressions are by what they try.
+var documents, expressions = readArchive("testdata/expressions.txtar")
+
+func readArchive(name string) (documents map[string]string, expressions map[string][]string) {
+	archive, err := txtar.ParseFile(name)
+	if err != nil {
+		panic(err)
+	}
+	documents, expressions = map[string]string{}, map[string][]string{}
+	for _, file := range archive.Files {
+		if group, ok := strings.CutPrefix(file.Name, "expressions/"); ok {
+			expressions[group] = strings.Split(strings.TrimSuffix(string(file.Data), "\n"), "\n")
+		} else {
+			documents[strings.TrimPrefix(file.Name, "document/")] = string(file.Data)
+		}
+	}
+	return documents, expressions
+}
 
 func parse(t testing.TB, text string) rawjson.Value {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -450,7 +451,7 @@ func TestDeepNesting(t *testing.T) {
 	t.Parallel()
 	nested := func(open, last string) rawjson.Value {
 		const depth = rawjson.MaxDepth - 2
-		return parse(t, strings.Repeat(open, depth)+`[`+strings.Repeat(`{"x":1},`, 200_000)+last+`]`+strings.Repeat(`}`, depth))
+		return parse(t, strings.Repeat(open, depth)+`[`+strings.Repeat(`{"x":1},`, race.Cases(200_000))+last+`]`+strings.Repeat(`}`, depth))
 	}
 	text := nested(`{"a":`, `1`)
 	for _, tc := range []struct {
@@ -475,7 +476,7 @@ func TestManyMembers(t *testing.T) {
 	t.Parallel()
 	object := func(space string) rawjson.Value {
 		var b strings.Builder
-		for i := range 100_000 {
+		for i := range race.Cases(100_000) {
 			fmt.Fprintf(&b, `,"name-%06d":%s%d`, i, space, i)
 		}
 		return parse(t, "{"+b.String()[1:]+"}")
