@@ -10,41 +10,30 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Version v1 of an autoscaler has no field for most of what v2 says: the API server
-// keeps that in annotations of the v1 object, and nobody else's annotations of
-// these names pass a conversion.
+// Version v1 of an autoscaler has no fields for most of v2. The API server stores these
+// fields in annotations of the v1 object. A conversion drops other annotations of these
+// names.
 const (
-	metricsAnnotation       = "autoscaling.alpha.kubernetes.io/metrics"
-	currentAnnotation       = "autoscaling.alpha.kubernetes.io/current-metrics"
-	conditionsAnnotation    = "autoscaling.alpha.kubernetes.io/conditions"
-	behaviorAnnotation      = "autoscaling.alpha.kubernetes.io/behavior"
-	scaleDownAnnotation     = "autoscaling.alpha.kubernetes.io/scale-down-tolerance"
-	scaleUpAnnotation       = "autoscaling.alpha.kubernetes.io/scale-up-tolerance"
-	defaultCPUUtilization   = int32(80)
-	horizontalPodAutoscaler = "HorizontalPodAutoscaler"
+	metricsAnnotation     = "autoscaling.alpha.kubernetes.io/metrics"
+	currentAnnotation     = "autoscaling.alpha.kubernetes.io/current-metrics"
+	conditionsAnnotation  = "autoscaling.alpha.kubernetes.io/conditions"
+	behaviorAnnotation    = "autoscaling.alpha.kubernetes.io/behavior"
+	scaleDownAnnotation   = "autoscaling.alpha.kubernetes.io/scale-down-tolerance"
+	scaleUpAnnotation     = "autoscaling.alpha.kubernetes.io/scale-up-tolerance"
+	defaultCPUUtilization = int32(80)
 )
 
-// ownAnnotations returns the names of the annotations that hold what v1 has no fields for.
-func ownAnnotations() []string {
-	return []string{metricsAnnotation, currentAnnotation, conditionsAnnotation, behaviorAnnotation, scaleDownAnnotation, scaleUpAnnotation}
-}
-
-// withoutOwn returns the annotations without those.
+// withoutOwn returns a copy of the annotations without those that hold what v1 has no
+// fields for.
 func withoutOwn(annotations map[string]string) map[string]string {
-	out := annotations
-	for _, name := range ownAnnotations() {
-		if _, has := annotations[name]; has {
-			if len(out) == len(annotations) {
-				out = maps.Clone(annotations)
-			}
-			delete(out, name)
-		}
+	out := maps.Clone(annotations)
+	for _, name := range []string{metricsAnnotation, currentAnnotation, conditionsAnnotation, behaviorAnnotation, scaleDownAnnotation, scaleUpAnnotation} {
+		delete(out, name)
 	}
 	return out
 }
@@ -92,23 +81,36 @@ func hasHuge(value rawjson.Value) bool {
 	return false
 }
 
+// metricNames returns the names of the fields of a metric in v1, as its annotations have
+// them, and in v2. A metric that is wanted has a "target", and the state of one a
+// "current".
+func metricNames(value string) fieldNames {
+	names := fieldNames{
+		{"object.target", "object.describedObject"},
+		{"object." + value + "Value", "object." + value + ".value"},
+		{"object.averageValue", "object." + value + ".averageValue"},
+		{"external." + value + "Value", "external." + value + ".value"},
+		{"object.selector", "object.metric.selector"},
+		{"pods.selector", "pods.metric.selector"},
+		{"external.metricSelector", "external.metric.selector"},
+	}
+	for _, kind := range []string{"object", "pods", "external"} {
+		names = append(names, [2]string{kind + ".metricName", kind + ".metric.name"})
+	}
+	for _, kind := range []string{"pods", "resource", "containerResource", "external"} {
+		names = append(names, [2]string{kind + "." + value + "AverageValue", kind + "." + value + ".averageValue"})
+	}
+	for _, kind := range []string{"resource", "containerResource"} {
+		names = append(names, [2]string{kind + "." + value + "AverageUtilization", kind + "." + value + ".averageUtilization"})
+	}
+	return names
+}
+
 // autoscalerV1 returns an autoscaler of version v2 in version v1.
 func autoscalerV1(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.HorizontalPodAutoscaler, error) {
-	out := &autoscalingv1.HorizontalPodAutoscaler{
-		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: horizontalPodAutoscaler},
-		ObjectMeta: in.ObjectMeta,
-		Spec: autoscalingv1.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv1.CrossVersionObjectReference(in.Spec.ScaleTargetRef),
-			MinReplicas:    in.Spec.MinReplicas,
-			MaxReplicas:    in.Spec.MaxReplicas,
-		},
-		Status: autoscalingv1.HorizontalPodAutoscalerStatus{
-			ObservedGeneration: in.Status.ObservedGeneration,
-			LastScaleTime:      in.Status.LastScaleTime,
-			CurrentReplicas:    in.Status.CurrentReplicas,
-			DesiredReplicas:    in.Status.DesiredReplicas,
-		},
-	}
+	out := new(autoscalingv1.HorizontalPodAutoscaler)
+	errs := []error{convertFields(in, out, nil, false)}
+	out.APIVersion = autoscalingv1.SchemeGroupVersion.String()
 	var others []autoscalingv1.MetricSpec
 	for i := range in.Spec.Metrics {
 		if utilization := cpuUtilization(&in.Spec.Metrics[i]); utilization != nil {
@@ -117,51 +119,40 @@ func autoscalerV1(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Hor
 			}
 			continue
 		}
-		others = append(others, metricV1(&in.Spec.Metrics[i]))
+		var metric autoscalingv1.MetricSpec
+		errs = append(errs, convertFields(in.Spec.Metrics[i], &metric, metricNames("target"), true))
+		others = append(others, metric)
 	}
-	var current []autoscalingv1.MetricStatus
+	current := make([]autoscalingv1.MetricStatus, len(in.Status.CurrentMetrics))
 	for i := range in.Status.CurrentMetrics {
 		m := &in.Status.CurrentMetrics[i]
 		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU &&
 			m.Resource.Current.AverageUtilization != nil {
 			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
 		}
-		current = append(current, currentV1(m))
+		errs = append(errs, convertFields(m, &current[i], metricNames("current"), true))
 	}
-	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
-	for _, c := range in.Status.Conditions {
-		conditions = append(conditions, autoscalingv1.HorizontalPodAutoscalerCondition{
-			Type: autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
-			Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration,
-		})
-	}
-	annotations := maps.Clone(withoutOwn(in.Annotations))
-	keep := func(name string, there bool, value any) error {
-		if !there {
-			return nil
+	out.Annotations = withoutOwn(in.Annotations)
+	store := func(name string, present bool, value any) {
+		if !present {
+			return
 		}
 		text, err := json.Marshal(value)
-		if err != nil {
-			return err
+		errs = append(errs, err)
+		if out.Annotations == nil {
+			out.Annotations = map[string]string{}
 		}
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[name] = string(text)
-		return nil
+		out.Annotations[name] = string(text)
 	}
-	err := errors.Join(
-		keep(metricsAnnotation, len(others) > 0, others),
-		keep(currentAnnotation, len(current) > 0, current),
-		keep(behaviorAnnotation, in.Spec.Behavior != nil, storedBehavior(in.Spec.Behavior)),
-		keep(conditionsAnnotation, len(conditions) > 0, conditions),
-	)
-	out.Annotations = annotations
-	return out, err
+	store(metricsAnnotation, len(others) > 0, others)
+	store(currentAnnotation, len(current) > 0, current)
+	store(behaviorAnnotation, in.Spec.Behavior != nil, storedBehavior(in.Spec.Behavior))
+	store(conditionsAnnotation, len(in.Status.Conditions) > 0, in.Status.Conditions)
+	return out, errors.Join(errs...)
 }
 
-// cpuUtilization returns the utilization that a metric wants of processors, which v1 has
-// a field for, and nil if it is another metric.
+// cpuUtilization returns the CPU utilization that a metric targets, which v1 has a field
+// for, and nil for any other metric.
 func cpuUtilization(m *autoscalingv2.MetricSpec) *int32 {
 	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
 		return nil
@@ -180,29 +171,22 @@ func cpuMetric(utilization int32) autoscalingv2.MetricSpec {
 	}
 }
 
-// autoscalerV2 returns an autoscaler of version v1 in version v2.
+// autoscalerV2 returns an autoscaler of version v1 in version v2. An annotation that cannot
+// be read is ignored.
 func autoscalerV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalPodAutoscaler, error) {
-	out := &autoscalingv2.HorizontalPodAutoscaler{
-		TypeMeta:   metav1.TypeMeta{APIVersion: autoscalingv2.SchemeGroupVersion.String(), Kind: horizontalPodAutoscaler},
-		ObjectMeta: in.ObjectMeta,
-		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(in.Spec.ScaleTargetRef),
-			MinReplicas:    in.Spec.MinReplicas,
-			MaxReplicas:    in.Spec.MaxReplicas,
-		},
-		Status: autoscalingv2.HorizontalPodAutoscalerStatus{
-			ObservedGeneration: in.Status.ObservedGeneration,
-			LastScaleTime:      in.Status.LastScaleTime,
-			CurrentReplicas:    in.Status.CurrentReplicas,
-			DesiredReplicas:    in.Status.DesiredReplicas,
-		},
+	out := new(autoscalingv2.HorizontalPodAutoscaler)
+	errs := []error{convertFields(in, out, nil, false)}
+	out.APIVersion, out.Annotations = autoscalingv2.SchemeGroupVersion.String(), withoutOwn(in.Annotations)
+	stored := func(name string, to any) bool {
+		text, has := in.Annotations[name]
+		return has && json.Unmarshal([]byte(text), to) == nil
 	}
-	// An annotation that cannot be read says nothing.
 	var metrics []autoscalingv1.MetricSpec
-	if text, has := in.Annotations[metricsAnnotation]; has && json.Unmarshal([]byte(text), &metrics) == nil {
-		out.Spec.Metrics = make([]autoscalingv2.MetricSpec, 0, len(metrics)+1)
+	if stored(metricsAnnotation, &metrics) {
+		out.Spec.Metrics = make([]autoscalingv2.MetricSpec, len(metrics))
 		for i := range metrics {
-			out.Spec.Metrics = append(out.Spec.Metrics, metricV2(&metrics[i]))
+			errs = append(errs, convertFields(metrics[i], &out.Spec.Metrics[i], metricNames("target"), false))
+			setTargetTypes(&out.Spec.Metrics[i])
 		}
 	}
 	if utilization := in.Spec.TargetCPUUtilizationPercentage; utilization != nil {
@@ -211,9 +195,10 @@ func autoscalerV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.Hor
 	if len(out.Spec.Metrics) == 0 {
 		out.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(defaultCPUUtilization)}
 	}
-	var behavior keptBehavior
-	if text, has := in.Annotations[behaviorAnnotation]; has && json.Unmarshal([]byte(text), &behavior) == nil && behavior != (keptBehavior{}) {
-		out.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: behavior.ScaleUp.rules(), ScaleDown: behavior.ScaleDown.rules()}
+	// Names of the annotation match whatever their case.
+	var behavior autoscalingv2.HorizontalPodAutoscalerBehavior
+	if stored(behaviorAnnotation, &behavior) && behavior != (autoscalingv2.HorizontalPodAutoscalerBehavior{}) {
+		out.Spec.Behavior = &behavior
 	}
 	if utilization := in.Status.CurrentCPUUtilizationPercentage; utilization != nil {
 		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{
@@ -224,75 +209,82 @@ func autoscalerV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.Hor
 		}}
 	}
 	var current []autoscalingv1.MetricStatus
-	if text, has := in.Annotations[currentAnnotation]; has && json.Unmarshal([]byte(text), &current) == nil {
+	if stored(currentAnnotation, &current) {
 		out.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(current))
 		for i := range current {
-			out.Status.CurrentMetrics[i] = currentV2(&current[i])
+			errs = append(errs, convertFields(current[i], &out.Status.CurrentMetrics[i], metricNames("current"), false))
 		}
 	}
-	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
-	if text, has := in.Annotations[conditionsAnnotation]; has && json.Unmarshal([]byte(text), &conditions) == nil {
-		out.Status.Conditions = make([]autoscalingv2.HorizontalPodAutoscalerCondition, len(conditions))
-		for i, c := range conditions {
-			out.Status.Conditions[i] = autoscalingv2.HorizontalPodAutoscalerCondition{
-				Type: autoscalingv2.HorizontalPodAutoscalerConditionType(c.Type), Status: c.Status, LastTransitionTime: c.LastTransitionTime,
-				Reason: c.Reason, Message: c.Message, ObservedGeneration: c.ObservedGeneration,
-			}
-		}
+	var conditions []autoscalingv2.HorizontalPodAutoscalerCondition
+	if stored(conditionsAnnotation, &conditions) {
+		out.Status.Conditions = conditions
 	}
-	out.Annotations = withoutOwn(in.Annotations)
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
-// keptBehavior is a behavior as the annotation has it: with the names that the
-// fields have in the API server's own code.
-type keptBehavior struct{ ScaleUp, ScaleDown *keptRules }
+// setTargetTypes sets the types of the targets of a metric, which v1 does not have.
+func setTargetTypes(m *autoscalingv2.MetricSpec) {
+	set := func(target *autoscalingv2.MetricTarget, otherwise autoscalingv2.MetricTargetType, isAverage bool) {
+		if target.Type = otherwise; isAverage {
+			target.Type = autoscalingv2.AverageValueMetricType
+		}
+	}
+	if m.Object != nil {
+		target := &m.Object.Target
+		set(target, autoscalingv2.ValueMetricType, target.AverageValue != nil)
+		// Version v1 cannot leave the value out.
+		if target.AverageValue != nil && target.Value != nil && target.Value.IsZero() {
+			target.Value = nil
+		}
+	}
+	if m.Pods != nil {
+		set(&m.Pods.Target, autoscalingv2.AverageValueMetricType, true)
+	}
+	if m.Resource != nil {
+		set(&m.Resource.Target, autoscalingv2.UtilizationMetricType, m.Resource.Target.AverageUtilization == nil)
+	}
+	if m.ContainerResource != nil {
+		set(&m.ContainerResource.Target, autoscalingv2.UtilizationMetricType, m.ContainerResource.Target.AverageUtilization == nil)
+	}
+	if m.External != nil {
+		set(&m.External.Target, autoscalingv2.ValueMetricType, m.External.Target.Value == nil)
+	}
+}
 
-type keptRules struct {
+// behaviorAnnotationValue is a behavior as the annotation has it: with the names that the
+// fields have in the API server's own code.
+type behaviorAnnotationValue struct{ ScaleUp, ScaleDown *rulesAnnotationValue }
+
+type rulesAnnotationValue struct {
 	StabilizationWindowSeconds *int32
 	SelectPolicy               *autoscalingv2.ScalingPolicySelect
-	Policies                   []keptPolicy
+	Policies                   []policyAnnotationValue
 	Tolerance                  *resource.Quantity
 }
 
-type keptPolicy struct {
+type policyAnnotationValue struct {
 	Type          autoscalingv2.HPAScalingPolicyType
 	Value         int32
 	PeriodSeconds int32
 }
 
 // storedBehavior returns a behavior as the annotation has it.
-func storedBehavior(in *autoscalingv2.HorizontalPodAutoscalerBehavior) *keptBehavior {
+func storedBehavior(in *autoscalingv2.HorizontalPodAutoscalerBehavior) *behaviorAnnotationValue {
 	if in == nil {
 		return nil
 	}
-	return &keptBehavior{ScaleUp: storedRules(in.ScaleUp), ScaleDown: storedRules(in.ScaleDown)}
-}
-
-func storedRules(in *autoscalingv2.HPAScalingRules) *keptRules {
-	if in == nil {
-		return nil
-	}
-	out := &keptRules{StabilizationWindowSeconds: in.StabilizationWindowSeconds, SelectPolicy: in.SelectPolicy, Tolerance: in.Tolerance}
-	if in.Policies != nil {
-		out.Policies = make([]keptPolicy, len(in.Policies))
-		for i, p := range in.Policies {
-			out.Policies[i] = keptPolicy{Type: p.Type, Value: p.Value, PeriodSeconds: p.PeriodSeconds}
+	rules := func(in *autoscalingv2.HPAScalingRules) *rulesAnnotationValue {
+		if in == nil {
+			return nil
 		}
-	}
-	return out
-}
-
-func (in *keptRules) rules() *autoscalingv2.HPAScalingRules {
-	if in == nil {
-		return nil
-	}
-	out := &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: in.StabilizationWindowSeconds, SelectPolicy: in.SelectPolicy, Tolerance: in.Tolerance}
-	if in.Policies != nil {
-		out.Policies = make([]autoscalingv2.HPAScalingPolicy, len(in.Policies))
-		for i, p := range in.Policies {
-			out.Policies[i] = autoscalingv2.HPAScalingPolicy{Type: p.Type, Value: p.Value, PeriodSeconds: p.PeriodSeconds}
+		out := &rulesAnnotationValue{StabilizationWindowSeconds: in.StabilizationWindowSeconds, SelectPolicy: in.SelectPolicy, Tolerance: in.Tolerance}
+		if in.Policies != nil {
+			out.Policies = []policyAnnotationValue{}
 		}
+		for _, p := range in.Policies {
+			out.Policies = append(out.Policies, policyAnnotationValue(p))
+		}
+		return out
 	}
-	return out
+	return &behaviorAnnotationValue{ScaleUp: rules(in.ScaleUp), ScaleDown: rules(in.ScaleDown)}
 }
