@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
@@ -151,7 +153,7 @@ func (a *answer) annotate(key, value string) {
 		a.audit = make(map[string][]string)
 	}
 	if !slices.Contains(a.audit[key], value) {
-		a.audit[key] = append(a.audit[key], truncate(value, maxAuditValue, ""))
+		a.audit[key] = append(a.audit[key], strings.ToValidUTF8(value[:min(len(value), maxAuditValue)], ""))
 	}
 }
 
@@ -163,7 +165,7 @@ func (a *answer) response(r *request) admission.Response {
 		for key, values := range a.audit {
 			out.AuditAnnotations[key] = strings.Join(values, ", ")
 			if key == ExceptedByKey || key == ExistingKey {
-				out.AuditAnnotations[key] = truncate(out.AuditAnnotations[key], maxLine, "…")
+				out.AuditAnnotations[key] = truncate.Bytes(out.AuditAnnotations[key], maxLine)
 			}
 		}
 	}
@@ -193,7 +195,7 @@ func auditedFailures(failures []validating.ValidationFailureValue) string {
 		if i == 0 {
 			// Escaped, a byte of a message becomes six at most.
 			for cut := maxFailuresText / 2; len(entry) > maxFailuresText-counting && cut > 0; cut /= 2 {
-				shown[i].Message = truncate(shown[i].Message, cut, "…")
+				shown[i].Message = truncate.Bytes(shown[i].Message, cut)
 				entry = marshalFailure(shown[i])
 			}
 		}
@@ -202,7 +204,12 @@ func auditedFailures(failures []validating.ValidationFailureValue) string {
 			reserved = 2
 		}
 		if len(list)+len(entry)+reserved > maxFailuresText {
-			return string(append(appendLeftOut(list, len(failures)-i), ']'))
+			if i > 0 {
+				list = append(list, ',')
+			}
+			return string(append(append(list, marshalFailure(validating.ValidationFailureValue{
+				Message: fmt.Sprintf("… and %d more", len(failures)-i), ValidationActions: []admissionregistrationv1.ValidationAction{},
+			})...), ']'))
 		}
 		if i > 0 {
 			list = append(list, ',')
@@ -210,16 +217,6 @@ func auditedFailures(failures []validating.ValidationFailureValue) string {
 		list = append(list, entry...)
 	}
 	return string(append(list, ']'))
-}
-
-// appendLeftOut appends the entry that says how many violations are left out.
-func appendLeftOut(list []byte, count int) []byte {
-	if len(list) > 1 {
-		list = append(list, ',')
-	}
-	return append(list, marshalFailure(validating.ValidationFailureValue{
-		Message: fmt.Sprintf("… and %d more", count), ValidationActions: []admissionregistrationv1.ValidationAction{},
-	})...)
 }
 
 func marshalFailure(failure validating.ValidationFailureValue) []byte {
@@ -242,30 +239,25 @@ func (a *answer) deniedBy() string {
 			names = append(names, by)
 		}
 	}
-	return truncate(strings.Join(names, ","), maxLine, "…")
+	return truncate.Bytes(strings.Join(names, ","), maxLine)
 }
 
 // status returns what the client gets. Code and reason are those of the first
 // violation, as upstream's are.
 func (a *answer) status(r *request) *metav1.Status {
 	reason := a.violations[a.denied[0]].reason()
-	code, _ := statusCode(reason)
-	lines := a.lines()
+	lines, left := a.lines()
 	status := &metav1.Status{
 		Status: metav1.StatusFailure,
-		Code:   code,
+		Code:   statusCode(reason),
 		Reason: reason,
 		Details: &metav1.StatusDetails{
 			Name: r.objectName(), Group: r.requested.Group, Kind: r.requested.Resource,
-			Causes: make([]metav1.StatusCause, len(lines)),
+			Causes: make([]metav1.StatusCause, len(lines), len(lines)+1),
 		},
 	}
 	for i, line := range lines {
-		if i < len(a.denied) && (len(lines) == len(a.denied) || i < len(lines)-1) {
-			status.Details.Causes[i] = a.violations[a.denied[i]].cause(line)
-		} else {
-			status.Details.Causes[i] = metav1.StatusCause{Field: "…", Message: strings.TrimPrefix(line, "… ")}
-		}
+		status.Details.Causes[i] = a.violations[a.denied[i]].cause(line)
 	}
 	if len(a.denied) == 1 {
 		status.Message = lines[0]
@@ -274,49 +266,34 @@ func (a *answer) status(r *request) *metav1.Status {
 	var message strings.Builder
 	fmt.Fprintf(&message, "%d violations:", len(a.denied))
 	for i, line := range lines {
-		if i < len(a.denied) && (len(lines) == len(a.denied) || i < len(lines)-1) {
-			fmt.Fprintf(&message, "\n%d. ", i+1)
-		} else {
-			message.WriteByte('\n')
-		}
-		message.WriteString(strings.ReplaceAll(line, "\n", "\n   "))
+		fmt.Fprintf(&message, "\n%d. %s", i+1, strings.ReplaceAll(line, "\n", "\n   "))
+	}
+	if left > 0 {
+		fmt.Fprintf(&message, "\n… and %d more", left)
+		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Field: "…", Message: fmt.Sprintf("and %d more", left)})
 	}
 	status.Message = message.String()
 	return status
 }
 
-// lines returns the violations, each cut to what can be shown, and at their end the
-// number of those that cannot.
-func (a *answer) lines() []string {
+// lines returns the violations, each truncated to what can be shown, and the number of
+// those that are left out.
+func (a *answer) lines() (out []string, left int) {
 	if len(a.denied) == 1 {
-		return []string{truncate(a.violations[a.denied[0]].describe(), maxMessage, "…")}
+		return []string{truncate.Bytes(a.violations[a.denied[0]].describe(), maxMessage)}, 0
 	}
 	// Around each line stand a number and a line break, and at the end the count.
 	const around, last = 8, 64
-	var out []string
 	size := last
 	for i, n := range a.denied {
-		line := truncate(a.violations[n].describe(), maxLine, "…")
+		line := truncate.Bytes(a.violations[n].describe(), maxLine)
 		size += len(line) + 3*strings.Count(line, "\n") + around
 		if size > maxMessage {
-			return append(out, fmt.Sprintf("… and %d more", len(a.denied)-i))
+			return out, len(a.denied) - i
 		}
 		out = append(out, line)
 	}
-	return out
-}
-
-// truncate returns a string cut to a number of bytes, the mark at its end included, and
-// not within a character.
-func truncate(s string, limit int, mark string) string {
-	if len(s) <= limit {
-		return s
-	}
-	limit -= len(mark)
-	for !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit] + mark
+	return out, 0
 }
 
 // objectName returns the name that the client knows the object by.
@@ -334,18 +311,16 @@ func (r *request) objectName() string {
 	return object.Get("metadata", "generateName").Text()
 }
 
-// statusCode returns the HTTP status that goes with a reason, as upstream pairs them,
-// and false for a reason that a policy cannot give.
-func statusCode(reason metav1.StatusReason) (code int32, known bool) {
-	codes := map[metav1.StatusReason]int32{
-		metav1.StatusReasonForbidden:             403,
-		metav1.StatusReasonRequestEntityTooLarge: 413,
-		metav1.StatusReasonInvalid:               422,
+// statusCode returns the HTTP status that goes with a reason, as upstream pairs them.
+func statusCode(reason metav1.StatusReason) int32 {
+	switch reason { //nolint:exhaustive // policies give no others
+	case metav1.StatusReasonForbidden:
+		return 403
+	case metav1.StatusReasonRequestEntityTooLarge:
+		return 413
+	default:
+		return 422
 	}
-	if code, known = codes[reason]; !known {
-		code = codes[metav1.StatusReasonInvalid]
-	}
-	return code, known
 }
 
 // auditKey returns the key under which a policy's audit annotation is published.

@@ -392,12 +392,10 @@ func (c *compilation) extensions(p *policyDocument) (templates, existing bool) {
 func (c *compilation) rulesOf(key exceptedPolicy) []string {
 	var out []string
 	for _, p := range c.set.policies {
-		if p.name != key.name || key.kind != "" && p.kind != key.kind {
+		if !key.includes(exceptedPolicy{p.kind, p.name}) {
 			continue
 		}
-		if out == nil {
-			out = []string{}
-		}
+		out = slices.Grow(out, 1) // not nil
 		for i := range p.validations {
 			out = append(out, p.validations[i].name)
 		}
@@ -409,22 +407,6 @@ func (c *compilation) rulesOf(key exceptedPolicy) []string {
 				out = append(out, "podSecurity."+check)
 			}
 		}
-	}
-	return out
-}
-
-// hasPolicy reports whether there is a document of such a policy, right or wrong.
-func (c *compilation) hasPolicy(key exceptedPolicy) bool {
-	return slices.ContainsFunc(c.named, func(p exceptedPolicy) bool {
-		return p.name == key.name && (key.kind == "" || p.kind == key.kind)
-	})
-}
-
-// policyNames returns the names of all policies.
-func (c *compilation) policyNames() []string {
-	var out []string
-	for _, p := range c.named {
-		out = append(out, p.name)
 	}
 	return out
 }

@@ -38,7 +38,11 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 			hint := diagnostic.DidYouMean(defaulted.PolicyName, known[of]...)
 			for kind, names := range known {
 				if kind != of && slices.Contains(names, defaulted.PolicyName) {
-					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article(kind), kind, kind)
+					article := "a"
+					if kind == admissionKind {
+						article = "an"
+					}
+					hint = fmt.Sprintf("there is %s %s of this name, which %sBinding binds", article, kind, kind)
 				}
 			}
 			d.Warnf(field.NewPath("spec", "policyName"), hint, "there is no %s %q, so the binding does nothing", of, defaulted.PolicyName)
@@ -63,14 +67,6 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 		}
 	}
 	return bound
-}
-
-// article goes in front of a kind.
-func article(kind string) string {
-	if kind == admissionKind {
-		return "an"
-	}
-	return "a"
 }
 
 // checkParams warns about params that are not there now, if they are looked for in

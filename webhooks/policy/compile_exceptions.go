@@ -57,10 +57,11 @@ func (c *compilation) exceptions(spec *Spec) {
 	slices.SortFunc(all, func(a, b *exception) int { return cmp.Compare(a.title, b.title) })
 	for _, x := range all {
 		for _, p := range c.set.policies {
-			_, one := x.policies[exceptedPolicy{p.kind, p.name}]
-			_, both := x.policies[exceptedPolicy{"", p.name}]
-			if one || both {
-				p.exceptions = append(p.exceptions, x)
+			for key := range x.policies {
+				if key.includes(exceptedPolicy{p.kind, p.name}) {
+					p.exceptions = append(p.exceptions, x)
+					break
+				}
 			}
 		}
 	}
@@ -154,8 +155,12 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 		out.policies[key] = slices.Clone(p.Rules)
 		known := c.rulesOf(key)
 		if known == nil {
-			if !c.hasPolicy(key) {
-				d.Warnf(at.Child("name"), diagnostic.DidYouMean(p.Name, c.policyNames()...), "there is no policy %q", p.Name)
+			if !slices.ContainsFunc(c.named, key.includes) {
+				names := make([]string, len(c.named))
+				for n := range c.named {
+					names[n] = c.named[n].name
+				}
+				d.Warnf(at.Child("name"), diagnostic.DidYouMean(p.Name, names...), "there is no policy %q", p.Name)
 			}
 			continue
 		}

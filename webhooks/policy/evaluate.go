@@ -168,18 +168,19 @@ func (e *evaluator) evaluate() {
 	e.evaluateAnnotations()
 }
 
-// evaluated is the result of one expression: a value, a failure of the expression
-// alone, or the error that ends its phase.
+// evaluated is the result of one expression: a value, or an error. The error is a failure
+// of the expression alone, or it ends the phase.
 type evaluated struct {
 	value   ref.Val
 	cost    int64
+	err     error
 	failure *expression.EvaluationError
 	end     error
 }
 
 func (e *evaluator) evaluateExpression(phase *expression.Phase, program *expression.Program) evaluated {
 	value, cost, err := phase.Eval(e.request.review.context, program)
-	out := evaluated{value: value, cost: cost}
+	out := evaluated{value: value, cost: cost, err: err}
 	if !errors.As(err, &out.failure) {
 		out.end = err
 	}
@@ -225,11 +226,6 @@ func (e *evaluator) evaluateConditions() bool {
 		case result.value == types.False && denied < 0:
 			denied = i
 		}
-		// What comes behind a condition that is false matters only if it can use
-		// up the budget.
-		if denied >= 0 && e.isAffordable(conditions[i+1:], phase.Remaining) {
-			break
-		}
 	}
 	switch {
 	case denied >= 0:
@@ -241,18 +237,6 @@ func (e *evaluator) evaluateConditions() bool {
 	default:
 		return true
 	}
-}
-
-// isAffordable reports whether conditions cannot cost more than what remains. The size
-// of params is not known.
-func (e *evaluator) isAffordable(conditions []condition, remaining int64) bool {
-	for i := range conditions {
-		most, bounded := conditions[i].MostCost(e.request.inputSize())
-		if remaining -= most; !bounded || remaining < 0 || conditions[i].Uses().Has(expression.UsesParams) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkPodSecurity adds the results of the Pod Security Standard, and reports whether

@@ -38,6 +38,11 @@ type exception struct {
 // exceptedPolicy names a policy: its kind may be "" for both.
 type exceptedPolicy struct{ kind, name string }
 
+// includes reports whether the policy is one of those named.
+func (e exceptedPolicy) includes(p exceptedPolicy) bool {
+	return e.name == p.name && (e.kind == "" || e.kind == p.kind)
+}
+
 // findException returns the title of the exception that covers a violation of the rule,
 // and "" if there is none; then also those that were tried, if they are to be explained.
 // A rule that is "" is the whole policy, which only an exception from all of it covers.
@@ -61,9 +66,8 @@ func findException(t target, rule string) (exceptionTitle string, tried []TriedE
 
 // covers reports whether the exception names the rule.
 func (x *exception) covers(p *compiledPolicy, rule string) bool {
-	for _, kind := range [...]string{p.kind, ""} {
-		rules, named := x.policies[exceptedPolicy{kind, p.name}]
-		if named && (len(rules) == 0 || slices.Contains(rules, rule)) {
+	for key, rules := range x.policies {
+		if key.includes(exceptedPolicy{p.kind, p.name}) && (len(rules) == 0 || slices.Contains(rules, rule)) {
 			return true
 		}
 	}

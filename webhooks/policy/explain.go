@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"slices"
 
 	"github.com/google/cel-go/common/types/ref"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -29,8 +29,8 @@ func (v *review) explainExempt(r *request) {
 	}
 }
 
-// explainedExpression returns the explanation of an expression that was evaluated.
-func explainedExpression(name string, program *expression.Program, value ref.Val, cost int64, err error) Expression {
+// explained returns the explanation of an expression that was evaluated.
+func explained(name string, program *expression.Program, value ref.Val, cost int64, err error) Expression {
 	out := Expression{Name: name, Text: program.Text(), Cost: cost}
 	var failure *expression.EvaluationError
 	switch {
@@ -44,24 +44,15 @@ func explainedExpression(name string, program *expression.Program, value ref.Val
 	return out
 }
 
-// explained returns the explanation of an expression that was evaluated.
-func (result evaluated) explained(name string, program *expression.Program) Expression {
-	err := result.end
-	if result.failure != nil {
-		err = result.failure
-	}
-	return explainedExpression(name, program, result.value, result.cost, err)
-}
-
 func (e *evaluator) explainCondition(c *condition, result evaluated) {
 	if e.explanation != nil {
-		e.explanation.Conditions = append(e.explanation.Conditions, result.explained(c.name, c.Program))
+		e.explanation.Conditions = append(e.explanation.Conditions, explained(c.name, c.Program, result.value, result.cost, result.err))
 	}
 }
 
 func (e *evaluator) explainAnnotation(a *auditAnnotation, result evaluated) {
 	if e.explanation != nil {
-		e.explanation.AuditAnnotations = append(e.explanation.AuditAnnotations, result.explained(a.key, a.Program))
+		e.explanation.AuditAnnotations = append(e.explanation.AuditAnnotations, explained(a.key, a.Program, result.value, result.cost, result.err))
 	}
 }
 
@@ -74,7 +65,7 @@ func (e *evaluator) explain() Evaluation {
 		return out
 	}
 	e.input.Evaluated(func(name string, program *expression.Program, value ref.Val, err error, cost int64) {
-		out.Variables = append(out.Variables, explainedExpression(name, program, value, cost, err))
+		out.Variables = append(out.Variables, explained(name, program, value, cost, err))
 	})
 	for i := range e.out.results {
 		result := &e.out.results[i]
@@ -111,16 +102,10 @@ const maxShown = 1024
 // shownValue returns a value as JSON if it can be written so, and otherwise its type.
 func shownValue(value ref.Val) string {
 	native, err := value.ConvertToNative(reflect.TypeFor[*structpb.Value]())
-	if err != nil {
-		return truncate(value.Type().TypeName(), maxShown, "…")
+	if message, ok := native.(*structpb.Value); ok && err == nil {
+		if text, err := json.Marshal(message.AsInterface()); err == nil {
+			return truncate.Bytes(string(text), maxShown)
+		}
 	}
-	message, ok := native.(*structpb.Value)
-	if !ok {
-		return value.Type().TypeName()
-	}
-	text, err := json.Marshal(message.AsInterface())
-	if err != nil {
-		return value.Type().TypeName()
-	}
-	return truncate(string(slices.Clip(text)), maxShown, "…")
+	return truncate.Bytes(value.Type().TypeName(), maxShown)
 }

@@ -85,7 +85,6 @@ type requestValues struct {
 	// matching is true while match conditions are evaluated, for which upstream
 	// shows the resource that was asked for, and no namespace.
 	matching bool
-	size     int
 }
 
 func newRequest(v *review, req admission.Request) *request {
@@ -250,32 +249,6 @@ type contextAuthorizer struct {
 // Authorize calls the authorizer.
 func (a *contextAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	return a.authorizer.Authorize(a.context, attributes) //nolint:contextcheck // that is what it is for
-}
-
-// inputSize returns how many bytes an expression can read, but for params.
-func (r *request) inputSize() int {
-	if r.values.size == 0 {
-		const identity = 1024
-		size := identity + len(r.object.raw) + len(r.oldObject.raw) + len(r.Options.Raw) + len(r.UserInfo.Username) + len(r.UserInfo.UID)
-		for _, group := range r.UserInfo.Groups {
-			size += len(group)
-		}
-		for key, values := range r.UserInfo.Extra {
-			size += len(key)
-			for _, value := range values {
-				size += len(value)
-			}
-		}
-		if namespace, _ := r.namespaceObject(); namespace != nil {
-			for _, texts := range [...]map[string]string{namespace.Labels, namespace.Annotations} {
-				for key, value := range texts {
-					size += len(key) + len(value)
-				}
-			}
-		}
-		r.values.size = size
-	}
-	return r.values.size
 }
 
 // payload is an object of the request: its text, and what was read from it.

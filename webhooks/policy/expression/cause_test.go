@@ -138,10 +138,10 @@ func TestSameInOfPresence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reads := compile(t, compiler, declare(t, compiler, test.variables...), test.expression).Reads()
-			if got := reads.SameIn(parse(t, test.object), parse(t, test.old)); got != test.same {
+			if got := sameIn(reads, parse(t, test.object), parse(t, test.old)); got != test.same {
 				t.Errorf("%s, from %s to %s: same = %v", test.expression, test.old, test.object, got)
 			}
-			if !reads.SameIn(parse(t, test.old), parse(t, test.old)) {
+			if !sameIn(reads, parse(t, test.old), parse(t, test.old)) {
 				t.Errorf("%s: %s is not the same as itself", test.expression, test.old)
 			}
 		})
@@ -181,7 +181,7 @@ func TestSameInOfConditions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := program.Reads().SameIn(parse(t, test.object), parse(t, test.old)); got != test.same {
+			if got := sameIn(program.Reads(), parse(t, test.object), parse(t, test.old)); got != test.same {
 				t.Errorf("%q and %s, from %s to %s: same = %v", test.conditions, test.rule, test.old, test.object, got)
 			}
 		})
@@ -363,7 +363,7 @@ func checkPresence(t *testing.T, compiler *expression.Compiler, seed uint64) (by
 			changed[field].members[g.IntN(2)] = g.IntN(2) == 0
 		}
 		before, after := old.object([fields]string{}), changed.object(others)
-		passes := program.Reads().SameIn(parse(t, after), parse(t, before))
+		passes := sameIn(program.Reads(), parse(t, after), parse(t, before))
 		if passes && before != after {
 			same++
 		}

@@ -7,44 +7,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// SameIn reports whether the expression, as the condition of a rule, cannot have
-// become worse from an older version of the object to this one: what was true in
-// it then, and had to be for the rule to hold, is true now. For that, everything
-// that it looks at must be in both and equal, with these exceptions: elements of
-// lists may stand in another order where the order does not matter, and elements
-// of lists and members of maps may be gone where that can only help, as from
-// object.spec.containers.all(c, c.image.startsWith("r/")). Where nothing that it
-// looks at is gone, it comes to the same.
-//
-// Values that take too long to compare are taken to differ. Neither has a name
-// twice: such an object has no value.
-func (r *Reads) SameIn(object, old rawjson.Value) bool {
-	budget := MostCompared
-	return r.SameWithin(object, old, &budget)
-}
-
-// MostCompared is what all comparisons of a request may spend, in bytes that are
-// gone through, each as often as it is: some tens of milliseconds. Without it,
-// elements of lists in lists would be compared each with each.
+// MostCompared is the most that all comparisons of a request may spend, in bytes that
+// are read, each as often as it is read: some tens of milliseconds. Without it, elements of
+// lists in lists would be compared each with each.
 const MostCompared = 1 << 25
 
-// SameWithin is SameIn with a budget that many comparisons share, and from which
-// it takes what it spends. Once nothing is left, all that is compared is taken to
-// differ.
+// SameWithin reports whether the expression, as the condition of a rule, cannot have
+// become worse from an older version of the object to this one: what was true in it
+// then, and had to be for the rule to hold, is true now. For that, everything that it
+// reads must be in both and equal, with these exceptions: elements of lists may be in
+// another order where the order does not matter, and elements of lists and members of
+// maps may be gone where that can only help, as from
+// object.spec.containers.all(c, c.image.startsWith("r/")). If nothing that it reads is
+// gone, its value is the same.
+//
+// The budget is shared by many comparisons, and reduced by what this one spends. Once
+// nothing is left, all values differ. Neither object has a name twice: such an object has
+// no value.
 func (r *Reads) SameWithin(object, old rawjson.Value, budget *int) bool {
 	c := &comparison{left: budget}
 	return c.seen(r, object, old)
 }
 
 // comparison is one call of SameWithin.
-type comparison struct {
-	left *int
-	// entries are those of lists and maps that are under way, the innermost last.
-	entries []entry
-}
+type comparison struct{ left *int }
 
-// charge counts values that are gone through, and is false if there were too
-// many.
+// charge charges the budget for values that are read, and is false if it is spent.
 func (c *comparison) charge(values ...rawjson.Value) bool {
 	for _, v := range values {
 		*c.left -= least + len(v)
@@ -52,12 +40,12 @@ func (c *comparison) charge(values ...rawjson.Value) bool {
 	return *c.left >= 0
 }
 
-// least is what the least step costs.
+// least is the cost of the cheapest step.
 const least = 16
 
-// alike reports whether two values are written alike in every byte.
+// alike reports whether two values are the same bytes.
 func (c *comparison) alike(a, b rawjson.Value) bool {
-	const faster = 8 // than to go through them
+	const faster = 8 // than to read them
 	*c.left -= least
 	if len(a) != len(b) {
 		return false
@@ -66,7 +54,7 @@ func (c *comparison) alike(a, b rawjson.Value) bool {
 	return bytes.Equal(a, b)
 }
 
-// seen is SameIn for a part of both.
+// seen is SameWithin for a part of both.
 func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
 	switch {
 	case r == nil:
@@ -100,7 +88,7 @@ func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
 	return r.each == nil || c.sameEach(r, object, old)
 }
 
-// sameContent reports whether all of two values is equal, of lists in any order.
+// sameContent reports whether two values are equal, lists in any order.
 func (c *comparison) sameContent(object, old rawjson.Value) bool {
 	return (len(object) == 0) == (len(old) == 0) && c.sameEach(&Reads{kept: true, each: &Reads{whole: true}}, object, old)
 }
@@ -159,8 +147,8 @@ func (c *comparison) sameEach(r *Reads, object, old rawjson.Value) bool {
 	}
 }
 
-// equal reports whether two values are written alike, but for space, escapes and
-// the order of members.
+// equal reports whether two values are equal: space, escapes and the order of members
+// do not matter.
 func (c *comparison) equal(a, b rawjson.Value) bool {
 	if *c.left < 0 {
 		return false

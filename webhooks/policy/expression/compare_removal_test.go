@@ -106,7 +106,7 @@ func TestSameInWhatIsTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			program := compile(t, compiler, declare(t, compiler, test.variables...), test.expression)
-			if got := program.Reads().SameIn(parse(t, test.object), parse(t, test.old)); got != test.same {
+			if got := sameIn(program.Reads(), parse(t, test.object), parse(t, test.old)); got != test.same {
 				t.Errorf("%s, from %s to %s: same = %v", test.expression, test.old, test.object, got)
 			}
 		})

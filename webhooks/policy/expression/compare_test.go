@@ -45,7 +45,7 @@ func checkSameIn(t *testing.T, compiler *expression.Compiler, seed uint64) (comp
 		before := g.text(old)
 		was := evaluate(program, variables, withObject(t, before))
 		check := func(object string, worse func(was, is string) bool) {
-			if !program.Reads().SameIn(parse(t, object), parse(t, before)) {
+			if !sameIn(program.Reads(), parse(t, object), parse(t, before)) {
 				return
 			}
 			same++

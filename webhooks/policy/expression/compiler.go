@@ -220,9 +220,9 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 	}
 	root := checked.NativeRep().Expr()
 	out := &Program{text: text, output: output, variables: d.Variables}
-	out.uses, out.bounds = analyze(root)
+	out.uses, out.loops = analyze(root)
 	out.patterns = celbound.Patterns(root)
-	if out.plan, err = planner.plan(checked.NativeRep(), out.bounds.limited); err != nil {
+	if out.plan, err = planner.plan(checked.NativeRep()); err != nil {
 		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
 	}
 	return out, root, nil

@@ -52,7 +52,7 @@ func TestConcurrently(t *testing.T) {
 						t.Errorf("%s is %s", e.program.Text(), got)
 					}
 				}
-				if !program.Reads().SameIn(parse(t, `{"a": [{"b": "x"}], "c": [], "q": "1", "m": {}}`), parse(t, `{"a": [{"b": "x"}], "c": [], "q": "1", "m": {}}`)) || program.Uses() == 0 {
+				if !sameIn(program.Reads(), parse(t, `{"a": [{"b": "x"}], "c": [], "q": "1", "m": {}}`), parse(t, `{"a": [{"b": "x"}], "c": [], "q": "1", "m": {}}`)) || program.Uses() == 0 {
 					t.Error("what the program sees has changed")
 				}
 			}

@@ -2,61 +2,36 @@ package expression
 
 import (
 	"bytes"
-	"slices"
-	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Lists and maps are gone through side by side for as long as they stand in the
-// same order, which is mostly to the end. Only what is left of the older one then
-// is remembered.
+// entry is a member of an object, or an element of a list, which has no name.
+type entry struct{ name, value rawjson.Value }
 
-// entry is where in a text an element stands, or a member and its name. The
-// end of one that was found is 0.
-type entry struct{ name, nameEnd, at, end int }
-
-func (e entry) nameIn(text rawjson.Value) rawjson.Value  { return text[e.name:e.nameEnd:e.nameEnd] }
-func (e entry) valueIn(text rawjson.Value) rawjson.Value { return text[e.at:e.end:e.end] }
-
-// entryCost is what it costs to remember an entry. It keeps what is remembered
-// in a request to a few megabytes.
+// entryCost is what it costs to keep an entry. It bounds what is kept in a request to a
+// few megabytes.
 const entryCost = 64
 
-// read reads an element, or a member and its name.
-func read(from *rawjson.Cursor, named bool) (name, value rawjson.Value, at entry) {
-	if named {
-		at.name = from.At()
-		name = from.Name()
-		at.nameEnd = at.name + len(name)
+// entries returns the entries of two lists or objects, and false if there are too many.
+func (c *comparison) entries(a, b rawjson.Value) (ofA, ofB []entry, ok bool) {
+	n, m := a.Len(), b.Len()
+	if (n+m)*entryCost > *c.left {
+		return nil, nil, false
 	}
-	at.at = from.At()
-	value = from.Skip()
-	at.end = from.At()
-	return name, value, at
+	*c.left -= (n + m) * entryCost
+	return appendEntries(make([]entry, 0, n), a), appendEntries(make([]entry, 0, m), b), true
 }
 
-// remember adds an entry and all that follow it, and is false if they are too
-// many. They are from the given place on, and must be forgotten.
-func (c *comparison) remember(first entry, following *rawjson.Cursor, named bool) (from int, ok bool) {
-	from = len(c.entries)
-	count := 1
-	for ahead := *following; ahead.Next(); count++ {
-		read(&ahead, named)
+func appendEntries(to []entry, v rawjson.Value) []entry {
+	for name, value := range v.Members() {
+		to = append(to, entry{name, value})
 	}
-	if count*entryCost > *c.left {
-		return from, false
+	for _, value := range v.Elements() {
+		to = append(to, entry{value: value})
 	}
-	*c.left -= count * entryCost
-	c.entries = append(slices.Grow(c.entries, count), first)
-	for following.Next() {
-		_, _, e := read(following, named)
-		c.entries = append(c.entries, e)
-	}
-	return from, true
+	return to
 }
-
-func (c *comparison) forget(from int) { c.entries = c.entries[:from] }
 
 // sameElements is sameEach for lists.
 func (c *comparison) sameElements(r *Reads, object, old rawjson.Value) bool {
@@ -64,58 +39,33 @@ func (c *comparison) sameElements(r *Reads, object, old rawjson.Value) bool {
 		return object.Len() == 0
 	}
 	inOrder := r.inOrder || r.indexed
-	elements, before := object.Cursor(), old.Cursor()
-	elements.Enter()
-	before.Enter()
-	for elements.Next() {
-		element := elements.Skip()
-		if !before.Next() {
-			return false
-		}
-		_, was, at := read(&before, false)
-		switch {
-		case c.seen(r.each, element, was):
-		case inOrder || *c.left < 0:
-			return false
-		default:
-			return c.findElements(r, element, &elements, old, at, &before)
-		}
-	}
-	return !r.kept && !inOrder || !before.Next()
-}
-
-// findElements reports whether an element and those that follow it each have one of
-// their own among an old one and those that follow that.
-func (c *comparison) findElements(r *Reads, element rawjson.Value, elements *rawjson.Cursor, old rawjson.Value, at entry, before *rawjson.Cursor) bool {
-	from, ok := c.remember(at, before, false)
-	defer c.forget(from)
-	if !ok {
+	elements, before, ok := c.entries(object, old)
+	if !ok || len(elements) > len(before) || (r.kept || inOrder) && len(elements) < len(before) {
 		return false
 	}
-	count := len(c.entries) - from
-	left, next := count, 0
-	for {
+	// Most are in the same order.
+	for len(elements) > 0 && c.seen(r.each, elements[0].value, before[0].value) {
+		elements, before = elements[1:], before[1:]
+	}
+	if inOrder {
+		return len(elements) == 0
+	}
+	next := 0
+	for _, element := range elements {
 		found := false
-		for n := 0; n < count && !found && *c.left >= 0; n++ {
-			i := (next + n) % count
-			e := &c.entries[from+i]
-			if e.end == 0 {
-				*c.left -= least
-				continue
-			}
-			if found = c.seen(r.each, element, e.valueIn(old)); found {
-				c.entries[from+i].end, next = 0, i+1
-				left--
+		for n := 0; n < len(before) && !found && *c.left >= 0; n++ {
+			i := (next + n) % len(before)
+			if before[i].value == nil {
+				*c.left -= least // it is that of another element
+			} else if found = c.seen(r.each, element.value, before[i].value); found {
+				before[i].value, next = nil, i+1
 			}
 		}
 		if !found {
 			return false
 		}
-		if !elements.Next() {
-			return left == 0 || !r.kept
-		}
-		element = elements.Skip()
 	}
+	return true
 }
 
 // sameMembers reports whether each member has one of the same name among the old
@@ -125,65 +75,38 @@ func (c *comparison) sameMembers(object, old rawjson.Value, kept, inOrder bool, 
 	if old.Kind() != rawjson.Object {
 		return object.Len() == 0
 	}
-	members, before := object.Cursor(), old.Cursor()
-	members.Enter()
-	before.Enter()
-	for members.Next() {
-		name, member, _ := read(&members, true)
-		if !before.Next() {
-			return false
-		}
-		other, was, at := read(&before, true)
-		switch {
-		case bytes.Equal(name, other) || c.compareNames(name, other) == 0:
-			if !same(member, was) {
-				return false
-			}
-		case inOrder:
-			return false
-		default:
-			return c.findMembers(name, member, &members, old, at, &before, kept, same)
-		}
-	}
-	return !kept && !inOrder || !before.Next()
-}
-
-// findMembers reports whether a member and those that follow it each are the same
-// to the one of that name among an old one and those that follow that.
-func (c *comparison) findMembers(name, member rawjson.Value, members *rawjson.Cursor, old rawjson.Value, at entry, before *rawjson.Cursor, kept bool,
-	same func(member, was rawjson.Value) bool,
-) bool {
-	from, ok := c.remember(at, before, true)
-	defer c.forget(from)
-	if !ok {
+	members, before, ok := c.entries(object, old)
+	if !ok || len(members) > len(before) || (kept || inOrder) && len(members) < len(before) {
 		return false
 	}
-	end := len(c.entries)
-	slices.SortFunc(c.entries[from:], func(a, b entry) int { return c.compareNames(a.nameIn(old), b.nameIn(old)) })
-	for left := end - from; ; {
-		i, found := slices.BinarySearchFunc(c.entries[from:end], name, func(e entry, name rawjson.Value) int {
-			return c.compareNames(e.nameIn(old), name)
-		})
-		if !found || *c.left < 0 || !same(member, c.entries[from+i].valueIn(old)) {
+	for len(members) > 0 && sameName(members[0].name, before[0].name) {
+		if !same(members[0].value, before[0].value) {
 			return false
 		}
-		left--
-		if !members.Next() {
-			return left == 0 || !kept
-		}
-		name, member, _ = read(members, true)
+		members, before = members[1:], before[1:]
 	}
+	if len(members) == 0 || inOrder {
+		return len(members) == 0
+	}
+	if *c.left -= len(before) * entryCost; *c.left < 0 {
+		return false
+	}
+	byName := make(map[string]rawjson.Value, len(before))
+	for _, e := range before {
+		byName[e.name.Text()] = e.value
+	}
+	for _, e := range members {
+		was, found := byName[e.name.Text()]
+		if !found || *c.left < 0 || !same(e.value, was) {
+			return false
+		}
+	}
+	return true
 }
 
-// compareNames compares two names as they are read, which costs more if they are
-// written with escapes.
-func (c *comparison) compareNames(a, b rawjson.Value) int {
-	const slower = 4 // than to go through them
-	if escaped := bytes.IndexByte(a, '\\') >= 0 || bytes.IndexByte(b, '\\') >= 0; escaped && *c.left >= 0 {
-		*c.left -= slower * (least + len(a) + len(b))
-		return strings.Compare(a.Text(), b.Text())
-	}
-	return bytes.Compare(a[1:len(a)-1], b[1:len(b)-1])
+// sameName reports whether two names are equal, written with escapes or without.
+func sameName(a, b rawjson.Value) bool {
+	return bytes.Equal(a, b) || (bytes.IndexByte(a, '\\') >= 0 || bytes.IndexByte(b, '\\') >= 0) && a.Text() == b.Text()
 }
 
 // equalElements is equal for lists.

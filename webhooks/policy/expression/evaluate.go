@@ -33,7 +33,7 @@ func (p *Program) evaluate(ctx context.Context, in *Input) (value ref.Val, cost 
 		if costs != nil {
 			cost = int64(min(costs.ActualCost(), math.MaxInt64))
 		}
-		if err != nil && p.bounds.loops && errors.Is(err, interpreter.InterruptError{}) {
+		if err != nil && p.loops && errors.Is(err, interpreter.InterruptError{}) {
 			err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
 	}()
@@ -42,7 +42,7 @@ func (p *Program) evaluate(ctx context.Context, in *Input) (value ref.Val, cost 
 		return nil, 0, err
 	}
 	defer frame.Close()
-	if p.bounds.loops {
+	if p.loops {
 		if err := frame.SetContext(ctx, interruptCheckFrequency); err != nil {
 			return nil, 0, err
 		}

@@ -150,5 +150,11 @@ func threadTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
+// sameIn is SameWithin with a budget of its own.
+func sameIn(reads *expression.Reads, object, old rawjson.Value) bool {
+	budget := expression.MostCompared
+	return reads.SameWithin(object, old, &budget)
+}
+
 // isOutOfBudget reports whether the error is that of a Phase that has nothing left.
 func isOutOfBudget(err error) bool { return errors.Is(err, apiservercel.ErrOutOfBudget) }

@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -38,25 +37,6 @@ func limitOf(function string) limit {
 		return limitPattern
 	}
 	return nil
-}
-
-// isLimited reports whether a call is of a function that has a limit. A pattern that is
-// written down was judged with its expression, and is compiled already.
-func isLimited(call ast.CallExpr) bool {
-	args := call.Args()
-	written := len(args) > 0 && args[patternOf(len(args), call.IsMemberFunction())].Kind() == ast.LiteralKind
-	if written && celbound.IsPattern(call.FunctionName()) {
-		return false
-	}
-	return limitOf(call.FunctionName()) != nil
-}
-
-// patternOf is which argument is the pattern: the first behind the text.
-func patternOf(n int, member bool) int {
-	if member || n < 2 {
-		return 0
-	}
-	return 1
 }
 
 const (
@@ -144,8 +124,9 @@ func limitJoin(args []ref.Val) error {
 	return nil
 }
 
-// limited makes functions keep to their limits, whatever an expression has their
-// arguments from.
+// limited makes functions keep to their limits, wherever an expression has their
+// arguments from. A pattern that is a constant was judged with its expression, and is
+// compiled already.
 func limited(env *cel.Env) cel.ProgramOption {
 	return cel.CustomDecoratorV2(func(part interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := part.(interpreter.InterpretableCall)

@@ -40,7 +40,7 @@ func newPlanner(env *cel.Env) (*planner, error) {
 		return nil, issues.Err()
 	}
 	constant := checked.NativeRep()
-	if _, err := p.part(constant, false); err != nil {
+	if _, err := p.part(constant); err != nil {
 		return nil, err
 	}
 	if p.costs == nil {
@@ -61,9 +61,9 @@ func newPlanner(env *cel.Env) (*planner, error) {
 	return p, nil
 }
 
-// plan plans a checked expression. If limits is true, functions keep to theirs.
-func (p *planner) plan(checked *ast.AST, limits bool) (*interpreter.ObservableInterpretable, error) {
-	part, err := p.part(checked, limits)
+// plan plans a checked expression. Its functions keep to their limits.
+func (p *planner) plan(checked *ast.AST) (*interpreter.ObservableInterpretable, error) {
+	part, err := p.part(checked)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (p *planner) plan(checked *ast.AST, limits bool) (*interpreter.ObservableIn
 
 // part plans an expression as part of another one, a list of it, because decorators
 // are shown parts when all else is done to them, and the whole one before.
-func (p *planner) part(checked *ast.AST, limits bool) (plan interpreter.InterpretableV2, err error) {
+func (p *planner) part(checked *ast.AST) (plan interpreter.InterpretableV2, err error) {
 	id := ast.MaxID(checked) + 1
 	list := ast.NewExprFactory().NewList(id, []ast.Expr{checked.Expr()}, nil)
 	whole := ast.NewCheckedAST(ast.NewAST(list, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
@@ -87,9 +87,7 @@ func (p *planner) part(checked *ast.AST, limits bool) (plan interpreter.Interpre
 			}
 			return i, nil
 		}),
-	}
-	if limits {
-		options = append(options, limited(p.env))
+		limited(p.env),
 	}
 	if _, err := p.env.PlanProgram(whole, options...); err != nil {
 		return nil, err

@@ -14,11 +14,12 @@ import (
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
-	text      string
-	plan      *interpreter.ObservableInterpretable
-	output    *cel.Type
-	uses      Uses
-	bounds    costBounds
+	text   string
+	plan   *interpreter.ObservableInterpretable
+	output *cel.Type
+	uses   Uses
+	// loops is true if a part of the expression may be evaluated more than once.
+	loops     bool
 	patterns  int
 	reads     *Reads
 	variables *Variables
@@ -49,21 +50,6 @@ func (p *Program) Uses() Uses {
 
 // Reads returns what of the object the expression looks at.
 func (p *Program) Reads() *Reads { return p.reads }
-
-// MostCost returns what the expression costs at most if no text that it looks at has
-// more than size bytes, and false if that cannot be said.
-//
-// Each part of such an expression is evaluated once, makes no text longer than
-// all texts that it looks at together, and costs one and a tenth of that.
-func (p *Program) MostCost(size int) (int64, bool) {
-	if !p.bounds.bounded {
-		return 0, false
-	}
-	const traversal = 10 // bytes for a unit of cost
-	nodes := int64(p.bounds.nodes)
-	longest := nodes * int64(size+len(p.text))
-	return nodes * (2 + longest/traversal), true
-}
 
 // EvaluationError is an expression that did not come to a value.
 type EvaluationError struct {

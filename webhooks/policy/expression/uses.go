@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
@@ -30,26 +29,12 @@ const (
 // Has reports whether one of the names is mentioned.
 func (u Uses) Has(names Uses) bool { return u&names != 0 }
 
-// costBounds bound what an expression can cost.
-type costBounds struct {
-	// nodes is how many parts the expression has.
-	nodes int
-	// bounded is true if no part is evaluated twice and each costs at most one
-	// and a tenth of the length of its arguments.
-	bounded bool
-	// loops is true if a part may be evaluated more than once.
-	loops bool
-	// limited is true if it calls a function that has a limit.
-	limited bool
-}
-
-// analyze returns the names that an expression mentions, and what bounds its cost. A name that a comprehension declares hides
-// none of those here, but is taken for one, which errs on the safe side.
-func analyze(root ast.Expr) (uses Uses, s costBounds) {
-	s.bounded = true
+// analyze returns the names that an expression mentions, and whether a part of it may be
+// evaluated more than once. A name that a comprehension declares hides none of those here,
+// but is taken for one, which errs on the safe side.
+func analyze(root ast.Expr) (uses Uses, loops bool) {
 	requests, subjects := 0, 0
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
-		s.nodes++
 		switch e.Kind() {
 		case ast.IdentKind:
 			of := usesOf(e.AsIdent())
@@ -57,26 +42,18 @@ func analyze(root ast.Expr) (uses Uses, s costBounds) {
 				requests++
 			}
 		case ast.ComprehensionKind:
-			s.bounded, s.loops = false, true
-		case ast.CallKind:
-			function := e.AsCall().FunctionName()
-			s.limited = s.limited || isLimited(e.AsCall())
-			s.bounded = s.bounded && isBounded(function)
+			loops = true
 		case ast.SelectKind:
 			if selected := e.AsSelect(); isRequest(selected.Operand()) && isSubject(selected.FieldName()) {
 				subjects++
 			}
-		case ast.LiteralKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
+		case ast.CallKind, ast.LiteralKind, ast.ListKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
 		}
 	}))
 	if requests > subjects {
 		uses |= UsesUser
 	}
-	if uses.Has(UsesVariables) {
-		// What they cost is counted with what asks for them.
-		s.bounded, s.loops = false, true
-	}
-	return uses, s
+	return uses, loops || uses.Has(UsesVariables)
 }
 
 // usesOf returns what a name stands for. A leading dot makes a name absolute.
@@ -110,19 +87,6 @@ func isRequest(e ast.Expr) bool {
 func isSubject(field string) bool {
 	switch field {
 	case "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "namespace", "name":
-		return true
-	default:
-		return false
-	}
-}
-
-// isBounded reports whether a function costs at most one and a tenth of the length
-// of its arguments, as most of cel-go's own do.
-func isBounded(function string) bool {
-	switch function {
-	case operators.Add, operators.Conditional, operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot,
-		operators.Equals, operators.NotEquals, operators.Index, operators.OptIndex, operators.OptSelect,
-		"string", "int", "startsWith", "endsWith", "orValue", "hasValue", "size":
 		return true
 	default:
 		return false

@@ -68,7 +68,7 @@ func TestIsNothing(t *testing.T) {
 		}
 	}
 	var none *expression.Reads
-	if !none.IsNothing() || !none.SameIn(parse(t, "1"), parse(t, "2")) {
+	if !none.IsNothing() || !sameIn(none, parse(t, "1"), parse(t, "2")) {
 		t.Error("no reads are something")
 	}
 }
