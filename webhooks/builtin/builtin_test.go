@@ -3,7 +3,6 @@ package builtin_test
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apiserver/pkg/cel/common"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/randfill"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
@@ -76,7 +75,7 @@ func TestSameAsUpstream(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fill(reflect.ValueOf(object).Elem(), 0)
+			filler().Fill(object)
 			text, err := json.Marshal(object)
 			if err != nil {
 				t.Fatal(err)
@@ -102,68 +101,23 @@ func TestSameAsUpstream(t *testing.T) {
 	}
 }
 
-// fill sets every field of a value. Types that hold themselves end at a depth.
-func fill(v reflect.Value, depth int) {
-	const deepest = 12
-	if depth > deepest || !v.CanSet() {
-		return
-	}
-	switch into := v.Addr().Interface().(type) {
-	case *resource.Quantity:
-		*into = resource.MustParse("1536Mi")
-		return
-	case *metav1.Time:
-		*into = metav1.Unix(1_700_000_000, 0)
-		return
-	case *metav1.MicroTime:
-		*into = metav1.NewMicroTime(metav1.Unix(1_700_000_000, 0).Time)
-		return
-	case *intstr.IntOrString:
-		*into = intstr.FromInt32(7)
-		return
-	case *runtime.RawExtension:
-		into.Raw = []byte(`{"a":[1,2.5,{"b":{}}]}`)
-		return
-	case *metav1.FieldsV1:
-		into.SetRawString(`{"f:a":{}}`)
-		return
-	case *apiextensionsv1.JSON:
-		into.Raw = []byte(`{"a":[1,2.5,{"b":{}}]}`)
-		return
-	case *corev1.ObjectReference:
-		into.Name = "x"
-		return
-	}
-	switch v.Kind() { //nolint:exhaustive // the others are not in API types
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), depth+1)
-	case reflect.Struct:
-		for _, field := range v.Fields() {
-			fill(field, depth+1)
-		}
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0), depth+1)
-	case reflect.Map:
-		element := reflect.New(v.Type().Elem()).Elem()
-		fill(element, depth+1)
-		key := reflect.New(v.Type().Key()).Elem()
-		fill(key, depth+1)
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(key, element)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.Float32, reflect.Float64:
-		v.SetFloat(3)
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		v.SetInt(3)
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		v.SetUint(3)
-	default:
-	}
+// filler sets every field of a value. Types that hold themselves end at a depth.
+func filler() *randfill.Filler {
+	const raw = `{"a":[1,2.5,{"b":{}}]}`
+	return randfill.NewWithSeed(1).NilChance(0).NumElements(1, 1).MaxDepth(12).Funcs(
+		func(s *string, _ randfill.Continue) { *s = "x" },
+		func(b *bool, _ randfill.Continue) { *b = true },
+		func(q *resource.Quantity, _ randfill.Continue) { *q = resource.MustParse("1536Mi") },
+		func(t *metav1.Time, _ randfill.Continue) { *t = metav1.Unix(1_700_000_000, 0) },
+		func(t *metav1.MicroTime, _ randfill.Continue) {
+			*t = metav1.NewMicroTime(metav1.Unix(1_700_000_000, 0).Time)
+		},
+		func(v *intstr.IntOrString, _ randfill.Continue) { *v = intstr.FromInt32(7) },
+		func(r *runtime.RawExtension, _ randfill.Continue) { r.Raw = []byte(raw) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawString(`{"f:a":{}}`) },
+		func(j *apiextensionsv1.JSON, _ randfill.Continue) { j.Raw = []byte(raw) },
+		func(f *float64, _ randfill.Continue) { *f = 3 },
+	)
 }
 
 // behave writes what a value is, what is in it, and what operators come to that

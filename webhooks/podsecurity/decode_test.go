@@ -17,6 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -262,10 +263,12 @@ func TestDecodeEvery(t *testing.T) {
 	o.agrees(t, pod)
 	cases := 0
 	try := func(parts ...[]byte) {
+		if cases++; race.Enabled && cases%8 != 0 {
+			return // one goroutine does all of this
+		}
 		value, err := rawjson.Parse(slices.Concat(parts...))
 		must(t, err)
 		o.agrees(t, value)
-		cases++
 	}
 	var walk func(c rawjson.Cursor)
 	walk = func(c rawjson.Cursor) {

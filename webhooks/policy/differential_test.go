@@ -81,10 +81,10 @@ func ours(response admission.Response) (outcome, error) {
 
 // compare fails the test if the answer to a request is not upstream's. It returns
 // upstream's answer.
-func compare(t testing.TB, name string, set *policy.Set, reference *upstream, req admission.Request) outcome {
+func compare(t testing.TB, name string, set *policy.Set, reference *upstream, a asked) outcome {
 	t.Helper()
-	want := reference.decide(t, req)
-	got, err := ours(decide(t, set, req))
+	want := reference.dispatch(t, a, apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), reference.hooks)
+	got, err := ours(set.Review(t.Context(), a.sent))
 	must(t, err)
 	if g, w := toJSON(t, got), toJSON(t, want); g != w {
 		t.Errorf("%s:\n     got %s\nupstream %s", name, g, w)
@@ -307,8 +307,20 @@ func (r *recorder) AddWarning(_, text string) { r.warnings = append(r.warnings, 
 
 func (u *upstream) decide(t testing.TB, req admission.Request) outcome {
 	t.Helper()
-	r := newRecorder(t, req, typed(t, req.Object.Raw), typed(t, req.OldObject.Raw))
-	return r.outcome(t, u.dispatcher.Dispatch(r.context(), r, apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), u.hooks))
+	return u.dispatch(t, ask(t, req), apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), u.hooks)
+}
+
+// ask returns a request as the API server has it and as it sends it.
+func ask(t testing.TB, req admission.Request) asked {
+	t.Helper()
+	return asked{typed(t, req.Object.Raw), typed(t, req.OldObject.Raw), req}
+}
+
+// dispatch is upstream's answer.
+func (u *upstream) dispatch(t testing.TB, a asked, o apiserveradmission.ObjectInterfaces, hooks []validating.PolicyHook) outcome {
+	t.Helper()
+	r := newRecorder(t, a.sent, a.object, a.oldObject)
+	return r.outcome(t, u.dispatcher.Dispatch(r.context(), r, o, hooks))
 }
 
 // newRecorder returns a request as upstream's plug-ins get it.
@@ -446,7 +458,7 @@ spec: {maxReplicas: 2}
 const big = "big config map"
 
 // differentialRequests returns the requests that every policy is tried with.
-func differentialRequests(t testing.TB) map[string]admission.Request {
+func differentialRequests(t testing.TB) map[string]asked {
 	t.Helper()
 	pod := readFile(t, "testdata/pod.json")
 	const deployment = `
@@ -495,10 +507,11 @@ spec:
 			r.UserInfo.Username, r.UserInfo.Groups = "system:node:n1", []string{"system:nodes"}
 		}),
 	}
+	out := map[string]asked{}
 	for name, req := range requests {
-		requests[name] = serialized(t, req)
+		out[name] = ask(t, serialized(t, req))
 	}
-	return requests
+	return out
 }
 
 // differentialPolicies returns every policy's spec, written so that each matters for

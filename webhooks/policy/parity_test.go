@@ -154,7 +154,7 @@ func TestMatchConditionsSeeNoNamespace(t *testing.T) {
 			spec := specOf(t, differentialSpec("p", everything+body)+objects)
 			set, err := policy.Compile(spec)
 			must(t, err)
-			want := compare(t, expression+", "+failure, set, newUpstream(t, spec), req)
+			want := compare(t, expression+", "+failure, set, newUpstream(t, spec), ask(t, req))
 			own := compile(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata: {name: p}\nspec:\n  validationActions: [Deny]\n  "+
 				strings.ReplaceAll(everything+body, "\n", "\n  ")+objects)
 			if got := decide(t, own, req); got.Allowed != want.Allowed {
@@ -191,7 +191,7 @@ data: {max: "3"}
 					objects+differentialContext)
 				set, err := policy.Compile(spec)
 				must(t, err)
-				compare(t, expression+", "+kind+", "+failure, set, newUpstream(t, spec), req)
+				compare(t, expression+", "+kind+", "+failure, set, newUpstream(t, spec), ask(t, req))
 			}
 		}
 	}

@@ -450,10 +450,3 @@ func TestRandomSameAsUpstream(t *testing.T) {
 		t.Errorf("of %d cases only %d were evaluated, and %d denied", cases, evaluated, denied)
 	}
 }
-
-// dispatch is upstream's answer.
-func (u *upstream) dispatch(t testing.TB, a asked, o apiserveradmission.ObjectInterfaces, hooks []validating.PolicyHook) outcome {
-	t.Helper()
-	r := newRecorder(t, a.sent, a.object, a.oldObject)
-	return r.outcome(t, u.dispatcher.Dispatch(r.context(), r, o, hooks))
-}

@@ -5,9 +5,65 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/cel"
+	"golang.org/x/tools/txtar"
+
 	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
+
+// TestComparisons compares versions of objects as testdata/comparisons.txtar says.
+func TestComparisons(t *testing.T) {
+	t.Parallel()
+	archive, err := txtar.ParseFile("testdata/comparisons.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(archive.Files) < 220 {
+		t.Errorf("only %d rules", len(archive.Files))
+	}
+	compiler := sharedCompiler()
+	for _, file := range archive.Files {
+		t.Run(file.Name, func(t *testing.T) {
+			t.Parallel()
+			declarations := expression.Declarations{Authorizer: true, Reads: true}
+			var variables []pair
+			var program *expression.Program
+			for line := range strings.Lines(string(file.Data)) {
+				key, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+				name, isVariable := strings.CutPrefix(key, "variable ")
+				switch {
+				case strings.HasPrefix(line, "#"):
+				case isVariable:
+					variables = append(variables, pair{name, rest})
+				case key == "condition":
+					condition, err := compiler.CompileCondition(rest, expression.Declarations{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					declarations.Conditions = append(declarations.Conditions, condition)
+				case key == "rule":
+					declarations.Variables = declare(t, compiler, variables...)
+					compiled, err := compiler.Compile(rest, declarations, cel.AnyType)
+					if err != nil {
+						t.Fatal(err)
+					}
+					program = compiled
+				default:
+					old, object, _ := strings.Cut(rest, " -> ")
+					if got, want := sameIn(program.Reads(), parse(t, object), parse(t, old)), key == "same"; got != want {
+						t.Errorf("%s, from %s to %s: same = %v", program.Text(), old, object, got)
+					}
+					for _, text := range []string{old, object} {
+						if !sameIn(program.Reads(), parse(t, text), parse(t, text)) {
+							t.Errorf("%s: %s is not the same as itself", program.Text(), text)
+						}
+					}
+				}
+			}
+		})
+	}
+}
 
 // program returns an expression with the variables that it may name, all random.
 func (g *generator) program(compiler *expression.Compiler, depth int) (*expression.Program, *expression.Variables) {
