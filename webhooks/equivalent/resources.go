@@ -7,8 +7,11 @@
 package equivalent
 
 import (
+	_ "embed"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,127 +38,56 @@ const (
 	eventsGroup      = "events.k8s.io"
 )
 
-// several returns the resources that Kubernetes 1.35 to 1.37 serve in other versions
-// than v1 alone, in the order in which API servers look through the versions.
-// Events of both groups are the same objects.
-func several(resource schema.GroupResource) []served {
-	beta := func(versions ...string) []served {
-		out := []served{{resource.Group, "v1", true, 0}}
-		for _, v := range versions {
-			out = append(out, served{resource.Group, v, false, 0})
-		}
-		return out
-	}
-	switch resource {
-	case schema.GroupResource{Group: autoscalingGroup, Resource: "horizontalpodautoscalers"}:
-		return []served{{autoscalingGroup, "v2", true, 2}, {autoscalingGroup, "v1", true, 1}}
-	case schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: eventsGroup, Resource: "events"}:
-		return []served{{"", "v1", true, 0}, {eventsGroup, "v1", true, 1}}
-	}
-	switch resource.String() {
-	case "clustertrustbundles.certificates.k8s.io":
-		return beta("v1beta1", "v1alpha1")
-	case "podcertificaterequests.certificates.k8s.io":
-		return []served{{resource.Group, "v1", true, 0}, {resource.Group, "v1beta1", false, 1}}
-	case "leasecandidates.coordination.k8s.io":
-		return []served{{resource.Group, "v1beta1", false, 0}, {resource.Group, "v1alpha2", false, 0}}
-	case "storageversions.internal.apiserver.k8s.io", "evictionrequests.lifecycle.k8s.io", "evictions.lifecycle.k8s.io":
-		return []served{{resource.Group, "v1alpha1", false, 0}}
-	case "ipaddresses.networking.k8s.io", "servicecidrs.networking.k8s.io", "volumeattributesclasses.storage.k8s.io",
-		"storageversionmigrations.storagemigration.k8s.io":
-		return beta("v1beta1")
-	case "deviceclasses.resource.k8s.io":
-		return beta("v1beta2", "v1beta1")
-	case "devicetaintrules.resource.k8s.io":
-		return beta("v1beta2", "v1alpha3")
-	case "resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io", "resourceslices.resource.k8s.io":
-		return append(beta("v1beta2"), served{resource.Group, "v1beta1", false, 1})
-	case "resourcepoolstatusrequests.resource.k8s.io":
-		return []served{{resource.Group, "v1alpha3", false, 0}}
-	case "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io":
-		return []served{
-			{resource.Group, "v1beta1", false, 0},
-			{resource.Group, "v1alpha3", false, 0},
-			{resource.Group, "v1alpha2", false, 2},
-			{resource.Group, "v1alpha1", false, 1},
-		}
-	case "compositepodgroups.scheduling.k8s.io":
-		return []served{{resource.Group, "v1alpha3", false, 0}}
-	default:
-		return nil
-	}
-}
+//go:embed resources.txt
+var resourcesText string
 
-// inV1Alone returns the resources of the groups of Kubernetes that are served in v1
-// and in no other version.
-func inV1Alone(group string) string {
-	switch group {
-	case "":
-		return "bindings componentstatuses configmaps endpoints limitranges namespaces nodes persistentvolumeclaims persistentvolumes " +
-			"pods podtemplates replicationcontrollers resourcequotas secrets serviceaccounts services"
-	case "apiextensions.k8s.io":
-		return "customresourcedefinitions"
-	case "apiregistration.k8s.io":
-		return "apiservices"
-	case "apps":
-		return "controllerrevisions daemonsets deployments replicasets statefulsets"
-	case "batch":
-		return "cronjobs jobs"
-	case "certificates.k8s.io":
-		return "certificatesigningrequests"
-	case "coordination.k8s.io":
-		return "leases"
-	case "discovery.k8s.io":
-		return "endpointslices"
-	case "flowcontrol.apiserver.k8s.io":
-		return "flowschemas prioritylevelconfigurations"
-	case "networking.k8s.io":
-		return "ingressclasses ingresses networkpolicies"
-	case "node.k8s.io":
-		return "runtimeclasses"
-	case "policy":
-		return "poddisruptionbudgets"
-	case "rbac.authorization.k8s.io":
-		return "clusterrolebindings clusterroles rolebindings roles"
-	case "scheduling.k8s.io":
-		return "priorityclasses"
-	case "storage.k8s.io":
-		return "csidrivers csinodes csistoragecapacities storageclasses volumeattachments"
-	default:
-		return ""
+// resources returns the versions of every resource of Kubernetes.
+//
+//nolint:gochecknoglobals // it is immutable, and read once
+var resources = sync.OnceValue(func() map[schema.GroupResource][]served {
+	out := map[schema.GroupResource][]served{}
+	for line := range strings.Lines(resourcesText) {
+		name, versions, ok := strings.Cut(line, ":")
+		if !ok || strings.HasPrefix(line, "#") {
+			continue
+		}
+		resource := schema.ParseGroupResource(name)
+		for version := range strings.FieldsSeq(versions) {
+			v := served{group: resource.Group}
+			version, number, _ := strings.Cut(version, "#")
+			v.schema, _ = strconv.Atoi(number)
+			version, onRequest := strings.CutSuffix(version, "?")
+			v.standard, v.version = !onRequest, version
+			if group, inGroup, other := strings.Cut(version, "/"); other {
+				v.group, v.version = group, inGroup
+			}
+			out[resource] = append(out[resource], v)
+		}
 	}
-}
+	return out
+})
 
 // InV1Alone reports whether everything in the API group is served in v1 and in no
 // other version, so that a rule that names another matches nothing.
 func InV1Alone(group string) bool {
-	switch group {
-	case "", "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch", "discovery.k8s.io", "flowcontrol.apiserver.k8s.io",
-		"node.k8s.io", "policy", "rbac.authorization.k8s.io":
-		return true
-	default:
-		return false
-	}
-}
-
-// versionsOf returns the versions of a resource of Kubernetes.
-func versionsOf(resource schema.GroupResource) []served {
-	if versions := several(resource); versions != nil {
-		return versions
-	}
-	for name := range strings.SplitSeq(inV1Alone(resource.Group), " ") {
-		if name == resource.Resource && name != "" {
-			return []served{{resource.Group, "v1", true, 0}}
+	found := false
+	for resource, versions := range resources() {
+		if resource.Group != group {
+			continue
+		}
+		found = true
+		if slices.ContainsFunc(versions, func(v served) bool { return v.version != "v1" }) {
+			return false
 		}
 	}
-	return nil
+	return found && group != eventsGroup // its objects are served in another group, too
 }
 
 // Of returns the resource and those that are equivalent to it, in the order in
 // which the API server looks through them. It returns nil if the resource is not
 // one that Kubernetes 1.35 to 1.37 serve: nothing is known about it then.
 func Of(resource schema.GroupVersionResource) []Resource {
-	versions := versionsOf(resource.GroupResource())
+	versions := resources()[resource.GroupResource()]
 	if !slices.ContainsFunc(versions, func(v served) bool { return v.group == resource.Group && v.version == resource.Version }) {
 		return nil
 	}
@@ -170,7 +102,7 @@ func Of(resource schema.GroupVersionResource) []Resource {
 // resource, newest first, or nil if it is none of Kubernetes.
 func Versions(group, resource string) []string {
 	var out []string
-	for _, v := range versionsOf(schema.GroupResource{Group: group, Resource: resource}) {
+	for _, v := range resources()[schema.GroupResource{Group: group, Resource: resource}] {
 		if v.group == group {
 			out = append(out, v.version)
 		}
@@ -198,9 +130,13 @@ func OtherGroup(resource schema.GroupResource) (string, bool) {
 // version. It is known for the groups of Kubernetes alone.
 func Serves(kind schema.GroupVersionKind) (serves, known bool) {
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
-	versions := versionsOf(plural.GroupResource())
+	versions := resources()[plural.GroupResource()]
 	if versions == nil {
-		return false, inV1Alone(kind.Group) != "" || kind.Group == autoscalingGroup || kind.Group == eventsGroup
+		known = kind.Group == autoscalingGroup || kind.Group == eventsGroup
+		for resource, versions := range resources() {
+			known = known || resource.Group == kind.Group && len(versions) == 1 && versions[0].standard
+		}
+		return false, known
 	}
 	return slices.ContainsFunc(versions, func(v served) bool { return v.group == kind.Group && v.version == kind.Version }), true
 }
@@ -225,7 +161,7 @@ func Convertible(from, to schema.GroupVersionResource) bool {
 }
 
 func servedVersion(resource schema.GroupVersionResource) *served {
-	for _, v := range several(resource.GroupResource()) {
+	for _, v := range resources()[resource.GroupResource()] {
 		if v.group == resource.Group && v.version == resource.Version {
 			return &v
 		}
