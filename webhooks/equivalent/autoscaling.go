@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -73,8 +73,8 @@ func hasHuge(value rawjson.Value) bool {
 		name := strings.ToLower(key.Text())
 		switch quantity := strings.HasSuffix(name, "value") || name == "tolerance"; {
 		case strings.HasSuffix(name, "selector"):
-		case quantity && member.Kind() == rawjson.String && expression.IsHugeQuantity(member.Text()),
-			quantity && member.Kind() == rawjson.Number && expression.IsHugeQuantity(string(member)), hasHuge(member):
+		case quantity && member.Kind() == rawjson.String && rawcel.IsHugeQuantity(member.Text()),
+			quantity && member.Kind() == rawjson.Number && rawcel.IsHugeQuantity(string(member)), hasHuge(member):
 			return true
 		}
 	}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"iter"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -90,24 +89,13 @@ func (r *request) changesNothingElse() bool {
 // sameBut reports whether two objects are written alike, in the same order, but for
 // members that are left out. The API server writes both, and in one order.
 func sameBut(a, b rawjson.Value, without func(name rawjson.Value) bool) bool {
-	next, stop := iter.Pull2(b.Members())
-	defer stop()
-	pull := func() (name, member rawjson.Value, ok bool) {
-		for {
-			if name, member, ok = next(); !ok || !without(name) {
-				return name, member, ok
+	rest := func(object rawjson.Value) (out []byte) {
+		for name, member := range object.Members() {
+			if !without(name) {
+				out = append(append(out, name...), member...)
 			}
 		}
+		return out
 	}
-	for name, member := range a.Members() {
-		if without(name) {
-			continue
-		}
-		other, before, ok := pull()
-		if !ok || !bytes.Equal(name, other) || !bytes.Equal(member, before) {
-			return false
-		}
-	}
-	_, _, more := pull()
-	return !more
+	return bytes.Equal(rest(a), rest(b))
 }

@@ -86,8 +86,8 @@ type requiredLabel struct {
 // the policy to be evaluated. None means that any may do. Whether those of the
 // bindings count is said by byBinding.
 func (p *compiledPolicy) requiredLabels(byBinding bool, of func(*constraints) *selector) []requiredLabel {
-	if required, ok := of(p.match).requiredLabel(); ok {
-		return []requiredLabel{required}
+	if s := of(p.match); s != nil && s.label != nil {
+		return []requiredLabel{*s.label}
 	}
 	if !byBinding {
 		return nil
@@ -95,14 +95,10 @@ func (p *compiledPolicy) requiredLabels(byBinding bool, of func(*constraints) *s
 	var out []requiredLabel
 	for i := range p.bindings {
 		match := p.bindings[i].match
-		if match == nil {
+		if match == nil || of(match) == nil || of(match).label == nil {
 			return nil
 		}
-		required, ok := of(match).requiredLabel()
-		if !ok {
-			return nil
-		}
-		out = append(out, required)
+		out = append(out, *of(match).label)
 	}
 	return out
 }

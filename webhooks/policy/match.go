@@ -6,6 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
@@ -15,7 +16,7 @@ import (
 
 // constraints are match resources, compiled. Their meaning is upstream's,
 // k8s.io/apiserver/pkg/admission/plugin/policy/matching. A webhook gets the object
-// in the one version that its registration names: request.as converts it.
+// in the one version that its registration names: request.inVersion converts it.
 type constraints struct {
 	// exact is false for matchPolicy Equivalent.
 	exact               bool
@@ -204,16 +205,12 @@ func (c *constraints) find(r *request, list []rule) (ruleMatch, bool) {
 
 // matchesPodCreation reports whether the rules match the creation of pods.
 func (c *constraints) matchesPodCreation() bool {
-	for i := range c.rules {
-		r := &c.rules[i]
-		if (slices.Contains(r.APIGroups, "") || slices.Contains(r.APIGroups, "*")) &&
-			(slices.Contains(r.APIVersions, "v1") || slices.Contains(r.APIVersions, "*")) &&
-			(slices.Contains(r.Operations, admissionregistrationv1.Create) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll)) &&
-			(slices.Contains(r.Resources, "pods") || slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "pods/*") || slices.Contains(r.Resources, "*/*")) {
-			return true
-		}
-	}
-	return false
+	pod := admission.NewAttributesRecord(nil, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "any", "", corev1.SchemeGroupVersion.WithResource("pods"), "",
+		admission.Create, nil, false, nil)
+	return slices.ContainsFunc(c.rules, func(r rule) bool {
+		r.names = nil
+		return r.matches(pod, "")
+	})
 }
 
 // matchesCreation reports whether the rules match the creation of the object of the

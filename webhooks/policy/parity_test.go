@@ -182,7 +182,6 @@ data: {max: "3"}
 ---`
 	req := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}`)
 	for _, expression := range expressionsOf(t, "params") {
-
 		for _, kind := range []string{"{apiVersion: example.com/v1, kind: Limit}", "{apiVersion: v1, kind: ConfigMap}"} {
 			for _, failure := range []string{"Fail", "Ignore"} {
 				spec := specOf(t, differentialSpec("p", "failurePolicy: "+failure+"\nparamKind: "+kind+

@@ -176,13 +176,10 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 	return *to
 }
 
-// ObjectValue returns the value of object.
 func (r *request) ObjectValue() ref.Val { return r.value(&r.object, &r.values.object) }
 
-// OldObjectValue returns the value of oldObject.
 func (r *request) OldObjectValue() ref.Val { return r.value(&r.oldObject, &r.values.oldObject) }
 
-// RequestValue returns the value of request.
 func (r *request) RequestValue() ref.Val {
 	if r.values.matching && r.requested != r.sentResource() {
 		if r.values.asked == nil {
@@ -214,7 +211,6 @@ func (r *request) NamespaceValue() ref.Val {
 	return r.values.namespace
 }
 
-// AuthorizerValue returns the value of authorizer.
 func (r *request) AuthorizerValue() ref.Val {
 	if asked := r.review.authorizer(); r.values.authorizer == nil && asked != nil {
 		r.values.authorizer = library.NewAuthorizerVal(r.attributes().GetUserInfo(), asked)
@@ -222,7 +218,6 @@ func (r *request) AuthorizerValue() ref.Val {
 	return r.values.authorizer
 }
 
-// ResourceAuthorizerValue returns the value of authorizer.requestResource.
 func (r *request) ResourceAuthorizerValue() ref.Val {
 	if asked := r.review.authorizer(); r.values.resourceAuthorizer == nil && asked != nil {
 		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.attributes().GetUserInfo(), asked, r.attributes())
@@ -246,7 +241,6 @@ type contextAuthorizer struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
-// Authorize calls the authorizer.
 func (a *contextAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	return a.authorizer.Authorize(a.context, attributes) //nolint:contextcheck // that is what it is for
 }

@@ -28,14 +28,6 @@ type selector struct {
 	label *requiredLabel
 }
 
-// requiredLabel returns a label that the selector requires, with one of some values.
-func (s *selector) requiredLabel() (requiredLabel, bool) {
-	if s == nil || s.label == nil {
-		return requiredLabel{}, false
-	}
-	return *s.label, true
-}
-
 // selectors gives equal selectors the same number.
 type selectors struct{ byString map[string]*selector }
 
@@ -102,9 +94,7 @@ const (
 func (r *request) selectionLabels() (labels.Set, bool) {
 	if !r.namespaceRead {
 		r.namespaceRead = true
-		switch {
-		case r.Namespace == "" && r.requested.Resource != "namespaces":
-		default:
+		if r.Namespace != "" || r.requested.Resource == "namespaces" {
 			if r.namespaceSet, r.namespaceKnown = r.namespaceLabels(); !r.namespaceKnown {
 				// The API server gives every namespace this label, so it is known.
 				r.namespaceSet = labels.Set{corev1.LabelMetadataName: r.Namespace}

@@ -18,10 +18,8 @@ type iterator struct {
 
 var _ traits.Iterator = (*iterator)(nil)
 
-// HasNext reports whether there is more.
 func (it *iterator) HasNext() ref.Val { return types.Bool(it.next < it.size) }
 
-// Next returns what comes next, and nil at the end.
 func (it *iterator) Next() ref.Val {
 	if it.next == it.size {
 		return nil
@@ -30,19 +28,14 @@ func (it *iterator) Next() ref.Val {
 	return it.at(it.next - 1)
 }
 
-// ConvertToNative always fails.
 func (*iterator) ConvertToNative(reflect.Type) (any, error) {
 	return nil, errors.New("an iterator has no native form")
 }
 
-// ConvertToType always fails.
 func (*iterator) ConvertToType(ref.Type) ref.Val { return types.NoSuchOverloadErr() }
 
-// Equal always fails.
 func (*iterator) Equal(ref.Val) ref.Val { return types.NoSuchOverloadErr() }
 
-// Type returns that of cel-go's own iterators.
 func (*iterator) Type() ref.Type { return types.IteratorType }
 
-// Value returns nil.
 func (*iterator) Value() any { return nil }

@@ -54,7 +54,6 @@ func (l *sequence) read(i int) ref.Val {
 	return d.value(&l.elements[i], of)
 }
 
-// Get returns the element at the index.
 func (l *list) Get(index ref.Val) ref.Val {
 	i, err := types.IndexOrError(index)
 	if err != nil {
@@ -66,7 +65,6 @@ func (l *list) Get(index ref.Val) ref.Val {
 	return l.element(i)
 }
 
-// Contains reports whether an element is equal to the value.
 func (l *list) Contains(value ref.Val) ref.Val {
 	for i := range l.size() {
 		if value.Equal(l.element(i)) == types.True {
@@ -76,18 +74,14 @@ func (l *list) Contains(value ref.Val) ref.Val {
 	return types.False
 }
 
-// Size returns the number of elements.
 func (l *sequence) Size() ref.Val { return types.Int(l.size()) }
 
-// IsZeroValue reports whether there are no elements.
 func (l *list) IsZeroValue() bool { return l.size() == 0 }
 
-// Iterator goes through the elements.
 func (l *sequence) Iterator() traits.Iterator {
 	return &iterator{size: l.size(), at: l.element}
 }
 
-// Fold gives the elements to the folder until it has enough.
 func (l *sequence) Fold(f traits.Folder) {
 	for i := range l.size() {
 		if !f.FoldEntry(types.Int(i), l.element(i)) {
@@ -96,7 +90,6 @@ func (l *sequence) Fold(f traits.Folder) {
 	}
 }
 
-// Add returns the list with another behind it.
 func (l *list) Add(other ref.Val) ref.Val {
 	lister, ok := other.(traits.Lister)
 	switch {
@@ -127,7 +120,6 @@ func (l *sequence) copied() traits.Lister {
 	return l.whole
 }
 
-// Equal reports whether other is a list of the same elements.
 func (l *list) Equal(other ref.Val) ref.Val {
 	if raw, ok := other.(*list); ok && bytes.Equal(l.text(), raw.text()) {
 		return types.True
@@ -149,7 +141,6 @@ func (l *list) equal(other ref.Val) ref.Val {
 	return types.True
 }
 
-// Type is list.
 func (*sequence) Type() ref.Type { return types.ListType }
 
 // Value returns the decoded array, an []any of the caller's own.
@@ -158,7 +149,6 @@ func (l *sequence) Value() any { return l.decode() }
 // native returns the array as cel-go's own list.
 func (l *sequence) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(l.decode()) }
 
-// ConvertToNative converts as cel-go's own list does.
 func (l *list) ConvertToNative(to reflect.Type) (any, error) {
 	if isOneOf(l, to) {
 		return l, nil
@@ -166,7 +156,6 @@ func (l *list) ConvertToNative(to reflect.Type) (any, error) {
 	return l.native().ConvertToNative(to)
 }
 
-// ConvertToType converts to list and type.
 func (l *list) ConvertToType(to ref.Type) ref.Val {
 	switch to {
 	case types.ListType:
@@ -178,5 +167,4 @@ func (l *list) ConvertToType(to ref.Type) ref.Val {
 	}
 }
 
-// String is for people.
 func (l *sequence) String() string { return fmt.Sprint(l.native()) }

@@ -130,7 +130,6 @@ func (o *mapping) value(i int) ref.Val {
 	return o.member(i)
 }
 
-// Get is Find for a caller that takes an error.
 func (o *object) Get(key ref.Val) ref.Val {
 	value, found := o.Find(key)
 	if !found {
@@ -139,25 +138,20 @@ func (o *object) Get(key ref.Val) ref.Val {
 	return value
 }
 
-// Contains reports whether there is a member with the name.
 func (o *object) Contains(key ref.Val) ref.Val {
 	_, found := o.Find(key)
 	return types.Bool(found)
 }
 
-// Size returns the number of members.
 func (o *mapping) Size() ref.Val { return types.Int(o.size()) }
 
-// IsZeroValue reports whether there are no members.
 func (o *object) IsZeroValue() bool { return o.size() == 0 }
 
-// Iterator goes through the names.
 func (o *mapping) Iterator() traits.Iterator {
 	names := o.names()
 	return &iterator{size: len(names), at: func(i int) ref.Val { return names[i] }}
 }
 
-// Fold gives the members to the folder until it has enough.
 func (o *mapping) Fold(f traits.Folder) {
 	for i, name := range o.names() {
 		if !f.FoldEntry(name, o.value(i)) {
@@ -166,7 +160,6 @@ func (o *mapping) Fold(f traits.Folder) {
 	}
 }
 
-// Equal reports whether other is a map with the same members.
 func (o *object) Equal(other ref.Val) ref.Val {
 	if raw, ok := other.(*object); ok && bytes.Equal(o.text(), raw.text()) {
 		return types.True
@@ -189,7 +182,6 @@ func (o *object) equal(other ref.Val) ref.Val {
 	return types.True
 }
 
-// Type is map.
 func (*mapping) Type() ref.Type { return types.MapType }
 
 // Value returns the decoded object, a map[string]any of the caller's own.
@@ -198,7 +190,6 @@ func (o *mapping) Value() any { return o.decode() }
 // native returns the object as cel-go's own map.
 func (o *mapping) native() ref.Val { return types.DefaultTypeAdapter.NativeToValue(o.decode()) }
 
-// ConvertToNative converts as cel-go's own map does.
 func (o *object) ConvertToNative(to reflect.Type) (any, error) {
 	if isOneOf(o, to) {
 		return o, nil
@@ -206,7 +197,6 @@ func (o *object) ConvertToNative(to reflect.Type) (any, error) {
 	return o.native().ConvertToNative(to)
 }
 
-// ConvertToType converts to map and type.
 func (o *object) ConvertToType(to ref.Type) ref.Val {
 	switch to {
 	case types.MapType:
@@ -218,7 +208,6 @@ func (o *object) ConvertToType(to ref.Type) ref.Val {
 	}
 }
 
-// String is for people.
 func (o *mapping) String() string { return fmt.Sprint(o.native()) }
 
 // isOneOf reports whether a value has the type as it is. An interface without

@@ -3,9 +3,7 @@ package rawcel
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -50,7 +48,6 @@ func (o *typedObject) Find(key ref.Val) (ref.Val, bool) {
 	return o.find(string(name))
 }
 
-// Get returns Find with an error for a member that is not there.
 func (o *typedObject) Get(key ref.Val) ref.Val {
 	value, found := o.Find(key)
 	if found || value != nil {
@@ -59,7 +56,6 @@ func (o *typedObject) Get(key ref.Val) ref.Val {
 	return types.ValOrErr(key, "no such key: %v", key)
 }
 
-// Contains reports whether there is a member with the name.
 func (o *typedObject) Contains(key ref.Val) ref.Val {
 	value, found := o.Find(key)
 	if value != nil && types.IsError(value) {
@@ -124,7 +120,6 @@ func (o *typedObject) sameStruct(other *typedObject) ref.Val {
 	return types.True
 }
 
-// ConvertToNative converts as cel-go's own map does.
 func (o *typedObject) ConvertToNative(to reflect.Type) (any, error) {
 	if isOneOf(o, to) {
 		return o, nil
@@ -132,7 +127,6 @@ func (o *typedObject) ConvertToNative(to reflect.Type) (any, error) {
 	return o.mapping.native().ConvertToNative(to)
 }
 
-// ConvertToType converts to map and type.
 func (o *typedObject) ConvertToType(to ref.Type) ref.Val {
 	if to == types.MapType {
 		return o
@@ -140,7 +134,6 @@ func (o *typedObject) ConvertToType(to ref.Type) ref.Val {
 	return (&object{}).ConvertToType(to)
 }
 
-// Get returns the element at the index, which is an int.
 func (l *typedList) Get(index ref.Val) ref.Val {
 	i, ok := index.(types.Int)
 	switch {
@@ -153,7 +146,6 @@ func (l *typedList) Get(index ref.Val) ref.Val {
 	}
 }
 
-// Contains reports whether an element is equal to the value.
 func (l *typedList) Contains(value ref.Val) ref.Val {
 	for i := range l.size() {
 		if l.element(i).Equal(value) == types.True {
@@ -210,7 +202,6 @@ func (l *typedList) ConvertToNative(to reflect.Type) (any, error) {
 	return l.sequence.native().ConvertToNative(to)
 }
 
-// ConvertToType converts to list and type.
 func (l *typedList) ConvertToType(to ref.Type) ref.Val {
 	if to == types.ListType {
 		return l
@@ -250,16 +241,6 @@ func (c *composite) decodeTyped() *goValue {
 	return &goValue{value: into.Elem(), exact: err == nil && len(unknown) == 0}
 }
 
-const (
-	// mostQuantity is how many bytes a quantity may have that is decoded, and
-	// mostExponent how many digits its exponent. To read a million digits takes
-	// seconds, and to compare 1e9999999 minutes.
-	mostQuantity = 100
-	mostExponent = 2
-)
-
-var errHugeQuantity = fmt.Errorf("a quantity must not have more than %d bytes, or an exponent of more than %d digits", mostQuantity, mostExponent)
-
 // checkQuantities returns an error if a quantity takes long to read or compare.
 func (t *Type) checkQuantities(text rawjson.Value) error {
 	if t == nil || !t.quantities {
@@ -267,7 +248,13 @@ func (t *Type) checkQuantities(text rawjson.Value) error {
 	}
 	switch {
 	case t.kind == quantityType:
-		return checkQuantity(text)
+		quantity := string(text)
+		if text.Kind() == rawjson.String {
+			quantity = text.Text()
+		}
+		if IsHugeQuantity(quantity) {
+			return ErrHugeQuantity
+		}
 	case text.Kind() == rawjson.Object:
 		for name, value := range text.Members() {
 			if err := t.member([]byte(name.Text())).checkQuantities(value); err != nil {
@@ -280,18 +267,6 @@ func (t *Type) checkQuantities(text rawjson.Value) error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-func checkQuantity(text rawjson.Value) error {
-	written := string(text)
-	if text.Kind() == rawjson.String {
-		written = text.Text()
-	}
-	_, exponent, _ := strings.Cut(strings.ToLower(written), "e")
-	if len(written) > mostQuantity || len(strings.TrimLeft(exponent, "+-")) > mostExponent {
-		return errHugeQuantity
 	}
 	return nil
 }

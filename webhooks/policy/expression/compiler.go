@@ -129,7 +129,6 @@ type provider struct {
 	compiler *Compiler
 }
 
-// FindStructType knows the type of variables.
 func (p *provider) FindStructType(name string) (*types.Type, bool) {
 	if name == variablesType {
 		return types.NewTypeTypeWithParam(types.NewObjectType(variablesType)), true

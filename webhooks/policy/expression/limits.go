@@ -14,6 +14,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 )
 
 // limit returns why a function must not be called with arguments: it would take
@@ -60,8 +61,8 @@ var (
 )
 
 func limitQuantity(args []ref.Val) error {
-	if text, ok := args[0].(types.String); ok && IsHugeQuantity(string(text)) {
-		return errHugeQuantity
+	if text, ok := args[0].(types.String); ok && rawcel.IsHugeQuantity(string(text)) {
+		return rawcel.ErrHugeQuantity
 	}
 	return nil
 }
@@ -177,7 +178,6 @@ func (c *limitedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return types.LabelErrNode(c.ID(), c.inner(args...))
 }
 
-// Eval is Exec for an activation.
 func (c *limitedCall) Eval(activation interpreter.Activation) ref.Val {
 	return c.Exec(interpreter.AsFrame(activation))
 }

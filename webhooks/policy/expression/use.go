@@ -114,27 +114,20 @@ func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ 
 	default:
 		return nil, exactly, ofAnySize, false
 	}
-	// A small size is wanted of what is to be true, or to be false.
-	wanted, none := holds, false
+	// A small size is wanted if the comparison is to be true, or to be false. The limit for
+	// "none" is 0, or 1 for the operators that exclude it.
+	wanted, least := holds, int64(0)
 	switch operator {
-	case operators.Equals:
-		none = isNumber && limit == 0
-		if !none {
-			return of, anyOrder, ofAnySize, true
-		}
-	case operators.NotEquals:
-		wanted, none = fails, isNumber && limit == 0
-		if !none {
-			return of, anyOrder, ofAnySize, true
-		}
-	case operators.LessEquals:
-		none = isNumber && limit == 0
 	case operators.Less:
-		none = isNumber && limit == 1
-	case operators.Greater:
-		wanted, none = fails, isNumber && limit == 0
+		least = 1
+	case operators.NotEquals, operators.Greater:
+		wanted = fails
 	case operators.GreaterEquals:
-		wanted, none = fails, isNumber && limit == 1
+		wanted, least = fails, 1
+	}
+	none := isNumber && limit == least
+	if !none && (operator == operators.Equals || operator == operators.NotEquals) {
+		return of, anyOrder, ofAnySize, true
 	}
 	switch {
 	case none && wanted == holds:

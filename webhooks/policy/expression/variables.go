@@ -191,7 +191,6 @@ func (in *Input) Evaluated(yield func(name string, program *Program, value ref.V
 
 var _ traits.Mapper = (*values)(nil)
 
-// Find returns the value of the variable of that name.
 func (v *values) Find(key ref.Val) (ref.Val, bool) {
 	text, ok := key.(types.String)
 	if !ok {
@@ -213,7 +212,6 @@ func (v *values) Find(key ref.Val) (ref.Val, bool) {
 	return v.get(i), true
 }
 
-// Get is Find for a caller that takes an error.
 func (v *values) Get(key ref.Val) ref.Val {
 	value, found := v.Find(key)
 	if found {
@@ -222,7 +220,6 @@ func (v *values) Get(key ref.Val) ref.Val {
 	return types.ValOrErr(key, "no such key: %v", key)
 }
 
-// Contains reports whether there is a variable of that name.
 func (v *values) Contains(key ref.Val) ref.Val {
 	value, found := v.Find(key)
 	if value != nil && types.IsUnknownOrError(value) {
@@ -231,7 +228,6 @@ func (v *values) Contains(key ref.Val) ref.Val {
 	return types.Bool(found)
 }
 
-// Size returns how many variables there are.
 func (v *values) Size() ref.Val { return types.Int(len(v.known)) }
 
 // Iterator goes through the values, as upstream's does, where a map's goes
@@ -244,12 +240,10 @@ func (v *values) Iterator() traits.Iterator {
 	return types.NewRefValList(types.DefaultTypeAdapter, all).Iterator()
 }
 
-// ConvertToNative is not possible.
 func (v *values) ConvertToNative(to reflect.Type) (any, error) {
 	return nil, fmt.Errorf("disallowed conversion from %q to %q", variablesType, to.Name())
 }
 
-// ConvertToType converts to the type itself.
 func (v *values) ConvertToType(to ref.Type) ref.Val {
 	switch to.TypeName() {
 	case variablesType:
@@ -261,16 +255,13 @@ func (v *values) ConvertToType(to ref.Type) ref.Val {
 	}
 }
 
-// Equal reports whether both are the same.
 func (v *values) Equal(other ref.Val) ref.Val {
 	values, ok := other.(*values)
 	return types.Bool(ok && values == v)
 }
 
-// Type is upstream's.
 func (*values) Type() ref.Type {
 	return cel.ObjectType(variablesType, traits.IndexerType|traits.FieldTesterType|traits.IterableType)
 }
 
-// Value is not allowed.
 func (*values) Value() any { return types.NoSuchOverloadErr() }

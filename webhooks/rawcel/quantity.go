@@ -1,20 +1,19 @@
-package expression
+package rawcel
 
 import (
 	"fmt"
 	"strings"
 )
 
-// errHugeQuantity is the failure of an expression that makes a quantity of a text
-// that IsHugeQuantity.
-var errHugeQuantity = fmt.Errorf("a quantity must not have more than %d digits, or an exponent of more than %d", mostDigits, mostExponentDigits)
+// ErrHugeQuantity is the error of reading a quantity of a text that IsHugeQuantity.
+var ErrHugeQuantity = fmt.Errorf("a quantity must not have more than %d digits, or an exponent of more than %d", mostDigits, mostExponentDigits)
 
 const (
-	// mostDigits is how many digits a quantity may have in front of its suffix. To
+	// mostDigits is the maximum number of digits in front of the suffix of a quantity. To
 	// read a million of them takes seconds.
 	mostDigits = 100
-	// mostExponentDigits is how many its exponent may have. To compare 1e9999999
-	// takes minutes.
+	// mostExponentDigits is the maximum number of digits of its exponent. To compare
+	// 1e9999999 takes minutes.
 	mostExponentDigits = 2
 )
 
