@@ -12,8 +12,8 @@ var ErrDocument = errors.New("the expressions and patterns of this document are 
 const DocumentHint = "make several documents of it"
 
 // The bounds of one document. Compiling takes some kilobytes and tens of microseconds
-// for each byte of an expression, and the bounds above for one expression leave room for
-// small ones that cost more.
+// for each byte of an expression, and the bounds above for one expression allow small ones
+// that cost more.
 const (
 	documentTexts    = 500
 	documentBytes    = 32 << 10

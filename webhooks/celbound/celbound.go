@@ -10,10 +10,9 @@
 // A regular expression that is written down is compiled and kept, and its
 // repetitions are written out.
 //
-// So whoever compiles an expression that was written by others parses it here,
-// and checks nothing that is refused. What is reckoned are upper bounds; they are
-// far above what expressions for people need. A Budget bounds what the expressions and
-// patterns of one document cost together.
+// So callers parse expressions of users with this package, and do not check those that it
+// refuses. The estimates are upper bounds; they are far above what practical expressions
+// need. A Budget bounds the cost of all expressions and patterns of one document.
 package celbound
 
 import (
@@ -31,7 +30,7 @@ import (
 // ErrTooLarge refuses an expression.
 var ErrTooLarge = errors.New("this expression is too large to check")
 
-// Hint says what to do about it.
+// Hint is how to avoid ErrTooLarge.
 const Hint = "take it apart, nest lists and maps less, call optMap fewer times, or repeat less in patterns"
 
 // What an expression may have grows with the length of its text, so that many short
@@ -90,7 +89,7 @@ type kind struct {
 	sure bool
 }
 
-// New reckons for the functions and variables of the environment.
+// New returns the bounds for the functions and variables of the environment.
 func New(env *cel.Env) (*Bounds, error) {
 	b := &Bounds{functions: map[string]function{}, names: map[string]kind{}}
 	for name, declared := range env.Functions() {

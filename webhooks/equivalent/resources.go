@@ -1,9 +1,9 @@
-// Package equivalent knows which resources of Kubernetes are the same objects in
-// several versions or API groups, and converts objects between them.
+// Package equivalent lists the resources of Kubernetes that are served in several versions
+// or API groups, and converts objects between them.
 //
-// The API server converts the object of a request to the version that a policy
-// names. To a webhook it sends one version, which suits one of the policies. What
-// the others need is converted here, for the kinds that Kubernetes itself serves.
+// The API server converts the object of a request to the version that a policy names. It
+// sends a webhook only one version. For policies that name another, this package converts
+// the object, for the kinds that Kubernetes itself serves.
 package equivalent
 
 import (

@@ -14,8 +14,8 @@ const (
 	reservedShort = "k8s.io/"
 )
 
-// annotations reads those that Kubernetes gives a meaning to. No check asks for
-// the others, which are often long: of them only the kind is looked at.
+// annotations reads the annotations that are reserved for Kubernetes. No check reads the
+// others, which are often long: only their kind is checked.
 func (r *reader) annotations() map[string]string {
 	var out map[string]string
 	for o := r.object(); o.next(); {

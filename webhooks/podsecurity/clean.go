@@ -12,8 +12,8 @@ import (
 // Levels is a set of levels. The zero value has none but privileged. It is
 // immutable and may be used concurrently.
 type Levels struct {
-	// baseline and restricted tell for each minor version whether it is in the
-	// set. The last stands for all newer ones and for "latest".
+	// baseline and restricted are true for each minor version in the set. The last
+	// element holds for all newer versions and for "latest".
 	baseline, restricted []bool
 }
 
@@ -45,7 +45,7 @@ const firstSeparable = 19
 // CleanAlone returns the set of levels at which an addition cannot add a violation to
 // any pod, whatever the pod is: where the set has a level, a pod that the level
 // admits is admitted with the addition too, and the pod need not be checked.
-// Where it does not, only Violations of the whole pod tell.
+// Where it does not, Violations of the whole pod decide.
 //
 // The addition is a template with the containers, volumes and other fields that
 // are added to a pod, annotations, and parts of containers, which are merged into
@@ -57,8 +57,8 @@ const firstSeparable = 19
 // template's containers not. The claim is about what was evaluated: a template
 // with placeholders is not what a pod gets.
 //
-// The claim holds because of what upstream's checks look at. From v1.19 on, each
-// is of one of these kinds:
+// The claim holds because of what upstream's checks read. From v1.19 on, each is of one
+// of these kinds:
 //
 //   - A container is refused for what it says: appArmorProfile,
 //     capabilities_baseline, the added capabilities of capabilities_restricted,

@@ -7,15 +7,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// members goes through the members of an object. One that is there twice is an
-// error, whether it is looked at or not.
+// members iterates over the members of an object. A name that occurs twice is an error,
+// whether the member is read or not.
 type members struct {
 	r *reader
 	// at is where the object starts.
 	at int
-	// none is whether there is no object.
+	// none is true if there is no object.
 	none bool
-	// unique is whether all members have been compared already.
+	// unique is true once all names have been compared.
 	unique bool
 	// names is how many of the reader's hashes are of objects around this one.
 	names int

@@ -209,8 +209,7 @@ func (c *compilation) reporter(source, kind, name string) validation.Reporter {
 	return validation.Reporter{Source: source, Object: kind + "/" + name, List: &c.diagnostics}
 }
 
-// errorCount returns the number of errors so far, to tell whether there are new ones. It looks at
-// each diagnostic once.
+// errorCount returns the number of errors so far. It reads each diagnostic once.
 func (c *compilation) errorCount() int {
 	for _, f := range c.diagnostics[c.counted:] {
 		if f.Severity == diagnostic.Error {

@@ -225,12 +225,11 @@ const maxConditionsText = 16 << 10
 // together.
 const maxConditionsPatterns = 8_000
 
-// exceptionConditions compiles the conditions of an exception, or takes what they
-// compiled to before, and says how many diagnostics it leaves out.
+// exceptionConditions compiles the conditions of an exception, or reuses those of the
+// previous Set, and returns how many diagnostics it leaves out.
 //
-// Of an exception that does nothing they are not compiled while broken policies are
-// kept, that is where the exceptions of a cluster are used: who may have none in
-// force must not cost more than a look.
+// With KeepBroken, as in a cluster, the conditions of an exception that does nothing are
+// not compiled: its author must not cause that work.
 func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, out *exception) (more int) {
 	given, path := x.Spec.Match.MatchConditions, field.NewPath("spec", "match", "matchConditions")
 	text := 0

@@ -83,8 +83,8 @@ type requiredLabel struct {
 }
 
 // requiredLabels returns labels of which a namespace, or an object, must have one for
-// the policy to be evaluated. None means that any may do. Whether those of the
-// bindings count is said by byBinding.
+// the policy to be evaluated. None means that any may do. The labels of the bindings count
+// if byBinding is true.
 func (p *compiledPolicy) requiredLabels(byBinding bool, of func(*constraints) *selector) []requiredLabel {
 	if s := of(p.match); s != nil && s.label != nil {
 		return []requiredLabel{*s.label}

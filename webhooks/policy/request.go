@@ -28,9 +28,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// request is a request as policies look at it: the one of the review, the pod that
-// a pod template in it will become, or either of them as it was before. What is
-// in it is made when it is first asked for and shared by all policies.
+// request is a request as policies see it: the one of the review, the creation of the pod
+// of a pod template in it, or either of them as it was before an update. Derived values are
+// made when they are first needed and shared by all policies.
 type request struct {
 	admission.Request
 	review *review
@@ -101,7 +101,7 @@ func newRequest(v *review, req admission.Request) *request {
 	return r
 }
 
-// sent returns the resource as which the API server sent the request.
+// sentResource returns the resource as which the API server sent the request.
 func (r *request) sentResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource(r.Resource)
 }
@@ -132,8 +132,8 @@ func (r *request) attributes() apiserveradmission.Attributes {
 	return r.record
 }
 
-// inNamespace is the namespace as expressions see it. As in the API server, what
-// is in no namespace has none, and a Namespace is not in itself.
+// namespaceObject returns the namespace as expressions see it. As in the API server, a
+// cluster-scoped object has none, and a Namespace is not in itself.
 func (r *request) namespaceObject() (namespace *corev1.Namespace, known bool) {
 	kind := r.attributes().GetKind()
 	if r.Namespace == "" || kind.Group == "" && kind.Version == "v1" && kind.Kind == "Namespace" {

@@ -16,10 +16,9 @@ import (
 // Review decides on one request.
 //
 // The answer names every violation of every policy, ordered by the names of
-// policy, binding and param and by the place of the rule. It is "could not
-// tell", code 500, if the request cannot be read, if the context ends while
-// policies are evaluated, or if they cost more than they may together. It keeps
-// nothing of the request.
+// policy, binding and param and by the index of the rule. Its code is 500 ("cannot
+// decide") if the request cannot be read, if the context ends while policies are
+// evaluated, or if they exceed the budget of the request. It keeps nothing of the request.
 func (s *Set) Review(ctx context.Context, req admission.Request) admission.Response {
 	v := newReview(ctx, s)
 	return v.decide(newRequest(v, req))
@@ -140,7 +139,7 @@ func (v *review) decide(r *request) admission.Response {
 	case v.err != nil:
 		return admission.Errored(500, v.err)
 	case v.rejection != nil:
-		// Not "could not tell", which a webhook that fails open takes for a yes.
+		// Not "cannot decide", which a webhook that fails open treats as allowed.
 		return admission.Errored(422, v.rejection)
 	default:
 		return v.answer.response(r)

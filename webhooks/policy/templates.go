@@ -20,8 +20,8 @@ import (
 // will become, or nil if there is no template, or no policy that checks one.
 //
 // The pod is what a controller makes of the template, after our own injection.
-// Who asks is who writes the workload, because who will create the pod is not
-// known of every kind.
+// The user is that of the request, because the user who will create the pod is not known
+// for every kind.
 func templateRequest(r *request) *request {
 	set := r.review.set
 	if !set.checksTemplates || r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {

@@ -42,8 +42,7 @@ func (d *document) slot(at, node int) (s slot, next int) {
 	return s, next
 }
 
-// value reads what is in a slot, as a value of the type. Who owns the slot keeps
-// others from it.
+// value reads a slot as a value of the type. The caller holds the lock of the slot's owner.
 func (d *document) value(s *slot, of *Type) ref.Val {
 	if s.read != nil {
 		return s.read

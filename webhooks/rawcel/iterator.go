@@ -9,8 +9,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// iterator goes through elements or names. It belongs to one goroutine. That it
-// is a value is a matter of form: no expression gets hold of it.
+// iterator iterates over elements or names. It belongs to one goroutine. It is a value
+// only because traits.Iterator requires one: no expression can use it.
 type iterator struct {
 	next, size int
 	at         func(int) ref.Val

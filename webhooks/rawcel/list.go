@@ -104,9 +104,9 @@ func (l *list) Add(other ref.Val) ref.Val {
 	}
 }
 
-// copied is cel-go's own list of the elements, which alone can be the first part
-// of a longer one. It is kept, so that adding to a list again and again costs as
-// little as it does with cel-go's own.
+// copied returns cel-go's own list of the elements, which can be the first part of a
+// longer one. It is kept, so that adding to a list repeatedly costs as little as with
+// cel-go's own.
 func (l *sequence) copied() traits.Lister {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -127,7 +127,7 @@ func (l *list) Equal(other ref.Val) ref.Val {
 	return l.equal(other)
 }
 
-// equal is Equal that looks at the elements at once.
+// equal is Equal without comparing the text first.
 func (l *list) equal(other ref.Val) ref.Val {
 	lister, ok := other.(traits.Lister)
 	if !ok || l.Size() != lister.Size() {

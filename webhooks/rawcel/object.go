@@ -167,7 +167,7 @@ func (o *object) Equal(other ref.Val) ref.Val {
 	return o.equal(other)
 }
 
-// equal is Equal that looks at the members at once.
+// equal is Equal without comparing the text first.
 func (o *object) equal(other ref.Val) ref.Val {
 	mapper, ok := other.(traits.Mapper)
 	if !ok || o.Size() != mapper.Size() {
@@ -210,8 +210,8 @@ func (o *object) ConvertToType(to ref.Type) ref.Val {
 
 func (o *mapping) String() string { return fmt.Sprint(o.native()) }
 
-// isOneOf reports whether a value has the type as it is. An interface without
-// methods takes anything, and is asked for what a value is made of.
+// isOneOf reports whether a value has the type without conversion. An interface without
+// methods requests the native form.
 func isOneOf(v ref.Val, t reflect.Type) bool {
 	return t.NumMethod() > 0 && reflect.TypeOf(v).AssignableTo(t)
 }

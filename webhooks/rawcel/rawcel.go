@@ -1,15 +1,12 @@
-// Package rawcel gives CEL expressions JSON as it stands: an object is a value
-// of which a member is read when an expression asks for it, and not before. An
-// expression that looks at three fields of a pod costs one walk over the pod's
-// text, and no tree of it.
+// Package rawcel provides CEL values of JSON text that is not decoded: a member of an
+// object is read when an expression selects it. An expression that reads three fields of
+// a pod costs one pass over the pod's text, and no tree of it.
 //
-// The values behave as those that CEL makes of the decoded text, so that it is
-// no matter of meaning which of the two an expression is given: same results,
-// same error texts, same types, same cost. Three differences remain. The
-// members of an object come in the order written, where a Go map has none. The
-// native form of a value, by Value or ConvertToNative, is made anew each time.
-// And where a message of cel-go names a Go type, as it does for an object used
-// as a key, it names the one here.
+// The values behave like those that CEL makes of the decoded text: same results, same
+// error messages, same types, same cost. Three differences remain. The members of an
+// object are in the order of the text, where a Go map has none. The native form of a
+// value, by Value or ConvertToNative, is made anew each time. And where a message of
+// cel-go names a Go type, as it does for an object used as a key, it names the one here.
 package rawcel
 
 import (

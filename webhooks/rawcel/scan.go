@@ -21,8 +21,8 @@ type node struct {
 type span struct{ start, end int }
 
 // scan finds the nodes of an array's or object's text, in time that is linear in
-// its length, however it is nested: whoever reads an object from then on passes
-// by those inside of it without looking.
+// its length, however it is nested: then an object is read without scanning the ones
+// inside of it.
 //
 // The error is what makes Decode fail too. Of several it is the one that ends
 // first.

@@ -2,23 +2,21 @@ package expression
 
 import "slices"
 
-// A rule can depend on a value without reading what is in it: has(object.a)
-// only asks whether it is there, object.a.size() how long it is. If such a
-// value violates a rule, another value in its place would violate it in the
-// same way and must not pass as what was there before. So while an expression is
-// read, a cause is computed for each of its parts: which values a violation may
-// rest on by their presence or size alone.
+// A rule can depend on a value without reading its content: has(object.a) reads only
+// whether it is present, object.a.size() only its length. If such a value violates a rule,
+// another value in its place violates it in the same way, and must not pass as an existing
+// violation. So a cause is computed for each part of an expression: the values whose
+// presence or size alone a violation may depend on.
 
-// cause is what it rests on that a condition is false, and that it is true. Of
-// any other expression, both are what its value rests on.
+// cause is what a condition depends on to be false, and to be true. For any other
+// expression, both are what its value depends on.
 type cause struct{ whenFalse, whenTrue outcome }
 
-// outcome is what one result of a condition rests on.
+// outcome is what one result of a condition depends on.
 type outcome struct {
 	// impossible is true if a condition never has this result.
 	impossible bool
-	// presences are the values whose presence or size may be all that it rests
-	// on.
+	// presences are the values of which it may depend on the presence or size alone.
 	presences []presence
 	// read are values whose content is read, or that are absent, whenever a
 	// condition has this result.
@@ -32,46 +30,46 @@ type presence struct {
 	isMissing bool
 }
 
-// mostNoted is how many presences and how many read values an outcome has. It is
+// maxNoted is how many presences and how many read values an outcome has. It is
 // far above what real expressions have; beyond it, presences count as such
 // whatever else is read, and what is read is not noted.
-const mostNoted = 64
+const maxNoted = 64
 
-// tracer gathers the cause of the expression that is being read.
+// tracer collects the cause of the expression that is being visited.
 type tracer struct{ cause }
 
-// because notes a cause.
-func (t *tracer) because(why cause) { t.cause = why.follows(t.cause) }
+// addCause adds a cause.
+func (t *tracer) addCause(why cause) { t.cause = why.after(t.cause) }
 
-func (t *tracer) isRead(r *Reads) {
+func (t *tracer) noteRead(r *Reads) {
 	if t != nil {
-		t.whenFalse.isRead(r)
-		t.whenTrue.isRead(r)
+		t.whenFalse.noteRead(r)
+		t.whenTrue.noteRead(r)
 	}
 }
 
-func (o *outcome) isRead(values ...*Reads) {
+func (o *outcome) noteRead(values ...*Reads) {
 	for _, r := range values {
-		if len(o.read) < mostNoted && !slices.Contains(o.read, r) {
+		if len(o.read) < maxNoted && !slices.Contains(o.read, r) {
 			o.read = append(o.read, r)
 		}
 	}
 }
 
-func (o *outcome) rests(on ...presence) {
+func (o *outcome) dependOn(on ...presence) {
 	for _, p := range on {
 		switch {
 		case slices.Contains(o.presences, p):
-		case len(o.presences) < mostNoted:
+		case len(o.presences) < maxNoted:
 			o.presences = append(o.presences, p)
 		default:
-			p.count()
+			p.requireContent()
 		}
 	}
 }
 
-// count makes the content of the value count in comparisons.
-func (p presence) count() {
+// requireContent makes comparisons include the content of the value.
+func (p presence) requireContent() {
 	if !p.isMissing {
 		p.content = true
 	} else if !slices.Contains(p.required, p.text) {
@@ -90,8 +88,7 @@ func presencesOf(p *part) []presence {
 	return out
 }
 
-// sizedBy returns the elements that the size of a list, map or string depends on,
-// once it is gone through.
+// sizedBy returns the elements that the size of a list, map or string depends on.
 func sizedBy(p *part) []presence {
 	if p == nil {
 		return nil
@@ -103,28 +100,28 @@ func sizedBy(p *part) []presence {
 	return append(out, p.counted...)
 }
 
-// resting returns the cause of a value that may rest on the presence or size of others
+// causeOf returns the cause of a value that may depend on the presence or size of others
 // alone.
-func resting(on []presence) cause {
+func causeOf(on []presence) cause {
 	var o outcome
-	o.rests(on...)
+	o.dependOn(on...)
 	return cause{o, o}
 }
 
-// presentIf notes a condition that is true, or false, if the values are there.
-func (t *tracer) presentIf(is bool, values []presence) {
+// addPresence adds a condition that is true, or false, if the values are present.
+func (t *tracer) addPresence(is bool, values []presence) {
 	present, absent := &t.whenTrue, &t.whenFalse
 	if !is {
 		present, absent = absent, present
 	}
-	present.rests(values...)
+	present.dependOn(values...)
 	for _, v := range values {
-		absent.isRead(v.Reads)
+		absent.noteRead(v.Reads)
 	}
 }
 
-// follows returns the cause of an expression that evaluates both.
-func (c cause) follows(first cause) cause {
+// after returns the cause of an expression that evaluates both.
+func (c cause) after(first cause) cause {
 	return cause{first.whenFalse.with(c.whenFalse), first.whenTrue.with(c.whenTrue)}
 }
 
@@ -136,36 +133,35 @@ func (c cause) ofAny() cause {
 	return cause{either, either}
 }
 
-// with returns what it rests on that both come about, where neither says anything
-// about the other.
+// with returns what two independent outcomes depend on together.
 func (o outcome) with(other outcome) outcome {
 	out := outcome{impossible: o.impossible || other.impossible}
-	out.rests(o.presences...)
-	out.rests(other.presences...)
-	out.isRead(o.read...)
-	out.isRead(other.read...)
+	out.dependOn(o.presences...)
+	out.dependOn(other.presences...)
+	out.noteRead(o.read...)
+	out.noteRead(other.read...)
 	return out
 }
 
-// and returns what it rests on that two conditions have their results: a value that
-// one of them reads is not there by its presence alone.
+// and returns what the results of two conditions depend on together: a value that one of
+// them reads does not count by its presence alone.
 func (o outcome) and(other outcome) outcome {
-	return o.unless(other.read).with(other.unless(o.read))
+	return o.withoutRead(other.read).with(other.withoutRead(o.read))
 }
 
-// unless returns the outcome without the presences of values that are read elsewhere.
-func (o outcome) unless(read []*Reads) outcome {
-	o.presences = withoutThose(o.presences, read)
+// withoutRead returns the outcome without the presences of values that are read elsewhere.
+func (o outcome) withoutRead(read []*Reads) outcome {
+	o.presences = withoutReadPresences(o.presences, read)
 	return o
 }
 
-func withoutThose(presences []presence, read []*Reads) []presence {
+func withoutReadPresences(presences []presence, read []*Reads) []presence {
 	return slices.DeleteFunc(slices.Clone(presences), func(p presence) bool {
 		return !p.isMissing && slices.Contains(read, p.Reads)
 	})
 }
 
-// or returns what it rests on that one of two conditions has its result.
+// or returns what it depends on that one of two conditions has its result.
 func (o outcome) or(other outcome) outcome {
 	switch {
 	case o.impossible:
@@ -174,11 +170,11 @@ func (o outcome) or(other outcome) outcome {
 		return o
 	}
 	out := outcome{}
-	out.rests(o.presences...)
-	out.rests(other.presences...)
+	out.dependOn(o.presences...)
+	out.dependOn(other.presences...)
 	for _, r := range o.read {
 		if slices.Contains(other.read, r) {
-			out.isRead(r)
+			out.noteRead(r)
 		}
 	}
 	return out
@@ -198,8 +194,8 @@ func (c cause) ofAll(list cause, elements []presence) cause {
 	some := list.whenFalse.with(outcome{presences: elements})
 	out := cause{whenFalse: some.and(c.whenFalse), whenTrue: list.whenTrue}
 	if !c.whenTrue.impossible { // else only of no elements
-		out.whenTrue = some.unless(c.whenTrue.read)
-		out.whenTrue.rests(c.whenTrue.presences...)
+		out.whenTrue = some.withoutRead(c.whenTrue.read)
+		out.whenTrue.dependOn(c.whenTrue.presences...)
 		out.whenTrue.read = list.whenTrue.read // there may be no elements
 	}
 	return out

@@ -26,7 +26,7 @@ const MostCompared = 1 << 25
 // no value.
 func (r *Reads) SameWithin(object, old rawjson.Value, budget *int) bool {
 	c := &comparison{left: budget}
-	return c.seen(r, object, old)
+	return c.sameReads(r, object, old)
 }
 
 // comparison is one call of SameWithin.
@@ -35,18 +35,18 @@ type comparison struct{ left *int }
 // charge charges the budget for values that are read, and is false if it is spent.
 func (c *comparison) charge(values ...rawjson.Value) bool {
 	for _, v := range values {
-		*c.left -= least + len(v)
+		*c.left -= stepCost + len(v)
 	}
 	return *c.left >= 0
 }
 
-// least is the cost of the cheapest step.
-const least = 16
+// stepCost is the cost of the cheapest step.
+const stepCost = 16
 
-// alike reports whether two values are the same bytes.
-func (c *comparison) alike(a, b rawjson.Value) bool {
+// sameBytes reports whether two values are the same bytes.
+func (c *comparison) sameBytes(a, b rawjson.Value) bool {
 	const faster = 8 // than to read them
-	*c.left -= least
+	*c.left -= stepCost
 	if len(a) != len(b) {
 		return false
 	}
@@ -54,14 +54,14 @@ func (c *comparison) alike(a, b rawjson.Value) bool {
 	return bytes.Equal(a, b)
 }
 
-// seen is SameWithin for a part of both.
-func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
+// sameReads is SameWithin for a part of both.
+func (c *comparison) sameReads(r *Reads, object, old rawjson.Value) bool {
 	switch {
 	case r == nil:
 		return true
 	case *c.left < 0:
 		return false
-	case c.alike(object, old):
+	case c.sameBytes(object, old):
 		return *c.left >= 0
 	case r.whole:
 		return c.equal(object, old)
@@ -81,7 +81,7 @@ func (c *comparison) seen(r *Reads, object, old rawjson.Value) bool {
 		}
 	}
 	for _, name := range r.names {
-		if !c.charge(object, old) || !c.seen(r.members[name], object.Get(name), old.Get(name)) {
+		if !c.charge(object, old) || !c.sameReads(r.members[name], object.Get(name), old.Get(name)) {
 			return false
 		}
 	}
@@ -137,7 +137,7 @@ func (c *comparison) sameEach(r *Reads, object, old rawjson.Value) bool {
 		kept := r.kept || r.inOrder || r.indexed && old.Kind() == rawjson.Array
 		return !kept || old.Len() == 0
 	case rawjson.Object:
-		return c.sameMembers(object, old, r.kept, r.inOrder, func(member, was rawjson.Value) bool { return c.seen(r.each, member, was) })
+		return c.sameMembers(object, old, r.kept, r.inOrder, func(member, was rawjson.Value) bool { return c.sameReads(r.each, member, was) })
 	case rawjson.Array:
 		return c.sameElements(r, object, old)
 	case rawjson.Null, rawjson.Bool, rawjson.Number, rawjson.String:
@@ -153,7 +153,7 @@ func (c *comparison) equal(a, b rawjson.Value) bool {
 	if *c.left < 0 {
 		return false
 	}
-	if c.alike(a, b) {
+	if c.sameBytes(a, b) {
 		return true
 	}
 	kind := a.Kind()

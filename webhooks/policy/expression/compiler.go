@@ -32,8 +32,8 @@ type Declarations struct {
 	// Variables are those that may be named as variables.x; nil if there can be
 	// none.
 	Variables *Variables
-	// Reads asks for what the expression looks at, and Conditions are those that
-	// must be true for it to be asked at all.
+	// Reads requests Program.Reads, and Conditions are the match conditions of the
+	// expression.
 	Reads      bool
 	Conditions []*Program
 	// Budget is that of the document, to which the expression was added. It may be nil.
@@ -123,7 +123,7 @@ func (c *Compiler) environment(d declared) (*cel.Env, error) {
 	)
 }
 
-// provider knows the fields of variables, which every policy has others of.
+// provider provides the types of the fields of variables, which differ by policy.
 type provider struct {
 	types.Provider
 	compiler *Compiler

@@ -44,7 +44,7 @@ func (c *comparison) sameElements(r *Reads, object, old rawjson.Value) bool {
 		return false
 	}
 	// Most are in the same order.
-	for len(elements) > 0 && c.seen(r.each, elements[0].value, before[0].value) {
+	for len(elements) > 0 && c.sameReads(r.each, elements[0].value, before[0].value) {
 		elements, before = elements[1:], before[1:]
 	}
 	if inOrder {
@@ -56,8 +56,8 @@ func (c *comparison) sameElements(r *Reads, object, old rawjson.Value) bool {
 		for n := 0; n < len(before) && !found && *c.left >= 0; n++ {
 			i := (next + n) % len(before)
 			if before[i].value == nil {
-				*c.left -= least // it is that of another element
-			} else if found = c.seen(r.each, element.value, before[i].value); found {
+				*c.left -= stepCost // it is that of another element
+			} else if found = c.sameReads(r.each, element.value, before[i].value); found {
 				before[i].value, next = nil, i+1
 			}
 		}

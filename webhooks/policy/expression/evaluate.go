@@ -12,8 +12,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// interruptCheckFrequency is how many rounds of a loop go by between two looks at
-// whether the context has ended.
+// interruptCheckFrequency is after how many rounds of a loop the context is checked.
 const interruptCheckFrequency = celconfig.CheckFrequency
 
 // evaluate does with the plan what ContextEval of a cel.Program does with its own; of

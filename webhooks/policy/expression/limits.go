@@ -41,23 +41,23 @@ func limitOf(function string) limit {
 }
 
 const (
-	// mostElements is how many elements a list may have that a function makes: as
+	// maxElements is how many elements a list may have that a function makes: as
 	// many as one expression may cost, a unit for each.
-	mostElements = celconfig.PerCallLimit
-	// mostText is how many bytes a text may have that a function makes of others:
-	// to look at it once costs as much as one expression may, a unit for ten.
-	mostText = 10 * celconfig.PerCallLimit
+	maxElements = celconfig.PerCallLimit
+	// maxText is how many bytes a text may have that a function makes of others:
+	// to read it once costs as much as one expression may, a unit for ten.
+	maxText = 10 * celconfig.PerCallLimit
 )
 
-// mostPattern is how many parts a regular expression may have that is not written
+// maxPattern is how many parts a regular expression may have that is not written
 // down. It is compiled each time.
-const mostPattern = 10_000
+const maxPattern = 10_000
 
 var (
-	errHugePattern = fmt.Errorf("a regular expression must not have more than %d parts, with repetitions written out", mostPattern)
+	errHugePattern = fmt.Errorf("a regular expression must not have more than %d parts, with repetitions written out", maxPattern)
 
-	errHugeRange = fmt.Errorf("a list must not have more than %d elements", mostElements)
-	errHugeText  = fmt.Errorf("a text must not have more than %d bytes", mostText)
+	errHugeRange = fmt.Errorf("a list must not have more than %d elements", maxElements)
+	errHugeText  = fmt.Errorf("a text must not have more than %d bytes", maxText)
 )
 
 func limitQuantity(args []ref.Val) error {
@@ -68,7 +68,7 @@ func limitQuantity(args []ref.Val) error {
 }
 
 func limitRange(args []ref.Val) error {
-	if n, ok := args[0].(types.Int); ok && n > mostElements {
+	if n, ok := args[0].(types.Int); ok && n > maxElements {
 		return errHugeRange
 	}
 	return nil
@@ -95,7 +95,7 @@ func limitReplace(args []ref.Val) error {
 			count = int(most)
 		}
 	}
-	if count > mostText || len(by) > mostText || len(text)+count*(len(by)-len(old)) > mostText {
+	if count > maxText || len(by) > maxText || len(text)+count*(len(by)-len(old)) > maxText {
 		return errHugeText
 	}
 	return nil
@@ -105,7 +105,7 @@ func limitPattern(args []ref.Val) error {
 	if len(args) < 2 { // text, pattern
 		return nil
 	}
-	if text, ok := args[1].(types.String); ok && celbound.PatternSize(string(text)) > mostPattern {
+	if text, ok := args[1].(types.String); ok && celbound.PatternSize(string(text)) > maxPattern {
 		return errHugePattern
 	}
 	return nil
@@ -119,7 +119,7 @@ func limitJoin(args []ref.Val) error {
 	}
 	separator, ok := args[1].(types.String)
 	n, isInt := list.Size().(types.Int)
-	if ok && isInt && n > 1 && len(separator) > 0 && n > types.Int(mostText/len(separator)) {
+	if ok && isInt && n > 1 && len(separator) > 0 && n > types.Int(maxText/len(separator)) {
 		return errHugeText
 	}
 	return nil
@@ -155,7 +155,7 @@ type limitedCall struct {
 }
 
 // Exec evaluates the arguments, and calls the function unless the limit forbids it.
-// As cel-go's own calls, one of two arguments evaluates both before it looks at
+// Like cel-go's own calls, one with two arguments evaluates both before it checks
 // either, and any other stops at the first that is an error.
 func (c *limitedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	const binary = 2

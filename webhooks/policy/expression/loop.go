@@ -12,8 +12,8 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// comprehension notes what a loop looks at.
-func (r *reader) comprehension(c ast.ComprehensionExpr, u use) *part {
+// visitComprehension notes what a loop reads.
+func (r *reader) visitComprehension(c ast.ComprehensionExpr, u use) *part {
 	outer, keys := r.names, r.keysOf
 	r.names, r.keysOf = maps.Clone(outer), maps.Clone(keys)
 	defer func() { r.names, r.keysOf = outer, keys }()
@@ -35,41 +35,41 @@ func (r *reader) comprehension(c ast.ComprehensionExpr, u use) *part {
 	case isGathering:
 		over, body = loop.gathering(u)
 	case isOther:
-		return r.anyLoop(c, u)
+		return r.visitOtherLoop(c, u)
 	}
 	var counted []presence
-	list := r.traced(func() { counted = r.loopVariables(c, over) })
+	list := r.causeDuring(func() { counted = r.declareLoopVariables(c, over) })
 	why := cause{}
 	if loop.condition != nil {
-		why = r.judged(loop.condition, body)
+		why = r.conditionCause(loop.condition, body)
 	}
 	switch loop.kind {
 	case isAll:
-		r.because(why.ofAll(list, counted))
+		r.addCause(why.ofAll(list, counted))
 		return nil
 	case isExists:
-		r.because(why.negated().ofAll(list, counted).negated())
+		r.addCause(why.negated().ofAll(list, counted).negated())
 		return nil
 	case isExistsOne:
 		why = why.ofAny()
-		r.because(resting(withoutThose(counted, why.whenTrue.read)).follows(why).follows(list))
+		r.addCause(causeOf(withoutReadPresences(counted, why.whenTrue.read)).after(why).after(list))
 		return nil
 	case isGathering, isOther:
 	}
-	r.because(list)
+	r.addCause(list)
 	if loop.condition != nil {
 		if body == fails {
 			why.whenFalse = why.whenTrue // what counts is that there is one
 		}
 		why = why.ofAny()
-		counted = withoutThose(counted, why.whenTrue.read)
-		r.because(why)
+		counted = withoutReadPresences(counted, why.whenTrue.read)
+		r.addCause(why)
 	}
 	return &part{elements: r.visit(loop.element, exactly), counted: counted}
 }
 
-// gathering returns what a filter or map needs of the list that it goes through and of
-// its condition, for that use of the list that it makes.
+// gathering returns the uses of the list that a filter or map iterates over and of its
+// condition, for a use of the list that it makes.
 func (l loop) gathering(u use) (over, condition use) {
 	switch u {
 	case anyOrder, fewer:
@@ -86,9 +86,9 @@ func (l loop) gathering(u use) (over, condition use) {
 	return exactly, exactly
 }
 
-// loopVariables declares the variables of a loop over a list or map that is put
-// to that use, and returns the elements that it is as long as.
-func (r *reader) loopVariables(c ast.ComprehensionExpr, u use) []presence {
+// declareLoopVariables declares the variables of a loop over a list or map with that use,
+// and returns the elements that the length of the loop depends on.
+func (r *reader) declareLoopVariables(c ast.ComprehensionExpr, u use) []presence {
 	made := u
 	if c.HasIterVar2() {
 		made = exactly // an index is the position of an element
@@ -104,7 +104,7 @@ func (r *reader) loopVariables(c ast.ComprehensionExpr, u use) []presence {
 	r.names[c.IterVar()] = element
 	if c.HasIterVar2() {
 		// Index and element, or key and value.
-		over.numbered()
+		over.markIndexed()
 		r.names[c.IterVar()] = nil
 		r.names[c.IterVar2()] = element
 	}
@@ -147,10 +147,10 @@ func (r *reader) path(e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// anyLoop returns a loop of which no more is known.
-func (r *reader) anyLoop(c ast.ComprehensionExpr, u use) *part {
+// visitOtherLoop visits a loop that is none of the known macros.
+func (r *reader) visitOtherLoop(c ast.ComprehensionExpr, u use) *part {
 	init := r.visit(c.AccuInit(), exactly)
-	counted := r.loopVariables(c, exactly)
+	counted := r.declareLoopVariables(c, exactly)
 	r.names[c.AccuVar()] = init
 	delete(r.keysOf, c.AccuVar())
 	if isEmptyLiteral(c.IterRange()) {
@@ -158,9 +158,9 @@ func (r *reader) anyLoop(c ast.ComprehensionExpr, u use) *part {
 		return r.visit(c.Result(), u)
 	}
 	// What is gathered in the first round may be gathered further in the second.
-	body := r.traced(func() {
+	body := r.causeDuring(func() {
 		for range 2 {
-			r.visit(c.LoopCondition(), exactly).all()
+			r.visit(c.LoopCondition(), exactly).readWhole()
 			gathered := r.visit(c.LoopStep(), exactly)
 			if gathered.isNothing() {
 				break
@@ -168,11 +168,11 @@ func (r *reader) anyLoop(c ast.ComprehensionExpr, u use) *part {
 			r.names[c.AccuVar()] = join(r.names[c.AccuVar()], gathered)
 		}
 	})
-	r.because(resting(withoutThose(counted, body.whenTrue.read)).follows(body))
+	r.addCause(causeOf(withoutReadPresences(counted, body.whenTrue.read)).after(body))
 	return r.visit(c.Result(), exactly)
 }
 
-// loop is what a comprehension does, as the macro that it was written with says.
+// loop is what a comprehension does, according to the macro that it was written with.
 type loop struct {
 	kind loopKind
 	// condition is asked of each element, and element what is gathered. Either

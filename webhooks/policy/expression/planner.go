@@ -80,7 +80,7 @@ func (p *planner) part(checked *ast.AST) (plan interpreter.InterpretableV2, err 
 	whole := ast.NewCheckedAST(ast.NewAST(list, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
 	options := []cel.ProgramOption{
 		cel.InterruptCheckFrequency(interruptCheckFrequency),
-		cel.CostTrackerOptions(p.share),
+		cel.CostTrackerOptions(p.shareCosts),
 		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 			if list, ok := i.(interpreter.InterpretableConstructor); ok && i.ID() == id && len(list.InitVals()) == 1 {
 				plan = list.InitVals()[0]
@@ -98,9 +98,9 @@ func (p *planner) part(checked *ast.AST) (plan interpreter.InterpretableV2, err 
 	return plan, nil
 }
 
-// share makes all plans count in one way, that of the environment's options, which
+// shareCosts makes all plans count in one way, that of the environment's options, which
 // come before this one.
-func (p *planner) share(own *interpreter.CostTracker) error {
+func (p *planner) shareCosts(own *interpreter.CostTracker) error {
 	if p.costs == nil {
 		p.costs = own
 	} else {

@@ -27,8 +27,7 @@ type Program struct {
 	root ast.Expr
 }
 
-// Seal says that no more expressions will be compiled that the program is a
-// condition of: what is kept for these is dropped.
+// Seal drops what is kept for compiling expressions that the program is a condition of.
 func (p *Program) Seal() { p.root = nil }
 
 // Text returns the expression as it was written.
@@ -48,7 +47,7 @@ func (p *Program) Uses() Uses {
 	return uses
 }
 
-// Reads returns what of the object the expression looks at.
+// Reads returns what the expression reads of the object.
 func (p *Program) Reads() *Reads { return p.reads }
 
 // EvaluationError is an expression that did not come to a value.

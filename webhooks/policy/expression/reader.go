@@ -9,7 +9,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
-// reader finds out what an expression looks at.
+// reader determines what an expression reads.
 type reader struct {
 	object    *Reads
 	variables *Variables
@@ -17,47 +17,46 @@ type reader struct {
 	names map[string]*part
 	// keysOf has of those the ones that are a key of a map, with the path to it.
 	keysOf map[string]string
-	// left is how many parts may still be looked at.
+	// left is how many parts may still be visited.
 	left *int
 	*tracer
 }
 
-// readsOf returns what a rule looks at in the object, which is violated only if the
+// readsOf returns what a rule reads of the object. The rule is violated only if the
 // conditions are true.
 func readsOf(root ast.Expr, conditions []ast.Expr, variables *Variables) *Reads {
 	left, tracer := maxParts, new(tracer)
 	r := &reader{
 		object: &Reads{tracer: tracer}, variables: variables, names: map[string]*part{}, keysOf: map[string]string{}, left: &left, tracer: tracer,
 	}
-	violated := r.judged(root, holds).whenFalse
+	violated := r.conditionCause(root, holds).whenFalse
 	nothing := r.object.IsNothing()
 	for _, condition := range conditions {
-		violated = violated.and(r.judged(condition, fails).whenTrue)
+		violated = violated.and(r.conditionCause(condition, fails).whenTrue)
 	}
 	r.object.onlyOfConditions = nothing && !r.object.IsNothing()
 	for _, p := range violated.presences {
-		p.count()
+		p.requireContent()
 	}
 	r.object.seal()
 	return r.object
 }
 
-// judged notes all of what a condition looks at, and returns its cause.
-func (r *reader) judged(e ast.Expr, u use) cause {
-	of, why := r.judge(e, u)
-	all := r.traced(of.all)
-	return why.follows(all)
+// conditionCause notes everything that a condition reads, and returns its cause.
+func (r *reader) conditionCause(e ast.Expr, u use) cause {
+	of, why := r.visitWithCause(e, u)
+	all := r.causeDuring(of.readWhole)
+	return why.after(all)
 }
 
-// judge is visit for a condition whose cause is separate from what is noted
-// else.
-func (r *reader) judge(e ast.Expr, u use) (of *part, why cause) {
-	why = r.traced(func() { of = r.visitKind(e, u) })
+// visitWithCause is visit for a condition whose cause is kept apart.
+func (r *reader) visitWithCause(e ast.Expr, u use) (of *part, why cause) {
+	why = r.causeDuring(func() { of = r.visitKind(e, u) })
 	return of, why
 }
 
-// traced returns the cause that is noted meanwhile.
-func (r *reader) traced(note func()) cause {
+// causeDuring returns the cause that a function notes.
+func (r *reader) causeDuring(note func()) cause {
 	outer := r.cause
 	r.cause = cause{}
 	note()
@@ -66,18 +65,17 @@ func (r *reader) traced(note func()) cause {
 	return inner
 }
 
-// maxParts is how many parts of an expression are looked at: what is in a loop is
-// looked at twice, and so is what variables stand for. It is far above what real
-// expressions have; one that has more is taken to look at all of the object.
+// maxParts is how many parts of an expression are visited: the body of a loop and the
+// expressions of variables are visited twice. It is far above what real expressions have;
+// one that has more counts as reading all of the object.
 const maxParts = 1 << 14
 
-// visit notes what is looked at to evaluate the expression, and returns what of
-// the object its value may be. The use is what the value is for. It is noted for
-// what goes into a value that is made here; for a value of the object, who uses
-// it notes that.
+// visit notes what is read to evaluate the expression, and returns the part of the object
+// that may be its value. The use is what the value is for. It is noted here for values that
+// the expression makes; for values of the object, the caller notes it.
 func (r *reader) visit(e ast.Expr, u use) *part {
-	of, why := r.judge(e, u)
-	r.because(why.ofAny())
+	of, why := r.visitWithCause(e, u)
+	r.addCause(why.ofAny())
 	return of
 }
 
@@ -89,34 +87,34 @@ func (r *reader) visitKind(e ast.Expr, u use) *part {
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
-		return r.named(e.AsIdent(), u)
+		return r.visitName(e.AsIdent(), u)
 	case ast.SelectKind:
-		return r.selected(e.AsSelect(), u)
+		return r.visitSelect(e.AsSelect(), u)
 	case ast.CallKind:
-		return r.call(e.AsCall(), u)
+		return r.visitCall(e.AsCall(), u)
 	case ast.ComprehensionKind:
-		return r.comprehension(e.AsComprehension(), u)
+		return r.visitComprehension(e.AsComprehension(), u)
 	case ast.ListKind:
 		out := new(part)
 		for i, element := range e.AsList().Elements() {
 			of := r.visit(element, exactly)
-			of.unused()
+			of.markUnread()
 			if e.AsList().IsOptional(int32(i)) {
-				of.there()
-				r.because(resting(presencesOf(of)))
-				of = of.instead(isError)
+				of.readPresence()
+				r.addCause(causeOf(presencesOf(of)))
+				of = of.withAbsence(isError)
 			}
 			out.elements = join(out.elements, of)
 		}
 		return out
 	case ast.MapKind:
 		for _, entry := range e.AsMap().Entries() {
-			r.visit(entry.AsMapEntry().Key(), exactly).all()
-			r.visit(entry.AsMapEntry().Value(), exactly).all()
+			r.visit(entry.AsMapEntry().Key(), exactly).readWhole()
+			r.visit(entry.AsMapEntry().Value(), exactly).readWhole()
 		}
 	case ast.StructKind:
 		for _, field := range e.AsStruct().Fields() {
-			r.visit(field.AsStructField().Value(), exactly).all()
+			r.visit(field.AsStructField().Value(), exactly).readWhole()
 		}
 	case ast.LiteralKind:
 		r.whenFalse.impossible, r.whenTrue.impossible = isLiteral(e, types.True), isLiteral(e, types.False)
@@ -125,7 +123,7 @@ func (r *reader) visitKind(e ast.Expr, u use) *part {
 	return nil
 }
 
-func (r *reader) named(name string, u use) *part {
+func (r *reader) visitName(name string, u use) *part {
 	// A leading dot makes a name absolute: one that a comprehension declares does
 	// not hide it.
 	absolute := strings.HasPrefix(name, ".")
@@ -137,7 +135,7 @@ func (r *reader) named(name string, u use) *part {
 	case plugincel.ObjectVarName:
 		return &part{places: []place{{Reads: r.object}}}
 	case plugincel.VariableVarName:
-		// Any of them, by a name that is not known here.
+		// Any of them, by a name that is not a constant.
 		r.object.whole = true
 		return nil
 	}
@@ -150,31 +148,31 @@ func (r *reader) named(name string, u use) *part {
 		return out
 	}
 	if rest, ok := strings.CutPrefix(name, plugincel.VariableVarName+"."); ok {
-		return r.variable(rest, u)
+		return r.visitVariable(rest, u)
 	}
 	return nil
 }
 
-// variable returns what a variable's value may be.
-func (r *reader) variable(name string, u use) *part {
+// visitVariable returns what a variable's value may be.
+func (r *reader) visitVariable(name string, u use) *part {
 	root := r.variables.root(name)
 	if root == nil {
 		return nil
 	}
 	inner := &reader{object: r.object, variables: r.variables, names: map[string]*part{}, keysOf: map[string]string{}, left: r.left, tracer: r.tracer}
-	of, why := inner.judge(root, u)
-	r.because(why)
+	of, why := inner.visitWithCause(root, u)
+	r.addCause(why)
 	return of
 }
 
-func (r *reader) selected(s ast.SelectExpr, u use) *part {
+func (r *reader) visitSelect(s ast.SelectExpr, u use) *part {
 	if operand := s.Operand(); operand.Kind() == ast.IdentKind && r.isVariables(operand.AsIdent()) {
-		return r.variable(s.FieldName(), u)
+		return r.visitVariable(s.FieldName(), u)
 	}
 	out := r.visit(s.Operand(), exactly).member(s.FieldName(), s.IsTestOnly())
 	if s.IsTestOnly() {
-		out.there()
-		r.presentIf(true, presencesOf(out))
+		out.readPresence()
+		r.addPresence(true, presencesOf(out))
 		return nil
 	}
 	return out
@@ -189,8 +187,8 @@ func (r *reader) isVariables(name string) bool {
 	return name == "."+plugincel.VariableVarName
 }
 
-func (r *reader) call(c ast.CallExpr, u use) *part {
-	if r.bounded(c, u) {
+func (r *reader) visitCall(c ast.CallExpr, u use) *part {
+	if r.visitSizeComparison(c, u) {
 		return nil
 	}
 	args := c.Args()
@@ -200,51 +198,51 @@ func (r *reader) call(c ast.CallExpr, u use) *part {
 		if name, ok := constant(args[1]); ok {
 			return of.member(name, optional)
 		}
-		r.visit(args[1], exactly).all()
-		of.numbered()
+		r.visit(args[1], exactly).readWhole()
+		of.markIndexed()
 		if r.isKey(args[1], args[0]) {
 			of = of.element(fewer) // what is gone is not asked for
 		} else {
 			of = of.element(anyOrder)
 		}
-		of.unused()
+		of.markUnread()
 		if optional {
-			return of.instead(isNone)
+			return of.withAbsence(isNone)
 		}
 		return of
 	case operators.Conditional:
-		condition := r.judged(args[0], exactly)
-		a, whyA := r.judge(args[1], u)
-		b, whyB := r.judge(args[2], u)
-		// Who uses the value reads it.
+		condition := r.conditionCause(args[0], exactly)
+		a, whyA := r.visitWithCause(args[1], u)
+		b, whyB := r.visitWithCause(args[2], u)
+		// The user of the value reads it.
 		for _, branch := range []struct {
 			of  *part
 			why *cause
 		}{{a, &whyA}, {b, &whyB}} {
 			for _, p := range presencesOf(branch.of) {
-				branch.why.whenFalse.isRead(p.Reads)
-				branch.why.whenTrue.isRead(p.Reads)
+				branch.why.whenFalse.noteRead(p.Reads)
+				branch.why.whenTrue.noteRead(p.Reads)
 			}
 		}
-		r.because(conditional(condition, whyA, whyB))
+		r.addCause(conditional(condition, whyA, whyB))
 		return join(a, b)
 	case operators.LogicalAnd:
-		a, b := r.judged(args[0], u.ofCondition()), r.judged(args[1], u.ofCondition())
-		r.because(cause{a.whenFalse.or(b.whenFalse), a.whenTrue.and(b.whenTrue)})
+		a, b := r.conditionCause(args[0], u.ofCondition()), r.conditionCause(args[1], u.ofCondition())
+		r.addCause(cause{a.whenFalse.or(b.whenFalse), a.whenTrue.and(b.whenTrue)})
 		return nil
 	case operators.LogicalOr:
-		a, b := r.judged(args[0], u.ofCondition()), r.judged(args[1], u.ofCondition())
-		r.because(cause{a.whenFalse.and(b.whenFalse), a.whenTrue.or(b.whenTrue)})
+		a, b := r.conditionCause(args[0], u.ofCondition()), r.conditionCause(args[1], u.ofCondition())
+		r.addCause(cause{a.whenFalse.and(b.whenFalse), a.whenTrue.or(b.whenTrue)})
 		return nil
 	case operators.LogicalNot:
-		r.because(r.judged(args[0], u.negated()).negated())
+		r.addCause(r.conditionCause(args[0], u.negated()).negated())
 		return nil
 	case operators.Equals, operators.NotEquals:
 		for i := range args {
 			if isNull(args[1-i]) {
 				of := r.visit(args[i], exactly)
-				of.isNull()
-				r.presentIf(c.FunctionName() == operators.NotEquals, presencesOf(of))
+				of.readNull()
+				r.addPresence(c.FunctionName() == operators.NotEquals, presencesOf(of))
 				return nil
 			}
 		}
@@ -252,76 +250,76 @@ func (r *reader) call(c ast.CallExpr, u use) *part {
 		// A member's name is looked for, or an element.
 		of := r.visit(args[1], anyOrder)
 		if name, ok := constant(args[0]); ok && !of.isNothing() {
-			of.contains(name)
+			of.readContains(name)
 			for _, p := range of.places {
-				r.presentIf(true, []presence{{Reads: p.under(name)}})
-				r.whenFalse.rests(presence{p.Reads, name, true})
+				r.addPresence(true, []presence{{Reads: p.reads(name)}})
+				r.whenFalse.dependOn(presence{p.Reads, name, true})
 			}
 			return nil
 		}
-		r.visit(args[0], exactly).all()
-		of.all()
+		r.visit(args[0], exactly).readWhole()
+		of.readWhole()
 		return nil
 	case operators.Add:
 		a, b := r.visit(args[0], u), r.visit(args[1], u)
-		a.goInto()
-		b.goInto()
+		a.enter()
+		b.enter()
 		return join(a, b)
 	case "size":
 		if of := sized(c); of != nil {
 			list := r.visit(of, anyOrder)
 			list.element(anyOrder)
-			r.because(resting(sizedBy(list)))
+			r.addCause(causeOf(sizedBy(list)))
 			return nil
 		}
 	case "dyn":
 		if !c.IsMemberFunction() && len(args) == 1 {
-			of, why := r.judge(args[0], u)
-			r.because(why)
+			of, why := r.visitWithCause(args[0], u)
+			r.addCause(why)
 			return of
 		}
 	case "orValue", "or":
 		if c.IsMemberFunction() && len(args) == 1 {
-			return r.or(c)
+			return r.visitOr(c)
 		}
 	case "value":
 		if c.IsMemberFunction() && len(args) == 0 {
 			of := r.visit(c.Target(), exactly)
-			of.there()
-			of.unused()
-			return of.instead(isError)
+			of.readPresence()
+			of.markUnread()
+			return of.withAbsence(isError)
 		}
 	case "hasValue":
 		if c.IsMemberFunction() && len(args) == 0 {
 			of := r.visit(c.Target(), exactly)
-			of.there()
-			r.presentIf(true, presencesOf(of))
+			of.readPresence()
+			r.addPresence(true, presencesOf(of))
 			return nil
 		}
 	}
 	if c.IsMemberFunction() {
-		r.visit(c.Target(), exactly).all()
+		r.visit(c.Target(), exactly).readWhole()
 	}
 	for _, arg := range args {
-		r.visit(arg, exactly).all()
+		r.visit(arg, exactly).readWhole()
 	}
 	return nil
 }
 
-// or returns an optional's value, or what stands for it.
-func (r *reader) or(c ast.CallExpr) *part {
+// visitOr returns an optional's value, or the value in place of none.
+func (r *reader) visitOr(c ast.CallExpr) *part {
 	of, other := r.visit(c.Target(), exactly), c.Args()[0]
 	if c.FunctionName() == "orValue" {
 		switch {
 		case other.Kind() == ast.MapKind && other.AsMap().Size() == 0:
-			return of.instead(isEmptyObject)
+			return of.withAbsence(isEmptyObject)
 		case other.Kind() == ast.ListKind && other.AsList().Size() == 0:
-			return of.instead(isEmptyArray)
+			return of.withAbsence(isEmptyArray)
 		}
 	}
-	of.there()
+	of.readPresence()
 	if c.FunctionName() == "orValue" {
-		of = of.instead(isError)
+		of = of.withAbsence(isError)
 	}
 	return join(of, r.visit(other, exactly))
 }

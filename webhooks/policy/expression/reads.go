@@ -5,46 +5,45 @@ import (
 	"slices"
 )
 
-// Reads is what of the object an expression looks at, through variables too: all
-// of a value, whether it is there, some of its members, or some of each of its
-// elements. The zero value looks at nothing. It is immutable, and safe for
-// concurrent use, once it is made.
+// Reads are the parts of the object that an expression reads, through variables too: a
+// whole value, whether it is present, some of its members, or some of each of its
+// elements. The zero value reads nothing. Reads are immutable, and safe for concurrent
+// use, once they are made.
 type Reads struct {
-	// whole is true if all of it is looked at, presence if it is whether it is
-	// there, and null if it is whether it is null.
+	// whole is true if all of the value is read, presence if it is read whether it is
+	// present, and null if it is read whether it is null.
 	whole, presence, null bool
-	// exact is true if the expression goes into it, and what it finds depends on
-	// the kind that it has. With orObject alone, or orArray alone, what is absent
-	// looks as an empty object does, or an empty array.
+	// exact is true if the expression reads parts of the value, so that its kind
+	// matters. With orObject alone, or orArray alone, an absent value is equal to an
+	// empty object, or an empty array.
 	exact, orObject, orArray bool
 	members                  map[string]*Reads
 	// names are those of the members, sorted.
 	names []string
 	each  *Reads
-	// kept is true if it matters whether an element or member is gone, inOrder if
-	// it matters too where it stands, and indexed if that matters for elements
-	// alone. Without kept, inOrder or indexed, to take something away from what is
-	// gone through can only help: see use.
+	// kept is true if it matters whether an element or member is removed, inOrder if
+	// its position matters too, and indexed if the position matters for elements alone.
+	// Without kept, inOrder or indexed, removing an element can only help: see use.
 	kept, inOrder, indexed bool
-	// contained are names of members, or texts among the elements, of which it is
-	// asked whether they are there.
+	// contained are names of members, or strings among the elements, whose presence is
+	// read.
 	contained []string
 	// content is true if a violation may rest on the presence or the size of the
 	// value alone, so that all of it counts, of a list in any order. The same holds
 	// of a list in which one of the required strings is missing.
 	content  bool
 	required []string
-	// unread is true if an expression selects the value, and nothing may come of
-	// that but an error.
+	// unread is true if an expression selects the value, and may use nothing of it but
+	// an error.
 	unread bool
 	// tracer is nil once the Reads are made.
 	tracer *tracer
-	// onlyOfConditions is true if the expression itself looks at nothing of the
-	// object, but a match condition does.
+	// onlyOfConditions is true if the expression itself reads nothing of the object,
+	// but a match condition does.
 	onlyOfConditions bool
 }
 
-// Touches reports whether the expression may look at what is at the path.
+// Touches reports whether the expression may read the value at the path.
 func (r *Reads) Touches(path ...string) bool {
 	switch {
 	case r == nil:
@@ -58,7 +57,7 @@ func (r *Reads) Touches(path ...string) bool {
 	}
 }
 
-// IsNothing reports whether the expression looks at nothing of the object.
+// IsNothing reports whether the expression reads nothing of the object.
 func (r *Reads) IsNothing() bool {
 	return r == nil || r.onlyOfConditions || !r.whole && !r.presence && !r.null && !r.exact && !r.orObject && !r.orArray &&
 		len(r.members) == 0 && r.each == nil && len(r.contained) == 0
@@ -79,23 +78,23 @@ func (r *Reads) seal() {
 	r.each.seal()
 }
 
-// part is what an expression's value may be of the object: the value at each of
+// part is the part of the object that may be an expression's value: the value at each of
 // the places, or a list made of elements.
 type part struct {
 	places   []place
 	elements *part
-	// counted are the elements, of a list made of elements, that there are as
-	// many of because the object has them, and not because of what is in them.
+	// counted are the elements that the length of a list made of elements depends on,
+	// whatever their content.
 	counted []presence
 }
 
-// place is a value of the object, and what an expression has if it is absent.
+// place is a value of the object, and what an expression gets if it is absent.
 type place struct {
 	*Reads
 	absent absence
 }
 
-// absence is what stands for a value that is absent.
+// absence is what an expression gets for a value that is absent.
 type absence uint8
 
 const (
@@ -113,9 +112,9 @@ func (p *part) isNothing() bool {
 	return p == nil || len(p.places) == 0 && p.elements == nil && len(p.counted) == 0
 }
 
-// mostPlaces is how many places a value may be at. It is far above what real
-// expressions have; beyond it, all of them are taken to be looked at.
-const mostPlaces = 64
+// maxPlaces is how many places a value may be at. It is far above what real
+// expressions have; beyond it, all of them count as read.
+const maxPlaces = 64
 
 func join(a, b *part) *part {
 	switch {
@@ -130,26 +129,25 @@ func join(a, b *part) *part {
 			out.places = append(out.places, p)
 		}
 	}
-	if len(out.places) > mostPlaces {
-		out.all()
+	if len(out.places) > maxPlaces {
+		out.readWhole()
 		out.places = nil
 	}
 	out.elements = join(a.elements, b.elements)
 	var both outcome
-	both.rests(a.counted...)
-	both.rests(b.counted...)
+	both.dependOn(a.counted...)
+	both.dependOn(b.counted...)
 	out.counted = both.presences
 	return out
 }
 
-// goInto notes that something inside of it is looked at, or that it is taken for
-// a value of its kind.
-func (p *part) goInto() {
+// enter notes that something inside of the value is read, or that its kind matters.
+func (p *part) enter() {
 	if p == nil {
 		return
 	}
 	for _, place := range p.places {
-		place.tracer.isRead(place.Reads)
+		place.tracer.noteRead(place.Reads)
 		switch place.absent {
 		case isError:
 			place.exact = true
@@ -161,16 +159,15 @@ func (p *part) goInto() {
 	}
 }
 
-// member returns what is under a name. It is absent without an error if that is
-// optional.
+// member returns the member of that name. If that is optional, an absent one is no error.
 func (p *part) member(name string, optional bool) *part {
 	if p.isNothing() {
 		return nil
 	}
-	p.goInto()
+	p.enter()
 	out := new(part)
 	for _, of := range p.places {
-		found := place{Reads: of.under(name), absent: isError}
+		found := place{Reads: of.reads(name), absent: isError}
 		if optional || of.absent == isNone {
 			found.absent = isNone
 		} else {
@@ -181,8 +178,8 @@ func (p *part) member(name string, optional bool) *part {
 	return out
 }
 
-// under returns what is looked at under a name.
-func (r *Reads) under(name string) *Reads {
+// reads returns the Reads of the member of that name.
+func (r *Reads) reads(name string) *Reads {
 	if r.members == nil {
 		r.members = map[string]*Reads{}
 	}
@@ -192,12 +189,12 @@ func (r *Reads) under(name string) *Reads {
 	return r.members[name]
 }
 
-// element returns what an element may be, of a list that is put to that use.
+// element returns an element of a list with that use.
 func (p *part) element(u use) *part {
 	if p.isNothing() {
 		return nil
 	}
-	p.goInto()
+	p.enter()
 	out := new(part)
 	for _, of := range p.places {
 		switch u {
@@ -220,11 +217,11 @@ func (p *part) element(u use) *part {
 	return join(out, p.elements)
 }
 
-// numbered notes that elements are known by where they stand.
-func (p *part) numbered() { p.mark(func(r *Reads) { r.indexed = true }) }
+// markIndexed notes that the positions of elements matter.
+func (p *part) markIndexed() { p.mark(func(r *Reads) { r.indexed = true }) }
 
-// instead returns the value with something else to stand for it where it is absent.
-func (p *part) instead(absent absence) *part {
+// withAbsence returns the part with another replacement for absent values.
+func (p *part) withAbsence(absent absence) *part {
 	if p.isNothing() {
 		return nil
 	}
@@ -235,25 +232,25 @@ func (p *part) instead(absent absence) *part {
 	return out
 }
 
-// all notes that all of it is looked at.
-func (p *part) all() {
+// readWhole notes that all of the value is read.
+func (p *part) readWhole() {
 	if p == nil {
 		return
 	}
 	for _, place := range p.places {
-		place.tracer.isRead(place.Reads)
+		place.tracer.noteRead(place.Reads)
 		place.whole = true
 	}
 	for _, of := range p.counted {
-		// How many there are is looked at, too.
+		// How many there are is read, too.
 		if !slices.Contains(of.tracer.whenFalse.read, of.Reads) {
-			of.tracer.because(resting([]presence{of}))
+			of.tracer.addCause(causeOf([]presence{of}))
 		}
 	}
-	p.elements.all()
+	p.elements.readWhole()
 }
 
-// mark marks what is looked at at each of the places.
+// mark marks the Reads at each of the places.
 func (p *part) mark(mark func(*Reads)) {
 	if p == nil {
 		return
@@ -263,23 +260,23 @@ func (p *part) mark(mark func(*Reads)) {
 	}
 }
 
-// unused notes that nothing may be looked at but whether it can be selected.
-func (p *part) unused() { p.mark(func(r *Reads) { r.unread = true }) }
+// markUnread notes that the value is selected, and may not be read.
+func (p *part) markUnread() { p.mark(func(r *Reads) { r.unread = true }) }
 
-// there notes that it is looked at whether it is there.
-func (p *part) there() { p.mark(func(r *Reads) { r.presence = true }) }
+// readPresence notes that it is read whether the value is present.
+func (p *part) readPresence() { p.mark(func(r *Reads) { r.presence = true }) }
 
-// isNull notes that it is looked at whether it is null.
-func (p *part) isNull() { p.mark(func(r *Reads) { r.presence, r.null = true, true }) }
+// readNull notes that it is read whether the value is null.
+func (p *part) readNull() { p.mark(func(r *Reads) { r.presence, r.null = true, true }) }
 
-// contains notes that it is looked at whether a text is in it.
-func (p *part) contains(text string) {
-	p.goInto()
+// readContains notes that it is read whether the value contains a string.
+func (p *part) readContains(text string) {
+	p.enter()
 	for _, place := range p.places {
 		if !slices.Contains(place.contained, text) {
 			place.contained = append(place.contained, text)
 		}
 	}
 	// A list that is made of elements is made anew each time.
-	p.elements.all()
+	p.elements.readWhole()
 }

@@ -6,22 +6,22 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// use is what a value is for, and so what must hold of it in the newer object if
-// the rule as a whole is not to become false, or an error, where it was true. An
-// error in the older object asks for nothing: what comes of it was no better.
+// use is what a value is for: what must hold for it in the newer object so that the rule
+// does not become false, or an error, where it was true. An error in the older object
+// requires nothing: the newer one cannot be worse.
 type use uint8
 
 const (
-	// exactly asks for the same value; of a list, in the same order.
+	// exactly requires the same value, and of a list the same order.
 	exactly use = iota
-	// holds asks of a condition that it stays true if it was, and fails that it
+	// holds requires of a condition that it stays true if it was, and fails that it
 	// stays false if it was.
 	holds
 	fails
-	// anyOrder asks of a list for the same elements, and fewer for no others.
+	// anyOrder requires of a list the same elements, and fewer no others.
 	anyOrder
 	fewer
-	// empty asks of a list that it stays empty if it was.
+	// empty requires of a list that it stays empty if it was.
 	empty
 )
 
@@ -45,9 +45,9 @@ func (u use) negated() use {
 	return exactly
 }
 
-// bounded notes what is looked at by a comparison of the size of something, or of
-// it with an empty list or map, and is false for any other call.
-func (r *reader) bounded(c ast.CallExpr, u use) bool {
+// visitSizeComparison notes what is read by a comparison of a size, or of a value with an
+// empty list or map, and returns false for any other call.
+func (r *reader) visitSizeComparison(c ast.CallExpr, u use) bool {
 	exchanged, ok := mirrored(c.FunctionName())
 	if !ok {
 		return false
@@ -58,11 +58,11 @@ func (r *reader) bounded(c ast.CallExpr, u use) bool {
 		if of, use, is, ok := comparedSize(operator, left, right, u); ok {
 			list := r.visit(of, use)
 			list.element(use)
-			r.visit(right, exactly).all()
+			r.visit(right, exactly).readWhole()
 			if is == ofAnySize {
-				r.because(resting(sizedBy(list)))
+				r.addCause(causeOf(sizedBy(list)))
 			} else {
-				r.presentIf(is == notEmpty, sizedBy(list))
+				r.addPresence(is == notEmpty, sizedBy(list))
 			}
 			return true
 		}
@@ -99,8 +99,8 @@ const (
 	notEmpty
 )
 
-// comparedSize returns what has its size compared, to what use and what for, if the
-// left side is a size or what is on the right is empty.
+// comparedSize returns the value whose size is compared, its use and what the comparison
+// says, if the left side is a size or the right side is empty.
 func comparedSize(operator string, left, right ast.Expr, u use) (of ast.Expr, _ use, is sizeIs, ok bool) {
 	limit, isNumber := int64(0), true
 	if left.Kind() == ast.CallKind {

@@ -19,10 +19,9 @@ const (
 	UsesParams
 	UsesAuthorizer
 	UsesVariables
-	// UsesUser is set with UsesRequest if of the request more may be looked at
-	// than what it is about: its kind, resource and subresource, those that it was
-	// made for, and the namespace and name. What else there is, such as the
-	// operation, the user and the options, is of who asks and how.
+	// UsesUser is set with UsesRequest if the expression may read more of the request
+	// than its kind, resource and subresource, those that were requested, and the namespace
+	// and name: such as the operation, the user or the options.
 	UsesUser
 )
 
@@ -56,7 +55,7 @@ func analyze(root ast.Expr) (uses Uses, loops bool) {
 	return uses, loops || uses.Has(UsesVariables)
 }
 
-// usesOf returns what a name stands for. A leading dot makes a name absolute.
+// usesOf returns the flag of a name. A leading dot makes a name absolute.
 func usesOf(name string) Uses {
 	name = strings.TrimPrefix(name, ".")
 	switch name {
@@ -83,7 +82,7 @@ func isRequest(e ast.Expr) bool {
 	return e.Kind() == ast.IdentKind && usesOf(e.AsIdent()) == UsesRequest
 }
 
-// isSubject reports whether a field of the request says what it is about.
+// isSubject reports whether a field of the request identifies the object.
 func isSubject(field string) bool {
 	switch field {
 	case "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "namespace", "name":

@@ -54,8 +54,7 @@ func (v *Variables) declare(declared variable) {
 	v.list = append(v.list, declared)
 }
 
-// Seal says that no more expressions will be compiled that name the variables:
-// what is kept for these is dropped.
+// Seal drops what is kept for compiling expressions that name the variables.
 func (v *Variables) Seal() {
 	for i := range v.list {
 		v.list[i].root = nil
@@ -105,29 +104,29 @@ func fieldType(t *cel.Type) *cel.Type {
 // when an expression asks for it.
 type values struct {
 	input *Input
-	known []known
-	// asking are those under way, the outermost first.
-	asking []int
+	known []variableState
+	// evaluating are those under way, the outermost first.
+	evaluating []int
 }
 
-// known is what is known of a variable.
-type known struct {
+// variableState is the value of a variable, once it is evaluated.
+type variableState struct {
 	value ref.Val
 	err   error
 	cost  int64
-	// asked are the variables that it asked for.
-	asked []int
+	// needs are the variables that it named.
+	needs []int
 }
 
 func (v *values) reset(in *Input) {
-	v.input, v.asking = in, v.asking[:0]
+	v.input, v.evaluating = in, v.evaluating[:0]
 	clear(v.known[:cap(v.known)])
 	v.known = v.known[:0]
 	if in.Variables == nil {
 		return
 	}
 	for range in.Variables.list {
-		v.known = append(v.known, known{})
+		v.known = append(v.known, variableState{})
 	}
 }
 
@@ -136,25 +135,25 @@ var errSelf = errors.New("the variable refers to itself")
 // get returns the value of a variable, which may be an error.
 func (v *values) get(i int) ref.Val {
 	in := v.input
-	if n := len(v.asking); n > 0 {
-		outer := &v.known[v.asking[n-1]]
-		if !slices.Contains(outer.asked, i) {
-			outer.asked = append(outer.asked, i)
+	if n := len(v.evaluating); n > 0 {
+		outer := &v.known[v.evaluating[n-1]]
+		if !slices.Contains(outer.needs, i) {
+			outer.needs = append(outer.needs, i)
 		}
 	}
 	k := &v.known[i]
 	if k.value == nil {
 		declared := &in.Variables.list[i]
-		if slices.Contains(v.asking, i) {
+		if slices.Contains(v.evaluating, i) {
 			// Upstream never comes back from such a variable.
 			return types.NewErr("composited variable %q fails to evaluate: %v", declared.name, errSelf)
 		}
 		if declared.program == nil {
 			return types.NewErr("composited variable %q fails to compile", declared.name)
 		}
-		v.asking = append(v.asking, i)
+		v.evaluating = append(v.evaluating, i)
 		value, cost, err := in.run(in.context, declared.program)
-		v.asking = v.asking[:len(v.asking)-1]
+		v.evaluating = v.evaluating[:len(v.evaluating)-1]
 		k = &v.known[i]
 		k.cost, k.err, k.value = cost, err, value
 		if err != nil {
@@ -173,7 +172,7 @@ func (v *values) charge(i int) {
 	}
 	p.charged[i] = true
 	p.pending = add(p.pending, v.known[i].cost)
-	for _, asked := range v.known[i].asked {
+	for _, asked := range v.known[i].needs {
 		v.charge(asked)
 	}
 }
