@@ -60,14 +60,14 @@ func (b *Budget) AddPattern(text string) error {
 		return err
 	}
 	size := PatternSize(text)
-	if size > mostPatterns(len(text)) {
-		return fmt.Errorf("%w: a regular expression of this length may have %d parts, with repetitions written out", ErrTooLarge, mostPatterns(len(text)))
+	if size > maxPatterns(len(text)) {
+		return fmt.Errorf("%w: a regular expression of this length may have %d parts, with repetitions written out", ErrTooLarge, maxPatterns(len(text)))
 	}
-	return b.take(&reckoning{patterns: size})
+	return b.take(&estimate{patterns: size})
 }
 
-// take counts what an expression was reckoned to cost.
-func (b *Budget) take(r *reckoning) error {
+// take adds the estimate of an expression.
+func (b *Budget) take(r *estimate) error {
 	if b == nil {
 		return nil
 	}

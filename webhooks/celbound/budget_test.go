@@ -135,8 +135,8 @@ func TestDocumentMargin(t *testing.T) {
 		if files[file] == nil {
 			files[file] = new(Budget)
 		}
-		b, r := files[file], reckoning{Bounds: bounds}
-		r.of(parsed.NativeRep().Expr())
+		b, r := files[file], estimate{Bounds: bounds}
+		r.visit(parsed.NativeRep().Expr())
 		b.texts, b.bytes, b.parts, b.work, b.patterns = b.texts+1, b.bytes+len(text), b.parts+r.parts, b.work+r.total(), b.patterns+r.patterns
 	}
 	var most Budget

@@ -44,14 +44,14 @@ const (
 	leastPatterns, patternsPerByte = 4_000, 8
 )
 
-func mostParts(bytes int) int { return leastParts + partsPerByte*bytes }
-func mostWork(bytes int) int  { return leastWork + workPerByte*bytes }
-func mostPairs(bytes int) int { return leastPairs + bytes*bytes/bytesPerPair }
+func maxParts(bytes int) int { return leastParts + partsPerByte*bytes }
+func maxWork(bytes int) int  { return leastWork + workPerByte*bytes }
+func maxPairs(bytes int) int { return leastPairs + bytes*bytes/bytesPerPair }
 
-// fewRepeats of what optMap is called on are four times the text at most.
+// fewRepeats repeats of the target of optMap are four times the text at most.
 const fewRepeats = 2
 
-// largest is the size from which on sizes are not distinguished.
+// largest is the size above which sizes are not distinguished.
 const largest = 1 << 20
 
 // Bounds are those of an environment. They are immutable and safe for concurrent
@@ -63,15 +63,14 @@ type Bounds struct {
 	plain *parser.Parser
 }
 
-// function is what the result of a function can be: of at most fixed types beside
-// those of its arguments, of which the largest occurs often times.
+// function is the size of the result of a function: at most fixed types beside those of its
+// arguments, of which the largest occurs often times.
 type function struct {
 	fixed, often int
 	// sure is true if the result is of one type that is neither dyn nor one of
 	// those, and generic if the types of arguments depend on each other.
 	sure, generic bool
-	// maps are the arguments, the one that it is called on first, that make a type
-	// that is not known one of a map.
+	// maps are the arguments, the target first, that make an unknown type a map.
 	maps uint64
 }
 
@@ -98,7 +97,7 @@ func New(env *cel.Env) (*Bounds, error) {
 		for _, overload := range declared.OverloadDecls() {
 			fixed, often := count(overload.ResultType())
 			f.fixed, f.often = max(f.fixed, fixed), max(f.often, often)
-			f.sure = (result == nil || f.sure && result.IsExactType(overload.ResultType())) && isSure(overload.ResultType())
+			f.sure = (result == nil || f.sure && result.IsExactType(overload.ResultType())) && isDefinite(overload.ResultType())
 			result = overload.ResultType()
 			f.generic = f.generic || len(overload.TypeParams()) > 0
 			for i, t := range overload.ArgTypes() {
@@ -138,10 +137,10 @@ func Size(t *types.Type) int {
 
 // known returns what is known of a declared type.
 func known(t *types.Type) kind {
-	return kind{size: Size(t), dyn: t.Kind() == types.DynKind, sure: isSure(t)}
+	return kind{size: Size(t), dyn: t.Kind() == types.DynKind, sure: isDefinite(t)}
 }
 
-func isSure(t *types.Type) bool {
+func isDefinite(t *types.Type) bool {
 	switch t.Kind() { //nolint:exhaustive // all others are
 	case types.DynKind, types.AnyKind, types.TypeParamKind, types.ErrorKind:
 		return false
@@ -179,7 +178,7 @@ func (b *Bounds) ParseWithin(budget *Budget, env *cel.Env, text string, fields F
 		if len(errs.GetErrors()) > 0 {
 			return nil, cel.NewIssuesWithSourceInfo(errs, parsed.SourceInfo()), nil
 		}
-		if expanded(parsed.Expr()) > mostParts(len(text)) {
+		if expanded(parsed.Expr()) > maxParts(len(text)) {
 			return nil, nil, tooManyParts(len(text))
 		}
 	}
@@ -197,27 +196,27 @@ func (b *Bounds) ParseWithin(budget *Budget, env *cel.Env, text string, fields F
 func (b *Bounds) Check(parsed *cel.Ast, fields Fields) error { return b.check(nil, parsed, fields) }
 
 func (b *Bounds) check(budget *Budget, parsed *cel.Ast, fields Fields) error {
-	r := reckoning{Bounds: b, fields: fields}
-	r.of(parsed.NativeRep().Expr())
+	r := estimate{Bounds: b, fields: fields}
+	r.visit(parsed.NativeRep().Expr())
 	text := len(parsed.Source().Content())
 	switch {
-	case r.parts > mostParts(text):
+	case r.parts > maxParts(text):
 		return tooManyParts(text)
-	case r.calls*r.generic > mostPairs(text):
-		return fmt.Errorf("%w: it may have %d pairs of calls", ErrTooLarge, mostPairs(text))
-	case r.total() > mostWork(text):
-		return fmt.Errorf("%w: its types are too large, the squares of their sizes may come to %d", ErrTooLarge, mostWork(text))
-	case r.patterns > mostPatterns(text):
-		return fmt.Errorf("%w: its regular expressions may have %d parts, with repetitions written out", ErrTooLarge, mostPatterns(text))
+	case r.calls*r.generic > maxPairs(text):
+		return fmt.Errorf("%w: it may have %d pairs of calls", ErrTooLarge, maxPairs(text))
+	case r.total() > maxWork(text):
+		return fmt.Errorf("%w: its types are too large, the squares of their sizes may come to %d", ErrTooLarge, maxWork(text))
+	case r.patterns > maxPatterns(text):
+		return fmt.Errorf("%w: its regular expressions may have %d parts, with repetitions written out", ErrTooLarge, maxPatterns(text))
 	default:
 		return budget.take(&r)
 	}
 }
 
-func mostPatterns(bytes int) int { return leastPatterns + patternsPerByte*bytes }
+func maxPatterns(bytes int) int { return leastPatterns + patternsPerByte*bytes }
 
 func tooManyParts(text int) error {
-	return fmt.Errorf("%w: with what optMap and other macros repeat it may have %d parts", ErrTooLarge, mostParts(text))
+	return fmt.Errorf("%w: with what optMap and other macros repeat it may have %d parts", ErrTooLarge, maxParts(text))
 }
 
 // expanded returns how many parts an expression that was parsed without macros has with

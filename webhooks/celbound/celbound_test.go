@@ -190,7 +190,7 @@ func FuzzParse(f *testing.F) {
 		for _, t := range typed.NativeRep().TypeMap() {
 			sum += Size(t)
 		}
-		if most := mostWork(len(text)) + 4*mostParts(len(text)); sum > most {
+		if most := maxWork(len(text)) + 4*maxParts(len(text)); sum > most {
 			t.Errorf("types of size %d, expected %d: %s", sum, most, text)
 		}
 	})

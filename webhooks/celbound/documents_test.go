@@ -28,12 +28,12 @@ func TestMargin(t *testing.T) {
 			continue // an example of what is wrong
 		}
 		checked++
-		r := reckoning{Bounds: bounds}
-		r.of(parsed.NativeRep().Expr())
+		r := estimate{Bounds: bounds}
+		r.visit(parsed.NativeRep().Expr())
 		n := len(text)
-		if margin*r.parts > mostParts(n) || margin*r.calls*r.generic > mostPairs(n) || margin*r.total() > mostWork(n) || margin*r.patterns > mostPatterns(n) {
+		if margin*r.parts > maxParts(n) || margin*r.calls*r.generic > maxPairs(n) || margin*r.total() > maxWork(n) || margin*r.patterns > maxPatterns(n) {
 			t.Errorf("%s: %d parts, %d pairs, %d of work and %d of patterns, allowed are %d, %d, %d and %d:\n%s",
-				place, r.parts, r.calls*r.generic, r.total(), r.patterns, mostParts(n), mostPairs(n), mostWork(n), mostPatterns(n), text)
+				place, r.parts, r.calls*r.generic, r.total(), r.patterns, maxParts(n), maxPairs(n), maxWork(n), maxPatterns(n), text)
 		}
 	}
 	if checked < 300 {

@@ -16,30 +16,28 @@ const maxField = 4
 // maxName is the largest type that can be named without a declaration, that of map.
 const maxName = 4
 
-// reckoning is that of one expression, whose parts it goes through as the checker
-// will.
+// estimate is the estimate for one expression, whose parts it visits as the checker will.
 //
-// If a type is not known yet, what it is named by can make it that of anything
-// else, wherever it is named: [].all(a, [].all(b, a == {b: b} && …)). A type then
-// is twice as large with every map that is made of such ones, and larger by one
-// with every list, whatever its own part says.
-type reckoning struct {
+// If a type is not known yet, any use of its name can make it any other type:
+// [].all(a, [].all(b, a == {b: b} && …)). Then every map of such types doubles the size of
+// a type, and every list adds one, whatever its own part says.
+type estimate struct {
 	*Bounds
 	fields Fields
 	scope  []local
 
 	parts int
-	// calls are so many, of them generic have types of their own. What is known of
-	// these is copied for each call.
+	// calls is the number of calls, and generic of those with type parameters. The checker
+	// copies what it knows of these for each call.
 	calls, generic int
-	// patterns is how large the regular expressions in it are.
+	// patterns is the size of its regular expressions.
 	patterns int
 	// work is the sum of the squares of the sizes of all types but those of one,
 	// because a nested type is written out for each of its parts.
 	work int
-	// named is true if an element or an optional value with a type that is not
-	// known has a name. Then unknown is how many parts have such types, of which
-	// made are made there, and maps of them are maps.
+	// named is true if an element or an optional value of an unknown type has a name.
+	// Then unknown is the number of parts with such types, made of those that make one,
+	// and maps of those that are maps.
 	named               bool
 	unknown, made, maps int
 }
@@ -51,7 +49,7 @@ type local struct {
 }
 
 // total returns the work for all types.
-func (r *reckoning) total() int {
+func (r *estimate) total() int {
 	if !r.named {
 		return r.work
 	}
@@ -62,8 +60,8 @@ func (r *reckoning) total() int {
 	return work << r.maps
 }
 
-// of reckons for a part and what is in it, and says what its type is.
-func (r *reckoning) of(e ast.Expr) kind {
+// visit adds a part and what is in it, and returns what is known of its type.
+func (r *estimate) visit(e ast.Expr) kind {
 	k := r.kindOf(e)
 	k.free = k.free || k.bare
 	k.size = min(max(k.size, 1), largest)
@@ -83,7 +81,7 @@ func (r *reckoning) of(e ast.Expr) kind {
 	return k
 }
 
-func (r *reckoning) kindOf(e ast.Expr) kind {
+func (r *estimate) kindOf(e ast.Expr) kind {
 	switch e.Kind() {
 	case ast.IdentKind:
 		return r.name(e.AsIdent())
@@ -103,7 +101,7 @@ func (r *reckoning) kindOf(e ast.Expr) kind {
 		return kind{size: k.size + v.size + 1, free: k.free || k.bare || v.free || v.bare, sure: true}
 	case ast.StructKind:
 		for _, field := range e.AsStruct().Fields() {
-			r.of(field.AsStructField().Value())
+			r.visit(field.AsStructField().Value())
 		}
 		return kind{size: 1}
 	case ast.ComprehensionKind:
@@ -113,8 +111,8 @@ func (r *reckoning) kindOf(e ast.Expr) kind {
 	return kind{size: 1, sure: true}
 }
 
-// name returns the type of a variable, or of a type.
-func (r *reckoning) name(name string) kind {
+// name returns the type of a variable, or of the name of a type.
+func (r *estimate) name(name string) kind {
 	for _, l := range slices.Backward(r.scope) {
 		if l.name == name {
 			return l.kind
@@ -126,8 +124,8 @@ func (r *reckoning) name(name string) kind {
 	return kind{size: maxName}
 }
 
-func (r *reckoning) selected(e ast.SelectExpr) kind {
-	of := r.of(e.Operand())
+func (r *estimate) selected(e ast.SelectExpr) kind {
+	of := r.visit(e.Operand())
 	switch {
 	case e.IsTestOnly():
 		return kind{size: 1, sure: true}
@@ -142,7 +140,7 @@ func (r *reckoning) selected(e ast.SelectExpr) kind {
 	return field(of)
 }
 
-func (r *reckoning) isLocal(name string) bool {
+func (r *estimate) isLocal(name string) bool {
 	return slices.ContainsFunc(r.scope, func(l local) bool { return l.name == name })
 }
 
@@ -167,12 +165,11 @@ func content(of kind) kind {
 	return kind{size: max(1, of.size-1), free: of.free, dyn: of.dyn}
 }
 
-// joined are several values of one type, as those of a list. What is known of one
-// is known of all then.
-func (r *reckoning) joined(list []ast.Expr) kind {
+// joined returns the type of several values of one type, such as the elements of a list.
+func (r *estimate) joined(list []ast.Expr) kind {
 	out := kind{size: 1, free: true}
 	for i, e := range list {
-		if k := r.of(e); i == 0 {
+		if k := r.visit(e); i == 0 {
 			out = k
 		} else {
 			out = join(out, k)
@@ -201,9 +198,9 @@ func join(a, b kind) kind {
 func (k kind) isDyn() bool { return k.dyn && !k.optional }
 
 // comprehension names elements for its loop.
-func (r *reckoning) comprehension(e ast.ComprehensionExpr) kind {
-	iterated := r.of(e.IterRange())
-	sum := r.of(e.AccuInit())
+func (r *estimate) comprehension(e ast.ComprehensionExpr) kind {
+	iterated := r.visit(e.IterRange())
+	sum := r.visit(e.AccuInit())
 	element := kind{size: max(1, iterated.size-1), free: iterated.free}
 	if iterated.isDyn() || iterated.bare {
 		element = kind{size: 1, dyn: true}
@@ -216,23 +213,23 @@ func (r *reckoning) comprehension(e ast.ComprehensionExpr) kind {
 	if e.HasIterVar2() {
 		r.scope = append(r.scope, local{e.IterVar2(), element})
 	}
-	r.of(e.LoopCondition())
-	step := r.of(e.LoopStep())
+	r.visit(e.LoopCondition())
+	step := r.visit(e.LoopStep())
 	r.scope = r.scope[:outer+1]
 	sum.size = max(sum.size, step.size)
 	sum.free = sum.free && step.free
 	r.scope[outer].kind = sum
-	return r.of(e.Result())
+	return r.visit(e.Result())
 }
 
-// What the macros of CEL name what nobody asks for.
+// The names that the macros of CEL give to what expressions do not name.
 const (
 	hiddenAccumulator = "@result"
 	unused            = "#unused"
 )
 
-// call reckons for a call, of a function or of a method.
-func (r *reckoning) call(e ast.CallExpr) kind {
+// call adds a call of a function or of a method.
+func (r *estimate) call(e ast.CallExpr) kind {
 	name := e.FunctionName()
 	var args []kind
 	if e.IsMemberFunction() {
@@ -243,7 +240,7 @@ func (r *reckoning) call(e ast.CallExpr) kind {
 			}
 		}
 		if !qualified {
-			args = append(args, r.of(e.Target()))
+			args = append(args, r.visit(e.Target()))
 		}
 	}
 	if IsPattern(name) {
@@ -253,7 +250,7 @@ func (r *reckoning) call(e ast.CallExpr) kind {
 	}
 	size, free := 0, len(e.Args()) == 0 && len(args) == 0
 	for _, arg := range e.Args() {
-		args = append(args, r.of(arg))
+		args = append(args, r.visit(arg))
 	}
 	f := r.functions[name]
 	r.calls++
@@ -272,12 +269,11 @@ func (r *reckoning) call(e ast.CallExpr) kind {
 	if f.often == 0 {
 		return kind{size: f.fixed, sure: f.sure}
 	}
-	// An argument that is dyn, or may be, says nothing of the type that it stands for.
+	// An argument that may be dyn does not determine the type parameter.
 	return kind{size: f.fixed + f.often*size, free: true}
 }
 
-// operator returns what a call gives of which more can be told than its declaration
-// does.
+// operator returns the type of a call of which more is known than its declaration says.
 func operator(name string, args []kind) (kind, bool) {
 	switch len(args) {
 	case 0:

@@ -34,22 +34,22 @@ func PatternSize(text string) int {
 	if err != nil {
 		return 0
 	}
-	parts, classes := writtenOut(parsed)
+	parts, classes := expandedSize(parsed)
 	return min(largest, parts+classes/lettersPerPart)
 }
 
 // lettersPerPart is how many letters of classes take as much memory as a part.
 const lettersPerPart = 25
 
-// writtenOut counts the parts of a regular expression with its repetitions, and the
+// expandedSize counts the parts of a regular expression with its repetitions, and the
 // letters of its classes, which repetitions share.
-func writtenOut(r *syntax.Regexp) (parts, classes int) {
+func expandedSize(r *syntax.Regexp) (parts, classes int) {
 	parts = max(1, len(r.Rune))
 	if r.Op == syntax.OpCharClass {
 		parts, classes = 1, len(r.Rune)
 	}
 	for _, sub := range r.Sub {
-		p, c := writtenOut(sub)
+		p, c := expandedSize(sub)
 		parts, classes = min(largest, parts+p), min(largest, classes+c)
 	}
 	if r.Op == syntax.OpRepeat {
