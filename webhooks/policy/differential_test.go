@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -418,41 +419,11 @@ func serialized(t testing.TB, req admission.Request) admission.Request {
 	return req
 }
 
-const differentialContext = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop, uid: 5d53, labels: {kubernetes.io/metadata.name: shop, env: prod}, annotations: {owner: alice}}
-status: {phase: Active}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: lab, labels: {kubernetes.io/metadata.name: lab, env: test}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: limits, namespace: shop, labels: {use: limits}}
-data: {maxReplicas: "3", team: checkout}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: limits-2, namespace: shop, labels: {use: limits}}
-data: {maxReplicas: "5", team: ops}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: words, namespace: lab}
-data: {word: c2VzYW1l}
----
-apiVersion: example.com/v1
-kind: ClusterLimit
-metadata: {name: global}
-spec: {maxReplicas: 4, weights: [1, 2.5]}
----
-apiVersion: example.com/v1
-kind: Limit
-metadata: {name: own, namespace: shop}
-spec: {maxReplicas: 2}
-`
+// differentialContext are the namespaces and params that policies read, behind a line of
+// ---.
+//
+//go:embed testdata/context.yaml
+var differentialContext string
 
 // big is the request about a large object.
 const big = "big config map"

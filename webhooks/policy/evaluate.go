@@ -168,19 +168,26 @@ func (e *evaluator) evaluate() {
 	e.evaluateAnnotations()
 }
 
-// evaluated is the result of one expression: a value, or an error. The error is a failure
-// of the expression alone, or it ends the phase.
+// evaluated is the result of one expression: a value, a failure of the expression
+// alone, or the error that ends its phase.
 type evaluated struct {
 	value   ref.Val
 	cost    int64
-	err     error
 	failure *expression.EvaluationError
 	end     error
 }
 
+// err returns the failure or the error.
+func (result *evaluated) err() error {
+	if result.failure != nil {
+		return result.failure
+	}
+	return result.end
+}
+
 func (e *evaluator) evaluateExpression(phase *expression.Phase, program *expression.Program) evaluated {
 	value, cost, err := phase.Eval(e.request.review.context, program)
-	out := evaluated{value: value, cost: cost, err: err}
+	out := evaluated{value: value, cost: cost}
 	if !errors.As(err, &out.failure) {
 		out.end = err
 	}

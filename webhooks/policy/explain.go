@@ -46,13 +46,13 @@ func explained(name string, program *expression.Program, value ref.Val, cost int
 
 func (e *evaluator) explainCondition(c *condition, result evaluated) {
 	if e.explanation != nil {
-		e.explanation.Conditions = append(e.explanation.Conditions, explained(c.name, c.Program, result.value, result.cost, result.err))
+		e.explanation.Conditions = append(e.explanation.Conditions, explained(c.name, c.Program, result.value, result.cost, result.err()))
 	}
 }
 
 func (e *evaluator) explainAnnotation(a *auditAnnotation, result evaluated) {
 	if e.explanation != nil {
-		e.explanation.AuditAnnotations = append(e.explanation.AuditAnnotations, explained(a.key, a.Program, result.value, result.cost, result.err))
+		e.explanation.AuditAnnotations = append(e.explanation.AuditAnnotations, explained(a.key, a.Program, result.value, result.cost, result.err()))
 	}
 }
 

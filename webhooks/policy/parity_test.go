@@ -139,7 +139,7 @@ func upstreamEvaluator(t testing.TB, expression string) func(testing.TB, parityR
 // namespaceObject, of both kinds of policies, against the API server's.
 func TestMatchConditionsSeeNoNamespace(t *testing.T) {
 	t.Parallel()
-	const objects = "\n---" + differentialContext
+	objects := "\n---" + differentialContext
 	req := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}}`)
 	for _, expression := range []string{
 		`namespaceObject == null || namespaceObject.metadata.name == 'lab'`,
@@ -192,24 +192,6 @@ data: {max: "3"}
 				must(t, err)
 				compare(t, expression+", "+kind+", "+failure, set, newUpstream(t, spec), ask(t, req))
 			}
-		}
-	}
-}
-
-// TestWebhookConfigurationsAreJudged holds which configuration of admission is
-// exempt. No webhook is asked about either.
-func TestWebhookConfigurationsAreJudged(t *testing.T) {
-	t.Parallel()
-	set := compile(t, denyAll("p", "", ""))
-	for kind, exempt := range map[string]bool{
-		"ValidatingWebhookConfiguration": false, "MutatingWebhookConfiguration": false,
-		"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true, "MutatingAdmissionPolicy": true, "MutatingAdmissionPolicyBinding": true,
-	} {
-		req := review(t, "{apiVersion: admissionregistration.k8s.io/v1, kind: "+kind+", metadata: {name: x}}", func(req *admission.Request) {
-			req.Resource.Resource = strings.TrimSuffix(strings.ToLower(kind), "y") + map[bool]string{true: "ies", false: "s"}[strings.HasSuffix(kind, "y")]
-		})
-		if got := decide(t, set, req); got.Allowed != exempt {
-			t.Errorf("%s: allowed %t, want %t", kind, got.Allowed, exempt)
 		}
 	}
 }

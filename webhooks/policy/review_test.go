@@ -149,12 +149,15 @@ func TestReviewVerdicts(t *testing.T) {
 		// What is never looked at.
 		{"policies themselves", denyAll("p", "", ""), `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: p}}`, func(req *admission.Request) { req.Resource.Resource = "validatingadmissionpolicies" }, "allowed"},
 		{"bindings", denyAll("p", "", ""), `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: p}}`, none, "allowed"},
+		{"mutating policies", denyAll("p", "", ""), `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: p}}`, func(req *admission.Request) { req.Resource.Resource = "mutatingadmissionpolicies" }, "allowed"},
+		{"their bindings", denyAll("p", "", ""), `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: p}}`, none, "allowed"},
 		{"token reviews", denyAll("p", "", ""), `{apiVersion: authentication.k8s.io/v1, kind: TokenReview}`, none, "allowed"},
 		{"access reviews", denyAll("p", "", ""), `{apiVersion: authorization.k8s.io/v1, kind: SubjectAccessReview}`, none, "allowed"},
 		{"our own kinds", denyAll("p", "", ""), `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: p}}`, none, "allowed"},
 
 		// What API servers ask no webhook about, but their own policies.
 		{"webhook configurations", denyAll("p", "", ""), `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: p}}`, deleting, "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: p"},
+		{"mutating webhook configurations", denyAll("p", "", ""), `{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: p}}`, deleting, "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: p"},
 
 		// Params.
 		{"params of a kind that extends Kubernetes", documents(
