@@ -39,6 +39,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -639,6 +640,7 @@ func TestSameAsUpstream(t *testing.T) {
 	if len(documents) < 100 {
 		t.Errorf("only %d sets are compared", len(documents))
 	}
+	n := 0
 	for name, text := range documents {
 		spec := specOf(t, text+"\n---"+differentialContext)
 		spec.Authorizer = testAuthorizer{}
@@ -651,6 +653,9 @@ func TestSameAsUpstream(t *testing.T) {
 		for request, req := range requests {
 			if request == big && !strings.Contains(text, "data.big") {
 				continue // its size matters to those alone that look at it
+			}
+			if n++; race.Enabled && n%4 != 0 {
+				continue // others each time: maps have no order
 			}
 			compare(t, name+", "+request, set, reference, req)
 		}

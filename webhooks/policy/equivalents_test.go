@@ -160,7 +160,7 @@ func TestConvertedOnce(t *testing.T) { //nolint:paralleltest // it counts alloca
 		})
 	}
 	more := func(version string) float64 { return allocations(named(5, version)) - allocations(named(1, version)) }
-	if converted, sent := more("v1"), more("v2"); converted > sent+4 {
+	if converted, sent := more("v1"), more("v2"); converted > sent+50 { // one conversion takes hundreds
 		t.Errorf("four more policies take %v more allocations, and %v if they name what was sent", converted, sent)
 	}
 }
