@@ -82,7 +82,7 @@ const noticeTime = time.Second
 
 var errNoticed = errors.New("every registration trusts the serving certificate: waiting a second for API servers to notice")
 
-// Verdict tells whether a configuration trusts a certificate.
+// Verdict reports whether a configuration trusts a certificate.
 type Verdict struct {
 	// Kind and Name are the configuration's.
 	Kind, Name string

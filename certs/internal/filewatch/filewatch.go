@@ -15,9 +15,9 @@ const (
 	// Interval is how often files are read again without a notification: links to other
 	// directories, network file systems and exhausted inotify limits send none.
 	Interval = 10 * time.Second
-	// settleTime is how long after a change files are read, so that a pair of files
+	// quietPeriod is how long after a change files are read, so that a pair of files
 	// written one after the other is mostly complete.
-	settleTime = 100 * time.Millisecond
+	quietPeriod = 100 * time.Millisecond
 )
 
 // Follow calls load at once, soon after a change in a directory of the files, at every
@@ -65,20 +65,20 @@ func Follow(ctx context.Context, files []string, ticks <-chan time.Time, changed
 	}
 	watchDirs() // before load too
 	reload()
-	var settled <-chan time.Time
+	var quiet <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-events:
-			if settled == nil {
-				settled = time.After(settleTime)
+			if quiet == nil {
+				quiet = time.After(quietPeriod)
 			}
 		case err := <-errs:
 			problem(fmt.Errorf("changes may have been missed: %w", err))
 			reload()
-		case <-settled:
-			settled = nil
+		case <-quiet:
+			quiet = nil
 			reload()
 		case <-changes:
 			reload()

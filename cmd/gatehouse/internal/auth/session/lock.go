@@ -13,13 +13,13 @@ import (
 
 const lockSuffix = ".lock"
 
-// lock waits until no other process holds the entry, at most as long as patience
+// lock waits until no other process holds the entry, at most as long as timeout
 // lasts. Waiting is called once if that takes a moment. The kernel lets go of the
 // lock when the process ends, however it ends; the file stays and is empty.
-func (e entry) lock(ctx context.Context, patience time.Duration, waiting func()) (unlock func(), err error) {
+func (e entry) lock(ctx context.Context, timeout time.Duration, waiting func()) (unlock func(), err error) {
 	const (
-		moment = time.Second
-		pause  = 50 * time.Millisecond
+		firstTry = time.Second
+		pause    = 50 * time.Millisecond
 	)
 	held := flock.New(filepath.Join(e.cache.Dir, e.name+lockSuffix), flock.SetPermissions(0o600))
 	try := func(most time.Duration) (bool, error) {
@@ -31,16 +31,16 @@ func (e entry) lock(ctx context.Context, patience time.Duration, waiting func())
 		}
 		return ok, err
 	}
-	ok, err := try(min(moment, patience))
-	if err == nil && !ok && ctx.Err() == nil && patience > moment {
+	ok, err := try(min(firstTry, timeout))
+	if err == nil && !ok && ctx.Err() == nil && timeout > firstTry {
 		waiting()
-		ok, err = try(patience - moment)
+		ok, err = try(timeout - firstTry)
 	}
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case err == nil && !ok:
-		err = fmt.Errorf("another login has been under way for %s (hint: end it, then try again)", patience)
+		err = fmt.Errorf("another login has been under way for %s (hint: end it, then try again)", timeout)
 	}
 	if err != nil {
 		return nil, errors.Join(err, held.Close())

@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// Asker asks a person for a name and a password. Who names the server.
-type Asker interface {
+// Prompter asks a person for a name and a password. The parameter who names the server.
+type Prompter interface {
 	// Username asks for the user name.
 	Username(ctx context.Context, who string) (string, error)
 	// Password asks for the password without showing it.
@@ -40,9 +40,9 @@ type Password struct {
 	Directory, Username string
 	// Name says who logs in this time. It makes no other Identity: of those who log
 	// in one after the other, the last one's credential is kept.
-	Name  string
-	Asker Asker
-	Now   func() time.Time
+	Name     string
+	Prompter Prompter
+	Now      func() time.Time
 }
 
 // Identity implements Method.
@@ -66,7 +66,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 	name := cmp.Or(p.Username, p.Name)
 	if name == "" {
 		var err error
-		if name, err = p.Asker.Username(ctx, p.Server); err != nil {
+		if name, err = p.Prompter.Username(ctx, p.Server); err != nil {
 			return nil, err
 		}
 		if name == "" {
@@ -75,7 +75,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 	}
 	const most = 3
 	for tried := 1; ; tried++ {
-		password, err := p.Asker.Password(ctx, printable(name)+" at "+p.Server)
+		password, err := p.Prompter.Password(ctx, printable(name)+" at "+p.Server)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 			return c, nil
 		}
 		refused, ok := errors.AsType[*RefusedError](err)
-		if !ok || refused.Reason != string(authn.ReasonCredentials) || tried == most || !p.Asker.Again(refused.Message) {
+		if !ok || refused.Reason != string(authn.ReasonCredentials) || tried == most || !p.Prompter.Again(refused.Message) {
 			return nil, err
 		}
 	}

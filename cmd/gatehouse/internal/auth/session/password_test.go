@@ -102,8 +102,8 @@ func (p *typist) Again(why string) bool {
 	return true
 }
 
-func (g *testGatehouse) login(asker Asker) *Password {
-	return &Password{Server: g.URL, Roots: g.roots(), Directory: "corp", Asker: asker, Now: func() time.Time { return noon }}
+func (g *testGatehouse) login(prompter Prompter) *Password {
+	return &Password{Server: g.URL, Roots: g.roots(), Directory: "corp", Prompter: prompter, Now: func() time.Time { return noon }}
 }
 
 func TestPasswordLogin(t *testing.T) {
@@ -142,17 +142,17 @@ func TestPasswordIsAskedForThreeTimes(t *testing.T) {
 func TestPasswordLoginsThatFail(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name   string
-		asker  Asker
-		answer func(w http.ResponseWriter, r login.Request) bool
-		reason string // of a definite no
-		says   string
-		tries  int
+		name     string
+		prompter Prompter
+		answer   func(w http.ResponseWriter, r login.Request) bool
+		reason   string // of a definite no
+		says     string
+		tries    int
 	}{
-		{name: "from a script", asker: Given{strings.NewReader("wrong\nmore\n")}, reason: "credentials", says: "wrong name or password", tries: 1},
-		{name: "nothing typed", asker: &typist{passwords: []string{""}}, says: "no password was given"},
-		{name: "nothing in the script", asker: Given{strings.NewReader("")}, says: "no password was given"},
-		{name: "endless line", asker: Given{strings.NewReader(strings.Repeat(testPassword, 500))}, says: "longer than 4096 bytes"},
+		{name: "from a script", prompter: ScriptInput{strings.NewReader("wrong\nmore\n")}, reason: "credentials", says: "wrong name or password", tries: 1},
+		{name: "nothing typed", prompter: &typist{passwords: []string{""}}, says: "no password was given"},
+		{name: "nothing in the script", prompter: ScriptInput{strings.NewReader("")}, says: "no password was given"},
+		{name: "endless line", prompter: ScriptInput{strings.NewReader(strings.Repeat(testPassword, 500))}, says: "longer than 4096 bytes"},
 		{
 			name: "too often", answer: func(w http.ResponseWriter, _ login.Request) bool {
 				fail(w, http.StatusTooManyRequests, login.Failure{Reason: "slowed", Message: "too many failed logins", RetryAfterSeconds: 7})
@@ -207,10 +207,10 @@ func TestPasswordLoginsThatFail(t *testing.T) {
 			t.Parallel()
 			g := newGatehouse(t)
 			g.answer = c.answer
-			if c.asker == nil {
-				c.asker = &typist{passwords: []string{testPassword, testPassword}}
+			if c.prompter == nil {
+				c.prompter = &typist{passwords: []string{testPassword, testPassword}}
 			}
-			p := g.login(c.asker)
+			p := g.login(c.prompter)
 			p.Username = "jane"
 			got, err := p.Login(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), testPassword) {
@@ -250,8 +250,8 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 	t.Cleanup(plain.Close)
 	unverified := newGatehouse(t)
 	for _, p := range []*Password{
-		{Server: plain.URL, Asker: &typist{passwords: []string{testPassword}}, Now: time.Now},
-		{Server: unverified.URL, Asker: &typist{passwords: []string{testPassword}}, Now: time.Now},
+		{Server: plain.URL, Prompter: &typist{passwords: []string{testPassword}}, Now: time.Now},
+		{Server: unverified.URL, Prompter: &typist{passwords: []string{testPassword}}, Now: time.Now},
 	} {
 		if _, err := p.Login(t.Context()); err == nil {
 			t.Errorf("%s: no error", p.Server)
@@ -302,7 +302,7 @@ func TestPasswordIsForGatehouseAlone(t *testing.T) {
 			roots := x509.NewCertPool()
 			roots.AddCert(server.Certificate())
 			who := &typist{passwords: []string{testPassword}}
-			_, err := (&Password{Server: server.URL, Roots: roots, Asker: who, Now: time.Now}).Login(t.Context())
+			_, err := (&Password{Server: server.URL, Roots: roots, Prompter: who, Now: time.Now}).Login(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -316,7 +316,7 @@ func TestPasswordIsForGatehouseAlone(t *testing.T) {
 		server := newTLSServer(http.NotFoundHandler())
 		server.Close()
 		who := &typist{passwords: []string{testPassword}}
-		_, err := (&Password{Server: server.URL, Asker: who, Now: time.Now}).Login(t.Context())
+		_, err := (&Password{Server: server.URL, Prompter: who, Now: time.Now}).Login(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "refused (hint: is the address right, and does the server run)") || len(who.asked) > 0 {
 			t.Errorf("got %v, asked %q", err, who.asked)
 		}

@@ -107,9 +107,9 @@ type Session struct {
 	Interactive bool
 	// Anew asks for a login whatever is in the cache, and takes its place.
 	Anew bool
-	// Patience is how long another login is waited for. It must be longer than
+	// LockTimeout is how long another login is waited for. It must be longer than
 	// a Login may take.
-	Patience time.Duration
+	LockTimeout time.Duration
 	// Remarks is where progress goes.
 	Remarks io.Writer
 	Now     func() time.Time
@@ -130,8 +130,8 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 		return old, false, nil
 	}
 	began := s.Now()
-	unlock, err := entry.lock(ctx, s.Patience, func() {
-		s.remark("another login is under way; waiting for it, at most %s", s.Patience)
+	unlock, err := entry.lock(ctx, s.LockTimeout, func() {
+		s.remark("another login is under way; waiting for it, at most %s", s.LockTimeout)
 	})
 	if err != nil {
 		return nil, false, err

@@ -196,7 +196,7 @@ func TestGet(t *testing.T) {
 func newSession(t *testing.T, m Method) *Session {
 	t.Helper()
 	return &Session{
-		Method: m, Cache: &Cache{Dir: t.TempDir() + "/gatehouse"}, Patience: 20 * time.Second, Remarks: &logbuffer.Buffer{},
+		Method: m, Cache: &Cache{Dir: t.TempDir() + "/gatehouse"}, LockTimeout: 20 * time.Second, Remarks: &logbuffer.Buffer{},
 		Now: func() time.Time { return noon },
 	}
 }
@@ -213,7 +213,7 @@ func TestOneLoginForAll(t *testing.T) {
 		return credential("fresh", time.Now(), time.Hour), nil
 	}}
 	get := func() (string, error) {
-		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, Patience: 20 * time.Second, Remarks: &logbuffer.Buffer{}, Now: time.Now}
+		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, LockTimeout: 20 * time.Second, Remarks: &logbuffer.Buffer{}, Now: time.Now}
 		c, _, err := s.Get(t.Context())
 		if err != nil {
 			return "", err
@@ -262,7 +262,7 @@ func TestOneFailureForAll(t *testing.T) {
 	}}
 	said := &logbuffer.Buffer{}
 	get := func() error {
-		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, Patience: 20 * time.Second, Remarks: said, Now: time.Now}
+		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, LockTimeout: 20 * time.Second, Remarks: said, Now: time.Now}
 		_, _, err := s.Get(t.Context())
 		return err
 	}
@@ -302,12 +302,12 @@ func TestOneFailureForAll(t *testing.T) {
 func TestWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name     string
-		patience time.Duration
-		end      bool
-		says     string
+		name    string
+		timeout time.Duration
+		end     bool
+		says    string
 	}{
-		{"patience", 20 * time.Millisecond, false, "another login has been under way for 20ms"},
+		{"timeout", 20 * time.Millisecond, false, "another login has been under way for 20ms"},
 		{"interrupted", time.Minute, true, "context canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -322,7 +322,7 @@ func TestWaitingIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Interactive, s.Patience = true, c.patience
+			s.Interactive, s.LockTimeout = true, c.timeout
 			ctx, cancel := context.WithCancel(t.Context())
 			if c.end {
 				cancel()

@@ -19,14 +19,14 @@ const maxTypedBytes = 4 << 10
 // are: kubectl takes the standard output of a plugin.
 type Terminal struct{}
 
-// Username implements Asker.
+// Username implements Prompter.
 func (Terminal) Username(ctx context.Context, who string) (string, error) {
 	return onTerminal(ctx, "User name at "+who+": ", func(in *os.File) (string, error) {
 		return readLine(in)
 	})
 }
 
-// Password implements Asker.
+// Password implements Prompter.
 func (Terminal) Password(ctx context.Context, who string) (string, error) {
 	return onTerminal(ctx, "Password of "+who+": ", func(in *os.File) (string, error) {
 		password, err := term.ReadPassword(int(in.Fd()))
@@ -34,7 +34,7 @@ func (Terminal) Password(ctx context.Context, who string) (string, error) {
 	})
 }
 
-// Again implements Asker.
+// Again implements Prompter.
 func (Terminal) Again(why string) bool {
 	in, out, err := openTerminal()
 	if err != nil {
@@ -107,24 +107,24 @@ func closeTerminal(in, out *os.File) {
 	}
 }
 
-// Given is an Asker with answers from a script.
-type Given struct {
+// ScriptInput is a Prompter with answers from a script.
+type ScriptInput struct {
 	// Secret is what the password is read from: its first line.
 	Secret io.Reader
 }
 
-// Username implements Asker. A script gives the name by other means.
-func (Given) Username(context.Context, string) (string, error) {
+// Username implements Prompter. A script gives the name by other means.
+func (ScriptInput) Username(context.Context, string) (string, error) {
 	return "", errors.New("no user name was given")
 }
 
-// Password implements Asker.
-func (g Given) Password(context.Context, string) (string, error) {
+// Password implements Prompter.
+func (g ScriptInput) Password(context.Context, string) (string, error) {
 	return readLine(g.Secret)
 }
 
-// Again implements Asker.
-func (Given) Again(string) bool { return false }
+// Again implements Prompter.
+func (ScriptInput) Again(string) bool { return false }
 
 // readLine reads a line, or what there is of it, without its end.
 func readLine(r io.Reader) (string, error) {

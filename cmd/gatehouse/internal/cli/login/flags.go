@@ -183,12 +183,12 @@ func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method
 		if err != nil {
 			return nil, fmt.Errorf("--server-ca: %w", err)
 		}
-		var asker session.Asker = session.Terminal{}
+		var prompter session.Prompter = session.Terminal{}
 		if f.passwordStdin {
-			asker = session.Given{Secret: s.In}
+			prompter = session.ScriptInput{Secret: s.In}
 		}
 		return &session.Password{
-			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Asker: asker, Now: now,
+			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: now,
 		}, nil
 	}
 	text, err := caText("--issuer-ca", f.issuerCA, f.issuerCAData)

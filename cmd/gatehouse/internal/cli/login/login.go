@@ -305,7 +305,7 @@ func (f *loginFlags) session(s cli.Streams, now func() time.Time, getenv func(st
 	}
 	const grace = time.Minute // for what follows the person's part
 	return &session.Session{
-		Method: method, Cache: cache, Interactive: interactive, Patience: f.timeout + grace, Remarks: s.Err, Now: now,
+		Method: method, Cache: cache, Interactive: interactive, LockTimeout: f.timeout + grace, Remarks: s.Err, Now: now,
 	}, nil
 }
 

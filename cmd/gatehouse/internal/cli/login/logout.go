@@ -220,8 +220,8 @@ func (f *loginFlags) forgettable(s cli.Streams) (method session.Method, incomple
 func giveBack(ctx context.Context, s cli.Streams, issuer *session.OIDC, c *session.Credential, problem error) {
 	if problem == nil {
 		// Nobody waits long for a remark.
-		const patience = 10 * time.Second
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		const timeout = 10 * time.Second
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		problem = issuer.Revoke(ctx, c)
 	}

@@ -66,7 +66,7 @@ func (i *revokingIssuer) loggedIn(t *testing.T) *session.Cache {
 			session.Identity{Method: "oidc", Issuer: i.URL, ClientID: "kubernetes"},
 			session.Credential{Token: "hush", RefreshToken: "hush-too", ObtainedAt: now, ExpiresAt: now.Add(time.Hour)},
 		},
-		Cache: cache, Interactive: true, Patience: time.Minute, Remarks: io.Discard, Now: time.Now,
+		Cache: cache, Interactive: true, LockTimeout: time.Minute, Remarks: io.Discard, Now: time.Now,
 	}
 	if _, _, err := login.Get(t.Context()); err != nil {
 		t.Fatal(err)

@@ -108,8 +108,8 @@ func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, erro
 
 // ask asks the server, by no proxy.
 func (f *logLevelFlags) ask(ctx context.Context, change *debug.Change) (*debug.State, error) {
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const timeout = 5 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	method, body := http.MethodGet, []byte(nil)
 	if change != nil {

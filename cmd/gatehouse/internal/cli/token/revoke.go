@@ -428,8 +428,8 @@ func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (wo
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	const patience = 3 * time.Second // somebody waits at a terminal
-	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
+	const timeout = 3 * time.Second // somebody waits at a terminal
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
 	listing, err := store.List(ctx)
 	if err != nil {
