@@ -163,7 +163,7 @@ func TestSoundProfiles(t *testing.T) {
 	}
 }
 
-// row is a profile in which one thing is said, and the field that a finding about it names.
+// row is a profile in which one thing is said, and the field that a diagnostic about it names.
 type row struct {
 	name  string
 	in    part

@@ -10,7 +10,7 @@ import (
 )
 
 // TestFindings shows what is wrong with several documents: all at once, in one order, each with
-// its source. TestLint shows every finding.
+// its source. TestLint shows every diagnostic.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	spec := sidecar.Spec{}

@@ -15,7 +15,7 @@ func side(more string) string {
 	return "template: {spec: {initContainers: [" + native("side", more) + "]}}"
 }
 
-// TestLint shows every finding there is about profiles, each check for itself:
+// TestLint shows every diagnostic there is about profiles, each check for itself:
 // what TestFindings shows in documents.
 func TestLint(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestLint(t *testing.T) {
 	golden(t, "lint.txt", b.String())
 }
 
-// lint returns the findings about profiles, a line each.
+// lint returns the diagnostics about profiles, a line each.
 func lint(t *testing.T, bodies []string) string {
 	t.Helper()
 	spec := sidecar.Spec{ConfigMaps: objects{}}

@@ -57,7 +57,7 @@ const dynHint = "; hint: what a claim holds is not known before there is a token
 // compiles its expressions. Nil Keys are the keys of an issuer that cannot be
 // known: of its tokens nothing can be told.
 //
-// The findings are upstream's, with paths that begin at the JWTAuthenticator, and
+// The diagnostics are upstream's, with paths that begin at the JWTAuthenticator, and
 // one more: an egress selector is refused, because it chooses among the API
 // server's own ways out, and there is none to choose from here. If there are any,
 // there is no Authenticator.

@@ -43,7 +43,7 @@ type source struct {
 // Scope checks the parameters and presets of a profile and makes a scope of them.
 // The profile's name is that of the object. There is a scope even if there are
 // findings, so that what is wrong with expressions can be reported too. The
-// fields of the findings are paths in the profile. Patterns and expressions must keep to
+// fields of the diagnostics are paths in the profile. Patterns and expressions must keep to
 // the budget.
 func (e *Environment) Scope(budget *celbound.Budget, profile string, parameters []v1alpha1.SidecarParameter, presets []v1alpha1.SidecarPreset) (*Scope, diagnostic.List) {
 	r := report{budget: budget}

@@ -28,7 +28,7 @@ type Tree struct {
 // of the value in the profile. What the tree results in must be decodable into a
 // value of the type: fields that it does not have, values of another kind and
 // expressions that cannot give what a place takes are findings, each with its
-// path. With findings there is no tree. Absent and null values are trees too.
+// path. With diagnostics there is no tree. Absent and null values are trees too.
 func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnostic.List) {
 	c := treeCompiler{scope: s}
 	t := &Tree{scope: s, root: node{kind: literalNode, literal: []byte("null")}}

@@ -140,7 +140,7 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 	}
 }
 
-// TestFewOfEach: a custom resource with thousands of findings takes some lines of the log, and no document less than all.
+// TestFewOfEach: a custom resource with thousands of diagnostics takes some lines of the log, and no document less than all.
 func TestFewOfEach(t *testing.T) {
 	t.Parallel()
 	var all diagnostic.List

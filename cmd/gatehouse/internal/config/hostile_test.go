@@ -28,7 +28,7 @@ func bomb(levels int, leaf string) string {
 	return b.String()
 }
 
-// Whatever a file holds, reading it ends with a finding, in bounded memory.
+// Whatever a file holds, reading it ends with a diagnostic, in bounded memory.
 func TestLoadHostile(t *testing.T) {
 	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: z}\n"
 	for name, c := range map[string]struct {

@@ -21,7 +21,7 @@ func sound() *v1alpha1.Directory {
 	return c
 }
 
-// TestCheckMistakes makes one mistake at a time. The first finding is for it.
+// TestCheckMistakes makes one mistake at a time. The first diagnostic is for it.
 func TestCheckMistakes(t *testing.T) {
 	t.Parallel()
 	const chain = "(member:1.2.840.113556.1.4.1941:={})"

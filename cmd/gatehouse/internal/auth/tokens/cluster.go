@@ -98,7 +98,7 @@ func (c *Cluster) List(ctx context.Context) (Listing, error) {
 }
 
 // Revocations reads all revocations. Those with errors are not used, and not among
-// them; the findings say why.
+// them; the diagnostics say why.
 func (c *Cluster) Revocations(ctx context.Context) ([]authn.Revocation, diagnostic.List, error) {
 	var (
 		all   []authn.Revocation

@@ -31,7 +31,7 @@ var (
 	// which.
 	ErrForbidden = errors.New("is forbidden")
 	// ErrRefused is a document with errors that a cluster does not take. The error
-	// around it is a finding.List too.
+	// around it is a diagnostic.List too.
 	ErrRefused = errors.New("is refused")
 )
 

@@ -195,7 +195,7 @@ func (f *rotateFlags) request(ctx context.Context, place *storage, state *rotati
 	return report, err
 }
 
-// firstProblem is the first finding as an error, and how many more there are.
+// firstProblem is the first diagnostic as an error, and how many more there are.
 func firstProblem(found []diagnostic) error {
 	one := found[0]
 	text := one.Object + ": " + one.Message

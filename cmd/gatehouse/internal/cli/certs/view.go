@@ -110,7 +110,7 @@ type statusView struct {
 	Webhooks    []webhookView   `json:"webhooks"`
 }
 
-// level is how bad a finding is.
+// level is how bad a diagnostic is.
 type level string
 
 const (

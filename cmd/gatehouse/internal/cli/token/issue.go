@@ -261,7 +261,7 @@ func (f *tokenFlags) make() (issuedToken, error) {
 }
 
 // check compiles the document as the server will, beside the tokens that are in
-// the directory already and behind its guard, and fails with every finding about
+// the directory already and behind its guard, and fails with every diagnostic about
 // it. What is wrong with other documents is for lint to say; sound is false then.
 func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *issuedToken) (sound bool, err error) {
 	known, err := f.known(ctx, store, issued.Document.Name)

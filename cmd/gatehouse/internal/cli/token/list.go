@@ -105,7 +105,7 @@ type listedToken struct {
 	RevokedBy *listedRevocation `json:"revokedBy,omitempty"`
 	documentPlace
 
-	// source is the place as findings have it.
+	// source is the place as diagnostics have it.
 	source string
 }
 

@@ -18,7 +18,7 @@ const (
 )
 
 // documents is the webhook that refuses a custom resource that could not be used,
-// with its findings.
+// with its diagnostics.
 //
 // It fails open: what gets past it while Gatehouse is away is told by the
 // conditions of the object, and an installation in one command, which creates

@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzEdit reads any text as manifests and changes every pod in it: that never
-// panics, what cannot be done is a list of findings, what was not changed keeps
+// panics, what cannot be done is a list of diagnostics, what was not changed keeps
 // every byte, and what was changed says what the API server's library makes of
 // it, when it is read again.
 func FuzzEdit(f *testing.F) {

@@ -28,7 +28,7 @@ import (
 // Document is an object and where it was read.
 type Document[T any] struct {
 	// Source is the file, and the number of the document in it where it has
-	// several: "rbac/base.yaml#2". It is used in findings only.
+	// several: "rbac/base.yaml#2". It is used in diagnostics only.
 	Source string
 	Object T
 }
@@ -64,7 +64,7 @@ type grants map[string]map[subject][]grant
 // concurrent use. Without any document it is nil: then nothing is known of who
 // may do what, while with one everything that is not granted is denied.
 //
-// The findings are warnings about bindings that grant nothing, because there is
+// The diagnostics are warnings about bindings that grant nothing, because there is
 // no role of the name that they refer to.
 func New(d *Documents) (authorizer.Authorizer, diagnostic.List) {
 	if len(d.Roles)+len(d.ClusterRoles)+len(d.RoleBindings)+len(d.ClusterRoleBindings) == 0 {
@@ -121,7 +121,7 @@ type binding struct {
 	subjects              []rbacv1.Subject
 }
 
-// title is the binding as findings name it.
+// title is the binding as diagnostics name it.
 func (b *binding) title() string {
 	if b.namespace == "" {
 		return b.kind + "/" + b.name
