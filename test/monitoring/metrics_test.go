@@ -126,6 +126,15 @@ func (s series) declare(prefix string, call *ast.CallExpr) {
 			}
 		}
 	}
+	// A method of the telemetry's factory has name, help, and then, behind the buckets of a histogram, the labels.
+	if called, is := call.Fun.(*ast.SelectorExpr); is && name != "" && slices.Contains([]string{"counters", "gauges", "histograms"}, called.Sel.Name) {
+		histogram = called.Sel.Name == "histograms"
+		for _, arg := range call.Args[2:] {
+			if label := literal(arg); label != "" {
+				labels = append(labels, label)
+			}
+		}
+	}
 	if called, is := call.Fun.(*ast.Ident); is && called.Name == "desc" && prefix != "" {
 		name, labels = prefix+literal(call.Args[0]), []string{"directory"}
 		for _, arg := range call.Args[2:] {
