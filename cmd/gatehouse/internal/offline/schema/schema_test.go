@@ -1,0 +1,126 @@
+package schema_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
+)
+
+const widgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [size]
+            x-kubernetes-validations:
+            - {rule: 'self.size <= self.most', message: size must be at most most}
+            properties:
+              size: {type: integer, minimum: 1}
+              most: {type: integer, default: 10}
+              color: {type: string, enum: [red, blue]}
+              parts:
+                type: array
+                x-kubernetes-list-type: set
+                items: {type: string}
+`
+
+func decode(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var u unstructured.Unstructured
+	text2, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = u.UnmarshalJSON(text2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Object
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, found := schema.New(append(definitions, &unstructured.Unstructured{Object: decode(t, widgets)}))
+	if len(found) > 0 {
+		t.Fatal(found)
+	}
+	const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+	for _, test := range []struct {
+		name, object string
+		want         []string
+	}{
+		{"good pod", head + "spec: {containers: [{name: a, image: b, ports: [{containerPort: 80, name: http}]}]}", nil},
+		{"unknown field", head + "spec: {contaners: [{name: a}]}", []string{`spec.contaners: unknown field (hint: did you mean "containers"?)`}},
+		{
+			"everything at once", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: A_b, labels: {'a b': c}}\n" +
+				"spec: {replicas: \"x\", template: {spec: {containers: [{name: A_b, ports: [{containerPort: 99999}]}]}}}", []string{
+				`metadata.labels: "a b: c": name part must consist of alphanumeric characters`,
+				`metadata.name: "A_b": a lowercase RFC 1123 subdomain must consist of`,
+				`spec.replicas: "x" is a string, expected an integer`,
+				`spec.template.spec.containers[0].name: "A_b": a lowercase RFC 1123 label must consist of`,
+				`spec.template.spec.containers[0].ports[0].containerPort: 99999: must be between 1 and 65535`,
+			},
+		},
+		{"kind with a wrong letter", "apiVersion: apps/v1\nkind: Deployement\nmetadata: {name: d}", []string{`kind: apps/v1 has no kind "Deployement" (hint: did you mean "Deployment"?)`}},
+		{"kind of another version", "apiVersion: apps/v1\nkind: CronJob\nmetadata: {name: d}", []string{`kind: apps/v1 has no kind "CronJob"`}},
+		{"old version", "apiVersion: batch/v2alpha1\nkind: CronJob\nmetadata: {name: d}", []string{`kind: batch/v2alpha1 has no kind "CronJob" (hint: it is in batch/v1, batch/v1beta1)`}},
+		{"name of a role", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: 'system:A_b'}", nil},
+		{"restart policy", head + "spec: {restartPolicy: never, containers: []}", []string{`spec.restartPolicy: "never": must be Always, OnFailure or Never`}},
+		{"hostPort 0", head + "spec: {containers: [{name: a, ports: [{containerPort: 1, hostPort: 0}]}]}", nil},
+		{"quantity", head + "spec: {containers: [{name: a, resources: {limits: {cpu: many}}}]}", []string{`spec.containers[0].resources.limits.cpu: "many" is not allowed: expected a quantity`}},
+		{"annotation that is no string", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {a: 1}}", []string{`metadata.annotations.a: "1" is a number, expected a string`}},
+		{"good widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3}", nil},
+		{
+			"bad widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: W}\nspec: {size: 0, color: green, collor: red, parts: [a, a]}", []string{
+				`metadata.name: "W": a lowercase RFC 1123 subdomain`,
+				`spec.collor: unknown field`,
+				`spec.color: unsupported value: "green": supported values: "red", "blue"`,
+				`spec.parts[1]: duplicate value: "a"`,
+				`spec.size: invalid value: 0: spec.size in body should be greater than or equal to 1`,
+			},
+		},
+		{"rule of a widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 11}", []string{`spec: invalid value: size must be at most most`}},
+		{"kind of the group of a definition", "apiVersion: example.com/v1\nkind: Wigdet\nmetadata: {name: w}", []string{`kind: example.com/v1 has no kind "Wigdet" (hint: did you mean "Widget"?)`}},
+		{"own kind", "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: s}\nspec: {tempalte: {}}", []string{"spec.tempalte: unknown field"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			found, known := schemas.Check(t.Context(), decode(t, test.object))
+			if !known {
+				t.Error("the kind is not known")
+			}
+			got := strings.Split(found.Error(), "\n")
+			if len(found) == 0 {
+				got = nil
+			}
+			if !slices.EqualFunc(got, test.want, strings.HasPrefix) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+		})
+	}
+	if found, known := schemas.Check(t.Context(), decode(t, "apiVersion: example.org/v1\nkind: Gadget\nmetadata: {name: g}")); known || len(found) > 0 {
+		t.Errorf("a kind without a definition: %v, %v", found, known)
+	}
+}
