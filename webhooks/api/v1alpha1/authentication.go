@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AccessToken is an opaque bearer token, known by its id and the hash of its
-// text; the text itself is stored nowhere. The object's name is the token's
-// id, and its creationTimestamp is when it was issued. It is cluster-scoped.
+// AccessToken is an opaque bearer token. It contains the id and the hash of the
+// token; the token itself is not stored. The name of the object is the id, and
+// creationTimestamp is the time of issue. It is cluster-scoped.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghat,categories=gatehouse
@@ -28,12 +28,11 @@ type AccessToken struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec never changes: a token that is to prove something else is another token.
+	// Spec is immutable.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an access token does not change: delete it and issue another"
 	Spec AccessTokenSpec `json:"spec"`
 
-	// Status is what Gatehouse says of the object in a cluster. In a directory it is
-	// not looked at.
+	// Status is reported by Gatehouse in a cluster. It is ignored in a directory.
 	// +optional
 	Status AccessTokenStatus `json:"status,omitzero"`
 }
@@ -48,25 +47,24 @@ type AccessTokenList struct {
 	Items []AccessToken `json:"items"`
 }
 
-// AccessTokenSpec says what a token proves and until when.
+// AccessTokenSpec is the identity and the expiry of a token.
 //
-// The rule about sha256 is one of the whole, because the API server repeats the value
-// that a rule of its own refuses, and what stands there by mistake may be the secret.
+// The rule for sha256 belongs to the whole spec, because the API server repeats the
+// value of a field that violates a rule, and that value may be the token.
 //
 // +kubebuilder:validation:XValidation:rule="self.sha256.matches('^[0-9a-f]{64}$')",fieldPath=".sha256",message="must be the SHA-256 of the token's text, 64 lower-case hexadecimal digits, as gatehouse token issue writes it: if this is the token itself, it is known to others now, so issue a new one"
 type AccessTokenSpec struct {
-	// SHA256 is the hash of the whole token text, in 64 lower-case hexadecimal
-	// digits.
+	// SHA256 is the hash of the token, in 64 lower-case hexadecimal digits.
 	// +kubebuilder:validation:MaxLength=64
 	SHA256 string `json:"sha256"`
-	// User is the identity that the token proves. Names, groups and extra keys
-	// that Kubernetes reserves for itself are refused.
+	// User is the identity of the token. Names, groups and extra keys that
+	// Kubernetes reserves are rejected.
 	// +kubebuilder:validation:XValidation:rule="has(self.username) && size(self.username) > 0",message="is required",fieldPath=".username",reason=FieldValueRequired
 	User authenticationv1.UserInfo `json:"user"`
-	// ExpiresAt is the moment from which the token is refused.
+	// ExpiresAt is the time from which the token is rejected.
 	ExpiresAt metav1.Time `json:"expiresAt"`
-	// Audiences are the audiences that the token is good for. Without any, it
-	// is good for the API server's own audiences and no others.
+	// Audiences are the audiences of the token. Without any, the token is valid for
+	// the API server's audiences only.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
@@ -74,9 +72,8 @@ type AccessTokenSpec struct {
 	Audiences []string `json:"audiences,omitempty"`
 }
 
-// TokenRevocation ends what was given to a user before a moment: every login
-// token, every JWT and every access token of the user that was issued before it
-// is refused, whoever issued it. It is cluster-scoped.
+// TokenRevocation rejects all tokens of a user that were issued before a time:
+// login tokens, JWTs and access tokens of any issuer. It is cluster-scoped.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghtr,categories=gatehouse
@@ -95,11 +92,10 @@ type TokenRevocation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says whose tokens are refused.
+	// Spec defines which tokens are rejected.
 	Spec TokenRevocationSpec `json:"spec"`
 
-	// Status is what Gatehouse says of the object in a cluster. In a directory it is
-	// not looked at.
+	// Status is reported by Gatehouse in a cluster. It is ignored in a directory.
 	// +optional
 	Status TokenRevocationStatus `json:"status,omitzero"`
 }
@@ -114,167 +110,165 @@ type TokenRevocationList struct {
 	Items []TokenRevocation `json:"items"`
 }
 
-// TokenRevocationSpec says whose tokens are refused.
+// TokenRevocationSpec defines which tokens are rejected.
 type TokenRevocationSpec struct {
 	// User is the user name as the API server sees it, prefixes included.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	User string `json:"user"`
-	// IssuedBefore is the moment before which a token must have been issued to
-	// be refused. A token that does not say when it was issued is refused too.
+	// IssuedBefore is the time before which tokens must have been issued to be
+	// rejected. Tokens without a time of issue are rejected too.
 	IssuedBefore metav1.Time `json:"issuedBefore"`
-	// Reason is for people.
+	// Reason is not interpreted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 }
 
-// AuthenticationConfiguration is what Gatehouse's authentication has beside the
-// JWT issuers, which are in upstream's document of the same kind
-// (apiserver.config.k8s.io). It is a document of the directory, one at most, and
-// not a resource of the cluster. Paths of files in it are relative to the
-// document's own directory.
+// AuthenticationConfiguration configures authentication beside the JWT issuers,
+// which are in upstream's document of the same kind (apiserver.config.k8s.io). It
+// is a document of the directory, at most one, and not a resource of the cluster.
+// Paths of files are relative to the directory of the document.
 type AuthenticationConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// JWT is about the issuers of upstream's document.
+	// JWT configures the keys of the issuers in upstream's document.
 	JWT JWTConfiguration `json:"jwt,omitzero"`
-	// Directories are LDAP and Active Directory services whose passwords the
-	// login endpoint takes.
+	// Directories are LDAP and Active Directory services that verify passwords for
+	// the login endpoint.
 	Directories []Directory `json:"directories,omitempty"`
-	// Login is about the tokens that the login endpoint issues. It is required if
+	// Login configures the tokens that the login endpoint issues. It is required if
 	// there are directories.
 	Login *LoginConfiguration `json:"login,omitempty"`
-	// Guard adds to what the identity guard does by itself.
+	// Guard extends the identity guard.
 	Guard GuardConfiguration `json:"guard,omitzero"`
 }
 
-// JWTConfiguration is about the keys of JWT issuers.
+// JWTConfiguration configures the keys of JWT issuers.
 type JWTConfiguration struct {
-	// KeyRefreshInterval is how often the keys of an issuer are fetched anew, so
-	// that one that was withdrawn is refused after that time. The default is 5m,
-	// the least is 30s.
+	// KeyRefreshInterval is how often the keys of an issuer are fetched. A
+	// withdrawn key is rejected after this time. The default is 5m, the minimum
+	// 30s.
 	KeyRefreshInterval *metav1.Duration `json:"keyRefreshInterval,omitempty"`
-	// MaxKeyAge is for how long keys are used that could not be fetched anew. The
-	// default is 24h.
+	// MaxKeyAge is how long keys are used that cannot be refreshed. The default is
+	// 24h.
 	MaxKeyAge *metav1.Duration `json:"maxKeyAge,omitempty"`
-	// Issuers are about single issuers.
+	// Issuers configure single issuers.
 	Issuers []JWTIssuer `json:"issuers,omitempty"`
 }
 
-// JWTIssuer adds to an issuer of upstream's document.
+// JWTIssuer configures an issuer of upstream's document.
 type JWTIssuer struct {
 	// URL is the issuer's url in upstream's document.
 	URL string `json:"url"`
-	// KeysFile is the path of a JSON Web Key Set (RFC 7517). With it, the
-	// issuer is never asked.
+	// KeysFile is the path of a JSON Web Key Set (RFC 7517). With it, keys are
+	// never fetched.
 	KeysFile string `json:"keysFile,omitempty"`
 }
 
 // Directory is an LDAP or Active Directory service.
 type Directory struct {
-	// Name is what people and log lines call it: a DNS-1123 label.
+	// Name identifies the directory in logs and commands. It is a DNS-1123 label.
 	Name string `json:"name"`
-	// Servers are URLs, ldaps://HOST[:PORT] or ldap://HOST[:PORT]; the latter
-	// speak StartTLS before anything else. They are tried in this order.
+	// Servers are URLs, ldaps://HOST[:PORT], or ldap://HOST[:PORT] with StartTLS.
+	// They are tried in this order.
 	Servers []string `json:"servers"`
-	// CertificateAuthority is the CAs of the servers' certificates, in PEM. The
-	// default is those of the system.
+	// CertificateAuthority has the CAs of the servers' certificates, in PEM. The
+	// default is the system's CAs.
 	CertificateAuthority string `json:"certificateAuthority,omitempty"`
-	// BindDN is the account that searches. Without it, the search is anonymous.
+	// BindDN is the account for searches. Without it, searches are anonymous.
 	BindDN string `json:"bindDN,omitempty"`
-	// BindPasswordFile is the path of a file with its password. White space at
-	// the end is not part of it.
+	// BindPasswordFile is the path of a file with the password of BindDN. Trailing
+	// white space is ignored.
 	BindPasswordFile string `json:"bindPasswordFile,omitempty"`
 	// UserSearch finds the entry of a user.
 	UserSearch UserSearch `json:"userSearch"`
-	// GroupSearch finds the groups of a user. Without it a user has none.
+	// GroupSearch finds the groups of a user. Without it, users have no groups.
 	GroupSearch *GroupSearch `json:"groupSearch,omitempty"`
-	// UsernamePrefix and GroupsPrefix go before user names and groups.
+	// UsernamePrefix and GroupsPrefix are added to user names and groups.
 	UsernamePrefix string `json:"usernamePrefix,omitempty"`
 	GroupsPrefix   string `json:"groupsPrefix,omitempty"`
-	// Timeout bounds one login with all it asks of the directory. The default is
-	// 5s.
+	// Timeout is the maximum duration of one login with all its queries. The
+	// default is 5s.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// MaxConnections bounds the connections that are open at one time. The
-	// default is 8.
+	// MaxConnections is the maximum number of open connections. The default is 8.
 	MaxConnections int `json:"maxConnections,omitempty"`
 }
 
 // UserSearch finds the entry of a user. Exactly one entry must be found.
 type UserSearch struct {
-	// BaseDN is below what is searched.
+	// BaseDN is the base of the search.
 	BaseDN string `json:"baseDN"`
-	// Filter is an LDAP filter (RFC 4515) in which {} stands for the escaped
-	// name that the user gave: "(&(objectClass=person)(uid={}))".
+	// Filter is an LDAP filter (RFC 4515). {} is replaced with the escaped name
+	// that the user typed: "(&(objectClass=person)(uid={}))".
 	Filter string `json:"filter"`
-	// UsernameAttribute gives the user name; what the user typed never does. The
-	// attribute must have exactly one value.
+	// UsernameAttribute is the attribute with the user name. It must have exactly
+	// one value. The typed name is never the user name.
 	UsernameAttribute string `json:"usernameAttribute"`
-	// UIDAttribute gives the uid. A binary value, such as objectGUID, becomes
-	// hexadecimal digits. Without it there is none.
+	// UIDAttribute is the attribute with the uid. A binary value, such as
+	// objectGUID, is written in hexadecimal digits. Without it, users have no uid.
 	UIDAttribute string `json:"uidAttribute,omitempty"`
 	// Extra are further attributes for the user's extra.
 	Extra []ExtraAttribute `json:"extra,omitempty"`
 }
 
-// ExtraAttribute gives a key of extra its values.
+// ExtraAttribute is a key of the user's extra and its values.
 type ExtraAttribute struct {
 	// Key is the lower-case key, with a domain: "example.org/department".
 	Key string `json:"key"`
-	// Attribute is the attribute of the user's entry; each value is one.
+	// Attribute is an attribute of the user's entry. Each of its values is added.
 	Attribute string `json:"attribute"`
 }
 
-// GroupNesting says whether members of a group in a group are members.
+// GroupNesting is whether members of nested groups are members.
 type GroupNesting string
 
 // The values of GroupNesting.
 const (
-	// NestingNone is the default: only the groups that name the user.
+	// NestingNone is the default: only groups that list the user.
 	NestingNone GroupNesting = "None"
-	// NestingRecursive searches the groups of the groups, level by level.
+	// NestingRecursive searches the groups of groups, level by level.
 	NestingRecursive GroupNesting = "Recursive"
-	// NestingActiveDirectory lets the server do it, by the matching rule
-	// LDAP_MATCHING_RULE_IN_CHAIN, which only Active Directory and Samba have.
+	// NestingActiveDirectory uses the matching rule LDAP_MATCHING_RULE_IN_CHAIN of
+	// Active Directory and Samba.
 	NestingActiveDirectory GroupNesting = "ActiveDirectory"
 )
 
 // GroupSearch finds the groups of a user.
 type GroupSearch struct {
-	// BaseDN is below what is searched.
+	// BaseDN is the base of the search.
 	BaseDN string `json:"baseDN"`
-	// Filter is an LDAP filter in which {} stands for the escaped value of
+	// Filter is an LDAP filter. {} is replaced with the escaped value of
 	// MemberValue: "(&(objectClass=groupOfNames)(member={}))". With nesting
 	// ActiveDirectory it is "(member:1.2.840.113556.1.4.1941:={})".
 	Filter string `json:"filter"`
 	// MemberValue is the attribute of the user's entry (and of a group's, with
-	// nesting) by which groups name their members. The default is the entry's
-	// DN; posixGroup has "uid".
+	// nesting) that groups use to list members. The default is the DN; for
+	// posixGroup it is "uid".
 	MemberValue string `json:"memberValue,omitempty"`
-	// NameAttribute gives the name of the group. The default is "cn".
+	// NameAttribute is the attribute with the name of the group. The default is
+	// "cn".
 	NameAttribute string `json:"nameAttribute,omitempty"`
-	// Nesting says whether members of a group in a group are members.
+	// Nesting is whether members of nested groups are members.
 	Nesting GroupNesting `json:"nesting,omitempty"`
-	// MaxGroups bounds the groups of one user. A user with more cannot log in,
-	// because which ones were left out would be chance. The default is 500.
+	// MaxGroups is the maximum number of groups of a user. A user with more groups
+	// cannot log in. The default is 500.
 	MaxGroups int `json:"maxGroups,omitempty"`
 }
 
-// LoginConfiguration is about the tokens that the login endpoint issues.
+// LoginConfiguration configures the tokens that the login endpoint issues.
 type LoginConfiguration struct {
-	// Keys sign the tokens. The first signs; all of them verify. All replicas
-	// must have the same.
+	// Keys sign the tokens. The first key signs, and all keys verify. All replicas
+	// need the same keys.
 	Keys []LoginKey `json:"keys"`
-	// TokenTTL is how long a token is good for: by then the directory is asked
-	// again whether the user is still there, and for the groups. The default is
-	// 15m, the most 24h.
+	// TokenTTL is how long a token is valid. Its renewal asks the directory again
+	// for the user and the groups. The default is 15m, the maximum 24h.
 	TokenTTL *metav1.Duration `json:"tokenTTL,omitempty"`
-	// SessionTTL is how long tokens are renewed without a password. The default
-	// is 10h, the most 720h.
+	// SessionTTL is how long tokens are renewed without a password. The default is
+	// 10h, the maximum 720h.
 	SessionTTL *metav1.Duration `json:"sessionTTL,omitempty"`
-	// Audiences are the audiences that the tokens are good for. Without any, they
-	// are good for the API server's own.
+	// Audiences are the audiences of the tokens. Without any, they are valid for
+	// the API server's audiences.
 	Audiences []string `json:"audiences,omitempty"`
 }
 
@@ -283,34 +277,33 @@ type LoginKey struct {
 	// Name is a DNS-1123 label. It is part of every token.
 	Name string `json:"name"`
 	// File is the path of a file with the key: at least 32 random bytes in base64,
-	// as 'gatehouse token key' makes them.
+	// created by 'gatehouse token key'.
 	File string `json:"file"`
 }
 
-// GuardConfiguration adds to what the identity guard does by itself. A source of
-// identities is "access-tokens", the name of a directory or the URL of an
-// issuer.
+// GuardConfiguration extends the identity guard. A source of identities is
+// "access-tokens", the name of a directory or the URL of an issuer.
 type GuardConfiguration struct {
-	// Prefixes are what user names and groups of a source must begin with.
+	// Prefixes are required prefixes of user names and groups of a source.
 	Prefixes []RequiredPrefix `json:"prefixes,omitempty"`
-	// AllowedGroups are reserved groups that the sources may give all the same.
+	// AllowedGroups are reserved groups that named sources may return.
 	AllowedGroups []AllowedGroup `json:"allowedGroups,omitempty"`
 }
 
-// RequiredPrefix is what the identities of a source must begin with.
+// RequiredPrefix is the required prefix of the identities of a source.
 type RequiredPrefix struct {
 	// Source is "access-tokens", the name of a directory or the URL of an issuer.
 	Source string `json:"source"`
-	// Username and Groups are the prefixes; an empty one asks nothing.
+	// Username and Groups are the prefixes. An empty prefix requires nothing.
 	Username string `json:"username,omitempty"`
 	Groups   string `json:"groups,omitempty"`
 }
 
-// AllowedGroup is a reserved group that some sources may give.
+// AllowedGroup is a reserved group that named sources may return.
 type AllowedGroup struct {
-	// Name is the whole name, "system:masters".
+	// Name is the full name, such as "system:masters".
 	Name string `json:"name"`
-	// Sources are those that may give it; there must be one.
+	// Sources are the sources that may return it. At least one.
 	Sources []string `json:"sources"`
 }
 

@@ -6,20 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Injection says what happens to a pod that matches a profile and about which
-// neither the pod nor its namespace says anything.
+// Injection is what happens to a pod that matches a profile if neither the pod nor
+// its namespace has InjectAnnotation for it.
 type Injection string
 
 const (
-	// OptIn injects only where the pod or its namespace asks with
-	// InjectAnnotation.
+	// OptIn injects only if InjectAnnotation of the pod or its namespace requests
+	// it.
 	OptIn Injection = "OptIn"
-	// OptOut injects into every matching pod but those that decline, or whose
-	// namespace does, with InjectAnnotation.
+	// OptOut injects into every matching pod unless InjectAnnotation of the pod or
+	// its namespace opts out.
 	OptOut Injection = "OptOut"
 )
 
-// SidecarProfile describes what is added to pods, and which pods get it. It is
+// SidecarProfile selects pods and describes what is added to them. It is
 // cluster-scoped.
 //
 // +kubebuilder:object:root=true
@@ -43,11 +43,10 @@ type SidecarProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	Spec SidecarProfileSpec `json:"spec"`
 
-	// Status is what Gatehouse says of the object in a cluster. In a directory it is
-	// not looked at.
+	// Status is reported by Gatehouse in a cluster. It is ignored in a directory.
 	// +optional
 	Status SidecarProfileStatus `json:"status,omitzero"`
 }
@@ -62,83 +61,81 @@ type SidecarProfileList struct {
 	Items []SidecarProfile `json:"items"`
 }
 
-// SidecarProfileSpec is what a SidecarProfile wants.
+// SidecarProfileSpec is the desired state of a SidecarProfile.
 type SidecarProfileSpec struct {
-	// Match selects the pods that the profile is about. An empty match selects
-	// every pod.
+	// Match selects pods. An empty match selects every pod.
 	// +optional
 	Match SidecarMatch `json:"match,omitzero"`
-	// Injection says what happens without a word from the pod or its
-	// namespace. The default is OptIn.
+	// Injection is what happens if neither the pod nor its namespace has the inject
+	// annotation: OptIn (default) or OptOut.
 	// +optional
 	// +kubebuilder:default=OptIn
 	// +kubebuilder:validation:Enum=OptIn;OptOut
 	Injection Injection `json:"injection,omitempty"`
-	// Rollout applies the profile to a share of the workloads that it selects.
+	// Rollout applies the profile to a percentage of the workloads that it selects.
 	// +optional
 	Rollout *SidecarRollout `json:"rollout,omitempty"`
-	// Placement says where the profile's containers stand among those of the
-	// pod and of other profiles.
+	// Placement is the position of the profile's containers among those of the pod
+	// and of other profiles.
 	// +optional
 	Placement SidecarPlacement `json:"placement,omitzero"`
-	// HostNetwork says what happens to a pod with hostNetwork: true, where the
-	// ports of a sidecar are the node's: Skip (default) or Inject.
+	// HostNetwork is what happens to a pod with hostNetwork: true, where a sidecar
+	// listens on ports of the node: Skip (default) or Inject.
 	// +optional
 	// +kubebuilder:default=Skip
 	// +kubebuilder:validation:Enum=Skip;Inject
 	HostNetwork SpecialPodAction `json:"hostNetwork,omitempty"`
-	// PodsThatEnd says what happens to a pod that must end (restartPolicy Never
-	// or OnFailure) if the profile has a container that would keep it from
-	// ending, because it is not a native sidecar: Skip (default), Refuse or
+	// PodsThatEnd is what happens to a pod that runs to completion (restartPolicy
+	// Never or OnFailure) if the profile has a container that would keep it
+	// running, because it is not a native sidecar: Skip (default), Refuse or
 	// Inject.
 	// +optional
 	// +kubebuilder:default=Skip
 	// +kubebuilder:validation:Enum=Skip;Refuse;Inject
 	PodsThatEnd SpecialPodAction `json:"podsThatEnd,omitempty"`
-	// OnConflict says what happens where the pod has something else in a place
-	// that the profile fills: a port, a mount path, a volume's name, a label, a
-	// field. The default is Refuse.
+	// OnConflict is what happens if the pod already has another value where the
+	// profile adds one: a port, a mount path, a volume name, a label, a field. The
+	// default is Refuse.
 	// +optional
 	// +kubebuilder:default=Refuse
 	// +kubebuilder:validation:Enum=Refuse;Skip;Keep
 	OnConflict ConflictAction `json:"onConflict,omitempty"`
-	// OnSameName says what happens to a container of the pod that has the name
-	// of one in the template. The default is Refuse.
+	// OnSameName is what happens to a container of the pod with the name of a
+	// container in the template. The default is Refuse.
 	// +optional
 	// +kubebuilder:default=Refuse
 	// +kubebuilder:validation:Enum=Refuse;Keep;Replace
 	OnSameName SameNameAction `json:"onSameName,omitempty"`
 	// DistinctUsers are containers of the template whose runAsUser no other
-	// container of the pod may have: traffic redirection, for one, tells a
-	// proxy from the application by its user.
+	// container of the pod may use. Traffic redirection, for example, distinguishes
+	// a proxy from the application by its user.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	DistinctUsers []string `json:"distinctUsers,omitempty"`
-	// Parameters are what a pod or a namespace may set.
+	// Parameters can be set by annotations of the pod or its namespace.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Parameters []SidecarParameter `json:"parameters,omitempty"`
-	// Presets are sets of values that expressions may read when a pod is
-	// created, kept apart from the profile.
+	// Presets are ConfigMaps whose values expressions read when a pod is created.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Presets []SidecarPreset `json:"presets,omitempty"`
-	// Template is the partial pod that is added.
+	// Template is the partial pod that is merged into the pod.
 	// +optional
 	Template SidecarTemplate `json:"template,omitzero"`
-	// AppContainers are additions to the pod's own containers.
+	// AppContainers are additions to the application's containers.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	AppContainers []AppContainerAdditions `json:"appContainers,omitempty"`
-	// Share gives what the pod's own containers mount and have in their
-	// environment to containers of the template.
+	// Share copies volume mounts and environment variables of the application's
+	// containers to containers of the template.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -155,9 +152,9 @@ type SidecarMatch struct {
 	// matches every pod.
 	// +optional
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
-	// MatchConditions are CEL expressions over pod, namespace and presets, all of which
-	// must be true. As in a webhook configuration, one that is false decides,
-	// even if another cannot be evaluated.
+	// MatchConditions are CEL expressions over pod, namespace and presets. All must
+	// be true. As in a webhook configuration, a condition that is false excludes
+	// the pod even if another condition fails.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -165,57 +162,56 @@ type SidecarMatch struct {
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
-// SidecarRollout applies a profile to a share of workloads. Which ones depends
-// on the namespace and name of the workload that owns the pod and on nothing
-// else: it is the same for all pods of a workload, in every replica, in a dry
-// run and offline, and a workload that is in at one percentage is in at every
-// higher one.
+// SidecarRollout applies a profile to a percentage of workloads. The selection
+// depends only on the namespace and name of the workload that owns the pod: it is
+// the same for all pods of a workload, in every replica, in a dry run and offline.
+// A workload that is selected at one percentage is selected at every higher one.
 type SidecarRollout struct {
-	// Percent is the share, from 0 to 100.
+	// Percent is the percentage of workloads, from 0 to 100.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Percent int32 `json:"percent"`
-	// Replaces names the profile whose place this one takes in its share; the
-	// others keep that profile. It answers to that profile's name in the
-	// annotations of pods and namespaces too. Without it, pods outside the
-	// share get nothing.
+	// Replaces names the profile that this one replaces in the selected workloads;
+	// the others keep that profile. Annotations of pods and namespaces that name
+	// the replaced profile apply to this one too. Without it, pods of other
+	// workloads are not injected.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Replaces string `json:"replaces,omitempty"`
 }
 
-// Position is a place relative to the pod's own containers.
+// Position is a position relative to the application's containers.
 type Position string
 
 const (
-	// First is in front of the pod's own.
+	// First is before the application's containers.
 	First Position = "First"
-	// Last is behind the pod's own.
+	// Last is after the application's containers.
 	Last Position = "Last"
 )
 
-// SidecarPlacement says where the profile's containers stand. Profiles between
-// which nothing is declared stand in the order of their names.
+// SidecarPlacement is the position of the profile's containers. Profiles without a
+// declared order are ordered by name.
 type SidecarPlacement struct {
-	// InitContainers is the place of init containers, native sidecars among
-	// them. The default is First: a native sidecar then serves the pod's init
-	// containers too.
+	// InitContainers is the position of init containers, including native sidecars.
+	// The default is First: a native sidecar then starts before the application's
+	// init containers.
 	// +optional
 	// +kubebuilder:default=First
 	// +kubebuilder:validation:Enum=First;Last
 	InitContainers Position `json:"initContainers,omitempty"`
-	// Containers is the place of containers. The default is Last.
+	// Containers is the position of containers. The default is Last.
 	// +optional
 	// +kubebuilder:default=Last
 	// +kubebuilder:validation:Enum=First;Last
 	Containers Position `json:"containers,omitempty"`
-	// Before names profiles whose containers stand behind this one's.
+	// Before names profiles whose containers come after this profile's.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	Before []string `json:"before,omitempty"`
-	// After names profiles whose containers stand in front of this one's.
+	// After names profiles whose containers come before this profile's.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
@@ -223,44 +219,44 @@ type SidecarPlacement struct {
 	After []string `json:"after,omitempty"`
 }
 
-// SpecialPodAction says what happens to a pod that a sidecar may not suit.
+// SpecialPodAction is what happens to a pod that a sidecar may break.
 type SpecialPodAction string
 
 const (
-	// SkipPod leaves the profile out, with a reason.
+	// SkipPod does not apply the profile, and reports the reason.
 	SkipPod SpecialPodAction = "Skip"
-	// RefusePod refuses the pod.
+	// RefusePod rejects the pod.
 	RefusePod SpecialPodAction = "Refuse"
 	// InjectPod applies the profile as to any other pod.
 	InjectPod SpecialPodAction = "Inject"
 )
 
-// ConflictAction says what happens on a conflict.
+// ConflictAction is what happens on a conflict.
 type ConflictAction string
 
 const (
-	// RefuseConflict refuses the pod, with every conflict at once.
+	// RefuseConflict rejects the pod and lists every conflict.
 	RefuseConflict ConflictAction = "Refuse"
-	// SkipConflict leaves the whole profile out, with a warning.
+	// SkipConflict does not apply the profile, with a warning.
 	SkipConflict ConflictAction = "Skip"
-	// KeepConflict keeps what the pod has and leaves out what conflicts with
-	// it, with a warning.
+	// KeepConflict keeps the value of the pod and does not add the conflicting one,
+	// with a warning.
 	KeepConflict ConflictAction = "Keep"
 )
 
-// SameNameAction says what happens to a container of the pod that has the name
-// of one in the template.
+// SameNameAction is what happens to a container of the pod with the name of a
+// container in the template.
 type SameNameAction string
 
 const (
-	// RefuseSameName refuses the pod.
+	// RefuseSameName rejects the pod.
 	RefuseSameName SameNameAction = "Refuse"
-	// KeepSameName keeps every field of the pod's container, and adds those of
-	// the template that it lacks: so a pod's author can override a part of a
+	// KeepSameName keeps every field of the pod's container and adds the missing
+	// fields of the template, so that a pod's author can override part of a
 	// sidecar.
 	KeepSameName SameNameAction = "Keep"
-	// ReplaceSameName puts the template's container in the place of the pod's.
-	// The status annotation keeps the pod's own.
+	// ReplaceSameName replaces the pod's container with the template's. The status
+	// annotation keeps the original.
 	ReplaceSameName SameNameAction = "Replace"
 )
 
@@ -277,14 +273,14 @@ const (
 	DurationParameter ParameterType = "duration"
 	PortParameter     ParameterType = "port"
 	EnumParameter     ParameterType = "enum"
-	// ListParameter is a list of texts, written "a,b,c".
+	// ListParameter is a list of strings, written "a,b,c".
 	ListParameter ParameterType = "list"
 )
 
-// SidecarParameter is something that a pod or a namespace may set with the
-// annotation <profile>.sidecar.gatehouse.dev/<parameter>. The pod's annotation
-// beats the namespace's, and that the default, each parameter for itself.
-// Expressions read it as params.<name>.
+// SidecarParameter is a value that a pod or a namespace can set with the annotation
+// <profile>.sidecar.gatehouse.dev/<parameter>. For each parameter, the pod
+// overrides the namespace, and the namespace overrides the default. Expressions
+// read it as params.<name>.
 //
 // +kubebuilder:validation:XValidation:rule="self.type != 'enum' || (has(self.enum) && size(self.enum) > 0)",message="is required for a parameter of type enum: list the values allowed",fieldPath=".enum",reason=FieldValueRequired
 // +kubebuilder:validation:XValidation:rule="!has(self.enum) || size(self.enum) == 0 || self.type in ['enum', 'string', 'list']",message="a parameter of this type has no enum: enum, string and list have",fieldPath=".enum"
@@ -296,7 +292,7 @@ type SidecarParameter struct {
 	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Description says what it is for.
+	// Description explains the parameter.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
@@ -304,60 +300,60 @@ type SidecarParameter struct {
 	// and list.
 	// +kubebuilder:validation:Enum=string;integer;boolean;quantity;duration;port;enum;list
 	Type ParameterType `json:"type"`
-	// Default holds where neither the pod nor the namespace says anything.
-	// Without one the parameter must be given.
+	// Default applies if neither the pod nor the namespace sets the parameter.
+	// Without a default, the parameter is required.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	Default *ParameterValue `json:"default,omitempty"`
-	// Minimum is the smallest integer, port, quantity or duration allowed.
+	// Minimum is the smallest allowed integer, port, quantity or duration.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	Minimum *ParameterValue `json:"minimum,omitempty"`
-	// Maximum is the largest integer, port, quantity or duration allowed.
+	// Maximum is the largest allowed integer, port, quantity or duration.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	Maximum *ParameterValue `json:"maximum,omitempty"`
-	// Pattern is a regular expression (RE2) that the whole of a string, or each
-	// text of a list, must match.
+	// Pattern is a regular expression (RE2) that the whole string, or each string
+	// of a list, must match.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Pattern string `json:"pattern,omitempty"`
-	// MaxLength is the largest number of characters of a string, or of each
-	// text of a list. The default is 1024.
+	// MaxLength is the maximum number of characters of a string, or of each string
+	// of a list. The default is 1024.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=262144
 	MaxLength *int32 `json:"maxLength,omitempty"`
-	// MaxItems is the largest number of texts in a list. The default is 64.
+	// MaxItems is the maximum number of strings in a list. The default is 64.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=262144
 	MaxItems *int32 `json:"maxItems,omitempty"`
-	// Enum are the values allowed: required for the type enum, possible for
-	// string and for the texts of a list.
+	// Enum lists the allowed values. It is required for the type enum, and optional
+	// for string and for the strings of a list.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Enum []string `json:"enum,omitempty"`
-	// OnInvalid says what happens to a pod for which the value is none of
-	// those allowed, or missing: Refuse (default), or Skip, which leaves the
-	// profile out with a warning.
+	// OnInvalid is what happens to a pod whose value is missing or not allowed:
+	// Refuse (default) rejects the pod; Skip does not apply the profile, with a
+	// warning.
 	// +optional
 	// +kubebuilder:default=Refuse
 	// +kubebuilder:validation:Enum=Refuse;Skip
 	OnInvalid InvalidAction `json:"onInvalid,omitempty"`
 }
 
-// InvalidAction says what happens to a pod whose parameter is invalid.
+// InvalidAction is what happens to a pod with an invalid parameter.
 type InvalidAction string
 
 const (
-	// RefuseInvalid refuses the pod.
+	// RefuseInvalid rejects the pod.
 	RefuseInvalid InvalidAction = "Refuse"
-	// SkipInvalid leaves the profile out, with a warning.
+	// SkipInvalid does not apply the profile, with a warning.
 	SkipInvalid InvalidAction = "Skip"
 )
 
@@ -368,38 +364,38 @@ type SidecarPreset struct {
 	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// ConfigMap holds the values in its data.
+	// ConfigMap is the ConfigMap with the values in its data.
 	ConfigMap ObjectReference `json:"configMap"`
 }
 
 // ObjectReference names an object in a namespace.
 type ObjectReference struct {
-	// Namespace is the namespace that the object is in.
+	// Namespace is the namespace of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Namespace string `json:"namespace"`
-	// Name is the object's name.
+	// Name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// SidecarTemplate is a partial pod. A text in it may hold CEL expressions over
-// pod, namespace, params and presets, as ${…}; $${ stands for ${. Names of
-// containers, volumes and ports, and the names of fields, are literal.
+// SidecarTemplate is a partial pod. Its strings may contain CEL expressions over
+// pod, namespace, params and presets, as ${…}; $${ is a literal ${. Names of
+// containers, volumes, ports and fields are literal.
 type SidecarTemplate struct {
-	// Metadata holds labels and annotations.
+	// Metadata has labels and annotations to add.
 	// +optional
 	Metadata SidecarTemplateMetadata `json:"metadata,omitzero"`
-	// Spec is a partial pod spec. A container whose name the pod does not have
-	// is added; every other field is merged with what the pod has.
+	// Spec is a partial pod spec. Containers with new names are added; every other
+	// field is merged with the pod's.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Spec runtime.RawExtension `json:"spec,omitzero"`
 }
 
-// SidecarTemplateMetadata is what a profile may add to a pod's metadata.
+// SidecarTemplateMetadata is the metadata that a profile adds to a pod.
 type SidecarTemplateMetadata struct {
 	// Labels are added to the pod's.
 	// +optional
@@ -409,64 +405,64 @@ type SidecarTemplateMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// AppContainerAdditions are additions to some of the pod's own containers: those
-// that no profile has added.
+// AppContainerAdditions are additions to the application's containers, which are
+// those that no profile added.
 type AppContainerAdditions struct {
-	// Names are the containers. Nothing stands for all.
+	// Names are the names of the containers. Empty selects all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	Names []string `json:"names,omitempty"`
-	// Except are containers that get nothing.
+	// Except are the names of containers that are left unchanged.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	Except []string `json:"except,omitempty"`
-	// InitContainers adds to the pod's own init containers too, native sidecars
-	// among them.
+	// InitContainers also selects the application's init containers, including
+	// native sidecars.
 	// +optional
 	InitContainers bool `json:"initContainers,omitempty"`
-	// Template is a partial container, without a name and a restartPolicy. What
-	// the container has stays; environment variables are added by name, volume
-	// mounts by path, and fields that it lacks are set. A hostPort needs exactly
-	// one name in Names.
+	// Template is a partial container without name and restartPolicy. Existing
+	// values are kept; environment variables are added by name, volume mounts by
+	// path, and missing fields are set. A hostPort requires exactly one name in
+	// Names.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	Template runtime.RawExtension `json:"template"`
 }
 
-// SidecarShare gives a container of the template what the pod's own containers
-// have.
+// SidecarShare copies settings of the application's containers to a container of
+// the template.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.volumeMounts) && self.volumeMounts) || (has(self.volumeDevices) && self.volumeDevices) || (has(self.env) && size(self.env) > 0)",message="nothing is shared: volumeMounts, volumeDevices or env must say something"
 // +kubebuilder:validation:XValidation:rule="!has(self.readOnly) || !self.readOnly || (has(self.volumeMounts) && self.volumeMounts)",message="says something about volumeMounts, and these are not shared",fieldPath=".readOnly"
 type SidecarShare struct {
-	// Container is the container of the template.
+	// Container is the name of the container in the template.
 	// +kubebuilder:validation:MaxLength=253
 	Container string `json:"container"`
-	// From are the pod's own containers. Nothing stands for all.
+	// From are the names of the application's containers. Empty selects all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	From []string `json:"from,omitempty"`
-	// VolumeMounts shares every volume mount, with subPath, and of one with a
-	// subPathExpr the environment variables that it names, and those that these
-	// name. Bidirectional propagation becomes HostToContainer unless the
-	// container is privileged. The token of the service account is not shared:
-	// the API server gives every container one.
+	// VolumeMounts copies every volume mount, including subPath. For a mount with a
+	// subPathExpr it also copies the environment variables that the expression
+	// refers to, directly or indirectly. Bidirectional propagation becomes
+	// HostToContainer unless the container is privileged. The service account token
+	// is not copied, because the API server gives one to every container.
 	// +optional
 	VolumeMounts bool `json:"volumeMounts,omitempty"`
-	// VolumeDevices shares every raw block device.
+	// VolumeDevices copies every raw block device.
 	// +optional
 	VolumeDevices bool `json:"volumeDevices,omitempty"`
-	// ReadOnly makes shared mounts read-only.
+	// ReadOnly makes the copied mounts read-only.
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Env are the names of environment variables to share; "*" is all. The
-	// sidecar's own win.
+	// Env are the names of environment variables to copy; "*" means all. Variables
+	// of the sidecar take precedence.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256

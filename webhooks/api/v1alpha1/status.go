@@ -2,54 +2,55 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// The types of conditions that every kind has. Of an object that nobody has looked
-// at yet there are none.
+// The types of conditions that every kind has. A new object has none until
+// Gatehouse reports on it.
 const (
-	// CompiledCondition is True if the object as it is now can be used, and False
-	// if it has errors, which its message names.
+	// CompiledCondition is True if the current version of the object is valid, and
+	// False if it has errors. The message lists them.
 	CompiledCondition = "Compiled"
-	// ReadyCondition is True if the object as it is now is in use in every replica
-	// that runs.
+	// ReadyCondition is True if the current version of the object is active in
+	// every running replica.
 	ReadyCondition = "Ready"
-	// DegradedCondition is True if something is wrong that does not keep the object
-	// from being used, or if an earlier version is used in its place.
+	// DegradedCondition is True if the object is active with a problem, or if an
+	// earlier version is active instead.
 	DegradedCondition = "Degraded"
 )
 
 // The reasons of conditions.
 const (
-	// CompiledReason is of Compiled: there are no errors.
+	// CompiledReason is a reason of Compiled: there are no errors.
 	CompiledReason = "Compiled"
-	// WarningsReason is of Compiled and Degraded: it can be used, and there is
-	// something that its author should know.
+	// WarningsReason is a reason of Compiled and Degraded: the object is valid and
+	// has warnings.
 	WarningsReason = "Warnings"
-	// InvalidReason is of Compiled: the object has errors.
+	// InvalidReason is a reason of Compiled: the object has errors.
 	InvalidReason = "Invalid"
-	// InUseReason is of Ready: every replica uses the object.
+	// InUseReason is a reason of Ready: the object is active in every replica.
 	InUseReason = "InUse"
-	// WaitingReason is of Ready: not every replica has reported that it uses the
-	// object.
+	// WaitingReason is a reason of Ready: not every replica has reported that the
+	// object is active.
 	WaitingReason = "WaitingForReplicas"
-	// PreviousVersionReason is of Ready and Degraded: the object has errors, and the
-	// last version without any is used in its place.
+	// PreviousVersionReason is a reason of Ready and Degraded: the object has
+	// errors, and the last valid version is active.
 	PreviousVersionReason = "PreviousVersionInUse"
-	// NotUsedReason is of Ready and Degraded: the object has errors, and no version of
-	// it is used. Of a policy whose expressions do not compile, its failurePolicy
-	// decides what it matches; one whose match constraints have errors is left out.
+	// NotUsedReason is a reason of Ready and Degraded: the object has errors, and
+	// no version of it is active. For a policy with invalid expressions,
+	// failurePolicy decides the requests that it matches; a policy with invalid
+	// match constraints is ignored.
 	NotUsedReason = "NotUsed"
-	// NotSentReason is of Degraded: the webhook configurations do not send all that an
-	// object is about.
+	// NotSentReason is a reason of Degraded: the webhook configurations do not send
+	// all requests that the object matches.
 	NotSentReason = "NotSent"
-	// OutdatedReason is of Degraded: the CustomResourceDefinition in the cluster is
-	// not that of this version of Gatehouse.
+	// OutdatedReason is a reason of Degraded: the CustomResourceDefinition in the
+	// cluster belongs to another version of Gatehouse.
 	OutdatedReason = "DefinitionOutdated"
-	// HealthyReason is of Degraded: there is nothing wrong.
+	// HealthyReason is a reason of Degraded: there is no problem.
 	HealthyReason = "Healthy"
 )
 
-// ObjectStatus is what the status of every kind has.
+// ObjectStatus is the common part of the status of all kinds.
 type ObjectStatus struct {
-	// ObservedGeneration is the metadata.generation that the conditions are about.
+	// ObservedGeneration is the metadata.generation that the conditions refer to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions are Compiled, Ready and Degraded.
@@ -59,70 +60,71 @@ type ObjectStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// SidecarProfileStatus is what became of a SidecarProfile.
+// SidecarProfileStatus is the observed state of a SidecarProfile.
 type SidecarProfileStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// Pods are the pods that the profile is about. It is absent until they are
+	// Pods counts the pods that the profile selects. It is absent until they are
 	// counted.
 	// +optional
 	Pods *SidecarPodCounts `json:"pods,omitempty"`
 }
 
-// SidecarPodCounts are numbers of pods that have not ended.
+// SidecarPodCounts are numbers of pods that have not terminated.
 type SidecarPodCounts struct {
-	// Matched are those that would get the profile if they were created now.
+	// Matched is the number of pods that would be injected if they were created
+	// now.
 	Matched int32 `json:"matched"`
-	// Injected are those that have it.
+	// Injected is the number of pods with the profile.
 	Injected int32 `json:"injected"`
-	// Stale are those that have it as an earlier version made it.
+	// Stale is the number of pods with an earlier version of the profile.
 	Stale int32 `json:"stale"`
-	// CountedAt is when these numbers were counted first. They are counted again every
+	// CountedAt is when these numbers were first counted. They are updated every
 	// few minutes.
 	CountedAt metav1.Time `json:"countedAt"`
 }
 
-// AdmissionPolicyStatus is what became of an AdmissionPolicy.
+// AdmissionPolicyStatus is the observed state of an AdmissionPolicy.
 type AdmissionPolicyStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// Requests are what the policy was asked about. It is absent until it was asked.
+	// Requests counts the evaluations of the policy. It is absent until there is
+	// one.
 	// +optional
 	Requests *PolicyCounts `json:"requests,omitempty"`
 }
 
-// PolicyCounts are numbers of requests, dry runs left out, that the replicas that
-// run have counted since they started. Metrics have more.
+// PolicyCounts are counts of the running replicas since they started, without dry
+// runs. Metrics have more details.
 type PolicyCounts struct {
-	// Evaluations is how often the policy was evaluated, once for each binding.
+	// Evaluations is the number of evaluations, one for each binding.
 	Evaluations int64 `json:"evaluations"`
-	// Refusals is how many of its rules were not kept where that refuses a request.
+	// Refusals is the number of violations that denied a request.
 	Refusals int64 `json:"refusals"`
-	// Since is when the first of these replicas started.
+	// Since is the start time of the oldest of these replicas.
 	Since metav1.Time `json:"since"`
 }
 
-// AdmissionPolicyBindingStatus is what became of an AdmissionPolicyBinding.
+// AdmissionPolicyBindingStatus is the observed state of an AdmissionPolicyBinding.
 type AdmissionPolicyBindingStatus struct {
 	ObjectStatus `json:",inline"`
 }
 
-// PolicyExceptionStatus is what became of a PolicyException.
+// PolicyExceptionStatus is the observed state of a PolicyException.
 type PolicyExceptionStatus struct {
 	ObjectStatus `json:",inline"`
 }
 
-// AccessTokenStatus is what became of an AccessToken.
+// AccessTokenStatus is the observed state of an AccessToken.
 type AccessTokenStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// LastUsed is when the token was last used, to the hour: it may have been used
-	// up to an hour later.
+	// LastUsed is when the token was last used, accurate to one hour.
 	// +optional
 	LastUsed *metav1.Time `json:"lastUsed,omitempty"`
 }
 
-// TokenRevocationStatus is what became of a TokenRevocation.
+// TokenRevocationStatus is the observed state of a TokenRevocation.
 type TokenRevocationStatus struct {
 	ObjectStatus `json:",inline"`
 }

@@ -20,16 +20,16 @@ const (
 	// StatusAnnotation on a pod records which profiles were applied and what
 	// each added, as one line of JSON. Gatehouse alone writes it.
 	StatusAnnotation = "sidecar.gatehouse.dev/status"
-	// ParameterDomain is what follows the name of a profile, and a dot is
-	// between them, in the prefix of the annotations that set its parameters:
-	// "mesh.sidecar.gatehouse.dev/cpu".
+	// ParameterDomain follows the name of a profile and a dot in the prefix of the
+	// annotations that set its parameters: "mesh.sidecar.gatehouse.dev/cpu".
 	ParameterDomain = "sidecar.gatehouse.dev"
 )
 
-// BreakGlassGroup is the group whose members' requests are not sent to Gatehouse by
-// the registrations that fail closed. Nobody is in it: a cluster administrator says
-// so for one command, kubectl --as-group, which takes the right to impersonate it
-// and is in the audit log. No source of identities may give it.
+// BreakGlassGroup is a group for emergencies: fail-closed registrations do not send
+// requests of its members to Gatehouse. Nobody is a permanent member: a cluster
+// administrator uses it for one command with kubectl --as-group, which requires the
+// right to impersonate it and appears in the audit log. No source of identities may
+// return it.
 const BreakGlassGroup = "gatehouse.dev:break-glass"
 
 // GroupVersion is the API group and version of every kind in this package.
@@ -37,9 +37,9 @@ const BreakGlassGroup = "gatehouse.dev:break-glass"
 //nolint:gochecknoglobals // the constant that every Kubernetes API package exports under this name
 var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha1"}
 
-// AdmissionPolicy refuses, warns about or notes what the API server is asked
-// to do. Its spec is that of a ValidatingAdmissionPolicy and more. It is
-// cluster-scoped, and with validationActions of its own it needs no binding.
+// AdmissionPolicy denies, warns about or audits requests to the API server. Its
+// spec extends that of a ValidatingAdmissionPolicy. It is cluster-scoped. With
+// validationActions it needs no binding.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghap,categories=gatehouse
@@ -59,11 +59,10 @@ type AdmissionPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what the policy is about and what it asks.
+	// Spec defines which requests the policy matches and what it requires.
 	Spec AdmissionPolicySpec `json:"spec"`
 
-	// Status is what Gatehouse says of the object in a cluster. In a directory it is
-	// not looked at.
+	// Status is reported by Gatehouse in a cluster. It is ignored in a directory.
 	// +optional
 	Status AdmissionPolicyStatus `json:"status,omitzero"`
 }
@@ -78,8 +77,8 @@ type AdmissionPolicyList struct {
 	Items []AdmissionPolicy `json:"items"`
 }
 
-// AdmissionPolicySpec is upstream's ValidatingAdmissionPolicySpec with what
-// Gatehouse adds. A policy has podSecurity, or validations, or both.
+// AdmissionPolicySpec extends upstream's ValidatingAdmissionPolicySpec. A policy
+// has podSecurity, validations, or both.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podSecurity) || (has(self.validations) && size(self.validations) > 0) || (has(self.auditAnnotations) && size(self.auditAnnotations) > 0)",message="a policy needs podSecurity, validations or auditAnnotations"
 // +kubebuilder:validation:XValidation:rule="has(self.matchConstraints) && has(self.matchConstraints.resourceRules) && size(self.matchConstraints.resourceRules) > 0",message="a policy needs matchConstraints.resourceRules: say which requests it is about",fieldPath=".matchConstraints"
@@ -90,35 +89,36 @@ type AdmissionPolicyList struct {
 type AdmissionPolicySpec struct {
 	admissionregistrationv1.ValidatingAdmissionPolicySpec `json:",inline"`
 
-	// PodSecurity checks pods against a Pod Security Standard, natively.
+	// PodSecurity checks pods against a Pod Security Standard with upstream's
+	// checks.
 	// +optional
 	PodSecurity *PodSecurity `json:"podSecurity,omitempty"`
-	// ValidationActions say what a violation leads to, as in an
-	// AdmissionPolicyBinding: Deny, Warn, Audit; Deny and Warn exclude each
-	// other. A policy that has them is in force without a binding, for
-	// everything that it matches and without params.
+	// ValidationActions are the consequences of a violation, as in an
+	// AdmissionPolicyBinding: Deny, Warn, Audit; Deny and Warn exclude each other.
+	// A policy with validationActions applies without a binding, to everything that
+	// it matches and without params.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=3
 	// +kubebuilder:validation:items:Enum=Deny;Warn;Audit
 	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions,omitempty"`
-	// WorkloadTemplates is Check or Ignore. With Check, the default, a policy
-	// that matches the creation of pods checks the pod templates of workloads
-	// too, as the pods that they will become.
+	// WorkloadTemplates is Check or Ignore. With Check, the default, a policy that
+	// matches the creation of pods also checks the pod templates of workloads, as
+	// the pods that they will create.
 	// +optional
 	// +kubebuilder:default=Check
 	// +kubebuilder:validation:Enum=Check;Ignore
 	WorkloadTemplates WorkloadTemplates `json:"workloadTemplates,omitempty"`
-	// ExistingViolations is Allow or Deny. With Allow, the default, an object
-	// that violates a rule already may be updated if the update does not make
-	// it worse. With Deny every violation counts.
+	// ExistingViolations is Allow or Deny. With Allow, the default, an object that
+	// already violates a rule can be updated if the update does not make it worse.
+	// With Deny, every violation counts.
 	// +optional
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Allow;Deny
 	ExistingViolations ExistingViolations `json:"existingViolations,omitempty"`
 }
 
-// WorkloadTemplates says whether a policy about pods checks pod templates.
+// WorkloadTemplates is whether a policy that matches pods checks pod templates.
 type WorkloadTemplates string
 
 // The values of WorkloadTemplates.
@@ -127,8 +127,8 @@ const (
 	IgnoreTemplates WorkloadTemplates = "Ignore"
 )
 
-// ExistingViolations says what becomes of the update of an object that violated
-// a policy before.
+// ExistingViolations is what happens to the update of an object that already
+// violates a policy.
 type ExistingViolations string
 
 // The values of ExistingViolations.
@@ -137,9 +137,8 @@ const (
 	DenyExisting  ExistingViolations = "Deny"
 )
 
-// The annotations by which a ValidatingAdmissionPolicy, whose spec is upstream's,
-// asks for what an AdmissionPolicy has fields for. Without them it behaves as it
-// does in the API server.
+// The annotations of a ValidatingAdmissionPolicy for which an AdmissionPolicy has
+// fields. Without them, the policy behaves as in the API server.
 const (
 	// WorkloadTemplatesAnnotation is Check or Ignore.
 	WorkloadTemplatesAnnotation = "gatehouse.dev/workload-templates"
@@ -147,8 +146,8 @@ const (
 	ExistingViolationsAnnotation = "gatehouse.dev/existing-violations"
 )
 
-// LintIgnoreAnnotation on a policy, binding or exception lists the codes, with commas between them, of
-// findings that lint is not to report about it.
+// LintIgnoreAnnotation on a policy, binding or exception is a comma-separated list
+// of codes of lint diagnostics to suppress.
 const LintIgnoreAnnotation = "gatehouse.dev/lint-ignore"
 
 // PodSecurity names a Pod Security Standard,
@@ -163,17 +162,16 @@ type PodSecurity struct {
 	// +kubebuilder:default=latest
 	// +kubebuilder:validation:Pattern=`^(latest|v1\.(0|[1-9][0-9]*))$`
 	Version string `json:"version,omitempty"`
-	// NamespaceLabels is Ignore, the default, or Honor. With Honor the
-	// namespace's own pod-security.kubernetes.io labels decide: enforce takes
-	// the place of level and version, and what the namespace warns about and
-	// audits is a warning and an audit annotation.
+	// NamespaceLabels is Ignore, the default, or Honor. With Honor, the
+	// pod-security.kubernetes.io labels of the namespace apply: enforce replaces
+	// level and version, and warn and audit add warnings and audit annotations.
 	// +optional
 	// +kubebuilder:default=Ignore
 	// +kubebuilder:validation:Enum=Ignore;Honor
 	NamespaceLabels NamespaceLabels `json:"namespaceLabels,omitempty"`
 }
 
-// NamespaceLabels says whether a namespace's Pod Security labels count.
+// NamespaceLabels is whether the Pod Security labels of the namespace apply.
 type NamespaceLabels string
 
 // The values of NamespaceLabels.
@@ -182,8 +180,8 @@ const (
 	HonorNamespaceLabels  NamespaceLabels = "Honor"
 )
 
-// AdmissionPolicyBinding puts an AdmissionPolicy in force, as a
-// ValidatingAdmissionPolicyBinding does with a ValidatingAdmissionPolicy. It is
+// AdmissionPolicyBinding binds an AdmissionPolicy, as a
+// ValidatingAdmissionPolicyBinding binds a ValidatingAdmissionPolicy. It is
 // cluster-scoped.
 //
 // +kubebuilder:object:root=true
@@ -203,8 +201,8 @@ type AdmissionPolicyBinding struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is upstream's ValidatingAdmissionPolicyBindingSpec. The policy that it names is
-	// an AdmissionPolicy.
+	// Spec is upstream's ValidatingAdmissionPolicyBindingSpec. policyName is the
+	// name of an AdmissionPolicy.
 	// +kubebuilder:validation:XValidation:rule="has(self.policyName) && size(self.policyName) > 0",message="is required: name the AdmissionPolicy that is bound",fieldPath=".policyName"
 	// +kubebuilder:validation:XValidation:rule="has(self.validationActions) && size(self.validationActions) > 0",message="is required: say what a violation leads to, for example [\"Deny\"]",fieldPath=".validationActions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || size(self.validationActions) == ('Deny' in self.validationActions ? 1 : 0) + ('Warn' in self.validationActions ? 1 : 0) + ('Audit' in self.validationActions ? 1 : 0)",message="must be of Deny, Warn and Audit, each at most once",fieldPath=".validationActions"
@@ -213,8 +211,7 @@ type AdmissionPolicyBinding struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.paramRef) || (has(self.paramRef.parameterNotFoundAction) && self.paramRef.parameterNotFoundAction in ['Allow', 'Deny'])",message="parameterNotFoundAction must be Allow or Deny: \"Deny\" refuses requests while there is no param, \"Allow\" skips the binding",fieldPath=".paramRef"
 	Spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec `json:"spec"`
 
-	// Status is what Gatehouse says of the object in a cluster. In a directory it is
-	// not looked at.
+	// Status is reported by Gatehouse in a cluster. It is ignored in a directory.
 	// +optional
 	Status AdmissionPolicyBindingStatus `json:"status,omitzero"`
 }
@@ -229,9 +226,9 @@ type AdmissionPolicyBindingList struct {
 	Items []AdmissionPolicyBinding `json:"items"`
 }
 
-// PolicyException lets objects violate policies, for a reason and, if it says
-// so, until a moment. It is namespaced. Where one may be written is the matter
-// of PolicyConfiguration: an exception in any other namespace does nothing.
+// PolicyException exempts objects from policies, with a reason and an optional
+// expiry. It is namespaced. PolicyConfiguration defines the namespaces in which
+// exceptions take effect.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ghpe,categories=gatehouse
@@ -250,11 +247,10 @@ type PolicyException struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is excepted from what.
+	// Spec defines which objects are exempt from which policies.
 	Spec PolicyExceptionSpec `json:"spec"`
 
-	// Status is what Gatehouse says of the object in a cluster. In a directory it is
-	// not looked at.
+	// Status is reported by Gatehouse in a cluster. It is ignored in a directory.
 	// +optional
 	Status PolicyExceptionStatus `json:"status,omitzero"`
 }
@@ -269,30 +265,29 @@ type PolicyExceptionList struct {
 	Items []PolicyException `json:"items"`
 }
 
-// PolicyExceptionSpec says what is excepted from what.
+// PolicyExceptionSpec defines which objects are exempt from which policies.
 type PolicyExceptionSpec struct {
-	// Policies are those whose violations are let pass. At least one.
+	// Policies are the policies whose violations are allowed. At least one.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Policies []ExceptedPolicy `json:"policies"`
-	// Match says which objects are excepted. Every field that is given must
-	// match; at least one must be given.
+	// Match selects the exempt objects. All fields that are set must match; at
+	// least one must be set.
 	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0)",message="is empty: an exception must say what it is about; to drop a policy, delete its binding"
 	Match ExceptionMatch `json:"match"`
-	// Reason says why, for who reads the audit log. Required.
+	// Reason explains the exception to readers of the audit log. Required.
 	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: say why, for who reads the audit log",reason=FieldValueRequired
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
-	// ExpiresAt is the moment from which the exception does nothing.
+	// ExpiresAt is the time at which the exception ends.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }
 
-// ExceptedPolicy names a policy and, if the exception is not from all of it,
-// rules of it.
+// ExceptedPolicy names a policy and, optionally, rules of it.
 type ExceptedPolicy struct {
-	// Kind is ValidatingAdmissionPolicy or AdmissionPolicy. Without it policies
-	// of both kinds are meant.
+	// Kind is ValidatingAdmissionPolicy or AdmissionPolicy. Empty selects policies
+	// of both kinds.
 	// +optional
 	// +kubebuilder:validation:Enum=ValidatingAdmissionPolicy;AdmissionPolicy
 	Kind string `json:"kind,omitempty"`
@@ -300,46 +295,45 @@ type ExceptedPolicy struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Rules are the rules of the policy that are meant, as answers name them:
-	// "validations[2]", "podSecurity.hostPorts". Without any, all are.
+	// Rules are rules of the policy, as in responses: "validations[2]",
+	// "podSecurity.hostPorts". Empty selects all rules.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	Rules []string `json:"rules,omitempty"`
 }
 
-// ExceptionMatch says which objects are excepted.
+// ExceptionMatch selects the exempt objects.
 type ExceptionMatch struct {
-	// Namespaces are names of namespaces. An exception that holds in its own
-	// namespace alone can name no other.
+	// Namespaces are names of namespaces. An exception that is limited to its own
+	// namespace can name only that one.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Names are names of objects. A "*" at the end stands for any rest, as the
-	// names of pods need: "legacy-*". Before an object has a name, its
-	// generateName counts, for patterns with a "*". Of a pod template it is the
-	// workload's name.
+	// Names are names of objects. A "*" at the end matches any suffix, as names of
+	// pods need: "legacy-*". For an object without a name, patterns with a "*"
+	// match its generateName. For a pod template, the name is the workload's.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	// +kubebuilder:validation:items:Pattern=`^[^*]*[*]?$`
 	Names []string `json:"names,omitempty"`
-	// NamespaceSelector selects namespaces by labels. It selects nothing that
-	// is not in a namespace.
+	// NamespaceSelector selects namespaces by labels. It does not select
+	// cluster-scoped objects.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || size(self.matchLabels) <= 64",message="has too many labels, allowed are 64",fieldPath=".matchLabels"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || size(self.matchExpressions) <= 64",message="has too many items, allowed are 64",fieldPath=".matchExpressions"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ObjectSelector selects objects by labels: of an update the new object and
-	// the old one must both be selected.
+	// ObjectSelector selects objects by labels. For an update, both the new and the
+	// old object must match.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || size(self.matchLabels) <= 64",message="has too many labels, allowed are 64",fieldPath=".matchLabels"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || size(self.matchExpressions) <= 64",message="has too many items, allowed are 64",fieldPath=".matchExpressions"
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
-	// MatchConditions are CEL expressions that must all be true, over object,
-	// oldObject, request and namespaceObject. One that fails is not true.
+	// MatchConditions are CEL expressions over object, oldObject, request and
+	// namespaceObject. All must be true; an expression that fails is not true.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -348,38 +342,37 @@ type ExceptionMatch struct {
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 }
 
-// PolicyConfiguration is what holds for all policies. It is a document of the
-// directory, one at most, and not a resource of the cluster.
+// PolicyConfiguration applies to all policies. It is a document of the directory,
+// at most one, and not a resource of the cluster.
 type PolicyConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// CELCompatibilityVersion is the Kubernetes version, such as "1.36", whose
-	// functions and rules of CEL hold for expressions of policies.
+	// CELCompatibilityVersion is the Kubernetes version, such as "1.36", whose CEL
+	// functions and rules apply to expressions of policies.
 	CELCompatibilityVersion string `json:"celCompatibilityVersion,omitempty"`
-	// RequestCostBudget bounds, in units of CEL cost, what all policies together
-	// may spend on one request. An evaluation beyond it is "could not tell".
+	// RequestCostBudget is the maximum CEL cost of all policies together for one
+	// request. Evaluations beyond it cannot be decided.
 	RequestCostBudget *int64 `json:"requestCostBudget,omitempty"`
-	// Exceptions says where exceptions may be written.
+	// Exceptions defines the namespaces in which exceptions take effect.
 	Exceptions ExceptionRules `json:"exceptions,omitzero"`
-	// Workloads are further kinds that hold a pod template.
+	// Workloads are further kinds that have a pod template.
 	Workloads []WorkloadKind `json:"workloads,omitempty"`
 }
 
-// ExceptionRules say where exceptions may be written. They are about the
-// namespace in which an exception is, so that they hold for every version of the
-// API and however it got there.
+// ExceptionRules define the namespaces in which exceptions take effect. They apply
+// to every API version of exceptions, however these were created.
 type ExceptionRules struct {
-	// Namespaces are those whose exceptions may be about any object. The default
-	// is gatehouse-system alone.
+	// Namespaces are those whose exceptions may exempt any object. The default is
+	// gatehouse-system.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// OwnNamespaces are those whose exceptions may be about objects of the same
-	// namespace. "*" stands for every namespace. The default is none.
+	// OwnNamespaces are those whose exceptions may exempt objects of the same
+	// namespace. "*" means every namespace. The default is none.
 	OwnNamespaces []string `json:"ownNamespaces,omitempty"`
-	// RequireExpiry makes an exception without expiresAt do nothing.
+	// RequireExpiry ignores exceptions without expiresAt.
 	RequireExpiry bool `json:"requireExpiry,omitempty"`
 }
 
-// WorkloadKind is a kind of objects that hold a pod template.
+// WorkloadKind is a kind whose objects have a pod template.
 type WorkloadKind struct {
 	// Group is the API group, such as "argoproj.io".
 	Group string `json:"group"`
