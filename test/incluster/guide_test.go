@@ -34,7 +34,7 @@ func TestGuides(t *testing.T) {
 		// installed is the overlay that is there before.
 		installed string
 	}{
-		"kustomize": {installation, []string{"With kustomize", "See that it works", "Configuration", "Upgrading", "Removing with kubectl"}, ""},
+		"kustomize": {installation, []string{"With kustomize", "Verify", "Configuration", "Upgrading", "Removing with kubectl"}, ""},
 		"helm":      {installation, []string{"With Helm", "Removing with Helm"}, ""},
 		"outage":    {installation, []string{"What nobody can lock"}, "self-signed"},
 		"resources": {resources, nil, "self-signed"},
