@@ -22,6 +22,25 @@ func Element(path string, index int) string {
 	return path + "[" + strconv.Itoa(index) + "]"
 }
 
+// Steps returns the members and elements on a path of Member and Element, from the root. The path of
+// a name that is shortened or quoted does not lead to it.
+func Steps(path string) []string {
+	var steps []string
+	for path != "" {
+		if rest, ok := strings.CutPrefix(path, "["); ok {
+			step, after, _ := strings.Cut(rest, "]")
+			steps, path = append(steps, step), strings.TrimPrefix(after, ".")
+			continue
+		}
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			return append(steps, path)
+		}
+		steps, path = append(steps, path[:end]), strings.TrimPrefix(path[end:], ".")
+	}
+	return steps
+}
+
 // Printable returns text of a document for a terminal: short, and without control characters.
 func Printable(text string) string {
 	const most = 100

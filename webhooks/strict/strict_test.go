@@ -212,6 +212,17 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string][]string{
+		"": nil, "a": {"a"}, "a.b": {"a", "b"}, "a[10].b": {"a", "10", "b"}, "a[b.c/d].e": {"a", "b.c/d", "e"}, "a[0][1]": {"a", "0", "1"}, "[a.b]": {"a.b"},
+	} {
+		if got := strict.Steps(path); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestTypesBelow(t *testing.T) {
 	t.Parallel()
 	var checker strict.Checker

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -11,11 +12,13 @@ import (
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // checkFlags are the flags of check.
@@ -94,6 +97,9 @@ read.`,
 			}
 			if err := f.write(s, report); err != nil {
 				return err
+			}
+			if !f.quiet {
+				e.writeUnchecked(s.Err)
 			}
 			return report.exit()
 		},
@@ -231,11 +237,42 @@ func newChecked(e *evaluator, s source, o *manifest.Object, from *evaluation) *c
 		}
 		c.Violations = append(c.Violations, v)
 	}
+	for _, d := range from.invalid {
+		c.Violations = append(c.Violations, checkedViolation{
+			Violation: schemaViolation(o, &d), Effect: effectDenied, Line: o.Line(strict.Steps(d.Field)...),
+		})
+	}
 	if o.Suggestion != "" {
 		c.Note = strings.TrimPrefix(c.Note+"; "+podHint(o), "; ")
 	}
 	c.Verdict, c.Error = from.verdict(), from.problem()
 	return c
+}
+
+// schemaKind is the kind of violations of a schema, which stand where others have the kind of a policy.
+const schemaKind = "Schema"
+
+func schemaViolation(o *manifest.Object, d *diagnostic.Diagnostic) policy.Violation {
+	return policy.Violation{
+		Kind: schemaKind, Policy: o.GroupVersionKind().GroupVersion().String() + " " + o.Kind, Message: d.String(),
+		Reason: metav1.StatusReasonInvalid, Outcome: policy.Violated, Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}
+}
+
+// writeUnchecked says which kinds could not be checked against a schema.
+func (e *evaluator) writeUnchecked(out io.Writer) {
+	for _, d := range e.undefined {
+		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(d.String())) // best effort, here and below
+	}
+	if len(e.unchecked) == 0 {
+		return
+	}
+	var names []string
+	for _, kind := range e.unchecked {
+		names = append(names, strict.Printable(kind.GroupVersion().String()+" "+kind.Kind))
+	}
+	slices.Sort(names)
+	_, _ = fmt.Fprintf(out, "note: not checked against a schema: %s (hint: put the CustomResourceDefinition into the --config directory, or among the manifests)\n", strings.Join(names, ", "))
 }
 
 // exit returns the exit code.

@@ -25,6 +25,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	schemas "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -37,6 +39,7 @@ type requestFlags struct {
 	old       []string
 	as        string
 	groups    []string
+	noSchema  bool
 }
 
 func (f *requestFlags) add(cmd *cobra.Command) {
@@ -45,6 +48,7 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.old, "old", nil, "file or directory of manifests with the objects before an UPDATE, or - for standard input; repeatable")
 	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who asks")
 	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who asks; repeatable")
+	flags.BoolVar(&f.noSchema, "no-schema", false, "do not check objects against the schemas of their kinds")
 	_ = cmd.RegisterFlagCompletionFunc("operation", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
 	_ = cmd.MarkFlagFilename("old", "yaml", "yml", "json")
 	_ = cmd.RegisterFlagCompletionFunc("as", cobra.NoFileCompletions)
@@ -92,6 +96,11 @@ type evaluator struct {
 	matchers []*admissionregistrationv1.MatchResources
 	// documents reviews custom resources of our own.
 	documents *crdadmission.Reviewer
+	// schemas are those of the kinds, nil if they are not to be checked. undefined are warnings about definitions without a usable schema.
+	schemas   *schemas.Schemas
+	undefined diagnostic.List
+	// unchecked are the kinds of evaluated objects that have no schema.
+	unchecked []schema.GroupVersionKind
 }
 
 // objectKey identifies an object, whatever version it is written in.
@@ -106,7 +115,7 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	if err != nil {
 		return nil, err
 	}
-	crds := append(crdadmission.Definitions(), configured...)
+	crds := slices.Clone(configured)
 	for _, s := range in.sources {
 		for _, object := range s.Objects {
 			if object.GroupVersionKind() == crdKind() {
@@ -117,7 +126,10 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 			}
 		}
 	}
-	e.resources = request.NewResources(crds)
+	e.resources = request.NewResources(append(crdadmission.Definitions(), crds...))
+	if !f.noSchema {
+		e.schemas, e.undefined = schemas.New(crds)
+	}
 	for i := range in.config.Policy.Policies {
 		e.matchers = append(e.matchers, in.config.Policy.Policies[i].Spec.MatchConstraints)
 	}
@@ -176,6 +188,8 @@ type evaluation struct {
 	// refused reports whether the request is refused, and err is why something is unknown. Both can be set.
 	refused bool
 	err     error
+	// invalid is what the API server rejects of the object by the schema of its kind.
+	invalid diagnostic.List
 	// skippedPolicies reports that no policy is evaluated, because injection refuses the pod.
 	skippedPolicies bool
 	// unknownSidecars reports that the sidecars of a workload's pods are unknown, so that violations of its template do not
@@ -190,6 +204,9 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 		return out
 	}
 	out.err = e.resources.Named(o.JSON())
+	if e.operation != admissionv1.Delete {
+		out.invalid = e.checkSchema(ctx, o)
+	}
 	spec := request.Spec{Object: o.JSON(), Namespace: e.namespace, User: e.user}
 	switch e.operation {
 	case admissionv1.Update:
@@ -201,6 +218,9 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 	case admissionv1.Create, admissionv1.Connect:
 	}
 	req, err := admit.Request(e.resources, spec)
+	if err != nil && len(out.invalid) > 0 {
+		return out // because a value of a wrong type has no defaults
+	}
 	if err != nil {
 		out.err = errors.Join(out.err, err)
 		return out
@@ -248,10 +268,27 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 	return out
 }
 
+// checkSchema returns what the API server rejects of an object by the schema of its kind. The evaluator notes kinds without a schema.
+func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) diagnostic.List {
+	if e.schemas == nil || o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group { // ours are reviewed below
+		return nil
+	}
+	tree, err := rawjson.Value(o.JSON()).Decode()
+	if err != nil {
+		return nil // which evaluate reports
+	}
+	content, _ := tree.(map[string]any)
+	found, known := e.schemas.Check(ctx, o.GroupVersionKind(), content)
+	if kind := o.GroupVersionKind(); !known && !slices.Contains(e.unchecked, kind) {
+		e.unchecked = append(e.unchecked, kind)
+	}
+	return found
+}
+
 // verdict returns what becomes of the object. A refusal is certain, whatever else is unknown.
 func (out *evaluation) verdict() checkVerdict {
 	switch {
-	case out.refused:
+	case out.refused, len(out.invalid) > 0:
 		return checkRefused
 	case out.err != nil:
 		return checkUnknown

@@ -6,10 +6,8 @@ package schema
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -57,30 +55,20 @@ func New(definitions []*unstructured.Unstructured) (*Schemas, diagnostic.List) {
 	return s, warnings
 }
 
-// Check returns what an API server would reject of an object on its own, in the order
-// of the fields: unknown fields, values of a wrong type or form, and a kind that the
-// object's API version does not have. The diagnostics have Field, Message and Hint.
-//
-// Known is false if nothing is known about the kind, because no definition of it was
-// given.
-func (s *Schemas) Check(ctx context.Context, object map[string]any) (found diagnostic.List, known bool) {
-	apiVersion, _, _ := unstructured.NestedString(object, "apiVersion")
-	kind, _, _ := unstructured.NestedString(object, "kind")
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return diagnostic.List{{Severity: diagnostic.Error, Field: "apiVersion", Message: err.Error()}}, true
-	}
-	gvk := gv.WithKind(kind)
+// Check returns what an API server rejects of an object on its own, in the order of the
+// fields: unknown fields, and values of a wrong type or form. The diagnostics have Field,
+// Message and Hint. Known is false if no schema of the kind is known.
+func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object map[string]any) (found diagnostic.List, known bool) {
 	if custom := s.custom[gvk]; custom != nil {
-		found = s.types.Compare(reflect.TypeFor[metav1.PartialObjectMetadata](), metadataOf(object), "", strict.Options{})
+		metadata := reflect.TypeFor[metav1.PartialObjectMetadata]()
+		found = s.types.Compare(metadata, metadataOf(object), "", strict.Options{})
 		found = append(found, custom.check(ctx, object)...)
-		return s.finish(gvk, reflect.TypeFor[metav1.PartialObjectMetadata](), object, found), true
+		return s.finish(gvk, metadata, object, found), true
 	}
 	if t := s.builtIn[gvk]; t != nil {
-		found = s.types.Compare(t, object, "", strict.Options{})
-		return s.finish(gvk, t, object, found), true
+		return s.finish(gvk, t, object, s.types.Compare(t, object, "", strict.Options{})), true
 	}
-	return s.unknownKind(gvk)
+	return nil, false
 }
 
 // metadataOf returns the part of an object that is of the same type in every kind.
@@ -103,68 +91,4 @@ func (s *Schemas) finish(gvk schema.GroupVersionKind, t reflect.Type, object map
 	}
 	found.Sort()
 	return found
-}
-
-// unknownKind returns what is wrong with a kind without a schema, if anything is.
-func (s *Schemas) unknownKind(gvk schema.GroupVersionKind) (found diagnostic.List, known bool) {
-	var kinds, versions []string
-	for _, other := range slices.Concat(slices.Collect(maps.Keys(s.builtIn)), slices.Collect(maps.Keys(s.custom))) {
-		if other.Group != gvk.Group {
-			continue
-		}
-		known = true
-		if other.Version == gvk.Version {
-			kinds = append(kinds, other.Kind)
-		}
-		if other.Kind == gvk.Kind {
-			versions = append(versions, other.GroupVersion().String())
-		}
-	}
-	if !known {
-		return nil, false
-	}
-	d := diagnostic.Diagnostic{Severity: diagnostic.Error, Field: "kind", Message: fmt.Sprintf("%s has no kind %q", gvk.GroupVersion(), gvk.Kind)}
-	switch near := nearest(gvk.Kind, kinds); {
-	case near != "":
-		d.Hint = fmt.Sprintf("did you mean %q?", near)
-	case len(versions) > 0:
-		slices.Sort(versions)
-		d.Hint = "it is in " + strings.Join(versions, ", ")
-	}
-	return diagnostic.List{d}, true
-}
-
-// nearest returns the candidate that differs from a name by letter case or by at most
-// a third of its letters, and "" if there is none.
-func nearest(name string, candidates []string) string {
-	best, least := "", len(name)/3+1
-	slices.Sort(candidates)
-	for _, candidate := range candidates {
-		if distance := editDistance(strings.ToLower(name), strings.ToLower(candidate)); distance < least {
-			best, least = candidate, distance
-		}
-	}
-	return best
-}
-
-// editDistance returns the number of letters to insert, delete or replace that make a
-// of b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(row[j]+1, row[j+1]+1, cost)
-		}
-	}
-	return row[len(b)]
 }
