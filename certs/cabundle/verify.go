@@ -14,7 +14,7 @@ import (
 
 var (
 	errNoCertificate = errors.New("there is no serving certificate yet")
-	errNoBundle      = errors.New("has no caBundle: an API server then goes by the authorities of its own system, and whether these know ours cannot be told from here: apply the output of gatehouse manifests with the CA, or have the caBundle written")
+	errNoBundle      = errors.New("has no caBundle: an API server then goes by the authorities of its own system, and it is unknown whether these include ours: apply the output of gatehouse manifests with the CA, or have the caBundle written")
 )
 
 // Verify implements certs.Trust: it does what kube-apiserver does in a handshake.

@@ -90,7 +90,7 @@ func TestSelfSignedCertificates(t *testing.T) {
 		t.Errorf("CA key usage %b", ca.KeyUsage)
 	}
 	if otherCA := parseOne(t, other.CABundle()); ca.Subject.String() == otherCA.Subject.String() || bytes.Equal(ca.SubjectKeyId, otherCA.SubjectKeyId) {
-		t.Error("two CAs cannot be told apart by name and key identifier")
+		t.Error("two CAs cannot be decided apart by name and key identifier")
 	}
 	for what, cert := range map[string]*x509.Certificate{"CA": ca, "leaf": leaf, "client": client} {
 		if key, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {

@@ -150,7 +150,7 @@ func TestEphemeralContainersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// What cannot be told goes by the failurePolicy: a pod that asks is refused, and with any other the API server goes on,
+// What cannot be decided goes by the failurePolicy: a pod that asks is refused, and with any other the API server goes on,
 // here to what fails closed for the same reason.
 func TestUnknownNamespace(t *testing.T) {
 	t.Parallel()

@@ -206,7 +206,7 @@ func TestCustomResourcesThroughAnOutage(t *testing.T) {
 	}
 }
 
-// A server that could not read the custom resources since its start could not tell what they refuse, and says so to who
+// A server that could not read the custom resources since its start cannot decide what they refuse, and says so to who
 // asks all the same: failurePolicy decides, and no login is answered without the revocations.
 func TestAskedBeforeCustomResourcesAreRead(t *testing.T) {
 	t.Parallel()

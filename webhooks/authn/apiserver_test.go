@@ -127,7 +127,7 @@ func TestTokenUsedBeforeItIsKnown(t *testing.T) {
 				}
 			}
 			if calls := client.calls.Load(); calls != 3 {
-				t.Errorf("%d calls, want 3: one for each of the could not tell, the yes and the no", calls)
+				t.Errorf("%d calls, want 3: one for each of the cannot decide, the yes and the no", calls)
 			}
 		})
 	}

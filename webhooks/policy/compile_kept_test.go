@@ -136,7 +136,7 @@ func TestRequestBudget(t *testing.T) {
 		denyAll("b", `validations: [{expression: "lists.range(100).all(x, x >= 0)"}]`, ""),
 		`{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, requestCostBudget: 700}`)
 	response := compile(t, documents).Review(context.Background(), review(t, configMap))
-	if got := message(response); verdict(response) != "could not tell" || got != "the policies for this request cost more than 700, at ValidatingAdmissionPolicy 'b'" {
+	if got := message(response); verdict(response) != "cannot decide" || got != "the policies for this request cost more than 700, at ValidatingAdmissionPolicy 'b'" {
 		t.Errorf("%s: %q", verdict(response), got)
 	}
 }

@@ -32,9 +32,9 @@ func TestElements(t *testing.T) {
 			}{
 				{"created", pod, nil, "denied"},
 				{"updated", pod, []func(*admission.Request){updating(t, plainPod)}, "denied"},
-				{"updated to something small", plainPod, []func(*admission.Request){updating(t, pod)}, "could not tell"},
+				{"updated to something small", plainPod, []func(*admission.Request){updating(t, pod)}, "cannot decide"},
 				{"in a template", deployment, nil, "denied"},
-				{"in the template of before", strings.Replace(deployment, spec, "{}", 1), []func(*admission.Request){updating(t, deployment)}, "could not tell"},
+				{"in the template of before", strings.Replace(deployment, spec, "{}", 1), []func(*admission.Request){updating(t, deployment)}, "cannot decide"},
 			} {
 				want := tc.want
 				if n <= workload.MaxElements {

@@ -194,7 +194,7 @@ func TestExistingIsInTime(t *testing.T) {
 	}
 	// Both looks cost the same: twice as much as one is enough, and less is not.
 	cost := budget("1000000").Decide(context.Background(), review(t, object), true).Evaluations[0].Cost
-	for budgeted, want := range map[int64]string{2*cost + 1: "allowed", 2*cost - 1: "could not tell"} {
+	for budgeted, want := range map[int64]string{2*cost + 1: "allowed", 2*cost - 1: "cannot decide"} {
 		if got := verdict(budget(fmt.Sprint(budgeted)).Review(context.Background(), review(t, object, updating(t, old)))); got != want {
 			t.Errorf("with %d: %s", budgeted, got)
 		}

@@ -251,13 +251,13 @@ func trimmed(raw []byte) bool {
 	return len(raw) == 0 || err == nil && len(value) == len(raw) && value.Kind() == rawjson.Object
 }
 
-// verdict returns a response in short: "allowed", "denied", "could not tell".
+// verdict returns a response in short: "allowed", "denied", "cannot decide".
 func verdict(response admission.Response) string {
 	switch {
 	case response.Allowed:
 		return "allowed"
 	case response.Result != nil && response.Result.Code >= 500:
-		return "could not tell"
+		return "cannot decide"
 	default:
 		return "denied"
 	}

@@ -44,7 +44,7 @@ func TestPodSecurity(t *testing.T) {
 		{"ephemeral container removed", "{level: restricted}", plainPod, updating(t, debug), "allowed"},
 		{"privileged ephemeral container", baseline, strings.Replace(debug, `"sh:1"`, `"sh:1", securityContext: {privileged: true}`, 1), updating(t, plainPod), "denied"},
 		{"volume without a source", "{level: restricted, version: v1.0}", strings.Replace(plainPod, "spec: {", "spec: {securityContext: {runAsNonRoot: true}, volumes: [{name: a}], ", 1), nil, "allowed"},
-		{"not a pod", baseline, `{apiVersion: v1, kind: Binding, metadata: {name: a}}`, func(r *admission.Request) { r.Resource.Resource = "pods" }, "could not tell"},
+		{"not a pod", baseline, `{apiVersion: v1, kind: Binding, metadata: {name: a}}`, func(r *admission.Request) { r.Resource.Resource = "pods" }, "cannot decide"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -85,8 +85,8 @@ func TestVolumes(t *testing.T) {
 		`{name: a}, {name: b, nfs: {server: c, path: /}}`: "denied",
 		`{name: a, secret: null, hostPath: {path: /}}`:    "denied",
 		`{name: a, Secret: {secretName: b}}`:              "denied",
-		`{name: a, secret: 5}`:                            "could not tell",
-		`5`:                                               "could not tell",
+		`{name: a, secret: 5}`:                            "cannot decide",
+		`5`:                                               "cannot decide",
 	} {
 		response := decide(t, set, review(t, strings.Replace(pod, "VOLUME", volume, 1)))
 		if got := verdict(response); got != want {

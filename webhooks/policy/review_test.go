@@ -273,26 +273,26 @@ func TestHostileObjects(t *testing.T) {
 		selects, looks, checks string
 	}{
 		{"empty object", `{}`, "allowed", "denied", "allowed"},
-		{"no JSON", `{"a"`, "could not tell", "could not tell", "could not tell"},
-		{"two values", `{} {}`, "could not tell", "could not tell", "could not tell"},
-		{"a list", `[]`, "could not tell", "could not tell", "could not tell"},
-		{"a string", `"x"`, "could not tell", "could not tell", "could not tell"},
-		{"not UTF-8", "{\"a\":\"\xff\"}", "could not tell", "could not tell", "could not tell"},
-		{"a key twice", `{"data":{"a":"b"},"data":{"a":"c"}}`, "could not tell", "could not tell", "could not tell"},
-		{"metadata twice", `{"metadata":{"labels":{"team":"y"}},"metadata":{"labels":{"team":"x"}},"data":{"a":"b"}}`, "could not tell", "could not tell", "could not tell"},
-		{"a label twice", `{"metadata":{"labels":{"team":"y","team":"x"}}}`, "could not tell", "could not tell", "allowed"},
-		{"a label twice, once with an escape", `{"metadata":{"labels":{"team":"y","te\u0061m":"x"}}}`, "could not tell", "could not tell", "allowed"},
-		{"a deep key twice", `{"spec":{"containers":[{"name":"a","image":"a","image":"b"}]}}`, "allowed", "could not tell", "could not tell"},
-		{"labels that are a list", `{"metadata":{"labels":["team"]},"data":{"a":"b"}}`, "could not tell", "allowed", "allowed"},
-		{"a label that is a number", `{"metadata":{"labels":{"team":1}},"data":{"a":"b"}}`, "could not tell", "allowed", "allowed"},
+		{"no JSON", `{"a"`, "cannot decide", "cannot decide", "cannot decide"},
+		{"two values", `{} {}`, "cannot decide", "cannot decide", "cannot decide"},
+		{"a list", `[]`, "cannot decide", "cannot decide", "cannot decide"},
+		{"a string", `"x"`, "cannot decide", "cannot decide", "cannot decide"},
+		{"not UTF-8", "{\"a\":\"\xff\"}", "cannot decide", "cannot decide", "cannot decide"},
+		{"a key twice", `{"data":{"a":"b"},"data":{"a":"c"}}`, "cannot decide", "cannot decide", "cannot decide"},
+		{"metadata twice", `{"metadata":{"labels":{"team":"y"}},"metadata":{"labels":{"team":"x"}},"data":{"a":"b"}}`, "cannot decide", "cannot decide", "cannot decide"},
+		{"a label twice", `{"metadata":{"labels":{"team":"y","team":"x"}}}`, "cannot decide", "cannot decide", "allowed"},
+		{"a label twice, once with an escape", `{"metadata":{"labels":{"team":"y","te\u0061m":"x"}}}`, "cannot decide", "cannot decide", "allowed"},
+		{"a deep key twice", `{"spec":{"containers":[{"name":"a","image":"a","image":"b"}]}}`, "allowed", "cannot decide", "cannot decide"},
+		{"labels that are a list", `{"metadata":{"labels":["team"]},"data":{"a":"b"}}`, "cannot decide", "allowed", "allowed"},
+		{"a label that is a number", `{"metadata":{"labels":{"team":1}},"data":{"a":"b"}}`, "cannot decide", "allowed", "allowed"},
 		{"labels that are null", `{"metadata":{"labels":null},"data":{"a":"b"}}`, "allowed", "allowed", "allowed"},
-		{"metadata that is a string", `{"metadata":"x","data":{"a":"b"}}`, "allowed", "allowed", "could not tell"},
+		{"metadata that is a string", `{"metadata":"x","data":{"a":"b"}}`, "allowed", "allowed", "cannot decide"},
 		{"another case", `{"Metadata":{"Labels":{"team":"x"}},"Data":{"a":"b"},"data":{"A":"b"}}`, "allowed", "denied", "allowed"},
-		{"containers that are an object", `{"spec":{"containers":{"a":1}},"data":{"a":"b"}}`, "allowed", "allowed", "could not tell"},
+		{"containers that are an object", `{"spec":{"containers":{"a":1}},"data":{"a":"b"}}`, "allowed", "allowed", "cannot decide"},
 		{"null", `null`, "allowed", "denied", "allowed"},
 		{"nothing", ``, "allowed", "denied", "allowed"},
-		{"too deep", strings.Repeat(`{"a":`, 10_001) + "1" + strings.Repeat("}", 10_001), "could not tell", "could not tell", "could not tell"},
-		{"a number out of range", `{"data":{"a":"b"},"n":1e999}`, "allowed", "could not tell", "allowed"},
+		{"too deep", strings.Repeat(`{"a":`, 10_001) + "1" + strings.Repeat("}", 10_001), "cannot decide", "cannot decide", "cannot decide"},
+		{"a number out of range", `{"data":{"a":"b"},"n":1e999}`, "allowed", "cannot decide", "allowed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -487,7 +487,7 @@ func TestNoDecisionInTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	response := compile(t, denyAll("p", "", "")).Review(ctx, review(t, configMap))
-	if got := verdict(response); got != "could not tell" || message(response) != "no decision in time, at ValidatingAdmissionPolicy 'p': context canceled" {
+	if got := verdict(response); got != "cannot decide" || message(response) != "no decision in time, at ValidatingAdmissionPolicy 'p': context canceled" {
 		t.Errorf("got %s %q", got, message(response))
 	}
 }
@@ -501,7 +501,7 @@ func TestAbandonedEvaluation(t *testing.T) {
 	cancel()
 	for _, failurePolicy := range []string{"Fail", "Ignore"} {
 		set := compile(t, denyAll("p", `failurePolicy: `+failurePolicy+`, validations: [{expression: "`+loop+`"}]`, ""))
-		if got := verdict(set.Review(ctx, review(t, configMap))); got != "could not tell" {
+		if got := verdict(set.Review(ctx, review(t, configMap))); got != "cannot decide" {
 			t.Errorf("%s: got %s", failurePolicy, got)
 		}
 	}

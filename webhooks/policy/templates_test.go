@@ -62,7 +62,7 @@ func TestWorkloadTemplates(t *testing.T) {
 		{"a standard", podsOnly(`podSecurity: {level: baseline}`), strings.Replace(deployment, "image: bad/x", "image: x, securityContext: {privileged: true}", 1), "", `AdmissionPolicy 'pods' denied request: spec.template: violates PodSecurity "baseline:latest": privileged (container "a" must not set securityContext.privileged=true)`},
 		{"excepted by the workload's name", documents(images, exceptionOf("gatehouse-system", "policies: [{name: pods}], match: {names: [web]}")), deployment, "", "allowed"},
 		{"an update that does not, where a rule is about who asks", podsOnly(`validations: [{expression: "request.userInfo.username == 'admin'", message: admins}]`), strings.Replace(deployment, "replicas: 1", "replicas: 2", 1), deployment, "AdmissionPolicy 'pods' denied request: spec.template: admins"},
-		{"labels that cannot be read", strings.Replace(images, "matchConstraints: {", "matchConstraints: {objectSelector: {matchLabels: {app: web}}, ", 1), strings.Replace(deployment, "labels: {app: web}", "labels: {app: web, a: 5}", 1), "", "could not tell"},
+		{"labels that cannot be read", strings.Replace(images, "matchConstraints: {", "matchConstraints: {objectSelector: {matchLabels: {app: web}}, ", 1), strings.Replace(deployment, "labels: {app: web}", "labels: {app: web, a: 5}", 1), "", "cannot decide"},
 		{"a policy about both", podsOnly(`validations: [{expression: "object.kind == 'Pod'", message: "not a pod"}, {expression: "object.kind != 'Pod'", message: "a pod"}]`), deployment, "", "AdmissionPolicy 'pods' denied request: spec.template: a pod"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestTemplatesAfterInjection(t *testing.T) {
 	}{
 		{name: "injected", want: "AdmissionPolicy 'pods' denied request: spec.template: no mesh"},
 		{name: "refused", refusal: "a conflict", want: "allowed", warning: "spec.template: sidecar injection will refuse the pods: a conflict"},
-		{name: "could not tell", err: errors.New("no preset"), want: "allowed", warning: "spec.template: checked without sidecars: no preset"},
+		{name: "cannot decide", err: errors.New("no preset"), want: "allowed", warning: "spec.template: checked without sidecars: no preset"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

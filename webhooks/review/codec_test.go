@@ -292,7 +292,7 @@ func TestAppendToken(t *testing.T) {
 	}{
 		{"yes", "authentication.k8s.io/v1beta1", yes, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1beta1","status":{"authenticated":true,"user":{"username":"jane\"","uid":"1","groups":["dev"],"extra":{"a":["1","x"],"b":["2"]}},"audiences":["api"]}}`},
 		{"no tells nothing of a user", "authentication.k8s.io/v1", authenticationv1.TokenReviewStatus{User: yes.User}, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":false,"user":{}}}`},
-		{"could not tell beats a yes", "", both, `{"status":{"authenticated":false,"user":{},"audiences":["api"],"error":"backend down"}}`},
+		{"cannot decide beats a yes", "", both, `{"status":{"authenticated":false,"user":{},"audiences":["api"],"error":"backend down"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,7 @@ import (
 )
 
 // TestNoAnswerRepeatsTheAudiences checks what the API server compares before it
-// looks at the error: without it, "could not tell" would be a no that it caches.
+// looks at the error: without it, "cannot decide" would be a no that it caches.
 func TestNoAnswerRepeatsTheAudiences(t *testing.T) {
 	t.Parallel()
 	body := `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","spec":{"token":"panic","audiences":["vault"]}}`

@@ -49,7 +49,7 @@ func TestExplain(t *testing.T) {
 		{"mirror", params + tmpl, cluster, "metadata: {annotations: {kubernetes.io/config.mirror: x}}"},
 		{"must end", params + tmpl, cluster, "spec: {restartPolicy: Never}"},
 		{"condition", params + "\nmatch: {matchConditions: [{name: small, expression: 'size(pod.spec.containers) == 1'}]}" + tmpl, cluster, "spec: {containers: []}"},
-		{"condition that cannot be told", params + "\nmatch: {matchConditions: [{name: small, expression: 'size(pod.spec.containers) == 1'}]}" + tmpl, cluster, "spec: {}"},
+		{"condition that cannot be decided", params + "\nmatch: {matchConditions: [{name: small, expression: 'size(pod.spec.containers) == 1'}]}" + tmpl, cluster, "spec: {}"},
 		{"parameter", params + tmpl, cluster, "metadata: {annotations: {a.sidecar.gatehouse.dev/size: big}}"},
 		{"conflict", params + "\nonConflict: Skip" + tmpl, cluster, "spec: {containers: [{name: app, ports: [{containerPort: 80}]}]}"},
 		{"conflict that is kept", params + "\nonConflict: Keep" + tmpl, cluster, "spec: {containers: [{name: app, ports: [{containerPort: 80}]}]}"},

@@ -141,7 +141,7 @@ func checkExplained(t testing.TB, set *sidecar.Set, in sidecar.Input, d *sidecar
 func said(d *sidecar.Decision) string {
 	var lines []string
 	if d.Err != nil {
-		lines = append(lines, "could not tell: "+d.Err.Error())
+		lines = append(lines, "cannot decide: "+d.Err.Error())
 	}
 	for _, f := range d.Refusals {
 		lines = append(lines, "refused: "+f.String())

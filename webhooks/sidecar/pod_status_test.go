@@ -58,7 +58,7 @@ func TestPodStatus(t *testing.T) {
 		{"by name", named(1), byName, []sidecar.ProfileStatus{{Profile: "named", Matched: true, Injected: true}}, false},
 		{"by name, and by an earlier version", named(2), byName, []sidecar.ProfileStatus{{Profile: "named", Matched: true, Injected: true, Stale: true}}, false},
 		{
-			"by name, and not selected any more, so that it cannot be told", named(2), strings.Replace(byName, `"app":"shop"`, `"app":"other"`, 1),
+			"by name, and not selected any more, so that it cannot be decided", named(2), strings.Replace(byName, `"app":"shop"`, `"app":"other"`, 1),
 			[]sidecar.ProfileStatus{{Profile: "named", Injected: true}},
 			false,
 		},

@@ -65,7 +65,7 @@ func describedReasons() []describedReason {
 		{ConditionFalse, "one of its match conditions does not hold"},
 		{Replaced, "another profile takes its place"},
 		{NamespaceUnknown, "the namespace is not known"},
-		{Unknown, "it could not be told"},
+		{Unknown, "it cannot be decided"},
 		{InvalidParameter, "a parameter is not what is allowed"},
 		{Conflict, "the pod has something else in its place"},
 		{PodSecurity, "the namespace's Pod Security level would not admit the pod"},

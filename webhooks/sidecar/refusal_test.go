@@ -30,7 +30,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestRefusalHoldsWithoutTheRest: what is wrong for one profile is wrong whatever
-// cannot be told about another.
+// cannot be decided about another.
 func TestRefusalHoldsWithoutTheRest(t *testing.T) {
 	t.Parallel()
 	set := compile(t, both, spec("z", "{}", "OptOut"), spec("labelled", "{namespaceSelector: {matchLabels: {logs: shipped}}}", "OptOut"))
@@ -100,7 +100,7 @@ func TestMembersThatOccurTwice(t *testing.T) {
 		`{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1","c\u0070u":"2"}}}]}}`: `spec.containers[0].resources.limits: member "cpu" occurs twice in one object`,
 	} {
 		d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
-		check(t, pod, said(&d), `could not tell: sidecar profile "a": `+where)
+		check(t, pod, said(&d), `cannot decide: sidecar profile "a": `+where)
 		if d.Patches != nil {
 			t.Errorf("%s: got %v", pod, d.Patches)
 		}

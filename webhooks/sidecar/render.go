@@ -23,7 +23,7 @@ type renderer struct {
 	report  *verdictReport
 }
 
-// rendering is what a profile adds to a pod, or why that cannot be told. Exactly one is
+// rendering is what a profile adds to a pod, or why that cannot be decided. Exactly one is
 // set: rendered, conflicts, or a reason.
 type rendering struct {
 	rendered  *profile.Rendered

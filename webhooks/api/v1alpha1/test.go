@@ -103,7 +103,7 @@ type TestCase struct {
 //
 // +kubebuilder:object:generate=false
 type TestExpectation struct {
-	// Verdict is Allowed, Denied or CouldNotTell. The default is Denied if
+	// Verdict is Allowed, Denied or CannotDecide. The default is Denied if
 	// violations are expected, and Allowed otherwise.
 	// +optional
 	Verdict TestVerdict `json:"verdict,omitempty"`
@@ -132,7 +132,7 @@ type TestVerdict string
 const (
 	TestAllowed      TestVerdict = "Allowed"
 	TestDenied       TestVerdict = "Denied"
-	TestCouldNotTell TestVerdict = "CouldNotTell"
+	TestCannotDecide TestVerdict = "CannotDecide"
 )
 
 // TestViolation describes a violation. Fields that are not set match anything. At

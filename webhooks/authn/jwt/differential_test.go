@@ -55,7 +55,7 @@ func ours(t testing.TB, a *jwt.Authenticator, text string) verdict {
 		}
 	}
 	if _, ok := errors.AsType[*jwt.Refusal](err); !ok {
-		t.Fatalf("%q could not be told: %v", text, err)
+		t.Fatalf("%q could not be decided: %v", text, err)
 	}
 	return verdict{no: err}
 }

@@ -309,7 +309,7 @@ func TestKeysAreAskedLast(t *testing.T) {
 	}
 }
 
-func TestCouldNotTell(t *testing.T) {
+func TestCannotDecide(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -22,7 +22,7 @@ import (
 
 // ErrCannotDecide is the error of an evaluation without a result for a reason that is not
 // in the pod: a timeout, a cost limit, or something that is not known yet.
-var ErrCannotDecide = errors.New("could not tell")
+var ErrCannotDecide = errors.New("cannot decide")
 
 // EvaluationError is about an expression that has no result, or none of use, for
 // this pod, and will not have one the next time either.

@@ -137,7 +137,7 @@ func (r *rendering) fail(err error) {
 func (r *rendering) isAborted() bool { return len(r.failed) >= maxFailures }
 
 // err returns what failed. An expression without a result for this pod is certain,
-// whatever could not be told about others.
+// whatever could not be decided about others.
 func (r *rendering) err() error {
 	if len(r.failed) == 0 {
 		return r.unknown

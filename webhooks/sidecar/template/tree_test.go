@@ -255,45 +255,45 @@ func TestCannotDecide(t *testing.T) {
 		change    func(in *template.Input)
 	}{
 		"labels of an unknown namespace": {
-			`"${namespace.metadata.labels['a']}"`, `the profile's t: "namespace.metadata.labels['a']": could not tell: namespace "shop" is not known`,
+			`"${namespace.metadata.labels['a']}"`, `the profile's t: "namespace.metadata.labels['a']": cannot decide: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them": {
-			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `the profile's t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": could not tell: namespace "shop" is not known`,
+			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `the profile's t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": cannot decide: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them, with an alternative": {
-			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `the profile's t: "namespace.metadata.?annotations[?'a'].orValue('')": could not tell: namespace "shop" is not known`,
+			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `the profile's t: "namespace.metadata.?annotations[?'a'].orValue('')": cannot decide: namespace "shop" is not known`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"an unknown preset": {
-			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": could not tell: preset "mesh": its ConfigMap is not known`,
+			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": cannot decide: preset "mesh": its ConfigMap is not known`,
 			func(in *template.Input) {
 				in.Presets = func(string) (map[string]string, bool) { return nil, false }
 			},
 		},
 		"no presets": {
-			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": could not tell: preset "mesh": its ConfigMap is not known`,
+			`"${presets.mesh['address']}"`, `the profile's t: "presets.mesh['address']": cannot decide: preset "mesh": its ConfigMap is not known`,
 			func(in *template.Input) { in.Presets = nil },
 		},
 		"the time is over": {
-			`"${pod.metadata.name}"`, `the profile's t: "pod.metadata.name": could not tell: context canceled`,
+			`"${pod.metadata.name}"`, `the profile's t: "pod.metadata.name": cannot decide: context canceled`,
 			func(in *template.Input) { in.Context = done(t) },
 		},
 		"the cost of one": {
-			`"${pod.metadata.name.contains(pod.metadata.name)}"`, `the profile's t: "pod.metadata.name.contains(pod.metadata.name)": could not tell: it costs more than 1000000`,
+			`"${pod.metadata.name.contains(pod.metadata.name)}"`, `the profile's t: "pod.metadata.name.contains(pod.metadata.name)": cannot decide: it costs more than 1000000`,
 			func(in *template.Input) { in.Pod = named(20_000) },
 		},
 		"parameters of another profile": {
-			`"${params.level}"`, `could not tell: the parameters are those of profile "other", and not of "proxy"`,
+			`"${params.level}"`, `cannot decide: the parameters are those of profile "other", and not of "proxy"`,
 			func(in *template.Input) { in.Params, _ = other.Resolve(nil, nil) },
 		},
 		"no parameters": {
-			`"${params.level}"`, `the profile's t: could not tell: the parameter has no value`,
+			`"${params.level}"`, `the profile's t: cannot decide: the parameter has no value`,
 			func(in *template.Input) { in.Params = template.Params{} },
 		},
 		"no parameters, in an expression": {
-			`"${params.level + 'x'}"`, `the profile's t: "params.level + 'x'": could not tell: parameter "level" has no value`,
+			`"${params.level + 'x'}"`, `the profile's t: "params.level + 'x'": cannot decide: parameter "level" has no value`,
 			func(in *template.Input) { in.Params = template.Params{} },
 		},
 	} {

@@ -88,7 +88,7 @@ func NewRoot(s Streams, commands ...func(Streams) *cobra.Command) *cobra.Command
 what policy forbids (validating admission). The same decisions run offline on
 manifests and recorded reviews.
 
-Exit codes: 0 yes, 1 no (refused, an error found), 2 could not tell (bad usage,
+Exit codes: 0 yes, 1 no (refused, an error found), 2 cannot decide (bad usage,
 bad input, unreachable).`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
 		SilenceErrors:     true,

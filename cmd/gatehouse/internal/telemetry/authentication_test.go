@@ -154,11 +154,11 @@ func TestLinesOfLogins(t *testing.T) {
 		{"refused by the guard", login.Event{Path: login.Path, Decision: review.Denied, Reason: "guard", User: "system:admin", Typed: "x"}, "INFO", map[string]any{"user": "system:admin"}, []string{"typed"}},
 		{"slowed", login.Event{Path: login.Path, Decision: review.Shed, Reason: "slowed"}, "WARN", map[string]any{"reason": "slowed"}, nil},
 		{"refused", login.Event{Path: login.Path, Decision: review.Refused, Reason: "input"}, "WARN", nil, nil},
-		{"could not tell", login.Event{Path: login.Path, Decision: review.Unknown, Reason: "directory", Detail: "ldaps://ldap1: refused"}, "ERROR", map[string]any{"detail": "ldaps://ldap1: refused"}, nil},
+		{"cannot decide", login.Event{Path: login.Path, Decision: review.Unknown, Reason: "directory", Detail: "ldaps://ldap1: refused"}, "ERROR", map[string]any{"detail": "ldaps://ldap1: refused"}, nil},
 		{"a renewal with a key that is not here", login.Event{Path: login.Path, Decision: review.Unknown, Reason: "unknown-key"}, "WARN", nil, nil},
 		{"whoami yes", login.Event{Path: login.WhoamiPath, Decision: review.Allowed, User: "jane"}, "", nil, nil},
 		{"whoami no", login.Event{Path: login.WhoamiPath, Decision: review.Denied, Reason: "expired"}, "", nil, nil},
-		{"whoami could not tell", login.Event{Path: login.WhoamiPath, Decision: review.Unknown, Reason: "keys", Backend: "jwt", Source: issuer}, "ERROR", map[string]any{"msg": "whoami", "backend": "jwt", "source": issuer}, nil},
+		{"whoami cannot decide", login.Event{Path: login.WhoamiPath, Decision: review.Unknown, Reason: "keys", Backend: "jwt", Source: issuer}, "ERROR", map[string]any{"msg": "whoami", "backend": "jwt", "source": issuer}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -64,7 +64,7 @@ func TestOneLineForWhatSomebodyMayHaveToActOn(t *testing.T) {
 			map[string]any{"denied-by": "other", "excepted-by": "shop/legacy:limits/validations[0]"},
 			"",
 		},
-		{"could not tell", review.Outcome{Endpoint: "mutate", Decision: review.Unknown, Reason: "internal", Detail: "why"}, "ERROR", map[string]any{"detail": "why"}, ""},
+		{"cannot decide", review.Outcome{Endpoint: "mutate", Decision: review.Unknown, Reason: "internal", Detail: "why"}, "ERROR", map[string]any{"detail": "why"}, ""},
 		{"unknown token", review.Outcome{Endpoint: "authenticate", Decision: review.Unknown, Reason: "unknown-id", TokenID: "ci"}, "WARN", map[string]any{"tokenID": "ci"}, ""},
 		{"refused", review.Outcome{Endpoint: "mutate", Decision: review.Refused, Reason: "malformed"}, "WARN", nil, ""},
 		{"shed", review.Outcome{Endpoint: "mutate", Decision: review.Shed, Reason: "overload"}, "WARN", nil, ""},

@@ -54,7 +54,7 @@ func TestForgedKeyIDs(t *testing.T) {
 			}
 			n := p.fetches() - 1
 			if n != askBurst || unsure != 200-askBurst {
-				t.Errorf("%d fetches and %d times could not tell, want %d and %d", n, unsure, askBurst, 200-askBurst)
+				t.Errorf("%d fetches and %d times cannot decide, want %d and %d", n, unsure, askBurst, 200-askBurst)
 			}
 			if got := value(t, i, "gatehouse_issuer_unknown_keys_total", example, "refused"); got != float64(unsure) {
 				t.Errorf("metric counts %v refused, want %d", got, unsure)
@@ -343,7 +343,7 @@ func TestConcurrentUnknownKeysShareOneFetch(t *testing.T) {
 						all, err := keys.Find(t.Context(), c.id(n))
 						switch {
 						case err != nil:
-							t.Errorf("could not tell: %v", err)
+							t.Errorf("cannot decide: %v", err)
 						case len(all) > 0:
 							found.Add(1)
 						default:

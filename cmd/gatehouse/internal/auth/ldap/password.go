@@ -21,7 +21,7 @@ func isPassword(password string) bool {
 }
 
 // bindFailure says what a failed bind for a password means: that it is wrong, or
-// that it could not be told. The server's own words are left out, because
+// that it cannot be decided. The server's own words are left out, because
 // they are about the password.
 //
 // Every answer about the password is a wrong password, with the result's name for

@@ -228,8 +228,8 @@ func TestHowItWent(t *testing.T) {
 		{"two failures", []authn.Outcome{authn.No, authn.No}, 0},
 		{"three failures", []authn.Outcome{authn.No, authn.No, authn.No}, 30 * time.Second},
 		{"success does not show", []authn.Outcome{authn.No, authn.No, authn.Yes, authn.No}, 30 * time.Second},
-		{"could not tell is neither", []authn.Outcome{authn.No, authn.No, authn.Unknown, authn.Unknown, authn.Unknown, authn.Unknown, authn.Unknown, authn.Unknown}, 0},
-		{"could not tell does not forgive", []authn.Outcome{authn.No, authn.No, authn.Unknown, authn.No}, 30 * time.Second},
+		{"cannot decide is neither", []authn.Outcome{authn.No, authn.No, authn.Unknown, authn.Unknown, authn.Unknown, authn.Unknown, authn.Unknown, authn.Unknown}, 0},
+		{"cannot decide does not forgive", []authn.Outcome{authn.No, authn.No, authn.Unknown, authn.No}, 30 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -326,7 +326,7 @@ func TestWhoami(t *testing.T) {
 			review.Denied,
 		},
 		{
-			"could not tell",
+			"cannot decide",
 			authn.Decision{Outcome: authn.Unknown, Reason: authn.ReasonKeys, Backend: authn.JWTs, Detail: "dial tcp 10.0.0.7: refused"},
 			login.Answer{Outcome: "unknown", Reason: "keys", Backend: "jwt", Message: "the keys of the token's issuer are not known for now, so that nothing can be told (hint: try again in a minute)"},
 			review.Unknown,

@@ -80,7 +80,7 @@ type Method interface {
 	Login(ctx context.Context) (*Credential, error)
 	// Renew makes a new credential out of an old one without asking anybody. An
 	// error that is ErrEnded means that only Login can help, every other that it
-	// could not be told.
+	// could not be decided.
 	Renew(ctx context.Context, old *Credential) (*Credential, error)
 }
 
@@ -119,7 +119,7 @@ type Session struct {
 // renewed, or that of a new login, which takes the place of one that does not fit.
 // Fresh means that it was not there at once. The error is ErrNeedsPerson, or a
 // *RefusedError for a definite no, or both if a renewal was refused and nobody can
-// be asked, or means that it could not be told.
+// be asked, or means that it cannot be decided.
 func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {
 	entry := s.Cache.entry(s.Method.Identity())
 	old, _, err := s.cached(entry)

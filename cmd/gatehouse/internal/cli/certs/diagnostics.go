@@ -127,7 +127,7 @@ func (s *snapshot) diagnoseFiles() []diagnostic {
 		return found
 	}
 	if pending := s.state.Pending; pending != nil && !s.registered && slices.ContainsFunc(certificatesIn(s.bundle), pending.Cert.Equal) {
-		one := note("file "+filepath.Join(s.dir, certstore.CAFile), "holds the new CA "+shortID(pending.ID())+" beside the old one; who trusts it cannot be told without --registration", "give it to the API server before the new CA signs")
+		one := note("file "+filepath.Join(s.dir, certstore.CAFile), "holds the new CA "+shortID(pending.ID())+" beside the old one; who trusts it cannot be decided without --registration", "give it to the API server before the new CA signs")
 		if s.whole() {
 			if at := s.next().At; at != nil && s.state.Phase == rotation.Hold {
 				one.Remedy += " at " + dated(*at, s.now)

@@ -46,7 +46,7 @@ func (v *statusView) print(out io.Writer) error {
 func (f *diagnostic) print(text *strings.Builder) {
 	level := string(f.Level)
 	if f.Level == levelUnknown {
-		level = "could not tell"
+		level = "cannot decide"
 	}
 	fmt.Fprintf(text, "%s: %s: %s\n", level, cli.OneLine(f.Object), cli.OneLine(f.Message))
 	if f.Remedy != "" {
@@ -138,7 +138,7 @@ func (w *webhookView) trusts() string {
 func (w *webhookView) verdict() string {
 	switch {
 	case w.Outcome == authn.Unknown:
-		return "could not tell"
+		return "cannot decide"
 	case len(w.Refuses) > 0:
 		return strict.Printable("not " + join(w.Refuses))
 	case w.Outcome == authn.No:

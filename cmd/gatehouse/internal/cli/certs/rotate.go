@@ -58,7 +58,7 @@ apiserver-client.key anew where they are copies. In an emergency calls fail unti
 have.
 
 Exit codes: 0 requested, or with --wait done; 1 not done in time, or the CA is
-somebody else's to replace, such as cert-manager's; 2 could not tell: nothing was
+somebody else's to replace, such as cert-manager's; 2 cannot decide: nothing was
 requested, or what became of it cannot be read.`,
 		Example: `  gatehouse certs rotate --wait
 
@@ -243,7 +243,7 @@ func (f *rotateFlags) late(ctx context.Context, p *rotationProgress) error {
 	case ctx.Err() != nil:
 		return errors.New("interrupted: " + again)
 	case p.unread != nil:
-		return fmt.Errorf("whether it is done after %s cannot be told: %w", f.timeout, p.unread)
+		return fmt.Errorf("it is unknown whether it is done after %s: %w", f.timeout, p.unread)
 	default:
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("not done after %s: %s: %s", f.timeout, cmp.Or(p.last, "nothing was seen of it yet"), again)}
 	}
@@ -315,7 +315,7 @@ func (p *rotationProgress) show(line, key string) string {
 
 func (p *rotationProgress) cannotTell(why error) string {
 	p.unread = why
-	return p.show("could not tell: "+why.Error(), why.Error())
+	return p.show("cannot decide: "+why.Error(), why.Error())
 }
 
 // confirm reads back that the registrations have come to know what the servers did:

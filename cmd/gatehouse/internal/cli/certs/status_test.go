@@ -155,7 +155,7 @@ func TestCertsStatus(t *testing.T) {
 		},
 		"one may not be read": {
 			func(_ *testing.T, a *certsAPI) { a.objects[clitest.MutatingConfigurationPath] = nil }, nil, cli.ExitUnknown,
-			[]string{"could not tell: MutatingWebhookConfiguration/gatehouse: cannot be read: ", "fail.validate.gatehouse.dev  current  yes\n"},
+			[]string{"cannot decide: MutatingWebhookConfiguration/gatehouse: cannot be read: ", "fail.validate.gatehouse.dev  current  yes\n"},
 		},
 		"one trusts another CA": {
 			func(t *testing.T, a *certsAPI) {
@@ -166,7 +166,7 @@ func TestCertsStatus(t *testing.T) {
 		},
 		"what holds the registrations cannot be reached": {
 			func(_ *testing.T, a *certsAPI) { a.broken = clitest.MutatingConfigurationPath }, nil, cli.ExitUnknown,
-			[]string{"could not tell: MutatingWebhookConfiguration/gatehouse: cannot be read: check that the API server can be reached: "},
+			[]string{"cannot decide: MutatingWebhookConfiguration/gatehouse: cannot be read: check that the API server can be reached: "},
 		},
 		"a replica is away": {
 			func(_ *testing.T, a *certsAPI) {
@@ -200,7 +200,7 @@ func TestCertsStatus(t *testing.T) {
 			},
 			[]string{"--registration", "validating/x"},
 			cli.ExitNo,
-			[]string{"could not tell: Secret gatehouse-system/gatehouse-ca: ", "could not tell: replicas: what they serve cannot be read: "},
+			[]string{"cannot decide: Secret gatehouse-system/gatehouse-ca: ", "cannot decide: replicas: what they serve cannot be read: "},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -103,7 +103,7 @@ type statusView struct {
 	// Generation grows with every change.
 	Generation int64     `json:"generation,omitempty"`
 	Next       *nextStep `json:"next,omitempty"`
-	// Findings are problems first, then what could not be told, then notes.
+	// Findings are problems first, then what could not be decided, then notes.
 	Findings    []diagnostic    `json:"findings"`
 	Authorities []authorityView `json:"authorities"`
 	Replicas    []replicaView   `json:"replicas"`
@@ -140,7 +140,7 @@ type nextStep struct {
 	// names are those in WaitsFor, without what changes all the time.
 	names []string
 	// due is when it should be done at the latest, unless a server began anew; At is
-	// only shown if that is ahead. Nil if that cannot be told.
+	// only shown if that is ahead. Nil if that cannot be decided.
 	due *time.Time
 }
 

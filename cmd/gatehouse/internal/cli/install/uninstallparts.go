@@ -201,7 +201,7 @@ func (u *uninstaller) surveyShared(ctx context.Context, deployed bool) {
 		}
 	default:
 		election.Command = u.kubectl + " -n " + f.namespace + " delete leases -l " + reportLabel + "=" + install.DefaultGroup
-		election.fail(ctx, fmt.Errorf("whether another install uses it, and the Leases of reports, cannot be told: %w", err))
+		election.fail(ctx, fmt.Errorf("it is unknown whether another install uses it and the Leases of reports: %w", err))
 		u.parts = append(u.parts, election)
 	}
 }
@@ -438,7 +438,7 @@ func (u *uninstaller) await(ctx context.Context, p *uninstallPart) {
 		case apierrors.IsNotFound(err):
 			return
 		case apierrors.IsForbidden(err):
-			p.fail(ctx, fmt.Errorf("its deletion was asked for, and whether it is gone cannot be told: %w", err))
+			p.fail(ctx, fmt.Errorf("its deletion was requested, and it is unknown whether it is gone: %w", err))
 			return
 		case err == nil && object.GetUID() != p.uid:
 			p.fail(ctx, errMadeAnew)

@@ -51,7 +51,7 @@ const selfSubjectReviewPath = "/apis/authentication.k8s.io/v1/selfsubjectreviews
 // what else the context has.
 func askAPIServer(ctx context.Context, api *rest.Config, token string) *apiServerView {
 	unknown := func(err error) *apiServerView {
-		return &apiServerView{Outcome: authn.Unknown, Message: "could not tell: " + err.Error()}
+		return &apiServerView{Outcome: authn.Unknown, Message: "cannot decide: " + err.Error()}
 	}
 	if err := checkVerified(api); err != nil {
 		return unknown(err)

@@ -26,9 +26,9 @@ func TestLoginThatIsKept(t *testing.T) {
 	}{
 		{"good", login.Answer{Outcome: "yes", Reason: "ok"}, cli.ExitYes, []string{"already logged in"}},
 		{"revoked", login.Answer{Outcome: "no", Reason: "revoked", Message: "the token was revoked"}, cli.ExitUnknown, []string{"the login that was kept is not taken any more: no: revoked: the token was revoked", "somebody has to log in"}},
-		{"signed with a key that is gone", login.Answer{Outcome: "unknown", Reason: "unknown-key"}, cli.ExitUnknown, []string{"is not taken any more: could not tell: unknown-key"}},
-		{"of a directory that is gone", login.Answer{Outcome: "unknown", Reason: "source-gone"}, cli.ExitUnknown, []string{"is not taken any more: could not tell: source-gone"}},
-		{"not to be told", login.Answer{Outcome: "unknown", Reason: "keys"}, cli.ExitYes, []string{"already logged in", "whether Gatehouse takes the login was not told: could not tell: keys"}},
+		{"signed with a key that is gone", login.Answer{Outcome: "unknown", Reason: "unknown-key"}, cli.ExitUnknown, []string{"is not taken any more: cannot decide: unknown-key"}},
+		{"of a directory that is gone", login.Answer{Outcome: "unknown", Reason: "source-gone"}, cli.ExitUnknown, []string{"is not taken any more: cannot decide: source-gone"}},
+		{"not to be told", login.Answer{Outcome: "unknown", Reason: "keys"}, cli.ExitYes, []string{"already logged in", "whether Gatehouse takes the login was not told: cannot decide: keys"}},
 		{"no answer", login.Answer{}, cli.ExitYes, []string{"already logged in", "whether Gatehouse takes the login was not told: https://"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -63,7 +63,7 @@ shown to Gatehouse first, if --server says where it is: one that is not taken an
 more is replaced. For kubectl that is left out, so that it costs no time. The token is printed with
 -o token alone, and never to a terminal.
 
-Exit codes: 0 logged in, 1 refused, 2 could not tell: bad usage, nobody answered,
+Exit codes: 0 logged in, 1 refused, 2 cannot decide: bad usage, nobody answered,
 nobody to ask.`,
 		Example: `  # in a browser
   gatehouse login --issuer https://dex.example --client-id kubernetes --scope email --scope groups

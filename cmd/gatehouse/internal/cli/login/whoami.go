@@ -51,7 +51,7 @@ not shown to a cluster that it is not for.
 
 Nobody is asked to log in, and the token is never printed.
 
-Exit codes: 0 yes, 1 no, 2 could not tell. The API server's answer counts if there
+Exit codes: 0 yes, 1 no, 2 cannot decide. The API server's answer counts if there
 is one, and Gatehouse's if not, or if --audience asks for what the API server does
 not look at.`,
 		Example: `  # as kubectl would be
@@ -409,7 +409,7 @@ func verdictText(a *login.Answer) string {
 	}
 	outcome := cli.OneLine(a.Outcome)
 	if a.Outcome == string(authn.Unknown) {
-		outcome = "could not tell"
+		outcome = "cannot decide"
 	}
 	text := outcome + ": " + cli.OneLine(a.Reason)
 	if a.Message != "" {

@@ -124,14 +124,14 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 			says: []string{"gatehouse   no: expired", "knows you as jane", "they differ"},
 		},
 		{
-			name: "could not tell", answer: login.Answer{Outcome: "unknown", Reason: "keys", Message: "not now"}, user: token, server: true, code: cli.ExitUnknown, atGates: 1,
+			name: "cannot decide", answer: login.Answer{Outcome: "unknown", Reason: "keys", Message: "not now"}, user: token, server: true, code: cli.ExitUnknown, atGates: 1,
 			edit: func(a *apiServer, _ *clientcmdapi.Cluster) { a.status = http.StatusBadGateway },
-			says: []string{"gatehouse   could not tell: keys: not now\n", "API server  could not tell: it answers 502 Bad Gateway\n"},
+			says: []string{"gatehouse   cannot decide: keys: not now\n", "API server  cannot decide: it answers 502 Bad Gateway\n"},
 		},
 		{
 			name: "the API server is down", answer: yes, user: token, server: true, atGates: 1, nobody: true,
 			edit: func(a *apiServer, _ *clientcmdapi.Cluster) { a.Close() },
-			says: []string{"gatehouse   yes\n", "API server  could not tell: ", "connection refused (hint: is the address in the kubeconfig right, and does the API server run)\n"},
+			says: []string{"gatehouse   yes\n", "API server  cannot decide: ", "connection refused (hint: is the address in the kubeconfig right, and does the API server run)\n"},
 		},
 		{
 			name: "terminal tricks", user: token, server: true, atGates: 1,
@@ -247,7 +247,7 @@ func TestWhoamiForAnAudience(t *testing.T) {
 	yes := login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
 	vaults := yes
 	vaults.Audiences = []string{"vault"}
-	const own = "gatehouse   could not tell: audience: good for the API server's own audiences; whether "
+	const own = "gatehouse   cannot decide: audience: good for the API server's own audiences; whether "
 	for _, c := range []struct {
 		name      string
 		answer    login.Answer

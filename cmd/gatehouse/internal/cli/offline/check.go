@@ -47,7 +47,7 @@ where the object stands.
   admitted        nothing stands against it
   warned          it is admitted, and its author is warned
   refused         a policy refuses it, or injection refuses its pods
-  could not tell  and why
+  cannot decide  and why
 
 Of a workload, injection and policies about pods look at the pods that it will
 make. Violations that a PolicyException lets pass are shown, and do not count.
@@ -68,7 +68,7 @@ passed over.
   -o junit  for systems for continuous integration, an object a test case
 
 Exit codes: 0 everything would be admitted; 1 an object would be refused; 2 bad
-usage, or it could not be told of an object, as of a document that cannot be
+usage, or cannot decide about an object, such as a document that cannot be
 read.`,
 		Example: `  # would the cluster take this?
   gatehouse check --config ./config -f deploy/
@@ -129,7 +129,7 @@ const (
 	checkAdmitted checkVerdict = "admitted"
 	checkWarned   checkVerdict = "warned"
 	checkRefused  checkVerdict = "refused"
-	checkUnknown  checkVerdict = "could-not-tell"
+	checkUnknown  checkVerdict = "cannot-decide"
 )
 
 // text returns the verdict for people.

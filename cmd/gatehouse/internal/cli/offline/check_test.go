@@ -104,7 +104,7 @@ func TestCheckSARIF(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{
-		"error could-not-tell Pod/a in namespace shop: could not tell: why",
+		"error cannot-decide Pod/a in namespace shop: cannot decide: why",
 		"error AdmissionPolicy/p/podSecurity.x Pod/a in namespace shop: is wrong",
 		"error AdmissionPolicy/p/podSecurity.x Pod/a in namespace shop: is wrong",
 		"error AdmissionPolicy/p/podSecurity.x Pod/a in namespace shop, spec.template: is wrong",
@@ -118,7 +118,7 @@ func TestCheckSARIF(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if want := []sarif.Notification{{Message: "Pod/a in namespace shop: could not tell: why", File: "a.yaml", Line: 1}}; !slices.Equal(log.Notifications, want) {
+	if want := []sarif.Notification{{Message: "Pod/a in namespace shop: cannot decide: why", File: "a.yaml", Line: 1}}; !slices.Equal(log.Notifications, want) {
 		t.Errorf("notifications are %+v, want %+v", log.Notifications, want)
 	}
 	// What has moved is the same, and what is not the same differs.

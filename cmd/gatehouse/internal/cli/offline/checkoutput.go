@@ -161,7 +161,7 @@ func (r *checkReport) junit() []junit.Suite {
 		case checkRefused:
 			one.Failure, one.Text = "refused: "+diagnostic.Count(denied, "violation"), text.String()
 		case checkUnknown:
-			one.Error, one.Text = "could not tell: "+cli.OneLine(c.Error), text.String()
+			one.Error, one.Text = "cannot decide: "+cli.OneLine(c.Error), text.String()
 		case checkAdmitted, checkWarned:
 			if len(c.remarks()) > 0 {
 				one.Output = text.String()
@@ -196,9 +196,9 @@ func (r *checkReport) sarif() *sarif.Log {
 			log.Results = append(log.Results, result)
 		}
 		if c.Error != "" {
-			message := c.name() + ": could not tell: " + c.Error
+			message := c.name() + ": cannot decide: " + c.Error
 			log.Notifications = append(log.Notifications, sarif.Notification{Message: message, File: c.File, Line: c.Line})
-			add(sarif.Result{Rule: string(checkUnknown), Description: "Something could not be told about the object.", Level: sarif.Error, Message: message, Line: c.Line})
+			add(sarif.Result{Rule: string(checkUnknown), Description: "Something about the object could not be decided.", Level: sarif.Error, Message: message, Line: c.Line})
 		}
 		for i := range c.Violations {
 			v := &c.Violations[i]

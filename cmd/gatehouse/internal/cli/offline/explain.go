@@ -46,17 +46,17 @@ It reads the same kinds of objects and files as check, and knows the same
 namespaces and kinds.
 
 The last line about an object is what check says of it. Exit codes: 0 done,
-whatever becomes of the objects; 2 bad usage, or it could not be told what becomes
-of an object.
+whatever becomes of the objects; 2 bad usage, or a decision about an object was
+not possible.
 
 With --token-file it tells of a bearer token instead: which authenticator it is
 for, everything that is looked at on the way, and what the API server is answered.
 The token is read from a file or from standard input, for it is a secret, and
 nothing that would let anybody in is printed. Nobody is asked: the keys of a JWT's
 issuer are known if the configuration has a keysFile for it, or with --fetch-keys,
-which asks the issuer once. With --audience it could not be told either of a token
+which asks the issuer once. With --audience it cannot decide either about a token
 that names no audiences, which is good for the API server's own: nobody but the API
-server knows these. Exit codes: 0 yes, 1 no, 2 it could not be told.`,
+server knows these. Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config -f deployment.yaml
 
@@ -330,7 +330,7 @@ func (e *explained) print(out io.Writer, all bool) {
 	}
 	e.printPolicies(line, all)
 	if e.Error != "" {
-		line("  could not tell: %s", cli.OneLine(e.Error))
+		line("  cannot decide: %s", cli.OneLine(e.Error))
 	}
 	line("  verdict: %s", e.Verdict.text())
 }

@@ -326,7 +326,7 @@ func (e *explainedToken) printVerdict(line func(string, ...any), now time.Time) 
 	if e.Outcome != authn.Yes {
 		text := "no: "
 		if e.Outcome != authn.No {
-			text = "could not tell: "
+			text = "cannot decide: "
 		}
 		text += string(e.Reason)
 		if e.Detail != "" {

@@ -303,7 +303,7 @@ func TestExplainFetchesKeys(t *testing.T) {
 		},
 		"an issuer that is down": {
 			issuer: explainIssuer2, asked: true, err: errors.New("GET https://other.example: status 503: must be 200"), code: cli.ExitUnknown,
-			want: []string{"GET https://other.example: status 503", "verdict: could not tell: keys: ", "(hint: what the issuer answered is the first step; "},
+			want: []string{"GET https://other.example: status 503", "verdict: cannot decide: keys: ", "(hint: what the issuer answered is the first step; "},
 		},
 		"an issuer with a keysFile": {issuer: explainIssuer, want: []string{"the issuer was not asked: its keys are in a keysFile", "verdict: yes"}},
 		"an issuer that nobody configured": {
@@ -384,7 +384,7 @@ func TestExplainTokenWithoutTime(t *testing.T) {
 	if exit, ok := errors.AsType[*cli.ExitError](err); !ok || exit.Code != cli.ExitUnknown {
 		t.Errorf("got %v", err)
 	}
-	if want := "verdict: could not tell: deadline: signature not checked: context canceled (hint: "; !strings.Contains(out.String(), want) {
+	if want := "verdict: cannot decide: deadline: signature not checked: context canceled (hint: "; !strings.Contains(out.String(), want) {
 		t.Errorf("got\n%s\nwant %q", &out, want)
 	}
 }

@@ -48,7 +48,7 @@ known if it is in the configuration or, failing that, among the manifests.
 Files are YAML or JSON; those in directories must end in .yaml, .yml or .json.
 
 Exit codes: 0 done, whether or not there was something to change; 1 a pod would
-be refused; 2 bad usage or input, or it could not be told what a pod should
+be refused; 2 bad usage or input, or cannot decide what a pod should
 become. With 1 and 2 nothing is printed or written.`,
 		Example: `  # what would be added?
   gatehouse inject --config ./config -f deploy/ -o diff

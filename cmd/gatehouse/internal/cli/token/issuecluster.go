@@ -46,7 +46,7 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 		return errors.Join(revokedError(&revocation, f.user), remove())
 	}
 	if unknown != nil {
-		_, _ = fmt.Fprintf(s.Err, "whether a TokenRevocation ends it cannot be told: %s\n", unknown) // a remark
+		_, _ = fmt.Fprintf(s.Err, "it is unknown whether a TokenRevocation ends it: %s\n", unknown) // a remark
 	}
 	// What is shown is what a directory would have.
 	issued.Document.ObjectMeta = metav1.ObjectMeta{Name: issued.Document.Name, CreationTimestamp: issued.Document.CreationTimestamp}

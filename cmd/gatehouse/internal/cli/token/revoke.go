@@ -283,7 +283,7 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 		shown = "of this id"
 	}
 	if listing != nil && !f.Given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
-		return fmt.Errorf("whether there is an AccessToken %s in %s cannot be told: documents that cannot be read were not looked at, and servers may take it by what they read before "+
+		return fmt.Errorf("it is unknown whether there is an AccessToken %s in %s: some documents cannot be read, and servers may take it by what they read before "+
 			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which ends all that its user has)", shown, f.config, program, f.config, program, f.config)
 	}
 	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list%s)", shown, f.where(), program, f.flags())}

@@ -83,7 +83,7 @@ func TestWaiting(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got := text(t, r.ReviewUnverified(ctx, about(t, document, ""))); got != "could not tell: no decision in time: context deadline exceeded" {
+		if got := text(t, r.ReviewUnverified(ctx, about(t, document, ""))); got != "cannot decide: no decision in time: context deadline exceeded" {
 			t.Errorf("one that waits is answered %s", got)
 		}
 		if got := text(t, r.Review(t.Context(), about(t, document, ""))); !strings.HasPrefix(got, "allowed") {

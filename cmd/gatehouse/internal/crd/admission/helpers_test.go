@@ -86,7 +86,7 @@ func about(tb testing.TB, document, old string) admission.Request {
 func text(tb testing.TB, response admission.Response) string {
 	tb.Helper()
 	if !response.Allowed && response.Result != nil && response.Result.Code >= 500 {
-		return "could not tell: " + response.Result.Message
+		return "cannot decide: " + response.Result.Message
 	}
 	encoded, err := review.AppendAdmission(nil, "1", &response)
 	must(tb, err)

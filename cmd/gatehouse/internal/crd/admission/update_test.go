@@ -205,13 +205,13 @@ func TestTooLate(t *testing.T) {
 			<-entered
 			cancel(errors.New("the time is over"))
 		}()
-		if got := text(t, r.Review(ctx, req)); got != "could not tell: no decision in time: the time is over" {
+		if got := text(t, r.Review(ctx, req)); got != "cannot decide: no decision in time: the time is over" {
 			t.Errorf("got %s", got)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := text(t, r.Review(ctx, req)); got != "could not tell: no decision in time: context canceled" {
+	if got := text(t, r.Review(ctx, req)); got != "cannot decide: no decision in time: context canceled" {
 		t.Errorf("got %s", got)
 	}
 	if n := calls.Load(); n != 2 {

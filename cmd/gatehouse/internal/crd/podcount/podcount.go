@@ -131,7 +131,7 @@ func (c *Counter) once(ctx context.Context) {
 		c.undecided = false
 	} else if !c.undecided {
 		c.undecided = true
-		c.config.Log.Warn("of some pods it cannot be told what they would get: they are counted only if they are injected",
+		c.config.Log.Warn("cannot decide what some pods would get: they are counted only if they are injected",
 			"pods", t.undecided, "first", t.err.Error())
 	}
 	at := metav1.Now()

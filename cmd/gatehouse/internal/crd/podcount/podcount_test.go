@@ -230,7 +230,7 @@ func TestFailure(t *testing.T) {
 	})
 }
 
-// TestUntold counts a pod of which it cannot be told what it would get only by what it
+// TestUntold counts a pod of which it cannot be decided what it would get only by what it
 // has, and says so once for as long as there are any.
 func TestUntold(t *testing.T) {
 	t.Parallel()

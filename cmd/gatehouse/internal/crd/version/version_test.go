@@ -215,7 +215,7 @@ func TestOlderRevision(t *testing.T) {
 	}
 }
 
-func TestLookTellsWhatItCouldNotTell(t *testing.T) {
+func TestLookTellsWhatItCannotDecide(t *testing.T) {
 	t.Parallel()
 	client := clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles })
 	broken := errors.New("no route to host")

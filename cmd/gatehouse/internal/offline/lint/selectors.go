@@ -22,7 +22,7 @@ func (l *linter) lintSelectors(d document, match *admissionregistrationv1.MatchR
 }
 
 // contradiction reports a selector that no labels match. True is also for one
-// that Compile refuses, of which it cannot be told.
+// that Compile refuses, of which it cannot be decided.
 func contradiction(d document, selector *metav1.LabelSelector, at *field.Path) bool {
 	if selector == nil {
 		return false

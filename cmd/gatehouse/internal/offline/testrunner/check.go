@@ -112,7 +112,7 @@ func (d *document) object(field, name string, written *runtime.RawExtension, fil
 
 // expectation checks that an expectation can fail and can come true, and fills in the verdict.
 func (d *document) expectation(field string, e *v1alpha1.TestExpectation) {
-	verdicts := []string{string(v1alpha1.TestAllowed), string(v1alpha1.TestDenied), string(v1alpha1.TestCouldNotTell)}
+	verdicts := []string{string(v1alpha1.TestAllowed), string(v1alpha1.TestDenied), string(v1alpha1.TestCannotDecide)}
 	if v := string(e.Verdict); v != "" && !slices.Contains(verdicts, v) {
 		d.report(field+".verdict", notAllowed(v, verdicts), diagnostic.DidYouMean(v, verdicts...))
 		return

@@ -42,7 +42,7 @@ func (o *Outcome) addInjection(d *sidecar.Decision) {
 	case len(d.Refusals) > 0:
 		o.Verdict, o.Violations = v1alpha1.TestDenied, admit.Refusals(d)
 	case d.Err != nil:
-		o.Verdict, o.Error = v1alpha1.TestCouldNotTell, d.Err.Error()
+		o.Verdict, o.Error = v1alpha1.TestCannotDecide, d.Err.Error()
 	}
 }
 
@@ -64,7 +64,7 @@ func (o *Outcome) addPolicies(d *policy.Decision) {
 	slices.Sort(o.Exceptions)
 	switch {
 	case d.Err != nil:
-		o.Verdict, o.Error = v1alpha1.TestCouldNotTell, d.Err.Error()
+		o.Verdict, o.Error = v1alpha1.TestCannotDecide, d.Err.Error()
 	case d.Response.Allowed:
 		o.Verdict = v1alpha1.TestAllowed
 	default:

@@ -16,7 +16,7 @@ func FuzzDocument(f *testing.F) {
 	for _, expect := range []string{
 		`{"verdict":"Allowed"}`, `{}`, `{"violations":[{"policy":"p","rule":"r","messageContains":"m"}]}`, `{"violations":[{"message":""}]}`,
 		`{"verdict":"Denied","warnings":["a","b"],"auditAnnotations":{"a":"b"},"exceptions":["a/b"]}`, `{"exceptions":[]}`, `{"violations":[{}]}`,
-		`{"verdict":"CouldNotTell","violations":[]}`, `{"verdict":"Denied","violations":[]}`,
+		`{"verdict":"CannotDecide","violations":[]}`, `{"verdict":"Denied","violations":[]}`,
 	} {
 		f.Add([]byte(`{"apiVersion":"gatehouse.dev/v1alpha1","kind":"Test","metadata":{"name":"t"},"cases":[{"name":"c","object":{},"expect":` + expect + `}]}`))
 	}

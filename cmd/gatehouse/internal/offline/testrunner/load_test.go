@@ -62,7 +62,7 @@ metadata: {name: of-somebody-else}
 `,
 		"a.json": `{"apiVersion": "v1", "kind": "List", "items": [
 			{"apiVersion": "gatehouse.dev/v1alpha1", "kind": "TestList", "items": [
-				{"metadata": {"name": "listed"}, "cases": [{"name": "c", "object": {}, "expect": {"verdict": "CouldNotTell"}}]}]}]}`,
+				{"metadata": {"name": "listed"}, "cases": [{"name": "c", "object": {}, "expect": {"verdict": "CannotDecide"}}]}]}]}`,
 		"objects/pod.json":  `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "<big>", "generation": 9007199254740993}}`,
 		".hidden/test.yaml": "kind: Test",
 	})
@@ -78,7 +78,7 @@ metadata: {name: of-somebody-else}
 		t.Fatalf("got\n%s\nwant\n%s", got, want)
 	}
 	listed, both, old := all[0], all[1], all[2]
-	if listed.Spec.User.Username != "gatehouse-test" || listed.Spec.Namespace != "default" || !listed.Inject || listed.Now != nil || listed.Expect.Verdict != v1alpha1.TestCouldNotTell {
+	if listed.Spec.User.Username != "gatehouse-test" || listed.Spec.Namespace != "default" || !listed.Inject || listed.Now != nil || listed.Expect.Verdict != v1alpha1.TestCannotDecide {
 		t.Errorf("what is not said: %+v", listed)
 	}
 	if both.Spec.User.Username != "jane" || both.Spec.Namespace != "shop" || both.Inject || both.Now.Format("2006") != "2026" || both.Expect.Verdict != v1alpha1.TestDenied ||
@@ -158,13 +158,13 @@ func TestLoadRefuses(t *testing.T) {
 		"directory":                      {having("objectFile: ."), `Test/t: cases[0].objectFile: "." is a directory, and must be a file that holds one object`},
 		"file with two objects":          {having("objectFile: two.yaml"), `Test/t: cases[0].objectFile: "two.yaml" holds 2 documents, and must hold one object`},
 		"broken file":                    {having("objectFile: broken.yaml"), `Test/t: cases[0].objectFile: DIR/broken.yaml: line 2: the key "a" is given twice (hint: remove one of the two)`},
-		"nothing expected":               {expecting("{}"), "Test/t: cases[0].expect: expects nothing, so the case cannot fail (hint: say at least the verdict: Allowed, Denied, CouldNotTell)"},
-		"no expectation":                 {head + "metadata: {name: t}\ncases: [{name: c, object: " + pod + "}]", "Test/t: cases[0].expect: expects nothing, so the case cannot fail (hint: say at least the verdict: Allowed, Denied, CouldNotTell)"},
-		"null":                           {expecting("{violations: null, warnings: null}"), "Test/t: cases[0].expect: expects nothing, so the case cannot fail (hint: say at least the verdict: Allowed, Denied, CouldNotTell)"},
-		"unknown verdict":                {expecting("{verdict: Refused}"), `Test/t: cases[0].expect.verdict: "Refused" is not allowed; allowed are Allowed, Denied, CouldNotTell`},
-		"misspelt verdict":               {expecting("{verdict: denied}"), `Test/t: cases[0].expect.verdict: "denied" is not allowed; allowed are Allowed, Denied, CouldNotTell (hint: did you mean "Denied"?)`},
+		"nothing expected":               {expecting("{}"), "Test/t: cases[0].expect: expects nothing, so the case cannot fail (hint: say at least the verdict: Allowed, Denied, CannotDecide)"},
+		"no expectation":                 {head + "metadata: {name: t}\ncases: [{name: c, object: " + pod + "}]", "Test/t: cases[0].expect: expects nothing, so the case cannot fail (hint: say at least the verdict: Allowed, Denied, CannotDecide)"},
+		"null":                           {expecting("{violations: null, warnings: null}"), "Test/t: cases[0].expect: expects nothing, so the case cannot fail (hint: say at least the verdict: Allowed, Denied, CannotDecide)"},
+		"unknown verdict":                {expecting("{verdict: Refused}"), `Test/t: cases[0].expect.verdict: "Refused" is not allowed; allowed are Allowed, Denied, CannotDecide`},
+		"misspelt verdict":               {expecting("{verdict: denied}"), `Test/t: cases[0].expect.verdict: "denied" is not allowed; allowed are Allowed, Denied, CannotDecide (hint: did you mean "Denied"?)`},
 		"allowed with violations":        {expecting("{verdict: Allowed, violations: [{policy: p}]}"), "Test/t: cases[0].expect.violations: cannot come true: a request that is Allowed is refused by none (hint: expect the verdict Denied, or remove them: what is only warned about is in warnings)"},
-		"unknown with violations":        {expecting("{verdict: CouldNotTell, violations: [{policy: p}]}"), "Test/t: cases[0].expect.violations: cannot come true: a request that is CouldNotTell is refused by none (hint: expect the verdict Denied, or remove them: what is only warned about is in warnings)"},
+		"unknown with violations":        {expecting("{verdict: CannotDecide, violations: [{policy: p}]}"), "Test/t: cases[0].expect.violations: cannot come true: a request that is CannotDecide is refused by none (hint: expect the verdict Denied, or remove them: what is only warned about is in warnings)"},
 		"denied without violations":      {expecting("{verdict: Denied, violations: []}"), "Test/t: cases[0].expect.violations: cannot come true: a request that is Denied has a violation that refuses it (hint: list it, or remove the field)"},
 		"violation that says nothing":    {expecting("{violations: [{}]}"), "Test/t: cases[0].expect.violations[0]: says nothing about the violation (hint: name the policy and the rule at least)"},
 		"message twice":                  {expecting("{violations: [{message: a, messageContains: a}]}"), "Test/t: cases[0].expect.violations[0].messageContains: is given, and message too (hint: remove one of the two)"},
