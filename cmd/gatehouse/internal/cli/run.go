@@ -82,10 +82,9 @@ func ErrorText(err error) string {
 func NewRoot(s Streams, commands ...func(Streams) *cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gatehouse",
-		Short: "The gate in front of a Kubernetes API server",
-		Long: `Gatehouse answers the webhooks of a Kubernetes API server: it lets people in
-(token authentication), equips what they bring (sidecar injection) and refuses
-what policy forbids (validating admission). The same decisions run offline on
+		Short: "Admission and authentication webhooks for Kubernetes",
+		Long: `Gatehouse is a webhook server for the Kubernetes API server: it injects sidecars,
+enforces policies and authenticates tokens. The same decisions run offline on
 manifests and recorded reviews.
 
 Exit codes: 0 yes, 1 no (refused, an error found), 2 cannot decide (bad usage,

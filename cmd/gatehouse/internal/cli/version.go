@@ -15,7 +15,7 @@ func NewVersionCommand(s Streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program and of the Kubernetes libraries in it",
+		Short: "Print the versions of Gatehouse and its Kubernetes libraries",
 		Example: `  gatehouse version
   gatehouse version -o json`,
 		Args:              cobra.NoArgs,

@@ -26,7 +26,7 @@ func newInitCommand(s cli.Streams) *cobra.Command {
 	f := initFlags{now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "init DIR --host NAME",
-		Short: "Make a CA for one machine without a cluster",
+		Short: "Create a CA for one machine without a cluster",
 		Long: `Init makes a CA in a directory, and from it a client certificate with which the API
 server asks for token reviews. A server that is started with --self-signed-dir and
 this directory takes its CA from there, every time, so the API server can be told of

@@ -33,7 +33,7 @@ func newRotateCommand(s cli.Streams) *cobra.Command {
 	f := rotateFlags{commonFlags: commonFlags{now: time.Now}}
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "Ask the servers for a new CA",
+		Short: "Request a new CA",
 		Long: `Rotate asks the servers that share a CA to replace it. It writes the request beside
 the CA and nothing else; the servers do the rest, in an order in which no call
 fails: the new CA goes into every webhook configuration, then time passes for the

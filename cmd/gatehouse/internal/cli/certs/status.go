@@ -14,7 +14,7 @@ func newStatusCommand(s cli.Streams) *cobra.Command {
 	f := statusFlags{commonFlags: commonFlags{now: time.Now}}
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show who serves with which CA, and who trusts it",
+		Short: "Show CAs, replicas and the webhooks that trust them",
 		Long: `Status shows how far a rotation of the CA is and what comes next, each CA, what
 each replica serves, and what each webhook configuration trusts. Problems come
 first, each with what to do about it.

@@ -58,7 +58,7 @@ func NewManifestsCommand(s cli.Streams) *cobra.Command {
 	var f manifestsFlags
 	cmd := &cobra.Command{
 		Use:   "manifests",
-		Short: "Print what tells an API server to ask Gatehouse",
+		Short: "Print webhook registrations, rights and API server settings",
 		Long: `Manifests prints the webhook configurations that register Gatehouse for
 admission, for kubectl apply. With --config only what the documents act on is
 registered; run it again when they are about something new. Match conditions of

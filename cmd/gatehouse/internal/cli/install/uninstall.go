@@ -32,7 +32,7 @@ func NewUninstallCommand(s cli.Streams) *cobra.Command {
 	f := uninstallFlags{lag: registrationsLag}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Remove Gatehouse from a cluster, so that nothing waits for it",
+		Short: "Remove Gatehouse from a cluster, registrations first",
 		Long: `Uninstall removes the webhook configurations first, and waits until they are gone:
 from then on nothing in the cluster depends on Gatehouse. Only then it removes the
 Deployment, waits until its pods have ended, and removes what these made and no

@@ -34,7 +34,7 @@ func NewKubeconfigCommand(s cli.Streams) *cobra.Command {
 	var f kubeconfigFlags
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --api-server URL",
-		Short: "Write a kubeconfig with which people log in",
+		Short: "Write a kubeconfig for logins",
 		Long: `Kubeconfig writes a kubeconfig for people: the API server, and a user whose token
 kubectl gets from 'gatehouse login' with the flags that are given here. It holds no
 secret, so that one file does for everybody. CAs are put into it; the path of a

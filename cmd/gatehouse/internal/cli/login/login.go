@@ -37,7 +37,7 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	f := loginCommand{getenv: os.Getenv, now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "login",
-		Short: "Log in, and be kubectl's credential plugin",
+		Short: "Log in to a cluster, as a command or kubectl's credential plugin",
 		Long: `Login gets a token for the API server and keeps it, so that kubectl asks nobody
 again until it has ended and cannot be renewed. People run it to log in; kubectl
 runs it to get the token, by the exec section of a kubeconfig that 'gatehouse

@@ -26,7 +26,7 @@ func NewLogoutCommand(s cli.Streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "logout",
-		Short: "Forget logins",
+		Short: "Delete stored logins",
 		Long: `Logout removes the logins that 'gatehouse login' has kept on this machine: all of
 them, with those of contexts of the kubeconfig that keep theirs elsewhere; or with
 the flags of a login, or with --context, that one. With --server alone it removes

@@ -38,7 +38,7 @@ func NewWhoamiCommand(s cli.Streams) *cobra.Command {
 	f := whoamiFlags{getenv: os.Getenv, now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "whoami",
-		Short: "Show who a token says one is, and if it is refused, why",
+		Short: "Show the identity behind a token, or why it is rejected",
 		Long: `Whoami shows the token of a kubeconfig's context, or of a file, to Gatehouse and to
 the API server, and prints what each of them makes of it: the identity, where it
 comes from and when it ends, or why the token is refused, which an API server tells

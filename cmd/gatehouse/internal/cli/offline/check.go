@@ -37,39 +37,35 @@ func NewCheckCommand(s cli.Streams) *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check --config DIR [-f FILE|DIR]...",
-		Short: "Tell whether the objects in manifests would be admitted",
-		Long: `Check does with every object in manifests what the API server and the server's
-endpoints would do with it when it is created: it fills in defaults, injects
-sidecars into pods, and asks all policies. It tells of every object whether it
-would be admitted, and every violation: by which policy, binding and rule, and
-where the object stands.
+		Short: "Check whether manifests would be admitted",
+		Long: `Check processes every object in manifests as the API server and Gatehouse do when
+it is created: it validates the object against the schema of its kind, sets
+defaults, injects sidecars into pods, and evaluates all policies. For every object
+it prints the verdict and every violation, with policy, binding, rule and line.
 
-  admitted        nothing stands against it
-  warned          it is admitted, and its author is warned
-  refused         a policy refuses it, or injection refuses its pods
-  cannot decide  and why
+  admitted       nothing denies it
+  warned         it is admitted with a warning
+  refused        its schema or a policy denies it, or injection rejects its pods
+  cannot decide  the reason follows
 
-Of a workload, injection and policies about pods look at the pods that it will
-make. Violations that a PolicyException lets pass are shown, and do not count.
+For a workload, injection and policies that match pods process the pods that it
+creates. Violations that a PolicyException exempts are shown but do not count.
 
-With --old, an object that is among the old ones too is updated, and all others
-are created. With --operation DELETE the objects are those that are deleted.
+With --old, objects that are among the old ones are updated, and all others are
+created. With --operation DELETE the objects are deleted.
 
-Policies may look at namespaces and at params. A namespace is known if it is in
-the configuration or, failing that, among the manifests, or by what
---namespace-labels says of all others; params must be in the configuration. Kinds
-of custom resources are known by their CustomResourceDefinitions, in either. Kind
-and name are checked, and nothing else against schemas. Kustomization files are
-passed over.
+Namespaces come from the configuration, then from the manifests, then from
+--namespace-labels for all others. Params come from the configuration only. Kinds
+of custom resources need their CustomResourceDefinition, in either place; without
+it their fields are not checked. Kustomization files are ignored.
 
-  -o table  objects and what stands against them (the default)
-  -o json   the same for programs, an object a line
-  -o sarif  for code hosting services, which show it at the line of the object
-  -o junit  for systems for continuous integration, an object a test case
+  -o table  objects and remarks (the default)
+  -o json   an object a line, for programs
+  -o sarif  for code hosting services
+  -o junit  for CI systems, an object a test case
 
-Exit codes: 0 everything would be admitted; 1 an object would be refused; 2 bad
-usage, or cannot decide about an object, such as a document that cannot be
-read.`,
+Exit codes: 0 everything is admitted; 1 an object is refused; 2 bad usage, or an
+object that cannot be decided, such as a document that cannot be read.`,
 		Example: `  # would the cluster take this?
   gatehouse check --config ./config -f deploy/
 

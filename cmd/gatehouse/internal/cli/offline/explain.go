@@ -29,34 +29,29 @@ func NewExplainCommand(s cli.Streams) *cobra.Command {
 	f := explainFlags{token: newExplainTokenFlags()}
 	cmd := &cobra.Command{
 		Use:   "explain --config DIR [-f FILE|DIR]... | --token-file FILE",
-		Short: "Tell why pods get which sidecars, what policies say, and whom a token proves, or why not",
-		Long: `Explain tells of every pod in manifests what each profile does to it and why:
-what selectors, annotations, rollout and conditions came to, where the values of
-parameters come from, which conflicts there are, and what would be added. It
-changes nothing. Of a pod that is already injected it tells whether that is what
-the profile says now (current) or something older (stale).
+		Short: "Explain injection, policies and tokens, step by step",
+		Long: `Explain shows for every pod in manifests what each profile does and why: the
+results of selectors, annotations, rollout and conditions, the sources of
+parameters, conflicts, and additions. For a pod that is already injected it shows
+whether the profile is current or stale. It changes nothing.
 
-Then it tells of every object, with the sidecars in it, what each policy says and
-why: whether it is about the object, what match conditions, variables and rules
-came to, and what they cost in units of CEL cost. Objects without a pod are
-explained where a policy is about them. Of many policies that are not about an
-object it tells only how many there are, without --all.
+Then it shows for every object, with its sidecars, what each policy says and why:
+whether it matches, the results of match conditions, variables and rules, and
+their CEL cost. Objects without a pod are explained if a policy matches them. If
+many policies do not match, only their number is shown without --all.
 
-It reads the same kinds of objects and files as check, and knows the same
-namespaces and kinds.
+It reads the same files and kinds as check, and knows the same namespaces.
 
-The last line about an object is what check says of it. Exit codes: 0 done,
-whatever becomes of the objects; 2 bad usage, or a decision about an object was
-not possible.
+The last line of an object is the verdict of check. Exit codes: 0 done, whatever
+the verdicts; 2 bad usage, or an object that cannot be decided.
 
-With --token-file it tells of a bearer token instead: which authenticator it is
-for, everything that is looked at on the way, and what the API server is answered.
-The token is read from a file or from standard input, for it is a secret, and
-nothing that would let anybody in is printed. Nobody is asked: the keys of a JWT's
-issuer are known if the configuration has a keysFile for it, or with --fetch-keys,
-which asks the issuer once. With --audience it cannot decide either about a token
-that names no audiences, which is good for the API server's own: nobody but the API
-server knows these. Exit codes: 0 yes, 1 no, 2 cannot decide.`,
+With --token-file it explains a bearer token instead: its authenticator, every
+step of its verification, and the answer to the API server. The token is read from
+a file or standard input, because it is a secret, and is not printed. No issuer is
+contacted: keys of a JWT's issuer come from its keysFile, or from the issuer with
+--fetch-keys. With --audience it cannot decide about a token without audiences,
+which is valid for the API server's: only the API server knows these. Exit codes:
+0 yes, 1 no, 2 cannot decide.`,
 		Example: `  # why is there no sidecar?
   gatehouse explain --config ./config -f deployment.yaml
 

@@ -26,18 +26,17 @@ are created, with the same decisions: Pods, and the pod templates of Deployments
 StatefulSets, DaemonSets, ReplicaSets, ReplicationControllers, Jobs, CronJobs and
 PodTemplates, of items of Lists, and of the kinds given with --workload.
 
-It prints all manifests, changed or not. What is not changed stays byte for byte,
-comments included. What was changed, what was not, and why, is said on standard
-error. What is already injected is left as it is, and where profiles have changed
-since, this refreshes it:
+It prints all manifests. Unchanged parts stay the same to the byte, including
+comments. Standard error reports what was changed, what was not, and why. Injected
+pods are not changed; if profiles have changed since, this updates them:
 
   gatehouse uninject -f FILE | gatehouse inject --config DIR
 
-Aliases and merge keys of YAML stay, but for those in what is changed: there they
-are written out, and uninject does not bring them back.
+YAML aliases and merge keys in changed parts are expanded, and uninject does not
+restore them.
 
-Profiles may look at the labels and annotations of namespaces. A namespace is
-known if it is in the configuration or, failing that, among the manifests.
+Profiles can use labels and annotations of namespaces. Namespaces come from the
+configuration, then from the manifests.
 
   -o yaml   the manifests, as one stream (the default)
   -o diff   a unified diff, for patch -p1 or git apply; run it at the root of

@@ -23,16 +23,15 @@ func NewLintCommand(s cli.Streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "lint --config DIR",
-		Short: "Check a configuration and print everything that is wrong with it",
+		Short: "Find mistakes in a configuration",
 		Long: `Lint reads and compiles every document below the directory, as serve does, and
 prints all errors and warnings, one a line.
 
-It also looks for what is likely to be wrong with policies that compile: fields
-that a kind does not have or an object need not have, rules that never match,
-expressions that other versions of Kubernetes understand otherwise, and more.
-Such a warning ends with a code, which docs/lint.md explains. The annotation
-gatehouse.dev/lint-ignore of a policy, binding or exception lists codes of
-warnings that are not wanted.
+It also warns about likely mistakes in policies that compile: unknown or optional
+fields, rules that never match, expressions that other versions of Kubernetes
+evaluate differently, and more. Such a warning ends with a code, which docs/lint.md
+explains. The annotation gatehouse.dev/lint-ignore of a policy, binding or
+exception lists codes to suppress.
 
 Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 		Example: `  gatehouse lint --config manifests/examples/policies

@@ -40,13 +40,12 @@ func NewReviewCommand(s cli.Streams) *cobra.Command {
 		Use:   "review mutate|validate|authenticate --config DIR [FILE...]",
 		Short: "Answer recorded reviews without a server",
 		Long: `Review reads review objects (YAML, JSON, or JSON one a line) from files, or from
-standard input for - or nothing, and writes one answer a line, in order: what the
-server would have answered, from the same functions. A review that the server
-would have answered with an HTTP error gets a Status line with that code and,
-because nobody but you reads it, its file and number and the reason.
+standard input for - or without files, and writes one response a line, in order:
+the server's, from the same functions. For a review that the server would answer
+with an HTTP error it writes a Status with the code, the file, the number of the
+review and the reason.
 
-Exit code: 0 if all were allowed, 1 if any was refused, 2 if any could not be
-decided.`,
+Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 		Example: `  # would the recorded requests still be admitted?
   gatehouse review validate --config ./config recorded.ndjson > answers.ndjson
 

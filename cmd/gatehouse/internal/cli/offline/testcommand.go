@@ -34,21 +34,19 @@ func NewTestCommand(s cli.Streams) *cobra.Command {
 	var f testFlags
 	cmd := &cobra.Command{
 		Use:   "test --config DIR [FILE|DIR]...",
-		Short: "Run the tests that are kept beside policies and profiles",
-		Long: `Test reads documents of kind Test, decides every case in them as the server would
-decide it, with sidecars first and policies then, and tells in what the answer is
-not what the case expects. It reads files and directories, and without any the
-configuration itself.
+		Short: "Run tests of policies and profiles",
+		Long: `Test reads documents of kind Test, decides every case in them as the server does,
+first sidecars and then policies, and prints differences from what the case
+expects. It reads files and directories, or the configuration itself by default.
 
-All policies and profiles of the configuration decide, unless a test names the
-policies that it is about. A case that expects nothing, or what no answer can be,
-is an error: a test that cannot fail proves nothing.
+All policies and profiles of the configuration apply, unless a test lists its
+policies. A case that expects nothing, or something impossible, is an error: a
+test that cannot fail proves nothing.
 
---coverage tells of every rule of every policy that the tests are about how many
-cases have seen it pass and how many violated. A rule is covered if it was seen as
-both.
+--coverage counts for every rule how many cases passed it and how many violated
+it. A rule is covered if there are both.
 
-Exit codes: 0 every case passed; 1 a case failed, or less is covered than
+Exit codes: 0 every case passed; 1 a case failed, or coverage is below
 --min-coverage; 2 bad usage or input, and no case was run.`,
 		Example: `  # the tests in the configuration
   gatehouse test --config ./config

@@ -15,12 +15,11 @@ func NewUninjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
 		Use:   "uninject [-f FILE|DIR]...",
-		Short: "Take sidecars out of the pods in manifests",
-		Long: `Uninject takes out of the pods in manifests what the annotation
-sidecar.gatehouse.dev/status lists, and the annotation: what inject or the server
-has put in. No configuration is needed. What others have changed or added since
-stays. It reads the same kinds of objects and files as inject, and what it does
-not change stays byte for byte.
+		Short: "Remove sidecars from the pods in manifests",
+		Long: `Uninject removes from the pods in manifests what inject or the server added: what
+the annotation sidecar.gatehouse.dev/status lists, and the annotation. It needs no
+configuration. Later changes of others stay. It reads the same files and kinds as
+inject, and unchanged parts stay the same to the byte.
 
   -o yaml   the manifests, as one stream (the default)
   -o diff   a unified diff, for patch -p1 or git apply; run it at the root of

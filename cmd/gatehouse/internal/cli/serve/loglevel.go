@@ -30,7 +30,7 @@ func NewLogLevelCommand(s cli.Streams) *cobra.Command {
 	var f logLevelFlags
 	cmd := &cobra.Command{
 		Use:   "log-level [LEVEL]",
-		Short: "Show or change the log level of a server that runs",
+		Short: "Show or change the log level of a running server",
 		Long: `Log-level tells what a server on the same host logs, and changes that for a while:
 debug (every review), info, warn or error. It asks the server itself, at its
 address for health and metrics, which answers nobody else: in a cluster run it in

@@ -15,7 +15,7 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	var f app.Options
 	cmd := &cobra.Command{
 		Use:   "serve [--config DIR] [--custom-resources]",
-		Short: "Answer the API server's webhooks",
+		Short: "Run the webhook server",
 		Long: `Serve answers token reviews on /authenticate and admission reviews on /mutate
 and /validate, with TLS, from the documents in a directory, and people on /login
 and /whoami, who need no client certificate. Changes in the

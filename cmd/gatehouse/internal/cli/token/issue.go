@@ -33,7 +33,7 @@ func newTokenIssueCommand(s cli.Streams) *cobra.Command {
 	f := tokenFlags{now: time.Now, random: rand.Reader}
 	cmd := &cobra.Command{
 		Use:   "issue --user NAME",
-		Short: "Make an access token and the document that makes it known",
+		Short: "Issue an access token and write its document",
 		Long: `Issue makes an access token and its AccessToken document, which holds a hash and
 no secret.
 

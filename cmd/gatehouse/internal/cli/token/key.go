@@ -20,7 +20,7 @@ func newTokenKeyCommand(s cli.Streams) *cobra.Command {
 	var out, output string
 	cmd := &cobra.Command{
 		Use:   "key",
-		Short: "Make a key that signs login tokens",
+		Short: "Create a key that signs login tokens",
 		Long: `Key makes 32 random bytes, in base64: a key for login.keys of an
 AuthenticationConfiguration. All replicas have the same keys. Whoever has a key
 can make a login token for any name that the identity guard lets pass.

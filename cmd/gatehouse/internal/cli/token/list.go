@@ -27,7 +27,7 @@ func newTokenListCommand(s cli.Streams) *cobra.Command {
 	f := tokenListFlags{now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "list (--config DIR | --context NAME)",
-		Short: "Show the access tokens that there are",
+		Short: "List access tokens",
 		Long: `List shows every access token in a directory or a cluster, by id: whom it proves,
 when it was issued, when it ends and when it was last used, and whether it is good,
 expired, or revoked by a TokenRevocation. In a cluster it may also be unused: servers

@@ -30,7 +30,7 @@ func newTokenRevokeCommand(s cli.Streams) *cobra.Command {
 	f := tokenRevokeFlags{now: time.Now, random: rand.Reader}
 	cmd := &cobra.Command{
 		Use:   "revoke (--config DIR | --context NAME) [ID...]",
-		Short: "Make access tokens, or all that a user has, worthless",
+		Short: "Revoke access tokens, or all tokens of a user",
 		Long: `Revoke removes the documents of access tokens. A document that is the only one of
 its file is removed with the file; of a file with others it is taken out, and
 nothing else in there changes.
