@@ -10,21 +10,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// The commands that the guide shows print what it says.
+// The commands that the quick start and the guide show print what is shown.
 func TestGuideShowsCommands(t *testing.T) {
 	t.Chdir("../..")
-	guide, err := os.ReadFile("docs/sidecar.md")
-	must(t, err)
-	blocks := strings.Split(string(guide), "\n```console\n$ gatehouse ")[1:]
-	if len(blocks) != 2 {
-		t.Errorf("the guide shows %d commands", len(blocks))
-	}
-	for _, block := range blocks {
-		block, _, _ = strings.Cut(block, "\n```\n")
-		command, want, _ := strings.Cut(block, "\n")
-		got, err := gatehouse.Run(t.Context(), strings.Fields(command)...)
-		if err != nil || got != want+"\n" {
-			t.Errorf("gatehouse %s: got (%v)\n%swant\n%s", command, err, got, want)
+	for document, commands := range map[string]int{"README.md": 2, "docs/sidecar.md": 2} {
+		guide, err := os.ReadFile(document)
+		must(t, err)
+		blocks := strings.Split(strings.ReplaceAll(string(guide), "$ bin/gatehouse ", "$ gatehouse "), "\n```console\n$ gatehouse ")[1:]
+		if len(blocks) != commands {
+			t.Errorf("%s shows %d commands", document, len(blocks))
+		}
+		for _, block := range blocks {
+			block, _, _ = strings.Cut(block, "\n```\n")
+			command, want, _ := strings.Cut(block, "\n")
+			got, err := gatehouse.Run(t.Context(), strings.Fields(command)...)
+			if got != want+"\n" {
+				t.Errorf("gatehouse %s: got (%v)\n%swant\n%s", command, err, got, want)
+			}
 		}
 	}
 }

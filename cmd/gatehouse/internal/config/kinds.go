@@ -167,9 +167,38 @@ func suggestKind(gvk schema.GroupVersionKind, names []string) (string, bool) {
 	return found, found != ""
 }
 
-// warnOfKind warns of a kind that differs from one of Kubernetes by its case or a letter:
-// nothing finds the object. Other groups have any kinds.
+// foreignEngine returns the policy engine that evaluates a kind, "" for one that is no
+// policy, and what to use instead.
+func foreignEngine(gvk schema.GroupVersionKind) (engine, hint string) {
+	if gvk.Kind == policyException {
+		return "", ""
+	}
+	const policies = "write it as a ValidatingAdmissionPolicy or an AdmissionPolicy"
+	switch gvk.Group {
+	case "kyverno.io", "policies.kyverno.io":
+		return "Kyverno", policies
+	case "templates.gatekeeper.sh", "constraints.gatekeeper.sh", "mutations.gatekeeper.sh":
+		return "Gatekeeper", policies
+	case "policies.kubewarden.io":
+		return "Kubewarden", policies
+	case admissionregistrationv1.GroupName:
+		if strings.HasPrefix(gvk.Kind, "MutatingAdmissionPolicy") {
+			return "the API server", "for sidecars, write a SidecarProfile"
+		}
+	}
+	return "", ""
+}
+
+// warnOfKind warns of a policy of another engine, and of a kind that differs from one of
+// Kubernetes by its case or a letter: nothing finds the object. Other groups have any kinds.
 func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
+	if engine, hint := foreignEngine(gvk); engine != "" {
+		o.warnings = append(o.warnings, diagnostic.Diagnostic{
+			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "kind",
+			Message: fmt.Sprintf("Gatehouse does not evaluate it: it is a policy of %s", engine), Hint: hint,
+		})
+		return
+	}
 	if scheme.Scheme.Recognizes(gvk) {
 		return
 	}

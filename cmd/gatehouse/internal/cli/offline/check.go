@@ -83,6 +83,12 @@ object that cannot be decided, such as a document that cannot be read.`,
 			if err != nil {
 				return err
 			}
+			if err := checkActive(in.config, f.config); err != nil && !f.allowEmpty {
+				return err
+			}
+			if !f.quiet {
+				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+			}
 			e, err := in.evaluator(&f.requestFlags, s.In)
 			if err != nil {
 				return err
@@ -103,6 +109,7 @@ object that cannot be decided, such as a document that cannot be read.`,
 	f.manifestFlags.add(cmd)
 	f.configFlag.add(cmd)
 	f.addLabels(cmd)
+	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	f.requestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing about objects that are admitted without a word, and no summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)

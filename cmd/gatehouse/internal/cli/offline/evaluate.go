@@ -331,11 +331,8 @@ func (out *evaluation) addUnknownNamespace(d *policy.Decision, namespace string)
 	out.err = errors.Join(out.err, fmt.Errorf("%s, and %s (hint: %s)", because, what, labelsHint))
 }
 
-// namespaceHint says how a namespace becomes known.
-const namespaceHint = "put the Namespace into the --config directory, or among the manifests"
-
-// labelsHint is another, where there is a flag for it.
-const labelsHint = namespaceHint + ", or say its labels with --namespace-labels"
+// labelsHint says how a namespace becomes known.
+const labelsHint = "put the Namespace into the --config directory, or among the manifests, or set its labels with --namespace-labels"
 
 // addWarnings adds the warnings of policies that say more than violations and refusals do.
 func (out *evaluation) addWarnings(d *policy.Decision) {
@@ -368,9 +365,6 @@ func (out *evaluation) addInjection(d *sidecar.Decision, namespace, template str
 	}
 	if d.Err != nil {
 		f := undecided(namespace, d)
-		if f.Hint == namespaceHint {
-			f.Hint = labelsHint
-		}
 		f.Field = template
 		out.err = errors.Join(out.err, errors.New(f.String()))
 		out.unknownSidecars = template != ""

@@ -276,8 +276,8 @@ func (x *explainer) explainSidecars(ctx context.Context, o *manifest.Object, e *
 }
 
 // requestHint says what the author of a pod writes to get a profile.
-func (x *explainer) requestHint(profile string) string {
-	profiles := x.config.Sidecar.Profiles
+func (in *input) requestHint(profile string) string {
+	profiles := in.config.Sidecar.Profiles
 	for i := range profiles {
 		if p := &profiles[i]; p.Name == profile && p.Spec.Rollout != nil {
 			profile = cmp.Or(p.Spec.Rollout.Replaces, profile)

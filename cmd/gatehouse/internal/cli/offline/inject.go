@@ -70,6 +70,7 @@ become. With 1 and 2 nothing is printed or written.`,
 	}
 	f.add(cmd)
 	f.configFlag.add(cmd)
+	f.addLabels(cmd)
 	return cmd
 }
 
@@ -100,7 +101,7 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) erro
 			for _, warning := range slices.Concat(misplacedWarnings(o), d.Warnings) {
 				log.add(o, "warning: %s", warning)
 			}
-			log.add(o, "%s", outcome(d.Verdicts, injectedRevisions(pod.Pod)))
+			log.add(o, "%s", in.outcome(d.Verdicts, injectedRevisions(pod.Pod)))
 		}
 	}
 	switch {
@@ -125,8 +126,8 @@ func inObject(o *manifest.Object, list diagnostic.List) diagnostic.List {
 }
 
 // outcome returns what became of a pod, in a line, by the revisions of profiles that it had before. Profiles that do not select
-// it are not named.
-func outcome(verdicts []sidecar.Verdict, before map[string]string) string {
+// it are not named, except those that the pod did not ask for.
+func (in *input) outcome(verdicts []sidecar.Verdict, before map[string]string) string {
 	var applied, there, stale, others []string
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -137,6 +138,8 @@ func outcome(verdicts []sidecar.Verdict, before map[string]string) string {
 			stale = append(stale, v.Profile)
 		case v.Reason == sidecar.AlreadyThere:
 			there = append(there, v.Profile)
+		case v.Reason == sidecar.NotAsked:
+			others = append(others, fmt.Sprintf("%s (%s: %s%s)", v.Profile, v.Reason, cmp.Or(v.Detail, v.Reason.Text()), in.requestHint(v.Profile)))
 		case v.Reason.Selected():
 			others = append(others, fmt.Sprintf("%s (%s: %s)", v.Profile, v.Reason, cmp.Or(v.Detail, v.Reason.Text())))
 		}
@@ -157,7 +160,7 @@ func outcome(verdicts []sidecar.Verdict, before map[string]string) string {
 		parts = append(parts, "not applied: "+strings.Join(others, ", "))
 	}
 	if len(applied)+len(there)+len(stale)+len(others) == 0 {
-		parts = append(parts, "no profile is about it")
+		parts = append(parts, "no profile selects it")
 	}
 	return strings.Join(parts, "; ")
 }

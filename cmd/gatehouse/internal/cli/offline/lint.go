@@ -21,6 +21,7 @@ import (
 func NewLintCommand(s cli.Streams) *cobra.Command {
 	var f configFlag
 	var output string
+	var allowEmpty bool
 	cmd := &cobra.Command{
 		Use:   "lint --config DIR",
 		Short: "Find mistakes in a configuration",
@@ -44,11 +45,12 @@ Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
 			if output != "text" && output != "json" {
 				return cli.OutputError(output, "text", "json")
 			}
-			return runLint(s.Out, f.config, output)
+			return runLint(s.Out, f.config, output, allowEmpty)
 		},
 	}
 	f.add(cmd)
 	cli.AddOutputFlag(cmd, &output, "text", "json")
+	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	return cmd
 }
 
@@ -60,9 +62,11 @@ type lintReport struct {
 	Files    int             `json:"files"`
 	// Digest names the configuration, as the log of serve does.
 	Digest string `json:"digest"`
+
+	config *config.Config
 }
 
-func runLint(out io.Writer, dir, output string) error {
+func runLint(out io.Writer, dir, output string, allowEmpty bool) error {
 	info, err := os.Stat(dir)
 	const hint = "(hint: --config takes a directory of YAML and JSON documents)"
 	if err != nil {
@@ -83,7 +87,11 @@ func runLint(out io.Writer, dir, output string) error {
 	if report.Errors > 0 {
 		return &cli.ExitError{Code: cli.ExitNo}
 	}
-	return nil
+	a := &report.config.Authn
+	if allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories) > 0 || a.Configuration != nil {
+		return nil
+	}
+	return checkActive(report.config, dir)
 }
 
 // newLintReport lints a configuration.
@@ -95,7 +103,7 @@ func newLintReport(dir string) lintReport {
 	if found == nil {
 		found = diagnostic.List{} // [] and not null
 	}
-	report := lintReport{Findings: found, Files: c.Files, Digest: c.Digest}
+	report := lintReport{Findings: found, Files: c.Files, Digest: c.Digest, config: c}
 	for _, f := range found {
 		if f.Severity == diagnostic.Error {
 			report.Errors++

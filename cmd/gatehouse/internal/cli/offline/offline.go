@@ -39,8 +39,31 @@ import (
 // configFlag is --config, the directory of the documents by which a command decides.
 type configFlag struct{ config string }
 
+// onceFlag is the value of a flag that can be given once.
+type onceFlag struct{ value *string }
+
+// String returns the value.
+func (f onceFlag) String() string {
+	if f.value == nil {
+		return ""
+	}
+	return *f.value
+}
+
+// Set sets the value. It fails the second time, because the first value would be lost.
+func (f onceFlag) Set(value string) error {
+	if *f.value != "" {
+		return fmt.Errorf("is given twice, before with %q (hint: put the documents into one directory)", *f.value)
+	}
+	*f.value = value
+	return nil
+}
+
+// Type returns the type that help shows.
+func (onceFlag) Type() string { return "string" }
+
 func (f *configFlag) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.config, "config", "", "directory of documents (required)")
+	cmd.Flags().Var(onceFlag{&f.config}, "config", "directory of documents (required)")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	_ = cmd.MarkFlagDirname("config")
 }
@@ -65,6 +88,8 @@ type manifestFlags struct {
 	lenient bool
 	// labels are those of namespaces that are not known otherwise. Without any, such namespaces stay unknown.
 	labels map[string]string
+	// allowEmpty accepts a configuration without active policies and profiles.
+	allowEmpty bool
 }
 
 func (f *manifestFlags) add(cmd *cobra.Command) {
@@ -72,7 +97,7 @@ func (f *manifestFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, or - for standard input, which is read without this; repeatable")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
-	flags.StringVar(&f.namespace, "namespace", "default", "namespace of objects that do not say theirs")
+	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
@@ -121,6 +146,42 @@ func (f *manifestFlags) open(stdin io.Reader) (*input, error) {
 		return nil, active.InvalidError(f.config, err)
 	}
 	return &input{manifestFlags: f, sources: sources, config: &c, snapshot: snapshot}, nil
+}
+
+// checkActive returns an error if a configuration has no active policy and no sidecar profile, so that nothing would be decided.
+func checkActive(c *config.Config, dir string) error {
+	bound := sets.New[string]()
+	for i := range c.Policy.Bindings {
+		bound.Insert(c.Policy.Bindings[i].Spec.PolicyName)
+	}
+	policies := 0
+	for i := range c.Policy.Policies {
+		if bound.Has(c.Policy.Policies[i].Name) {
+			policies++
+		}
+	}
+	bound = sets.New[string]()
+	for i := range c.Policy.AdmissionPolicyBindings {
+		bound.Insert(c.Policy.AdmissionPolicyBindings[i].Spec.PolicyName)
+	}
+	for i := range c.Policy.AdmissionPolicies {
+		if p := &c.Policy.AdmissionPolicies[i]; len(p.Spec.ValidationActions) > 0 || bound.Has(p.Name) {
+			policies++
+		}
+	}
+	if policies+len(c.Sidecar.Profiles) > 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: a policy needs validationActions or a binding; --allow-empty accepts this)", dir)
+}
+
+// writeWarnings writes the warnings about a configuration.
+func writeWarnings(out io.Writer, found ...diagnostic.List) {
+	for _, d := range slices.Concat(found...) {
+		if d.Severity == diagnostic.Warning {
+			_, _ = fmt.Fprintln(out, "warning: "+cli.OneLine(d.String())) // best effort
+		}
+	}
 }
 
 // contextObjects are the objects of the configuration, with more namespaces.
@@ -413,7 +474,7 @@ func undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
 		messages = append(messages, unknown+"s "+strings.Join(profiles, ", ")+" select namespaces by their labels")
 	}
 	if len(profiles) > 0 {
-		f.Hint = namespaceHint
+		f.Hint = labelsHint
 	}
 	for line := range strings.Lines(d.Err.Error()) {
 		// The message about all of these profiles stands for that about each.

@@ -217,7 +217,7 @@ func TestUndecided(t *testing.T) {
 	unknown := func(profile string) error {
 		return fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", "shop", profile)
 	}
-	const hint = " (hint: put the Namespace into the --config directory, or among the manifests)"
+	const hint = " (hint: put the Namespace into the --config directory, or among the manifests, or set its labels with --namespace-labels)"
 	for _, tt := range []struct {
 		name string
 		d    sidecar.Decision
