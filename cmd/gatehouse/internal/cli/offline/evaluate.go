@@ -275,7 +275,7 @@ func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) diagnos
 	}
 	tree, err := rawjson.Value(o.JSON()).Decode()
 	if err != nil {
-		return nil // which evaluate reports
+		return nil //nolint:nilerr // evaluate reports it
 	}
 	content, _ := tree.(map[string]any)
 	found, known := e.schemas.Check(ctx, o.GroupVersionKind(), content)

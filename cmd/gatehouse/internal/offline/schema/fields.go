@@ -15,7 +15,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -76,7 +75,7 @@ var containerRules = map[string]rule{
 func nameRule(gvk schema.GroupVersionKind) func(string) []string {
 	switch {
 	case gvk.Group == rbacv1.GroupName:
-		return pathvalidation.IsValidPathSegmentName
+		return content.IsPathSegmentName
 	case gvk.Group == corev1.GroupName && gvk.Kind == "Service", gvk.Group == corev1.GroupName && gvk.Kind == "Namespace":
 		return validation.IsDNS1123Label
 	default:

@@ -100,7 +100,7 @@ func TestCheck(t *testing.T) {
 			},
 		},
 		{"rule of a widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 11}", []string{`spec: invalid value: size must be at most most`}},
-		{"own kind", "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: s}\nspec: {tempalte: {}}", []string{"spec.tempalte: unknown field"}},
+		{"own kind", "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: s}\nspec: {templates: {}}", []string{"spec.templates: unknown field"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
