@@ -222,7 +222,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 	})
 	t.Run("a right to create is enough", func(t *testing.T) {
 		r := c.token(t.Context(), c.kubeconfigs["issuer"], "issue", "--id", "by-issuer", "--user", "robot")
-		r.wants(t, 0, "AccessToken/by-issuer is in the cluster; the token is good until ", "whether a TokenRevocation ends it cannot be decided: ")
+		r.wants(t, 0, "AccessToken/by-issuer is in the cluster; the token is good until ", "it is unknown whether a TokenRevocation ends it: ")
 		c.everyReplica(t, strings.TrimSpace(r.out), true)
 	})
 	t.Run("issued, used, listed, revoked", func(t *testing.T) { c.lifeOfAToken(t) })

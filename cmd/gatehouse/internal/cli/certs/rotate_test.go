@@ -262,7 +262,7 @@ func TestCertsRotate(t *testing.T) {
 				time.Sleep(time.Minute)
 				broken.broken.Store(true)
 			}()
-			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitUnknown, "whether it is done after 30m0s cannot be decided: memory: is gone (hint: wait)")
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitUnknown, "it is unknown whether it is done after 30m0s: memory: is gone (hint: wait)")
 		},
 		"it is interrupted": func(t *testing.T) {
 			r := newRotateStage(t, 0)
@@ -392,7 +392,7 @@ func TestCertsRotateConfirms(t *testing.T) {
 		},
 		"the registration cannot be read": func(t *testing.T, r *rotateStage) {
 			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{problem: "forbidden", unknown: true} })
-			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitUnknown, "whether it is done after 30m0s cannot be decided: "+webhook+": forbidden")
+			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitUnknown, "it is unknown whether it is done after 30m0s: "+webhook+": forbidden")
 		},
 		"the registration trusts somebody else besides": func(t *testing.T, r *rotateStage) {
 			other := testCA(t, 9, time.Now())

@@ -330,7 +330,7 @@ func TestUninstallTrouble(t *testing.T) {
 				}
 			},
 			code: cli.ExitUnknown, deleted: 5,
-			want: []string{"Lease/gatehouse-system/gatehouse-status is left, or may be: whether another install uses it", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
+			want: []string{"Lease/gatehouse-system/gatehouse-status is left, or may be: it is unknown whether another install uses it", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
 		},
 		"a Secret that somebody made": {
 			change: func(s *objectStore) { delete(s.objects[clitest.SecretPath]["metadata"].(map[string]any), "labels") },

@@ -86,6 +86,7 @@ object that cannot be decided, such as a document that cannot be read.`,
 			if err := checkActive(in.config, f.config); err != nil && !f.allowEmpty {
 				return err
 			}
+			f.writeSkipped(s.Err)
 			if !f.quiet {
 				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
 			}
@@ -213,9 +214,7 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if p.tick(len(report.objects), total); isForKustomize(o) {
-				continue
-			}
+			p.tick(len(report.objects), total)
 			c := newChecked(e, s, o, e.evaluate(ctx, o, false))
 			report.objects = append(report.objects, c)
 			report.counts[c.Verdict]++

@@ -77,6 +77,7 @@ which is valid for the API server's: only the API server knows these. Exit codes
 			if err != nil {
 				return err
 			}
+			f.writeSkipped(s.Err)
 			e, err := in.evaluator(&f.requestFlags, s.In)
 			if err != nil {
 				return err
@@ -174,9 +175,6 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 	unknown, pods, told := false, 0, 0
 	for _, source := range x.sources {
 		for _, o := range source.Objects {
-			if isForKustomize(o) {
-				continue
-			}
 			e := x.explainObject(ctx, source, o)
 			if !mayHoldPod(o) && !e.isMatched() {
 				continue

@@ -23,6 +23,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -90,6 +91,8 @@ type manifestFlags struct {
 	labels map[string]string
 	// allowEmpty accepts a configuration without active policies and profiles.
 	allowEmpty bool
+	// skipped are documents for --config that lenient commands leave out of manifests.
+	skipped []string
 }
 
 func (f *manifestFlags) add(cmd *cobra.Command) {
@@ -173,6 +176,13 @@ func checkActive(c *config.Config, dir string) error {
 		return nil
 	}
 	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: a policy needs validationActions or a binding; --allow-empty accepts this)", dir)
+}
+
+// writeSkipped names the documents that were left out.
+func (f *manifestFlags) writeSkipped(out io.Writer) {
+	for _, text := range f.skipped {
+		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(text)) // best effort
+	}
 }
 
 // writeWarnings writes the warnings about a configuration.
@@ -290,6 +300,14 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 				found = append(found, o.Errors()...)
 			}
 		}
+		if f.lenient {
+			s.Objects = slices.DeleteFunc(s.Objects, func(o *manifest.Object) bool {
+				if isForConfig(o) {
+					f.skipped = append(f.skipped, fmt.Sprintf("%s: %s is a document for --config, and no object of a cluster: skipped", o.Source, o.Kind))
+				}
+				return isForConfig(o) || isForKustomize(o)
+			})
+		}
 		sources = append(sources, s)
 	}
 	if err := errors.Join(append(errs, found.Err())...); err != nil {
@@ -301,6 +319,18 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 // isKustomization reports whether a file is for kustomize, whatever it holds.
 func isKustomization(name string) bool {
 	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
+}
+
+// isForConfig reports whether an object is a document that Gatehouse reads from a directory, and no resource of a cluster.
+func isForConfig(o *manifest.Object) bool {
+	switch kind := o.GroupVersionKind(); kind.Group {
+	case v1alpha1.GroupVersion.Group:
+		return slices.Contains([]string{"PolicyConfiguration", "AuthenticationConfiguration", "Test"}, kind.Kind)
+	case apiserver.GroupName:
+		return kind.Kind == "AuthenticationConfiguration"
+	default:
+		return false
+	}
 }
 
 // isForKustomize reports whether an object is never sent to an API server.
