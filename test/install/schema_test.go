@@ -148,7 +148,7 @@ func configured(t *testing.T, policyConfiguration string) (directory string) {
 func TestPolicyConfigurationFitsProgram(t *testing.T) {
 	t.Parallel()
 	lint := func(directory string) (string, error) {
-		output, err := exec.CommandContext(t.Context(), binary(t), "lint", "--allow-empty", "--config", directory).CombinedOutput()
+		output, err := exec.CommandContext(t.Context(), binary(t), "lint", "--config", directory).CombinedOutput()
 		return string(output), err
 	}
 	full := `{"requestCostBudget":20000000,"exceptions":{"namespaces":["a"],"ownNamespaces":["*"],"requireExpiry":true},

@@ -87,8 +87,9 @@ func runLint(out io.Writer, dir, output string, allowEmpty bool) error {
 	if report.Errors > 0 {
 		return &cli.ExitError{Code: cli.ExitNo}
 	}
-	a := &report.config.Authn
-	if allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories) > 0 || a.Configuration != nil {
+	// A directory may configure logins, or what custom resources do.
+	a, p := &report.config.Authn, &report.config.Policy
+	if allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories)+len(p.Exceptions) > 0 || a.Configuration != nil || p.Configuration != nil {
 		return nil
 	}
 	return checkActive(report.config, dir)
