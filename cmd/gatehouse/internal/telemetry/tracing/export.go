@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -98,7 +99,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 		}
 		t.report(err)
-		if !again || attempt == attempts || !sleep(r.Context(), max(pause, asked)) {
+		if !again || attempt == attempts || !sleep.Context(r.Context(), max(pause, asked)) {
 			return nil, err
 		}
 		pause *= 2
@@ -157,16 +158,4 @@ func (t *transport) report(err error) {
 		t.log.Info("traces are sent again", "endpoint", t.endpoint)
 	}
 	t.failing = err != nil
-}
-
-// sleep reports whether it waited for the pause before ctx ended.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
