@@ -1,7 +1,6 @@
 package cabundle
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -29,14 +28,4 @@ func (b *backoff) reset() { b.delay = 0 }
 // randomUpTo returns a random duration of at most longest.
 func randomUpTo(longest time.Duration) time.Duration {
 	return rand.N(longest + 1) //nolint:gosec // no secret
-}
-
-// sleep reports whether it slept for d: it returns false if the context ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

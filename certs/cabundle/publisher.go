@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
 const (
@@ -162,7 +163,7 @@ func (p *Publisher) reconcile(ctx context.Context, refresh bool) {
 			p.setDesired(list)
 		}
 	}
-	if p.desired == nil || len(p.outdated()) == 0 || !sleep(ctx, randomUpTo(spread)) {
+	if p.desired == nil || len(p.outdated()) == 0 || !sleep.Context(ctx, randomUpTo(spread)) {
 		return
 	}
 	for _, o := range p.outdated() {
@@ -223,7 +224,7 @@ func (p *Publisher) write(ctx context.Context, t target) {
 	var failure *problem
 	r := p.record(t)
 	for try := range tries {
-		if try > 0 && !sleep(ctx, randomUpTo(retrySpread)) {
+		if try > 0 && !sleep.Context(ctx, randomUpTo(retrySpread)) {
 			return
 		}
 		failure = p.tryWrite(ctx, t)

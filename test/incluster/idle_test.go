@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -40,11 +41,11 @@ rules:
 	s.applyInstall(t, adjusted(t, s.kustomized(t), 3))
 	s.waitForReplicas(t, 3)
 	s.createWorkloads(t)
-	if !wait(t.Context(), 30*time.Second) { // until everything is written that the start leads to
+	if !sleep.Context(t.Context(), 30*time.Second) { // until everything is written that the start leads to
 		t.Fatal(t.Context().Err())
 	}
 	began := time.Now()
-	wait(t.Context(), lasts)
+	sleep.Context(t.Context(), lasts)
 	ended := time.Now()
 
 	file, err := os.Open(log)

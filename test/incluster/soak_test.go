@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
@@ -115,7 +116,7 @@ func (s *site) steadyLoad(t *testing.T) *load.Load {
 // churn changes configuration until the context ends: a profile and a policy are changed, others come and go.
 func (s *site) churn(ctx context.Context) (changes int, err error) {
 	const pause = time.Second
-	for i := 0; wait(ctx, pause); i++ {
+	for i := 0; sleep.Context(ctx, pause); i++ {
 		name := fmt.Sprintf("churn-%d", i%5)
 		documents := []string{largePolicy(i%7, fmt.Sprintf("mark-%d", i)), largeProfile(i%7, fmt.Sprintf("mark-%d", i))}
 		_, err = s.kubectl(ctx, strings.Join(documents, "\n---\n")+"\n---"+profile(name), "apply", "--server-side", "--filename", "-")
@@ -135,7 +136,7 @@ func (s *site) churn(ctx context.Context) (changes int, err error) {
 
 // replaceOthers deletes a replica that is not to stay again and again, until the context ends.
 func (s *site) replaceOthers(ctx context.Context, stay []*kubelet.Pod, every time.Duration) (replaced int, err error) {
-	for wait(ctx, every) {
+	for sleep.Context(ctx, every) {
 		for _, pod := range s.kubelet.Pods() {
 			if slices.Contains(stay, pod) || !pod.Ready() {
 				continue
@@ -151,25 +152,13 @@ func (s *site) replaceOthers(ctx context.Context, stay []*kubelet.Pod, every tim
 	return replaced, nil
 }
 
-// wait waits for a time, and reports whether the context still goes on.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // sampled are the values of the gauges by the name of a replica, in the order of time.
 type sampled map[string][][]float64
 
 // sample looks at replicas until the context ends.
 func sample(ctx context.Context, pods []*kubelet.Pod, every time.Duration) sampled {
 	found := sampled{}
-	for wait(ctx, every) {
+	for sleep.Context(ctx, every) {
 		for _, pod := range pods {
 			values := make([]float64, len(gauges))
 			complete := true

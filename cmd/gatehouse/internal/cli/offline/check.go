@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	schemas "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -261,20 +262,20 @@ func schemaViolation(o *manifest.Object, d *diagnostic.Diagnostic) policy.Violat
 	}
 }
 
-// writeUnchecked says which kinds could not be checked against a schema.
+// writeUnchecked says which kinds were not checked against a schema, and why.
 func (e *evaluator) writeUnchecked(out io.Writer) {
-	for _, d := range e.undefined {
-		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(d.String())) // best effort, here and below
+	var lines []string
+	for kind, err := range e.unchecked {
+		reason := err.Error()
+		if errors.Is(err, schemas.ErrUnknown) {
+			reason += " (hint: put its CustomResourceDefinition into the --config directory, or among the manifests)"
+		}
+		lines = append(lines, fmt.Sprintf("note: %s %s is not checked against a schema: %s", kind.GroupVersion(), kind.Kind, reason))
 	}
-	if len(e.unchecked) == 0 {
-		return
+	slices.Sort(lines)
+	for _, line := range lines {
+		_, _ = fmt.Fprintln(out, cli.OneLine(line)) // best effort
 	}
-	var names []string
-	for _, kind := range e.unchecked {
-		names = append(names, strict.Printable(kind.GroupVersion().String()+" "+kind.Kind))
-	}
-	slices.Sort(names)
-	_, _ = fmt.Fprintf(out, "note: not checked against a schema: %s (hint: put the CustomResourceDefinition into the --config directory, or among the manifests)\n", strings.Join(names, ", "))
 }
 
 // exit returns the exit code.

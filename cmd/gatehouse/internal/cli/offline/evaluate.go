@@ -96,11 +96,10 @@ type evaluator struct {
 	matchers []*admissionregistrationv1.MatchResources
 	// documents reviews custom resources of our own.
 	documents *crdadmission.Reviewer
-	// schemas are those of the kinds, nil if they are not to be checked. undefined are warnings about definitions without a usable schema.
-	schemas   *schemas.Schemas
-	undefined diagnostic.List
-	// unchecked are the kinds of evaluated objects that have no schema.
-	unchecked []schema.GroupVersionKind
+	// schemas are those of the kinds, nil if they are not to be checked.
+	schemas *schemas.Schemas
+	// unchecked are the kinds of evaluated objects that were not checked, and why.
+	unchecked map[schema.GroupVersionKind]error
 }
 
 // objectKey identifies an object, whatever version it is written in.
@@ -128,7 +127,7 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	}
 	e.resources = request.NewResources(append(crdadmission.Definitions(), crds...))
 	if !f.noSchema {
-		e.schemas, e.undefined = schemas.New(crds)
+		e.schemas, e.unchecked = schemas.New(crds), map[schema.GroupVersionKind]error{}
 	}
 	for i := range in.config.Policy.Policies {
 		e.matchers = append(e.matchers, in.config.Policy.Policies[i].Spec.MatchConstraints)
@@ -268,7 +267,7 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 	return out
 }
 
-// checkSchema returns what the API server rejects of an object by the schema of its kind. The evaluator notes kinds without a schema.
+// checkSchema returns what the API server rejects of an object by the schema of its kind, and notes a kind that is not checked.
 func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) diagnostic.List {
 	if e.schemas == nil || o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group { // ours are reviewed below
 		return nil
@@ -278,9 +277,9 @@ func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) diagnos
 		return nil //nolint:nilerr // evaluate reports it
 	}
 	content, _ := tree.(map[string]any)
-	found, known := e.schemas.Check(ctx, o.GroupVersionKind(), content)
-	if kind := o.GroupVersionKind(); !known && !slices.Contains(e.unchecked, kind) {
-		e.unchecked = append(e.unchecked, kind)
+	found, err := e.schemas.Check(ctx, o.GroupVersionKind(), content)
+	if err != nil {
+		e.unchecked[o.GroupVersionKind()] = err
 	}
 	return found
 }

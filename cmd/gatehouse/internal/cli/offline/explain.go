@@ -122,6 +122,8 @@ type explained struct {
 	Profiles []explainedProfile `json:"profiles"`
 	Warnings []string           `json:"warnings,omitempty"`
 	Refusals diagnostic.List    `json:"refusals,omitempty"`
+	// Invalid is what the API server rejects of the object by the schema of its kind.
+	Invalid diagnostic.List `json:"invalid,omitempty"`
 	// Policies are all policies, also those that do not match the object. There are none for a pod that injection refuses.
 	Policies []policy.Evaluation `json:"policies,omitempty"`
 	// Verdict is the one of check.
@@ -227,6 +229,7 @@ func (x *explainer) explainObject(ctx context.Context, s source, o *manifest.Obj
 	if o.NoPod == "" && unreadableError(o) == nil {
 		x.explainSidecars(ctx, o, e)
 	}
+	e.Invalid = e.from.invalid
 	e.Policies, e.Verdict, e.Error = e.from.policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
 	return e
 }
@@ -320,6 +323,9 @@ func (e *explained) print(out io.Writer, all bool) {
 	}
 	if e.from.note != "" {
 		line("  note: %s", e.from.note)
+	}
+	for i := range e.Invalid {
+		line("  invalid: %s", cli.OneLine(e.Invalid[i].String()))
 	}
 	e.printPolicies(line, all)
 	if e.Error != "" {

@@ -14,7 +14,7 @@ import (
 
 // isMatched reports whether there is something to explain about an object without a pod.
 func (e *explained) isMatched() bool {
-	return e.Error != "" || e.from.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return isMatch(p.Why) })
+	return e.Error != "" || len(e.Invalid) > 0 || e.from.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return isMatch(p.Why) })
 }
 
 // isMatch reports whether a policy matches requests like this one.

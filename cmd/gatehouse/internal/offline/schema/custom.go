@@ -3,7 +3,6 @@ package schema
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -14,9 +13,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
@@ -31,36 +28,31 @@ type customResource struct {
 	rules *cel.Validator
 }
 
-// define adds the kinds of a CustomResourceDefinition.
-func (s *Schemas) define(object *unstructured.Unstructured) error {
-	var v1 apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &v1); err != nil {
-		return err
+// compile returns the schema of a version of a CustomResourceDefinition.
+func compile(version map[string]any) (*customResource, error) {
+	var v1 apiextensionsv1.CustomResourceDefinitionVersion
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(version, &v1); err != nil {
+		return nil, err
 	}
-	for i := range v1.Spec.Versions {
-		version := &v1.Spec.Versions[i]
-		if version.Schema == nil || version.Schema.OpenAPIV3Schema == nil {
-			return fmt.Errorf("spec.versions[%d].schema.openAPIV3Schema: required", i)
-		}
-		var props apiextensions.JSONSchemaProps
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
-			return err
-		}
-		structural, err := structuralschema.NewStructural(&props)
-		if err == nil {
-			err = errors.Join(structuralschema.ValidateStructural(field.NewPath("spec", "versions").Index(i).Child("schema"), structural).ToAggregate())
-		}
-		if err != nil {
-			return err
-		}
-		values, _, err := validation.NewSchemaValidator(&props)
-		if err != nil {
-			return err
-		}
-		gvk := schema.GroupVersionKind{Group: v1.Spec.Group, Version: version.Name, Kind: v1.Spec.Names.Kind}
-		s.custom[gvk] = &customResource{structural, values, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
+	if v1.Schema == nil || v1.Schema.OpenAPIV3Schema == nil {
+		return nil, errors.New("its definition has no schema.openAPIV3Schema")
 	}
-	return nil
+	var props apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1.Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		return nil, err
+	}
+	structural, err := structuralschema.NewStructural(&props)
+	if err != nil {
+		return nil, err
+	}
+	if err := structuralschema.ValidateStructural(field.NewPath("schema"), structural).ToAggregate(); err != nil {
+		return nil, err
+	}
+	values, _, err := validation.NewSchemaValidator(&props)
+	if err != nil {
+		return nil, err
+	}
+	return &customResource{structural, values, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
 // check does what the API server does with an object at its creation: find unknown

@@ -12,11 +12,9 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -60,7 +58,7 @@ var rules = map[reflect.Type]map[string]rule{
 	reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerSpec](): {"minReplicas": notNegative, "maxReplicas": notNegative},
 	reflect.TypeFor[metav1.LabelSelector]():                      {"matchLabels": labels},
 	reflect.TypeFor[metav1.ObjectMeta](): {
-		"labels": labels, "annotations": annotations, "namespace": text(validation.IsDNS1123Label),
+		"labels": labels, "annotations": annotations,
 	},
 }
 
@@ -71,24 +69,10 @@ var containerRules = map[string]rule{
 	"terminationMessagePolicy": oneOf(corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError),
 }
 
-// nameRule returns the rule for names of objects of a kind. Most are DNS subdomains.
-func nameRule(gvk schema.GroupVersionKind) func(string) []string {
-	switch {
-	case gvk.Group == rbacv1.GroupName:
-		return content.IsPathSegmentName
-	case gvk.Group == corev1.GroupName && gvk.Kind == "Service", gvk.Group == corev1.GroupName && gvk.Kind == "Namespace":
-		return validation.IsDNS1123Label
-	default:
-		return validation.IsDNS1123Subdomain
-	}
-}
-
-// checkFields returns what the rules for fields find in an object of a type.
-func (s *Schemas) checkFields(gvk schema.GroupVersionKind, t reflect.Type, object map[string]any) diagnostic.List {
+// checkFields returns what the rules for fields find in an object of a type. Names of
+// objects are checked by offline/request, which knows the rule of each kind.
+func (s *Schemas) checkFields(t reflect.Type, object map[string]any) diagnostic.List {
 	w := fieldWalker{types: &s.types}
-	if metadata, ok := object["metadata"].(map[string]any); ok {
-		w.apply(text(nameRule(gvk)), metadata["name"], "metadata.name")
-	}
 	w.walk(t, object, "")
 	return w.found
 }

@@ -6,9 +6,11 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,58 +19,63 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
+// ErrUnknown is the error about a kind without a schema: no definition of it was given.
+var ErrUnknown = errors.New("there is no schema of the kind")
+
 // Schemas are the schemas of kinds. They are safe for concurrent use.
 type Schemas struct {
 	builtIn map[schema.GroupVersionKind]reflect.Type
-	custom  map[schema.GroupVersionKind]*customResource
-	types   strict.Checker
+	// custom compiles a schema when it is first needed: a directory may have the definitions
+	// of many operators.
+	custom map[schema.GroupVersionKind]func() (*customResource, error)
+	types  strict.Checker
 }
 
 // New returns the schemas of Kubernetes' own kinds and of those that the
-// CustomResourceDefinitions define. A definition that cannot be used is a warning:
-// its kinds have no schema.
-func New(definitions []*unstructured.Unstructured) (*Schemas, diagnostic.List) {
+// CustomResourceDefinitions define.
+func New(definitions []*unstructured.Unstructured) *Schemas {
 	s := &Schemas{
 		builtIn: map[schema.GroupVersionKind]reflect.Type{
 			apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"): reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](),
 		},
-		custom: map[schema.GroupVersionKind]*customResource{},
+		custom: map[schema.GroupVersionKind]func() (*customResource, error){},
 	}
 	for gvk, t := range scheme.Scheme.AllKnownTypes() {
 		if gvk.Version != runtime.APIVersionInternal && !strings.HasPrefix(t.PkgPath(), "k8s.io/apimachinery/") {
 			s.builtIn[gvk] = t
 		}
 	}
-	var warnings diagnostic.List
 	for _, definition := range definitions {
-		if err := s.define(definition); err != nil {
-			warnings = append(warnings, diagnostic.Diagnostic{
-				Severity: diagnostic.Warning, Object: definition.GetKind() + "/" + definition.GetName(),
-				Message: "its kinds are not checked against a schema: " + err.Error(),
-			})
-		}
+		request.Versions(definition.Object, func(gvk schema.GroupVersionKind, _ string, version map[string]any) {
+			s.custom[gvk] = sync.OnceValues(func() (*customResource, error) { return compile(version) })
+		})
 	}
-	return s, warnings
+	return s
 }
 
 // Check returns what an API server rejects of an object on its own, in the order of the
 // fields: unknown fields, and values of a wrong type or form. The diagnostics have Field,
-// Message and Hint. Known is false if no schema of the kind is known.
-func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object map[string]any) (found diagnostic.List, known bool) {
-	if custom := s.custom[gvk]; custom != nil {
+// Message and Hint. The error is why the object was not checked: ErrUnknown, or what is
+// wrong with the definition of its kind.
+func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object map[string]any) (diagnostic.List, error) {
+	if compiled := s.custom[gvk]; compiled != nil {
+		custom, err := compiled()
+		if err != nil {
+			return nil, err
+		}
 		metadata := reflect.TypeFor[metav1.PartialObjectMetadata]()
-		found = s.types.Compare(metadata, metadataOf(object), "", strict.Options{})
-		found = append(found, custom.check(ctx, object)...)
-		return s.finish(gvk, metadata, object, found), true
+		found := s.types.Compare(metadata, metadataOf(object), "", strict.Options{})
+		return s.finish(metadata, object, append(found, custom.check(ctx, object)...)), nil
 	}
 	if t := s.builtIn[gvk]; t != nil {
-		return s.finish(gvk, t, object, s.types.Compare(t, object, "", strict.Options{})), true
+		return s.finish(t, object, s.types.Compare(t, object, "", strict.Options{})), nil
 	}
-	return nil, false
+	return nil, ErrUnknown
 }
 
 // metadataOf returns the part of an object that is of the same type in every kind.
@@ -79,12 +86,12 @@ func metadataOf(object map[string]any) map[string]any {
 }
 
 // finish adds what the rules for fields find, in places where nothing was found yet.
-func (s *Schemas) finish(gvk schema.GroupVersionKind, t reflect.Type, object map[string]any, found diagnostic.List) diagnostic.List {
+func (s *Schemas) finish(t reflect.Type, object map[string]any, found diagnostic.List) diagnostic.List {
 	taken := map[string]bool{}
 	for _, d := range found {
 		taken[d.Field] = true
 	}
-	for _, d := range s.checkFields(gvk, t, object) {
+	for _, d := range s.checkFields(t, object) {
 		if !taken[d.Field] {
 			found = append(found, d)
 		}
