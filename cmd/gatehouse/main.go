@@ -1,5 +1,5 @@
-// Command gatehouse stands in front of a Kubernetes API server and answers its
-// webhooks: token reviews, mutating admission and validating admission.
+// Command gatehouse answers the webhooks of a Kubernetes API server: token
+// reviews, mutating admission and validating admission.
 package main
 
 import (
