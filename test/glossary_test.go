@@ -33,7 +33,7 @@ const configurationInUse = `(configurations?|versions?|profiles?|policies|policy
 
 // replacedWords follow the words that CONTRIBUTING.md lists under "Words".
 var replacedWords = []replacedWord{
-	{phrase: `(could not|cannot|can not) tell( whether)?`, use: "cannot decide", found: "could not tell", plain: "tell them apart", exceptions: map[string]string{
+	{phrase: `could not tell|cannot tell whether`, use: "cannot decide", found: "could not tell", plain: "tell them apart", exceptions: map[string]string{
 		"CHANGELOG.md": "names the old output",
 		"cmd/gatehouse/internal/cli/certs/status.go": "rewritten with its package",
 		"cmd/gatehouse/internal/crd/version/version.go": "rewritten with its package",

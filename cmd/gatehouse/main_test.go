@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -21,6 +22,16 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_GOLDEN") != "",
 		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			var listening net.ListenConfig
+			taken, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { _ = taken.Close() })
+			env.Setenv("TAKEN_ADDRESS", taken.Addr().String()) // for a server that cannot have it
+			return nil
+		},
 	})
 }
 
