@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -76,12 +77,12 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	var listen net.ListenConfig
 	reviews, err := listen.Listen(ctx, "tcp", f.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return listenError("--listen", err)
 	}
 	defer func() { _ = reviews.Close() }()
 	health, err := listen.Listen(ctx, "tcp", f.OpsListen)
 	if err != nil {
-		return fmt.Errorf("--ops-listen: %w", err)
+		return listenError("--ops-listen", err)
 	}
 	defer func() { _ = health.Close() }()
 	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, metrics) })
@@ -250,4 +251,12 @@ func (f *Options) access() (*rest.Config, error) {
 	default:
 		return nil, nil //nolint:nilnil // there is none
 	}
+}
+
+// listenError is the error of a flag whose address cannot be listened on.
+func listenError(flag string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s: %w (hint: stop the program that listens there, or choose another address with %s)", flag, err, flag)
+	}
+	return fmt.Errorf("%s: %w", flag, err)
 }
