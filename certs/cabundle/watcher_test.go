@@ -252,7 +252,7 @@ func TestWatcherFollows(t *testing.T) {
 		synctest.Wait()
 		isClosed(t, changed, true)
 		wantError(t, w.Verify(leaf, time.Now()))
-		wantError(t, w.Ready(leaf), "waiting a second for API servers to notice")
+		wantError(t, w.Ready(leaf), "waiting a second until API servers have read it")
 		if got := w.Verdicts(leaf, time.Now()); len(got) != 1 || !got[0].Trusted || got[0].Kind != "MutatingWebhookConfiguration" || got[0].Name != "x" {
 			t.Errorf("verdicts %+v", got)
 		}

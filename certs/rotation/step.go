@@ -89,7 +89,7 @@ func (p *Policy) HoldFor(c Cause) time.Duration {
 func Step(s *State, o *Observation, p *Policy) (next *State, what string, err error) {
 	if o.Now.Before(s.Current.Cert.NotBefore) && p.New != nil && (s.Request == nil || !s.Request.Emergency) {
 		return nil, "", fmt.Errorf("the CA is not valid before %s: check the clock of this machine; "+
-			"if the CA was made by a clock that was wrong, rotate in an emergency", stamp(s.Current.Cert.NotBefore))
+			"if the clock was wrong when the CA was created, request an emergency rotation", stamp(s.Current.Cert.NotBefore))
 	}
 	if s.useless(o, p) {
 		return s.replace(o, p)
@@ -130,19 +130,19 @@ func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	switch {
 	case s.Pending != nil && !emergency && s.Pending.usable(o, p):
 		n.Cause = s.Cause
-		return n, "the CA has ended, and the next one signs at once", nil
+		return n, "the CA has expired, and the next one signs at once", nil
 	case p.New != nil:
 		a, err := p.New(o.Now)
 		if err != nil {
 			return nil, "", err
 		}
 		n.Current = a
-		return n, "the CA has ended or cannot sign, and a new one signs at once: calls fail until every registration has it", nil
+		return n, "the CA has expired or cannot sign, and a new one signs at once: calls fail until every registration has it", nil
 	case o.Offered != nil && !o.Now.After(o.Offered.NotAfter):
 		n.Current = &Authority{Cert: o.Offered}
-		return n, "the CA has ended, and the one that is offered takes its place at once", nil
+		return n, "the CA has expired, and the issuer's new CA replaces it at once", nil
 	default:
-		return nil, "", fmt.Errorf("the CA has ended at %s, and nobody offers another", stamp(s.Current.Cert.NotAfter))
+		return nil, "", fmt.Errorf("the CA expired at %s, and the issuer has no other", stamp(s.Current.Cert.NotAfter))
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
 	case o.Offered != nil && !o.Offered.Equal(s.Current.Cert):
 		pending = &Authority{Cert: o.Offered}
 	default:
-		return nil, "", errors.New("a new CA is requested, and somebody else makes them: ask for one there")
+		return nil, "", errors.New("a new CA is requested, but the issuer creates the CAs: request one there")
 	}
 	n := s.enter(Publish, o.Now)
 	n.Cause, n.Pending = cause, pending
@@ -189,7 +189,7 @@ func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
 func because(c Cause) string {
 	switch c {
 	case Due:
-		return "the old one has used up two thirds of its life"
+		return "two thirds of the old one's lifetime have passed"
 	case Requested:
 		return "it was requested"
 	case Emergency:
@@ -197,7 +197,7 @@ func because(c Cause) string {
 	case Offered:
 		return "its issuer has a new one"
 	case Recovery:
-		return "two were made independently of each other"
+		return "two were created independently of each other"
 	default:
 		return string(c)
 	}
@@ -209,7 +209,7 @@ func (s *State) whilePublishing(o *Observation, p *Policy) (*State, string, erro
 		return n, what, err
 	}
 	if o.Trusts == nil {
-		return s.enter(Hold, o.Now), "the new CA is written down; clients that have to be told by hand should be told now", nil
+		return s.enter(Hold, o.Now), "the new CA is stored: configure clients now that do not read it themselves", nil
 	}
 	if _, ok := o.Trusts(s.Pending.Cert); !ok {
 		return nil, "", nil
@@ -246,7 +246,7 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 	if p.New == nil && o.Offered != nil && o.Offered.Equal(s.Current.Cert) {
 		n := s.enter(Stable, o.Now)
 		n.Pending = nil
-		return n, "the issuer is back at the old CA, and the pending one is forgotten", nil
+		return n, "the issuer uses the old CA again, and the pending one is removed", nil
 	}
 	if s.Previous != nil && !s.over(o, p) {
 		return nil, "", nil // there is one Previous only
@@ -269,9 +269,9 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 		n.Pending = a
 		if emergency {
 			n.Cause, n.Done, n.Request = Emergency, s.Request.ID, nil
-			return n, "another CA takes the place of the pending one: " + because(Emergency), nil
+			return n, "another CA replaces the pending one: " + because(Emergency), nil
 		}
-		return n, "another CA takes the place of the pending one, which is not valid or has no key", nil
+		return n, "another CA replaces the pending one, which is not valid or has no key", nil
 	case s.Request != nil:
 		// The pending CA fulfills the request.
 		n := s.next()
@@ -281,11 +281,11 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 		} else if s.Cause != Emergency {
 			n.Cause = Requested
 		}
-		return n, "the CA that is pending is what was requested", nil
+		return n, "the pending CA fulfills the request", nil
 	case p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Pending.Cert) && !o.Offered.Equal(s.Current.Cert):
 		n := s.enter(Publish, o.Now)
 		n.Pending = &Authority{Cert: o.Offered}
-		return n, "another CA is offered in the place of the pending one", nil
+		return n, "the issuer has another CA, which replaces the pending one", nil
 	default:
 		return nil, "", nil
 	}
@@ -306,7 +306,7 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 		// The request has to wait for this rotation, which becomes an emergency too.
 		n := s.next()
 		n.Cause = Emergency
-		return n, "the old CA will be forgotten soon: an emergency is requested"
+		return n, "the old CA will be removed soon: an emergency rotation was requested"
 	}
 	if p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Current.Cert) {
 		return s.whileActivatingOffered(o)
@@ -322,12 +322,12 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 	waiting := s.Waiting(o)
 	n := s.enter(Stable, o.Now)
 	n.Previous = nil
-	what := "the old CA is forgotten: every replica serves a certificate of the new one"
+	what := "the old CA is removed: every replica serves a certificate of the new one"
 	switch {
 	case o.Unknown:
-		what = "the old CA is forgotten for the emergency, and nobody knows what replicas serve"
+		what = "the old CA is removed in the emergency, although it is unknown what replicas serve"
 	case len(waiting) > 0:
-		what = "the old CA is forgotten for the emergency, without waiting for " + strings.Join(waiting, ", ")
+		what = "the old CA is removed in the emergency, without waiting for " + strings.Join(waiting, ", ")
 	}
 	return n, what
 }
@@ -338,11 +338,11 @@ func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
 	if s.Previous != nil && s.Previous.Cert.Equal(o.Offered) {
 		n := s.enter(Activate, o.Now)
 		n.Cause, n.Current, n.Previous = Offered, s.Previous, &Authority{Cert: s.Current.Cert}
-		return n, "the issuer is back at the old CA, which is still trusted"
+		return n, "the issuer uses the old CA again, which is still trusted"
 	}
 	n := s.enter(Publish, o.Now)
 	n.Cause, n.Pending = Offered, &Authority{Cert: o.Offered}
-	return n, "a third CA is published, because the issuer has a new one again"
+	return n, "a third CA is published, because the issuer has changed its CA again"
 }
 
 // over reports whether the rotation waits for no replica.

@@ -68,7 +68,7 @@ func (k *reconciler) checkIsolated(now time.Time) error {
 	if cert := k.serving(); k.forbidden.Load() && (k.trust == nil || cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil) {
 		return nil
 	}
-	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, clock.Stamp(*until))
+	return fmt.Errorf("%s has not been read since before %s: the other replicas may have removed the CA that this replica uses", k.store, clock.Stamp(*until))
 }
 
 // leave removes the heartbeat of this replica. It takes two seconds at most, even if the

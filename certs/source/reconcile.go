@@ -146,7 +146,7 @@ func (k *reconciler) sync(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: %w, %d times in a row: it is tried again", k.store, store.ErrConflict, store.MaxConflicts)
+	return fmt.Errorf("%s: %w, %d times in a row: Gatehouse retries", k.store, store.ErrConflict, store.MaxConflicts)
 }
 
 func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
@@ -180,7 +180,7 @@ func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
 			if err := k.save(ctx, record, found, now); err != nil {
 				return err
 			}
-			k.reportChange(certs.ReasonRecovered, rotation.KeyBundle+" was damaged, and was written again", found)
+			k.reportChange(certs.ReasonRecovered, rotation.KeyBundle+" was damaged, and Gatehouse restored it", found)
 			return store.ErrConflict // what was written is read again before the next step
 		}
 	case want != nil:
@@ -364,7 +364,7 @@ func (k *reconciler) bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	}
 	now := clock.Wall(k.now)
 	if rotation.Merge(k.state.Load(), s, now) != s {
-		return nil, fmt.Errorf("%s: %w, and is being put right", k.store, errOlder)
+		return nil, fmt.Errorf("%s: %w, and is being restored", k.store, errOlder)
 	}
 	return s.Trusted(now), nil
 }

@@ -37,7 +37,7 @@ func TestRolloverDecides(t *testing.T) {
 		why            string
 		until          time.Time
 	}{
-		{"nobody knows and nobody asks", nil, oldA, newB, true, "nobody says what clients trust", time.Time{}},
+		{"nobody knows and nobody asks", nil, oldA, newB, true, "no registration is configured", time.Time{}},
 		{"nothing is served", newTrusted(a.Cert), nil, newA, true, "nothing else", time.Time{}},
 		{"nothing is served and nothing was read", unread, nil, newB, true, "nothing else", time.Time{}},
 		{"nothing is served and it is not trusted", newTrusted(a.Cert), nil, newB, true, "nothing else", time.Time{}},
@@ -170,7 +170,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 	f, o := gated(t, dir, trust, hold, now)
 
 	put(t, dir, second)
-	e := o.Await("that it waits", waitsFor("tls.crt: a new certificate is not in use yet: registrations do not trust it: registration x does not trust it; it will be by 2026-11-30T12:00:00Z"))
+	e := o.Await("that it waits", waitsFor("tls.crt: a new certificate is not served yet: registrations do not trust it: registration x does not trust it; it will be served by 2026-11-30T12:00:00Z"))
 	if !e.NotAfter.Equal(first.Until) || string(serving(t, f)) != string(first.Cert) {
 		t.Errorf("in use until %v, want %v", e.NotAfter, first.Until)
 	}
@@ -288,7 +288,7 @@ func TestFilesRefuseAnotherName(t *testing.T) {
 			const want = `tls.crt: it is not for the name "localhost" that is called by ValidatingWebhookConfiguration x: it will not be used: ` +
 				"have it issued for every name that is called, or correct the clientConfig"
 			if text := e.Err.Error(); errors.Is(e.Err, ErrWaiting) || !strings.HasSuffix(text, want) ||
-				!strings.HasPrefix(text, "not in use, the one before it is until 2026-11-30T12:00:00Z: ") {
+				!strings.HasPrefix(text, "rejected, the previous certificate stays active until 2026-11-30T12:00:00Z: ") {
 				t.Errorf("got %v", e.Err)
 			}
 			if string(serving(t, f)) != string(first.Cert) {

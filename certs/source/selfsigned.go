@@ -94,7 +94,7 @@ var (
 func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, error) {
 	s := &SelfSigned{cfg: cfg, served: certs.Reporter{Notify: cfg.Notify}}
 	if len(cfg.Hosts) == 0 {
-		return nil, errors.New("self-signed certificate: no host: give the DNS names and IP addresses under which clients reach the server")
+		return nil, errors.New("self-signed certificate: no host: set the DNS names and IP addresses that clients connect to")
 	}
 	dns, ips, err := splitHosts(cfg.Hosts)
 	if err != nil {

@@ -72,12 +72,12 @@ func TestDirStoreContent(t *testing.T) {
 		{"an object without keys", "{}", "there is nothing in it", ""},
 		{"cut off", whole[:40], "state.json: cannot be read as JSON", ""},
 		{"no JSON", "\x00\xff", "state.json: cannot be read as JSON", ""},
-		{"null", "null", "state.json: lacks what identifies it", ""},
+		{"null", "null", "state.json: lacks its version, lineage, creation time or generation", ""},
 		{"a list", "[1]", "state.json: cannot be read as JSON", ""},
-		{"a number for a text", `{"state.json":1,"current.crt":""}`, "state.json: lacks what identifies it", ""},
-		{"a state that lacks things", whole, "state.json: lacks what identifies it", ""},
+		{"a number for a text", `{"state.json":1,"current.crt":""}`, "state.json: lacks its version, lineage, creation time or generation", ""},
+		{"a state that lacks things", whole, "state.json: lacks its version, lineage, creation time or generation", ""},
 		{"a thousand brackets", strings.Repeat("[", 100_000), "state.json: is larger than", ""},
-		{"keys of others alone", `{"password":"secret"}`, "", `it holds "password" and no key of ours, so it is somebody else's and is left alone (hint: name another directory, or move the file away)`},
+		{"keys of others alone", `{"password":"secret"}`, "", `it holds "password" and no key of ours, so it is somebody else's and is left alone (hint: use another directory, or move the file away)`},
 		{"too large", `{"state.json":"` + strings.Repeat("x", 1<<20) + `"}`, "", "it is larger than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,10 +144,10 @@ func TestDirStoreErrors(t *testing.T) {
 		prepare     func(t *testing.T, dir, file string)
 		load, write string
 	}{
-		{"everybody may read it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o644) }, "its mode is 0644, and it holds the key of a CA that is not for everybody on this machine (hint: chmod 600 FILE; if others were here, ask for an emergency rotation)", "its mode is 0644"},
+		{"everybody may read it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o644) }, "its mode is 0644, so other users can read the key of the CA (hint: chmod 600 FILE; if others could log in, request an emergency rotation)", "its mode is 0644"},
 		{"everybody may write it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o602) }, "its mode is 0602", "its mode is 0602"},
 		{"a group may read it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o640) }, "", ""},
-		{"everybody may write the directory", func(t *testing.T, dir, file string) { certstest.Write(t, file, []byte("{}")); mode(t, dir, 0o707) }, "file FILE: the mode of its directory is 0707: everybody on this machine may put a CA there (hint: chmod o-w DIR, or name a directory in it, which is made)", "the mode of its directory is 0707"},
+		{"everybody may write the directory", func(t *testing.T, dir, file string) { certstest.Write(t, file, []byte("{}")); mode(t, dir, 0o707) }, "file FILE: the mode of its directory is 0707: every user of this machine can write a CA there (hint: chmod o-w DIR, or use a subdirectory, which is created)", "the mode of its directory is 0707"},
 		{"everybody may write the directory, and only owners remove", func(t *testing.T, dir, file string) {
 			certstest.Write(t, file, []byte("{}"))
 			mode(t, dir, 0o777|os.ModeSticky)

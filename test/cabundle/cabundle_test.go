@@ -281,7 +281,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{name: "enough", verbs: []string{"get", "list", "watch", "patch"}},
 		{
 			name: "without-patch", verbs: []string{"get", "list", "watch"},
-			published: `its caBundle cannot be written: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
+			published: `cannot write its caBundle: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
 		},
 		{
 			name: "without-get", verbs: []string{"list", "watch", "patch"},

@@ -145,7 +145,7 @@ func wrongNames(t *testing.T, m *managed) {
 	m.clusterIssuer(t)
 	m.inject(t)
 	s := m.starts(t)
-	s.refused(t, "Certificate "+m.name+"/"+m.name+": is not there (hint: create it, or let Gatehouse do so)")
+	s.refused(t, "Certificate "+m.name+"/"+m.name+": does not exist (hint: create it, or use --cert-manager-hosts)")
 	m.createCertificate(t, "somebody.else.svc")
 	s.refused(t, "ValidatingWebhookConfiguration "+m.name, "webhook "+`"validate.gatehouse.dev"`,
 		fmt.Sprintf("it calls %q, and the serving certificate is not for that name", m.host()), "somebody.else.svc")

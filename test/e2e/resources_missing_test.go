@@ -220,7 +220,7 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 				return
 			}
 			c.logged(t, "what is in use", func(l *logLine) bool {
-				return l.Message == "configuration in use" && strings.Contains(l.text, `"profiles":1,"policies":1`)
+				return l.Message == "configuration activated" && strings.Contains(l.text, `"profiles":1,"policies":1`)
 			})
 		})
 	}

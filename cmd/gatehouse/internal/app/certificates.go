@@ -139,7 +139,7 @@ func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic
 	}
 	objects, err := dynamic.NewForConfig(access)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+		return nil, nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
 	return client, objects, nil
 }
@@ -166,7 +166,7 @@ func (f *CertificateOptions) ownCA(
 			return nil, fmt.Errorf("--self-signed-dir: %w", err)
 		}
 		if inherited {
-			log.Warn("certificate", "subject", certs.SelfSignedCA, "warnings", install.ReplacedFilesWarning(f.selfSignedDir))
+			log.Warn("certificate warning", "subject", certs.SelfSignedCA, "warnings", install.ReplacedFilesWarning(f.selfSignedDir))
 		}
 		config.Store, config.Replicas = store, reports
 	}
@@ -286,11 +286,11 @@ func logCertificate(log *slog.Logger, e certs.Event) {
 	}
 	switch {
 	case errors.Is(e.Err, certsource.ErrWaiting):
-		log.Info("certificate", append(attrs, "waits", e.Err.Error())...)
+		log.Info("certificate waiting", append(attrs, "waits", e.Err.Error())...)
 	case e.Err != nil:
-		log.Error("certificate", append(attrs, "error", e.Err.Error())...)
+		log.Error("certificate error", append(attrs, "error", e.Err.Error())...)
 	case len(e.Warnings) > 0:
-		log.Warn("certificate", attrs...)
+		log.Warn("certificate warning", attrs...)
 	default:
 		log.Info("certificate", attrs...)
 	}

@@ -103,7 +103,7 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 	}
 	fields := content(u)
 	tooLarge := func(message string) {
-		r.Found = diagnostic.List{{Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(), Message: message, Hint: "make several of it"}}
+		r.Found = diagnostic.List{{Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(), Message: message, Hint: "split it into several objects"}}
 	}
 	if message := tooMany(fields, 0); message != "" {
 		tooLarge(message)
@@ -158,7 +158,7 @@ func tooMany(value any, depth int) string {
 		return ""
 	}
 	if n > maxElements {
-		return fmt.Sprintf("has a %s of %d elements, allowed are %d", what, n, maxElements)
+		return fmt.Sprintf("has a %s of %d elements, the maximum is %d", what, n, maxElements)
 	}
 	if depth == maxNesting {
 		return fmt.Sprintf("is nested more than %d deep", maxNesting)
@@ -242,7 +242,7 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 		if source, twice := known[r.Kind][cache.MetaObjectToName(r.GetObjectMeta()).String()]; twice {
 			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(),
-				Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
+				Message: fmt.Sprintf("the configuration directory has a document of the same name, in %q, which takes precedence", source),
 				Hint:    "remove one of the two or give it another name",
 			})
 			continue

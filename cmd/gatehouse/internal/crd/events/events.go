@@ -213,11 +213,11 @@ func (s *sink) report(verb string, event *corev1.Event, err error) {
 	if silent {
 		return
 	}
-	hint := "nothing depends on them; they are tried again for some minutes"
+	hint := "Gatehouse retries for some minutes; decisions do not depend on Events"
 	if apierr.Classify(err) == apierr.Forbidden {
-		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; nothing else depends on it", event.Namespace)
+		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; decisions do not depend on Events", event.Namespace)
 	}
-	s.log.Warn("events", "error", fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), "hint", hint,
+	s.log.Warn("cannot write Events", "error", fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), "hint", hint,
 		"reason", event.Reason, "object", event.InvolvedObject.Kind+" "+strings.TrimPrefix(event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name, "/"),
 		"silentFor", silence.String())
 }

@@ -209,7 +209,7 @@ func TestOlderRevision(t *testing.T) {
 		t.Fatalf("the problems are %v, %v", problems, failures)
 	}
 	for kind, problem := range problems {
-		if problem.Reason != Older || !strings.Contains(problem.Text, "has revision 1 of its schema, and this version of Gatehouse has 3: fields that it lacks are dropped") {
+		if problem.Reason != Older || !strings.Contains(problem.Text, "has revision 1 of its schema, and this version of Gatehouse has 3: the API server drops fields that it lacks") {
 			t.Errorf("%s: %v", kind, problem)
 		}
 	}

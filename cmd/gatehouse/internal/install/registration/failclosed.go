@@ -49,9 +49,9 @@ func (a atom) checkClosed() error {
 	_, sub, _ := strings.Cut(a.resource, "/")
 	switch {
 	case strings.Contains(a.group+a.resource, all):
-		return fmt.Errorf("--validate: %.100q: a wildcard must not fail closed, because it takes in what a cluster needs to be mended without Gatehouse (hint: name the resources, or --validate-open)", a.kubectlName())
+		return fmt.Errorf("--validate: %.100q: a wildcard must not fail closed: it includes resources that a cluster needs to recover while Gatehouse is down (hint: name the resources, or use --validate-open)", a.kubectlName())
 	case sub == "status", slices.ContainsFunc(neverClosed(), a.isOf):
-		return fmt.Errorf("--validate: %.100q: must not fail closed, because a cluster without Gatehouse could be neither used nor mended (hint: --validate-open, and failurePolicy Ignore in the policy)", a.kubectlName())
+		return fmt.Errorf("--validate: %.100q: must not fail closed: a cluster needs it to recover while Gatehouse is down (hint: --validate-open, and failurePolicy Ignore in the policy)", a.kubectlName())
 	default:
 		return nil
 	}

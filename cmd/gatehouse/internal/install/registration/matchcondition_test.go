@@ -84,7 +84,7 @@ func TestPushedConditions(t *testing.T) {
 		},
 		"one about everything": {
 			[]policy.AdmissionPolicy{conditioned("a", "", []testRule{named("*", "*", "*/*", "*")}), conditioned("b", "", pods, notAdmin)},
-			"", "AdmissionPolicy/a: is about every request",
+			"", "AdmissionPolicy/a: matches every request",
 		},
 		"everything with a condition": {
 			[]policy.AdmissionPolicy{conditioned("a", "", []testRule{named("*", "*", "*/*", "*")}, notAdmin)},

@@ -120,7 +120,7 @@ func ForAdmission(o Options) (Admission, error) {
 	if o.byCertManager() {
 		add(PartCertificates, o.certificates()...)
 		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) { // from the webhooks
-			a.Notes = append(a.Notes, "without cert-manager there is no new serving certificate, and without Gatehouse perhaps no cert-manager: exclude its namespace (hint: --exclude-namespace "+certManagerNamespace+")")
+			a.Notes = append(a.Notes, "Gatehouse needs cert-manager to renew its certificate, and its webhooks can block cert-manager: exclude cert-manager's namespace (hint: --exclude-namespace "+certManagerNamespace+")")
 		}
 	}
 	if o.Spec != nil && len(o.Spec.Sidecar.Profiles) == 0 && !o.CustomResources {
@@ -134,7 +134,7 @@ func ForAdmission(o Options) (Admission, error) {
 	}
 	a.Notes = append(a.Notes, notes...)
 	if len(rules.fail)+len(rules.ignore) == 0 {
-		a.Notes = append(a.Notes, "there is no policy in force: the validating webhooks are left out")
+		a.Notes = append(a.Notes, "no policy is active: the validating webhooks are left out")
 	} else {
 		add(PartRegistration, o.validating(rules))
 	}
@@ -156,7 +156,7 @@ func (o *Options) check() error {
 		}
 	}
 	if len(o.CABundle) > 0 && o.grantsCertificateRights() {
-		problems = append(problems, errors.New("rights depend on where the certificate comes from, and that of a given CA bundle is not known"))
+		problems = append(problems, errors.New("rights depend on the source of the certificate, which is unknown with a CA bundle"))
 	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
 		problems = append(problems, fmt.Errorf("service account %.100q: must be a DNS name in lower case (hint: gatehouse)", o.ServiceAccount))

@@ -147,14 +147,14 @@ func (o *Options) validating(rules ruleSets) Document {
 			MatchConditions:         conditions,
 		})
 	}
-	comment := "What the policies are about, and nothing else."
+	comment := "The resources that the policies match, and no others."
 	switch {
 	case o.CustomResources:
 		config.Webhooks = append(config.Webhooks, o.documents())
-		comment = `Pods and what makes pods, what else was asked for, and custom resources of Gatehouse. A policy that is about
-something else says so in its status (hint: --validate RESOURCE sends that too).`
+		comment = `Pods, workloads, resources of --validate, and custom resources of Gatehouse. A policy that matches
+other resources says so in its status (hint: --validate RESOURCE sends these too).`
 	case o.Spec == nil:
-		comment = "Pods and what makes pods, because no configuration was given (hint: --config DIR registers what its policies are about)."
+		comment = "Pods and workloads, because no configuration was given (hint: --config DIR registers what its policies match)."
 	}
 	return Document{comment: comment, object: config}
 }

@@ -39,7 +39,7 @@ func (c *Cluster) Resources() *Resources {
 		// Without access tokens nobody is let in who should not be; without a policy or
 		// a revocation somebody may be.
 		f.vital = kind != v1alpha1.GroupVersion.WithKind("AccessToken")
-		f.absent = "install the definitions (gatehouse manifests --crds); they are looked for again"
+		f.absent = "install the CustomResourceDefinitions (gatehouse manifests --crds); Gatehouse retries"
 		f.grace, f.belief = resourceGrace, resourceBelief
 		f.transform, f.same = readResource, sameResource
 		f.changed = r.notify

@@ -73,7 +73,7 @@ func (s *paramSource) find(ctx context.Context) (*resource, error) {
 	gv := s.kind.GroupVersion()
 	// These become parts of a path, and no document has been checked yet.
 	if len(validation.IsDNS1035Label(gv.Version)) > 0 || gv.Group != "" && len(validation.IsDNS1123Subdomain(gv.Group)) > 0 {
-		return nil, &unservedError{s.kind, "it is not a kind"}
+		return nil, &unservedError{s.kind, "group or version is not a valid name"}
 	}
 	list, err := s.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	switch {

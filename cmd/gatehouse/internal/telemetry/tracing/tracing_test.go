@@ -452,10 +452,10 @@ func TestFull(t *testing.T) {
 		tracer.Review(&review.Outcome{Endpoint: "validate"})
 	}
 	if err := testutil.CollectAndCompare(tracer, strings.NewReader(`
-# HELP gatehouse_traces_dropped_total Spans that were not sent: the collector is away, slow or refuses them.
+# HELP gatehouse_traces_dropped_total Spans that were not sent: the collector is unreachable, slow or rejects them.
 # TYPE gatehouse_traces_dropped_total counter
 gatehouse_traces_dropped_total 7
-# HELP gatehouse_traces_sent_total Spans that the collector took.
+# HELP gatehouse_traces_sent_total Spans that the collector accepted.
 # TYPE gatehouse_traces_sent_total counter
 gatehouse_traces_sent_total 0
 `)); err != nil {
