@@ -137,7 +137,7 @@ func Decode(data map[string][]byte) (*State, error) {
 		}
 		a, err := decodeAuthority(data, cert, key)
 		if err == nil && described && d.Authority[cert] != a.ID() {
-			a, err = nil, &keyError{cert, errors.New("is not the CA of which " + KeyState + " describes: another program wrote it")}
+			a, err = nil, &keyError{cert, errors.New("is not the CA that " + KeyState + " describes: another program wrote it")}
 		}
 		if err != nil {
 			damage = append(damage, err.Error())

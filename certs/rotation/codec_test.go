@@ -240,7 +240,7 @@ func TestDecodeDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		another     = "is not the CA of which state.json tells: somebody else wrote it"
+		another     = "is not the CA that state.json describes: another program wrote it"
 		notPEM      = "is not PEM, or is cut off"
 		wantsCert   = "is a PEM block of another type than CERTIFICATE"
 		wantsKey    = "is a PEM block of another type than PRIVATE KEY"

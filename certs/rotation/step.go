@@ -91,7 +91,7 @@ func Step(s *State, o *Observation, p *Policy) (next *State, what string, err er
 		return nil, "", fmt.Errorf("the CA is not valid before %s: check the clock of this machine; "+
 			"if the clock was wrong when the CA was created, request an emergency rotation", stamp(s.Current.Cert.NotBefore))
 	}
-	if s.useless(o, p) {
+	if s.isUnusable(o, p) {
 		return s.replace(o, p)
 	}
 	switch s.Phase {
@@ -109,10 +109,10 @@ func Step(s *State, o *Observation, p *Policy) (next *State, what string, err er
 	return next, what, err
 }
 
-// useless reports whether the current CA has expired or cannot sign. One that is not valid
+// isUnusable reports whether the current CA has expired or cannot sign. One that is not valid
 // yet gets here only in an emergency: usually the clock is wrong.
-func (s *State) useless(o *Observation, p *Policy) bool {
-	return s.Current.ended(o.Now) || p.New != nil && (s.Current.Key == nil || o.Now.Before(s.Current.Cert.NotBefore))
+func (s *State) isUnusable(o *Observation, p *Policy) bool {
+	return s.Current.hasExpired(o.Now) || p.New != nil && (s.Current.Key == nil || o.Now.Before(s.Current.Cert.NotBefore))
 }
 
 // replace replaces a useless CA at once. One that has not expired stays trusted, for
@@ -120,7 +120,7 @@ func (s *State) useless(o *Observation, p *Policy) bool {
 func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	n := s.activate(o.Now)
 	n.Cause = Recovery
-	if s.Current.ended(o.Now) {
+	if s.Current.hasExpired(o.Now) {
 		n.Previous = nil
 	}
 	if s.Request != nil {
@@ -128,7 +128,7 @@ func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	}
 	emergency := s.Request != nil && s.Request.Emergency
 	switch {
-	case s.Pending != nil && !emergency && s.Pending.usable(o, p):
+	case s.Pending != nil && !emergency && s.Pending.isUsable(o, p):
 		n.Cause = s.Cause
 		return n, "the CA has expired, and the next one signs at once", nil
 	case p.New != nil:
@@ -146,9 +146,9 @@ func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	}
 }
 
-// usable reports whether the authority can sign now.
-func (a *Authority) usable(o *Observation, p *Policy) bool {
-	return !a.ended(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
+// isUsable reports whether the authority can sign now.
+func (a *Authority) isUsable(o *Observation, p *Policy) bool {
+	return !a.hasExpired(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
 }
 
 func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
@@ -183,10 +183,10 @@ func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
 	if s.Request != nil {
 		n.Request, n.Done = nil, s.Request.ID
 	}
-	return n, "a new CA is published beside the old one: " + because(cause), nil
+	return n, "a new CA is published beside the old one: " + describeCause(cause), nil
 }
 
-func because(c Cause) string {
+func describeCause(c Cause) string {
 	switch c {
 	case Due:
 		return "two thirds of the old one's lifetime have passed"
@@ -205,7 +205,7 @@ func because(c Cause) string {
 
 // whilePublishing waits until every client trusts the pending CA.
 func (s *State) whilePublishing(o *Observation, p *Policy) (*State, string, error) {
-	if n, what, err := s.haste(o, p); n != nil || err != nil {
+	if n, what, err := s.stepUrgently(o, p); n != nil || err != nil {
 		return n, what, err
 	}
 	if o.Trusts == nil {
@@ -221,7 +221,7 @@ func (s *State) whilePublishing(o *Observation, p *Policy) (*State, string, erro
 // hold that was not requested lasts as long as the old CA can sign a whole serving
 // certificate: that leaves months to configure clients.
 func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) {
-	if n, what, err := s.haste(o, p); n != nil || err != nil {
+	if n, what, err := s.stepUrgently(o, p); n != nil || err != nil {
 		return n, what, err
 	}
 	since := s.began(o)
@@ -248,18 +248,18 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 		n.Pending = nil
 		return n, "the issuer uses the old CA again, and the pending one is removed", nil
 	}
-	if s.Previous != nil && !s.over(o, p) {
+	if s.Previous != nil && !s.isOver(o, p) {
 		return nil, "", nil // there is one Previous only
 	}
 	return s.activate(o.Now), "the new CA signs", nil
 }
 
-// haste handles what does not wait: a request while a CA is pending, a pending CA that is
+// stepUrgently takes the steps that do not wait: a request while a CA is pending, a pending CA that is
 // unusable, and one that is offered in its place.
-func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
+func (s *State) stepUrgently(o *Observation, p *Policy) (*State, string, error) {
 	emergency := s.Request != nil && s.Request.Emergency
 	switch {
-	case p.New != nil && (emergency || !s.Pending.usable(o, p)):
+	case p.New != nil && (emergency || !s.Pending.isUsable(o, p)):
 		// Keys are stored together: whoever knows the current one knows the pending one.
 		a, err := p.New(o.Now)
 		if err != nil {
@@ -269,7 +269,7 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 		n.Pending = a
 		if emergency {
 			n.Cause, n.Done, n.Request = Emergency, s.Request.ID, nil
-			return n, "another CA replaces the pending one: " + because(Emergency), nil
+			return n, "another CA replaces the pending one: " + describeCause(Emergency), nil
 		}
 		return n, "another CA replaces the pending one, which is not valid or has no key", nil
 	case s.Request != nil:
@@ -316,7 +316,7 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 			return nil, ""
 		}
 	}
-	if !s.over(o, p) {
+	if !s.isOver(o, p) {
 		return nil, ""
 	}
 	waiting := s.Waiting(o)
@@ -345,8 +345,8 @@ func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
 	return n, "a third CA is published, because the issuer has changed its CA again"
 }
 
-// over reports whether the rotation waits for no replica.
-func (s *State) over(o *Observation, p *Policy) bool {
+// isOver reports whether the rotation waits for no replica.
+func (s *State) isOver(o *Observation, p *Policy) bool {
 	switch {
 	case s.Cause == Emergency && o.Now.After(s.began(o).Add(p.EmergencyWait)):
 		return true

@@ -210,9 +210,9 @@ func (m *CertManager) Changed() <-chan struct{} { return m.rotation.nextChange()
 // changed.
 func (m *CertManager) State() *rotation.State { return m.rotation.state.Load() }
 
-// Kept reports whether the last round found no problem, apart from an issuer that has
+// IsReconciled reports whether the last round found no problem, apart from an issuer that has
 // not issued anything yet. It is safe for concurrent use.
-func (m *CertManager) Kept() bool {
+func (m *CertManager) IsReconciled() bool {
 	err := m.rotation.lastError()
 	return err == nil || errors.Is(err, errNotOffered)
 }

@@ -244,7 +244,7 @@ func TestCertManagerUsesAnExistingCertificate(t *testing.T) {
 	cfg := c.config()
 	cfg.Existing, cfg.Hosts = true, nil
 	m := c.source(cfg)
-	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: is not there (hint: create it") {
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: does not exist (hint: create it") {
 		t.Errorf("Healthy: %v", err)
 	}
 	made := &unstructured.Unstructured{Object: map[string]any{
@@ -299,7 +299,7 @@ func TestCertManagerRepairsItsObjects(t *testing.T) {
 		{"somebody else's", func(o map[string]any) {
 			delete(o["metadata"].(map[string]any), "labels")
 			delete(spec(o), "dnsNames")
-		}, false, false, "it lacks the label app.kubernetes.io/managed-by=gatehouse, so it is somebody else's and is left alone (hint: "},
+		}, false, false, "it lacks the label app.kubernetes.io/managed-by=gatehouse, so Gatehouse did not create it and does not change it (hint: "},
 		{"being deleted", func(o map[string]any) {
 			_ = unstructured.SetNestedField(o, "2026-11-20T12:00:00Z", "metadata", "deletionTimestamp")
 			_ = unstructured.SetNestedStringSlice(o, []string{"x/y"}, "metadata", "finalizers")
@@ -872,7 +872,7 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 	c.issue(good, certstest.NewCA(t))
 	m.refresh(t.Context())
 	m.rotation.reconcile(t.Context())
-	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor behind it in key "tls.crt", so that there is nothing to publish`
+	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor after the certificate in key "tls.crt", so Gatehouse cannot publish it`
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Healthy: got %v, want %q", err, want)
 	}
@@ -980,13 +980,13 @@ func TestNewCertManagerErrors(t *testing.T) {
 		edit func(*CertManagerConfig)
 		says []string
 	}{
-		{"no host", func(c *CertManagerConfig) { c.Hosts = nil }, []string{"no host: give the DNS names"}},
+		{"no host", func(c *CertManagerConfig) { c.Hosts = nil }, []string{"no host: set the DNS names"}},
 		{"all at once", func(c *CertManagerConfig) { c.Namespace, c.Name, c.Hosts = "", "A b", []string{"https://x", "a_b"} }, []string{
 			`namespace ""`, `name "A b"`, `host "https://x" is neither`, `host "a_b" is neither`,
 		}},
 		{"a long name", func(c *CertManagerConfig) { c.Name = strings.Repeat("a", 51) }, []string{"at most 50 bytes"}},
 		{"an issuer without a name", func(c *CertManagerConfig) { c.IssuerRef = &cmmeta.IssuerReference{} }, []string{"the issuer has no name"}},
-		{"existing, with hosts", func(c *CertManagerConfig) { c.Existing = true }, []string{"leave out hosts and issuer"}},
+		{"existing, with hosts", func(c *CertManagerConfig) { c.Existing = true }, []string{"omit the hosts and the issuer"}},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {

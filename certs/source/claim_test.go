@@ -95,7 +95,7 @@ func TestDirStoreClaim(t *testing.T) {
 			if c.says == "" {
 				return
 			}
-			if _, ok := errors.AsType[*store.ForeignError](err); !ok || !strings.HasPrefix(err.Error(), "directory "+dir+": "+c.says+" whose key is not there") ||
+			if _, ok := errors.AsType[*store.ForeignError](err); !ok || !strings.HasPrefix(err.Error(), "directory "+dir+": "+c.says+" without its key") ||
 				!strings.HasSuffix(err.Error(), "(hint: use another directory, or move these files away)") {
 				t.Errorf("got %v, want %q", err, c.says)
 			}

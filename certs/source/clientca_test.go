@@ -131,7 +131,7 @@ func TestNewClientCAsErrors(t *testing.T) {
 	}{
 		{"empty", nil, "ca.crt: is empty"},
 		{"DER", ca.Cert.Raw, "ca.crt: holds no PEM block"},
-		{"with the CA's key", append(slices.Clone(bundle), key...), "ca.crt: PEM block 2 is a private key: give the certificates of the authorities alone, and renew the key"},
+		{"with the CA's key", append(slices.Clone(bundle), key...), "ca.crt: PEM block 2 is a private key: use a file with only the CAs' certificates, and replace the key"},
 		{"with a list of the revoked", append(slices.Clone(bundle), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL"})...), `ca.crt: PEM block 2 is of type "X509 CRL", allowed is CERTIFICATE`},
 		{"not a certificate inside", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), "ca.crt: PEM block 1 is not a valid certificate"},
 		{"cut off", bytes.Join([][]byte{bundle, bundle[:200]}, nil), "ca.crt: 1 of 2 PEM blocks can be read"},

@@ -196,7 +196,7 @@ func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
 	refused := o.Await("the missing pair", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), gone) })
 	o.Tick()
 	e := o.Await("the remark", func(e certs.Event) bool {
-		return slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "are noticed every 10s only") })
+		return slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "are detected only every 10s") })
 	})
 	if e.Err == nil || e.Err.Error() != refused.Err.Error() || len(refused.Warnings) > 0 {
 		t.Errorf("got %+v after %+v", e, refused)

@@ -49,7 +49,7 @@ type reconciler struct {
 	interval time.Duration
 	now      func() time.Time
 	ticks    <-chan time.Time
-	// offered is the CA of the newest certificate, where somebody else issues
+	// offered is the CA of the newest certificate, where another program issues
 	// them. Nil where this process does.
 	offered func() *x509.Certificate
 	// offeredChanged receives when that is another one; its buffer is one. Nil where
@@ -106,7 +106,7 @@ func (k *reconciler) reconcile(ctx context.Context) {
 		before := k.awaitedUntil.Load()
 		err = errors.Join(err, k.sendHeartbeat(ctx, now))
 		if until := k.awaitedUntil.Load(); before == nil && until != nil {
-			// Until now nobody waited for this replica: the others may have rotated.
+			// Until now the others did not wait for this replica: the others may have rotated.
 			again := k.syncAndUse(ctx, now)
 			err = errors.Join(err, again, k.sendHeartbeat(ctx, now))
 			if again == nil || store.OnlyUnwritten(again) {

@@ -18,7 +18,7 @@ import (
 // it if a newer certificate is refused.
 var ErrWaiting = errors.New("a new certificate is not served yet")
 
-// rolloverPolicy decides when a certificate that somebody else issued replaces the one
+// rolloverPolicy decides when a certificate that another program issued replaces the one
 // that is served: after every registration has been seen to trust it for the hold. Its
 // zero value accepts everything. It is not safe for concurrent use.
 type rolloverPolicy struct {

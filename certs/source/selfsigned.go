@@ -1,5 +1,5 @@
 // Package source implements certs.Source, which gives a TLS server its certificate:
-// Files that somebody else renews, a SelfSigned CA that replicas share, and
+// Files that another program renews, a SelfSigned CA that replicas share, and
 // certificates that cert-manager issues (CertManager). ClientCAs is the pool that
 // client certificates are verified against.
 //
@@ -174,8 +174,8 @@ func (s *SelfSigned) Changed() <-chan struct{} { return s.rotation.nextChange() 
 // State returns the active state, nil if there is none yet. It must not be changed.
 func (s *SelfSigned) State() *rotation.State { return s.rotation.state.Load() }
 
-// Kept reports whether the last round found no problem. It is safe for concurrent use.
-func (s *SelfSigned) Kept() bool { return s.rotation.lastError() == nil }
+// IsReconciled reports whether the last round found no problem. It is safe for concurrent use.
+func (s *SelfSigned) IsReconciled() bool { return s.rotation.lastError() == nil }
 
 // Leave removes the heartbeat of this replica, for a caller that never calls Run, which
 // does so at its end. It takes two seconds at most, even if the context has ended.

@@ -68,8 +68,8 @@ func TestDirStoreContent(t *testing.T) {
 		// says is what Decode says of it, foreign what Load does.
 		says, foreign string
 	}{
-		{"empty", "", "there is nothing in it", ""},
-		{"an object without keys", "{}", "there is nothing in it", ""},
+		{"empty", "", "it is empty", ""},
+		{"an object without keys", "{}", "it is empty", ""},
 		{"cut off", whole[:40], "state.json: cannot be read as JSON", ""},
 		{"no JSON", "\x00\xff", "state.json: cannot be read as JSON", ""},
 		{"null", "null", "state.json: lacks its version, lineage, creation time or generation", ""},
@@ -77,7 +77,7 @@ func TestDirStoreContent(t *testing.T) {
 		{"a number for a text", `{"state.json":1,"current.crt":""}`, "state.json: lacks its version, lineage, creation time or generation", ""},
 		{"a state that lacks things", whole, "state.json: lacks its version, lineage, creation time or generation", ""},
 		{"a thousand brackets", strings.Repeat("[", 100_000), "state.json: is larger than", ""},
-		{"keys of others alone", `{"password":"secret"}`, "", `it holds "password" and no key of ours, so it is somebody else's and is left alone (hint: use another directory, or move the file away)`},
+		{"keys of others alone", `{"password":"secret"}`, "", `it holds "password" and no key of Gatehouse, so Gatehouse did not create it and does not change it (hint: use another directory, or move the file away)`},
 		{"too large", `{"state.json":"` + strings.Repeat("x", 1<<20) + `"}`, "", "it is larger than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestDirStoreKeepsWhatIsOfOthers(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "."+AuthorityFile+".killed")); err == nil {
 		t.Error("what a writer left behind that was killed is still there")
 	}
-	if err := s.Save(t.Context(), mustLoad(t, s), map[string][]byte{rotation.KeyState: {0xff}}); err == nil || !strings.Contains(err.Error(), `"state.json" is not text`) {
+	if err := s.Save(t.Context(), mustLoad(t, s), map[string][]byte{rotation.KeyState: {0xff}}); err == nil || !strings.Contains(err.Error(), `the value of "state.json" is not UTF-8`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestDirStoreErrors(t *testing.T) {
 			if err := os.Mkdir(file, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "file FILE: it is no file, so it is somebody else's", "it is no file"},
+		}, "file FILE: it is not a regular file, so Gatehouse did not create it", "it is not a regular file"},
 		{"a link to nowhere", func(t *testing.T, _, file string) {
 			if err := os.Symlink("nowhere", file); err != nil {
 				t.Fatal(err)
@@ -207,7 +207,7 @@ func TestExplainFile(t *testing.T) {
 	t.Parallel()
 	err := fileError("file /x", "read", &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission})
 	if !errors.Is(err, os.ErrPermission) || !strings.HasPrefix(err.Error(), "file /x: user ") ||
-		!strings.HasSuffix(err.Error(), "may not read it: permission denied (hint: make the directory and what is in it that user's)") {
+		!strings.HasSuffix(err.Error(), "may not read it: permission denied (hint: chown the directory and its files to that user)") {
 		t.Errorf("got %v", err)
 	}
 }

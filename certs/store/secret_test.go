@@ -175,19 +175,19 @@ func TestSecretStoreLoads(t *testing.T) {
 		},
 		{
 			"somebody else's", `{"type":"Opaque","data":{"password":"c2VjcmV0"}}`, nil,
-			`Secret system/ca: it holds "password" and no key of ours, so it is somebody else's`,
+			`Secret system/ca: it holds "password" and no key of Gatehouse, so Gatehouse did not create it`,
 		},
 		{
 			"somebody else's with a bundle", `{"type":"Opaque","data":{"ca.crt":"eA==","tls.crt":"eA==","tls.key":"c2VjcmV0"}}`, nil,
-			`it holds "ca.crt", "tls.crt", "tls.key" and no key of ours`,
+			`it holds "ca.crt", "tls.crt", "tls.key" and no key of Gatehouse`,
 		},
 		{
 			"made by us for another one", `{"type":"Opaque","metadata":{"labels":{"gatehouse.dev/certificates":"other"}},"data":{"tls.key":"eA=="}}`, nil,
-			`it holds "tls.key" and no key of ours`,
+			`it holds "tls.key" and no key of Gatehouse`,
 		},
 		{
 			"many keys of somebody else's", `{"type":"Opaque","data":{"a":"","b":"","c":"","d":"","e":"","f":"","g":""}}`, nil,
-			`it holds "a", "b", "c", "d", "e", 2 more and no key of ours`,
+			`it holds "a", "b", "c", "d", "e", 2 more and no key of Gatehouse`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -383,7 +383,7 @@ func TestSecretStoreUnreachable(t *testing.T) {
 		ctx  context.Context
 		want string
 	}{
-		{"nobody listens", rest.Config{Host: "http://" + address}, t.Context(), "Secret system/ca: the API server at " + address + " cannot be reached: it refuses connections (hint: is it running?)"},
+		{"nobody listens", rest.Config{Host: "http://" + address}, t.Context(), "Secret system/ca: the API server at " + address + " cannot be reached: it refuses connections (hint: check that it runs)"},
 		{
 			"no such name",
 			rest.Config{Host: "http://api.example", Dial: nameless},

@@ -67,7 +67,7 @@ func (r *Request) Explain(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%s: %w", r.Object, context.Canceled)
 	}
-	problem, hint := r.words(err)
+	problem, hint := r.describe(err)
 	text := r.Object + ": " + problem
 	if hint != "" {
 		text += " (hint: " + hint + ")"
@@ -75,7 +75,7 @@ func (r *Request) Explain(ctx context.Context, err error) error {
 	return NewError(text, err)
 }
 
-func (r *Request) words(err error) (problem, hint string) {
+func (r *Request) describe(err error) (problem, hint string) {
 	status, answered := errors.AsType[apiStatus](err)
 	if !answered {
 		return r.unanswered(err)

@@ -102,7 +102,7 @@ func (u *Active) activate(of *Resolution) {
 		text := w.String()
 		// When one custom resource changes, the diagnostics of the others are not logged again.
 		if logged[text] = of.clustered; !u.logged[text] {
-			logFinding(u.Log, w)
+			logDiagnostic(u.Log, w)
 		}
 	}
 	u.logged = logged
@@ -195,13 +195,13 @@ func (u *Active) keepActive(c *config.Config, err error) {
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		err = limitPerResource(list)
 	}
-	logFindings(u.Log, err)
+	logDiagnostics(u.Log, err)
 	u.Metrics.ConfigFailed() // behind the lines that say why
 }
 
 // withdraw ends the access tokens whose documents are gone or that are revoked, even if the
-// rest of the configuration is invalid or its lookups take time: whoever revokes a token must
-// not have to repair other documents first. A document is gone only if its file was read
+// rest of the configuration is invalid or its lookups take time: revoking a token must not
+// depend on the repair of other documents. A document is gone only if its file was read
 // completely without it, or is gone itself. withdraw returns the number of tokens that are
 // gone.
 func (u *Active) withdraw(c *config.Config) int {

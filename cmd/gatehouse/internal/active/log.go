@@ -7,19 +7,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// logFindings logs each diagnostic on a line of its own.
-func logFindings(log *slog.Logger, err error) {
+// logDiagnostics logs each diagnostic on a line of its own.
+func logDiagnostics(log *slog.Logger, err error) {
 	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
 		log.Error("configuration error", "error", err.Error())
 		return
 	}
 	for _, f := range list {
-		logFinding(log, f)
+		logDiagnostic(log, f)
 	}
 }
 
-func logFinding(log *slog.Logger, f diagnostic.Diagnostic) {
+func logDiagnostic(log *slog.Logger, f diagnostic.Diagnostic) {
 	f = f.Redacted()
 	write, message := log.Error, "configuration error"
 	if f.Severity == diagnostic.Warning {

@@ -223,7 +223,7 @@ func TestDirectoryThatLosesItsDocuments(t *testing.T) {
 	if err := again.Start(t.Context(), loaded, found); err != nil {
 		t.Fatalf("no start with an empty directory beside custom resources: %v", err)
 	}
-	if log := s.log.Take(); !strings.Contains(log, "custom resources alone are in use") {
+	if log := s.log.Take(); !strings.Contains(log, "only custom resources are active") {
 		t.Errorf("a start with an empty directory logs %s", log)
 	}
 }

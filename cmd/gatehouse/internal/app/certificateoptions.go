@@ -207,7 +207,7 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 }
 
 // registrationNames returns the names of the webhook configurations that must trust the
-// serving certificate, whoever writes their bundles.
+// serving certificate, independent of who writes their bundles.
 func (f *CertificateOptions) registrationNames() []string {
 	if !f.changed("registration") && (f.selfSignedSecret != "" || f.certManager != "") {
 		return []string{install.DefaultRegistration}

@@ -88,7 +88,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		}
 		c.source, authorities = own, own
 		metrics.Rotation(own.State)
-		metrics.CAStore(own.Kept)
+		metrics.CAStore(own.IsReconciled)
 	case f.certManager != "":
 		issued, err := f.fromCertManager(ctx, client, objects, trust, notify)
 		if err != nil {
@@ -97,7 +97,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		c.source, authorities, c.leave = issued, issued, issued.Leave
 		if f.publishesBundles() {
 			metrics.Rotation(issued.State)
-			metrics.CAStore(issued.Kept)
+			metrics.CAStore(issued.IsReconciled)
 		}
 	default:
 		files, err := certsource.NewFiles(certsource.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})

@@ -417,7 +417,7 @@ func TestLoadErrors(t *testing.T) {
 				`c.yaml: apiVersion: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
 				`d.yaml: X: metadata: is missing or not a mapping (hint: a document has apiVersion, kind and metadata.name)`,
 				`e.yaml: X: metadata.name: is missing (hint: set metadata.name)`,
-				`f.yaml: X: apiVersion: "a/b/c" is not a version (hint: write it as v1 or group.example/v1)`,
+				`f.yaml: X: apiVersion: "a/b/c" is not a valid apiVersion (hint: write it as v1 or group.example/v1)`,
 				`g.yaml: X: metadata.name: "5" is a number, expected a string (hint: put it in quotes)`,
 				`h.json: is not a Kubernetes object (hint: a document is a mapping with apiVersion, kind and metadata)`,
 				`i.yaml: apiVersion: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,

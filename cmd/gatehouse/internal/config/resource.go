@@ -41,7 +41,7 @@ func ResourceKinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// ResourceID tells custom resources from each other, also one that was deleted and
+// ResourceID distinguishes custom resources, also one that was deleted and
 // made again, and what was written to one at different times.
 type ResourceID struct {
 	Kind, Namespace, Name string
@@ -72,10 +72,10 @@ type Resource struct {
 	// used.
 	Found diagnostic.List
 	// ChangedAt is when a manager of fields of its spec wrote last, to the second, by the
-	// clock of the API server: who changed last what does not go together has to mend it.
+	// clock of the API server: of objects that conflict, the one changed last is rejected.
 	// It may change without the version, when such a manager writes something else.
 	ChangedAt time.Time
-	// Deleting tells that the object is being deleted, and waits for its finalizers.
+	// Deleting reports whether the object is being deleted and waits for its finalizers.
 	Deleting bool
 
 	metadata metav1.ObjectMeta
@@ -137,7 +137,7 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 const maxResourceBytes = 512 << 10
 
 // The bounds of what is in a custom resource. The definitions allow fewer elements of most
-// lists, but whoever calls the webhook itself is not held to a definition. What is read
+// lists, but callers of the webhook itself are not limited by a definition. What is read
 // here is compared with each other, element by element.
 const (
 	maxElements = 1000
@@ -202,7 +202,7 @@ func changedAt(u *unstructured.Unstructured) time.Time {
 	value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields") // what is no list is none
 	entries, _ := value.([]any)
 	for _, value := range entries {
-		// Only this is looked at: a manager has a field for every line of an object.
+		// Other fields are skipped: a manager has a field for every line of an object.
 		entry, _ := value.(map[string]any)
 		fields, _ := entry["fieldsV1"].(map[string]any)
 		if _, ofSpec := fields["f:spec"]; !ofSpec || entry["subresource"] != nil && entry["subresource"] != "" {

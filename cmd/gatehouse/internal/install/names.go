@@ -1,4 +1,4 @@
-// Package install has the names that an install has unless somebody gives others.
+// Package install has the default names of the objects of an install.
 package install
 
 import (

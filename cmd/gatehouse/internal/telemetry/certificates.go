@@ -40,7 +40,7 @@ func newCertificates(f factory) *certificates {
 // Certificate counts an event of a certificate, a CA or a bundle. It can be Notify of
 // sources and publishers.
 func (t *Telemetry) Certificate(e certs.Event) {
-	// Published bundles are not in use here: one of several replicas publishes, and would
+	// Published bundles have no expiry here: one of several replicas publishes, and would
 	// never update the metric.
 	if !e.NotAfter.IsZero() && e.Subject != cabundle.Subject {
 		t.certificates.notAfter.WithLabelValues(e.Subject).Set(float64(e.NotAfter.Unix()))

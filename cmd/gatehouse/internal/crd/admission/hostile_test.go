@@ -45,7 +45,7 @@ func TestHostile(t *testing.T) {
 		resource, version string
 		want              string
 	}{
-		{name: "no object", want: "cannot decide: the object cannot be read: there is none"},
+		{name: "no object", want: "cannot decide: the object cannot be read: the object is missing"},
 		{name: "null", object: "null", want: "cannot decide: the object cannot be read: expected an object, not null"},
 		{name: "a list", object: "[]", want: "cannot decide: the object cannot be read: expected an object, not an array"},
 		{name: "no JSON", object: "{", want: "cannot decide: the object cannot be read: invalid JSON at byte 1: text ends too early"},

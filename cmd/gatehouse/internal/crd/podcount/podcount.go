@@ -42,7 +42,7 @@ const (
 type Config struct {
 	// Client is that of the core group, version v1.
 	Client rest.Interface
-	// Set is the set of profiles in use. It may be nil for as long as there is none.
+	// Set is the set of active profiles. It may be nil for as long as there is none.
 	Set func() *sidecar.Set
 	// Left reports whether the API server sends no pods of a namespace, so that they are
 	// not counted. If it is nil, all are counted.

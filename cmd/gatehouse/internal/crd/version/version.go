@@ -2,7 +2,7 @@
 // those of this program.
 //
 // An older definition drops fields that the program knows, and a newer one has fields
-// that the program does not know: both are told, and neither keeps anything from
+// that the program does not know: both are reported, and neither keeps anything from
 // being used.
 package version
 

@@ -9,9 +9,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// neverClosed is what a cluster cannot do without while Gatehouse is away: start,
+// neverClosed is what a cluster needs while Gatehouse is down: start,
 // move and stop pods, find them, elect leaders, finish the deletion of namespaces,
-// and mend what keeps it from that. An empty resource stands for all of the group.
+// and repair what keeps it from that. An empty resource stands for all of the group.
 // The chart has the same list in templates/checks.yaml.
 func neverClosed() []admissionregistrationv1.Rule {
 	return []admissionregistrationv1.Rule{
@@ -27,7 +27,7 @@ func neverClosed() []admissionregistrationv1.Rule {
 }
 
 // CheckClosed returns an error about rules of --validate that must not be in a webhook that fails closed, because
-// a cluster without Gatehouse could be neither used nor mended: those with wildcards
+// a cluster could not recover without Gatehouse: those with wildcards
 // for groups or resources, which take in whatever there is, and those about what a
 // cluster cannot do without. The error has all of them. What the policies of a
 // configuration are about is registered without this check: who writes such a policy

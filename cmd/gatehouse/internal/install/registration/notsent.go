@@ -88,7 +88,7 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 		remarks = append(remarks, remark(missing, flag, "not sent to Gatehouse"))
 	}
 	if len(open) > 0 {
-		remarks = append(remarks, remark(open, "--validate", "sent by a webhook with failurePolicy Ignore, unlike the policy"))
+		remarks = append(remarks, remark(open, "--validate", "sent by a fail-open webhook, unlike the policy"))
 	}
 	return remarks
 }

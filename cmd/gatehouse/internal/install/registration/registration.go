@@ -45,7 +45,7 @@ type Options struct {
 	// certificate of cert-manager, to read it by the API in place of a mount. With
 	// SelfSigned and PublishCABundle they are always added. It excludes CABundle.
 	Rights bool
-	// CustomResources tells that Gatehouse uses the custom resources of the cluster, with
+	// CustomResources reports whether Gatehouse uses the custom resources of the cluster, with
 	// or without documents besides: the rights for that are added, and so is the
 	// webhook that checks these objects themselves. Policies and profiles come and go
 	// then while the registration stays, so that it is made for any.
@@ -53,7 +53,7 @@ type Options struct {
 	// CountPods adds the right to list pods in all namespaces, which serve
 	// --count-pods-every takes. It needs CustomResources.
 	CountPods bool
-	// PublishCABundle tells that Gatehouse writes the caBundle of what cert-manager
+	// PublishCABundle reports whether Gatehouse writes the caBundle of what cert-manager
 	// issues, and cert-manager's cainjector does not.
 	PublishCABundle bool
 	// ServiceAccount is who Gatehouse is to the API server, in Namespace. It exists
@@ -94,9 +94,9 @@ const (
 	certManagerNamespace = "cert-manager"
 )
 
-// usualName is that of the configurations that serve reads back unless it is told
-// of others.
-const usualName = "gatehouse"
+// defaultName is the name of the webhook configurations that serve reads back by
+// default.
+const defaultName = "gatehouse"
 
 // ForAdmission returns the webhook configurations for mutating and validating admission.
 // The error has all errors of the options.
@@ -146,7 +146,7 @@ func (o *Options) byCertManager() bool { return len(o.CABundle) == 0 && !o.SelfS
 
 func (o *Options) check() error {
 	var problems []error
-	const longestName = 40 // leaves room for the endings of the Certificates' names
+	const longestName = 40 // leaves characters for the endings of the Certificates' names
 	if len(o.Name) > longestName || len(validation.IsDNS1123Label(o.Name)) > 0 {
 		problems = append(problems, fmt.Errorf("name %q: must be a DNS label of at most %d characters (hint: gatehouse)", o.Name, longestName))
 	}
@@ -175,7 +175,7 @@ func (o *Options) namespaceSelector() *metav1.LabelSelector {
 	}
 	slices.Sort(names)
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		// The API server sets this label, so that nobody can exclude a namespace with it.
+		// The API server sets this label, so that clients cannot exclude a namespace with it.
 		Key:      "kubernetes.io/metadata.name",
 		Operator: metav1.LabelSelectorOpNotIn,
 		Values:   slices.Compact(names),

@@ -17,7 +17,7 @@ const (
 	definitionsGroup = "apiextensions.k8s.io"
 )
 
-// resourceRights are what is needed to use custom resources, and to tell people
+// resourceRights are what is needed to use custom resources, and to notify people
 // what became of them.
 func (o *Options) resourceRights(subject rbacv1.Subject) []Document {
 	group := v1alpha1.GroupVersion.Group

@@ -219,7 +219,7 @@ func (o *Options) serve() string {
 	if o.PublishCABundle && !o.SelfSigned {
 		words = append(words, "--publish-ca-bundle")
 	}
-	if o.Name != usualName {
+	if o.Name != defaultName {
 		words = append(words, "--registration", o.Name)
 	}
 	return strings.Join(words, " ")

@@ -115,7 +115,7 @@ type policySet struct {
 	workloads    []workload.Kind
 }
 
-// policyRules are exactly what the policies in force are about: every request
+// policyRules match exactly what the active policies match: every request
 // that a policy's resource rules match, and the workloads whose pod templates it
 // checks, but for what is never sent. What a rule of a webhook cannot say, such as
 // names of objects, is left to the policy.

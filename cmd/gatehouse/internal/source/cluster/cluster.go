@@ -2,7 +2,7 @@
 // the objects that they name as params and presets, and answers of its authorizer.
 //
 // Objects are watched and kept in memory, those that a configuration names and
-// no others. What has been read once stays in use while the API server is away.
+// no others. What has been read once stays in use while the API server is unreachable.
 package cluster
 
 import (

@@ -368,7 +368,7 @@ func TestKindsThatCannotBeParams(t *testing.T) {
 		{"no version", Target{Kind: schema.GroupVersionKind{Kind: "Limit"}}, "group or version is not a valid name"},
 		{"path for a version", Target{Kind: schema.GroupVersionKind{Group: "example.com", Version: "../../api/v1", Kind: "ConfigMap"}}, "group or version is not a valid name"},
 		{"nothing at all", Target{}, "group or version is not a valid name"},
-		{"namespace of a kind that is in none", Target{Kind: limits, Namespace: "one"}, "objects of the kind are in no namespace"},
+		{"namespace of a kind that is in none", Target{Kind: limits, Namespace: "one"}, "the kind is cluster-scoped"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -457,7 +457,7 @@ func TestAPIServerIsAway(t *testing.T) {
 	}
 
 	disconnect(a)
-	says(t, log, "level=WARN", "kind=Namespace.v1", "kind=ConfigMap.v1", "what was read before is in use")
+	says(t, log, "level=WARN", "kind=Namespace.v1", "kind=ConfigMap.v1", "it uses the objects that it read before")
 	if n, known := v.Namespace("one"); !known || n.Labels["env"] != "prod" {
 		t.Errorf("Namespace = %v, %v", n, known)
 	}
@@ -670,12 +670,12 @@ func TestAuthorizer(t *testing.T) {
 	forbid(a, "create", "subjectaccessreviews")
 	for range 3 {
 		decision, err := getLive(t.Context(), "carol")
-		if decision == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "cannot ask the cluster who may do this") ||
+		if decision == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "cannot check authorization with the API server") ||
 			!strings.Contains(err.Error(), "system:auth-delegator") {
 			t.Errorf("without the right: %v, %v", decision, err)
 		}
 	}
-	if n := strings.Count(log.String(), "cannot check authorization with the API server"); n != 1 {
+	if n := strings.Count(log.String(), "the authorizer of policies fails"); n != 1 {
 		t.Errorf("it is logged %d times:\n%s", n, log)
 	}
 	disconnect(a)

@@ -38,9 +38,9 @@ type follower struct {
 	// grace is how long objects stay in use after the API server answered that there is no
 	// such kind: a starting one answers so for every custom resource.
 	grace time.Duration
-	// belief is how long the API server must have answered so at a start before the
+	// confirmAfter is how long the API server must have answered so at a start before the
 	// follower counts as read.
-	belief time.Duration
+	confirmAfter time.Duration
 	// transform returns what is kept of an object.
 	transform cache.TransformFunc
 	// same reports whether a change of an object is ignored. It may be nil.
@@ -266,7 +266,7 @@ func (f *follower) report(ctx context.Context, verb string, err error) {
 		return
 	}
 	f.count(class)
-	if class == apierr.Unserved && now.Sub(f.state.Load().unservedSince) >= f.belief || class == misplaced {
+	if class == apierr.Unserved && now.Sub(f.state.Load().unservedSince) >= f.confirmAfter || class == misplaced {
 		f.resolve.Do(func() { close(f.resolved) })
 	}
 	if class == before {

@@ -68,7 +68,7 @@ type paramSource struct {
 }
 
 // find asks for the one group and version, and not for everything that the API
-// server has: that way a group that is broken harms nobody else's policies.
+// server has: so a broken group does not affect policies of other groups.
 func (s *paramSource) find(ctx context.Context) (*resource, error) {
 	gv := s.kind.GroupVersion()
 	// These become parts of a path, and no document has been checked yet.

@@ -46,7 +46,7 @@ type Config struct {
 	// Ratio is the part of the reviews without a trace of the caller's that is traced,
 	// from 0 to 1. A review with one is traced if the caller's trace is recorded.
 	Ratio float64
-	// Version is that of this program, and Instance tells replicas apart.
+	// Version is that of this program, and Instance distinguishes replicas.
 	Version, Instance string
 	// Log gets a line when spans cannot be sent, and when they can again.
 	Log *slog.Logger
