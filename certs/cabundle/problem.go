@@ -51,7 +51,7 @@ func requestProblem(t target, what, verbs string, err error) *problem {
 	case apierr.Conflict:
 		hint = "another client changes it all the time: find it with kubectl get --show-managed-fields"
 	case apierr.None, apierr.Unserved, apierr.NotFound, apierr.AlreadyExists, apierr.Expired, apierr.Unavailable, apierr.Unreachable:
-		class, hint = apierr.Unreachable, "check that the API server can be reached; Gatehouse retries"
+		class, hint = apierr.Unreachable, "check that the API server can be reached"
 	}
 	return &problem{class, fmt.Errorf("%s: %s: %w (hint: %s)", t, what, err, hint)}
 }
