@@ -204,7 +204,7 @@ func TestOverwrittenIsPutRight(t *testing.T) {
 		who       string
 		overwrite func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration)
 	}{
-		{"replace", "somebody", func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		{"replace", "another client", func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			w.replace(c, "kubectl-replace")
 		}},
 		{"placeholder", `"gitops" (Apply)`, func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
@@ -281,7 +281,7 @@ func TestLeastPrivilege(t *testing.T) {
 		{name: "enough", verbs: []string{"get", "list", "watch", "patch"}},
 		{
 			name: "without-patch", verbs: []string{"get", "list", "watch"},
-			published: `cannot write its caBundle: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
+			published: `(hint: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
 		},
 		{
 			name: "without-get", verbs: []string{"list", "watch", "patch"},

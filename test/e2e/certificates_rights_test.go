@@ -396,7 +396,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		"webhooks-list":  {without: aRight{"", mutating, "list"}, want: []string{readHint("webhooks-list")}},
 		"webhooks-watch": {without: aRight{"", mutating, "watch"}, ready: true, want: []string{readHint("webhooks-watch")}},
 		"webhooks-get":   {without: aRight{"", mutating, "get"}, want: []string{"grant get on " + mutating + ` with resourceNames [\"webhooks-get\"]`}},
-		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"cannot write its caBundle: grant patch on " + mutating + ` with resourceNames [\"webhooks-patch\"]`}},
+		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"(hint: grant patch on " + mutating + ` with resourceNames [\"webhooks-patch\"]`}},
 		"namespaces-watch": {
 			without: aRight{"", namespaces, "watch"},
 			want:    []string{`"cannot read from the cluster"`, `must allow get, list and watch of namespaces`},
