@@ -285,11 +285,11 @@ func TestLeastPrivilege(t *testing.T) {
 		},
 		{
 			name: "without-get", verbs: []string{"list", "watch", "patch"},
-			published: `cannot be read: grant get on validatingwebhookconfigurations with resourceNames ["without-get"]`,
+			published: `(hint: grant get on validatingwebhookconfigurations with resourceNames ["without-get"]`,
 		},
 		{
 			name: "without-list", verbs: []string{"get", "watch", "patch"},
-			unread: `ValidatingWebhookConfiguration without-list: cannot be read: grant list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
+			unread: `(hint: grant list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
