@@ -38,7 +38,7 @@ func NewClient(config *rest.Config) (Client, error) {
 		c.core, err = corev1client.NewForConfigAndClient(config, http)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("cannot create a client for %s: %w", config.Host, err)
 	}
 	return c, nil
 }

@@ -14,10 +14,10 @@ func TestReporter(t *testing.T) {
 		failed    = Event{Subject: SelfSignedCA, Reason: ReasonStoreFailed, Err: errors.New("failed")}
 		refused   = Event{Subject: SelfSignedCA, Reason: ReasonStoreFailed, Err: errors.New("refused")}
 		remarked  = Event{Subject: SelfSignedCA, Warnings: []string{"odd"}}
-		recovered = Event{Subject: SelfSignedCA, Reason: ReasonRecovered, Message: "the CA was deleted: it was written again from memory", Generation: 7}
+		recovered = Event{Subject: SelfSignedCA, Reason: ReasonRecovered, Message: "the CA was deleted: Gatehouse restored it from memory", Generation: 7}
 		rotation  = Event{Subject: SelfSignedCA, Reason: ReasonRotation, Message: "a step", Generation: 8}
-		created   = Event{Subject: SelfSignedCA, Reason: ReasonCreated, Message: "a CA was made", Generation: 1}
-		replaced  = Event{Subject: SelfSignedCA, Reason: ReasonReplaced, Message: "a CA was made", Generation: 1}
+		created   = Event{Subject: SelfSignedCA, Reason: ReasonCreated, Message: "a CA was created", Generation: 1}
+		replaced  = Event{Subject: SelfSignedCA, Reason: ReasonReplaced, Message: "a CA was created", Generation: 1}
 	)
 	cases := []struct {
 		name   string

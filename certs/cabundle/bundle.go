@@ -50,7 +50,7 @@ func (b *bundle) has(cert *x509.Certificate) bool { return slices.ContainsFunc(b
 // remark returns what is wrong with the bundle itself, "" if nothing is.
 func (b *bundle) remark() string {
 	if bad := b.blocks - len(b.certs); bad > 0 {
-		return fmt.Sprintf("%d of its %d PEM blocks cannot be read as certificates and count for nothing", bad, b.blocks)
+		return fmt.Sprintf("%d of its %d PEM blocks are not certificates and are ignored", bad, b.blocks)
 	}
 	return ""
 }

@@ -48,7 +48,7 @@ func (p *Publisher) conflict(ctx context.Context, r *record, o *object, theirs e
 	}
 	r.lastConflict = now
 	failure := p.fail(ctx, r, o.reference(), &problem{classPublisher, fmt.Errorf("%s: another Gatehouse with another CA publishes into this configuration: "+
-		"give all replicas one Secret, or each installation configurations of its own (it wrote the caBundle of webhook %q%s)", o, theirs.name, p.otherCA(theirs))})
+		"use one Secret for all replicas, or separate webhook configurations for each installation (it wrote the caBundle of webhook %q%s)", o, theirs.name, p.otherCA(theirs))})
 	r.retry = now.Add(r.pauses.between(firstPause, longestPause))
 	return failure
 }

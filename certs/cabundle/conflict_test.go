@@ -69,7 +69,7 @@ func TestTwoInstallationsWearNobodyOut(t *testing.T) {
 			}
 			stranger := map[bool]string{true: "a", false: "b"}[r == newer]
 			wantError(t, conflicts[0].Err, "ValidatingWebhookConfiguration x: another Gatehouse with another CA publishes into this configuration: "+
-				"give all replicas one Secret, or each installation configurations of its own", `(it wrote the caBundle of webhook "one", with the CA "CN=`+stranger+`", SHA-256 `)
+				"use one Secret for all replicas, or separate webhook configurations for each installation", `(it wrote the caBundle of webhook "one", with the CA "CN=`+stranger+`", SHA-256 `)
 			if conflicts[0].Object.Name != "x" || conflicts[0].Message != "" {
 				t.Errorf("reported %+v", conflicts[0])
 			}

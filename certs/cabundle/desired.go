@@ -34,7 +34,7 @@ func (p *Publisher) readAuthorities(ctx context.Context) ([]*x509.Certificate, e
 	if ctx.Err() == nil && !p.unknownReported && time.Since(p.unknown) >= grace {
 		p.unknownReported = true
 		p.failed.Add(1)
-		p.notify(certs.Event{Reason: certs.ReasonPublishFailed, Err: fmt.Errorf("no caBundle is written, because it is not known which CAs belong there: %w", err)})
+		p.notify(certs.Event{Reason: certs.ReasonPublishFailed, Err: fmt.Errorf("no caBundle is written, because its CAs are unknown: %w", err)})
 	}
 	return nil, err
 }
@@ -49,7 +49,7 @@ func (p *Publisher) checkBundle(o *object, list []*x509.Certificate) error {
 		case now.Before(cert.NotBefore):
 			return fmt.Errorf("%s: no caBundle is written: the CA %q is not valid before %s: check the clock, or wait", o, cert.Subject, cert.NotBefore.UTC().Format(time.RFC3339))
 		case now.After(cert.NotAfter):
-			return fmt.Errorf("%s: no caBundle is written: the CA %q has expired at %s: check the clock, or have a new one made", o, cert.Subject, cert.NotAfter.UTC().Format(time.RFC3339))
+			return fmt.Errorf("%s: no caBundle is written: the CA %q has expired at %s: check the clock, or rotate the CA", o, cert.Subject, cert.NotAfter.UTC().Format(time.RFC3339))
 		}
 	}
 	chain, err := newChain(p.cfg.Authorities.Certificate())

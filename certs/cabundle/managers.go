@@ -37,7 +37,7 @@ func (o *object) isApplied(entry string) bool {
 }
 
 // isPublished reports whether a Publisher, this one or another, wrote the entry's
-// caBundle last: nobody else manages it.
+// caBundle last: no other client manages it.
 func (o *object) isPublished(entry string) bool {
 	list := o.managers(entry)
 	return len(list) > 0 && !slices.ContainsFunc(list, func(m Manager) bool { return m.Name != FieldManager })
@@ -46,7 +46,7 @@ func (o *object) isPublished(entry string) bool {
 // foreignManager returns the manager other than a Publisher that changed the entry's
 // caBundle: the one that manages it now or, if nobody does because it was removed, the one
 // that wrote last and after us. It returns false if there is no trace: removing a field
-// makes nobody a manager.
+// does not make the client a manager.
 func (o *object) foreignManager(entry string) (Manager, bool) {
 	var ours time.Time
 	others := func(list []Manager) []Manager {

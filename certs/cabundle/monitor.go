@@ -10,7 +10,7 @@ import (
 )
 
 // distrustTime is how long a configuration may distrust the serving certificate
-// before that is reported: somebody may be about to repair it.
+// before that is reported: a repair may be in progress.
 const distrustTime = 5 * time.Second
 
 // MonitorTrust reports each configuration that does not trust the serving certificate,

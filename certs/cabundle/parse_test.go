@@ -150,7 +150,7 @@ func TestRead(t *testing.T) {
 		t.Fatalf("got %+v", s)
 	}
 	one, two := s.Entries[0], s.Entries[1]
-	if one.Name != "one" || one.Remark != "1 of its 2 PEM blocks cannot be read as certificates and count for nothing" ||
+	if one.Name != "one" || one.Remark != "1 of its 2 PEM blocks are not certificates and are ignored" ||
 		len(one.Bundle) != 1 || one.Bundle[0] != (Certificate{Subject: "CN=ca", ID: rotation.ID(ca.cert), NotAfter: ca.cert.NotAfter}) {
 		t.Errorf("got %+v", one)
 	}
@@ -167,7 +167,7 @@ func TestRead(t *testing.T) {
 	}
 	server.Set(certstest.Refuses(http.StatusForbidden, "by the test", "get"))
 	got, err = Read(t.Context(), server.Client(), registrations(t, "x"))
-	wantError(t, err, "MutatingWebhookConfiguration x: cannot be read: grant get on mutatingwebhookconfigurations", "ValidatingWebhookConfiguration x")
+	wantError(t, err, "MutatingWebhookConfiguration x: cannot be read: by the test (hint: grant get on mutatingwebhookconfigurations", "ValidatingWebhookConfiguration x")
 	if len(got) != 2 || got[0].Problem == "" {
 		t.Errorf("of what may not be read: %+v", got)
 	}

@@ -31,7 +31,7 @@ const (
 
 // writeProblem returns the problem of a patch of a target that failed.
 func writeProblem(t target, err error) *problem {
-	return requestProblem(t, "its caBundle cannot be written", "patch", err)
+	return requestProblem(t, "cannot write its caBundle", "patch", err)
 }
 
 // readProblem returns the problem of a request by the verbs that failed.
@@ -43,18 +43,17 @@ func requestProblem(t target, what, verbs string, err error) *problem {
 	class, hint := apierr.Classify(err), ""
 	switch class {
 	case apierr.Forbidden:
-		hint = fmt.Sprintf("grant %s on %s with resourceNames [%q] in a ClusterRole, and bind it to who asks", verbs, t.kind.resource(), t.name)
+		hint = fmt.Sprintf("grant %s on %s with resourceNames [%q] in a ClusterRole, and bind it to this user", verbs, t.kind.resource(), t.name)
 	case apierr.Unauthorized:
-		hint = "the API server does not know who asks: check the token of the ServiceAccount, or the kubeconfig"
+		hint = "the API server rejects the credentials: check the token of the ServiceAccount, or the kubeconfig"
 	case apierr.Invalid:
-		hint = "apply the output of gatehouse manifests again, an entry may have gone"
+		hint = "apply the output of gatehouse manifests again, a webhook may be missing"
 	case apierr.Conflict:
-		hint = "somebody else changes it all the time"
+		hint = "another client changes it all the time: find it with kubectl get --show-managed-fields"
 	case apierr.None, apierr.Unserved, apierr.NotFound, apierr.AlreadyExists, apierr.Expired, apierr.Unavailable, apierr.Unreachable:
 		class, hint = apierr.Unreachable, "check that the API server can be reached"
-		what += ", and is tried again"
 	}
-	return &problem{class, fmt.Errorf("%s: %s: %s: %w", t, what, hint, err)}
+	return &problem{class, fmt.Errorf("%s: %s: %w (hint: %s)", t, what, err, hint)}
 }
 
 // bounded returns a context for one request.

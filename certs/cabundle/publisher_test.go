@@ -219,7 +219,7 @@ func TestOverwritten(t *testing.T) {
 			t.Fatalf("reported %d times, want at once and after a minute: %+v", len(list), list)
 		}
 		for _, e := range list {
-			if e.Reason != certs.ReasonOverwritten || e.Object.Name != "x" || e.Err != nil || !strings.Contains(e.Message, `"argocd-controller" (Apply) changed the caBundle of webhook "one", and it was put right`) {
+			if e.Reason != certs.ReasonOverwritten || e.Object.Name != "x" || e.Err != nil || !strings.Contains(e.Message, `"argocd-controller" (Apply) changed the caBundle of webhook "one", and Gatehouse restored it`) {
 				t.Errorf("reported %+v", e)
 			}
 		}
@@ -242,7 +242,7 @@ func TestOverwrittenAfterAnotherReplicaPublished(t *testing.T) {
 		server.put("validating/x", webhooks("", map[string]string{"one": service}))
 		time.Sleep(soon)
 		wantBundles(t, server, "validating/x", ca.pem())
-		if e := r.reported.one(t); e.Reason != certs.ReasonOverwritten || !strings.Contains(e.Message, `: somebody changed the caBundle of webhook "one"`) {
+		if e := r.reported.one(t); e.Reason != certs.ReasonOverwritten || !strings.Contains(e.Message, `: another client changed the caBundle of webhook "one"`) {
 			t.Errorf("reported %+v", e)
 		}
 	})
@@ -386,9 +386,9 @@ func TestWritesNothingThatBreaksCalls(t *testing.T) {
 		{name: "not a CA", from: newAuthorities(leaf, a, &authority{cert: leaf.Leaf}), says: `the certificate "CN=gatehouse" is not that of a CA`},
 		{name: "has expired", from: newAuthorities(leaf, a, ended), says: "has expired at 1999-01-01T00:00:00Z"},
 		{name: "is not valid yet", from: newAuthorities(leaf, a, begins), says: "is not valid before 2001-01-01T00:00:00Z"},
-		{name: "nothing is served", from: newAuthorities(nil, a), says: "no caBundle is written, because it is not known which CAs belong there: there is no serving certificate yet"},
+		{name: "nothing is served", from: newAuthorities(nil, a), says: "no caBundle is written, because its CAs are unknown: there is no serving certificate yet"},
 		{name: "no CA", from: newAuthorities(leaf), says: "there is no CA yet"},
-		{name: "not known", from: newAuthorities(leaf, a), err: errors.New("Secret a/b: cannot be read"), says: "because it is not known which CAs belong there: Secret a/b: cannot be read"},
+		{name: "not known", from: newAuthorities(leaf, a), err: errors.New("Secret a/b: cannot be read"), says: "because its CAs are unknown: Secret a/b: cannot be read"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -428,22 +428,22 @@ func TestWriteFails(t *testing.T) {
 		fault func(string, *http.Request) (*http.Response, error)
 		says  []string
 	}{
-		{"patch forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "patch"), []string{`ValidatingWebhookConfiguration x: its caBundle cannot be written: grant patch on validatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
-		{"get forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "get"), []string{"cannot be read: grant get on validatingwebhookconfigurations"}},
-		{"entry gone", certstest.Refuses(http.StatusUnprocessableEntity, "by the test", "patch"), []string{"apply the output of gatehouse manifests again, an entry may have gone"}},
+		{"patch forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "patch"), []string{`ValidatingWebhookConfiguration x: cannot write its caBundle: by the test (hint: grant patch on validatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
+		{"get forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "get"), []string{"cannot be read: by the test (hint: grant get on validatingwebhookconfigurations"}},
+		{"entry gone", certstest.Refuses(http.StatusUnprocessableEntity, "by the test", "patch"), []string{"apply the output of gatehouse manifests again, a webhook may be missing"}},
 		{"away", func(verb string, _ *http.Request) (*http.Response, error) {
 			if verb == "patch" {
 				return nil, errAway
 			}
 			return nil, nil
-		}, []string{"its caBundle cannot be written, and is tried again", "connection refused"}},
+		}, []string{"cannot write its caBundle", "connection refused"}},
 		{"hung", func(verb string, r *http.Request) (*http.Response, error) {
 			if verb == "patch" {
 				return certstest.Hang(verb, r)
 			}
 			return nil, nil
 		}, []string{"no answer within 10s"}},
-		{"conflicts", certstest.Refuses(http.StatusConflict, "by the test", "patch"), []string{"somebody else changes it all the time"}},
+		{"conflicts", certstest.Refuses(http.StatusConflict, "by the test", "patch"), []string{"another client changes it all the time: find it with kubectl get --show-managed-fields"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

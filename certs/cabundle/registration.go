@@ -65,7 +65,7 @@ func ParseRegistration(text string) (Registration, error) {
 	return r, nil
 }
 
-// quote returns a value of somebody else's choice for a message.
+// quote returns a value of another client for a message.
 func quote(text string) string { return strconv.Quote(truncate.Bytes(text, 80)) }
 
 // target is an object that may or may not exist.

@@ -72,12 +72,12 @@ func (p *Publisher) reportWritten(r *record, before *object, list []*x509.Certif
 		return // Stats counts every time
 	}
 	r.reported = now
-	who := "somebody"
+	who := "another client"
 	if m, ok := before.foreignManager(changed[0]); ok {
 		who = fmt.Sprintf("%q (%s)", m.Name, m.Operation)
 	}
 	event.Reason = certs.ReasonOverwritten
-	event.Message = fmt.Sprintf("%s: %s changed the caBundle of %s, and it was put right: have it leave out that field", before, who, webhooks)
+	event.Message = fmt.Sprintf("%s: %s changed the caBundle of %s, and Gatehouse restored it: remove that field from what it applies", before, who, webhooks)
 	p.notify(event)
 }
 

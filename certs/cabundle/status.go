@@ -87,7 +87,7 @@ func statusOf(o *object, e *entry) Entry {
 	case b.empty:
 		s.Remark = "no caBundle"
 	case len(b.certs) == 0 && s.Remark == "":
-		s.Remark = "there is no certificate in it"
+		s.Remark = "it has no certificate"
 	}
 	for _, cert := range b.certs {
 		s.Bundle = append(s.Bundle, Certificate{Subject: cert.Subject.String(), ID: rotation.ID(cert), NotAfter: cert.NotAfter.UTC()})

@@ -14,7 +14,7 @@ import (
 
 var (
 	errNoCertificate = errors.New("there is no serving certificate yet")
-	errNoBundle      = errors.New("has no caBundle: an API server then goes by the authorities of its own system, and it is unknown whether these include ours: apply the output of gatehouse manifests with the CA, or have the caBundle written")
+	errNoBundle      = errors.New("has no caBundle: an API server then trusts the CAs of its own system, which may lack the CA of Gatehouse: apply the output of gatehouse manifests with the CA, or use --publish-ca-bundle")
 )
 
 // Verify implements certs.Trust: it does what kube-apiserver does in a handshake.
@@ -38,7 +38,7 @@ func (w *Watcher) Holds(ca *x509.Certificate) error {
 		case e.bundle.empty:
 			return errNoBundle
 		case ca == nil:
-			return errors.New("there is no CA that its caBundle could have")
+			return errors.New("there is no CA yet to look for in its caBundle")
 		case !e.bundle.has(ca):
 			return fmt.Errorf("its caBundle does not have the CA %q with SHA-256 %s", ca.Subject, rotation.ID(ca))
 		}
@@ -80,7 +80,7 @@ func (w *Watcher) Ready(cert *tls.Certificate) error {
 // noticeTime is how long API servers usually take to notice a bundle.
 const noticeTime = time.Second
 
-var errNoticed = errors.New("every registration trusts the serving certificate: waiting a second for API servers to notice")
+var errNoticed = errors.New("every registration trusts the serving certificate: waiting a second until API servers have read it")
 
 // Verdict reports whether a configuration trusts a certificate.
 type Verdict struct {

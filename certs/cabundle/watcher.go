@@ -215,7 +215,7 @@ func (w *Watcher) foreignProblem(o *object) *problem {
 	for _, e := range o.entries {
 		called = append(called, fmt.Sprintf("%q calls %q", e.name, e.server))
 	}
-	return &problem{classMissing, fmt.Errorf("%s: none of its webhooks calls us: %s, and the names served are %q: apply the output of gatehouse manifests for one of these, or serve that name too, or name another registration",
+	return &problem{classMissing, fmt.Errorf("%s: none of its webhooks calls Gatehouse: %s, but the certificate is for %q: apply the output of gatehouse manifests for one of these names, serve that name too, or set another --registration",
 		o, strings.Join(called, ", "), w.cfg.Hosts)}
 }
 
@@ -243,7 +243,7 @@ func (w *Watcher) report() {
 // reportProblem reports the problem of what a key stands for, or its end, if that is new.
 func (w *Watcher) reportProblem(key string, p *problem, about corev1.ObjectReference) {
 	class := apierr.None
-	event := certs.Event{Subject: Subject, Object: about, Message: key + " is all right again"}
+	event := certs.Event{Subject: Subject, Object: about, Message: key + " has no problem any more"}
 	if p != nil {
 		class, event.Err, event.Message = p.class, p.err, ""
 	}

@@ -144,9 +144,9 @@ func TestVerify(t *testing.T) {
 		{name: "expired", at: epoch.AddDate(2, 0, 0), put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"has expired or is not valid yet"}},
 		{name: "not valid yet", at: epoch.AddDate(-1, 0, 0), put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"has expired or is not valid yet"}},
 		{name: "not for servers", cert: &tls.Certificate{Certificate: [][]byte{client.cert.Raw}}, put: map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)}, wanted: []string{"incompatible key usage"}},
-		{name: "no caBundle", put: map[string]func(*configuration){"mutating/x": webhooks("", both)}, wanted: []string{`webhooks "a.gatehouse.dev" and "b.gatehouse.dev": has no caBundle: an API server then goes by the authorities of its own system`}},
+		{name: "no caBundle", put: map[string]func(*configuration){"mutating/x": webhooks("", both)}, wanted: []string{`webhooks "a.gatehouse.dev" and "b.gatehouse.dev": has no caBundle: an API server then trusts the CAs of its own system`}},
 		{name: "placeholder", put: map[string]func(*configuration){"mutating/x": webhooks("\n", both)}, wanted: []string{"does not have the CA"}},
-		{name: "damaged block", put: map[string]func(*configuration){"mutating/x": webhooks(strings.Replace(root.pem(), "M", "?", 1)+other.pem(), both)}, wanted: []string{"does not have the CA", "1 of its 2 PEM blocks cannot be read"}},
+		{name: "damaged block", put: map[string]func(*configuration){"mutating/x": webhooks(strings.Replace(root.pem(), "M", "?", 1)+other.pem(), both)}, wanted: []string{"does not have the CA", "1 of its 2 PEM blocks are not certificates"}},
 		{name: "damaged block beside", put: map[string]func(*configuration){"mutating/x": webhooks(strings.Replace(other.pem(), "M", "?", 1)+root.pem(), both)}},
 		{name: "nothing there", wanted: []string{"MutatingWebhookConfiguration or ValidatingWebhookConfiguration x: not found: apply the output of gatehouse manifests"}},
 		{
@@ -166,7 +166,7 @@ func TestVerify(t *testing.T) {
 		{
 			name: "none of ours", hosts: []string{"gatehouse.example.org", "192.0.2.1"},
 			put:    map[string]func(*configuration){"mutating/x": webhooks(root.pem(), both)},
-			wanted: []string{`MutatingWebhookConfiguration x: none of its webhooks calls us: "a.gatehouse.dev" calls "gatehouse.gatehouse-system.svc", "b.gatehouse.dev" calls`, `the names served are ["gatehouse.example.org" "192.0.2.1"]`, "apply the output of gatehouse manifests"},
+			wanted: []string{`MutatingWebhookConfiguration x: none of its webhooks calls Gatehouse: "a.gatehouse.dev" calls "gatehouse.gatehouse-system.svc", "b.gatehouse.dev" calls`, `the certificate is for ["gatehouse.example.org" "192.0.2.1"]`, "apply the output of gatehouse manifests"},
 		},
 		{name: "no webhooks", put: map[string]func(*configuration){"mutating/x": webhooks("", nil)}, wanted: []string{"MutatingWebhookConfiguration x: has no webhooks: apply the output"}},
 	} {
@@ -252,7 +252,7 @@ func TestWatcherFollows(t *testing.T) {
 		synctest.Wait()
 		isClosed(t, changed, true)
 		wantError(t, w.Verify(leaf, time.Now()))
-		wantError(t, w.Ready(leaf), "waiting a second for API servers to notice")
+		wantError(t, w.Ready(leaf), "waiting a second until API servers have read it")
 		if got := w.Verdicts(leaf, time.Now()); len(got) != 1 || !got[0].Trusted || got[0].Kind != "MutatingWebhookConfiguration" || got[0].Name != "x" {
 			t.Errorf("verdicts %+v", got)
 		}
@@ -311,7 +311,7 @@ func TestWatcherOutlivesErrors(t *testing.T) {
 		fault func(string, *http.Request) (*http.Response, error)
 		says  []string
 	}{
-		{"away", func(string, *http.Request) (*http.Response, error) { return nil, errAway }, []string{"MutatingWebhookConfiguration x: cannot be read, and is tried again", "connection refused"}},
+		{"away", func(string, *http.Request) (*http.Response, error) { return nil, errAway }, []string{"MutatingWebhookConfiguration x: cannot be read", "connection refused"}},
 		{"hung", certstest.Hang, []string{"cannot be read", "no answer within 10s"}},
 		{"hung at watches", func(verb string, r *http.Request) (*http.Response, error) {
 			if verb == "watch" {
@@ -320,9 +320,9 @@ func TestWatcherOutlivesErrors(t *testing.T) {
 			return nil, nil
 		}, []string{"no answer within 10s"}},
 		{"broken", certstest.Refuses(http.StatusInternalServerError, "by the test", "list", "watch"), []string{"by the test"}},
-		{"forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "list", "watch"), []string{`MutatingWebhookConfiguration x: cannot be read: grant list and watch on mutatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
-		{"watch forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "watch"), []string{"cannot be read: grant list and watch"}},
-		{"unauthorized", certstest.Refuses(http.StatusUnauthorized, "by the test", "list"), []string{"does not know who asks"}},
+		{"forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "list", "watch"), []string{`MutatingWebhookConfiguration x: cannot be read: by the test (hint: grant list and watch on mutatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
+		{"watch forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "watch"), []string{"(hint: grant list and watch"}},
+		{"unauthorized", certstest.Refuses(http.StatusUnauthorized, "by the test", "list"), []string{"rejects the credentials"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -415,7 +415,7 @@ func TestUnreadSaysWhy(t *testing.T) {
 		inBackground(t, w.Run)
 		synctest.Wait()
 		err := w.Verify(newCA(t, "ca", nil).serve(t, service), time.Now())
-		wantError(t, err, "cannot be read: grant list and watch on validatingwebhookconfigurations")
+		wantError(t, err, "(hint: grant list and watch on validatingwebhookconfigurations")
 		if !errors.Is(err, certs.ErrUnread) {
 			t.Errorf("%v is not ErrUnread", err)
 		}
@@ -444,8 +444,8 @@ func TestForeignConfigurationIsReported(t *testing.T) {
 		w := NewWatcher(WatcherConfig{Client: server.Client(), Registrations: registrations(t, "x"), Hosts: []string{service}, Notify: reported.notify})
 		inBackground(t, w.Run)
 		time.Sleep(time.Hour)
-		wantError(t, reported.one(t).Err, `MutatingWebhookConfiguration x: none of its webhooks calls us: "one" calls "else.where.svc", and the names served are ["`+service+`"]`)
-		wantError(t, w.Holds(ca.cert), "none of its webhooks calls us")
+		wantError(t, reported.one(t).Err, `MutatingWebhookConfiguration x: none of its webhooks calls Gatehouse: "one" calls "else.where.svc", but the certificate is for ["`+service+`"]`)
+		wantError(t, w.Holds(ca.cert), "none of its webhooks calls Gatehouse")
 		server.put("mutating/x", webhooks(ca.pem(), map[string]string{"one": "else.where.svc", "two": service}))
 		synctest.Wait()
 		wantError(t, reported.one(t).Err)

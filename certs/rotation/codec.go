@@ -96,11 +96,11 @@ func Encode(s *State, now time.Time) (map[string][]byte, error) {
 }
 
 // ErrEmpty means that no State is stored.
-var ErrEmpty = errors.New("there is nothing in it")
+var ErrEmpty = errors.New("it is empty")
 
 // ErrNewer means that a newer version wrote the state, which must not be changed: otherwise
 // two versions would overwrite each other's state for as long as both run.
-var ErrNewer = errors.New("was written by a newer version of this program: use that one")
+var ErrNewer = errors.New("was written by a newer version of Gatehouse: use that version")
 
 // Damage lists what is wrong with an encoded State, each with the key in front. It never
 // holds a part of a private key.
@@ -137,7 +137,7 @@ func Decode(data map[string][]byte) (*State, error) {
 		}
 		a, err := decodeAuthority(data, cert, key)
 		if err == nil && described && d.Authority[cert] != a.ID() {
-			a, err = nil, &keyError{cert, errors.New("is not the CA of which " + KeyState + " tells: somebody else wrote it")}
+			a, err = nil, &keyError{cert, errors.New("is not the CA that " + KeyState + " describes: another program wrote it")}
 		}
 		if err != nil {
 			damage = append(damage, err.Error())
@@ -179,13 +179,13 @@ func decodeDescription(text []byte) (description, error) {
 	}
 	switch {
 	case d.Version != version, d.Lineage == "", d.Created.IsZero(), d.Generation < 1, d.Generation > lastGeneration:
-		return description{}, errors.New("lacks what identifies it")
+		return description{}, errors.New("lacks its version, lineage, creation time or generation")
 	}
 	switch d.Phase {
 	case Stable, Publish, Hold, Activate:
 		return d, nil
 	default:
-		return description{}, errors.New("names a phase that there is not")
+		return description{}, errors.New("has an unknown phase")
 	}
 }
 
@@ -206,7 +206,7 @@ func decodeAuthority(data map[string][]byte, certName, keyName string) (*Authori
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, &keyError{certName, errors.New("is not a certificate that can be read")}
+		return nil, &keyError{certName, errors.New("is not a valid certificate")}
 	}
 	if !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return nil, &keyError{certName, errors.New("is not the certificate of a CA")}
@@ -224,7 +224,7 @@ func decodeAuthority(data map[string][]byte, certName, keyName string) (*Authori
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, &keyError{keyName, errors.New("is not a key that signs")}
+		return nil, &keyError{keyName, errors.New("is not a signing key")}
 	}
 	public, ok := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
 	if !ok || !public.Equal(cert.PublicKey) {
@@ -248,7 +248,7 @@ func decodeBlock(text []byte, kind string) ([]byte, error) {
 	case block.Type != kind:
 		return nil, fmt.Errorf("is a PEM block of another type than %s", kind)
 	case len(bytes.TrimSpace(rest)) > 0:
-		return nil, errors.New("has more in it than one PEM block")
+		return nil, errors.New("has more than one PEM block")
 	}
 	return block.Bytes, nil
 }

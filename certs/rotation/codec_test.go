@@ -240,13 +240,13 @@ func TestDecodeDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		another     = "is not the CA of which state.json tells: somebody else wrote it"
+		another     = "is not the CA that state.json describes: another program wrote it"
 		notPEM      = "is not PEM, or is cut off"
 		wantsCert   = "is a PEM block of another type than CERTIFICATE"
 		wantsKey    = "is a PEM block of another type than PRIVATE KEY"
-		several     = "has more in it than one PEM block"
+		several     = "has more than one PEM block"
 		large       = "is larger than 65536 bytes"
-		notIdentity = "state.json: lacks what identifies it"
+		notIdentity = "state.json: lacks its version, lineage, creation time or generation"
 	)
 	for name, c := range map[string]struct {
 		phase    Phase
@@ -267,8 +267,8 @@ func TestDecodeDamaged(t *testing.T) {
 		"state without age":        {Hold, edit(func(d map[string]any) { delete(d, "created") }), notIdentity, current},
 		"state of generation 0":    {Hold, edit(func(d map[string]any) { d["generation"] = 0 }), notIdentity, current},
 		"state at the last number": {Hold, edit(func(d map[string]any) { d["generation"] = int64(1) << 62 }), notIdentity, current},
-		"state without phase":      {Hold, edit(func(d map[string]any) { delete(d, "phase") }), "state.json: names a phase that there is not", current},
-		"state of no known phase":  {Hold, edit(func(d map[string]any) { d["phase"] = "Retire" }), "state.json: names a phase that there is not", current},
+		"state without phase":      {Hold, edit(func(d map[string]any) { delete(d, "phase") }), "state.json: has an unknown phase", current},
+		"state of no known phase":  {Hold, edit(func(d map[string]any) { d["phase"] = "Retire" }), "state.json: has an unknown phase", current},
 		"state without CAs":        {Hold, edit(func(d map[string]any) { delete(d, "authorities") }), "current.crt: " + another + "; pending.crt: " + another, nothing},
 
 		"certificate missing":        {Stable, remove(KeyCurrentCert), "current.crt: is missing", nothing},
@@ -277,7 +277,7 @@ func TestDecodeDamaged(t *testing.T) {
 		"certificate too large":      {Stable, enlarge(KeyCurrentCert), "current.crt: " + large, nothing},
 		"certificate twice":          {Stable, double(KeyCurrentCert), "current.crt: " + several, nothing},
 		"certificate that is a key":  {Stable, copyFrom(KeyCurrentCert, KeyCurrentKey), "current.crt: " + wantsCert, nothing},
-		"certificate of garbage":     {Stable, block(KeyCurrentCert, blockCertificate, []byte("garbage")), "current.crt: is not a certificate that can be read", nothing},
+		"certificate of garbage":     {Stable, block(KeyCurrentCert, blockCertificate, []byte("garbage")), "current.crt: is not a valid certificate", nothing},
 		"certificate of no CA":       {Hold, as(func(c *x509.Certificate) { c.IsCA = false }), "current.crt: is not the certificate of a CA", nothing},
 		"certificate not for that":   {Hold, as(func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), "current.crt: is not the certificate of a CA", nothing},
 		"certificate of another":     {Stable, foreign(KeyCurrentCert, ""), "current.key: is not the key of current.crt", nothing},
@@ -296,7 +296,7 @@ func TestDecodeDamaged(t *testing.T) {
 		"key that is a certificate":  {Stable, copyFrom(KeyCurrentKey, KeyCurrentCert), "current.key: " + wantsKey, nothing},
 		"key of garbage":             {Stable, block(KeyCurrentKey, blockPrivateKey, []byte("garbage")), "current.key: cannot be read", nothing},
 		"key in another format":      {Stable, block(KeyCurrentKey, "EC PRIVATE KEY", []byte("garbage")), "current.key: " + wantsKey, nothing},
-		"key that cannot sign":       {Stable, block(KeyCurrentKey, blockPrivateKey, x25519), "current.key: is not a key that signs", nothing},
+		"key that cannot sign":       {Stable, block(KeyCurrentKey, blockPrivateKey, x25519), "current.key: is not a signing key", nothing},
 		"pending missing":            {Publish, remove(KeyPendingCert), "pending.crt: is missing", current},
 		"pending cut off":            {Hold, cut(KeyPendingCert), "pending.crt: " + notPEM, current},
 		"pending of another":         {Hold, foreign(KeyPendingCert, KeyPendingKey), "pending.crt: " + another, current},
@@ -398,7 +398,7 @@ func TestDecodeNewer(t *testing.T) {
 			if _, damaged := errors.AsType[Damage](err); s != nil || damaged || !errors.Is(err, ErrNewer) {
 				t.Fatalf("%v, %v", s, err)
 			}
-			if want := "state.json: was written by a newer version of this program: use that one"; err.Error() != want {
+			if want := "state.json: was written by a newer version of Gatehouse: use that version"; err.Error() != want {
 				t.Errorf("%s, want %s", err, want)
 			}
 		})

@@ -38,7 +38,7 @@ func Merge(remembered, found *State, now time.Time) *State {
 func (s *State) keep(found *State, now time.Time) *State {
 	n := s.absorb(found)
 	// There is one Previous only, and what these replicas serve comes first.
-	if s.Previous == nil && !s.has(found.Current) && !found.Current.ended(now) {
+	if s.Previous == nil && !s.has(found.Current) && !found.Current.hasExpired(now) {
 		n.Previous = &Authority{Cert: found.Current.Cert}
 		if s.Phase == Stable {
 			n.Phase, n.Since, n.Cause = Activate, now, Recovery
@@ -49,7 +49,7 @@ func (s *State) keep(found *State, now time.Time) *State {
 
 // yield returns the state that was found, which wins, with the CA that signed until now.
 func (s *State) yield(found *State, now time.Time) *State {
-	if found.has(s.Current) || s.Current.ended(now) || found.absorbed(s) {
+	if found.has(s.Current) || s.Current.hasExpired(now) || found.absorbed(s) {
 		return found
 	}
 	n := found.absorb(s)

@@ -567,7 +567,7 @@ func (m *model) settle(r *modelReplica, now time.Time) bool {
 	if want == nil {
 		m.made++
 		want = &State{Lineage: "l" + strconv.Itoa(m.made), Created: now, Generation: 1, Phase: Stable, Since: now}
-		if s := r.record.salvage; s != nil && !s.Current.ended(now) {
+		if s := r.record.salvage; s != nil && !s.Current.hasExpired(now) {
 			want.Current = s.Current
 		} else {
 			want.Current, _ = m.newCA(now)
@@ -592,7 +592,7 @@ func (m *model) settle(r *modelReplica, now time.Time) bool {
 	if next == nil {
 		return false
 	}
-	if want.useless(&Observation{Now: now}, m.policy()) && m.exempt == "" {
+	if want.isUnusable(&Observation{Now: now}, m.policy()) && m.exempt == "" {
 		m.exempt = "the CA was of no use"
 		m.note("exempt: %s", m.exempt)
 	}
@@ -635,7 +635,7 @@ func (m *model) waits(r *modelReplica, result *State) bool {
 func (m *model) mint(r *modelReplica, now time.Time) {
 	r.next = nil
 	s := r.memory
-	if s == nil || now.Before(s.Current.Cert.NotBefore) || s.Current.ended(now) {
+	if s == nil || now.Before(s.Current.Cert.NotBefore) || s.Current.hasExpired(now) {
 		return
 	}
 	c := s.Current.Cert

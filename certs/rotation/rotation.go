@@ -40,8 +40,8 @@ type Authority struct {
 // ID returns the SHA-256 of the authority's certificate in lower-case hexadecimal.
 func (a *Authority) ID() string { return ID(a.Cert) }
 
-// ended reports whether the authority has expired.
-func (a *Authority) ended(now time.Time) bool { return now.After(a.Cert.NotAfter) }
+// hasExpired reports whether the authority has expired.
+func (a *Authority) hasExpired(now time.Time) bool { return now.After(a.Cert.NotAfter) }
 
 // ID returns that of the authority with the certificate.
 func ID(cert *x509.Certificate) string {
@@ -132,7 +132,7 @@ func (s *State) Authorities() []*Authority {
 func (s *State) Trusted(now time.Time) []*x509.Certificate {
 	var certs []*x509.Certificate
 	for _, a := range s.Authorities() {
-		if !a.ended(now) || a == s.Current {
+		if !a.hasExpired(now) || a == s.Current {
 			certs = append(certs, a.Cert)
 		}
 	}

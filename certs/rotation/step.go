@@ -89,9 +89,9 @@ func (p *Policy) HoldFor(c Cause) time.Duration {
 func Step(s *State, o *Observation, p *Policy) (next *State, what string, err error) {
 	if o.Now.Before(s.Current.Cert.NotBefore) && p.New != nil && (s.Request == nil || !s.Request.Emergency) {
 		return nil, "", fmt.Errorf("the CA is not valid before %s: check the clock of this machine; "+
-			"if the CA was made by a clock that was wrong, rotate in an emergency", stamp(s.Current.Cert.NotBefore))
+			"if the clock was wrong when the CA was created, request an emergency rotation", stamp(s.Current.Cert.NotBefore))
 	}
-	if s.useless(o, p) {
+	if s.isUnusable(o, p) {
 		return s.replace(o, p)
 	}
 	switch s.Phase {
@@ -109,10 +109,10 @@ func Step(s *State, o *Observation, p *Policy) (next *State, what string, err er
 	return next, what, err
 }
 
-// useless reports whether the current CA has expired or cannot sign. One that is not valid
+// isUnusable reports whether the current CA has expired or cannot sign. One that is not valid
 // yet gets here only in an emergency: usually the clock is wrong.
-func (s *State) useless(o *Observation, p *Policy) bool {
-	return s.Current.ended(o.Now) || p.New != nil && (s.Current.Key == nil || o.Now.Before(s.Current.Cert.NotBefore))
+func (s *State) isUnusable(o *Observation, p *Policy) bool {
+	return s.Current.hasExpired(o.Now) || p.New != nil && (s.Current.Key == nil || o.Now.Before(s.Current.Cert.NotBefore))
 }
 
 // replace replaces a useless CA at once. One that has not expired stays trusted, for
@@ -120,7 +120,7 @@ func (s *State) useless(o *Observation, p *Policy) bool {
 func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	n := s.activate(o.Now)
 	n.Cause = Recovery
-	if s.Current.ended(o.Now) {
+	if s.Current.hasExpired(o.Now) {
 		n.Previous = nil
 	}
 	if s.Request != nil {
@@ -128,27 +128,27 @@ func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 	}
 	emergency := s.Request != nil && s.Request.Emergency
 	switch {
-	case s.Pending != nil && !emergency && s.Pending.usable(o, p):
+	case s.Pending != nil && !emergency && s.Pending.isUsable(o, p):
 		n.Cause = s.Cause
-		return n, "the CA has ended, and the next one signs at once", nil
+		return n, "the CA has expired, and the next one signs at once", nil
 	case p.New != nil:
 		a, err := p.New(o.Now)
 		if err != nil {
 			return nil, "", err
 		}
 		n.Current = a
-		return n, "the CA has ended or cannot sign, and a new one signs at once: calls fail until every registration has it", nil
+		return n, "the CA has expired or cannot sign, and a new one signs at once: calls fail until every registration has it", nil
 	case o.Offered != nil && !o.Now.After(o.Offered.NotAfter):
 		n.Current = &Authority{Cert: o.Offered}
-		return n, "the CA has ended, and the one that is offered takes its place at once", nil
+		return n, "the CA has expired, and the issuer's new CA replaces it at once", nil
 	default:
-		return nil, "", fmt.Errorf("the CA has ended at %s, and nobody offers another", stamp(s.Current.Cert.NotAfter))
+		return nil, "", fmt.Errorf("the CA expired at %s, and the issuer has no other", stamp(s.Current.Cert.NotAfter))
 	}
 }
 
-// usable reports whether the authority can sign now.
-func (a *Authority) usable(o *Observation, p *Policy) bool {
-	return !a.ended(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
+// isUsable reports whether the authority can sign now.
+func (a *Authority) isUsable(o *Observation, p *Policy) bool {
+	return !a.hasExpired(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
 }
 
 func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
@@ -176,20 +176,20 @@ func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
 	case o.Offered != nil && !o.Offered.Equal(s.Current.Cert):
 		pending = &Authority{Cert: o.Offered}
 	default:
-		return nil, "", errors.New("a new CA is requested, and somebody else makes them: ask for one there")
+		return nil, "", errors.New("a new CA is requested, but the issuer creates the CAs: request one there")
 	}
 	n := s.enter(Publish, o.Now)
 	n.Cause, n.Pending = cause, pending
 	if s.Request != nil {
 		n.Request, n.Done = nil, s.Request.ID
 	}
-	return n, "a new CA is published beside the old one: " + because(cause), nil
+	return n, "a new CA is published beside the old one: " + describeCause(cause), nil
 }
 
-func because(c Cause) string {
+func describeCause(c Cause) string {
 	switch c {
 	case Due:
-		return "the old one has used up two thirds of its life"
+		return "two thirds of the old one's lifetime have passed"
 	case Requested:
 		return "it was requested"
 	case Emergency:
@@ -197,7 +197,7 @@ func because(c Cause) string {
 	case Offered:
 		return "its issuer has a new one"
 	case Recovery:
-		return "two were made independently of each other"
+		return "two were created independently of each other"
 	default:
 		return string(c)
 	}
@@ -205,11 +205,11 @@ func because(c Cause) string {
 
 // whilePublishing waits until every client trusts the pending CA.
 func (s *State) whilePublishing(o *Observation, p *Policy) (*State, string, error) {
-	if n, what, err := s.haste(o, p); n != nil || err != nil {
+	if n, what, err := s.stepUrgently(o, p); n != nil || err != nil {
 		return n, what, err
 	}
 	if o.Trusts == nil {
-		return s.enter(Hold, o.Now), "the new CA is written down; clients that have to be told by hand should be told now", nil
+		return s.enter(Hold, o.Now), "the new CA is stored: configure clients now that do not read it themselves", nil
 	}
 	if _, ok := o.Trusts(s.Pending.Cert); !ok {
 		return nil, "", nil
@@ -221,7 +221,7 @@ func (s *State) whilePublishing(o *Observation, p *Policy) (*State, string, erro
 // hold that was not requested lasts as long as the old CA can sign a whole serving
 // certificate: that leaves months to configure clients.
 func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) {
-	if n, what, err := s.haste(o, p); n != nil || err != nil {
+	if n, what, err := s.stepUrgently(o, p); n != nil || err != nil {
 		return n, what, err
 	}
 	since := s.began(o)
@@ -246,20 +246,20 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 	if p.New == nil && o.Offered != nil && o.Offered.Equal(s.Current.Cert) {
 		n := s.enter(Stable, o.Now)
 		n.Pending = nil
-		return n, "the issuer is back at the old CA, and the pending one is forgotten", nil
+		return n, "the issuer uses the old CA again, and the pending one is removed", nil
 	}
-	if s.Previous != nil && !s.over(o, p) {
+	if s.Previous != nil && !s.isOver(o, p) {
 		return nil, "", nil // there is one Previous only
 	}
 	return s.activate(o.Now), "the new CA signs", nil
 }
 
-// haste handles what does not wait: a request while a CA is pending, a pending CA that is
+// stepUrgently takes the steps that do not wait: a request while a CA is pending, a pending CA that is
 // unusable, and one that is offered in its place.
-func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
+func (s *State) stepUrgently(o *Observation, p *Policy) (*State, string, error) {
 	emergency := s.Request != nil && s.Request.Emergency
 	switch {
-	case p.New != nil && (emergency || !s.Pending.usable(o, p)):
+	case p.New != nil && (emergency || !s.Pending.isUsable(o, p)):
 		// Keys are stored together: whoever knows the current one knows the pending one.
 		a, err := p.New(o.Now)
 		if err != nil {
@@ -269,9 +269,9 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 		n.Pending = a
 		if emergency {
 			n.Cause, n.Done, n.Request = Emergency, s.Request.ID, nil
-			return n, "another CA takes the place of the pending one: " + because(Emergency), nil
+			return n, "another CA replaces the pending one: " + describeCause(Emergency), nil
 		}
-		return n, "another CA takes the place of the pending one, which is not valid or has no key", nil
+		return n, "another CA replaces the pending one, which is not valid or has no key", nil
 	case s.Request != nil:
 		// The pending CA fulfills the request.
 		n := s.next()
@@ -281,11 +281,11 @@ func (s *State) haste(o *Observation, p *Policy) (*State, string, error) {
 		} else if s.Cause != Emergency {
 			n.Cause = Requested
 		}
-		return n, "the CA that is pending is what was requested", nil
+		return n, "the pending CA fulfills the request", nil
 	case p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Pending.Cert) && !o.Offered.Equal(s.Current.Cert):
 		n := s.enter(Publish, o.Now)
 		n.Pending = &Authority{Cert: o.Offered}
-		return n, "another CA is offered in the place of the pending one", nil
+		return n, "the issuer has another CA, which replaces the pending one", nil
 	default:
 		return nil, "", nil
 	}
@@ -306,7 +306,7 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 		// The request has to wait for this rotation, which becomes an emergency too.
 		n := s.next()
 		n.Cause = Emergency
-		return n, "the old CA will be forgotten soon: an emergency is requested"
+		return n, "the old CA will be removed soon: an emergency rotation was requested"
 	}
 	if p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Current.Cert) {
 		return s.whileActivatingOffered(o)
@@ -316,18 +316,18 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 			return nil, ""
 		}
 	}
-	if !s.over(o, p) {
+	if !s.isOver(o, p) {
 		return nil, ""
 	}
 	waiting := s.Waiting(o)
 	n := s.enter(Stable, o.Now)
 	n.Previous = nil
-	what := "the old CA is forgotten: every replica serves a certificate of the new one"
+	what := "the old CA is removed: every replica serves a certificate of the new one"
 	switch {
 	case o.Unknown:
-		what = "the old CA is forgotten for the emergency, and nobody knows what replicas serve"
+		what = "the old CA is removed in the emergency, although it is unknown what replicas serve"
 	case len(waiting) > 0:
-		what = "the old CA is forgotten for the emergency, without waiting for " + strings.Join(waiting, ", ")
+		what = "the old CA is removed in the emergency, without waiting for " + strings.Join(waiting, ", ")
 	}
 	return n, what
 }
@@ -338,15 +338,15 @@ func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
 	if s.Previous != nil && s.Previous.Cert.Equal(o.Offered) {
 		n := s.enter(Activate, o.Now)
 		n.Cause, n.Current, n.Previous = Offered, s.Previous, &Authority{Cert: s.Current.Cert}
-		return n, "the issuer is back at the old CA, which is still trusted"
+		return n, "the issuer uses the old CA again, which is still trusted"
 	}
 	n := s.enter(Publish, o.Now)
 	n.Cause, n.Pending = Offered, &Authority{Cert: o.Offered}
-	return n, "a third CA is published, because the issuer has a new one again"
+	return n, "a third CA is published, because the issuer has changed its CA again"
 }
 
-// over reports whether the rotation waits for no replica.
-func (s *State) over(o *Observation, p *Policy) bool {
+// isOver reports whether the rotation waits for no replica.
+func (s *State) isOver(o *Observation, p *Policy) bool {
 	switch {
 	case s.Cause == Emergency && o.Now.After(s.began(o).Add(p.EmergencyWait)):
 		return true

@@ -156,15 +156,15 @@ func (cfg *CertManagerConfig) check() ([]object, error) {
 		}
 	}
 	if len(cfg.Name) > maxName {
-		wrong = append(wrong, fmt.Errorf("name %.80q: at most %d bytes, because others are made of it", cfg.Name, maxName))
+		wrong = append(wrong, fmt.Errorf("name %.80q: at most %d bytes, because other names are derived from it", cfg.Name, maxName))
 	}
 	switch {
 	case cfg.Existing && (len(cfg.Hosts) > 0 || cfg.IssuerRef != nil):
-		wrong = append(wrong, errors.New("an existing Certificate is used as it is: leave out hosts and issuer, or let Gatehouse make the Certificate"))
+		wrong = append(wrong, errors.New("an existing Certificate is used unchanged: omit the hosts and the issuer, or let Gatehouse create the Certificate"))
 	case !cfg.Existing && len(cfg.Hosts) == 0:
-		wrong = append(wrong, errors.New("no host: give the DNS names and IP addresses under which clients reach the server"))
+		wrong = append(wrong, errors.New("no host: set the DNS names and IP addresses that clients connect to"))
 	case cfg.IssuerRef != nil && cfg.IssuerRef.Name == "":
-		wrong = append(wrong, errors.New("the issuer has no name: name an Issuer or a ClusterIssuer"))
+		wrong = append(wrong, errors.New("the issuer has no name: set the name of an Issuer or a ClusterIssuer"))
 	}
 	dns, ips, err := splitHosts(cfg.Hosts)
 	if err != nil {
@@ -210,9 +210,9 @@ func (m *CertManager) Changed() <-chan struct{} { return m.rotation.nextChange()
 // changed.
 func (m *CertManager) State() *rotation.State { return m.rotation.state.Load() }
 
-// Kept reports whether the last round found no problem, apart from an issuer that has
+// IsReconciled reports whether the last round found no problem, apart from an issuer that has
 // not issued anything yet. It is safe for concurrent use.
-func (m *CertManager) Kept() bool {
+func (m *CertManager) IsReconciled() bool {
 	err := m.rotation.lastError()
 	return err == nil || errors.Is(err, errNotOffered)
 }
@@ -223,7 +223,7 @@ func (m *CertManager) Leave(ctx context.Context) { m.rotation.leave(ctx) }
 // Bundle implements Authorities. It returns an error without a Store.
 func (m *CertManager) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	if m.cfg.Store == nil {
-		return nil, errors.New("cainjector fills in the registrations: nothing is published beside it")
+		return nil, errors.New("cert-manager's cainjector writes the registrations: Gatehouse publishes no CA")
 	}
 	return m.rotation.bundle(ctx)
 }
@@ -243,7 +243,7 @@ func (m *CertManager) Healthy() error {
 	if m.cfg.Store == nil || m.rotation.joined.Load() {
 		return nil
 	}
-	wrong := cmp.Or(m.rotation.lastError(), errors.New("the other replicas have not been told of it yet"))
+	wrong := cmp.Or(m.rotation.lastError(), errors.New("its heartbeat has not reached the other replicas yet"))
 	if m.newest.Load() == nil && errors.Is(wrong, errNotOffered) {
 		return fmt.Errorf("%s: %s", certs.ServingCertificate, *m.missingReason.Load())
 	}
@@ -327,8 +327,8 @@ func (m *CertManager) refresh(ctx context.Context) {
 	if !isValidNow(found.pair, now) {
 		found.ca = nil
 	} else if found.ca == nil && m.cfg.Store != nil {
-		wrong = append(wrong, fmt.Errorf("%s: the CA of the certificate is neither in key %q nor behind it in key %q, so that there is nothing to publish: "+
-			"use an issuer that is a CA (without --cert-manager-issuer one is made), or leave the registrations to cainjector",
+		wrong = append(wrong, fmt.Errorf("%s: the CA of the certificate is neither in key %q nor after the certificate in key %q, so Gatehouse cannot publish it: "+
+			"use an issuer that is a CA (without --cert-manager-issuer Gatehouse creates one), or leave the registrations to cainjector",
 			m.secret(m.secretName), cmmeta.TLSCAKey, corev1.TLSCertKey))
 	}
 	if before := m.newest.Swap(found.ca); found.ca != nil && !found.ca.Equal(before) {
@@ -404,7 +404,7 @@ func checkRenewal(pair *tls.Certificate, now time.Time) error {
 		return err
 	}
 	if left := pair.Leaf.NotAfter.Sub(now); left < pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)/6 {
-		return fmt.Errorf("the certificate in use ends at %s and was not renewed: see cert-manager's CertificateRequests", clock.Stamp(pair.Leaf.NotAfter))
+		return fmt.Errorf("the serving certificate expires at %s and was not renewed: see cert-manager's CertificateRequests", clock.Stamp(pair.Leaf.NotAfter))
 	}
 	return nil
 }

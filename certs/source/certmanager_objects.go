@@ -195,18 +195,18 @@ func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, er
 		apply  = o.desired.DeepCopy()
 		force  bool
 	)
-	done = "was made"
+	done = "was created"
 	live, err := client.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case kube.IsMissing(err):
 	case err != nil:
 		return "", m.failed(ctx, o.String(), "get", o.resource.Resource, err)
 	case live.GetDeletionTimestamp() != nil:
-		return "", fmt.Errorf("%s: is being deleted: it is made again after that", o)
+		return "", fmt.Errorf("%s: is being deleted: Gatehouse creates it again after that", o)
 	case live.GetLabels()[kube.ManagedByLabel] != kube.ManagedBy:
 		return "", &store.ForeignError{
 			Place: o.String(), Problem: "it lacks the label " + kube.ManagedByLabel + "=" + kube.ManagedBy,
-			Remedy: "choose another name, name no hosts to use the Certificate as it is, or give it the label if it may be changed",
+			Remedy: "choose another name, omit the hosts to use the Certificate unchanged, or add the label to let Gatehouse change it",
 		}
 	default:
 		mark := live.GetAnnotations()[desiredAnnotation]
@@ -215,12 +215,12 @@ func (m *CertManager) ensureOne(ctx context.Context, o *object) (done string, er
 			return "", nil
 		}
 		if mark != o.hash && mark != "" && m.applied[o.String()] {
-			m.conflicts = append(m.conflicts, o.String()+": another Gatehouse wrote it differently: give all replicas the same hosts, issuer and version")
+			m.conflicts = append(m.conflicts, o.String()+": another Gatehouse wrote it differently: use the same hosts, issuer and version for all replicas")
 			return "", nil
 		}
 		// Of two who write at the same time one is refused, and looks again.
 		apply.SetResourceVersion(live.GetResourceVersion())
-		done, force = "was changed to what is configured", true
+		done, force = "was restored to the configured fields", true
 	}
 	_, err = client.Apply(ctx, name, apply, metav1.ApplyOptions{FieldManager: certificateManager, Force: force})
 	if err != nil {

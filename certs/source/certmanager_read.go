@@ -50,15 +50,15 @@ func (m *CertManager) readCertificate(ctx context.Context, now time.Time) (unrea
 	switch {
 	case kube.IsMissing(err) && !m.cfg.Existing:
 		m.ensuredAt = time.Time{}
-		return nil, fmt.Errorf("%s: is not there any more: it is made again", place)
+		return nil, fmt.Errorf("%s: does not exist any more: Gatehouse creates it again", place)
 	case kube.IsMissing(err):
-		return nil, fmt.Errorf("%s: is not there (hint: create it, or let Gatehouse do so)", place)
+		return nil, fmt.Errorf("%s: does not exist (hint: create it, or use --cert-manager-hosts)", place)
 	case err != nil:
 		return nil, m.failed(ctx, place, "get", "certificates", err)
 	}
 	var cert certmanagerv1.Certificate
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, &cert); err != nil {
-		return nil, fmt.Errorf("%s: cannot be understood: %s (hint: compare the versions of cert-manager and of its CRDs)", place, kube.Sanitize(err.Error()))
+		return nil, fmt.Errorf("%s: cannot be decoded: %s (hint: compare the versions of cert-manager and of its CRDs)", place, kube.Sanitize(err.Error()))
 	}
 	if cert.Spec.SecretName == "" {
 		return nil, fmt.Errorf("%s: has no spec.secretName (hint: name a Secret)", place)
@@ -85,9 +85,9 @@ func readyProblem(cert *certmanagerv1.Certificate) error {
 		if c.Status == cmmeta.ConditionTrue {
 			return nil
 		}
-		return fmt.Errorf("is not ready: %q: %q (hint: look at cert-manager's CertificateRequests in its namespace)", kube.Sanitize(c.Reason), kube.Sanitize(c.Message))
+		return fmt.Errorf("is not ready: %q: %q (hint: see cert-manager's CertificateRequests in its namespace)", kube.Sanitize(c.Reason), kube.Sanitize(c.Message))
 	}
-	return errors.New("cert-manager has not looked at it (hint: does its controller run?)")
+	return errors.New("cert-manager has not processed it (hint: check that cert-manager's controller runs)")
 }
 
 // issued is the content of a Secret of cert-manager.
@@ -113,7 +113,7 @@ func (m *CertManager) readSecret(ctx context.Context) (*issued, error) {
 	case kube.IsMissing(err) && m.current.Load() == nil:
 		return nil, nil // the Certificate says why
 	case kube.IsMissing(err):
-		return nil, fmt.Errorf("%s: is not there any more: cert-manager issues another", place)
+		return nil, fmt.Errorf("%s: does not exist any more: cert-manager creates it again", place)
 	case err != nil:
 		return nil, m.failed(ctx, place, "get", "secrets", err)
 	}
@@ -127,7 +127,7 @@ func (m *CertManager) readSecret(ctx context.Context) (*issued, error) {
 // parseIssued parses the data of a Secret of cert-manager. An error names the key and the
 // remedy, and never holds a part of the private key.
 func parseIssued(place string, data map[string][]byte) (*issued, error) {
-	const remedy = " (hint: delete the Secret, and cert-manager writes it anew)"
+	const remedy = " (hint: delete the Secret: cert-manager creates it again)"
 	var lacks []string
 	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
 		if len(data[key]) == 0 {

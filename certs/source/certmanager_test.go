@@ -244,7 +244,7 @@ func TestCertManagerUsesAnExistingCertificate(t *testing.T) {
 	cfg := c.config()
 	cfg.Existing, cfg.Hosts = true, nil
 	m := c.source(cfg)
-	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: is not there (hint: create it") {
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: does not exist (hint: create it") {
 		t.Errorf("Healthy: %v", err)
 	}
 	made := &unstructured.Unstructured{Object: map[string]any{
@@ -299,7 +299,7 @@ func TestCertManagerRepairsItsObjects(t *testing.T) {
 		{"somebody else's", func(o map[string]any) {
 			delete(o["metadata"].(map[string]any), "labels")
 			delete(spec(o), "dnsNames")
-		}, false, false, "it lacks the label app.kubernetes.io/managed-by=gatehouse, so it is somebody else's and is left alone (hint: "},
+		}, false, false, "it lacks the label app.kubernetes.io/managed-by=gatehouse, so Gatehouse did not create it and does not change it (hint: "},
 		{"being deleted", func(o map[string]any) {
 			_ = unstructured.SetNestedField(o, "2026-11-20T12:00:00Z", "metadata", "deletionTimestamp")
 			_ = unstructured.SetNestedStringSlice(o, []string{"x/y"}, "metadata", "finalizers")
@@ -378,7 +378,7 @@ func TestCertManagerInATroubledCluster(t *testing.T) {
 		}, []string{`user "u" may not "create" certificates`}},
 		{"no namespace", "patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "gatehouse-system")
-		}, []string{"its namespace is not there (hint: create the namespace, or use another one)"}},
+		}, []string{"its namespace does not exist (hint: create the namespace, or use another one)"}},
 		{"somebody was faster", "patch", "certificates", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewConflict(certificates().GroupResource(), "gatehouse", errors.New("the object has been modified"))
 		}, []string{"Certificate gatehouse-system/gatehouse-ca: the API server did not patch it", "Certificate gatehouse-system/gatehouse: the API server did not patch it"}},
@@ -432,7 +432,7 @@ func TestCertManagerPassesOnWhatIsNotReady(t *testing.T) {
 	cfg := c.config()
 	cfg.Now = now.Now
 	m := c.source(cfg)
-	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "cert-manager has not looked at it (hint: does its controller run?)") {
+	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "cert-manager has not processed it (hint: check that cert-manager's controller runs)") {
 		t.Errorf("Healthy: %v", err)
 	}
 	if _, err := m.GetCertificate(nil); err == nil {
@@ -470,7 +470,7 @@ func TestCertManagerAndHostileSecrets(t *testing.T) {
 	ca := certstest.NewCA(t)
 	good, next := ca.Valid(t, 30*day), ca.Valid(t, 60*day)
 	caPEM := pki.EncodeCertificate(ca.Cert.Raw)
-	const reissue = "(hint: delete the Secret, and cert-manager writes it anew)"
+	const reissue = "(hint: delete the Secret: cert-manager creates it again)"
 	set := func(cert, key []byte) map[string][]byte {
 		return map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": caPEM}
 	}
@@ -549,7 +549,7 @@ func TestCertManagerKeepsWhatItHas(t *testing.T) {
 			if err := c.core.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "gatehouse-system", "gatehouse-tls"); err != nil {
 				c.t.Fatal(err)
 			}
-		}, "Secret gatehouse-system/gatehouse-tls: is not there any more: cert-manager issues another"},
+		}, "Secret gatehouse-system/gatehouse-tls: does not exist any more: cert-manager creates it again"},
 		{"the right is withdrawn", func(c *managed) { c.core.PrependReactor("get", "secrets", forbidden) }, `may not "get" secrets (hint: a Role in namespace "gatehouse-system" must allow get and watch of the Secret gatehouse-system/gatehouse-tls)`},
 		{"nobody answers", func(c *managed) {
 			for _, f := range []*clienttesting.Fake{&c.core.Fake, &c.dynamic.Fake} {
@@ -752,7 +752,7 @@ func TestCertManagerWithoutWatching(t *testing.T) {
 		go func() { done <- m.Run(ctx) }()
 		time.Sleep(2 * issuedInterval)
 		synctest.Wait()
-		if e := c.last(); e.Err == nil || !strings.Contains(e.Err.Error(), `changes are noticed every 1m0s only: Secret gatehouse-system/gatehouse-tls: user`) {
+		if e := c.last(); e.Err == nil || !strings.Contains(e.Err.Error(), `changes are detected only every 1m0s: Secret gatehouse-system/gatehouse-tls: user`) {
 			t.Errorf("got %+v", e)
 		}
 		c.secret(corev1.SecretTypeTLS, map[string][]byte{"tls.crt": second.Cert, "tls.key": second.Key})
@@ -872,7 +872,7 @@ func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
 	c.issue(good, certstest.NewCA(t))
 	m.refresh(t.Context())
 	m.rotation.reconcile(t.Context())
-	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor behind it in key "tls.crt", so that there is nothing to publish`
+	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor after the certificate in key "tls.crt", so Gatehouse cannot publish it`
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Healthy: got %v, want %q", err, want)
 	}
@@ -980,13 +980,13 @@ func TestNewCertManagerErrors(t *testing.T) {
 		edit func(*CertManagerConfig)
 		says []string
 	}{
-		{"no host", func(c *CertManagerConfig) { c.Hosts = nil }, []string{"no host: give the DNS names"}},
+		{"no host", func(c *CertManagerConfig) { c.Hosts = nil }, []string{"no host: set the DNS names"}},
 		{"all at once", func(c *CertManagerConfig) { c.Namespace, c.Name, c.Hosts = "", "A b", []string{"https://x", "a_b"} }, []string{
 			`namespace ""`, `name "A b"`, `host "https://x" is neither`, `host "a_b" is neither`,
 		}},
 		{"a long name", func(c *CertManagerConfig) { c.Name = strings.Repeat("a", 51) }, []string{"at most 50 bytes"}},
 		{"an issuer without a name", func(c *CertManagerConfig) { c.IssuerRef = &cmmeta.IssuerReference{} }, []string{"the issuer has no name"}},
-		{"existing, with hosts", func(c *CertManagerConfig) { c.Existing = true }, []string{"leave out hosts and issuer"}},
+		{"existing, with hosts", func(c *CertManagerConfig) { c.Existing = true }, []string{"omit the hosts and the issuer"}},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {

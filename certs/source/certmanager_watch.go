@@ -33,7 +33,7 @@ func (w *watchProblems) list() []error {
 	var list []error
 	for _, kind := range slices.Sorted(maps.Keys(w.wrong)) {
 		if err := w.wrong[kind]; err != nil {
-			list = append(list, fmt.Errorf("changes are noticed every %s only: %w", issuedInterval, err))
+			list = append(list, fmt.Errorf("changes are detected only every %s: %w", issuedInterval, err))
 		}
 	}
 	return list

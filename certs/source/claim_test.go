@@ -95,8 +95,8 @@ func TestDirStoreClaim(t *testing.T) {
 			if c.says == "" {
 				return
 			}
-			if _, ok := errors.AsType[*store.ForeignError](err); !ok || !strings.HasPrefix(err.Error(), "directory "+dir+": "+c.says+" whose key is not there") ||
-				!strings.HasSuffix(err.Error(), "(hint: name another directory, or move what is there away)") {
+			if _, ok := errors.AsType[*store.ForeignError](err); !ok || !strings.HasPrefix(err.Error(), "directory "+dir+": "+c.says+" without its key") ||
+				!strings.HasSuffix(err.Error(), "(hint: use another directory, or move these files away)") {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
 		})
@@ -157,7 +157,7 @@ func TestWriteDirLeavesAStrangersCA(t *testing.T) {
 				return
 			}
 			if _, ok := errors.AsType[*store.ForeignError](err); !ok || !strings.Contains(err.Error(), "file "+file+": it holds no CA of authority.json") ||
-				!strings.HasSuffix(err.Error(), "(hint: move it away, and it is written again)") {
+				!strings.HasSuffix(err.Error(), "(hint: move it away: Gatehouse writes it again)") {
 				t.Errorf("got %v", err)
 			}
 			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || string(content) != string(c.there) {

@@ -90,7 +90,7 @@ func (c *ClientCAs) reload() certs.Event {
 	current := c.current.Load()
 	found, err := readBundle(c.cfg.File)
 	if err != nil {
-		err = fmt.Errorf("not in use, the pool before it is: %w", err)
+		err = fmt.Errorf("rejected, the previous CAs stay active: %w", err)
 	} else if !slices.EqualFunc(found.certs, current.certs, (*x509.Certificate).Equal) {
 		c.current.Store(found)
 		current = found
@@ -137,9 +137,9 @@ func readBundle(file string) (*bundle, error) {
 	for i, block := range blocks {
 		switch {
 		case strings.HasSuffix(block.Type, pki.BlockPrivateKey):
-			return nil, fmt.Errorf("%s: PEM block %d is a private key: give the certificates of the authorities alone, and renew the key if others could read it", file, i+1)
+			return nil, fmt.Errorf("%s: PEM block %d is a private key: use a file with only the CAs' certificates, and replace the key if others could read it", file, i+1)
 		case block.Type != pki.BlockCertificate:
-			return nil, fmt.Errorf("%s: PEM block %d is of type %q: only CERTIFICATE is known", file, i+1, block.Type)
+			return nil, fmt.Errorf("%s: PEM block %d is of type %q, allowed is CERTIFICATE", file, i+1, block.Type)
 		}
 	}
 	certs, err := pki.ParseCertificates(file, blocks)
@@ -159,10 +159,10 @@ func (b *bundle) remarks(now time.Time) []string {
 	for i, cert := range b.certs {
 		name := fmt.Sprintf("certificate %d (%q)", i+1, cert.Subject.String())
 		if !cert.IsCA {
-			list = append(list, name+" is not a CA: it lets in the holder of its own key and nobody else")
+			list = append(list, name+" is not a CA: only the holder of its own key is accepted")
 		}
 		if err := pki.CheckValidity(cert, now); err != nil {
-			list = append(list, name+" lets nobody in: "+err.Error())
+			list = append(list, name+" accepts no client: "+err.Error())
 		}
 	}
 	return list

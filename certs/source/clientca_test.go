@@ -80,7 +80,7 @@ func TestClientCAsFollowTheFile(t *testing.T) {
 	expect("with both", true, true)
 	certstest.Write(t, file, caPEM(second)[:100])
 	e := o.Await("half of a file", func(e certs.Event) bool { return e.Err != nil })
-	if want := "not in use, the pool before it is: "; !strings.HasPrefix(e.Err.Error(), want) || !strings.Contains(e.Err.Error(), "ca.crt: 0 of 1 PEM blocks") {
+	if want := "rejected, the previous CAs stay active: "; !strings.HasPrefix(e.Err.Error(), want) || !strings.Contains(e.Err.Error(), "ca.crt: 0 of 1 PEM blocks") {
 		t.Errorf("got %v", e.Err)
 	}
 	expect("with half of a file", true, true)
@@ -131,9 +131,9 @@ func TestNewClientCAsErrors(t *testing.T) {
 	}{
 		{"empty", nil, "ca.crt: is empty"},
 		{"DER", ca.Cert.Raw, "ca.crt: holds no PEM block"},
-		{"with the CA's key", append(slices.Clone(bundle), key...), "ca.crt: PEM block 2 is a private key: give the certificates of the authorities alone, and renew the key"},
-		{"with a list of the revoked", append(slices.Clone(bundle), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL"})...), `ca.crt: PEM block 2 is of type "X509 CRL": only CERTIFICATE is known`},
-		{"not a certificate inside", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), "ca.crt: PEM block 1 is not a certificate that can be read"},
+		{"with the CA's key", append(slices.Clone(bundle), key...), "ca.crt: PEM block 2 is a private key: use a file with only the CAs' certificates, and replace the key"},
+		{"with a list of the revoked", append(slices.Clone(bundle), pem.EncodeToMemory(&pem.Block{Type: "X509 CRL"})...), `ca.crt: PEM block 2 is of type "X509 CRL", allowed is CERTIFICATE`},
+		{"not a certificate inside", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")}), "ca.crt: PEM block 1 is not a valid certificate"},
 		{"cut off", bytes.Join([][]byte{bundle, bundle[:200]}, nil), "ca.crt: 1 of 2 PEM blocks can be read"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestClientCAsRemarks(t *testing.T) {
 	now := certstest.NewClock()
 	_, o, e := followedCAs(t, file, now)
 	want := []string{
-		"certificate 2 (\"" + expired.Cert.Subject.String() + "\") lets nobody in: expired at 2026-10-16T12:00:00Z",
-		`certificate 3 ("CN=test") is not a CA: it lets in the holder of its own key and nobody else`,
+		"certificate 2 (\"" + expired.Cert.Subject.String() + "\") accepts no client: expired at 2026-10-16T12:00:00Z",
+		`certificate 3 ("CN=test") is not a CA: only the holder of its own key is accepted`,
 	}
 	if e.Err != nil || len(e.Warnings) != 2 || !strings.Contains(e.Warnings[0], want[0]) || e.Warnings[1] != want[1] {
 		t.Errorf("got %q, %v, want %q", e.Warnings, e.Err, want)

@@ -115,7 +115,7 @@ func (f *Files) reload() certs.Event {
 	event := certs.EventOf(certs.ServingCertificate, used.Leaf)
 	event.Warnings = warningsOf(used, now)
 	if problem != nil {
-		problem = fmt.Errorf("not in use, the one before it is until %s: %w", clock.Stamp(used.Leaf.NotAfter), problem)
+		problem = fmt.Errorf("rejected, the previous certificate stays active until %s: %w", clock.Stamp(used.Leaf.NotAfter), problem)
 	}
 	event.Err = joinRefusal(problem, why)
 	if invalid := pki.CheckPair(used, now); event.Err == nil && invalid != nil {
@@ -130,18 +130,18 @@ func warningsOf(pair *tls.Certificate, now time.Time) []string {
 	var list []string
 	leaf := pair.Leaf
 	if leaf.IsCA {
-		list = append(list, "the certificate is that of a CA: serve one that it issued, so that the CA's key can stay away from here")
+		list = append(list, "the certificate is that of a CA: serve one that it issued, so that the CA's key can be stored elsewhere")
 	}
 	if len(leaf.DNSNames)+len(leaf.IPAddresses) == 0 {
-		list = append(list, "the certificate has no subject alternative names: clients do not look at the common name and will refuse it")
+		list = append(list, "the certificate has no subject alternative names: clients ignore the common name and will reject it")
 	}
 	if !hasUsage(leaf, x509.ExtKeyUsageServerAuth) {
-		list = append(list, "the certificate is not for servers: its extended key usage has no serverAuth, and clients will refuse it")
+		list = append(list, "the certificate is not for servers: its extended key usage has no serverAuth, and clients will reject it")
 	}
 	chain := pki.ChainOf(pair)
 	for i, cert := range chain {
 		if now.After(cert.NotAfter) {
-			list = append(list, fmt.Sprintf("certificate %d of the file expired at %s: clients that have no newer one of its key refuse what it signed", i+2, clock.Stamp(cert.NotAfter)))
+			list = append(list, fmt.Sprintf("certificate %d of the file expired at %s: clients without a newer certificate for its key reject what it signed", i+2, clock.Stamp(cert.NotAfter)))
 		}
 	}
 	if len(chain) < len(pair.Certificate)-1 {

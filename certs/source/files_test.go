@@ -139,7 +139,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 			f, o := followed(t, dir, certstest.NewClock())
 			c.edit(t, dir)
 			e := o.Await(c.says, func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), c.says) })
-			if want := "not in use, the one before it is until 2026-11-21T12:00:00Z: "; !strings.HasPrefix(e.Err.Error(), want) {
+			if want := "rejected, the previous certificate stays active until 2026-11-21T12:00:00Z: "; !strings.HasPrefix(e.Err.Error(), want) {
 				t.Errorf("got %v, want it to begin with %q", e.Err, want)
 			}
 			if !e.NotAfter.Equal(good.Until) {
@@ -196,7 +196,7 @@ func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
 	refused := o.Await("the missing pair", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), gone) })
 	o.Tick()
 	e := o.Await("the remark", func(e certs.Event) bool {
-		return slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "are noticed every 10s only") })
+		return slices.ContainsFunc(e.Warnings, func(w string) bool { return strings.Contains(w, "are detected only every 10s") })
 	})
 	if e.Err == nil || e.Err.Error() != refused.Err.Error() || len(refused.Warnings) > 0 {
 		t.Errorf("got %+v after %+v", e, refused)
@@ -283,7 +283,7 @@ func TestNewFilesErrors(t *testing.T) {
 		{"certificate twice", good.Cert, good.Cert, "tls.key: holds a certificate and no private key: are the two files swapped?"},
 		{"a request in place of a certificate", block("CERTIFICATE REQUEST", []byte("x")), good.Key, `tls.crt: holds a PEM block of type "CERTIFICATE REQUEST" and no CERTIFICATE`},
 		{"a public key in place of a key", good.Cert, block("PUBLIC KEY", []byte("x")), `tls.key: holds a PEM block of type "PUBLIC KEY" and no PRIVATE KEY`},
-		{"not a certificate inside", block("CERTIFICATE", []byte("x")), good.Key, "tls.crt: PEM block 1 is not a certificate that can be read"},
+		{"not a certificate inside", block("CERTIFICATE", []byte("x")), good.Key, "tls.crt: PEM block 1 is not a valid certificate"},
 		{"damaged in the middle", bytes.Join([][]byte{good.Cert, bytes.Replace(caPEM, []byte("MII"), []byte("!!!"), 1), caPEM}, nil), good.Key, "tls.crt: 2 of 3 PEM blocks can be read"},
 		{"not a key inside", good.Cert, block("PRIVATE KEY", []byte("x")), "tls.key: the PRIVATE KEY cannot be read: write it as PKCS #8"},
 		{"encrypted key", good.Cert, block("ENCRYPTED PRIVATE KEY", []byte("x")), "tls.key: the private key is encrypted"},

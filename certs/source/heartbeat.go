@@ -58,7 +58,7 @@ func isRefusal(err error) bool {
 // checkIsolated returns an error if the other replicas may have rotated without this
 // one: it cannot read the store, and they wait no longer than until the end of the
 // certificate in its last heartbeat. If the store refuses to be read, it returns nil
-// where registrations are seen to trust what is served, and where nobody can see that:
+// where registrations are seen to trust what is served, and where that cannot be seen:
 // the refusal is then taken to concern all replicas.
 func (k *reconciler) checkIsolated(now time.Time) error {
 	until := k.awaitedUntil.Load()
@@ -68,7 +68,7 @@ func (k *reconciler) checkIsolated(now time.Time) error {
 	if cert := k.serving(); k.forbidden.Load() && (k.trust == nil || cert != nil && k.trust.Fresh() && k.trust.Verify(cert, now) == nil) {
 		return nil
 	}
-	return fmt.Errorf("%s has not been read since before %s: the other replicas may have had the CA forgotten that this one uses", k.store, clock.Stamp(*until))
+	return fmt.Errorf("%s has not been read since before %s: the other replicas may have removed the CA that this replica uses", k.store, clock.Stamp(*until))
 }
 
 // leave removes the heartbeat of this replica. It takes two seconds at most, even if the

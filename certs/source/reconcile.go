@@ -49,7 +49,7 @@ type reconciler struct {
 	interval time.Duration
 	now      func() time.Time
 	ticks    <-chan time.Time
-	// offered is the CA of the newest certificate, where somebody else issues
+	// offered is the CA of the newest certificate, where another program issues
 	// them. Nil where this process does.
 	offered func() *x509.Certificate
 	// offeredChanged receives when that is another one; its buffer is one. Nil where
@@ -106,7 +106,7 @@ func (k *reconciler) reconcile(ctx context.Context) {
 		before := k.awaitedUntil.Load()
 		err = errors.Join(err, k.sendHeartbeat(ctx, now))
 		if until := k.awaitedUntil.Load(); before == nil && until != nil {
-			// Until now nobody waited for this replica: the others may have rotated.
+			// Until now the others did not wait for this replica: the others may have rotated.
 			again := k.syncAndUse(ctx, now)
 			err = errors.Join(err, again, k.sendHeartbeat(ctx, now))
 			if again == nil || store.OnlyUnwritten(again) {
@@ -146,7 +146,7 @@ func (k *reconciler) sync(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: %w, %d times in a row: it is tried again", k.store, store.ErrConflict, store.MaxConflicts)
+	return fmt.Errorf("%s: %w, %d times in a row: Gatehouse retries", k.store, store.ErrConflict, store.MaxConflicts)
 }
 
 func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
@@ -180,7 +180,7 @@ func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
 			if err := k.save(ctx, record, found, now); err != nil {
 				return err
 			}
-			k.reportChange(certs.ReasonRecovered, rotation.KeyBundle+" was damaged, and was written again", found)
+			k.reportChange(certs.ReasonRecovered, rotation.KeyBundle+" was damaged, and Gatehouse restored it", found)
 			return store.ErrConflict // what was written is read again before the next step
 		}
 	case want != nil:
@@ -364,7 +364,7 @@ func (k *reconciler) bundle(ctx context.Context) ([]*x509.Certificate, error) {
 	}
 	now := clock.Wall(k.now)
 	if rotation.Merge(k.state.Load(), s, now) != s {
-		return nil, fmt.Errorf("%s: %w, and is being put right", k.store, errOlder)
+		return nil, fmt.Errorf("%s: %w, and is being restored", k.store, errOlder)
 	}
 	return s.Trusted(now), nil
 }

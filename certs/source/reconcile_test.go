@@ -221,7 +221,7 @@ func TestRotation(t *testing.T) {
 	if got := s.stored(); len(got.Trusted(s.clock.Now())) != 1 || got.Current.ID() == first {
 		t.Error("the old CA is not forgotten")
 	}
-	for _, want := range []string{"two thirds of its life", "every registration trusts the new CA", "the new CA signs", "the old CA is forgotten"} {
+	for _, want := range []string{"two thirds of the old one's lifetime", "every registration trusts the new CA", "the new CA signs", "the old CA is removed"} {
 		if !s.saw(certs.ReasonRotation+": "+want) && !s.saw(want) {
 			t.Errorf("nobody was told that %s", want)
 		}
@@ -332,7 +332,7 @@ func TestRecovery(t *testing.T) {
 	before := s.stored().Current.ID()
 	s.place.put(t, func(map[string][]byte) map[string][]byte { return nil })
 	b := s.replica("b")
-	if b.Certificate() != nil || b.Healthy() == nil || !strings.Contains(b.Healthy().Error(), "waiting 15s at most for a replica that remembers") {
+	if b.Certificate() != nil || b.Healthy() == nil || !strings.Contains(b.Healthy().Error(), "waiting at most 15s for a replica that has the previous state") {
 		t.Errorf("b serves, or does not say what it waits for: %v", b.Healthy())
 	}
 	a.rotation.reconcile(t.Context())

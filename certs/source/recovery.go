@@ -31,11 +31,11 @@ func isBundleCurrent(data map[string][]byte, s *rotation.State, now time.Time) b
 func (k *reconciler) recoveryMessage(found *rotation.State, damage error) string {
 	switch {
 	case found != nil:
-		return "somebody wrote another CA, or an older state: the one that clients trust was put back"
+		return "another client wrote another CA, or an older state: Gatehouse restored the CA that clients trust"
 	case errors.Is(damage, rotation.ErrEmpty):
-		return "the CA was deleted: it was written again from memory"
+		return "the CA was deleted: Gatehouse restored it from memory"
 	default:
-		return "the CA was damaged, and was written again from memory: " + damage.Error()
+		return "the CA was damaged: Gatehouse restored it from memory: " + damage.Error()
 	}
 }
 
@@ -43,10 +43,10 @@ func (k *reconciler) recoveryMessage(found *rotation.State, damage error) string
 var errNotOffered = errors.New("there is no CA yet: the issuer has not issued a certificate")
 
 // errAwaitingRecovery means that another replica should repair the state.
-var errAwaitingRecovery = fmt.Errorf("waiting %s at most for a replica that remembers what was there", recoveryTime)
+var errAwaitingRecovery = fmt.Errorf("waiting at most %s for a replica that has the previous state in memory", recoveryTime)
 
 // errOlder means that the stored state is older than the remembered one.
-var errOlder = errors.New("what is there is not what was there")
+var errOlder = errors.New("the stored state is older than the state in memory")
 
 // waitForRecovery returns an error while another replica may still repair a state that
 // was lost: one that is alive has it in memory, and serves a certificate of a CA that
@@ -84,7 +84,7 @@ func (k *reconciler) newState(usable *rotation.State, damage error, now time.Tim
 	}
 	if usable != nil && !now.After(usable.Current.Cert.NotAfter) {
 		s.Current = usable.Current
-		return s, "the state was damaged, and begins anew with the CA that is there: " + damage.Error(), nil
+		return s, "the state was damaged, and was created again with the existing CA: " + damage.Error(), nil
 	}
 	if k.policy.New != nil {
 		authority, err := k.policy.New(now)
@@ -94,14 +94,14 @@ func (k *reconciler) newState(usable *rotation.State, damage error, now time.Tim
 		s.Current = authority
 		if errors.Is(damage, rotation.ErrEmpty) {
 			s.Cause = ""
-			return s, "a CA was made: there was none", nil
+			return s, "a CA was created, because there was none", nil
 		}
-		return s, "a CA was made in the place of a damaged one: calls fail until all clients have been given the new one: " + damage.Error(), nil
+		return s, "a CA was created in place of a damaged one: calls fail until all clients trust the new one: " + damage.Error(), nil
 	}
 	offered := k.offered()
 	if offered == nil {
 		return nil, "", errNotOffered
 	}
 	s.Current, s.Cause = &rotation.Authority{Cert: offered}, rotation.Offered
-	return s, "the issuer's CA is the first", nil
+	return s, "the issuer's CA was recorded as the first", nil
 }

@@ -37,7 +37,7 @@ func (k *reconciler) checkExpiry(cert *tls.Certificate, now time.Time) error {
 	if cert != nil {
 		life := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore.Add(rotation.Backdate))
 		if left := cert.Leaf.NotAfter.Sub(now); k.policy.New != nil && left < life/6 {
-			return fmt.Errorf("the serving certificate ends at %s and was not renewed", clock.Stamp(cert.Leaf.NotAfter))
+			return fmt.Errorf("the serving certificate expires at %s and was not renewed", clock.Stamp(cert.Leaf.NotAfter))
 		}
 	}
 	s := k.state.Load()
@@ -45,7 +45,7 @@ func (k *reconciler) checkExpiry(cert *tls.Certificate, now time.Time) error {
 		return nil
 	}
 	if left := s.Current.Cert.NotAfter.Sub(now); left < 2*k.policy.LeafLife && s.Phase != rotation.Activate {
-		return fmt.Errorf("the CA ends at %s, and the next one is not trusted by every registration", clock.Stamp(s.Current.Cert.NotAfter))
+		return fmt.Errorf("the CA expires at %s, and not every registration trusts the next one", clock.Stamp(s.Current.Cert.NotAfter))
 	}
 	return nil
 }

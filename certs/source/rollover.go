@@ -16,9 +16,9 @@ import (
 // ErrWaiting means that the newest certificate is valid and not served yet, because clients
 // do not trust it or have not for long enough. Nothing has to be done. An Event does not wrap
 // it if a newer certificate is refused.
-var ErrWaiting = errors.New("a new certificate is not in use yet")
+var ErrWaiting = errors.New("a new certificate is not served yet")
 
-// rolloverPolicy decides when a certificate that somebody else issued replaces the one
+// rolloverPolicy decides when a certificate that another program issued replaces the one
 // that is served: after every registration has been seen to trust it for the hold. Its
 // zero value accepts everything. It is not safe for concurrent use.
 type rolloverPolicy struct {
@@ -54,7 +54,7 @@ type decision struct {
 // clocks differ.
 func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) decision {
 	if g.trust == nil {
-		return decision{accept: true, reason: "nobody says what clients trust"}
+		return decision{accept: true, reason: "no registration is configured"}
 	}
 	distrust := g.trust.Verify(found, now)
 	g.track(found, distrust, now)
@@ -62,7 +62,7 @@ func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) 
 		return decision{accept: true, reason: "there is nothing else to serve"}
 	}
 	if invalid := pki.CheckPair(current, now); invalid != nil {
-		return decision{accept: true, reason: "the one before it is of no use: " + invalid.Error()}
+		return decision{accept: true, reason: "the previous certificate is invalid: " + invalid.Error()}
 	}
 	var (
 		end    = current.Leaf.NotAfter
@@ -72,22 +72,22 @@ func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) 
 	)
 	switch {
 	case ending && (distrust == nil || errors.Is(distrust, certs.ErrUnread)):
-		return decision{accept: true, reason: "the one before it ends at " + clock.Stamp(end)}
+		return decision{accept: true, reason: "the previous certificate expires at " + clock.Stamp(end)}
 	case errors.Is(distrust, certs.ErrUnread):
-		return decision{reason: "nobody knows whether registrations trust it: " + summary(distrust), latest: soon}
+		return decision{reason: "it is unknown whether registrations trust it: " + summary(distrust), latest: soon}
 	case distrust != nil && ending && g.trust.Verify(current, now) != nil:
-		return decision{accept: true, reason: "the one before it ends at " + clock.Stamp(end) + ", and is not trusted either"}
+		return decision{accept: true, reason: "the previous certificate expires at " + clock.Stamp(end) + ", and is not trusted either"}
 	case distrust != nil:
 		return decision{reason: "registrations do not trust it: " + summary(distrust), latest: end}
 	case sameIssuer(current.Leaf, found.Leaf):
-		return decision{accept: true, reason: "it is of the same issuer as the one before it"}
+		return decision{accept: true, reason: "it has the same issuer as the previous certificate"}
 	case g.trust.Verify(current, now) != nil:
-		return decision{accept: true, reason: "every registration trusts it, and the one before it no more"}
+		return decision{accept: true, reason: "every registration trusts it, and the previous certificate no more"}
 	case !now.Before(held):
-		return decision{accept: true, reason: "every registration trusts it since " + clock.Stamp(g.since)}
+		return decision{accept: true, reason: "every registration has trusted it since " + clock.Stamp(g.since)}
 	default:
 		return decision{
-			reason: fmt.Sprintf("every registration trusts it since %s, and a new issuer is held for %s", clock.Stamp(g.since), g.hold),
+			reason: fmt.Sprintf("every registration has trusted it since %s, and a new issuer must be trusted for %s", clock.Stamp(g.since), g.hold),
 			latest: clock.Earlier(held, soon),
 		}
 	}
@@ -110,7 +110,7 @@ func (g *rolloverPolicy) checkNames(current, found *tls.Certificate, now time.Ti
 	if distrust := g.trust.Verify(current, now); distrust != nil && namesNotServed(distrust) != "" {
 		return nil // it is no worse
 	}
-	return fmt.Errorf("it is not for %s: it will not be used: have it issued for every name that is called, or correct the clientConfig", other)
+	return fmt.Errorf("it lacks %s and is not served: issue it for every name that is called, or correct the clientConfig", other)
 }
 
 // track updates since. A newer certificate of the same issuer does not restart the
@@ -170,11 +170,11 @@ func (s *rollover) next(current, found *tls.Certificate, place string, now time.
 			current, s.waiting = s.waiting, nil
 		} else {
 			s.until = d.latest
-			waits = fmt.Errorf("%s: %w: %s; it will be by %s", place, ErrWaiting, d.reason, clock.Stamp(d.latest))
+			waits = fmt.Errorf("%s: %w: %s; it will be served by %s", place, ErrWaiting, d.reason, clock.Stamp(d.latest))
 		}
 	}
 	if refused != nil {
-		refused = fmt.Errorf("not in use, the one before it is until %s: %s: %w", clock.Stamp(current.Leaf.NotAfter), place, refused)
+		refused = fmt.Errorf("rejected, the previous certificate stays active until %s: %s: %w", clock.Stamp(current.Leaf.NotAfter), place, refused)
 	}
 	return current, joinRefusal(refused, waits)
 }

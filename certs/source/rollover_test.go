@@ -37,27 +37,27 @@ func TestRolloverDecides(t *testing.T) {
 		why            string
 		until          time.Time
 	}{
-		{"nobody knows and nobody asks", nil, oldA, newB, true, "nobody says what clients trust", time.Time{}},
+		{"nobody knows and nobody asks", nil, oldA, newB, true, "no registration is configured", time.Time{}},
 		{"nothing is served", newTrusted(a.Cert), nil, newA, true, "nothing else", time.Time{}},
 		{"nothing is served and nothing was read", unread, nil, newB, true, "nothing else", time.Time{}},
 		{"nothing is served and it is not trusted", newTrusted(a.Cert), nil, newB, true, "nothing else", time.Time{}},
-		{"a renewal", newTrusted(a.Cert), oldA, newA, true, "of the same issuer", time.Time{}},
-		{"a renewal while the next CA is trusted too", newTrusted(a.Cert, b.Cert), oldA, newA, true, "of the same issuer", time.Time{}},
+		{"a renewal", newTrusted(a.Cert), oldA, newA, true, "has the same issuer", time.Time{}},
+		{"a renewal while the next CA is trusted too", newTrusted(a.Cert, b.Cert), oldA, newA, true, "has the same issuer", time.Time{}},
 		{"a renewal of a CA that was withdrawn", newTrusted(b.Cert), oldA, newA, false, "registration x does not trust it", oldA.Leaf.NotAfter},
 		{"nothing was read", unread, oldA, newA, false, certs.ErrUnread.Error(), oldA.Leaf.NotAfter.Add(-time.Hour)},
 		{"another CA that nobody trusts", newTrusted(a.Cert), oldA, newB, false, "registration x does not trust it", oldA.Leaf.NotAfter},
-		{"another CA that all trust since now", newTrusted(a.Cert, b.Cert), oldA, newB, false, "a new issuer is held for 10m0s", certstest.Noon.Add(hold)},
-		{"another CA in the place of the one before", newTrusted(b.Cert), oldA, newB, true, "and the one before it no more", time.Time{}},
+		{"another CA that all trust since now", newTrusted(a.Cert, b.Cert), oldA, newB, false, "a new issuer must be trusted for 10m0s", certstest.Noon.Add(hold)},
+		{"another CA in the place of the one before", newTrusted(b.Cert), oldA, newB, true, "and the previous certificate no more", time.Time{}},
 		{"neither is trusted", newTrusted(), oldA, newB, false, "registration x does not trust it", oldA.Leaf.NotAfter},
 		{"the one before has expired", newTrusted(a.Cert), expired, newB, true, "expired at 2026-11-20T11:59:59Z", time.Time{}},
 		{"the one before is of tomorrow", newTrusted(a.Cert), early, newB, true, "not valid before", time.Time{}},
-		{"the one before ends, trusted since now", newTrusted(a.Cert, b.Cert), ending, newB, true, "ends at 2026-11-20T13:00:00Z", time.Time{}},
-		{"the one before ends, nothing was read", unread, ending, newB, true, "ends at 2026-11-20T13:00:00Z", time.Time{}},
+		{"the one before ends, trusted since now", newTrusted(a.Cert, b.Cert), ending, newB, true, "expires at 2026-11-20T13:00:00Z", time.Time{}},
+		{"the one before ends, nothing was read", unread, ending, newB, true, "expires at 2026-11-20T13:00:00Z", time.Time{}},
 		{"the one before ends a little later, nothing was read", unread, notYet, newB, false, certs.ErrUnread.Error(), certstest.Noon.Add(time.Second)},
 		{"the one before ends, and is trusted alone", newTrusted(a.Cert), ending, newB, false, "registration x does not trust it", ending.Leaf.NotAfter},
 		{"the one before ends, and neither is trusted", newTrusted(), ending, newB, true, "not trusted either", time.Time{}},
-		{"a short one ends", unread, shortEnding, newB, true, "ends at", time.Time{}},
-		{"a short one ends during the hold", newTrusted(a.Cert, b.Cert), shortNotYet, newB, false, "held for 10m0s", certstest.Noon.Add(time.Minute)},
+		{"a short one ends", unread, shortEnding, newB, true, "expires at", time.Time{}},
+		{"a short one ends during the hold", newTrusted(a.Cert, b.Cert), shortNotYet, newB, false, "must be trusted for 10m0s", certstest.Noon.Add(time.Minute)},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 	f, o := gated(t, dir, trust, hold, now)
 
 	put(t, dir, second)
-	e := o.Await("that it waits", waitsFor("tls.crt: a new certificate is not in use yet: registrations do not trust it: registration x does not trust it; it will be by 2026-11-30T12:00:00Z"))
+	e := o.Await("that it waits", waitsFor("tls.crt: a new certificate is not served yet: registrations do not trust it: registration x does not trust it; it will be served by 2026-11-30T12:00:00Z"))
 	if !e.NotAfter.Equal(first.Until) || string(serving(t, f)) != string(first.Cert) {
 		t.Errorf("in use until %v, want %v", e.NotAfter, first.Until)
 	}
@@ -178,7 +178,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 		t.Errorf("unhealthy while a new one waits: %v", err)
 	}
 	trust.set(a.Cert, b.Cert) // nobody ticks
-	o.Await("the hold", waitsFor("a new issuer is held for 10m0s; it will be by 2026-11-20T12:10:00Z"))
+	o.Await("the hold", waitsFor("a new issuer must be trusted for 10m0s; it will be served by 2026-11-20T12:10:00Z"))
 	if string(serving(t, f)) != string(first.Cert) {
 		t.Error("served before the hold is over")
 	}
@@ -284,11 +284,11 @@ func TestFilesRefuseAnotherName(t *testing.T) {
 			f, o := gated(t, dir, trust, 0, certstest.NewClock())
 
 			put(t, dir, other)
-			e := o.Await("the refusal", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "not for the name") })
-			const want = `tls.crt: it is not for the name "localhost" that is called by ValidatingWebhookConfiguration x: it will not be used: ` +
-				"have it issued for every name that is called, or correct the clientConfig"
+			e := o.Await("the refusal", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "it lacks the name") })
+			const want = `tls.crt: it lacks the name "localhost" that is called by ValidatingWebhookConfiguration x and is not served: ` +
+				"issue it for every name that is called, or correct the clientConfig"
 			if text := e.Err.Error(); errors.Is(e.Err, ErrWaiting) || !strings.HasSuffix(text, want) ||
-				!strings.HasPrefix(text, "not in use, the one before it is until 2026-11-30T12:00:00Z: ") {
+				!strings.HasPrefix(text, "rejected, the previous certificate stays active until 2026-11-30T12:00:00Z: ") {
 				t.Errorf("got %v", e.Err)
 			}
 			if string(serving(t, f)) != string(first.Cert) {

@@ -1,5 +1,5 @@
 // Package source implements certs.Source, which gives a TLS server its certificate:
-// Files that somebody else renews, a SelfSigned CA that replicas share, and
+// Files that another program renews, a SelfSigned CA that replicas share, and
 // certificates that cert-manager issues (CertManager). ClientCAs is the pool that
 // client certificates are verified against.
 //
@@ -94,7 +94,7 @@ var (
 func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, error) {
 	s := &SelfSigned{cfg: cfg, served: certs.Reporter{Notify: cfg.Notify}}
 	if len(cfg.Hosts) == 0 {
-		return nil, errors.New("self-signed certificate: no host: give the DNS names and IP addresses under which clients reach the server")
+		return nil, errors.New("self-signed certificate: no host: set the DNS names and IP addresses that clients connect to")
 	}
 	dns, ips, err := splitHosts(cfg.Hosts)
 	if err != nil {
@@ -174,8 +174,8 @@ func (s *SelfSigned) Changed() <-chan struct{} { return s.rotation.nextChange() 
 // State returns the active state, nil if there is none yet. It must not be changed.
 func (s *SelfSigned) State() *rotation.State { return s.rotation.state.Load() }
 
-// Kept reports whether the last round found no problem. It is safe for concurrent use.
-func (s *SelfSigned) Kept() bool { return s.rotation.lastError() == nil }
+// IsReconciled reports whether the last round found no problem. It is safe for concurrent use.
+func (s *SelfSigned) IsReconciled() bool { return s.rotation.lastError() == nil }
 
 // Leave removes the heartbeat of this replica, for a caller that never calls Run, which
 // does so at its end. It takes two seconds at most, even if the context has ended.

@@ -50,8 +50,8 @@ func TestStartsWhereNothingCanBeWritten(t *testing.T) {
 	if err := second.Healthy(); err != nil {
 		t.Errorf("Healthy: %v", err)
 	}
-	if second.State().Current.ID() != first.State().Current.ID() || second.Kept() {
-		t.Errorf("the CA is another one, or all is said to be kept: %v", second.Kept())
+	if second.State().Current.ID() != first.State().Current.ID() || second.IsReconciled() {
+		t.Errorf("the CA is another one, or all is reported to be reconciled: %v", second.IsReconciled())
 	}
 	if !slices.ContainsFunc(events, func(e certs.Event) bool {
 		return e.Reason == certs.ReasonStoreFailed && errors.Is(e.Err, store.ErrUnwritten) && strings.Contains(e.Err.Error(), "replicas") && strings.Contains(e.Err.Error(), ": cannot write it: not a directory")
@@ -66,7 +66,7 @@ func TestStartsWhereNothingCanBeWritten(t *testing.T) {
 	certstest.Remove(t, filepath.Join(dir, "replicas"))
 	c.Advance(store.ReportInterval)
 	second.rotation.reconcile(t.Context())
-	if _, err := pki.ReadPair(filepath.Join(dir, store.ClientCertFile), filepath.Join(dir, store.ClientKeyFile)); err != nil || !second.Kept() {
+	if _, err := pki.ReadPair(filepath.Join(dir, store.ClientCertFile), filepath.Join(dir, store.ClientKeyFile)); err != nil || !second.IsReconciled() {
 		t.Errorf("what can be written again is not: %v, %v", err, second.rotation.lastError())
 	}
 

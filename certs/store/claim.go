@@ -47,8 +47,8 @@ func (s *DirStore) Claim(ctx context.Context) (inherited bool, err error) {
 	}
 	if len(foreign) > 0 {
 		return false, &ForeignError{
-			Place: "directory " + s.dir, Problem: "it has " + strings.Join(foreign, ", ") + ", of another CA whose key is not there",
-			Remedy: "name another directory, or move what is there away",
+			Place: "directory " + s.dir, Problem: "it has " + strings.Join(foreign, ", ") + ", of another CA without its key",
+			Remedy: "use another directory, or move these files away",
 		}
 	}
 	return inherited, nil
@@ -106,6 +106,6 @@ func checkReplaceable(file string, ca exportedFile, state *rotation.State) error
 	}
 	return &ForeignError{
 		Place: "file " + file, Problem: fmt.Sprintf("it holds no CA of %s", AuthorityFile),
-		Remedy: "move it away, and it is written again",
+		Remedy: "move it away: Gatehouse writes it again",
 	}
 }

@@ -79,7 +79,7 @@ func (s *DirStore) Load(context.Context) (Record, error) {
 	}
 	data := parseAuthority(content)
 	if strange := foreignKeys(data); strange != "" {
-		return Record{}, s.foreign("it holds " + strange + " and no key of ours")
+		return Record{}, s.foreign("it holds " + strange + " and no key of Gatehouse")
 	}
 	return Record{Exists: true, Data: data, Version: digest(content)}, nil
 }
@@ -94,15 +94,15 @@ func (s *DirStore) read() ([]byte, error) {
 	case err != nil:
 		return nil, fileError(s.String(), "read", err)
 	case !info.Mode().IsRegular(): // opening some of those makes a reader wait
-		return nil, s.foreign("it is no file")
+		return nil, s.foreign("it is not a regular file")
 	case info.Mode()&everybody != 0 && runtime.GOOS != "windows": // where modes say nothing
-		return nil, fmt.Errorf("%s: its mode is %04o, and it holds the key of a CA that is not for everybody on this machine (hint: chmod 600 %s; if others were here, ask for an emergency rotation)",
+		return nil, fmt.Errorf("%s: its mode is %04o, so other users can read the key of the CA (hint: chmod 600 %s; if others could log in, request an emergency rotation)",
 			s, info.Mode().Perm(), s.file)
 	case info.Size() > largestAuthority:
 		return nil, s.foreign(fmt.Sprintf("it is larger than %d bytes", largestAuthority))
 	}
 	if owner, known := ownerOf(info); known && owner != s.user && owner != 0 {
-		return nil, fmt.Errorf("%s: it belongs to user %d of this machine, and this is user %d: who could write it has the key of the CA (hint: run this as user %d; or, if what is in it can be believed, make it that of user %d)",
+		return nil, fmt.Errorf("%s: it belongs to user %d, but this process is user %d: the owner has the key of the CA (hint: run this as user %d; or, if you trust its content, chown it to user %d)",
 			s, owner, s.user, owner, s.user)
 	}
 	if err := s.checkDir(); err != nil {
@@ -122,14 +122,14 @@ func (s *DirStore) checkDir() error {
 		return fileError("directory "+s.dir, "read", err)
 	}
 	if info.Mode()&everybodyWrites != 0 && runtime.GOOS != "windows" { // where modes say nothing
-		return fmt.Errorf("%s: the mode of its directory is %04o: everybody on this machine may put a CA there (hint: chmod o-w %s, or name a directory in it, which is made)",
+		return fmt.Errorf("%s: the mode of its directory is %04o: every user of this machine can write a CA there (hint: chmod o-w %s, or use a subdirectory, which is created)",
 			s, info.Mode().Perm(), s.dir)
 	}
 	return nil
 }
 
 func (s *DirStore) foreign(problem string) error {
-	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another directory, or move the file away"}
+	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "use another directory, or move the file away"}
 }
 
 // ErrUnwritten means that a file could not be written, for example because the disk is full
@@ -164,7 +164,7 @@ func fileError(object, verb string, err error) error {
 	}
 	explained := fmt.Errorf("%s: cannot %s it: %w", object, verb, text)
 	if errors.Is(err, fs.ErrPermission) {
-		explained = fmt.Errorf("%s: user %d of this machine may not %s it: %w (hint: make the directory and what is in it that user's)", object, os.Getuid(), verb, text)
+		explained = fmt.Errorf("%s: user %d may not %s it: %w (hint: chown the directory and its files to that user)", object, os.Getuid(), verb, text)
 	}
 	if verb == "write" {
 		return unwritten{explained}
@@ -220,7 +220,7 @@ func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte)
 	for _, from := range []map[string][]byte{kept, data} {
 		for key, value := range from {
 			if !utf8.Valid(value) {
-				return fmt.Errorf("%s: %q is not text, and the file holds nothing else", s, truncate.Runes(key, longestName))
+				return fmt.Errorf("%s: the value of %q is not UTF-8", s, truncate.Runes(key, longestName))
 			}
 			texts[key] = string(value)
 		}
@@ -259,13 +259,13 @@ func (s *DirStore) lock(ctx context.Context) (unlock func(), err error) {
 	case err == nil:
 		return func() { _ = held.Close() }, nil // it is let go at the latest when the process ends
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fmt.Errorf("%s: another process holds the lock %s (hint: end it if it hangs; the file itself does no harm)", s, file)
+		err = fmt.Errorf("%s: another process holds the lock %s (hint: end that process if it hangs; do not delete the file)", s, file)
 	case errors.Is(err, context.Canceled):
 		err = fmt.Errorf("%s: %w", s, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOSPC):
 		err = fileError(s.String(), "write", err)
 	default:
-		err = fmt.Errorf("%s: %s cannot be locked: %w (hint: use a directory on a disk of this machine)", s, file, err)
+		err = fmt.Errorf("%s: %s cannot be locked: %w (hint: use a directory on a local disk)", s, file, err)
 	}
 	return nil, errors.Join(err, held.Close())
 }

@@ -68,16 +68,16 @@ func TestDirStoreContent(t *testing.T) {
 		// says is what Decode says of it, foreign what Load does.
 		says, foreign string
 	}{
-		{"empty", "", "there is nothing in it", ""},
-		{"an object without keys", "{}", "there is nothing in it", ""},
+		{"empty", "", "it is empty", ""},
+		{"an object without keys", "{}", "it is empty", ""},
 		{"cut off", whole[:40], "state.json: cannot be read as JSON", ""},
 		{"no JSON", "\x00\xff", "state.json: cannot be read as JSON", ""},
-		{"null", "null", "state.json: lacks what identifies it", ""},
+		{"null", "null", "state.json: lacks its version, lineage, creation time or generation", ""},
 		{"a list", "[1]", "state.json: cannot be read as JSON", ""},
-		{"a number for a text", `{"state.json":1,"current.crt":""}`, "state.json: lacks what identifies it", ""},
-		{"a state that lacks things", whole, "state.json: lacks what identifies it", ""},
+		{"a number for a text", `{"state.json":1,"current.crt":""}`, "state.json: lacks its version, lineage, creation time or generation", ""},
+		{"a state that lacks things", whole, "state.json: lacks its version, lineage, creation time or generation", ""},
 		{"a thousand brackets", strings.Repeat("[", 100_000), "state.json: is larger than", ""},
-		{"keys of others alone", `{"password":"secret"}`, "", `it holds "password" and no key of ours, so it is somebody else's and is left alone (hint: name another directory, or move the file away)`},
+		{"keys of others alone", `{"password":"secret"}`, "", `it holds "password" and no key of Gatehouse, so Gatehouse did not create it and does not change it (hint: use another directory, or move the file away)`},
 		{"too large", `{"state.json":"` + strings.Repeat("x", 1<<20) + `"}`, "", "it is larger than 1048576 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestDirStoreKeepsWhatIsOfOthers(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "."+AuthorityFile+".killed")); err == nil {
 		t.Error("what a writer left behind that was killed is still there")
 	}
-	if err := s.Save(t.Context(), mustLoad(t, s), map[string][]byte{rotation.KeyState: {0xff}}); err == nil || !strings.Contains(err.Error(), `"state.json" is not text`) {
+	if err := s.Save(t.Context(), mustLoad(t, s), map[string][]byte{rotation.KeyState: {0xff}}); err == nil || !strings.Contains(err.Error(), `the value of "state.json" is not UTF-8`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -144,10 +144,10 @@ func TestDirStoreErrors(t *testing.T) {
 		prepare     func(t *testing.T, dir, file string)
 		load, write string
 	}{
-		{"everybody may read it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o644) }, "its mode is 0644, and it holds the key of a CA that is not for everybody on this machine (hint: chmod 600 FILE; if others were here, ask for an emergency rotation)", "its mode is 0644"},
+		{"everybody may read it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o644) }, "its mode is 0644, so other users can read the key of the CA (hint: chmod 600 FILE; if others could log in, request an emergency rotation)", "its mode is 0644"},
 		{"everybody may write it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o602) }, "its mode is 0602", "its mode is 0602"},
 		{"a group may read it", func(t *testing.T, _, file string) { certstest.Write(t, file, []byte("{}")); mode(t, file, 0o640) }, "", ""},
-		{"everybody may write the directory", func(t *testing.T, dir, file string) { certstest.Write(t, file, []byte("{}")); mode(t, dir, 0o707) }, "file FILE: the mode of its directory is 0707: everybody on this machine may put a CA there (hint: chmod o-w DIR, or name a directory in it, which is made)", "the mode of its directory is 0707"},
+		{"everybody may write the directory", func(t *testing.T, dir, file string) { certstest.Write(t, file, []byte("{}")); mode(t, dir, 0o707) }, "file FILE: the mode of its directory is 0707: every user of this machine can write a CA there (hint: chmod o-w DIR, or use a subdirectory, which is created)", "the mode of its directory is 0707"},
 		{"everybody may write the directory, and only owners remove", func(t *testing.T, dir, file string) {
 			certstest.Write(t, file, []byte("{}"))
 			mode(t, dir, 0o777|os.ModeSticky)
@@ -158,7 +158,7 @@ func TestDirStoreErrors(t *testing.T) {
 			if err := os.Mkdir(file, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "file FILE: it is no file, so it is somebody else's", "it is no file"},
+		}, "file FILE: it is not a regular file, so Gatehouse did not create it", "it is not a regular file"},
 		{"a link to nowhere", func(t *testing.T, _, file string) {
 			if err := os.Symlink("nowhere", file); err != nil {
 				t.Fatal(err)
@@ -207,7 +207,7 @@ func TestExplainFile(t *testing.T) {
 	t.Parallel()
 	err := fileError("file /x", "read", &os.PathError{Op: "open", Path: "/x", Err: os.ErrPermission})
 	if !errors.Is(err, os.ErrPermission) || !strings.HasPrefix(err.Error(), "file /x: user ") ||
-		!strings.HasSuffix(err.Error(), "may not read it: permission denied (hint: make the directory and what is in it that user's)") {
+		!strings.HasSuffix(err.Error(), "may not read it: permission denied (hint: chown the directory and its files to that user)") {
 		t.Errorf("got %v", err)
 	}
 }

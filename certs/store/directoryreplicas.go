@@ -118,7 +118,7 @@ func (d *DirReplicas) each(_ context.Context, do func(*storedReport)) error {
 	return nil
 }
 
-// readReport reads a file of somebody else.
+// readReport reads a file of another replica.
 func readReport(file string) (*storedReport, error) {
 	f, err := os.Open(file) //nolint:gosec // in a directory that whoever starts the program names
 	if err != nil {

@@ -128,7 +128,7 @@ func (l *Leases) each(ctx context.Context, do func(*storedReport)) error {
 			return l.request("list").Explain(ctx, err)
 		}
 		if count += len(list.Items); count > mostLeases {
-			return fmt.Errorf("%s: there are more than %d, and no more are read (hint: delete those of pods that are gone: kubectl -n %s get leases -l %s)",
+			return fmt.Errorf("%s: there are more than %d, the others are ignored (hint: delete those of pods that do not exist any more: kubectl -n %s get leases -l %s)",
 				l.request("list").Object, mostLeases, l.cfg.Namespace, selector)
 		}
 		for i := range list.Items {

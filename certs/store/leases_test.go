@@ -408,7 +408,7 @@ func TestLeasesInPages(t *testing.T) {
 		}
 	}
 	put(5000, 5001)
-	want := `Leases of "ca" in namespace "system": there are more than 5000, and no more are read (hint: delete those of pods that are gone: kubectl -n system get leases -l gatehouse.dev/certificates=ca)`
+	want := `Leases of "ca" in namespace "system": there are more than 5000, the others are ignored (hint: delete those of pods that do not exist any more: kubectl -n system get leases -l gatehouse.dev/certificates=ca)`
 	if list, err := l.List(t.Context()); err == nil || err.Error() != want || list != nil {
 		t.Errorf("got %d reports and %v, want %s", len(list), err, want)
 	}

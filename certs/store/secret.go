@@ -81,13 +81,13 @@ func (s *SecretStore) Load(ctx context.Context) (Record, error) {
 	// One that Gatehouse made is repaired, whatever it holds.
 	made := secret.Labels[groupLabel] == labelOf(s.cfg.Name)
 	if strange := foreignKeys(secret.Data); strange != "" && !made {
-		return Record{}, s.foreign("it holds " + strange + " and no key of ours")
+		return Record{}, s.foreign("it holds " + strange + " and no key of Gatehouse")
 	}
 	return Record{Exists: true, Data: secret.Data, Version: versionOf(secret)}, nil
 }
 
 func (s *SecretStore) foreign(problem string) error {
-	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "name another Secret, or delete this one if nobody needs it"}
+	return &ForeignError{Place: s.String(), Problem: problem, Remedy: "use another Secret, or delete this one if it is not needed"}
 }
 
 // foreignKeys names the keys of data that is not a state. It returns "" if any key is one
@@ -180,7 +180,7 @@ func (s *SecretStore) patch(ctx context.Context, version string, data map[string
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), kube.IsInvalidField(err, "metadata.uid"):
 		return ErrConflict
 	case kube.IsInvalidField(err, "data"):
-		return kube.NewError(fmt.Sprintf("%s: it cannot be written, because it says \"immutable: true\" (hint: delete it: a replica that serves writes it again from memory)", s), err)
+		return kube.NewError(fmt.Sprintf("%s: it cannot be written, because it has \"immutable: true\" (hint: delete it: a running replica restores it from memory)", s), err)
 	case err != nil:
 		return s.request("patch").Explain(ctx, err)
 	}
@@ -198,11 +198,11 @@ func (s *SecretStore) Watch(ctx context.Context, changed func()) {
 		switch {
 		case apierrors.IsForbidden(err): // Load meets every other problem too
 			event.Reason = certs.ReasonStoreFailed
-			event.Err = fmt.Errorf("changes are noticed every %s only: %w", PollInterval, s.request("watch").Explain(ctx, err))
+			event.Err = fmt.Errorf("changes are detected only every %s: %w", PollInterval, s.request("watch").Explain(ctx, err))
 		case err != nil || !state.HasState():
 			return
 		default:
-			event.Message = "changes are noticed at once again"
+			event.Message = "changes are detected at once again"
 		}
 		state.Report(event)
 	}
@@ -220,7 +220,7 @@ func (s *SecretStore) request(verb string) *kube.Request {
 	r := &kube.Request{Object: s.String(), Verb: verb, Resource: "secrets"}
 	r.Right = fmt.Sprintf("a Role in namespace %q must allow get, watch and patch of the secret %q", s.cfg.Namespace, s.cfg.Name)
 	if verb == "create" {
-		r.Right = fmt.Sprintf("a Role in namespace %q must allow create of secrets, which cannot be limited to a name; or make the secret %q in advance, without data", s.cfg.Namespace, s.cfg.Name)
+		r.Right = fmt.Sprintf("a Role in namespace %q must allow create of secrets, which cannot be limited to a name; or create the secret %q in advance, without data", s.cfg.Namespace, s.cfg.Name)
 	}
 	return r
 }

@@ -167,7 +167,7 @@ func TestSecretStoreLoads(t *testing.T) {
 		{"immutable", `{"type":"Opaque","immutable":true,"data":{"state.json":"eA=="}}`, map[string]string{"state.json": "x"}, ""},
 		{
 			"of another type", `{"type":"kubernetes.io/tls","data":{"tls.crt":"eA==","tls.key":"c2VjcmV0"}}`, nil,
-			`Secret system/ca: it is of type "kubernetes.io/tls" and not "Opaque", so it is somebody else's and is left alone (hint: name another Secret, or delete this one if nobody needs it)`,
+			`Secret system/ca: it is of type "kubernetes.io/tls" and not "Opaque", so Gatehouse did not create it and does not change it (hint: use another Secret, or delete this one if it is not needed)`,
 		},
 		{
 			"of another type with our keys", `{"type":"kubernetes.io/dockercfg","data":{"state.json":"eA=="}}`, nil,
@@ -175,19 +175,19 @@ func TestSecretStoreLoads(t *testing.T) {
 		},
 		{
 			"somebody else's", `{"type":"Opaque","data":{"password":"c2VjcmV0"}}`, nil,
-			`Secret system/ca: it holds "password" and no key of ours, so it is somebody else's`,
+			`Secret system/ca: it holds "password" and no key of Gatehouse, so Gatehouse did not create it`,
 		},
 		{
 			"somebody else's with a bundle", `{"type":"Opaque","data":{"ca.crt":"eA==","tls.crt":"eA==","tls.key":"c2VjcmV0"}}`, nil,
-			`it holds "ca.crt", "tls.crt", "tls.key" and no key of ours`,
+			`it holds "ca.crt", "tls.crt", "tls.key" and no key of Gatehouse`,
 		},
 		{
 			"made by us for another one", `{"type":"Opaque","metadata":{"labels":{"gatehouse.dev/certificates":"other"}},"data":{"tls.key":"eA=="}}`, nil,
-			`it holds "tls.key" and no key of ours`,
+			`it holds "tls.key" and no key of Gatehouse`,
 		},
 		{
 			"many keys of somebody else's", `{"type":"Opaque","data":{"a":"","b":"","c":"","d":"","e":"","f":"","g":""}}`, nil,
-			`it holds "a", "b", "c", "d", "e", 2 more and no key of ours`,
+			`it holds "a", "b", "c", "d", "e", 2 more and no key of Gatehouse`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestSecretStoreErrors(t *testing.T) {
 		},
 		{
 			"no right to create", "create", 403, rbac("create"), nil,
-			`Secret system/ca: user "system:serviceaccount:system:gatehouse" may not "create" secrets (hint: a Role in namespace "system" must allow create of secrets, which cannot be limited to a name; or make the secret "ca" in advance, without data)`,
+			`Secret system/ca: user "system:serviceaccount:system:gatehouse" may not "create" secrets (hint: a Role in namespace "system" must allow create of secrets, which cannot be limited to a name; or create the secret "ca" in advance, without data)`,
 		},
 		{
 			"quota", "create", 403, `secrets "ca" is forbidden: exceeded quota: few, requested: secrets=1`, nil,
@@ -293,15 +293,15 @@ func TestSecretStoreErrors(t *testing.T) {
 		{
 			"namespace ends", "create", 403, `unable to create new content`,
 			&metav1.StatusCause{Type: corev1.NamespaceTerminatingCause},
-			`Secret system/ca: its namespace is being deleted (hint: wait until it is gone and make it again, or use another namespace)`,
+			`Secret system/ca: its namespace is being deleted (hint: wait until it is gone and create it again, or use another namespace)`,
 		},
 		{
 			"no namespace", "create", 404, `namespaces "system" not found`, nil,
-			`Secret system/ca: its namespace is not there (hint: create the namespace, or use another one)`,
+			`Secret system/ca: its namespace does not exist (hint: create the namespace, or use another one)`,
 		},
 		{
 			"credentials", "get", 401, `Unauthorized`, nil,
-			`Secret system/ca: the API server does not take the credentials of this program (hint: look at the token of its service account, or at the kubeconfig)`,
+			`Secret system/ca: the API server rejects the credentials of this program (hint: check the token of its service account, or the kubeconfig)`,
 		},
 		{
 			"webhook that repeats what it was sent", "patch", 400, "admission webhook \"x\" denied the request: bad data " + secret, nil,
@@ -318,12 +318,12 @@ func TestSecretStoreErrors(t *testing.T) {
 		{
 			"immutable", "patch", 422, "data: Forbidden: field is immutable when `immutable` is set",
 			&metav1.StatusCause{Type: metav1.CauseTypeForbidden, Field: "data"},
-			`Secret system/ca: it cannot be written, because it says "immutable: true" (hint: delete it: a replica that serves writes it again from memory)`,
+			`Secret system/ca: it cannot be written, because it has "immutable: true" (hint: delete it: a running replica restores it from memory)`,
 		},
 		{
 			"another UID", "patch", 422, "metadata.uid: Invalid value",
 			&metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "metadata.uid"},
-			"somebody else has changed it",
+			"another client has changed it",
 		},
 		{
 			"too large", "patch", 422, "data: Too long: must have at most 1048576 bytes",
@@ -383,25 +383,25 @@ func TestSecretStoreUnreachable(t *testing.T) {
 		ctx  context.Context
 		want string
 	}{
-		{"nobody listens", rest.Config{Host: "http://" + address}, t.Context(), "Secret system/ca: the API server at " + address + " cannot be reached: it refuses connections (hint: is it running?)"},
+		{"nobody listens", rest.Config{Host: "http://" + address}, t.Context(), "Secret system/ca: the API server at " + address + " cannot be reached: it refuses connections (hint: check that it runs)"},
 		{
 			"no such name",
 			rest.Config{Host: "http://api.example", Dial: nameless},
 			t.Context(),
-			`Secret system/ca: the API server cannot be reached: there is no address for the name "api.example" (hint: look at the address of the API server, and at DNS)`,
+			`Secret system/ca: the API server cannot be reached: there is no address for the name "api.example" (hint: check the address of the API server, and DNS)`,
 		},
 		{
 			"hangs",
 			rest.Config{Host: "http://api.example", Transport: hung},
 			t.Context(),
-			"Secret system/ca: the API server did not answer in time when asked to get it (hint: is it running, and does a network policy allow the way to it?)",
+			"Secret system/ca: the API server did not answer in time when asked to get it (hint: check that it runs, and that network policies allow the connection)",
 		},
 		{"the caller has gone", rest.Config{Host: plain.URL}, ended, "Secret system/ca: context canceled"},
 		{
 			"another's certificate",
 			rest.Config{Host: strange.URL},
 			t.Context(),
-			"Secret system/ca: the certificate of the API server is not accepted: tls: failed to verify certificate: x509: certificate signed by unknown authority (hint: look at the certificate authority in the kubeconfig, and at the clock)",
+			"Secret system/ca: the certificate of the API server is not accepted: tls: failed to verify certificate: x509: certificate signed by unknown authority (hint: check the certificate authority in the kubeconfig, and the clock)",
 		},
 		{
 			"no TLS",
@@ -430,7 +430,7 @@ func TestSecretStoreUnreachable(t *testing.T) {
 func TestSecretStoreOfAnImpossibleName(t *testing.T) {
 	t.Parallel()
 	s := NewSecretStore(SecretStoreConfig{Client: certstest.NewAPIServer(t).Client(), Namespace: "system", Name: "a/b"})
-	want := `Secret system/a/b: it is not possible to get it: invalid resource name "a/b": [may not contain '/']`
+	want := `Secret system/a/b: cannot get it: invalid resource name "a/b": [may not contain '/']`
 	if _, err := s.Load(t.Context()); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -494,7 +494,7 @@ func TestSecretStoreWatchFails(t *testing.T) {
 		{"expired", expired, ""},
 		{
 			"forbidden", certstest.Refuses(403, `secrets is forbidden: User "gatehouse" cannot watch resource "secrets"`, "watch"),
-			`changes are noticed every 10s only: Secret system/ca: user "gatehouse" may not "watch" secrets (hint: a Role in namespace "system" must allow get, watch and patch of the secret "ca")`,
+			`changes are detected only every 10s: Secret system/ca: user "gatehouse" may not "watch" secrets (hint: a Role in namespace "system" must allow get, watch and patch of the secret "ca")`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -521,7 +521,7 @@ func TestSecretStoreWatchFails(t *testing.T) {
 					t.Error("no change was reported after the watch began")
 				}
 				if c.want != "" {
-					if e := <-events; e.Subject != s.String() || e.Reason != "" || e.Err != nil || e.Message != "changes are noticed at once again" {
+					if e := <-events; e.Subject != s.String() || e.Reason != "" || e.Err != nil || e.Message != "changes are detected at once again" {
 						t.Errorf("got %+v", e)
 					}
 				}

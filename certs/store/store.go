@@ -20,7 +20,7 @@ const ReportInterval = 15 * time.Second
 
 // ErrConflict means that the record has changed since it was loaded. The remedy is to
 // load it again.
-var ErrConflict = errors.New("somebody else has changed it")
+var ErrConflict = errors.New("another client has changed it")
 
 // Record is what a Store holds: the data of a Secret, or files of a directory.
 type Record struct {
@@ -79,7 +79,7 @@ type ForeignError struct {
 }
 
 func (e *ForeignError) Error() string {
-	return fmt.Sprintf("%s: %s, so it is somebody else's and is left alone (hint: %s)", e.Place, e.Problem, e.Remedy)
+	return fmt.Sprintf("%s: %s, so Gatehouse did not create it and does not change it (hint: %s)", e.Place, e.Problem, e.Remedy)
 }
 
 // PollInterval is how often the state is reconciled.

@@ -45,7 +45,7 @@ type storedReport struct {
 	// claimed is when the replica says that it wrote it, zero if it does not, and
 	// written when that was at the earliest by the clock of whoever keeps it.
 	claimed, written time.Time
-	// remove deletes it unless it has been written since. Whoever cannot remove it leaves
+	// remove deletes it unless it has been written since. A replica that cannot remove it leaves
 	// it to another replica.
 	remove func(context.Context)
 }

@@ -88,7 +88,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 			if _, metrics := get("/metrics"); !strings.Contains(metrics, "\ngatehouse_ca_store_last_successful 0\n") {
 				t.Error("metrics do not have that something cannot be written")
 			}
-			if !strings.Contains(said.String(), test.says) || !strings.Contains(said.String(), `"level":"ERROR","msg":"certificate"`) {
+			if !strings.Contains(said.String(), test.says) || !strings.Contains(said.String(), `"level":"ERROR","msg":"certificate error"`) {
 				t.Errorf("the log does not have what cannot be written:\n%s", said.String())
 			}
 			if err := program.Process.Signal(syscall.SIGTERM); err != nil {

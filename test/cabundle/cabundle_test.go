@@ -204,7 +204,7 @@ func TestOverwrittenIsPutRight(t *testing.T) {
 		who       string
 		overwrite func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration)
 	}{
-		{"replace", "somebody", func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		{"replace", "another client", func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			w.replace(c, "kubectl-replace")
 		}},
 		{"placeholder", `"gitops" (Apply)`, func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
@@ -281,15 +281,15 @@ func TestLeastPrivilege(t *testing.T) {
 		{name: "enough", verbs: []string{"get", "list", "watch", "patch"}},
 		{
 			name: "without-patch", verbs: []string{"get", "list", "watch"},
-			published: `its caBundle cannot be written: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
+			published: `(hint: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
 		},
 		{
 			name: "without-get", verbs: []string{"list", "watch", "patch"},
-			published: `cannot be read: grant get on validatingwebhookconfigurations with resourceNames ["without-get"]`,
+			published: `(hint: grant get on validatingwebhookconfigurations with resourceNames ["without-get"]`,
 		},
 		{
 			name: "without-list", verbs: []string{"get", "watch", "patch"},
-			unread: `ValidatingWebhookConfiguration without-list: cannot be read: grant list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
+			unread: `(hint: grant list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

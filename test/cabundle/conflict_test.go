@@ -28,7 +28,7 @@ func TestTwoInstallationsInOneConfiguration(t *testing.T) {
 	w.published(name, bundleOf(b), deadline)
 	support.Eventually(t, "both say what is wrong", func() error {
 		for _, r := range []*replica{one, two} {
-			if told := r.reported(certs.ReasonPublishFailed); len(told) == 0 || !strings.Contains(told[0], "another Gatehouse with another CA publishes into this configuration: give all replicas one Secret") {
+			if told := r.reported(certs.ReasonPublishFailed); len(told) == 0 || !strings.Contains(told[0], "another Gatehouse with another CA publishes into this configuration: use one Secret for all replicas") {
 				return fmt.Errorf("reported %q", told)
 			}
 		}

@@ -145,7 +145,7 @@ func wrongNames(t *testing.T, m *managed) {
 	m.clusterIssuer(t)
 	m.inject(t)
 	s := m.starts(t)
-	s.refused(t, "Certificate "+m.name+"/"+m.name+": is not there (hint: create it, or let Gatehouse do so)")
+	s.refused(t, "Certificate "+m.name+"/"+m.name+": does not exist (hint: create it, or use --cert-manager-hosts)")
 	m.createCertificate(t, "somebody.else.svc")
 	s.refused(t, "ValidatingWebhookConfiguration "+m.name, "webhook "+`"validate.gatehouse.dev"`,
 		fmt.Sprintf("it calls %q, and the serving certificate is not for that name", m.host()), "somebody.else.svc")
@@ -159,7 +159,7 @@ func wrongNames(t *testing.T, m *managed) {
 func missingIssuer(t *testing.T, m *managed) {
 	m.inject(t)
 	s := m.starts(t, "--cert-manager-hosts", m.host(), "--cert-manager-issuer", "ClusterIssuer/"+m.name)
-	s.unready(t, "Certificate "+m.name+"/"+m.name+": is not ready", "look at cert-manager's CertificateRequests")
+	s.unready(t, "Certificate "+m.name+"/"+m.name+": is not ready", "see cert-manager's CertificateRequests")
 	m.clusterIssuer(t)
 	t.Logf("ready %s after the issuer was made", s.accepted(t).Round(time.Millisecond))
 }
@@ -168,5 +168,5 @@ func missingIssuer(t *testing.T, m *managed) {
 func selfSignedLeaf(t *testing.T, m *managed) {
 	m.clusterIssuer(t)
 	s := m.starts(t, "--cert-manager-hosts", m.host(), "--cert-manager-issuer", "ClusterIssuer/"+m.name+"-self-signed", "--publish-ca-bundle")
-	s.refused(t, "Secret "+m.name+"/"+m.leafSecret(), "there is nothing to publish", "use an issuer that is a CA")
+	s.refused(t, "Secret "+m.name+"/"+m.leafSecret(), "Gatehouse cannot publish it", "use an issuer that is a CA")
 }

@@ -383,7 +383,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		want  []string
 	}{
 		"secret-get":    {without: aRight{namespace, secrets, "get"}, want: []string{`may not \"get\" secrets`, `must allow get, watch and patch of the secret \"secret-get-ca\"`}},
-		"secret-create": {without: aRight{namespace, secrets, "create"}, want: []string{`may not \"create\" secrets`, `or make the secret \"secret-create-ca\" in advance, without data`}},
+		"secret-create": {without: aRight{namespace, secrets, "create"}, want: []string{`may not \"create\" secrets`, `or create the secret \"secret-create-ca\" in advance, without data`}},
 		"secret-patch":  {without: aRight{namespace, secrets, "patch"}, made: true, want: []string{`may not \"patch\" secrets`, `must allow get, watch and patch of the secret \"secret-patch-ca\"`}},
 		"lease-create":  {without: aRight{namespace, leases, "create"}, want: []string{`leases`, leaseHint}},
 		"lease-patch":   {without: aRight{namespace, leases, "patch"}, want: []string{`may not \"patch\" leases`, leaseHint}},
@@ -396,7 +396,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		"webhooks-list":  {without: aRight{"", mutating, "list"}, want: []string{readHint("webhooks-list")}},
 		"webhooks-watch": {without: aRight{"", mutating, "watch"}, ready: true, want: []string{readHint("webhooks-watch")}},
 		"webhooks-get":   {without: aRight{"", mutating, "get"}, want: []string{"grant get on " + mutating + ` with resourceNames [\"webhooks-get\"]`}},
-		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"its caBundle cannot be written: grant patch on " + mutating + ` with resourceNames [\"webhooks-patch\"]`}},
+		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"(hint: grant patch on " + mutating + ` with resourceNames [\"webhooks-patch\"]`}},
 		"namespaces-watch": {
 			without: aRight{"", namespaces, "watch"},
 			want:    []string{`"cannot read from the cluster"`, `must allow get, list and watch of namespaces`},

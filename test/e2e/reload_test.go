@@ -106,7 +106,7 @@ func (w *world) broken(t *testing.T, name string, document any, says string, con
 	})
 	log, err := os.ReadFile(w.gatehouse.Log())
 	must(t, err)
-	for _, want := range []string{"configuration not used; the last good one serves on", name, says} {
+	for _, want := range []string{"configuration rejected; the previous one stays active", name, says} {
 		if !strings.Contains(string(log[len(before):]), want) {
 			t.Errorf("the log does not say %q:\n%s", want, log[len(before):])
 		}

@@ -21,7 +21,7 @@ import (
 func (c *resourceInstall) lastDigest(t *testing.T) (digest string, n int) {
 	t.Helper()
 	for _, line := range c.lines(t) {
-		if line.Message == "configuration in use" {
+		if line.Message == "configuration activated" {
 			digest = line.Digest
 			n++
 		}

@@ -31,7 +31,7 @@ func (w *world) deleteDefinitions(ctx context.Context, names ...string) error {
 func unserved(kind string) func(*logLine) bool {
 	return func(l *logLine) bool {
 		return l.Message == "cannot read from the cluster" && strings.HasPrefix(l.Kind, kind+".") &&
-			strings.Contains(l.Error, "there are no custom resources of kind "+kind) && strings.Contains(l.Hint, "gatehouse manifests --crds")
+			strings.Contains(l.Error, "cannot read custom resources of kind "+kind) && strings.Contains(l.Hint, "gatehouse manifests --crds")
 	}
 }
 
@@ -176,7 +176,7 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 		},
 		"definitions": {
 			without: []missingRight{{"customresourcedefinitions", "get"}},
-			says:    "customresourcedefinitions", hint: "let the ServiceAccount get customresourcedefinitions",
+			says:    "customresourcedefinitions", hint: "allow the ServiceAccount to get customresourcedefinitions",
 		},
 		"pods": {
 			without: []missingRight{{"pods", "list"}},
@@ -220,7 +220,7 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 				return
 			}
 			c.logged(t, "what is in use", func(l *logLine) bool {
-				return l.Message == "configuration in use" && strings.Contains(l.text, `"profiles":1,"policies":1`)
+				return l.Message == "configuration activated" && strings.Contains(l.text, `"profiles":1,"policies":1`)
 			})
 		})
 	}

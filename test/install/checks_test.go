@@ -104,8 +104,8 @@ func TestChartRefuses(t *testing.T) {
 		"class of the system":                {[]string{`priorityClass={"name":"system-cluster-critical","create":false}`}, ""},
 		"no class":                           {[]string{`priorityClass={"name":"","create":false}`}, ""},
 		"label":                              {[]string{`commonLabels={"team":"a"}`, `podLabels={"tier":"b"}`}, ""},
-		"label of all that is the chart's":   {[]string{`commonLabels={"helm.sh/chart":"x"}`}, `commonLabels: the label "helm.sh/chart" is the chart's own`},
-		"label of pods that is the chart's":  {[]string{`podLabels={"app.kubernetes.io/name":"x"}`}, `podLabels: the label "app.kubernetes.io/name" is the chart's own`},
+		"label of all that is the chart's":   {[]string{`commonLabels={"helm.sh/chart":"x"}`}, `commonLabels: the label "helm.sh/chart" is set by the chart`},
+		"label of pods that is the chart's":  {[]string{`podLabels={"app.kubernetes.io/name":"x"}`}, `podLabels: the label "app.kubernetes.io/name" is set by the chart`},
 		"secret for images without a name":   {[]string{`imagePullSecrets=[{}]`}, "missing property 'name'"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -173,7 +173,7 @@ func command(t *testing.T, args []string) (int, string) {
 // in no pod.
 func TestArgumentsFitProgram(t *testing.T) {
 	t.Parallel()
-	const elsewhere = "--in-cluster: this is not a pod of a cluster"
+	const elsewhere = "--in-cluster: this process does not run in a pod"
 	try := func(t *testing.T, args []string) (int, string) {
 		t.Helper()
 		args = slices.Clone(args)

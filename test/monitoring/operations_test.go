@@ -72,7 +72,7 @@ func TestOperationsGuide(t *testing.T) {
 		}
 	}
 	log := read(t, server.Log())
-	for _, line := range []string{`"msg":"memory limit","source":`, `"msg":"tracing","endpoint":"http://127.0.0.1:1/v1/traces"`, `"msg":"log level","level":"debug","before":"info"`} {
+	for _, line := range []string{`"msg":"memory limit","source":`, `"msg":"tracing enabled","endpoint":"http://127.0.0.1:1/v1/traces"`, `"msg":"log level","level":"debug","before":"info"`} {
 		if strings.Count(log, line) != 1 {
 			t.Errorf("the log has %s %d times", line, strings.Count(log, line))
 		}

@@ -43,14 +43,14 @@ func Follow(ctx context.Context, files []string, ticks <-chan time.Time, changed
 	watchDirs := func() {}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		problem(fmt.Errorf("changes are noticed every %s only: %w: raise fs.inotify.max_user_instances", Interval, err))
+		problem(fmt.Errorf("changes are detected only every %s: %w: raise fs.inotify.max_user_instances", Interval, err))
 	} else {
 		defer func() { _ = watcher.Close() }()
 		events, errs = watcher.Events, watcher.Errors
 		watchDirs = func() {
 			for _, dir := range dirs {
 				if err := watcher.Add(dir); err != nil {
-					problem(fmt.Errorf("changes in %s are noticed every %s only: %w", dir, Interval, err))
+					problem(fmt.Errorf("changes in %s are detected only every %s: %w", dir, Interval, err))
 				}
 			}
 		}

@@ -67,7 +67,7 @@ func (r *Request) Explain(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("%s: %w", r.Object, context.Canceled)
 	}
-	problem, hint := r.words(err)
+	problem, hint := r.describe(err)
 	text := r.Object + ": " + problem
 	if hint != "" {
 		text += " (hint: " + hint + ")"
@@ -75,7 +75,7 @@ func (r *Request) Explain(ctx context.Context, err error) error {
 	return NewError(text, err)
 }
 
-func (r *Request) words(err error) (problem, hint string) {
+func (r *Request) describe(err error) (problem, hint string) {
 	status, answered := errors.AsType[apiStatus](err)
 	if !answered {
 		return r.unanswered(err)
@@ -83,16 +83,16 @@ func (r *Request) words(err error) (problem, hint string) {
 	message := Sanitize(status.Status().Message)
 	switch {
 	case apierr.Classify(err) == apierr.Unauthorized:
-		return "the API server does not take the credentials of this program", "look at the token of its service account, or at the kubeconfig"
+		return "the API server rejects the credentials of this program", "check the token of its service account, or the kubeconfig"
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return "its namespace is being deleted", "wait until it is gone and make it again, or use another namespace"
+		return "its namespace is being deleted", "wait until it is gone and create it again, or use another namespace"
 	case apierrors.IsForbidden(err):
 		if denied := deniedRight.FindStringSubmatch(message); denied != nil {
 			return fmt.Sprintf("user %q may not %q %s", denied[1], denied[2], r.Resource), r.Right
 		}
 		return fmt.Sprintf("the API server refuses to %s it: %s", r.Verb, message), ""
 	case apierrors.IsNotFound(err) && (r.Verb == "create" || r.Verb == "patch"):
-		return "its namespace is not there", "create the namespace, or use another one"
+		return "its namespace does not exist", "create the namespace, or use another one"
 	case apierr.Classify(err) == apierr.Unavailable:
 		return fmt.Sprintf("the API server cannot %s it now: %s", r.Verb, message), ""
 	default:
@@ -107,10 +107,10 @@ var deniedRight = regexp.MustCompile(`User "([^"]+)" cannot ([a-z]+) resource `)
 // unanswered explains a request without an answer.
 func (r *Request) unanswered(err error) (problem, hint string) {
 	if name, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Sprintf("the API server cannot be reached: there is no address for the name %q", Sanitize(name.Name)), "look at the address of the API server, and at DNS"
+		return fmt.Sprintf("the API server cannot be reached: there is no address for the name %q", Sanitize(name.Name)), "check the address of the API server, and DNS"
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "the certificate of the API server is not accepted: " + Sanitize(innermost(err)), "look at the certificate authority in the kubeconfig, and at the clock"
+		return "the certificate of the API server is not accepted: " + Sanitize(innermost(err)), "check the certificate authority in the kubeconfig, and the clock"
 	}
 	where := "the API server"
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
@@ -119,12 +119,12 @@ func (r *Request) unanswered(err error) (problem, hint string) {
 	timeout, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), ok && timeout.Timeout():
-		return fmt.Sprintf("%s did not answer in time when asked to %s it", where, r.Verb), "is it running, and does a network policy allow the way to it?"
+		return fmt.Sprintf("%s did not answer in time when asked to %s it", where, r.Verb), "check that it runs, and that network policies allow the connection"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return where + " cannot be reached: it refuses connections", "is it running?"
+		return where + " cannot be reached: it refuses connections", "check that it runs"
 	}
 	if _, sent := errors.AsType[*url.Error](err); !sent {
-		return fmt.Sprintf("it is not possible to %s it: %s", r.Verb, Sanitize(err.Error())), ""
+		return fmt.Sprintf("cannot %s it: %s", r.Verb, Sanitize(err.Error())), ""
 	}
 	return where + " cannot be reached: " + Sanitize(innermost(err)), ""
 }

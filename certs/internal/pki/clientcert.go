@@ -20,7 +20,7 @@ func ClientCertificate(state *rotation.State, commonName, organization string, n
 		subject.Organization = []string{organization}
 	}
 	if commonName == "" && organization == "" {
-		return nil, nil, errors.New("client certificate: neither common name nor organization: the server cannot decide clients apart")
+		return nil, nil, errors.New("client certificate: has neither a common name nor an organization: the server cannot distinguish clients")
 	}
 	pair, err := Issue(Newest(state), &x509.Certificate{
 		Subject:     subject,

@@ -68,7 +68,7 @@ func ParsePair(certFile string, certPEM []byte, keyFile string, keyPEM []byte) (
 			return pair, nil
 		}
 	}
-	return nil, fmt.Errorf("certificate and key do not match: %s was not issued for the key in %s: write both files of one issue", certFile, keyFile)
+	return nil, fmt.Errorf("certificate and key do not match: %s was not issued for the key in %s: write the certificate and the key of the same issue", certFile, keyFile)
 }
 
 // ParseCertificates reads all certificates among the blocks of a file, at least
@@ -85,7 +85,7 @@ func ParseCertificates(file string, blocks []*pem.Block) ([]*x509.Certificate, e
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, fmt.Errorf("%s: PEM block %d is not a certificate that can be read: %w", file, i+1, err)
+			return nil, fmt.Errorf("%s: PEM block %d is not a valid certificate: %w", file, i+1, err)
 		}
 		certs = append(certs, cert)
 	}
@@ -110,7 +110,7 @@ func readKey(file string, data []byte) (crypto.Signer, error) {
 			continue
 		}
 		if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
-			return nil, fmt.Errorf("%s: the private key is encrypted: write it without a passphrase, readable by this process alone", file)
+			return nil, fmt.Errorf("%s: the private key is encrypted: write it without a passphrase, readable only by this process", file)
 		}
 		key, err := parseKey(block.Bytes)
 		if err != nil {

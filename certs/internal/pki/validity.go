@@ -24,7 +24,7 @@ func CheckValidity(cert *x509.Certificate, now time.Time) error {
 // CheckPair returns an error if clients cannot accept a certificate at the time: it is not
 // valid, the one behind it that signed it has expired, or one that follows in the chain
 // is not valid yet. What else has expired in the chain clients may have in a newer
-// version, and remarks tells of it.
+// version, and remarks reports it.
 func CheckPair(pair *tls.Certificate, now time.Time) error {
 	if err := CheckValidity(pair.Leaf, now); err != nil {
 		return err

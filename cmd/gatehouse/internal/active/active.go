@@ -84,11 +84,11 @@ func (u *Active) activate(of *Resolution) {
 	u.Metrics.PoliciesLoaded(&c.Policy)
 	u.Metrics.AuthenticationLoaded(&c.Authn)
 	policies := len(c.Policy.Policies) + len(c.Policy.AdmissionPolicies)
-	u.Log.Info("configuration in use", "dir", u.Dir, "digest", c.Digest, "files", c.Files,
+	u.Log.Info("configuration activated", "dir", u.Dir, "digest", c.Digest, "files", c.Files,
 		"profiles", len(c.Sidecar.Profiles), "policies", policies, "tokens", len(c.Authn.Tokens),
 		"issuers", len(c.Authn.Issuers), "directories", len(c.Authn.Directories))
 	if u.policies > 0 && policies == 0 {
-		u.Log.Warn("the configuration has no policy any more: nothing is refused by one", "dir", u.Dir, "before", u.policies)
+		u.Log.Warn("the configuration has no policies any more: no request is denied by a policy", "dir", u.Dir, "before", u.policies)
 	}
 	u.policies = policies
 	u.tokens, u.authn, u.revocations = u.accessTokensOf(c, s.Authn), s.Authn, nil
@@ -102,7 +102,7 @@ func (u *Active) activate(of *Resolution) {
 		text := w.String()
 		// When one custom resource changes, the diagnostics of the others are not logged again.
 		if logged[text] = of.clustered; !u.logged[text] {
-			logFinding(u.Log, w)
+			logDiagnostic(u.Log, w)
 		}
 	}
 	u.logged = logged
@@ -111,7 +111,7 @@ func (u *Active) activate(of *Resolution) {
 		n, first := countErrors(broken)
 		u.notify(u.Log.Error, describeErrors(found), "errors", n, first)
 	case len(u.emptied) > 0:
-		u.notify(u.Log.Warn, "files have lost all their documents, which are not in force any more", "files", len(u.emptied), u.emptied[0])
+		u.notify(u.Log.Warn, "files have lost all their documents, which do not apply any more", "files", len(u.emptied), u.emptied[0])
 	default:
 		u.Reminder.Stop()
 		u.reminder = ""
@@ -146,7 +146,7 @@ func limitPerResource(found diagnostic.List) diagnostic.List {
 	for _, object := range slices.Sorted(maps.Keys(severest)) {
 		few = append(few, diagnostic.Diagnostic{
 			Severity: severest[object], Source: config.ClusterSource, Object: object,
-			Message: "and " + diagnostic.Count(counts[object]-maxPerResource, "finding") + " more", Hint: "the conditions of the object say the same",
+			Message: "and " + diagnostic.Count(counts[object]-maxPerResource, "more diagnostic"), Hint: "the conditions of the object have the errors too",
 		})
 	}
 	return few
@@ -182,26 +182,26 @@ func setGCPercent() {
 // the new one removes or revokes end all the same.
 func (u *Active) keepActive(c *config.Config, err error) {
 	if removed := u.withdraw(c); removed > 0 || len(c.Authn.Revocations) > 0 {
-		u.Log.Info("access tokens and revocations were taken over from a configuration that is not used otherwise",
+		u.Log.Info("configuration rejected, but access tokens that it removes or revokes are invalid now",
 			"dir", u.Dir, "removed", removed, "revocations", len(c.Authn.Revocations))
 	}
-	serves := "the last good one serves on"
+	serves := "the previous one stays active"
 	if !u.complete {
-		serves = "the one before, of which not everything compiles, serves on"
+		serves = "the previous one, which has errors, stays active"
 	}
 	u.reminder = "" // each attempt is logged
 	n, first := countErrors(err)
-	u.notify(u.Log.Error, "configuration not used; "+serves, "errors", n, first)
+	u.notify(u.Log.Error, "configuration rejected; "+serves, "errors", n, first)
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		err = limitPerResource(list)
 	}
-	logFindings(u.Log, err)
+	logDiagnostics(u.Log, err)
 	u.Metrics.ConfigFailed() // behind the lines that say why
 }
 
 // withdraw ends the access tokens whose documents are gone or that are revoked, even if the
-// rest of the configuration is invalid or its lookups take time: whoever revokes a token must
-// not have to repair other documents first. A document is gone only if its file was read
+// rest of the configuration is invalid or its lookups take time: revoking a token must not
+// depend on the repair of other documents. A document is gone only if its file was read
 // completely without it, or is gone itself. withdraw returns the number of tokens that are
 // gone.
 func (u *Active) withdraw(c *config.Config) int {
@@ -286,8 +286,8 @@ func emptiedFiles(severity diagnostic.Severity, files []string) diagnostic.List 
 	var list diagnostic.List
 	for _, file := range files {
 		list = append(list, diagnostic.Diagnostic{
-			Severity: severity, Source: file, Message: "holds no document any more, and held some before",
-			Hint: "put the documents back; to remove them, delete the file",
+			Severity: severity, Source: file, Message: "has lost all its documents",
+			Hint: "restore the documents; to remove them, delete the file",
 		})
 	}
 	return list
@@ -296,9 +296,9 @@ func emptiedFiles(severity diagnostic.Severity, files []string) diagnostic.List 
 // describeErrors returns the effect of the errors of an active configuration.
 func describeErrors(found diagnostic.List) string {
 	const (
-		policies   = "policies do not compile: for what they match, their failurePolicy decides"
-		exceptions = "exceptions cannot be used: they let nothing pass"
-		resources  = "custom resources have errors: the last version without errors is in use, or none, and of a policy its failurePolicy decides (hint: kubectl get gatehouse)"
+		policies   = "policies do not compile: their failurePolicy decides for matching requests"
+		exceptions = "exceptions are invalid: they exempt nothing"
+		resources  = "custom resources have errors: their last version without errors stays active; without one, a policy's failurePolicy decides (hint: kubectl get gatehouse)"
 	)
 	var ofPolicies, ofExceptions bool
 	for _, f := range found {

@@ -65,7 +65,7 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		{Severity: diagnostic.Error, Source: "b.yaml", Message: "wrong"},
 		{Severity: diagnostic.Error, Source: "c.yaml", Message: "wrong too"},
 	}
-	const policies = "policies do not compile: for what they match, their failurePolicy decides"
+	const policies = "policies do not compile: their failurePolicy decides for matching requests"
 	good := func(u *Active) { u.activate(configured(t, "good", "true")) }
 	broken := func(u *Active) { u.activate(configured(t, "broken", "true +")) }
 	for _, tc := range []struct {
@@ -79,38 +79,38 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		{
 			"policies that do not compile",
 			[]func(*Active){broken},
-			[]string{"ERROR configuration", "ERROR " + policies},
+			[]string{"ERROR configuration error", "ERROR " + policies},
 			[]string{"ERROR still: " + policies + " 1 p.yaml: AdmissionPolicy/p: spec.validations[0].expression"},
 		},
 		{
 			"an exception that cannot be used",
 			[]func(*Active){func(u *Active) { u.activate(configured(t, "exception", "true", unreasoned)) }},
-			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR exceptions cannot be used: they let nothing pass"},
-			[]string{"ERROR still: exceptions cannot be used: they let nothing pass 3 x.yaml: PolicyException/gatehouse-system/x:"},
+			[]string{"ERROR configuration error", "ERROR configuration error", "ERROR configuration error", "ERROR exceptions are invalid: they exempt nothing"},
+			[]string{"ERROR still: exceptions are invalid: they exempt nothing 3 x.yaml: PolicyException/gatehouse-system/x:"},
 		},
 		{
 			"both",
 			[]func(*Active){func(u *Active) { u.activate(configured(t, "both", "true +", unreasoned)) }},
-			[]string{"ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR configuration", "ERROR " + policies + "; exceptions cannot be used: they let nothing pass"},
-			[]string{"ERROR still: " + policies + "; exceptions cannot be used: they let nothing pass 4 p.yaml: AdmissionPolicy/p:"},
+			[]string{"ERROR configuration error", "ERROR configuration error", "ERROR configuration error", "ERROR configuration error", "ERROR " + policies + "; exceptions are invalid: they exempt nothing"},
+			[]string{"ERROR still: " + policies + "; exceptions are invalid: they exempt nothing 4 p.yaml: AdmissionPolicy/p:"},
 		},
 		{
 			"good, then not used",
 			[]func(*Active){good, func(u *Active) { u.keepActive(&config.Config{}, wrong) }},
-			[]string{"ERROR configuration not used; the last good one serves on", "WARN configuration", "ERROR configuration", "ERROR configuration"},
-			[]string{"ERROR still: configuration not used; the last good one serves on 2 b.yaml: wrong"},
+			[]string{"ERROR configuration rejected; the previous one stays active", "WARN configuration warning", "ERROR configuration error", "ERROR configuration error"},
+			[]string{"ERROR still: configuration rejected; the previous one stays active 2 b.yaml: wrong"},
 		},
 		{
 			"what does not compile, then not used",
 			[]func(*Active){broken, func(u *Active) { u.keepActive(&config.Config{}, errors.New("no directory")) }},
-			[]string{"ERROR configuration not used; the one before, of which not everything compiles, serves on", "ERROR configuration"},
-			[]string{"ERROR still: configuration not used; the one before, of which not everything compiles, serves on 1 no directory"},
+			[]string{"ERROR configuration rejected; the previous one, which has errors, stays active", "ERROR configuration error"},
+			[]string{"ERROR still: configuration rejected; the previous one, which has errors, stays active 1 no directory"},
 		},
 		{"repaired", []func(*Active){broken, func(u *Active) { u.keepActive(&config.Config{}, wrong) }, good}, nil, nil},
 		{
-			"no policy any more",
+			"no policies any more",
 			[]func(*Active){good, func(u *Active) { u.activate(configured(t, "none", "")) }},
-			[]string{"WARN the configuration has no policy any more: nothing is refused by one"},
+			[]string{"WARN the configuration has no policies any more: no request is denied by a policy"},
 			nil,
 		},
 		{"never a policy", []func(*Active){func(u *Active) { u.activate(configured(t, "none", "")) }, func(u *Active) { u.activate(configured(t, "none", "")) }}, nil, nil},
@@ -165,7 +165,7 @@ func TestFewOfEach(t *testing.T) {
 		t.Errorf("the findings left are %v, want %v", counts, want)
 	}
 	last := few[len(few)-1]
-	if last.Object != "PolicyException/shop/x" || last.Severity != diagnostic.Error || !strings.Contains(last.Message, "and 75 findings more") {
+	if last.Object != "PolicyException/shop/x" || last.Severity != diagnostic.Error || !strings.Contains(last.Message, "and 75 more diagnostics") {
 		t.Errorf("the last is %+v", last)
 	}
 }

@@ -45,7 +45,7 @@ func Compile(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diagn
 // InvalidError returns the error of a command that needs the configuration in a directory, with everything that is wrong with
 // it.
 func InvalidError(dir string, err error) error {
-	return fmt.Errorf("the configuration in %s cannot be used:\n%w", dir, WithPaths(dir, err))
+	return fmt.Errorf("the configuration in %s is invalid:\n%w", dir, WithPaths(dir, err))
 }
 
 // WithPaths returns an error about the configuration in a directory for the person who named the directory: each diagnostic

@@ -7,23 +7,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// logFindings logs each diagnostic on a line of its own.
-func logFindings(log *slog.Logger, err error) {
+// logDiagnostics logs each diagnostic on a line of its own.
+func logDiagnostics(log *slog.Logger, err error) {
 	list, ok := errors.AsType[diagnostic.List](err)
 	if !ok {
-		log.Error("configuration", "error", err.Error())
+		log.Error("configuration error", "error", err.Error())
 		return
 	}
 	for _, f := range list {
-		logFinding(log, f)
+		logDiagnostic(log, f)
 	}
 }
 
-func logFinding(log *slog.Logger, f diagnostic.Diagnostic) {
+func logDiagnostic(log *slog.Logger, f diagnostic.Diagnostic) {
 	f = f.Redacted()
-	write := log.Error
+	write, message := log.Error, "configuration error"
 	if f.Severity == diagnostic.Warning {
-		write = log.Warn
+		write, message = log.Warn, "configuration warning"
 	}
-	write("configuration", "source", f.Source, "object", f.Object, "field", f.Field, "finding", f.Message, "hint", f.Hint)
+	write(message, "source", f.Source, "object", f.Object, "field", f.Field, "finding", f.Message, "hint", f.Hint)
 }

@@ -83,7 +83,7 @@ const firstRead = 5 * time.Second
 const maxLookupWait = 5 * time.Second
 
 // errIncomplete keeps a server from being ready before its custom resources are active.
-var errIncomplete = errors.New("not all custom resources are in use yet")
+var errIncomplete = errors.New("not all custom resources are active yet")
 
 // Read reads the directory for the first time.
 func (r *Reconciler) Read() (*config.Config, diagnostic.List) {
@@ -120,7 +120,7 @@ func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found 
 		return InvalidError(r.Dir, err)
 	}
 	if r.Dir != "" && documents.Documents == 0 {
-		r.Current.Log.Warn("the directory has no document: custom resources alone are in use", "dir", r.Dir)
+		r.Current.Log.Warn("the directory has no documents: only custom resources are active", "dir", r.Dir)
 	}
 	r.complete.Store(complete)
 	return nil
@@ -230,8 +230,8 @@ func (r *Reconciler) checkLost(documents *config.Config) error {
 	if r.Resources != nil && documents.Documents == 0 && r.documents.Documents > 0 {
 		documents.Unread.All = true
 		return diagnostic.List{{
-			Severity: diagnostic.Error, Source: r.Dir, Message: "there is no document in this directory any more",
-			Hint: "put the documents back; to go on with custom resources alone, start without --config",
+			Severity: diagnostic.Error, Source: r.Dir, Message: "the directory has lost all its documents",
+			Hint: "restore the documents; to use only custom resources, start without --config",
 		}}
 	}
 	if !r.RefuseEmptied {

@@ -282,7 +282,7 @@ func (a *resolution) replace(one *candidate, f *diagnostic.Diagnostic) {
 		if f.Object != one.read.Object() {
 			said = diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: config.ClusterSource, Object: one.read.Object(), Field: "spec", Hint: f.Hint,
-				Message: fmt.Sprintf("makes %s wrong, and was changed last: %s: %s", f.Object, f.Field, f.Message),
+				Message: fmt.Sprintf("breaks %s, and was changed last: %s: %s", f.Object, f.Field, f.Message),
 			}
 		}
 		if !slices.Contains(one.found, said) {

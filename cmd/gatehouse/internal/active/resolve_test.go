@@ -176,7 +176,7 @@ spec: {policies: [{name: p}], match: {names: [a]}, reason: %q}
 			documents: "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: a, image: img}]}}}\n",
 			rounds:    []round{{customProfile(t, 1, "a", ""), customProfile(t, 1, "b", "")}},
 			want:      []string{"SidecarProfile/a Unused", "SidecarProfile/b Current"}, profiles: 2,
-			found: []string{`there is a document of this name in the directory too, in "a.yaml"`},
+			found: []string{`the configuration directory has a document of the same name, in "a.yaml"`},
 		},
 		{
 			name:   "an exception that breaks lets nothing pass",

@@ -208,7 +208,7 @@ func TestDirectoryThatLosesItsDocuments(t *testing.T) {
 		s.change(t, change)
 		s.wants(t, "one two", 3)
 		s.metric(t, "gatehouse_config_last_load_successful", 0)
-		if log := s.log.Take(); !strings.Contains(log, "there is no document in this directory any more") || !strings.Contains(log, "start without --config") {
+		if log := s.log.Take(); !strings.Contains(log, "the directory has lost all its documents") || !strings.Contains(log, "start without --config") {
 			t.Errorf("%s: the log has %s", name, log)
 		}
 	}
@@ -223,7 +223,7 @@ func TestDirectoryThatLosesItsDocuments(t *testing.T) {
 	if err := again.Start(t.Context(), loaded, found); err != nil {
 		t.Fatalf("no start with an empty directory beside custom resources: %v", err)
 	}
-	if log := s.log.Take(); !strings.Contains(log, "custom resources alone are in use") {
+	if log := s.log.Take(); !strings.Contains(log, "only custom resources are active") {
 		t.Errorf("a start with an empty directory logs %s", log)
 	}
 }
@@ -234,7 +234,7 @@ func TestEmptiedFile(t *testing.T) {
 	t.Parallel()
 	const (
 		gauge = "gatehouse_config_emptied_files"
-		told  = `"source":"red.yaml","object":"","field":"","finding":"holds no document any more, and held some before"`
+		told  = `"source":"red.yaml","object":"","field":"","finding":"has lost all its documents"`
 	)
 	for name, emptied := range map[string]string{
 		"0 bytes": "", "comments": "# soon\n---\n", "tests alone": "apiVersion: gatehouse.dev/v1alpha1\nkind: Test\n",

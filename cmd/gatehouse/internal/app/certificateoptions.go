@@ -47,22 +47,22 @@ const shortestLife = time.Second
 func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.changed = flags.Changed
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "file of the serving certificate and its chain, in PEM; re-read when it changes")
-	flags.StringVar(&f.tlsKey, "tls-key", "", "file of the serving certificate's key, in PEM")
-	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "names and addresses for certificates of a CA of its own, instead of --tls-cert and --tls-key")
-	flags.StringVar(&f.selfSignedSecret, "self-signed-secret", "", "Secret to keep the CA in, NAMESPACE/NAME, shared by all replicas, with --self-signed")
-	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory to keep the CA in, and a client certificate for the API server, with --self-signed")
-	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", rotation.DefaultCALife, "how long a CA is good for, with --self-signed; a new one comes after two thirds of that")
-	flags.DurationVar(&f.duration, "self-signed-duration", rotation.DefaultLeafLife, "how long a serving certificate is good for, with --self-signed; it is renewed after two thirds of that")
-	flags.StringVar(&f.certManager, "cert-manager", "", "Certificate of cert-manager, NAMESPACE/NAME, to serve what it issues, instead of --tls-cert and --tls-key")
-	flags.StringSliceVar(&f.certManagerHosts, "cert-manager-hosts", nil, "names and addresses to make the Certificate for, with --cert-manager; without them it is used as it is")
-	flags.StringVar(&f.certManagerIssuer, "cert-manager-issuer", "", "who issues it, [Issuer/|ClusterIssuer/]NAME, with --cert-manager-hosts (default: a CA of its own, which is made)")
-	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this is ready: NAME, mutating/NAME or validating/NAME; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret and --cert-manager)")
-	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "write the CA into the caBundle of each --registration, and keep it there (default true with --self-signed-secret)")
-	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "how long a new CA is trusted by every --registration before a certificate of it is served")
-	flags.StringVar(&f.replica, "replica", "", "name of this replica, unlike that of any other (default: the host name, which is that of the pod)")
-	flags.StringVar(&f.clientCA, "client-ca", "", "file of the CAs of client certificates, in PEM; /authenticate answers nobody else (default: with --self-signed-dir, the CA made there)")
-	flags.BoolVar(&f.requireClientForAll, "require-client-certificate", false, "make /mutate and /validate too answer only callers with a client certificate of --client-ca")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "PEM file with the serving certificate and its chain; reloaded when it changes")
+	flags.StringVar(&f.tlsKey, "tls-key", "", "PEM file with the key of the serving certificate")
+	flags.StringSliceVar(&f.selfSigned, "self-signed", nil, "DNS names and IP addresses for certificates of a self-signed CA; replaces --tls-cert and --tls-key")
+	flags.StringVar(&f.selfSignedSecret, "self-signed-secret", "", "Secret that stores the CA for all replicas, NAMESPACE/NAME, with --self-signed")
+	flags.StringVar(&f.selfSignedDir, "self-signed-dir", "", "directory that stores the CA, and a client certificate for the API server, with --self-signed")
+	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", rotation.DefaultCALife, "lifetime of a CA, with --self-signed; it is replaced after two thirds of that")
+	flags.DurationVar(&f.duration, "self-signed-duration", rotation.DefaultLeafLife, "lifetime of a serving certificate, with --self-signed; it is renewed after two thirds of that")
+	flags.StringVar(&f.certManager, "cert-manager", "", "Certificate of cert-manager, NAMESPACE/NAME, whose Secret is served; replaces --tls-cert and --tls-key")
+	flags.StringSliceVar(&f.certManagerHosts, "cert-manager-hosts", nil, "DNS names and IP addresses of the Certificate, which Gatehouse then creates, with --cert-manager (default: use an existing Certificate)")
+	flags.StringVar(&f.certManagerIssuer, "cert-manager-issuer", "", "issuer of the Certificate, [Issuer/|ClusterIssuer/]NAME, with --cert-manager-hosts (default: a new CA for Gatehouse alone)")
+	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this replica is ready: NAME, mutating/NAME or validating/NAME; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret and --cert-manager)")
+	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "write the CA into the caBundle of each --registration, and restore it after changes (default true with --self-signed-secret)")
+	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "how long every --registration must trust a new CA before a certificate of it is served")
+	flags.StringVar(&f.replica, "replica", "", "unique name of this replica (default: the host name, which is the pod's name)")
+	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file with the CAs of client certificates; /authenticate rejects other callers (default with --self-signed-dir: the CA of that directory)")
+	flags.BoolVar(&f.requireClientForAll, "require-client-certificate", false, "reject callers of /mutate and /validate that have no client certificate of --client-ca")
 	for _, name := range []string{
 		"self-signed", "self-signed-secret", "self-signed-ca-duration", "self-signed-duration",
 		"cert-manager", "cert-manager-hosts", "cert-manager-issuer", "registration", "rotation-hold", "replica",
@@ -81,14 +81,14 @@ func (f *CertificateOptions) Validate(cluster bool) []error {
 	problems = append(problems, f.checkNeeds(cluster)...)
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if f.changed("self-signed-dir") && f.changed("self-signed-secret") {
-		problem("--self-signed-dir and --self-signed-secret exclude each other: the CA is kept in one place")
+		problem("--self-signed-dir and --self-signed-secret exclude each other: the CA is stored in one place")
 	}
 	if f.changed("publish-ca-bundle") && f.publish {
 		switch {
 		case f.changed("tls-cert"):
-			problem("--publish-ca-bundle does not go with --tls-cert: whoever renews the files knows the CA")
+			problem("--publish-ca-bundle and --tls-cert exclude each other: Gatehouse does not know the CA of these files (hint: write the CA into the caBundle with the program that renews the files)")
 		case f.changed("self-signed") && !f.changed("self-signed-secret") && !f.changed("self-signed-dir"):
-			problem("--publish-ca-bundle needs a CA that outlives this process: give --self-signed-secret or --self-signed-dir")
+			problem("--publish-ca-bundle needs a stored CA: set --self-signed-secret or --self-signed-dir")
 		case len(f.registrationNames()) == 0:
 			problem("--publish-ca-bundle needs --registration")
 		}
@@ -143,7 +143,7 @@ func (f *CertificateOptions) checkSource() []error {
 		{"client-ca", f.clientCA == ""},
 	} {
 		if text.empty && f.changed(text.flag) {
-			problem("--%s: must not be empty (hint: leave it out, or look where its value comes from)", text.flag)
+			problem("--%s: must not be empty (hint: omit the flag, or check the variable that its value comes from)", text.flag)
 		}
 	}
 	files := f.changed("tls-cert") || f.changed("tls-key")
@@ -164,7 +164,7 @@ func (f *CertificateOptions) checkSource() []error {
 	case files && (!f.changed("tls-cert") || !f.changed("tls-key")):
 		problem("--tls-cert and --tls-key must both be given")
 	case len(sources) == 0:
-		problem("no certificate: give --tls-cert and --tls-key, --cert-manager, or --self-signed with the names and addresses under which the API server calls (hint: --self-signed 127.0.0.1)")
+		problem("no certificate: set --tls-cert and --tls-key, --cert-manager, or --self-signed with the names and addresses that the API server calls (hint: --self-signed 127.0.0.1)")
 	}
 	return problems
 }
@@ -207,7 +207,7 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 }
 
 // registrationNames returns the names of the webhook configurations that must trust the
-// serving certificate, whoever writes their bundles.
+// serving certificate, independent of who writes their bundles.
 func (f *CertificateOptions) registrationNames() []string {
 	if !f.changed("registration") && (f.selfSignedSecret != "" || f.certManager != "") {
 		return []string{install.DefaultRegistration}

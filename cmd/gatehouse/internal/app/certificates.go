@@ -88,7 +88,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		}
 		c.source, authorities = own, own
 		metrics.Rotation(own.State)
-		metrics.CAStore(own.Kept)
+		metrics.CAStore(own.IsReconciled)
 	case f.certManager != "":
 		issued, err := f.fromCertManager(ctx, client, objects, trust, notify)
 		if err != nil {
@@ -97,7 +97,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		c.source, authorities, c.leave = issued, issued, issued.Leave
 		if f.publishesBundles() {
 			metrics.Rotation(issued.State)
-			metrics.CAStore(issued.Kept)
+			metrics.CAStore(issued.IsReconciled)
 		}
 	default:
 		files, err := certsource.NewFiles(certsource.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
@@ -139,7 +139,7 @@ func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic
 	}
 	objects, err := dynamic.NewForConfig(access)
 	if err != nil {
-		return nil, nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+		return nil, nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
 	return client, objects, nil
 }
@@ -166,7 +166,7 @@ func (f *CertificateOptions) ownCA(
 			return nil, fmt.Errorf("--self-signed-dir: %w", err)
 		}
 		if inherited {
-			log.Warn("certificate", "subject", certs.SelfSignedCA, "warnings", install.ReplacedFilesWarning(f.selfSignedDir))
+			log.Warn("certificate warning", "subject", certs.SelfSignedCA, "warnings", install.ReplacedFilesWarning(f.selfSignedDir))
 		}
 		config.Store, config.Replicas = store, reports
 	}
@@ -286,11 +286,11 @@ func logCertificate(log *slog.Logger, e certs.Event) {
 	}
 	switch {
 	case errors.Is(e.Err, certsource.ErrWaiting):
-		log.Info("certificate", append(attrs, "waits", e.Err.Error())...)
+		log.Info("certificate waiting", append(attrs, "waits", e.Err.Error())...)
 	case e.Err != nil:
-		log.Error("certificate", append(attrs, "error", e.Err.Error())...)
+		log.Error("certificate error", append(attrs, "error", e.Err.Error())...)
 	case len(e.Warnings) > 0:
-		log.Warn("certificate", attrs...)
+		log.Warn("certificate warning", attrs...)
 	default:
 		log.Info("certificate", attrs...)
 	}

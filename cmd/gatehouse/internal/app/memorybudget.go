@@ -79,15 +79,15 @@ func (b *memoryBudget) problems(files uint64) []string {
 	var all []string
 	need := b.base + int64(b.connections)*connectionBytes + b.inFlight
 	if b.limit > 0 && need > b.limit {
-		all = append(all, fmt.Sprintf("under load the process may be ended for memory: it takes %d bytes, %d connections %d and reviews %d, together %d, more than the limit of %d (hint: raise the memory limit, or leave out --max-in-flight-bytes and --max-connections)",
+		all = append(all, fmt.Sprintf("under load the process can exceed its memory limit: it uses %d bytes, %d connections %d and reviews %d, in total %d; the limit is %d (hint: raise the memory limit, or omit --max-in-flight-bytes and --max-connections)",
 			b.base, b.connections, int64(b.connections)*connectionBytes, b.inFlight, need, b.limit))
 	}
 	if largest := server.LargestReview(b.inFlight); largest < review.MaxAdmissionBytes {
-		all = append(all, fmt.Sprintf("reviews of more than %d bytes are refused, API servers send up to %d: reviews have %d bytes of memory (hint: raise the memory limit, or --max-in-flight-bytes)",
+		all = append(all, fmt.Sprintf("reviews larger than %d bytes are rejected, but API servers send up to %d: all reviews together have %d bytes of memory (hint: raise the memory limit, or --max-in-flight-bytes)",
 			largest, review.MaxAdmissionBytes, b.inFlight))
 	}
 	if files > 0 && b.connections > openFilesFor(files) {
-		all = append(all, fmt.Sprintf("%d connections leave no file descriptors for health and the API server: the limit of open files is %d (hint: raise it, or lower --max-connections)",
+		all = append(all, fmt.Sprintf("%d connections leave no file descriptors for health checks and the API server: the limit of open files is %d (hint: raise the limit, or lower --max-connections)",
 			b.connections, files))
 	}
 	return all

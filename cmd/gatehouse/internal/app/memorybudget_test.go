@@ -27,17 +27,17 @@ func TestDivideMemory(t *testing.T) {
 	}{
 		{name: "no limit", live: 6, wantInFlight: 128, wantConnections: 2048},
 		{name: "the chart's limit", limit: 230, live: 8, wantInFlight: 87, wantConnections: 464},
-		{name: "a large configuration", limit: 230, live: 60, wantInFlight: 35, wantConnections: 186, problems: []string{"reviews of more than"}},
+		{name: "a large configuration", limit: 230, live: 60, wantInFlight: 35, wantConnections: 186, problems: []string{"reviews larger than"}},
 		{name: "a large limit", limit: 2048, live: 8, wantInFlight: 996, wantConnections: 2048},
-		{name: "a small limit", limit: 57, live: 8, wantInFlight: 8, wantConnections: 16, problems: []string{"under load the process may be ended", "reviews of more than"}},
-		{name: "less than the program takes", limit: 32, live: 8, wantInFlight: 8, wantConnections: 16, problems: []string{"under load the process may be ended", "reviews of more than"}},
+		{name: "a small limit", limit: 57, live: 8, wantInFlight: 8, wantConnections: 16, problems: []string{"under load the process can exceed its memory limit", "reviews larger than"}},
+		{name: "less than the program takes", limit: 32, live: 8, wantInFlight: 8, wantConnections: 16, problems: []string{"under load the process can exceed its memory limit", "reviews larger than"}},
 		{name: "flags that fit", limit: 1024, live: 8, inFlight: 256, connections: 4096, wantInFlight: 256, wantConnections: 4096},
-		{name: "reviews that do not fit", limit: 230, live: 8, inFlight: 512, wantInFlight: 512, wantConnections: 464, problems: []string{"under load the process may be ended"}},
-		{name: "connections that do not fit", limit: 230, live: 8, connections: 4096, wantInFlight: 87, wantConnections: 4096, problems: []string{"under load the process may be ended"}},
+		{name: "reviews that do not fit", limit: 230, live: 8, inFlight: 512, wantInFlight: 512, wantConnections: 464, problems: []string{"under load the process can exceed its memory limit"}},
+		{name: "connections that do not fit", limit: 230, live: 8, connections: 4096, wantInFlight: 87, wantConnections: 4096, problems: []string{"under load the process can exceed its memory limit"}},
 		{name: "few open files", live: 8, files: 64, wantInFlight: 128, wantConnections: 32},
 		{name: "open files as usual", live: 8, files: 1024, wantInFlight: 128, wantConnections: 768},
 		{name: "more connections than open files", live: 8, files: 1024, connections: 1000, wantInFlight: 128, wantConnections: 1000, problems: []string{"leave no file descriptors"}},
-		{name: "small reviews by a flag", live: 8, inFlight: 40, wantInFlight: 40, wantConnections: 2048, problems: []string{"reviews of more than"}},
+		{name: "small reviews by a flag", live: 8, inFlight: 40, wantInFlight: 40, wantConnections: 2048, problems: []string{"reviews larger than"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

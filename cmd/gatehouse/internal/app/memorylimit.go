@@ -54,12 +54,12 @@ func (m *memoryLimit) apply() {
 		if m.of != 0 {
 			m.set(math.MaxInt64)
 		}
-		m.logLimit(0, "the cgroup has none", "limit", "none")
+		m.logLimit(0, "the cgroup has no memory limit", "limit", "none")
 	case errors.Is(err, memlimit.ErrCgroupsNotSupported):
-		m.logLimit(0, "there are no cgroups", "limit", "none")
+		m.logLimit(0, "cgroups are not available", "limit", "none")
 	case err != nil:
 		if m.logged != "error" {
-			m.log.Warn("memory limit of the cgroup cannot be read; the one before holds, at the start none", "error", err.Error(),
+			m.log.Warn("cannot read the memory limit of the cgroup; the previous limit stays, at the start none", "error", err.Error(),
 				"hint", "set GOMEMLIMIT in the environment")
 		}
 		m.logged = "error"

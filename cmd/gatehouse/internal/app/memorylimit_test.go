@@ -33,14 +33,14 @@ func TestMemoryLimit(t *testing.T) {
 			{limit: gibibyte, set: gibibyte / 2, log: "limit=536870912"}, {limit: gibibyte, set: gibibyte / 2}, {limit: 2 * gibibyte, set: gibibyte, log: "limit=1073741824"},
 		}},
 		{"it goes away", 0.5, []look{
-			{limit: gibibyte, set: gibibyte / 2, log: "source=cgroup"}, {err: memlimit.ErrNoLimit, set: math.MaxInt64, log: "source=\"the cgroup has none\" limit=none"}, {err: memlimit.ErrNoLimit},
+			{limit: gibibyte, set: gibibyte / 2, log: "source=cgroup"}, {err: memlimit.ErrNoLimit, set: math.MaxInt64, log: "source=\"the cgroup has no memory limit\" limit=none"}, {err: memlimit.ErrNoLimit},
 		}},
-		{"none", 0.9, []look{{err: memlimit.ErrNoLimit, log: "source=\"the cgroup has none\" limit=none"}}},
-		{"no cgroups", 0.9, []look{{err: memlimit.ErrCgroupsNotSupported, log: "source=\"there are no cgroups\""}}},
+		{"none", 0.9, []look{{err: memlimit.ErrNoLimit, log: "source=\"the cgroup has no memory limit\" limit=none"}}},
+		{"no cgroups", 0.9, []look{{err: memlimit.ErrCgroupsNotSupported, log: "source=\"cgroups are not available\""}}},
 		{"not wanted", 0, []look{{limit: gibibyte, log: "source=\"--memory-limit-ratio 0\" limit=none"}}},
 		{"a cgroup that cannot be read", 0.5, []look{
 			{limit: gibibyte, set: gibibyte / 2, log: "source=cgroup"},
-			{err: errors.New("no such file"), log: "level=WARN msg=\"memory limit of the cgroup cannot be read"},
+			{err: errors.New("no such file"), log: "level=WARN msg=\"cannot read the memory limit of the cgroup"},
 			{err: errors.New("no such file")},
 			{limit: gibibyte, set: gibibyte / 2, log: "source=cgroup"},
 		}},

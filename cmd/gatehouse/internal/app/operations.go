@@ -29,10 +29,10 @@ type OperationOptions struct {
 func (f *OperationOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.changed = flags.Changed
-	flags.BoolVar(&f.profiling, "profiling", false, "answer /debug/pprof/ on --ops-listen, to callers on the same host only, as kubectl port-forward is")
-	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector to send traces of reviews to, by OTLP over HTTP; without a path it is /v1/traces")
-	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "part of the reviews to trace that come without a trace, from 0 to 1; those that come with one are traced if the caller's trace is recorded")
-	flags.Float64Var(&f.memoryRatio, "memory-limit-ratio", 0.9, "part of the cgroup's memory limit above which garbage is collected harder, from 0 to 1; 0 for never; GOMEMLIMIT in the environment has precedence")
+	flags.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof/ on --ops-listen, only for callers on the same host, such as kubectl port-forward")
+	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector that receives traces of reviews with OTLP over HTTP; the default path is /v1/traces")
+	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "share of reviews to trace if the API server sends no trace with them, from 0 to 1; reviews with a sampled trace are always traced")
+	flags.Float64Var(&f.memoryRatio, "memory-limit-ratio", 0.9, "share of the cgroup's memory limit that becomes Go's soft memory limit, from 0 to 1; 0 sets none; GOMEMLIMIT in the environment takes precedence")
 	for _, name := range []string{"tracing-endpoint", "tracing-sample-ratio", "memory-limit-ratio"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
 	}
@@ -70,7 +70,7 @@ func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tr
 	if err != nil {
 		return nil, fmt.Errorf("--tracing-endpoint: %w", err)
 	}
-	log.Info("tracing", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
+	log.Info("tracing enabled", "endpoint", endpoint.String(), "ratioWithoutTrace", f.tracingRatio)
 	return tracing.New(tracing.Config{
 		Endpoint: endpoint, Ratio: f.tracingRatio, Version: build.Version(), Instance: certstore.ReplicaName(replica), Log: log,
 	}), nil

@@ -64,25 +64,25 @@ const (
 // AddFlags adds the flags of the options to a command.
 func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Config, "config", "", "directory of documents (required without --custom-resources)")
-	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config is still there and has lost all its documents: warn (use the rest) or refuse (keep the configuration in use)")
-	flags.BoolVar(&f.CustomResources, "custom-resources", false, "use the custom resources of the cluster as documents too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
-	flags.StringVar(&f.Namespace, "namespace", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
-	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "how long after one count of the pods that profiles match the next one begins, such as 5m, for the status of SidecarProfiles, with --custom-resources; it takes the right to list pods in all namespaces (default: no counts)")
-	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
-	flags.BoolVar(&f.InCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")
-	flags.StringVar(&f.Listen, "listen", DefaultListen, "address for reviews")
-	flags.StringVar(&f.OpsListen, "ops-listen", DefaultOpsListen, "address for health and metrics")
+	flags.StringVar(&f.Config, "config", "", "directory with policies, profiles and other configuration (required without --custom-resources)")
+	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config still exists and has lost all its documents: warn (use the rest) or refuse (keep the active configuration)")
+	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
+	flags.StringVar(&f.Namespace, "namespace", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
+	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "interval between counts of the pods that profiles match, such as 5m, for the status of SidecarProfiles, with --custom-resources; needs the right to list pods in all namespaces (default: no counts)")
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; policies and profiles look up objects in the cluster of its current context")
+	flags.BoolVar(&f.InCluster, "in-cluster", false, "look up objects in the cluster that this pod runs in, with its service account")
+	flags.StringVar(&f.Listen, "listen", DefaultListen, "address for reviews, HOST:PORT")
+	flags.StringVar(&f.OpsListen, "ops-listen", DefaultOpsListen, "address for health and metrics, HOST:PORT")
 	f.addFlags(cmd)
 	f.Operations.addFlags(cmd)
-	flags.StringVar(&f.TLSMinVersion, "tls-min-version", "1.3", "lowest TLS version: 1.3 or 1.2")
-	flags.BoolVar(&f.Audit, "audit-authentication", false, "log every token review at level info, also those that end in a yes: who, by which source, which token's id")
-	flags.StringVar(&f.StateDir, "state-dir", "", "directory to keep in when access tokens were last used; without it nobody knows, but for custom resources, whose status tells")
-	flags.Int64Var(&f.InFlight, "max-in-flight-bytes", 0, "bytes that reviews in progress, and decoding them, may take in memory at one time, more than 33554432; more reviews are shed (default: what the memory limit leaves, 128 MiB without one)")
-	flags.IntVar(&f.Connections, "max-connections", 0, "connections without a client certificate that may be open at one time, at least 16 (default: what the memory limit and that of open files leave, at most 2048)")
-	flags.DurationVar(&f.DrainDelay, "drain-delay", 15*time.Second, "how long to go on answering after SIGTERM")
-	flags.StringVar(&f.LogLevel, "log-level", "info", "lowest level that is logged: debug (every review), info (denials, and what exceptions let pass), warn or error")
-	flags.StringVar(&f.LogFormat, "log-format", "json", "json or text")
+	flags.StringVar(&f.TLSMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.3 or 1.2")
+	flags.BoolVar(&f.Audit, "audit-authentication", false, "log every token review at level info, including allowed ones, with the user, the source and the token's id")
+	flags.StringVar(&f.StateDir, "state-dir", "", "directory that stores when access tokens were last used; without it, only the status of AccessTokens in the cluster has the time")
+	flags.Int64Var(&f.InFlight, "max-in-flight-bytes", 0, "maximum bytes of memory for reviews in progress, including decoding, more than 33554432; Gatehouse answers further reviews with 503 (default: computed from the memory limit, 128 MiB without one)")
+	flags.IntVar(&f.Connections, "max-connections", 0, "maximum open connections without a client certificate, at least 16 (default: computed from the memory limit and the limit of open files, at most 2048)")
+	flags.DurationVar(&f.DrainDelay, "drain-delay", 15*time.Second, "how long to keep answering after SIGTERM")
+	flags.StringVar(&f.LogLevel, "log-level", "info", "minimum log level: debug (every review), info (denials, and violations that exceptions allow), warn or error")
+	flags.StringVar(&f.LogFormat, "log-format", "json", "log format: json or text")
 	for name, values := range map[string][]string{
 		"tls-min-version": {"1.3", "1.2"},
 		"on-emptied-file": {EmptiedFileWarn, EmptiedFileRefuse},
@@ -108,14 +108,14 @@ func (f *Options) Validate() error {
 	}
 	switch {
 	case f.Config == "" && !f.CustomResources:
-		problems = append(problems, errors.New("no configuration: give --config DIR, or --custom-resources"))
+		problems = append(problems, errors.New("no configuration: set --config DIR or --custom-resources"))
 	case f.CustomResources && !f.InCluster && f.Kubeconfig == "":
 		problems = append(problems, errors.New("--custom-resources needs --in-cluster or --kubeconfig"))
 	}
 	problems = append(problems, f.checkNames()...)
 	for _, address := range []struct{ flag, text, usual string }{{"listen", f.Listen, DefaultListen}, {"ops-listen", f.OpsListen, DefaultOpsListen}} {
 		if !isAddress(address.text) {
-			problems = append(problems, fmt.Errorf("--%s %.100q: must be HOST:PORT, with a port from 0 to 65535 (hint: %s is on all addresses)", address.flag, address.text, address.usual))
+			problems = append(problems, fmt.Errorf("--%s %.100q: must be HOST:PORT, with a port from 0 to 65535 (hint: %s listens on all addresses)", address.flag, address.text, address.usual))
 		}
 	}
 	if _, ok := tlsVersions(f.TLSMinVersion); !ok {
@@ -131,10 +131,10 @@ func (f *Options) Validate() error {
 		problems = append(problems, fmt.Errorf("--log-format %q: must be json or text", f.LogFormat))
 	}
 	if f.changed("max-in-flight-bytes") && f.InFlight <= review.MaxAdmissionBytes {
-		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review (hint: leave it out for what fits)", f.InFlight, review.MaxAdmissionBytes))
+		problems = append(problems, fmt.Errorf("--max-in-flight-bytes %d: must be more than %d, the largest review (hint: omit it for a value that fits the memory limit)", f.InFlight, review.MaxAdmissionBytes))
 	}
 	if f.changed("max-connections") && f.Connections < minConnections {
-		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: leave it out for what fits)", f.Connections, minConnections))
+		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: omit it for a value that fits the memory limit)", f.Connections, minConnections))
 	}
 	if f.CountPods < 0 {
 		problems = append(problems, fmt.Errorf("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.CountPods))
@@ -157,17 +157,17 @@ func (f *Options) checkNames() []error {
 	}
 	if f.changed("namespace") {
 		if wrong := validation.IsDNS1123Label(f.Namespace); f.Namespace == "" {
-			problem("--namespace: must not be empty (hint: leave it out, or look where its value comes from)")
+			problem("--namespace: must not be empty (hint: omit the flag, or check the variable that its value comes from)")
 		} else if len(wrong) > 0 {
-			problem("--namespace %.100q: is no name of a namespace: %s (hint: %s)", f.Namespace, wrong[0], install.DefaultNamespace)
+			problem("--namespace %.100q: is not a valid namespace name: %s (hint: %s)", f.Namespace, wrong[0], install.DefaultNamespace)
 		}
 	}
 	// The Lease by which a replica reports on custom resources has its name. Other objects
 	// hold the name as a string.
 	if wrong := validation.IsDNS1123Subdomain(f.replica); f.CustomResources && f.replica != "" && len(wrong) > 0 {
-		problem("--replica %.100q: is no name that a pod can have: %s (hint: leave it out for the host name)", f.replica, wrong[0])
+		problem("--replica %.100q: is not a valid pod name: %s (hint: omit it to use the host name)", f.replica, wrong[0])
 	} else if !utf8.ValidString(f.replica) || strings.ContainsFunc(f.replica, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		problem("--replica %.100q: must be text that can be printed", f.replica)
+		problem("--replica %.100q: must consist of printable characters", f.replica)
 	}
 	return problems
 }

@@ -146,7 +146,7 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 	}
 	objects, err := dynamic.NewForConfig(access)
 	if err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
 	checked, err := crdversion.New(crdversion.Config{Client: objects, Log: log})
 	if err != nil {

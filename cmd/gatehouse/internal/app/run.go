@@ -108,7 +108,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		return err
 	}
 	if certificates.clientCAs == nil {
-		log.Warn("no --client-ca: /authenticate answers nobody")
+		log.Warn("--client-ca is not set: /authenticate rejects every request")
 	}
 	minVersion, _ := tlsVersions(f.TLSMinVersion) // checked with the flags
 
@@ -197,7 +197,7 @@ func readNamespace(c *cluster.Cluster) func(string, netip.Prefix, bool) {
 func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsage, error) {
 	var all active.TokenUsage
 	if f.StateDir != "" {
-		one, err := tokens.OpenUsage(f.StateDir, func(err error) { log.Error("use of access tokens", "error", err.Error()) })
+		one, err := tokens.OpenUsage(f.StateDir, func(err error) { log.Error("cannot store when access tokens were last used", "error", err.Error()) })
 		if err != nil {
 			return nil, fmt.Errorf("--state-dir: %w", err)
 		}

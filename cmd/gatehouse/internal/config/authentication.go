@@ -69,7 +69,7 @@ func (o *object) authenticate() {
 		} else if data := o.referencedFile(field, key.File); data != nil {
 			secret, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(data)))
 			if err != nil {
-				o.report(problem{field: field, message: fmt.Sprintf("%q does not hold base64", strict.Cut(key.File, 200)), hint: "gatehouse token key --out FILE makes one"})
+				o.report(problem{field: field, message: fmt.Sprintf("%q is not base64", strict.Cut(key.File, 200)), hint: "gatehouse token key --out FILE makes one"})
 			} else {
 				k.Secret = append([]byte{}, secret...)
 			}
@@ -86,8 +86,8 @@ func (o *object) referencedFile(field, name string) []byte {
 	case file.problem != "" && file.unseen && mayBeSecret(name):
 		// Not even why: a system's error may be about its length or its bytes.
 		o.report(problem{
-			field: field, message: fmt.Sprintf("names no file that there is; it is %d bytes long, and not shown because it may be a secret", len(name)),
-			hint: "it is the path of a file, relative to the directory of the document, and not what the file holds; if it is a secret, replace it",
+			field: field, message: fmt.Sprintf("is not the path of an existing file; its %d bytes are not shown, because they may be a secret", len(name)),
+			hint: "write the path of a file, relative to the directory of the document, not its contents; if this is a secret, replace it",
 		})
 		return nil
 	case file.problem != "":
@@ -141,13 +141,13 @@ func (o *object) authenticateUpstream() {
 	if len(c.JWT) == 0 {
 		o.warnings = append(o.warnings, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "jwt",
-			Message: "has no issuer, so the document does nothing",
+			Message: "has no issuer, so the document has no effect",
 		})
 	}
 	if c.Anonymous != nil {
 		o.warnings = append(o.warnings, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "anonymous",
-			Message: "is a matter of kube-apiserver and does nothing here",
+			Message: "is an option of kube-apiserver and has no effect here",
 		})
 	}
 	const most = 64 // as upstream
@@ -161,7 +161,7 @@ func (o *object) authenticateUpstream() {
 
 // notUpstream reports why upstream's decoder does not take a document.
 func (o *object) notUpstream(err error) {
-	const hint = "the document is kube-apiserver's own: see AuthenticationConfiguration in the documentation of Kubernetes"
+	const hint = "the document has kube-apiserver's format: see AuthenticationConfiguration in the Kubernetes documentation"
 	if strictErr, ok := runtime.AsStrictDecodingError(err); ok {
 		for _, e := range strictErr.Errors() {
 			o.report(problem{message: strict.Printable(e.Error()), hint: hint})
@@ -170,7 +170,7 @@ func (o *object) notUpstream(err error) {
 	}
 	if runtime.IsNotRegisteredError(err) {
 		o.report(problem{
-			field: "apiVersion", message: fmt.Sprintf("%q is not a version of AuthenticationConfiguration that is read", strict.Cut(fmt.Sprint(o.fields["apiVersion"]), 60)),
+			field: "apiVersion", message: fmt.Sprintf("%q is not a supported version of AuthenticationConfiguration", strict.Cut(fmt.Sprint(o.fields["apiVersion"]), 60)),
 			hint: "write apiserver.config.k8s.io/v1",
 		})
 		return
@@ -210,8 +210,8 @@ func (d *decoder) staticKeys() {
 		keys, err := issuers.ParseKeys(data)
 		if err != nil {
 			o.report(problem{
-				field: field, message: fmt.Sprintf("%q is not a JSON Web Key Set that can be used: %s", strict.Cut(named.KeysFile, 200), err),
-				hint: "it is what the issuer has at the address that its discovery document calls jwks_uri",
+				field: field, message: fmt.Sprintf("%q is not a valid JSON Web Key Set: %s", strict.Cut(named.KeysFile, 200), err),
+				hint: "save the document at the jwks_uri of the issuer's discovery document",
 			})
 			continue
 		}

@@ -131,28 +131,28 @@ func TestAuthenticationConfigurationErrors(t *testing.T) {
 		},
 		"a password in the place of its file": {
 			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/bind", "hunter2", 1)},
-			`directories[0].bindPasswordFile: names no file that there is; it is 7 bytes long, and not shown because it may be a secret (hint: it is the path of a file, `,
+			`directories[0].bindPasswordFile: is not the path of an existing file; its 7 bytes are not shown, because they may be a secret (hint: write the path of a file, `,
 		},
 		"a password of many kinds of characters": {
 			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/bind", `"hunter2/ü.$(x)"`, 1)},
-			`directories[0].bindPasswordFile: names no file that there is`,
+			`directories[0].bindPasswordFile: is not the path of an existing file`,
 		},
 		"a key in the place of its file": {
 			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/login.key", "hunter2"+loginKey(), 1)},
-			`login.keys[0].file: names no file that there is`,
+			`login.keys[0].file: is not the path of an existing file`,
 		},
 		"a key with a slash in the place of its file": {
 			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/login.key", "hunter2/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", 1)},
-			`login.keys[0].file: names no file that there is`,
+			`login.keys[0].file: is not the path of an existing file`,
 		},
 		"a long path that is not there": {
 			map[string]string{"ours.yaml": strings.Replace(ours, "secrets/login.key", "/etc/gatehouse/secrets/login.key", 1)},
 			`login.keys[0].file: "/etc/gatehouse/secrets/login.key" cannot be read: no such file or directory`,
 		},
-		"a key that is no base64": {map[string]string{"secrets/login.key": "p@ss"}, `login.keys[0].file: "secrets/login.key" does not hold base64`},
+		"a key that is no base64": {map[string]string{"secrets/login.key": "p@ss"}, `login.keys[0].file: "secrets/login.key" is not base64`},
 		"a key set that is none": {
 			map[string]string{"ours.yaml": ours + "jwt: {issuers: [{url: https://issuer.example, keysFile: secrets/bind}]}\n"},
-			`jwt.issuers[0].keysFile: "secrets/bind" is not a JSON Web Key Set that can be used: `,
+			`jwt.issuers[0].keysFile: "secrets/bind" is not a valid JSON Web Key Set: `,
 		},
 		"a field that there is not": {
 			map[string]string{"upstream.yaml": strings.Replace(upstream, "audiences:", "audience:", 1)},
@@ -160,7 +160,7 @@ func TestAuthenticationConfigurationErrors(t *testing.T) {
 		},
 		"a version that there is not": {
 			map[string]string{"upstream.yaml": strings.Replace(upstream, "k8s.io/v1", "k8s.io/v2", 1)},
-			`apiVersion: "apiserver.config.k8s.io/v2" is not a version of AuthenticationConfiguration`,
+			`apiVersion: "apiserver.config.k8s.io/v2" is not a supported version of AuthenticationConfiguration`,
 		},
 		"a kind that there is not": {
 			map[string]string{"upstream.yaml": strings.Replace(upstream, "AuthenticationConfiguration", "AuthenticationConfig", 1)},

@@ -110,8 +110,8 @@ func (t tree) decode() (*Config, diagnostic.List) {
 		d.found = append(d.found, diagnostic.Diagnostic{
 			Severity: diagnostic.Error,
 			Source:   t.dir,
-			Message:  "there is no document in this directory",
-			Hint:     "put files that end in .yaml, .yml or .json into it or below it",
+			Message:  "the directory has no documents",
+			Hint:     "add files that end in .yaml, .yml or .json, also in subdirectories",
 		})
 	}
 	d.staticKeys()

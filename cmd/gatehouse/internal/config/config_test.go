@@ -369,10 +369,10 @@ func TestLoadErrors(t *testing.T) {
 				"d.yaml": strings.Replace(namespace, "apiVersion: v1", "apiVersion: v2", 1),
 			},
 			[]string{
-				`a.yaml: SidecarProfile/log: apiVersion: "gatehouse.dev/v1" is not a version of SidecarProfile that is read (hint: write gatehouse.dev/v1alpha1)`,
-				`b.yaml: ValidatingAdmissionPolicy/up: apiVersion: "admissionregistration.k8s.io/v1beta1" is not a version of ValidatingAdmissionPolicy that is read (hint: write admissionregistration.k8s.io/v1)`,
-				`c.yaml: ValidatingAdmissionPolicyBinding/up: apiVersion: "v1" is not a version of ValidatingAdmissionPolicyBinding that is read (hint: write admissionregistration.k8s.io/v1)`,
-				`d.yaml: Namespace/shop: apiVersion: "v2" is not a version of Namespace that is read (hint: write v1)`,
+				`a.yaml: SidecarProfile/log: apiVersion: "gatehouse.dev/v1" is not a supported version of SidecarProfile (hint: write gatehouse.dev/v1alpha1)`,
+				`b.yaml: ValidatingAdmissionPolicy/up: apiVersion: "admissionregistration.k8s.io/v1beta1" is not a supported version of ValidatingAdmissionPolicy (hint: write admissionregistration.k8s.io/v1)`,
+				`c.yaml: ValidatingAdmissionPolicyBinding/up: apiVersion: "v1" is not a supported version of ValidatingAdmissionPolicyBinding (hint: write admissionregistration.k8s.io/v1)`,
+				`d.yaml: Namespace/shop: apiVersion: "v2" is not a supported version of Namespace (hint: write v1)`,
 			},
 		},
 		"unknown kinds": {
@@ -387,12 +387,12 @@ func TestLoadErrors(t *testing.T) {
 			},
 			[]string{
 				`a.yaml: SidecarProfil/log: kind: "SidecarProfil" is not a kind of gatehouse.dev (hint: did you mean "SidecarProfile"?)`,
-				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
+				`b.yaml: Gate/log: kind: "Gate" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
 				`c.yaml: ValidatingAdmisionPolicy/up: kind: "ValidatingAdmisionPolicy" is not a kind of admissionregistration.k8s.io (hint: did you mean "ValidatingAdmissionPolicy"?)`,
-				`d.yaml: MutatingAdmissionPolicy/log: kind: "MutatingAdmissionPolicy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
+				`d.yaml: MutatingAdmissionPolicy/log: kind: "MutatingAdmissionPolicy" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
 				`e.yaml: PolicyConfig: kind: "PolicyConfig" is not a kind of gatehouse.dev (hint: did you mean "PolicyConfiguration"?)`,
 				`f.yaml: Tests: kind: "Tests" is not a kind of gatehouse.dev (hint: did you mean "Test"?)`,
-				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: the kinds that are read are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
+				`g.yaml: Policy: kind: "Policy" is not a kind of gatehouse.dev (hint: supported kinds are AccessToken, AdmissionPolicy, AdmissionPolicyBinding, AuthenticationConfiguration, PolicyConfiguration, PolicyException, SidecarProfile, Test, TokenRevocation)`,
 			},
 		},
 		"an object given twice": {
@@ -404,7 +404,7 @@ func TestLoadErrors(t *testing.T) {
 		},
 		"a namespace on what is in none": {
 			map[string]string{"a.yaml": strings.Replace(profile, "{name: log}", "{name: log, namespace: shop}", 1)},
-			[]string{`a.yaml: SidecarProfile/log: metadata.namespace: "shop" is given, but no SidecarProfile is in a namespace (hint: select namespaces with spec.match.namespaceSelector)`},
+			[]string{`a.yaml: SidecarProfile/log: metadata.namespace: "shop" is set, but every SidecarProfile is cluster-scoped (hint: select namespaces with spec.match.namespaceSelector)`},
 		},
 		"no object at all": {
 			map[string]string{
@@ -416,8 +416,8 @@ func TestLoadErrors(t *testing.T) {
 				`b.yaml: is not a Kubernetes object (hint: a document is a mapping with apiVersion, kind and metadata)`,
 				`c.yaml: apiVersion: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
 				`d.yaml: X: metadata: is missing or not a mapping (hint: a document has apiVersion, kind and metadata.name)`,
-				`e.yaml: X: metadata.name: is missing (hint: every object needs a name of its own)`,
-				`f.yaml: X: apiVersion: "a/b/c" is not a version (hint: write it as v1 or group.example/v1)`,
+				`e.yaml: X: metadata.name: is missing (hint: set metadata.name)`,
+				`f.yaml: X: apiVersion: "a/b/c" is not a valid apiVersion (hint: write it as v1 or group.example/v1)`,
 				`g.yaml: X: metadata.name: "5" is a number, expected a string (hint: put it in quotes)`,
 				`h.json: is not a Kubernetes object (hint: a document is a mapping with apiVersion, kind and metadata)`,
 				`i.yaml: apiVersion: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
@@ -458,7 +458,7 @@ func TestLoadErrors(t *testing.T) {
 			},
 			[]string{
 				`a.yaml: near line 5: did not find expected ',' or '}'`,
-				`b.json: line 3: the text ends in the middle of a value`,
+				`b.json: line 3: the file ends in the middle of a value`,
 				`c.json: line 3: invalid character '"' after object key`,
 				`d.yaml#1: apiVersion: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
 				`d.yaml#1: kind: is missing or not a string (hint: a document has apiVersion, kind and metadata.name)`,
@@ -501,7 +501,7 @@ func TestLoadDirectories(t *testing.T) {
 			func(t *testing.T) string {
 				return directory(t, map[string]string{"README": "x", ".a.yaml": "x", "b.yaml": "# x"})
 			},
-			[]string{`DIR: there is no document in this directory (hint: put files that end in .yaml, .yml or .json into it or below it)`},
+			[]string{`DIR: the directory has no documents (hint: add files that end in .yaml, .yml or .json, also in subdirectories)`},
 		},
 		"a link that leads nowhere": {
 			func(t *testing.T) string {
@@ -518,7 +518,7 @@ func TestLoadDirectories(t *testing.T) {
 				link(t, "..", filepath.Join(dir, "sub", "up"))
 				return dir
 			},
-			[]string{`sub/up: is a symbolic link to a directory that it is in (hint: remove the link)`},
+			[]string{`sub/up: is a symbolic link to a directory above it (hint: remove the link)`},
 		},
 		"a pipe": {
 			func(t *testing.T) string {
@@ -550,7 +550,7 @@ func TestLoadDirectories(t *testing.T) {
 				}
 				return dir
 			},
-			[]string{`DIR: its files are larger than 7 MiB together`},
+			[]string{`DIR: its files exceed 7 MiB in total`},
 		},
 		"too many documents": {
 			func(t *testing.T) string {
@@ -648,7 +648,7 @@ func TestInspect(t *testing.T) {
 	want := []string{
 		`a.yaml: SidecarProfile/log: spec.injecton: unknown field (hint: did you mean "injection"?)`,
 		`b.yaml: near line 1: did not find expected ',' or '}'`,
-		`d.yaml: Secret/x: metadata.namespace: is missing, so no lookup of a Secret in a namespace finds it (hint: name the namespace that the object is in)`,
+		`d.yaml: Secret/x: metadata.namespace: is missing, so no lookup of a Secret in a namespace finds it (hint: set the namespace of the object)`,
 	}
 	if got := findings(t, found); !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
@@ -721,7 +721,7 @@ func TestInspectKeepsWhatFits(t *testing.T) {
 		`a.yaml: PolicyException/gatehouse-system/legacy: spec.expiresAt: "2030-05-01" is not a time such as 2026-12-31T23:59:59Z`,
 		`b.yaml: PolicyException/gatehouse-system/other: spec.match.names: "x" is a string, expected a list`,
 		`b.yaml: PolicyException/gatehouse-system/other: spec.match.namespaces[1]: "5" is a number, expected a string (hint: put it in quotes)`,
-		`c.yaml: PolicyException/legacy: metadata.namespace: is missing, but a PolicyException is in a namespace (hint: name the namespace that it is to be in, which decides what it may be about)`,
+		`c.yaml: PolicyException/legacy: metadata.namespace: is missing: a PolicyException needs a namespace (hint: set the namespace; it decides which objects the exception can match)`,
 	}
 	if got := findings(t, found); !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))

@@ -144,7 +144,7 @@ func (o *object) read(value any) {
 	o.label = strict.Printable(kind)
 	groupVersion, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		o.report(problem{field: "apiVersion", message: fmt.Sprintf("%q is not a version", strict.Cut(apiVersion, 60)), hint: "write it as v1 or group.example/v1"})
+		o.report(problem{field: "apiVersion", message: fmt.Sprintf("%q is not a valid apiVersion", strict.Cut(apiVersion, 60)), hint: "write it as v1 or group.example/v1"})
 		return
 	}
 	gvk := groupVersion.WithKind(kind)
@@ -226,15 +226,15 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 		return
 	}
 	if metadata.name == "" {
-		o.report(problem{field: "metadata.name", message: "is missing", hint: "every object needs a name of its own"})
+		o.report(problem{field: "metadata.name", message: "is missing", hint: "set metadata.name"})
 		return
 	}
 	switch {
 	case gvk == v1alpha1.GroupVersion.WithKind(policyException):
 		if metadata.namespace == "" {
 			o.report(problem{
-				field: "metadata.namespace", message: "is missing, but a PolicyException is in a namespace",
-				hint: "name the namespace that it is to be in, which decides what it may be about",
+				field: "metadata.namespace", message: "is missing: a PolicyException needs a namespace",
+				hint: "set the namespace; it decides which objects the exception can match",
 			})
 			return
 		}
@@ -250,7 +250,7 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 		}
 		o.report(problem{
 			field: "metadata.namespace", hint: hint,
-			message: fmt.Sprintf("%q is given, but no %s is in a namespace", strict.Cut(metadata.namespace, 60), gvk.Kind),
+			message: fmt.Sprintf("%q is set, but every %s is cluster-scoped", strict.Cut(metadata.namespace, 60), gvk.Kind),
 		})
 	}
 	key := objectKey{gvk.GroupKind(), metadata.namespace, metadata.name}
@@ -298,7 +298,7 @@ func (o *object) isFirst(gvk schema.GroupVersionKind) bool {
 		}
 		o.report(problem{
 			message: fmt.Sprintf("the %s is given twice, first in %q", kind, first),
-			hint:    "a directory has one at most: put everything into one",
+			hint:    "a directory has at most one: merge the two",
 		})
 		return false
 	}
@@ -383,7 +383,7 @@ func (o *object) keepContext(gvk schema.GroupVersionKind) {
 		o.warnings = append(o.warnings, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "metadata.namespace",
 			Message: fmt.Sprintf("is missing, so no lookup of a %s in a namespace finds it", gvk.Kind),
-			Hint:    "name the namespace that the object is in",
+			Hint:    "set the namespace of the object",
 		})
 	}
 }
@@ -405,7 +405,7 @@ func isNamespacedContext(gvk schema.GroupVersionKind) bool {
 func (o *object) problems(list diagnostic.List) {
 	for i, f := range list {
 		if i == maxProblems {
-			o.report(problem{message: fmt.Sprintf("and %d problems more", len(list)-i)})
+			o.report(problem{message: fmt.Sprintf("and %d more problems", len(list)-i)})
 			return
 		}
 		f.Source, f.Object = o.source, o.label

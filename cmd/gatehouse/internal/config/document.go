@@ -67,7 +67,7 @@ const nodeCost = 16
 func (p *parser) documents(f file) []document {
 	data := bytes.TrimPrefix(f.data, []byte("\ufeff"))
 	if !utf8.Valid(data) {
-		return []document{broken(firstInvalid(data), "the text is not UTF-8", "save it as UTF-8")}
+		return []document{broken(firstInvalid(data), "the file is not UTF-8", "save it as UTF-8")}
 	}
 	if strings.HasSuffix(strings.ToLower(f.path), ".json") {
 		return p.jsonDocuments(data)
@@ -92,8 +92,8 @@ func broken(line int, message, hint string) document {
 
 func (p *parser) tooLarge() document {
 	return document{problems: []problem{{
-		message: fmt.Sprintf("the documents up to this one hold more than %d MiB of data when YAML aliases are replaced by what they stand for", p.limits.cost()>>20),
-		hint:    "write fewer aliases (*name)",
+		message: fmt.Sprintf("the documents up to this one exceed %d MiB when YAML aliases are expanded", p.limits.cost()>>20),
+		hint:    "use fewer aliases (*name)",
 	}}}
 }
 
@@ -126,7 +126,7 @@ func (p *parser) jsonDocuments(data []byte) []document {
 		case errors.Is(err, io.EOF):
 			return docs
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return append(docs, broken(lineAt(data, int64(len(data))), "the text ends in the middle of a value", ""))
+			return append(docs, broken(lineAt(data, int64(len(data))), "the file ends in the middle of a value", ""))
 		case errors.As(err, &syntax):
 			// Offset is behind the offending byte.
 			return append(docs, broken(lineAt(data, syntax.Offset-1), syntax.Error(), ""))
@@ -253,7 +253,7 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 	case errors.As(err, &several):
 		for i, text := range several.Errors {
 			if i == maxProblems {
-				doc.problems = append(doc.problems, problem{message: fmt.Sprintf("and %d problems more", len(several.Errors)-i)})
+				doc.problems = append(doc.problems, problem{message: fmt.Sprintf("and %d more problems", len(several.Errors)-i)})
 				break
 			}
 			doc.problems = append(doc.problems, c.problem(text, "line"))
@@ -298,7 +298,7 @@ func (c chunk) problem(text, prefix string) problem {
 	}
 	switch {
 	case isBomb(errors.New(text)):
-		hint = "write fewer aliases (*name)"
+		hint = "use fewer aliases (*name)"
 	case strings.HasPrefix(text, "invalid map key"):
 		text, hint = "a key must be text, and this one is a list or a mapping", "put text that begins with { or [ in quotes"
 	case strings.Contains(text, "cannot start any token"), strings.Contains(text, "tab character"):
@@ -346,7 +346,7 @@ func (p *parser) convert(value any) (any, error) {
 		return float64(v), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, cannot(fmt.Sprintf("%q is not a number that JSON knows", strconv.FormatFloat(v, 'g', -1, 64)), "")
+			return nil, cannot(fmt.Sprintf("%q is not a JSON number", strconv.FormatFloat(v, 'g', -1, 64)), "")
 		}
 		return v, nil
 	case string:

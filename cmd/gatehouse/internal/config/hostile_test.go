@@ -36,7 +36,7 @@ func TestLoadHostile(t *testing.T) {
 		want    string // contained in the one finding; "" is no finding
 	}{
 		"aliases of aliases":                  {bomb(9, "[a]"), "excessive aliasing"},
-		"aliases of a long text":              {bomb(3, `"`+strings.Repeat("x", 1<<20)+`"`), "when YAML aliases are replaced"},
+		"aliases of a long text":              {bomb(3, `"`+strings.Repeat("x", 1<<20)+`"`), "when YAML aliases are expanded"},
 		"a few aliases":                       {bomb(2, "[a]"), ""},
 		"an alias of itself":                  {head + "data: &a {b: *a}", "contains itself"},
 		"merged keys":                         {head + "a: &a {k: v}\ndata: {<<: *a, w: x}", ""},
@@ -47,14 +47,14 @@ func TestLoadHostile(t *testing.T) {
 		"deep JSON":                           {`{"apiVersion":"v1","kind":"X","metadata":{"name":"x"},"spec":` + strings.Repeat(`[`, 20000) + strings.Repeat(`]`, 20000) + "}", "exceeded max depth"},
 		"many values":                         {head + "data: [" + strings.Repeat("a,", 1<<18) + "]", ""},
 		"a long line":                         {head + "data: {x: '" + strings.Repeat("x ", 1<<18) + "'}", ""},
-		"only comments":                       {strings.Repeat("# x\n", 1<<20), "there is no document"},
-		"only markers":                        {strings.Repeat("---\n", 1<<20), "there is no document"},
-		"only dots":                           {strings.Repeat("...\n", 1<<20), "there is no document"},
+		"only comments":                       {strings.Repeat("# x\n", 1<<20), "the directory has no documents"},
+		"only markers":                        {strings.Repeat("---\n", 1<<20), "the directory has no documents"},
+		"only dots":                           {strings.Repeat("...\n", 1<<20), "the directory has no documents"},
 		"a control character":                 {head + "data: {x: \x00}", "control characters are not allowed"},
-		"not UTF-8":                           {head + "data:\n  x: \xff\xfe", "line 5: the text is not UTF-8"},
-		"UTF-16":                              {"\xff\xfea\x00", "line 1: the text is not UTF-8"},
+		"not UTF-8":                           {head + "data:\n  x: \xff\xfe", "line 5: the file is not UTF-8"},
+		"UTF-16":                              {"\xff\xfea\x00", "line 1: the file is not UTF-8"},
 		"a byte order mark":                   {"\ufeff" + head, ""},
-		"a number that is none":               {head + "data: {x: .nan}", `data.x: "NaN" is not a number that JSON knows`},
+		"a number that is none":               {head + "data: {x: .nan}", `data.x: "NaN" is not a JSON number`},
 		"binary data":                         {head + "data: {x: !!binary /////w==}", "data.x: the binary data is not UTF-8"},
 		"a list as a key":                     {head + "data: {[a]: b}", "from line 1 on: a key must be text, and this one is a list or a mapping"},
 		"nothing as a key":                    {head + "data: {~: b}", "data: a key must be text, got <nil>"},
@@ -63,7 +63,7 @@ func TestLoadHostile(t *testing.T) {
 		"a field with a very long name":       {"apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: x}\nspec: {template: {spec: {}}, " + strings.Repeat("y", 1000) + ": 1}", "spec." + strings.Repeat("y", 100) + "…: unknown field"},
 		"YAML 1.2 is refused, not misread":    {"%YAML 1.2\n---\n" + head, "incompatible YAML document"},
 		"a directive in the middle":           {head + "%YAML 1.1\n", "more text behind the end"},
-		"a list of lists of lists":            {strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 3000) + strings.Repeat("]}", 3000), "there is no document"},
+		"a list of lists of lists":            {strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 3000) + strings.Repeat("]}", 3000), "the directory has no documents"},
 		"a text that ends in an escape":       {head + "data: {x: \"\\", "found unknown escape character"},
 		"an unknown tag means what kubectl's": {head + "data: {x: !foo bar}", ""},
 	} {
@@ -97,7 +97,7 @@ func TestLoadManyBombs(t *testing.T) {
 	} {
 		err := loadSmall(directory(t, map[string]string{"a.yaml": strings.Repeat("---\n"+strings.ReplaceAll(document, "name: x", "generateName: x"), 1000)}))
 		got := findings(t, err)
-		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "when YAML aliases are replaced") }) {
+		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "when YAML aliases are expanded") }) {
 			t.Errorf("%s: no finding is about the aliases", name)
 		}
 		if len(got) > 200 {
@@ -132,7 +132,7 @@ func TestLoadManyProblems(t *testing.T) {
 	} {
 		err := loadSmall(directory(t, map[string]string{"a.yaml": content}))
 		got := findings(t, err)
-		if len(got) != maxProblems+1 || !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "problems more") }) {
+		if len(got) != maxProblems+1 || !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, "more problems") }) {
 			t.Errorf("%s: %d findings, the last is %q", name, len(got), got[len(got)-1])
 		}
 	}

@@ -100,7 +100,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 		}
 		o.report(problem{
 			field:   "apiVersion",
-			message: fmt.Sprintf("%q is not a version of %s that is read", strict.Cut(gvk.GroupVersion().String(), 60), gvk.Kind),
+			message: fmt.Sprintf("%q is not a supported version of %s", strict.Cut(gvk.GroupVersion().String(), 60), gvk.Kind),
 			hint:    "write " + accepted.String(),
 		})
 		return false
@@ -119,7 +119,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 	default:
 		return true
 	}
-	hint := fmt.Sprintf("the kinds that are read are %s", strings.Join(names, ", "))
+	hint := fmt.Sprintf("supported kinds are %s", strings.Join(names, ", "))
 	if near, isNear := suggestKind(gvk, names); isNear {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if gvk.Group == admissionregistrationv1.GroupName {

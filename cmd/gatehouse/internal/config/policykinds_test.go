@@ -81,7 +81,7 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 	}{
 		"an exception without a namespace": {
 			map[string]string{"a.yaml": strings.Replace(exception, ", namespace: gatehouse-system", "", 1)},
-			[]string{`a.yaml: PolicyException/legacy: metadata.namespace: is missing, but a PolicyException is in a namespace (hint: name the namespace that it is to be in, which decides what it may be about)`},
+			[]string{`a.yaml: PolicyException/legacy: metadata.namespace: is missing: a PolicyException needs a namespace (hint: set the namespace; it decides which objects the exception can match)`},
 		},
 		"an exception with a misspelt bound": {
 			map[string]string{"a.yaml": strings.Replace(exception, "expiresAt: 2030-05-01T00:00:00Z", "expires: 2030-05-01T00:00:00Z", 1)},
@@ -97,11 +97,11 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 		},
 		"an exception of another version": {
 			map[string]string{"a.yaml": strings.Replace(exception, "v1alpha1", "v1beta1", 1)},
-			[]string{`a.yaml: PolicyException/gatehouse-system/legacy: apiVersion: "gatehouse.dev/v1beta1" is not a version of PolicyException that is read (hint: write gatehouse.dev/v1alpha1)`},
+			[]string{`a.yaml: PolicyException/gatehouse-system/legacy: apiVersion: "gatehouse.dev/v1beta1" is not a supported version of PolicyException (hint: write gatehouse.dev/v1alpha1)`},
 		},
 		"a binding in a namespace": {
 			map[string]string{"a.yaml": strings.Replace(ourBinding, "name: everywhere", "name: everywhere, namespace: shop", 1)},
-			[]string{`a.yaml: AdmissionPolicyBinding/everywhere: metadata.namespace: "shop" is given, but no AdmissionPolicyBinding is in a namespace (hint: select namespaces with spec.matchResources.namespaceSelector)`},
+			[]string{`a.yaml: AdmissionPolicyBinding/everywhere: metadata.namespace: "shop" is set, but every AdmissionPolicyBinding is cluster-scoped (hint: select namespaces with spec.matchResources.namespaceSelector)`},
 		},
 		"a binding with a misspelt field": {
 			map[string]string{"a.yaml": strings.Replace(ourBinding, "validationActions", "validationAction", 1)},
@@ -109,7 +109,7 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 		},
 		"two configurations": {
 			map[string]string{"a.yaml": configuration, "b/c.yaml": testDocument + "---\n" + configuration},
-			[]string{`b/c.yaml#2: PolicyConfiguration: the PolicyConfiguration is given twice, first in "a.yaml" (hint: a directory has one at most: put everything into one)`},
+			[]string{`b/c.yaml#2: PolicyConfiguration: the PolicyConfiguration is given twice, first in "a.yaml" (hint: a directory has at most one: merge the two)`},
 		},
 		"a configuration with a misspelt field": {
 			map[string]string{"a.yaml": strings.Replace(configuration, "requireExpiry", "requireExpiration", 1)},
@@ -125,15 +125,15 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 		},
 		"a configuration of another version": {
 			map[string]string{"a.yaml": strings.Replace(configuration, "v1alpha1", "v1", 1)},
-			[]string{`a.yaml: PolicyConfiguration: apiVersion: "gatehouse.dev/v1" is not a version of PolicyConfiguration that is read (hint: write gatehouse.dev/v1alpha1)`},
+			[]string{`a.yaml: PolicyConfiguration: apiVersion: "gatehouse.dev/v1" is not a supported version of PolicyConfiguration (hint: write gatehouse.dev/v1alpha1)`},
 		},
 		"a test of another version": {
 			map[string]string{"a.yaml": strings.Replace(testDocument, "v1alpha1", "v1", 1)},
-			[]string{`a.yaml: Test: apiVersion: "gatehouse.dev/v1" is not a version of Test that is read (hint: write gatehouse.dev/v1alpha1)`},
+			[]string{`a.yaml: Test: apiVersion: "gatehouse.dev/v1" is not a supported version of Test (hint: write gatehouse.dev/v1alpha1)`},
 		},
 		"nothing but tests": {
 			map[string]string{"a.yaml": testDocument + "---\n" + testDocument},
-			[]string{`DIR: there is no document in this directory (hint: put files that end in .yaml, .yml or .json into it or below it)`},
+			[]string{`DIR: the directory has no documents (hint: add files that end in .yaml, .yml or .json, also in subdirectories)`},
 		},
 		"RBAC that is misspelt": {
 			map[string]string{"a.yaml": strings.NewReplacer("verbs", "verb").Replace(clusterRules) + "---\n" + strings.Replace(clusterGrant, "subjects: [", "subject: [", 1)},
@@ -144,7 +144,7 @@ func TestLoadPolicyKindsErrors(t *testing.T) {
 		},
 		"RBAC of another version": {
 			map[string]string{"a.yaml": strings.Replace(clusterRules, "/v1", "/v1beta1", 1)},
-			[]string{`a.yaml: ClusterRole/deployer: apiVersion: "rbac.authorization.k8s.io/v1beta1" is not a version of ClusterRole that is read (hint: write rbac.authorization.k8s.io/v1)`},
+			[]string{`a.yaml: ClusterRole/deployer: apiVersion: "rbac.authorization.k8s.io/v1beta1" is not a supported version of ClusterRole (hint: write rbac.authorization.k8s.io/v1)`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestLoadRBAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		`b.yaml#1: RoleBinding/lost: metadata.namespace: is missing, so no lookup of a RoleBinding in a namespace finds it (hint: name the namespace that the object is in)`,
-		`b.yaml#2: ClusterRoleBinding/viewers: roleRef: there is no "ClusterRole" "view", so the binding grants nothing (hint: write the role into the directory too, also one that every cluster has)`,
+		`b.yaml#1: RoleBinding/lost: metadata.namespace: is missing, so no lookup of a RoleBinding in a namespace finds it (hint: set the namespace of the object)`,
+		`b.yaml#2: ClusterRoleBinding/viewers: roleRef: there is no "ClusterRole" "view", so the binding grants nothing (hint: add the role to the directory, even if it is built into every cluster)`,
 	}
 	if got := findings(t, c.Warnings); !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))

@@ -41,7 +41,7 @@ func ResourceKinds() []schema.GroupVersionKind {
 	return kinds
 }
 
-// ResourceID tells custom resources from each other, also one that was deleted and
+// ResourceID distinguishes custom resources, also one that was deleted and
 // made again, and what was written to one at different times.
 type ResourceID struct {
 	Kind, Namespace, Name string
@@ -72,10 +72,10 @@ type Resource struct {
 	// used.
 	Found diagnostic.List
 	// ChangedAt is when a manager of fields of its spec wrote last, to the second, by the
-	// clock of the API server: who changed last what does not go together has to mend it.
+	// clock of the API server: of objects that conflict, the one changed last is rejected.
 	// It may change without the version, when such a manager writes something else.
 	ChangedAt time.Time
-	// Deleting tells that the object is being deleted, and waits for its finalizers.
+	// Deleting reports whether the object is being deleted and waits for its finalizers.
 	Deleting bool
 
 	metadata metav1.ObjectMeta
@@ -103,7 +103,7 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 	}
 	fields := content(u)
 	tooLarge := func(message string) {
-		r.Found = diagnostic.List{{Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(), Message: message, Hint: "make several of it"}}
+		r.Found = diagnostic.List{{Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(), Message: message, Hint: "split it into several objects"}}
 	}
 	if message := tooMany(fields, 0); message != "" {
 		tooLarge(message)
@@ -137,7 +137,7 @@ func ReadResource(u *unstructured.Unstructured) *Resource {
 const maxResourceBytes = 512 << 10
 
 // The bounds of what is in a custom resource. The definitions allow fewer elements of most
-// lists, but whoever calls the webhook itself is not held to a definition. What is read
+// lists, but callers of the webhook itself are not limited by a definition. What is read
 // here is compared with each other, element by element.
 const (
 	maxElements = 1000
@@ -158,7 +158,7 @@ func tooMany(value any, depth int) string {
 		return ""
 	}
 	if n > maxElements {
-		return fmt.Sprintf("has a %s of %d elements, allowed are %d", what, n, maxElements)
+		return fmt.Sprintf("has a %s of %d elements, the maximum is %d", what, n, maxElements)
 	}
 	if depth == maxNesting {
 		return fmt.Sprintf("is nested more than %d deep", maxNesting)
@@ -202,7 +202,7 @@ func changedAt(u *unstructured.Unstructured) time.Time {
 	value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "metadata", "managedFields") // what is no list is none
 	entries, _ := value.([]any)
 	for _, value := range entries {
-		// Only this is looked at: a manager has a field for every line of an object.
+		// Other fields are skipped: a manager has a field for every line of an object.
 		entry, _ := value.(map[string]any)
 		fields, _ := entry["fieldsV1"].(map[string]any)
 		if _, ofSpec := fields["f:spec"]; !ofSpec || entry["subresource"] != nil && entry["subresource"] != "" {
@@ -242,7 +242,7 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 		if source, twice := known[r.Kind][cache.MetaObjectToName(r.GetObjectMeta()).String()]; twice {
 			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(),
-				Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
+				Message: fmt.Sprintf("the configuration directory has a document of the same name, in %q, which takes precedence", source),
 				Hint:    "remove one of the two or give it another name",
 			})
 			continue

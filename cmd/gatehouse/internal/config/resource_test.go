@@ -159,7 +159,7 @@ func TestReadResourceErrors(t *testing.T) {
 		"wrong type":       {head + "kind: AdmissionPolicy\nmetadata: {name: p}\nspec: {validations: 7}", `cluster: AdmissionPolicy/p: spec.validations:`},
 		"not ours":         {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}", `"ConfigMap" is not a kind of custom resources`},
 		"no resource":      {head + "kind: PolicyConfiguration", `"PolicyConfiguration" is not a kind of custom resources`},
-		"another version":  {"apiVersion: gatehouse.dev/v2\nkind: AdmissionPolicy\nmetadata: {name: p}", `"gatehouse.dev/v2" is not a version of AdmissionPolicy`},
+		"another version":  {"apiVersion: gatehouse.dev/v2\nkind: AdmissionPolicy\nmetadata: {name: p}", `"gatehouse.dev/v2" is not a supported version of AdmissionPolicy`},
 		"in its namespace": {head + "kind: PolicyException\nmetadata: {name: e, namespace: ns}\nspec: {reasn: x}", `cluster: PolicyException/ns/e: spec.reasn`},
 		"no name":          {head + "kind: AdmissionPolicy\nmetadata: {}", `metadata.name: is missing`},
 		"token in a field": {head + "kind: AccessToken\nmetadata: {name: t}\nspec: {token: gatehouse_abcdefghijklmnop}", `cluster: AccessToken/t: spec.token`},

@@ -92,8 +92,8 @@ func stable(last tree, read func() tree) tree {
 	last.found = append(last.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error,
 		Source:   last.dir,
-		Message:  fmt.Sprintf("the directory changed each of the %d times that it was read", maxReadings),
-		Hint:     "let whatever writes to it come to an end, or write to another directory and swap a symbolic link",
+		Message:  fmt.Sprintf("the directory changed during each of %d reads", maxReadings),
+		Hint:     "wait until nothing writes to it, or write to another directory and switch a symbolic link",
 	})
 	last.seal()
 	return last
@@ -213,7 +213,7 @@ func (r *reader) directory(path, rel string, above []fs.FileInfo) {
 			r.problem(belowRel, "cannot be read: "+reason(err), "")
 		case info.IsDir():
 			if slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }) {
-				r.problem(belowRel, "is a symbolic link to a directory that it is in", "remove the link")
+				r.problem(belowRel, "is a symbolic link to a directory above it", "remove the link")
 				continue
 			}
 			r.directory(below, belowRel, append(slices.Clip(above), info))
@@ -249,7 +249,7 @@ func (r *reader) file(path, rel string) {
 	}
 	r.total += len(data)
 	if r.total > l.totalBytes {
-		r.problem("", fmt.Sprintf("its files are larger than %d MiB together", l.totalBytes>>20), "")
+		r.problem("", fmt.Sprintf("its files exceed %d MiB in total", l.totalBytes>>20), "")
 		r.full = true
 		return
 	}

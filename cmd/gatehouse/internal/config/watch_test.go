@@ -312,7 +312,7 @@ func TestStable(t *testing.T) {
 				t.Errorf("%d readings, want %d", reads, c.reads)
 			}
 			switch {
-			case c.want == "" && (len(got.found) != 1 || !strings.Contains(got.found[0].Message, "changed each of the 10 times")):
+			case c.want == "" && (len(got.found) != 1 || !strings.Contains(got.found[0].Message, "changed during each of 10 reads")):
 				t.Errorf("got %v, want a finding", got.found)
 			case c.want != "" && (len(got.found) != 0 || got.state != texts("# "+c.want).state):
 				t.Errorf("got %q with %v, want %q", got.files[0].data, got.found, c.want)

@@ -51,12 +51,12 @@ func Handler(o Options) http.Handler {
 		mux.HandleFunc(profilesPath+"trace", pprof.Trace)
 	} else {
 		mux.HandleFunc("/debug/", func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "there are no profiles (hint: gatehouse serve --profiling)", http.StatusNotFound)
+			http.Error(w, "profiling is off (hint: gatehouse serve --profiling)", http.StatusNotFound)
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.RemoteAddr) {
-			http.Error(w, "this is answered on the same host only (hint: kubectl exec, or kubectl port-forward and localhost)", http.StatusForbidden)
+			http.Error(w, "only callers on the same host are allowed (hint: kubectl exec, or kubectl port-forward and localhost)", http.StatusForbidden)
 			return
 		}
 		// DNS rebinding: the name of a page in a browser can resolve to 127.0.0.1, and so
@@ -108,7 +108,7 @@ func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 		state = func() State { return l.Set(change.level, change.duration) }
 	default:
 		w.Header().Set("Allow", "GET, HEAD, PUT")
-		http.Error(w, "only GET and PUT are answered here", http.StatusMethodNotAllowed)
+		http.Error(w, "only GET and PUT are allowed", http.StatusMethodNotAllowed)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -133,7 +133,7 @@ func parseChange(body []byte) (change, error) {
 			return change{}, errors.New(`the body cannot be read (hint: {"level":"debug","for":"10m"})`)
 		}
 		if decoder.More() {
-			return change{}, errors.New("there is more behind the JSON object")
+			return change{}, errors.New("there is text after the JSON object")
 		}
 	} else {
 		words := strings.Fields(string(trimmed))

@@ -114,7 +114,7 @@ func TestRefused(t *testing.T) {
 		{"three words", "PUT", "debug 10m please", nil, 400, "more than two words"},
 		{"a field that nobody knows", "PUT", `{"level":"debug","forever":true}`, nil, 400, "cannot be read"},
 		{"half a document", "PUT", `{"level":`, nil, 400, "cannot be read"},
-		{"two documents", "PUT", `{"level":"debug"}{}`, nil, 400, "there is more"},
+		{"two documents", "PUT", `{"level":"debug"}{}`, nil, 400, "there is text after"},
 		{"a kilobyte and more", "PUT", "debug" + strings.Repeat(" ", 1<<10), nil, 413, "at most 1024 bytes"},
 		{"a body that breaks off", "PUT", "", func(r *http.Request) { r.Body = io.NopCloser(brokenReader{}) }, 400, "must be complete"},
 		{"another host", "PUT", "debug", func(r *http.Request) { r.RemoteAddr = "10.0.0.7:50000" }, 403, "hint: kubectl exec"},

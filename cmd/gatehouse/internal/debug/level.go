@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// DefaultFor is how long another level holds by default, so that nobody has to undo it.
+	// DefaultFor is how long another level holds by default, so that it ends by itself.
 	DefaultFor = 10 * time.Minute
 	// ShortestFor is the shortest time for another level.
 	ShortestFor = time.Second

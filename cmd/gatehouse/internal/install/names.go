@@ -1,4 +1,4 @@
-// Package install has the names that an install has unless somebody gives others.
+// Package install has the default names of the objects of an install.
 package install
 
 import (
@@ -40,6 +40,6 @@ func ParseNamespacedName(text string) (namespace, name string, err error) {
 
 // ReplacedFilesWarning returns the warning about a directory with files of a CA whose key is gone.
 func ReplacedFilesWarning(dir string) string {
-	return fmt.Sprintf("%s has files of an older Gatehouse and no %s: they are replaced by those of a new CA (hint: give the API server %s and the client certificate again, where it has copies)",
+	return fmt.Sprintf("%s has files of an older Gatehouse and no %s: files of a new CA replace them (hint: if the API server has copies of %s and the client certificate, copy them again)",
 		dir, certstore.AuthorityFile, certstore.CAFile)
 }

@@ -187,7 +187,7 @@ type connectionLog struct {
 
 func (c *connectionLog) warn(text string) {
 	if c.rate.Allow() {
-		c.log.Warn("connection", "error", text)
+		c.log.Warn("connection error", "error", text)
 	}
 }
 

@@ -176,7 +176,7 @@ func (s *reviews) admissionEndpoint(e webhooks.Endpoint) http.Handler {
 func (s *reviews) login(w http.ResponseWriter, r *http.Request) {
 	if s.checkComplete() != nil {
 		w.Header().Set("Retry-After", "5")
-		http.Error(w, "starting: not all of the configuration was read yet (hint: try again in a moment)", http.StatusServiceUnavailable)
+		http.Error(w, "starting: the configuration is not completely read yet (hint: try again in a few seconds)", http.StatusServiceUnavailable)
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(s.Now().Add(readTimeout)) // both protocols support it
@@ -187,7 +187,7 @@ func (s *reviews) login(w http.ResponseWriter, r *http.Request) {
 // an outage that must show.
 func (s *reviews) notFound(w http.ResponseWriter, _ *http.Request) {
 	s.Observe(&review.Outcome{Endpoint: "none", Decision: review.Refused, Reason: "path", Started: s.Now()})
-	http.Error(w, "no endpoint has this path (hint: /authenticate, /mutate, /validate, /login and /whoami have)", http.StatusNotFound)
+	http.Error(w, "no endpoint has this path (hint: use /authenticate, /mutate, /validate, /login or /whoami)", http.StatusNotFound)
 }
 
 func (s *reviews) checkComplete() error {

@@ -122,10 +122,10 @@ func (s *Server) Run(ctx context.Context) error {
 	connections := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
 	errorLog := log.New(connections, "", 0)
 	s.limiter.onLimit = func(client netip.Prefix) {
-		connections.warn(fmt.Sprintf("there are %d without a client certificate: one from %s is closed, which has the most of them", s.limiter.limit, client))
+		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached: closed one from %s, which has the most", s.limiter.limit, client))
 	}
 	s.opsLimiter.onLimit = func(client netip.Prefix) {
-		connections.warn(fmt.Sprintf("there are %d for health and metrics: one from %s is closed, which has the most of them", s.opsLimiter.limit, client))
+		connections.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed one from %s, which has the most", s.opsLimiter.limit, client))
 	}
 	reviews := s.acceptor(connections)
 	others, certified := s.reviews(false, errorLog), s.reviews(true, errorLog)

@@ -23,10 +23,10 @@ type certificates struct {
 func newCertificates(f factory) *certificates {
 	c := &certificates{
 		notAfter: f.gauges("gatehouse_certificate_not_after_timestamp_seconds",
-			"When the certificates in use end, by subject (serving certificate, self-signed CA, issuer's CA, client CA).", "subject"),
+			"Expiry of the active certificates as a Unix timestamp, by subject (serving certificate, self-signed CA, issuer's CA, client CA).", "subject"),
 		refused: f.gauge("gatehouse_certificate_renewal_refused",
-			"1 if the newest serving certificate is refused, or cannot be read or had, else 0: also while it waits to be trusted."),
-		recovered: f.counter("gatehouse_ca_recovered_total", "States of the CAs that were deleted, damaged or overwritten, and that this replica wrote again."),
+			"1 if the newest serving certificate is rejected, or cannot be read or issued; 0 otherwise, also while it waits to be trusted."),
+		recovered: f.counter("gatehouse_ca_recovered_total", "CA states that were deleted, damaged or overwritten, and that this replica restored."),
 		handshakes: f.counters("gatehouse_tls_handshake_errors_total",
 			"TLS handshakes that failed by reason (untrusted, client-certificate, protocol, abandoned, other).", "reason"),
 	}
@@ -40,7 +40,7 @@ func newCertificates(f factory) *certificates {
 // Certificate counts an event of a certificate, a CA or a bundle. It can be Notify of
 // sources and publishers.
 func (t *Telemetry) Certificate(e certs.Event) {
-	// Published bundles are not in use here: one of several replicas publishes, and would
+	// Published bundles have no expiry here: one of several replicas publishes, and would
 	// never update the metric.
 	if !e.NotAfter.IsZero() && e.Subject != cabundle.Subject {
 		t.certificates.notAfter.WithLabelValues(e.Subject).Set(float64(e.NotAfter.Unix()))
@@ -58,7 +58,7 @@ func (t *Telemetry) Certificate(e certs.Event) {
 func (t *Telemetry) CAStore(ok func() bool) {
 	t.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "gatehouse_ca_store_last_successful",
-		Help: "1 if the last look at the state of the CAs, with all that was to be done, succeeded, else 0.",
+		Help: "1 if the last reconciliation of the CA state succeeded, 0 otherwise.",
 	}, func() float64 { return oneIf(ok()) }))
 }
 
@@ -71,9 +71,9 @@ func (t *Telemetry) Publisher(stats func() cabundle.Stats) {
 	t.Registry.MustRegister(
 		counter("gatehouse_ca_bundle_published_total", "CA bundles written into webhook configurations.",
 			func(s cabundle.Stats) int64 { return s.Published }),
-		counter("gatehouse_ca_bundle_overwritten_total", "CA bundles in webhook configurations that somebody else changed, and that were put right.",
+		counter("gatehouse_ca_bundle_overwritten_total", "CA bundles in webhook configurations that another client changed, and that Gatehouse restored.",
 			func(s cabundle.Stats) int64 { return s.Overwritten }),
-		counter("gatehouse_ca_bundle_publish_failures_total", "Attempts to write CA bundles into webhook configurations that failed.",
+		counter("gatehouse_ca_bundle_publish_failures_total", "Failed attempts to write CA bundles into webhook configurations.",
 			func(s cabundle.Stats) int64 { return s.Failed }),
 	)
 }
@@ -98,9 +98,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 // is no state, and is safe for concurrent use. Rotation is called once at most.
 func (t *Telemetry) Rotation(state func() *rotation.State) {
 	phaseDesc := prometheus.NewDesc("gatehouse_ca_rotation_phase",
-		"1 for the phase of the rotation of CAs, 0 for the others.", []string{"phase"}, nil)
+		"1 for the phase of the CA rotation, 0 for the other phases.", []string{"phase"}, nil)
 	generationDesc := prometheus.NewDesc("gatehouse_ca_generation",
-		"How often the state of the CAs has changed, which is the same for all replicas that agree.", nil, nil)
+		"Generation of the CA state, which is the same for all replicas that agree.", nil, nil)
 	t.Registry.MustRegister(collector(func(to chan<- prometheus.Metric) {
 		s := state()
 		if s == nil {
@@ -117,7 +117,7 @@ func (t *Telemetry) Rotation(state func() *rotation.State) {
 // The function is safe for concurrent use. Bundles is called once at most.
 func (t *Telemetry) Bundles(trust func() []cabundle.Verdict) {
 	desc := prometheus.NewDesc("gatehouse_ca_bundle_trusted",
-		"1 if the CA bundle of the webhook configuration verifies the certificate that is served, else 0.", []string{"kind", "name"}, nil)
+		"1 if the CA bundle of the webhook configuration verifies the serving certificate, 0 otherwise.", []string{"kind", "name"}, nil)
 	t.Registry.MustRegister(collector(func(to chan<- prometheus.Metric) {
 		// A duplicate would fail the collection of all metrics.
 		type registration struct{ kind, name string }

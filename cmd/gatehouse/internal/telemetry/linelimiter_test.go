@@ -77,7 +77,7 @@ func TestDecisionsDoNotFillTheLog(t *testing.T) {
 					if log.String() != "" {
 						t.Errorf("logged %s", log)
 					}
-				} else if err := json.Unmarshal([]byte(log.String()), &line); err != nil || line.Msg != "log lines left out" || line.Lines != left {
+				} else if err := json.Unmarshal([]byte(log.String()), &line); err != nil || line.Msg != "log lines suppressed" || line.Lines != left {
 					t.Errorf("got %s (%v), want one line that says %d", log, err, left)
 				}
 			})

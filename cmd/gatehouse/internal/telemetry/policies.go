@@ -49,13 +49,13 @@ type policySeries struct {
 func newPolicies(f factory) *policies {
 	return &policies{
 		evaluations: f.counters("gatehouse_policy_evaluations_total",
-			"Evaluations by rule and outcome. Without a rule: of the policy for that binding, Evaluated whatever its rules said. A dry run is not counted.", "kind", "policy", "binding", "rule", "outcome"),
+			"Policy evaluations by rule and outcome. An empty rule counts evaluations of the policy for the binding, whatever its rules decide. Dry runs are not counted.", "kind", "policy", "binding", "rule", "outcome"),
 		// 10 µs to 1 s
 		duration: f.histograms("gatehouse_policy_duration_seconds",
-			"Time that one evaluation of a policy took, with all of its rules.", prometheus.ExponentialBuckets(1e-5, 10, 6), "kind", "policy"),
-		cost: f.counters("gatehouse_policy_cost_total", "What evaluations cost, in units of CEL cost.", "kind", "policy"),
+			"Duration of one evaluation of a policy with all of its rules.", prometheus.ExponentialBuckets(1e-5, 10, 6), "kind", "policy"),
+		cost: f.counters("gatehouse_policy_cost_total", "CEL cost of policy evaluations.", "kind", "policy"),
 		exceptions: f.counters("gatehouse_policy_exceptions_used_total",
-			"Violations that an exception let pass, by policy and exception (namespace/name). A dry run is not counted.", "kind", "policy", "exception"),
+			"Violations that an exception allowed, by policy and exception (namespace/name). Dry runs are not counted.", "kind", "policy", "exception"),
 		known: make(map[policyLabels]*policySeries),
 		used:  make(map[exceptionLabels]prometheus.Counter),
 	}

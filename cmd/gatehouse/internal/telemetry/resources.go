@@ -7,7 +7,7 @@ import "github.com/prometheus/client_golang/prometheus/promauto"
 func (t *Telemetry) CustomResources(counts map[string]map[string]int) {
 	if t.resources == nil {
 		t.resources = factory{promauto.With(t.Registry)}.gauges("gatehouse_custom_resources",
-			"Custom resources by kind and by which version of them is in use: current, previous (the last one without errors) or unused.", "kind", "state")
+			"Custom resources by kind and active version: current, previous (the last one without errors) or unused (none).", "kind", "state")
 	}
 	for kind, states := range counts {
 		for state, n := range states {

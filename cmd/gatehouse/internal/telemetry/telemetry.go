@@ -65,22 +65,22 @@ func New(log *slog.Logger, version string) *Telemetry {
 			"Time from a review's header to the end of its answer, by endpoint and decision.", seconds, "endpoint", "decision"),
 		reviews: f.counters("gatehouse_reviews_total",
 			"Finished reviews by endpoint, decision (allowed, denied, unknown, refused, shed) and reason.", "endpoint", "decision", "reason"),
-		waited: f.histograms("gatehouse_review_wait_seconds", "Time that a review waited for its turn.", seconds, "endpoint"),
+		waited: f.histograms("gatehouse_review_wait_seconds", "Time that reviews waited for their turn.", seconds, "endpoint"),
 		// 1 KiB to 16 MiB
 		size:     f.histograms("gatehouse_review_size_bytes", "Size of a review's body.", prometheus.ExponentialBuckets(1<<10, 4, 8), "endpoint"),
 		warnings: f.counters("gatehouse_review_warnings_total", "Warnings given to users.", "endpoint"),
 		patched:  f.counter("gatehouse_patches_total", "Mutating reviews that were answered with a patch."),
 		profiles: f.counters("gatehouse_sidecar_profiles_total",
-			"What became of sidecar profiles that select a pod, by profile and reason. A dry run is not counted.", "profile", "reason"),
+			"Outcomes of sidecar profiles that select a pod, by profile and reason. Dry runs are not counted.", "profile", "reason"),
 		policies:        newPolicies(f),
 		authentications: newAuthentications(f),
 		reloads: f.counters("gatehouse_config_loads_total",
-			"Configurations read, by result: ok, or error for one that was not used, or was but for what does not compile.", "result"),
+			"Configurations read, by result: ok, or error for one that was rejected or that has policies with errors.", "result"),
 		successful: f.gauge("gatehouse_config_last_load_successful",
-			"1 if all of the configuration that was read last is in use, 0 if an older one is, or if policies in use do not compile."),
-		emptied:      f.gauge("gatehouse_config_emptied_files", "Files of the configuration in use that hold no document and held some before, since the start."),
-		loaded:       f.gauges("gatehouse_config_info", "1 for the digest of the configuration in use.", "digest"),
-		loadedAt:     f.gauge("gatehouse_config_loaded_timestamp_seconds", "When the configuration in use was read."),
+			"1 if the configuration that was read last is active without errors, 0 if an older one is active or if active policies do not compile."),
+		emptied:      f.gauge("gatehouse_config_emptied_files", "Files of the active configuration that have lost all their documents since the start."),
+		loaded:       f.gauges("gatehouse_config_info", "1 for the digest of the active configuration.", "digest"),
+		loadedAt:     f.gauge("gatehouse_config_loaded_timestamp_seconds", "Time when the active configuration was read, as a Unix timestamp."),
 		certificates: newCertificates(f),
 	}
 	t.failures = lineLimiter{perSecond: linesPerSecond, burst: lineBurst, report: t.logSuppressed}
@@ -202,7 +202,7 @@ func (t *Telemetry) Review(o *review.Outcome) {
 
 // logSuppressed logs the number of suppressed lines that no later line has.
 func (t *Telemetry) logSuppressed(n int) {
-	t.log.Warn("log lines left out", "lines", n, "hint", "the metrics count everything")
+	t.log.Warn("log lines suppressed", "lines", n, "hint", "the metrics count every review")
 }
 
 // Profiles counts the verdicts of sidecar profiles that select a pod. Labels come from the

@@ -223,9 +223,7 @@ func trustOf(c *cabundle.Status) []trustEntry {
 	const apply = "apply the output of gatehouse manifests, or name another with --registration"
 	switch {
 	case c.Problem != "":
-		// What a server tries again is asked here once.
-		problem := strings.Replace(c.Problem, ", and is tried again: ", ": ", 1)
-		whole.problem, whole.unknown = strings.TrimPrefix(problem, c.Kind+" "+c.Name+": "), true
+		whole.problem, whole.unknown = strings.TrimPrefix(c.Problem, c.Kind+" "+c.Name+": "), true
 	case !c.Found:
 		whole.problem, whole.remedy = "is not there: the API server does not call for it", apply
 	case len(c.Entries) == 0:

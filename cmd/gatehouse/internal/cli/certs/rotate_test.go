@@ -482,9 +482,9 @@ func TestTrustOf(t *testing.T) {
 		"not reached": {
 			status(func(s *cabundle.Status) {
 				s.Found = false
-				s.Problem = "ValidatingWebhookConfiguration gatehouse: cannot be read, and is tried again: check that the API server can be reached: EOF"
+				s.Problem = "ValidatingWebhookConfiguration gatehouse: cannot be read: EOF (hint: check that the API server can be reached)"
 			}),
-			trustEntry{object: object, problem: "cannot be read: check that the API server can be reached: EOF", unknown: true},
+			trustEntry{object: object, problem: "cannot be read: EOF (hint: check that the API server can be reached)", unknown: true},
 		},
 		"not read": {
 			status(func(s *cabundle.Status) {

@@ -166,7 +166,7 @@ func TestCertsStatus(t *testing.T) {
 		},
 		"what holds the registrations cannot be reached": {
 			func(_ *testing.T, a *certsAPI) { a.broken = clitest.MutatingConfigurationPath }, nil, cli.ExitUnknown,
-			[]string{"cannot decide: MutatingWebhookConfiguration/gatehouse: cannot be read: check that the API server can be reached: "},
+			[]string{"cannot decide: MutatingWebhookConfiguration/gatehouse: cannot be read: an error on the server"},
 		},
 		"a replica is away": {
 			func(_ *testing.T, a *certsAPI) {

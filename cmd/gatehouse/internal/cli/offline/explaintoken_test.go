@@ -362,7 +362,7 @@ func TestBrokenKeysFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, text := gatehouse(t, c.stdin, c.args...)
-			if want := `AuthenticationConfiguration: jwt.issuers[0].keysFile: "issuer.jwks" is not a JSON Web Key Set that can be used: `; code != c.code || !strings.Contains(text, want) {
+			if want := `AuthenticationConfiguration: jwt.issuers[0].keysFile: "issuer.jwks" is not a valid JSON Web Key Set: `; code != c.code || !strings.Contains(text, want) {
 				t.Errorf("exit code %d, want %d, and %s in\n%s", code, c.code, want, text)
 			}
 			if strings.Contains(text, "verdict") || strings.Contains(text, jwksSecret) {

@@ -53,7 +53,7 @@ func shadowWarnings(current *config.Config, one *config.Resource) diagnostic.Lis
 	}
 	return diagnostic.List{{
 		Severity: diagnostic.Warning, Source: config.ClusterSource, Object: one.Object(),
-		Message: fmt.Sprintf("there is a document of this name in the directory too, in %q, and that one is in use", source),
+		Message: fmt.Sprintf("the configuration directory has a document of the same name, in %q, which takes precedence", source),
 		Hint:    "remove one of the two or give it another name",
 	}}
 }

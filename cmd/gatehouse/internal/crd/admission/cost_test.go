@@ -36,7 +36,7 @@ func expensive() map[string][2]string {
 		"rules, 490 KiB":                  {admissionPolicy("p", "  validations: "+list(990, "{expression: \"object.metadata.name != 'x%d' && object.metadata.name != '"+strings.Repeat("x", 400)+"'\"}")), together},
 		"many short rules":                {admissionPolicy("p", "  validations: "+list(990, "{expression: \"%d == 1\"}")), together},
 		"one long rule":                   {admissionPolicy("p", "  validations: [{expression: \""+strings.Repeat("true && ", 20_000)+"true\"}]"), "too large"},
-		"too many rules to look at":       {admissionPolicy("p", "  validations: "+list(2000, "{expression: \"%d == 1\"}")), "has a list of 2000 elements, allowed are 1000"},
+		"too many rules to look at":       {admissionPolicy("p", "  validations: "+list(2000, "{expression: \"%d == 1\"}")), "has a list of 2000 elements, the maximum is 1000"},
 	}
 }
 

@@ -69,8 +69,8 @@ func (c *compiler) diagnoseException(current *config.Config, x *v1alpha1.PolicyE
 	if at := x.Spec.ExpiresAt; at != nil && !clock(current)().Before(at.Time) {
 		own = append(own, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: config.ClusterSource, Object: policyException + "/" + x.Namespace + "/" + x.Name, Field: "spec.expiresAt",
-			Message: fmt.Sprintf("%q has passed: the exception does nothing", at.UTC().Format(time.RFC3339)),
-			Hint:    "delete it, or give it more time",
+			Message: fmt.Sprintf("%q has passed: the exception has no effect", at.UTC().Format(time.RFC3339)),
+			Hint:    "delete the exception, or set a later time",
 		})
 	}
 	return own

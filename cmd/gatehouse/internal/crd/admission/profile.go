@@ -27,7 +27,7 @@ func diagnoseProfile(current *config.Config, profile *v1alpha1.SidecarProfile, s
 		for i := range own {
 			if f := &own[i]; f.Field == "spec.rollout.replaces" && f.Severity == diagnostic.Error {
 				// It may be applied next.
-				f.Severity, f.Message = diagnostic.Warning, f.Message+", so this one is not used until there is one"
+				f.Severity, f.Message = diagnostic.Warning, f.Message+", so this one is not active until there is one"
 			}
 		}
 	}
@@ -62,7 +62,7 @@ func causedBy(object string, with, without diagnostic.List) diagnostic.List {
 		if f.Severity != diagnostic.Error || before[identity{f.Object, f.Field, f.Message}] {
 			continue
 		}
-		f.Message = fmt.Sprintf("makes %s wrong: %s: %s", f.Object, cmp.Or(f.Field, "spec"), f.Message)
+		f.Message = fmt.Sprintf("breaks %s: %s: %s", f.Object, cmp.Or(f.Field, "spec"), f.Message)
 		f.Object, f.Field = object, "spec"
 		out = append(out, f)
 	}

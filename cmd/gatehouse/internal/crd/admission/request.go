@@ -30,7 +30,7 @@ type object struct {
 // send such a request.
 func readRequest(req *admission.Request, kind string) (*object, error) {
 	if version := req.Resource.Version; version != v1alpha1.GroupVersion.Version {
-		return nil, fmt.Errorf("version %q of %s is not one that this version of gatehouse reads (hint: register %s, or run the gatehouse that the CustomResourceDefinition is of)",
+		return nil, fmt.Errorf("version %q of %s is not supported by this version of gatehouse (hint: register %s, or run the gatehouse version of the CustomResourceDefinition)",
 			strict.Cut(version, 60), req.Resource.Resource, v1alpha1.GroupVersion)
 	}
 	fields, err := readObject(req.Object.Raw)
@@ -39,7 +39,7 @@ func readRequest(req *admission.Request, kind string) (*object, error) {
 	}
 	u := &unstructured.Unstructured{Object: fields}
 	if u.GetKind() != kind || u.GetAPIVersion() != v1alpha1.GroupVersion.String() {
-		return nil, fmt.Errorf("the request is about %s, and its object is of kind %q and apiVersion %q",
+		return nil, fmt.Errorf("the request is about %s, but its object has kind %q and apiVersion %q",
 			req.Resource.Resource, strict.Cut(u.GetKind(), 60), strict.Cut(u.GetAPIVersion(), 60))
 	}
 	o := &object{kind: kind, fields: fields}
@@ -53,7 +53,7 @@ func readRequest(req *admission.Request, kind string) (*object, error) {
 // readObject decodes an object.
 func readObject(text []byte) (map[string]any, error) {
 	if len(text) == 0 {
-		return nil, errors.New("there is none")
+		return nil, errors.New("the object is missing")
 	}
 	value, err := rawjson.Parse(text)
 	if err != nil {

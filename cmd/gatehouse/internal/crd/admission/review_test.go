@@ -62,21 +62,21 @@ func TestReview(t *testing.T) {
 `},
 		{name: "an expression", document: profile("a", "a", "  match: {matchConditions: [{name: x, expression: 'object.spec.'}]}\n"), want: `SidecarProfile "a" is invalid: spec.match.matchConditions[0].expression: 1:13 in "object.spec.": Syntax error: no viable alternative at input '.'
 `},
-		{name: "the same container as another", config: []string{profile("b", "proxy", "")}, document: profile("a", "proxy", ""), want: `SidecarProfile "a" is invalid: spec: makes SidecarProfile/b wrong: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" of the cluster; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
+		{name: "the same container as another", config: []string{profile("b", "proxy", "")}, document: profile("a", "proxy", ""), want: `SidecarProfile "a" is invalid: spec: breaks SidecarProfile/b: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" of the cluster; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
 `},
 		{name: "the same container as one before it", config: []string{profile("a", "proxy", "")}, document: profile("b", "proxy", ""), want: `SidecarProfile "b" is invalid: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" in "all.yaml#1"; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
 `},
-		{name: "a circle", config: []string{profile("a", "a", "  placement: {before: [b]}\n"), profile("b", "b", "")}, document: profile("b", "b", "  placement: {before: [a]}\n"), want: `SidecarProfile "b" is invalid: spec: makes SidecarProfile/a wrong: spec.placement: the profiles stand before each other in a circle: a before b before a
+		{name: "a circle", config: []string{profile("a", "a", "  placement: {before: [b]}\n"), profile("b", "b", "")}, document: profile("b", "b", "  placement: {before: [a]}\n"), want: `SidecarProfile "b" is invalid: spec: breaks SidecarProfile/a: spec.placement: the profiles stand before each other in a circle: a before b before a
 `},
 		{name: "after one that is not there", config: []string{profile("mesh", "mesh", "")}, document: profile("a", "a", "  placement: {after: [mesch]}\n"), want: `allowed
 warning: SidecarProfile/a: spec.placement.after[0]: "mesch" is not the name of a sidecar profile, and is ignored (hint: did you mean "mesh"?)
 `},
 		{name: "replaces one that is not there", config: []string{profile("mesh", "mesh", "")}, document: profile("a", "a", "  rollout: {percent: 10, replaces: mesch}\n"), want: `allowed
-warning: SidecarProfile/a: spec.rollout.replaces: "mesch" is not the name of a sidecar profile, so this one is not used until there is one (hint: did you mean "mesh"?)
+warning: SidecarProfile/a: spec.rollout.replaces: "mesch" is not the name of a sidecar profile, so this one is not active until there is one (hint: did you mean "mesh"?)
 `},
 		{name: "replaces itself", document: profile("a", "a", "  rollout: {percent: 10, replaces: a}\n"), want: `SidecarProfile "a" is invalid: spec.rollout.replaces: the profile replaces itself
 `},
-		{name: "a second one replaces", config: []string{profile("m", "m", ""), profile("c", "c", "  rollout: {percent: 10, replaces: m}\n")}, document: profile("b", "b", "  rollout: {percent: 10, replaces: m}\n"), want: `SidecarProfile "b" is invalid: spec: makes SidecarProfile/c wrong: spec.rollout.replaces: profile "m" is replaced by "b" already
+		{name: "a second one replaces", config: []string{profile("m", "m", ""), profile("c", "c", "  rollout: {percent: 10, replaces: m}\n")}, document: profile("b", "b", "  rollout: {percent: 10, replaces: m}\n"), want: `SidecarProfile "b" is invalid: spec: breaks SidecarProfile/c: spec.rollout.replaces: profile "m" is replaced by "b" already
 `},
 		{name: "a preset that is not there", document: profile("a", "a", "  presets: [{name: p, configMap: {namespace: mesh, name: c}}]\n"), want: `allowed
 warning: SidecarProfile/a: spec.presets[0].configMap: there is no ConfigMap "c" in namespace "mesh": pods that ask for the profile are refused until there is, and others are created without it
@@ -121,7 +121,7 @@ warning: AdmissionPolicyBinding/b: spec.paramRef: there is no ConfigMap "x" in n
 warning: PolicyException/shop/x: metadata.namespace: exceptions in "shop" do nothing (hint: allowed are "gatehouse-system", see exceptions of PolicyConfiguration)
 `},
 		{name: "an exception without an end", config: []string{admissionPolicy("p", rules+deny), "{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, exceptions: {requireExpiry: true}}"}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: is missing, so the exception does nothing (hint: PolicyConfiguration requires it)\n"},
-		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception does nothing (hint: delete it, or give it more time)\n"},
+		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception has no effect (hint: delete the exception, or set a later time)\n"},
 		{name: "an exception from what is not there", config: []string{admissionPolicy("images", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: image}, {name: images, rules: ['validations[1]']}], match: {names: [a]}, reason: old}"), want: `allowed
 warning: PolicyException/gatehouse-system/x: spec.policies[0].name: there is no policy "image" (hint: did you mean "images"?)
 warning: PolicyException/gatehouse-system/x: spec.policies[1].rules[0]: the policy has no rule "validations[1]" (hint: did you mean "validations[0]"?)

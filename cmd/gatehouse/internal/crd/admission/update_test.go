@@ -94,7 +94,7 @@ func TestBrokenNeighbours(t *testing.T) {
 	for _, tc := range []struct{ name, document, want string }{
 		{"a profile", profile("a", "a", ""), "allowed\n"},
 		{"a part of a circle", profile("w", "w", ""), "allowed\n"},
-		{"still a part of it", profile("w", "z", "  placement: {before: [v]}\n"), "SidecarProfile \"w\" is invalid: spec: makes SidecarProfile/v wrong: spec.placement: the profiles stand before each other in a circle: v before w before v\n"},
+		{"still a part of it", profile("w", "z", "  placement: {before: [v]}\n"), "SidecarProfile \"w\" is invalid: spec: breaks SidecarProfile/v: spec.placement: the profiles stand before each other in a circle: v before w before v\n"},
 		{"one of the same", profile("two", "other", ""), "allowed\n"},
 		{"a policy", admissionPolicy("p", rules+deny), "allowed\n"},
 		{"the broken policy", admissionPolicy("broken", rules+deny), "allowed\n"},
@@ -154,7 +154,7 @@ func TestBesideADirectory(t *testing.T) {
 		c := configOf(t, document, admissionPolicy("q", rules+deny))
 		r := crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }})
 		got := text(t, r.Review(t.Context(), about(t, document, "")))
-		if !strings.HasPrefix(got, "allowed\n") || !strings.Contains(got, `: there is a document of this name in the directory too, in "all.yaml#1", and that one is in use`) {
+		if !strings.HasPrefix(got, "allowed\n") || !strings.Contains(got, `: the configuration directory has a document of the same name, in "all.yaml#1", which takes precedence`) {
 			t.Errorf("%s: got %s", document, got)
 		}
 	}

@@ -51,7 +51,7 @@ type Config struct {
 	Client corev1client.EventsGetter
 	// Replica is which of several processes this is.
 	Replica string
-	// Log is told, at most every ten minutes, that Events cannot be written.
+	// Log gets a line, at most every ten minutes, if Events cannot be written.
 	Log *slog.Logger
 }
 
@@ -64,7 +64,7 @@ type Recorder struct {
 //
 // It writes Events of core/v1 with package record: they are the same objects as
 // those of events.k8s.io/v1, and package events of client-go, which writes these,
-// does not tell two messages of one reason apart and knows no limit to their rate.
+// does not distinguish two messages of one reason and has no limit on their rate.
 func New(ctx context.Context, c Config) *Recorder {
 	// What the libraries have to say of a failure is an Event in full, each time.
 	ctx = klog.NewContext(ctx, logr.Discard())
@@ -107,7 +107,7 @@ func (r *Recorder) write(object corev1.ObjectReference, kind, reason, note strin
 	r.recorder.Event(&object, kind, reason, note)
 }
 
-// typeOf returns the type of an Event: Warning for what somebody should look at.
+// typeOf returns the type of an Event: Warning for what needs attention.
 func typeOf(e *certs.Event) string {
 	if e.Err != nil {
 		return corev1.EventTypeWarning
@@ -213,11 +213,11 @@ func (s *sink) report(verb string, event *corev1.Event, err error) {
 	if silent {
 		return
 	}
-	hint := "nothing depends on them; they are tried again for some minutes"
+	hint := "Gatehouse retries for some minutes; decisions do not depend on Events"
 	if apierr.Classify(err) == apierr.Forbidden {
-		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; nothing else depends on it", event.Namespace)
+		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; decisions do not depend on Events", event.Namespace)
 	}
-	s.log.Warn("events", "error", fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), "hint", hint,
+	s.log.Warn("cannot write Events", "error", fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), "hint", hint,
 		"reason", event.Reason, "object", event.InvolvedObject.Kind+" "+strings.TrimPrefix(event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name, "/"),
 		"silentFor", silence.String())
 }

@@ -42,7 +42,7 @@ const (
 type Config struct {
 	// Client is that of the core group, version v1.
 	Client rest.Interface
-	// Set is the set of profiles in use. It may be nil for as long as there is none.
+	// Set is the set of active profiles. It may be nil for as long as there is none.
 	Set func() *sidecar.Set
 	// Left reports whether the API server sends no pods of a namespace, so that they are
 	// not counted. If it is nil, all are counted.
@@ -119,19 +119,19 @@ func (c *Counter) once(ctx context.Context) {
 	if err := c.count(ctx, t); err != nil {
 		if ctx.Err() == nil && !c.failing {
 			c.failing = true
-			c.config.Log.Error("pods cannot be counted for the status of profiles; the numbers stay as they are", "error", err.Error(), "hint", hint(err))
+			c.config.Log.Error("cannot count pods for the status of profiles; the previous counts stay", "error", err.Error(), "hint", hint(err))
 		}
 		return
 	}
 	if c.failing {
 		c.failing = false
-		c.config.Log.Info("pods are counted again for the status of profiles")
+		c.config.Log.Info("pods can be counted again for the status of profiles")
 	}
 	if t.err == nil {
 		c.undecided = false
 	} else if !c.undecided {
 		c.undecided = true
-		c.config.Log.Warn("cannot decide what some pods would get: they are counted only if they are injected",
+		c.config.Log.Warn("cannot decide what would be injected into some pods: they are counted only if they have sidecars",
 			"pods", t.undecided, "first", t.err.Error())
 	}
 	at := metav1.Now()
@@ -149,9 +149,9 @@ func (c *Counter) once(ctx context.Context) {
 // hint says what to do about pods that cannot be listed.
 func hint(err error) string {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return "the service account needs the right to list pods in all namespaces: apply the rights that gatehouse manifests --count-pods prints, or leave out --count-pods-every"
+		return "the service account needs the right to list pods in all namespaces: apply the rights that gatehouse manifests --count-pods prints, or omit --count-pods-every"
 	}
-	return "it is tried again with the next count"
+	return "Gatehouse retries with the next count"
 }
 
 // count counts the pods, page by page.

@@ -2,7 +2,7 @@
 // those of this program.
 //
 // An older definition drops fields that the program knows, and a newer one has fields
-// that the program does not know: both are told, and neither keeps anything from
+// that the program does not know: both are reported, and neither keeps anything from
 // being used.
 package version
 
@@ -186,10 +186,10 @@ func (d *Definitions) reportChanges(ctx context.Context, before, now map[string]
 			if differs.Reason == Newer {
 				level = slog.LevelInfo // as in every upgrade, which begins with the definitions
 			}
-			d.log.Log(ctx, level, "the definition of a custom resource is not that of this version",
+			d.log.Log(ctx, level, "a CustomResourceDefinition does not match this version of Gatehouse",
 				"definition", w.name, "kind", w.kind, "problem", differs.Text, "hint", differs.Remedy)
 		case wasWrong && !isWrong:
-			d.log.Info("the definition of a custom resource is that of this version now", "definition", w.name, "kind", w.kind)
+			d.log.Info("a CustomResourceDefinition matches this version of Gatehouse again", "definition", w.name, "kind", w.kind)
 		}
 	}
 }
@@ -211,11 +211,11 @@ func (d *Definitions) reportFailures(before, now map[string]apierr.Class, failur
 		if !still || fresh {
 			continue
 		}
-		hint := "it is tried again; until then, what was found before holds"
+		hint := "Gatehouse retries; until then, the previous result stays"
 		if class == apierr.Forbidden {
-			hint = "let the ServiceAccount get customresourcedefinitions of apiextensions.k8s.io, by name, as the rights that gatehouse manifests prints do; all else works without"
+			hint = "allow the ServiceAccount to get customresourcedefinitions of apiextensions.k8s.io, by name (gatehouse manifests prints the rights); everything else works without"
 		}
-		d.log.Warn("cannot tell whether the definitions of custom resources are those of this version", "error", first.Error(), "hint", hint)
+		d.log.Warn("cannot check whether the CustomResourceDefinitions match this version of Gatehouse", "error", first.Error(), "hint", hint)
 	}
 }
 
@@ -247,23 +247,23 @@ func (w desired) compare(found *unstructured.Unstructured) (Problem, bool) {
 	case found.GetDeletionTimestamp() != nil || conditions["Terminating"].status == "True":
 		return w.problem(Deleted, "is being deleted, with every object of the kind", "apply it again once it is gone: "+Remedy), true
 	case conditions["NonStructuralSchema"].status == "True":
-		return w.problem(NotStructural, "has a schema that is not structural, so the API server holds no object to it: "+conditions["NonStructuralSchema"].message, "apply it: "+Remedy), true
+		return w.problem(NotStructural, "has a schema that is not structural, so the API server validates no object against it: "+conditions["NonStructuralSchema"].message, "apply it: "+Remedy), true
 	case conditions["NamesAccepted"].status == "False":
-		return w.problem(NotEstablished, "is not established, because another definition has its names: "+conditions["NamesAccepted"].message,
+		return w.problem(NotEstablished, "is not established, because another CustomResourceDefinition has its names: "+conditions["NamesAccepted"].message,
 			"remove the other one (kubectl get customresourcedefinitions), or the names that both have"), true
 	case conditions["Established"].status != "True":
-		return w.problem(NotEstablished, "is not established yet: the API server does not serve the kind", "wait for it, and if it stays so see kubectl describe customresourcedefinition "+w.name), true
+		return w.problem(NotEstablished, "is not established yet: the API server does not serve the kind", "wait, and if it stays so run kubectl describe customresourcedefinition "+w.name), true
 	case !slices.Contains(servedVersions(found), w.version):
 		return w.problem(NotServed, fmt.Sprintf("does not serve the version %q", w.version), "apply it: "+Remedy), true
 	case !numbered:
-		return w.problem(Older, fmt.Sprintf("does not say a revision of its schema, and this version of Gatehouse has %d: fields that it lacks are dropped", w.revision),
+		return w.problem(Older, fmt.Sprintf("has no revision of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", w.revision),
 			"apply it: "+Remedy), true
 	case revision < w.revision:
-		return w.problem(Older, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: fields that it lacks are dropped", revision, w.revision),
+		return w.problem(Older, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", revision, w.revision),
 			"apply it: "+Remedy), true
 	case revision > w.revision:
-		return w.problem(Newer, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse knows %d: an object with a field that is new has errors here", revision, w.revision),
-			"finish the upgrade of Gatehouse; a definition stays as new as the newest version that runs"), true
+		return w.problem(Newer, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse knows %d: objects with newer fields have errors", revision, w.revision),
+			"finish the upgrade of Gatehouse; keep the definition of the newest version that runs"), true
 	}
 	return Problem{}, false
 }

@@ -126,10 +126,10 @@ func TestLook(t *testing.T) {
 			func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }, Missing,
 			[]string{`the CustomResourceDefinition "sidecarprofiles.gatehouse.dev" is missing: there can be no SidecarProfile`, Remedy},
 		},
-		"an older one":               {revision("0"), Older, []string{"does not say a revision", Remedy}},
-		"one of somebody else":       {revision("many"), Older, []string{"does not say a revision of its schema, and this version of Gatehouse has 1", Remedy}},
+		"an older one":               {revision("0"), Older, []string{"has no revision", Remedy}},
+		"one of somebody else":       {revision("many"), Older, []string{"has no revision of its schema, and this version of Gatehouse has 1", Remedy}},
 		"a newer one":                {revision("1000"), Newer, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 1", "finish the upgrade"}},
-		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), NotEstablished, []string{`another definition has its names: "because of the other"`, "remove the other one"}},
+		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), NotEstablished, []string{`another CustomResourceDefinition has its names: "because of the other"`, "remove the other one"}},
 		"one that is not yet ready":  {conditions("NamesAccepted", "True"), NotEstablished, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
 		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), NotStructural, []string{"not structural", Remedy}},
 		"one on its way out":         {conditions("Established", "True", "Terminating", "True"), Deleted, []string{"is being deleted, with every object of the kind", Remedy}},
@@ -165,7 +165,7 @@ func TestLook(t *testing.T) {
 				set(t, definition, []any{map[string]any{"type": "NamesAccepted", "status": "False", "message": strings.Repeat("x", 5000) + "\n"}}, "status", "conditions")
 			}),
 			NotEstablished,
-			[]string{"another definition has its names"},
+			[]string{"another CustomResourceDefinition has its names"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestOlderRevision(t *testing.T) {
 		t.Fatalf("the problems are %v, %v", problems, failures)
 	}
 	for kind, problem := range problems {
-		if problem.Reason != Older || !strings.Contains(problem.Text, "has revision 1 of its schema, and this version of Gatehouse has 3: fields that it lacks are dropped") {
+		if problem.Reason != Older || !strings.Contains(problem.Text, "has revision 1 of its schema, and this version of Gatehouse has 3: the API server drops fields that it lacks") {
 			t.Errorf("%s: %v", kind, problem)
 		}
 	}
@@ -465,8 +465,8 @@ func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
 		err  error
 		says string
 	}{
-		"unreachable": {errors.New("no route to host"), "it is tried again"},
-		"forbidden":   {apierrors.NewForbidden(resource, tokens, errors.New("no right")), "let the ServiceAccount get customresourcedefinitions"},
+		"unreachable": {errors.New("no route to host"), "Gatehouse retries"},
+		"forbidden":   {apierrors.NewForbidden(resource, tokens, errors.New("no right")), "allow the ServiceAccount to get customresourcedefinitions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -479,7 +479,7 @@ func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
 				r.now(nil, c.err)
 				r.after(10 * time.Minute)
 				lines := r.log.take()
-				if len(lines) != 1 || !strings.Contains(lines[0], "cannot tell") || !strings.Contains(lines[0], c.says) {
+				if len(lines) != 1 || !strings.Contains(lines[0], "cannot check") || !strings.Contains(lines[0], c.says) {
 					t.Errorf("in ten minutes it says %q", lines)
 				}
 				if out := r.Outdated(); len(out) != 1 || r.changed() {

@@ -35,7 +35,7 @@ func ParseCABundle(text []byte, now time.Time) ([]byte, error) {
 		}
 		switch {
 		case !certificate.IsCA:
-			return nil, fmt.Errorf("block %d, %q: is not the certificate of a CA (hint: not the serving certificate is wanted but the one that signed it)", n, certificate.Subject)
+			return nil, fmt.Errorf("block %d, %q: is not the certificate of a CA (hint: use the certificate that signed the serving certificate)", n, certificate.Subject)
 		case now.After(certificate.NotAfter):
 			return nil, fmt.Errorf("block %d, %q: ended on %s", n, certificate.Subject, certificate.NotAfter.UTC().Format(time.DateTime))
 		case seen[string(block.Bytes)]:
@@ -51,7 +51,7 @@ func ParseCABundle(text []byte, now time.Time) ([]byte, error) {
 		return nil, fmt.Errorf("%d of %d blocks cannot be read (hint: the file is cut off or damaged)", begun-n, begun)
 	}
 	if n == 0 {
-		return nil, errors.New("there is no certificate in it (hint: PEM begins with -----BEGIN CERTIFICATE-----)")
+		return nil, errors.New("it has no certificate (hint: PEM begins with -----BEGIN CERTIFICATE-----)")
 	}
 	return bundle.Bytes(), nil
 }

@@ -13,7 +13,7 @@ import (
 const injectCAFrom = certmanagerv1.WantInjectAnnotation
 
 // certificates are what cert-manager needs to issue the serving certificate: a
-// CA of its own for Gatehouse, so that nobody else's certificate is trusted, and
+// CA of its own for Gatehouse, so that no other certificate is trusted, and
 // a certificate from it.
 func (o *Options) certificates() []Document {
 	use := "Mount the Secret " + o.Name + servingSecret + "."

@@ -20,11 +20,11 @@ const (
 // documents is the webhook that refuses a custom resource that could not be used,
 // with its diagnostics.
 //
-// It fails open: what gets past it while Gatehouse is away is told by the
+// It fails open: what gets past it while Gatehouse is down is reported by the
 // conditions of the object, and an installation in one command, which creates
 // objects before Gatehouse runs, must not be refused. It leaves out no namespace,
 // because exceptions are in those of Gatehouse and of the system too. Policies do
-// not see these objects, so that none keeps another from being mended. What is
+// not see these objects, so that none keeps another from being repaired. What is
 // done in an emergency is checked like anything else: a mistake is likelier then,
 // and without an answer it gets through all the same.
 func (o *Options) documents() admissionregistrationv1.ValidatingWebhook {

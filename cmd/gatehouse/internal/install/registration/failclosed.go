@@ -9,9 +9,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// neverClosed is what a cluster cannot do without while Gatehouse is away: start,
+// neverClosed is what a cluster needs while Gatehouse is down: start,
 // move and stop pods, find them, elect leaders, finish the deletion of namespaces,
-// and mend what keeps it from that. An empty resource stands for all of the group.
+// and repair what keeps it from that. An empty resource stands for all of the group.
 // The chart has the same list in templates/checks.yaml.
 func neverClosed() []admissionregistrationv1.Rule {
 	return []admissionregistrationv1.Rule{
@@ -27,7 +27,7 @@ func neverClosed() []admissionregistrationv1.Rule {
 }
 
 // CheckClosed returns an error about rules of --validate that must not be in a webhook that fails closed, because
-// a cluster without Gatehouse could be neither used nor mended: those with wildcards
+// a cluster could not recover without Gatehouse: those with wildcards
 // for groups or resources, which take in whatever there is, and those about what a
 // cluster cannot do without. The error has all of them. What the policies of a
 // configuration are about is registered without this check: who writes such a policy
@@ -49,9 +49,9 @@ func (a atom) checkClosed() error {
 	_, sub, _ := strings.Cut(a.resource, "/")
 	switch {
 	case strings.Contains(a.group+a.resource, all):
-		return fmt.Errorf("--validate: %.100q: a wildcard must not fail closed, because it takes in what a cluster needs to be mended without Gatehouse (hint: name the resources, or --validate-open)", a.kubectlName())
+		return fmt.Errorf("--validate: %.100q: a wildcard must not fail closed: it includes resources that a cluster needs to recover while Gatehouse is down (hint: name the resources, or use --validate-open)", a.kubectlName())
 	case sub == "status", slices.ContainsFunc(neverClosed(), a.isOf):
-		return fmt.Errorf("--validate: %.100q: must not fail closed, because a cluster without Gatehouse could be neither used nor mended (hint: --validate-open, and failurePolicy Ignore in the policy)", a.kubectlName())
+		return fmt.Errorf("--validate: %.100q: must not fail closed: a cluster needs it to recover while Gatehouse is down (hint: --validate-open, and failurePolicy Ignore in the policy)", a.kubectlName())
 	default:
 		return nil
 	}

@@ -36,7 +36,7 @@ func TestCheckClosed(t *testing.T) {
 		"customresourcedefinitions.apiextensions.k8s.io":               `"customresourcedefinitions.apiextensions.k8s.io": must not`,
 		"apiservices.apiregistration.k8s.io":                           `"apiservices.apiregistration.k8s.io": must not`,
 		"validatingwebhookconfigurations.admissionregistration.k8s.io": `"validatingwebhookconfigurations.admissionregistration.k8s.io": must not`,
-		"services,nodes,pods,*.apps":                                   "neither used nor mended (hint: --validate-open, and failurePolicy Ignore in the policy)\n--validate: \"*.apps\": a wildcard",
+		"services,nodes,pods,*.apps":                                   "recover while Gatehouse is down (hint: --validate-open, and failurePolicy Ignore in the policy)\n--validate: \"*.apps\": a wildcard",
 	} {
 		err := CheckClosed(rulesOf(text))
 		got := ""

@@ -13,7 +13,7 @@ const guardEnding = "-registration"
 
 // guard is a ValidatingAdmissionPolicy that holds Gatehouse's ServiceAccount to what
 // its right to patch webhook configurations is for, which RBAC cannot express. It is
-// the API server's own policy: it holds while Gatehouse is away, and webhook
+// the API server's own policy: it holds while Gatehouse is down, and webhook
 // configurations are never sent to webhooks.
 //
 // The CA that is written is not restricted. A CA that an administrator confirms would

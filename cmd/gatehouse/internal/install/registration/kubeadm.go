@@ -55,7 +55,7 @@ func Kubeadm(o KubeconfigOptions) (Document, []string, error) {
 	c.APIServer.ExtraArgs = o.flags()
 	c.APIServer.ExtraVolumes = mounts
 	return Document{
-		comment: fmt.Sprintf(`For kubeadm 1.31 and later. First of all these files have to be on every control
+		comment: fmt.Sprintf(`For kubeadm 1.31 and later. First copy these files to every control
 plane node; kube-apiserver does not start without them:
 %s
 A new cluster: merge this into the file of 'kubeadm init --config FILE'.
@@ -64,7 +64,7 @@ A running cluster: merge apiServer into what kubeadm keeps in the cluster,
   kubectl --kubeconfig /etc/kubernetes/admin.conf -n kube-system edit configmap kubeadm-config
 and then, on one control plane node after the other,
   %s
-That waits for kube-apiserver, and takes the old manifest back if it does not
+kubeadm waits for kube-apiserver, and restores the old manifest if it does not
 come up. Later upgrades keep the change.`, o.fileList(), upgradeCommand),
 		object: &c,
 	}, notes, nil
@@ -110,13 +110,13 @@ func KubeadmPatch(o KubeconfigOptions) (Document, []string, error) {
 	return Document{
 		comment: fmt.Sprintf(`For one control plane node alone, such as the first to try this out. Save it as
 %s in a directory of its own, DIR. First of all these
-files have to be on the node; kube-apiserver does not start without them:
+files must be on the node; kube-apiserver does not start without them:
 %s
 A new node: kubeadm init --patches DIR, or kubeadm join --patches DIR.
 
 A running node:
   %s --patches DIR
-That waits for kube-apiserver, and takes the old manifest back if it does not
+kubeadm waits for kube-apiserver, and restores the old manifest if it does not
 come up. Give --patches DIR with every later upgrade of the node too: kubeadm
 does not keep patches, and what is not given again is gone. Leave it out when
 kubeadm's configuration says the same: a volume can be there once.`, patchFile, o.fileList(), upgradeCommand),
@@ -147,7 +147,7 @@ func (o *KubeconfigOptions) mounts() ([]hostPathMount, []string, error) {
 	for _, file := range o.files() {
 		directory := path.Dir(file)
 		if shared(directory) {
-			problems = append(problems, fmt.Errorf("%q: its whole directory is mounted into kube-apiserver's pod, so that renewed files are seen there, and %q is for other things too (hint: a directory of its own, as /etc/kubernetes/%s)", file, directory, o.Name))
+			problems = append(problems, fmt.Errorf("%q: its whole directory is mounted into kube-apiserver's pod, so that the pod sees renewed files, but %q has other files too (hint: use a separate directory, such as /etc/kubernetes/%s)", file, directory, o.Name))
 		}
 		if !slices.Contains(directories, directory) {
 			directories = append(directories, directory)

@@ -252,7 +252,7 @@ func TestKubeadmRefuses(t *testing.T) {
 		"directories that are for other things too": {
 			authentication(files("/etc/kubernetes/ca.crt", "/client.crt", "/etc/pki/client.key"), func(o *KubeconfigOptions) { o.Path = "/etc/kubeconfig" }),
 			[]string{
-				`"/etc/kubeconfig": its whole directory is mounted into kube-apiserver's pod, so that renewed files are seen there, and "/etc" is for other things too (hint: a directory of its own, as /etc/kubernetes/gatehouse)`,
+				`"/etc/kubeconfig": its whole directory is mounted into kube-apiserver's pod, so that the pod sees renewed files, but "/etc" has other files too (hint: use a separate directory, such as /etc/kubernetes/gatehouse)`,
 				`"/etc/kubernetes/ca.crt": its whole directory`, `"/client.crt": its whole directory`, `"/etc/pki/client.key": its whole directory`,
 			},
 		},

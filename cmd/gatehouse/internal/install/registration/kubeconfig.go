@@ -102,7 +102,7 @@ func (o *KubeconfigOptions) check() error {
 		problems = append(problems, fmt.Errorf("name %q: must be a DNS label", o.Name))
 	}
 	if o.Admission && o.Server == (Server{}) {
-		problems = append(problems, errors.New("the certificate is presented to a Service or a URL, and there is neither"))
+		problems = append(problems, errors.New("a Service or a URL is required: the API server presents the certificate there"))
 	}
 	if !o.Admission && o.Server.URL == "" {
 		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services"))
@@ -111,7 +111,7 @@ func (o *KubeconfigOptions) check() error {
 		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver"))
 	}
 	if o.ClientCert == "" || o.ClientKey == "" {
-		text := "token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse answers nobody else"
+		text := "token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse rejects other callers"
 		if o.Admission {
 			text = "the paths of a client certificate and its key on the hosts of kube-apiserver are required"
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// recommendedCacheTTL is how long kube-apiserver is told to keep the answer to a
+// recommendedCacheTTL is how long kube-apiserver should keep the answer to a
 // token. It bounds how long a revoked token is still accepted, with ten seconds
 // more of another cache. Thirty seconds keep that below a minute and still have
 // nearly every request of a busy client answered from the cache; the default of

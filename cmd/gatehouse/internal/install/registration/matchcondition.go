@@ -83,7 +83,7 @@ func combineConditions(policies []*activePolicy) (condition *admissionregistrati
 			term = disjunction([]string{term, templates})
 		}
 		if term == "" {
-			return nil, p.name + ": is about every request"
+			return nil, p.name + ": matches every request"
 		}
 		terms = append(terms, term)
 	}
@@ -113,7 +113,7 @@ func (p *activePolicy) safeConditions(env *cel.Env) (expressions []string, attem
 			return nil, nil, fmt.Sprintf("match condition %q is not read by Kubernetes %s", c.Name, oldestKubernetes())
 		}
 		if attempt.kind(parsed.NativeRep().Expr(), nil) != boolean {
-			return nil, nil, fmt.Sprintf("match condition %q may fail, or is about more than user, resource, name, labels and annotations", c.Name)
+			return nil, nil, fmt.Sprintf("match condition %q may fail, or uses more than user, resource, name, labels and annotations", c.Name)
 		}
 		// Formatted again without comments, which could hide what follows.
 		expression, err := cel.AstToString(parsed)

@@ -76,7 +76,7 @@ func TestPushedConditions(t *testing.T) {
 		},
 		"one that closes a bracket is none": {
 			[]policy.AdmissionPolicy{conditioned("a", "", pods, "true) || (true")},
-			"", `fail closed are left to Gatehouse: AdmissionPolicy/a: match condition "c0" is not read by Kubernetes 1.36`,
+			"", `fail closed: AdmissionPolicy/a: match condition "c0" is not read by Kubernetes 1.36`,
 		},
 		"one without conditions is sent": {
 			[]policy.AdmissionPolicy{conditioned("a", "", []testRule{named("", "v1", "secrets", remove)}), conditioned("b", "", pods, notAdmin)},
@@ -84,7 +84,7 @@ func TestPushedConditions(t *testing.T) {
 		},
 		"one about everything": {
 			[]policy.AdmissionPolicy{conditioned("a", "", []testRule{named("*", "*", "*/*", "*")}), conditioned("b", "", pods, notAdmin)},
-			"", "AdmissionPolicy/a: is about every request",
+			"", "AdmissionPolicy/a: matches every request",
 		},
 		"everything with a condition": {
 			[]policy.AdmissionPolicy{conditioned("a", "", []testRule{named("*", "*", "*/*", "*")}, notAdmin)},

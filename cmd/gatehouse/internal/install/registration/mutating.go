@@ -51,7 +51,7 @@ func (o *Options) mutating() Document {
 		}
 	}
 	return Document{
-		comment: "A pod that asks for injection is refused while Gatehouse is not there; every other pod goes without, as far as injection is concerned.",
+		comment: "While Gatehouse is down, a pod that asks for injection is rejected, and every other pod is created without sidecars.",
 		object: &admissionregistrationv1.MutatingWebhookConfiguration{
 			TypeMeta:   typeMeta("MutatingWebhookConfiguration"),
 			ObjectMeta: o.metadata(),

@@ -49,7 +49,7 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	set.add("", &policy.Spec.ValidatingAdmissionPolicySpec, policy.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
 	var remarks []string
 	if excluded := excludedBy(&policy.Spec.ValidatingAdmissionPolicySpec); len(excluded) > 0 {
-		remarks = append(remarks, listNames(excluded)+": never sent to Gatehouse by design, so that a cluster can come up and be mended without it")
+		remarks = append(remarks, listNames(excluded)+": never sent to Gatehouse by design, so that a cluster can start and recover without it")
 	}
 	closed := true
 	wanted := set.fail
@@ -61,7 +61,7 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	}
 	about := union(wanted)
 	if about.full {
-		return append(remarks, fmt.Sprintf("the policy names more than %d combinations, and which of them are sent is not told (hint: write \"*\" for groups, versions or resources)", maxAtoms))
+		return append(remarks, fmt.Sprintf("the policy names more than %d combinations, too many to report which of them are sent (hint: write \"*\" for groups, versions or resources)", maxAtoms))
 	}
 	fail, every, foreign := sentBy(configs)
 	remarks = append(remarks, foreign...)
@@ -88,7 +88,7 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 		remarks = append(remarks, remark(missing, flag, "not sent to Gatehouse"))
 	}
 	if len(open) > 0 {
-		remarks = append(remarks, remark(open, "--validate", "sent by a webhook that fails open, unlike the policy"))
+		remarks = append(remarks, remark(open, "--validate", "sent by a fail-open webhook, unlike the policy"))
 	}
 	return remarks
 }
@@ -191,7 +191,7 @@ func sentBy(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (f
 			}
 			for _, c := range w.MatchConditions {
 				if !slices.Contains(ownConditions(), c) {
-					foreign = append(foreign, fmt.Sprintf("webhook %q: the match condition %q may keep back what the policy is about (hint: gatehouse manifests --custom-resources has none)", w.Name, c.Name))
+					foreign = append(foreign, fmt.Sprintf("webhook %q: the match condition %q may exclude requests that the policy matches (hint: gatehouse manifests --custom-resources has none)", w.Name, c.Name))
 				}
 			}
 			every.add(w.Rules, w.MatchPolicy)

@@ -59,7 +59,7 @@ func TestNotSent(t *testing.T) {
 		"… in another version too":                {spec: about("", named("networking.k8s.io", "v1beta1", "ingresses", create)), options: validate("ingresses.v1.networking.k8s.io")},
 		"… but by a webhook of another operation": {spec: services, options: validate("services:DELETE"), want: []string{"CREATE, UPDATE of services: not sent"}},
 		"… but for one operation":                 {spec: services, options: validate("services:CREATE"), want: []string{"UPDATE of services: not sent to Gatehouse (hint: gatehouse manifests --validate services:UPDATE,"}},
-		"… but while Gatehouse answers only":      {spec: services, options: open("services"), want: []string{"CREATE, UPDATE of services: sent by a webhook that fails open, unlike the policy (hint: gatehouse manifests --validate, or in the chart webhooks.validate.extraRules)"}},
+		"… but while Gatehouse answers only":      {spec: services, options: open("services"), want: []string{"CREATE, UPDATE of services: sent by a fail-open webhook, unlike the policy (hint: gatehouse manifests --validate, or in the chart webhooks.validate.extraRules)"}},
 		"… which is enough to fail open":          {spec: about("Ignore", services.MatchConstraints.ResourceRules...), options: open("services")},
 		"… and a policy that fails open":          {spec: about("Ignore", services.MatchConstraints.ResourceRules...), want: []string{"(hint: gatehouse manifests --validate-open services:CREATE,UPDATE,"}},
 		"all operations on what only two are sent of": {
@@ -75,7 +75,7 @@ func TestNotSent(t *testing.T) {
 		"everything":            {spec: about("", named("*", "*", "*/*", admissionregistrationv1.OperationAll)), options: validate("*.*/*:*")},
 		"never by design, alone": {
 			spec: about("", named("", "v1", "nodes,events", create)),
-			want: []string{"events, nodes: never sent to Gatehouse by design, so that a cluster can come up and be mended without it"},
+			want: []string{"events, nodes: never sent to Gatehouse by design, so that a cluster can start and recover without it"},
 		},
 		"never by design, among others": {
 			spec: about("", named("", "v1", "nodes/status,services", create)),
@@ -142,7 +142,7 @@ func TestNotSent(t *testing.T) {
 			change: func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 				c.Webhooks[0].MatchConditions = append(c.Webhooks[0].MatchConditions, admissionregistrationv1.MatchCondition{Name: "policies", Expression: "false"})
 			},
-			want: []string{`webhook "fail.validate.gatehouse.dev": the match condition "policies" may keep back what the policy is about`},
+			want: []string{`webhook "fail.validate.gatehouse.dev": the match condition "policies" may exclude requests that the policy matches`},
 		},
 		"by URL": {spec: services, options: func(o *Options) {
 			withURL(o)

@@ -71,7 +71,7 @@ func isOperation(o admissionregistrationv1.OperationType) bool {
 func operationError(word, operation string) error {
 	const usual = "services:CREATE,UPDATE"
 	if operation == "" {
-		return fmt.Errorf("%.100q: there is no operation behind the colon: give some of %s, or leave out the colon (hint: %s)", word, strings.Join(operations(), ", "), usual)
+		return fmt.Errorf("%.100q: there is no operation after the colon: add some of %s, or remove the colon (hint: %s)", word, strings.Join(operations(), ", "), usual)
 	}
 	// Nobody means all of them who writes something else: what is one letter long would be near.
 	named := slices.DeleteFunc(operations(), func(o string) bool { return o == all })
@@ -110,7 +110,7 @@ func parseResource(text string) (admissionregistrationv1.RuleWithOperations, err
 	isPart := func(s string) bool { return s == all || len(validation.IsDNS1123Label(s)) == 0 }
 	switch {
 	case hasSub && isGroup(name):
-		return rule, fmt.Errorf("%.100q: the group stands behind the resource, as for kubectl (hint: %s.%s)", text, sub, name)
+		return rule, fmt.Errorf("%.100q: the group follows the resource, as for kubectl (hint: %s.%s)", text, sub, name)
 	case !isPart(resource), hasSub && !isPart(sub), group != "" && group != all && len(validation.IsDNS1123Subdomain(group)) > 0, strings.HasSuffix(name, "."):
 		return rule, fmt.Errorf("%.100q: must be RESOURCE[.GROUP][/SUBRESOURCE], with the plural in lower case (hint: services, deployments.apps, pods/exec)", text)
 	}

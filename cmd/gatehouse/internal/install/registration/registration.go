@@ -45,7 +45,7 @@ type Options struct {
 	// certificate of cert-manager, to read it by the API in place of a mount. With
 	// SelfSigned and PublishCABundle they are always added. It excludes CABundle.
 	Rights bool
-	// CustomResources tells that Gatehouse uses the custom resources of the cluster, with
+	// CustomResources reports whether Gatehouse uses the custom resources of the cluster, with
 	// or without documents besides: the rights for that are added, and so is the
 	// webhook that checks these objects themselves. Policies and profiles come and go
 	// then while the registration stays, so that it is made for any.
@@ -53,7 +53,7 @@ type Options struct {
 	// CountPods adds the right to list pods in all namespaces, which serve
 	// --count-pods-every takes. It needs CustomResources.
 	CountPods bool
-	// PublishCABundle tells that Gatehouse writes the caBundle of what cert-manager
+	// PublishCABundle reports whether Gatehouse writes the caBundle of what cert-manager
 	// issues, and cert-manager's cainjector does not.
 	PublishCABundle bool
 	// ServiceAccount is who Gatehouse is to the API server, in Namespace. It exists
@@ -94,9 +94,9 @@ const (
 	certManagerNamespace = "cert-manager"
 )
 
-// usualName is that of the configurations that serve reads back unless it is told
-// of others.
-const usualName = "gatehouse"
+// defaultName is the name of the webhook configurations that serve reads back by
+// default.
+const defaultName = "gatehouse"
 
 // ForAdmission returns the webhook configurations for mutating and validating admission.
 // The error has all errors of the options.
@@ -120,7 +120,7 @@ func ForAdmission(o Options) (Admission, error) {
 	if o.byCertManager() {
 		add(PartCertificates, o.certificates()...)
 		if !slices.Contains(o.ExcludeNamespaces, certManagerNamespace) { // from the webhooks
-			a.Notes = append(a.Notes, "without cert-manager there is no new serving certificate, and without Gatehouse perhaps no cert-manager: exclude its namespace (hint: --exclude-namespace "+certManagerNamespace+")")
+			a.Notes = append(a.Notes, "Gatehouse needs cert-manager to renew its certificate, and its webhooks can block cert-manager: exclude cert-manager's namespace (hint: --exclude-namespace "+certManagerNamespace+")")
 		}
 	}
 	if o.Spec != nil && len(o.Spec.Sidecar.Profiles) == 0 && !o.CustomResources {
@@ -134,7 +134,7 @@ func ForAdmission(o Options) (Admission, error) {
 	}
 	a.Notes = append(a.Notes, notes...)
 	if len(rules.fail)+len(rules.ignore) == 0 {
-		a.Notes = append(a.Notes, "there is no policy in force: the validating webhooks are left out")
+		a.Notes = append(a.Notes, "no policy is active: the validating webhooks are left out")
 	} else {
 		add(PartRegistration, o.validating(rules))
 	}
@@ -146,7 +146,7 @@ func (o *Options) byCertManager() bool { return len(o.CABundle) == 0 && !o.SelfS
 
 func (o *Options) check() error {
 	var problems []error
-	const longestName = 40 // leaves room for the endings of the Certificates' names
+	const longestName = 40 // leaves characters for the endings of the Certificates' names
 	if len(o.Name) > longestName || len(validation.IsDNS1123Label(o.Name)) > 0 {
 		problems = append(problems, fmt.Errorf("name %q: must be a DNS label of at most %d characters (hint: gatehouse)", o.Name, longestName))
 	}
@@ -156,7 +156,7 @@ func (o *Options) check() error {
 		}
 	}
 	if len(o.CABundle) > 0 && o.grantsCertificateRights() {
-		problems = append(problems, errors.New("rights depend on where the certificate comes from, and that of a given CA bundle is not known"))
+		problems = append(problems, errors.New("rights depend on the source of the certificate, which is unknown with a CA bundle"))
 	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
 		problems = append(problems, fmt.Errorf("service account %.100q: must be a DNS name in lower case (hint: gatehouse)", o.ServiceAccount))
@@ -175,7 +175,7 @@ func (o *Options) namespaceSelector() *metav1.LabelSelector {
 	}
 	slices.Sort(names)
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		// The API server sets this label, so that nobody can exclude a namespace with it.
+		// The API server sets this label, so that clients cannot exclude a namespace with it.
 		Key:      "kubernetes.io/metadata.name",
 		Operator: metav1.LabelSelectorOpNotIn,
 		Values:   slices.Compact(names),

@@ -364,7 +364,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	_, err = ForAdmission(options(withURL, func(o *Options) { o.Rights, o.ServiceAccount = true, "a/b" }))
-	for _, want := range []string{"that of a given CA bundle is not known", `service account "a/b": must be a DNS name`} {
+	for _, want := range []string{"which is unknown with a CA bundle", `service account "a/b": must be a DNS name`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ForAdmission: got %v, want also %q", err, want)
 		}
@@ -396,12 +396,12 @@ func TestNotes(t *testing.T) {
 		"everything": {options(withURL, func(o *Options) { o.Spec = spec() }), []string{"Mutating", "Validating"}, nil},
 		"nothing": {
 			options(withURL, func(o *Options) { o.Spec = &webhooks.Spec{} }), nil,
-			[]string{"there is no SidecarProfile", "there is no policy in force"},
+			[]string{"there is no SidecarProfile", "no policy is active"},
 		},
 		"a policy without binding": {
 			options(withURL, func(o *Options) { o.Spec = spec(); o.Spec.Policy.Bindings = nil; o.Spec.Policy.AdmissionPolicies = nil }),
 			[]string{"Mutating"},
-			[]string{"there is no policy in force"},
+			[]string{"no policy is active"},
 		},
 		"a policy about what is never sent": {
 			options(withURL, func(o *Options) {
@@ -484,7 +484,7 @@ func TestNotes(t *testing.T) {
 			nil,
 		},
 		"a CA of its own":           {options(func(o *Options) { o.SelfSigned = true }), []string{"Mutating", "Validating"}, nil},
-		"cert-manager not excluded": {options(func(o *Options) { o.Spec = &webhooks.Spec{Sidecar: spec().Sidecar} }), []string{"Mutating"}, []string{"without cert-manager", "there is no policy in force"}},
+		"cert-manager not excluded": {options(func(o *Options) { o.Spec = &webhooks.Spec{Sidecar: spec().Sidecar} }), []string{"Mutating"}, []string{"Gatehouse needs cert-manager", "no policy is active"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := admissionOf(t, c.options)
@@ -595,8 +595,8 @@ func TestParseCABundle(t *testing.T) {
 		"one":                     {string(one), string(one), ""},
 		"several, with comments":  {join([]byte("# CA one"), one, []byte("# CA two"), two), string(one) + string(two), ""},
 		"one twice":               {join(one, two, one), string(one) + string(two), ""},
-		"nothing":                 {"", "", "there is no certificate"},
-		"not PEM":                 {"hello", "", "there is no certificate"},
+		"nothing":                 {"", "", "it has no certificate"},
+		"not PEM":                 {"hello", "", "it has no certificate"},
 		"a serving certificate":   {join(one, leaf), "", `block 2, "CN=leaf": is not the certificate of a CA`},
 		"an ended one":            {string(ended), "", `block 1, "CN=ended": ended on 2025-12-31 23:00:00`},
 		"a key":                   {"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n", "", `block 1 is a "PRIVATE KEY", allowed is CERTIFICATE`},

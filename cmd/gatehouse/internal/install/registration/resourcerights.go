@@ -17,7 +17,7 @@ const (
 	definitionsGroup = "apiextensions.k8s.io"
 )
 
-// resourceRights are what is needed to use custom resources, and to tell people
+// resourceRights are what is needed to use custom resources, and to notify people
 // what became of them.
 func (o *Options) resourceRights(subject rbacv1.Subject) []Document {
 	group := v1alpha1.GroupVersion.Group
@@ -36,40 +36,40 @@ func (o *Options) resourceRights(subject rbacv1.Subject) []Document {
 	rights := []right{
 		{
 			rule:   objects,
-			reason: "list, watch: Gatehouse is ready once it has read them, and uses what changes within two seconds.\nget: one object anew, before its status is written again.",
+			reason: "list, watch: Gatehouse is ready once it has read them, and activates changes within two seconds.\nget: the latest version of an object, before its status is written again.",
 		},
 		{
 			rule:   status,
-			reason: "patch: conditions and counts, and when an access token was last used. Nothing that is decided depends on it.",
+			reason: "patch: conditions and counts, and when an access token was last used. Decisions do not depend on it.",
 		},
 		{
 			rule:   definitions,
-			reason: "get: whether the definitions are those of this version. Without it that is not told.",
+			reason: "get: whether the definitions match this version. Without this right, Gatehouse does not check that.",
 		},
 		{
 			rule:   registrations,
-			reason: "list, watch: to tell of a policy in its status that the API server does not send what it is about.",
+			reason: "list, watch: to report in a policy's status that the API server does not send requests that it matches.",
 		},
 		{
 			rule: rule(corev1.GroupName, "", "events", "create", "patch"),
-			reason: `create: what people should notice of an object, for kubectl events. The Event about a PolicyException is in its
-namespace, which may be any, and those about what is in no namespace are in "default".
-patch: to count what happens again. Nothing depends on either.`,
+			reason: `create: problems of an object, for kubectl events. The Event about a PolicyException is in its
+namespace, which may be any, and those about cluster-scoped objects are in "default".
+patch: to count repeated Events. Nothing else depends on either.`,
 		},
 	}
 	if o.CountPods {
 		rights = append(rights, right{
 			rule: rule(corev1.GroupName, "", "pods", "list"),
-			reason: `list: one replica counts now and then how many pods each SidecarProfile matches, and how many have it as it is.
-These are pods of all namespaces, for a profile may be about any.`,
+			reason: `list: one replica counts how many pods each SidecarProfile matches, and how many have its current version.
+These are pods of all namespaces, because a profile can match any of them.`,
 		})
 	}
-	list := role("What Gatehouse may do with its custom resources. It writes their status, and nothing else of them.", "", name, subject, rights...)
-	return append(list, role("What the replicas of Gatehouse tell each other about custom resources.", o.Namespace, name, subject, right{
+	list := role("What Gatehouse may do with its custom resources. It writes only their status.", "", name, subject, rights...)
+	return append(list, role("What the replicas of Gatehouse report to each other about custom resources.", o.Namespace, name, subject, right{
 		rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "get", "list", "patch", "update", "watch"),
 		reason: `create, get, update: one replica is elected to write status and Events.
-patch: each replica reports in a Lease of its own which version of each object it uses.
-list, watch: whether all of them use an object.
+patch: each replica reports in its own Lease which version of each object it uses.
+list, watch: whether all replicas use an object.
 delete: its own report when a replica stops, and those of replicas that are gone.`,
 	})...)
 }

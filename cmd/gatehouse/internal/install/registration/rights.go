@@ -51,7 +51,7 @@ func (o *Options) rights() []Document {
 	var list []Document
 	if o.ServiceAccount == "" {
 		list = append(list, Document{
-			comment: "Who Gatehouse is to the API server: the ServiceAccount of its pods.",
+			comment: "The ServiceAccount of Gatehouse's pods.",
 			object: &corev1.ServiceAccount{
 				TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: rbacv1.ServiceAccountKind},
 				ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: o.Namespace},
@@ -68,7 +68,7 @@ func (o *Options) rights() []Document {
 		list = append(list, role(`What policies and profiles look up with "serve --in-cluster". Params, presets and the authorizer need
 more, which depends on the documents (docs/policy-context.md).`, "", o.Name+contextRole, subject, right{
 			rule:   rule(corev1.GroupName, "", "namespaces", "get", "list", "watch"),
-			reason: "list, watch: Gatehouse is ready once it has read them, and follows changes of their labels.\nget: the namespace of a review that was created a moment ago.",
+			reason: "list, watch: Gatehouse is ready once it has read them, and follows changes of their labels.\nget: the namespace of a review, if it was created just before.",
 		})...)
 	}
 	return list
@@ -80,9 +80,9 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 	var list []Document
 	list = append(list, role("What Gatehouse may do in its own namespace, for its certificates.", o.Namespace, name, subject, o.ownRights()...)...)
 	if o.publishes() && o.Namespace != metav1.NamespaceDefault {
-		list = append(list, role("Events about objects that are in no namespace are in this one.", metav1.NamespaceDefault, name, subject, right{
+		list = append(list, role("Events about cluster-scoped objects are in this namespace.", metav1.NamespaceDefault, name, subject, right{
 			rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
-			reason: "create: what is written into the webhook configurations, and what cannot be, for kubectl events.\npatch: to count what happens again. Nothing depends on either.",
+			reason: "create: changes of the webhook configurations, and failed ones, for kubectl events.\npatch: to count repeated Events. Nothing else depends on either.",
 		})...)
 	}
 	return append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
@@ -102,11 +102,11 @@ func (o *Options) ownRights() []right {
 		list = append(list,
 			right{
 				rule:   rule(corev1.GroupName, o.Name+servingSecret, secretsResource, "get", "watch"),
-				reason: "get: the serving certificate and its key.\nwatch: a renewed one is in use at once, and not within a minute.",
+				reason: "get: the serving certificate and its key.\nwatch: to use a renewed certificate at once, and not after up to a minute.",
 			},
 			right{
 				rule:   rule(certmanagerv1.SchemeGroupVersion.Group, o.Name, "certificates", "get", "watch"),
-				reason: "get: which Secret it is, and what cert-manager says where there is none.\nwatch: to see changes at once, and not within a minute.",
+				reason: "get: the name of the Secret, and cert-manager's message if there is none.\nwatch: to see changes at once, and not after up to a minute.",
 			})
 		if o.PublishCABundle {
 			list = append(list, sharedState(o.Name+bundleSecret, "which of cert-manager's CAs are published; no key is in it")...)
@@ -114,7 +114,7 @@ func (o *Options) ownRights() []right {
 	}
 	return append(list, right{
 		rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
-		reason: "create: what happens to the certificates, for kubectl events.\npatch: to count what happens again. Nothing depends on either.",
+		reason: "create: changes of the certificates, for kubectl events.\npatch: to count repeated Events. Nothing else depends on either.",
 	})
 }
 
@@ -125,20 +125,20 @@ func sharedState(secret, what string) []right {
 		{
 			rule: rule(corev1.GroupName, secret, secretsResource, "get", "patch", "watch"),
 			reason: "get: " + what + `.
-patch: the steps of a rotation, and to mend what was damaged; never what somebody else wrote meanwhile.
-watch: what another replica writes is in use at once, and not within ten seconds.`,
+patch: the steps of a rotation, and repairs of damaged data; it never overwrites a concurrent change.
+watch: to use what another replica writes at once, and not after up to ten seconds.`,
 		},
 		{
 			rule: rule(corev1.GroupName, "", secretsResource, "create"),
-			reason: `create: the first replica makes it, and any does if it is deleted. This cannot be limited to a name: leave the
-rule out if you make the Secret "` + secret + `" yourself, without data, and see to it that it stays.`,
+			reason: `create: the first replica creates it, and any replica does if it is deleted. This cannot be limited to a name: leave the
+rule out if you make the Secret "` + secret + `" yourself, without data, and make sure that it stays.`,
 		},
 		{
 			rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "list", "patch"),
-			reason: `create, patch: each replica says in a Lease, which has the name of its pod in its own, what it serves.
+			reason: `create, patch: each replica reports in a Lease, whose name contains that of its pod, which certificate it serves.
 list: an old CA is trusted until no replica serves a certificate of it.
-delete: its own when it stops, that of a process which had its name before and has been silent for a minute, and
-those of replicas that have been away for a day, once the certificates that they served have ended.`,
+delete: its own when it stops, that of an earlier process with its name after a minute without a report, and
+those of replicas without a report for a day, once the certificates that they served have expired.`,
 		},
 	}
 }
@@ -152,7 +152,7 @@ func (o *Options) registrationRight() right {
 	r.rule.Resources = append(r.rule.Resources, "validatingwebhookconfigurations")
 	if o.publishes() {
 		r.rule.Verbs = []string{"get", "list", "patch", "watch"}
-		r.reason += "\nget, patch: it writes caBundle and nothing else, and again when somebody changes that, into what it has just read."
+		r.reason += "\nget, patch: it writes only caBundle, and restores it when another client changes it."
 	}
 	return r
 }
@@ -219,7 +219,7 @@ func (o *Options) serve() string {
 	if o.PublishCABundle && !o.SelfSigned {
 		words = append(words, "--publish-ca-bundle")
 	}
-	if o.Name != usualName {
+	if o.Name != defaultName {
 		words = append(words, "--registration", o.Name)
 	}
 	return strings.Join(words, " ")

@@ -115,7 +115,7 @@ type policySet struct {
 	workloads    []workload.Kind
 }
 
-// policyRules are exactly what the policies in force are about: every request
+// policyRules match exactly what the active policies match: every request
 // that a policy's resource rules match, and the workloads whose pod templates it
 // checks, but for what is never sent. What a rule of a webhook cannot say, such as
 // names of objects, is left to the policy.
@@ -151,9 +151,9 @@ func (s *policySet) matchCondition(how string, policies []*activePolicy) *admiss
 	condition, why := combineConditions(policies)
 	switch {
 	case condition != nil:
-		s.notes = append(s.notes, fmt.Sprintf("match conditions of the policies that fail %s are decided in the API server: register again whenever one changes (hint: --no-match-conditions leaves them to Gatehouse)", how))
+		s.notes = append(s.notes, fmt.Sprintf("the API server evaluates the match conditions of the policies that fail %s: register again whenever one changes (hint: --no-match-conditions leaves them to Gatehouse)", how))
 	case why != "":
-		s.notes = append(s.notes, fmt.Sprintf("match conditions of the policies that fail %s are left to Gatehouse: %s", how, why))
+		s.notes = append(s.notes, fmt.Sprintf("Gatehouse evaluates the match conditions of the policies that fail %s: %s", how, why))
 	}
 	return condition
 }
@@ -167,7 +167,7 @@ func activePolicies(spec *policy.Spec) (*policySet, error) {
 	}
 	kinds, err := workload.New(workload.FromAPI(custom))
 	if err != nil {
-		return nil, fmt.Errorf("the workloads of the PolicyConfiguration cannot be used:\n%w", err)
+		return nil, fmt.Errorf("the workloads of the PolicyConfiguration are invalid:\n%w", err)
 	}
 	s.workloads = kinds.All()
 	bound := map[string]bool{}

@@ -40,10 +40,10 @@ func notTheAPIServer() admissionregistrationv1.MatchCondition {
 // notBreakGlass excludes requests of the break-glass group. It is the first
 // condition of every webhook but that for custom resources, which fails open anyway
 // and has something to say in an emergency too, so that whatever comes behind it cannot use up what
-// conditions may cost before it is looked at, and one false condition keeps a
+// conditions may cost before it is evaluated, and one false condition keeps a
 // request from being sent even if another fails. It cannot fail itself: the request
-// is never null, and groups are asked for before they are looked at. The identity
-// guard refuses the group, so that nobody gets it by a token.
+// is never null, and groups are checked with has() before they are read. The identity
+// guard refuses the group, so that a token cannot grant it.
 func notBreakGlass() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{
 		Name:       "not-break-glass",
@@ -147,14 +147,14 @@ func (o *Options) validating(rules ruleSets) Document {
 			MatchConditions:         conditions,
 		})
 	}
-	comment := "What the policies are about, and nothing else."
+	comment := "The resources that the policies match, and no others."
 	switch {
 	case o.CustomResources:
 		config.Webhooks = append(config.Webhooks, o.documents())
-		comment = `Pods and what makes pods, what else was asked for, and custom resources of Gatehouse. A policy that is about
-something else says so in its status (hint: --validate RESOURCE sends that too).`
+		comment = `Pods, workloads, resources of --validate, and custom resources of Gatehouse. A policy that matches
+other resources says so in its status (hint: --validate RESOURCE sends these too).`
 	case o.Spec == nil:
-		comment = "Pods and what makes pods, because no configuration was given (hint: --config DIR registers what its policies are about)."
+		comment = "Pods and workloads, because no configuration was given (hint: --config DIR registers what its policies match)."
 	}
 	return Document{comment: comment, object: config}
 }

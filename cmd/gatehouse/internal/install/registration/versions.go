@@ -21,7 +21,7 @@ type groupResource struct{ group, resource string }
 // policyVersions are the versions that one policy names.
 type policyVersions struct {
 	versions map[string]bool
-	// exact tells that the policy is about no other versions: it lets them pass.
+	// exact reports whether the policy matches no other versions: it lets them pass.
 	exact bool
 }
 
@@ -47,13 +47,13 @@ func (v versionSets) add(policy string, rule admissionregistrationv1.Rule, exact
 	}
 }
 
-// covers reports whether a rule that names k is about everything that is named by
+// covers reports whether a rule that names k matches everything that is named by
 // other.
 func (k groupResource) covers(other groupResource) bool {
 	return (k.group == all || k.group == other.group) && resourceCovers(k.resource, other.resource)
 }
 
-// of are the versions of a resource that each policy is about, in whatever way it
+// of are the versions of a resource that each policy matches, in whatever way it
 // names the resource, each in one text.
 func (v versionSets) of(key groupResource) map[string]*policyVersions {
 	out := map[string]*policyVersions{}

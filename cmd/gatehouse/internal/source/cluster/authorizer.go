@@ -33,7 +33,7 @@ type access struct {
 	delegate authorizer.Authorizer
 	log      *slog.Logger
 	reviews  *prometheus.CounterVec
-	// last is the class of the error that was logged last. Whoever is reviewed chooses what is
+	// last is the class of the error that was logged last. Callers choose what is
 	// asked, and so when errors come and go: lines bounds how often they are logged.
 	last  atomic.Value
 	lines *rate.Limiter
@@ -70,9 +70,9 @@ func (a *access) authorize(ctx context.Context, what authorizer.Attributes) (aut
 	switch {
 	case err != nil:
 		result = "error"
-		err = fmt.Errorf("cannot ask the cluster who may do this: %w", err)
+		err = fmt.Errorf("cannot check authorization with the API server: %w", err)
 		if classify(err) == apierr.Forbidden {
-			err = fmt.Errorf("%w (hint: a ClusterRoleBinding to system:auth-delegator is missing)", err)
+			err = fmt.Errorf("%w (hint: bind the ServiceAccount to the ClusterRole system:auth-delegator)", err)
 		}
 	case decision == authorizer.DecisionAllow:
 		result = "allowed"
@@ -80,7 +80,7 @@ func (a *access) authorize(ctx context.Context, what authorizer.Attributes) (aut
 	a.reviews.WithLabelValues(result).Inc()
 	if class := classify(err); a.last.Swap(class) != class && class != apierr.None && ctx.Err() == nil && a.lines.Allow() {
 		const longest = 1 << 10
-		a.log.Error("cannot ask the cluster who may do what", "error", truncate.Bytes(err.Error(), longest))
+		a.log.Error("the authorizer of policies fails", "error", truncate.Bytes(err.Error(), longest))
 	}
 	return decision, reason, err
 }

@@ -2,7 +2,7 @@
 // the objects that they name as params and presets, and answers of its authorizer.
 //
 // Objects are watched and kept in memory, those that a configuration names and
-// no others. What has been read once stays in use while the API server is away.
+// no others. What has been read once stays in use while the API server is unreachable.
 package cluster
 
 import (
@@ -87,11 +87,11 @@ func New(config *rest.Config, version string, log *slog.Logger) (*Cluster, error
 	config.QPS, config.Burst = qps, burst
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("cannot create a client for %s: %w", config.Host, err)
 	}
 	c := &Cluster{log: log, begin: time.Now(), running: map[target]*running{}, metrics: newMetrics()}
 	if err := c.clients(config, client); err != nil {
-		return nil, fmt.Errorf("no client for %s: %w", config.Host, err)
+		return nil, fmt.Errorf("cannot create a client for %s: %w", config.Host, err)
 	}
 	c.ctx, c.close = context.WithCancel(context.Background())
 	c.liveGetter = newLiveGetter(c.ctx, c.followed.Load)
@@ -211,7 +211,7 @@ func (c *Cluster) Ready() error {
 	err := missing(all)
 	if err == nil || time.Since(c.begin) > readyTimeout && missing(slices.DeleteFunc(all, func(f *follower) bool { return !f.vital })) == nil {
 		if !c.ready.Swap(true) && err != nil {
-			c.log.Error("ready, without everything that policies and profiles look up", "missing", err.Error())
+			c.log.Error("ready, but not all objects that policies and profiles look up are read", "missing", err.Error())
 		}
 		return nil
 	}

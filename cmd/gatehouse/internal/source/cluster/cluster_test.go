@@ -365,10 +365,10 @@ func TestKindsThatCannotBeParams(t *testing.T) {
 	}{
 		{"no such kind in the version", Target{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Limit"}}, "the cluster serves v1 without that kind"},
 		{"no such version", Target{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Limit"}}, "the cluster does not serve example.com/v2"},
-		{"no version", Target{Kind: schema.GroupVersionKind{Kind: "Limit"}}, "it is not a kind"},
-		{"path for a version", Target{Kind: schema.GroupVersionKind{Group: "example.com", Version: "../../api/v1", Kind: "ConfigMap"}}, "it is not a kind"},
-		{"nothing at all", Target{}, "it is not a kind"},
-		{"namespace of a kind that is in none", Target{Kind: limits, Namespace: "one"}, "objects of the kind are in no namespace"},
+		{"no version", Target{Kind: schema.GroupVersionKind{Kind: "Limit"}}, "group or version is not a valid name"},
+		{"path for a version", Target{Kind: schema.GroupVersionKind{Group: "example.com", Version: "../../api/v1", Kind: "ConfigMap"}}, "group or version is not a valid name"},
+		{"nothing at all", Target{}, "group or version is not a valid name"},
+		{"namespace of a kind that is in none", Target{Kind: limits, Namespace: "one"}, "the kind is cluster-scoped"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -404,7 +404,7 @@ func TestMissingRight(t *testing.T) {
 	}
 	c.begin = time.Now().Add(-readyTimeout - time.Second)
 	support.Eventually(t, "params do not keep it from being ready for ever", c.Ready)
-	says(t, log, "ready, without everything that policies and profiles look up")
+	says(t, log, "ready, but not all objects that policies and profiles look up are read")
 	if n := strings.Count(log.String(), "level=ERROR msg=\"cannot read"); n != 1 {
 		t.Errorf("the missing right is logged %d times, want once:\n%s", n, log)
 	}
@@ -414,7 +414,7 @@ func TestMissingRight(t *testing.T) {
 	if object, err := v.Get(configMaps, "one", "x"); err != nil || object == nil {
 		t.Errorf("Get = %v, %v", object, err)
 	}
-	says(t, log, "reading from the cluster again")
+	says(t, log, "the cluster can be read again")
 	if got := value(t, c, "gatehouse_cluster_watch_errors_total", "forbidden"); got < 1 {
 		t.Errorf("%v errors are counted", got)
 	}
@@ -457,7 +457,7 @@ func TestAPIServerIsAway(t *testing.T) {
 	}
 
 	disconnect(a)
-	says(t, log, "level=WARN", "kind=Namespace.v1", "kind=ConfigMap.v1", "what was read before is in use")
+	says(t, log, "level=WARN", "kind=Namespace.v1", "kind=ConfigMap.v1", "it uses the objects that it read before")
 	if n, known := v.Namespace("one"); !known || n.Labels["env"] != "prod" {
 		t.Errorf("Namespace = %v, %v", n, known)
 	}
@@ -484,7 +484,7 @@ func TestAPIServerIsAway(t *testing.T) {
 		}
 		return nil
 	})
-	says(t, log, "reading from the cluster again")
+	says(t, log, "the cluster can be read again")
 }
 
 // An object whose event is on the way is found, and one that does not exist is
@@ -670,12 +670,12 @@ func TestAuthorizer(t *testing.T) {
 	forbid(a, "create", "subjectaccessreviews")
 	for range 3 {
 		decision, err := getLive(t.Context(), "carol")
-		if decision == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "cannot ask the cluster who may do this") ||
+		if decision == authorizer.DecisionAllow || err == nil || !strings.Contains(err.Error(), "cannot check authorization with the API server") ||
 			!strings.Contains(err.Error(), "system:auth-delegator") {
 			t.Errorf("without the right: %v, %v", decision, err)
 		}
 	}
-	if n := strings.Count(log.String(), "cannot ask the cluster who may do what"); n != 1 {
+	if n := strings.Count(log.String(), "the authorizer of policies fails"); n != 1 {
 		t.Errorf("it is logged %d times:\n%s", n, log)
 	}
 	disconnect(a)

@@ -39,7 +39,7 @@ func InCluster() (*rest.Config, error) {
 	config, err := rest.InClusterConfig()
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster):
-		return nil, errors.New("this is not a pod of a cluster (hint: elsewhere, use --kubeconfig FILE)")
+		return nil, errors.New("this process does not run in a pod (hint: use --kubeconfig FILE)")
 	case err != nil:
 		return nil, fmt.Errorf("the service account cannot be used: %w (hint: automountServiceAccountToken must not be false)", err)
 	}

@@ -23,7 +23,7 @@ type unservedError struct {
 
 func (e *unservedError) Error() string {
 	if e.kind.Group == v1alpha1.GroupVersion.Group {
-		return fmt.Sprintf("there are no custom resources of kind %s: %s", e.kind.Kind, e.reason)
+		return fmt.Sprintf("cannot read custom resources of kind %s: %s", e.kind.Kind, e.reason)
 	}
 	return fmt.Sprintf("failed to find resource referenced by paramKind: '%v': %s", e.kind, e.reason)
 }
@@ -31,7 +31,7 @@ func (e *unservedError) Error() string {
 // Is reports whether the target is the error for kinds that are not served.
 func (e *unservedError) Is(target error) bool { return target == policy.ErrNotServed }
 
-var errMisplaced = errors.New("paramRef.namespace is given, and objects of the kind are in no namespace")
+var errMisplaced = errors.New("paramRef.namespace is set, but the kind is cluster-scoped")
 
 // classify returns the class of an error for metrics, and for a log that has one line
 // for each: None, Forbidden, Unserved, misplaced or Unreachable.

@@ -38,9 +38,9 @@ type follower struct {
 	// grace is how long objects stay in use after the API server answered that there is no
 	// such kind: a starting one answers so for every custom resource.
 	grace time.Duration
-	// belief is how long the API server must have answered so at a start before the
+	// confirmAfter is how long the API server must have answered so at a start before the
 	// follower counts as read.
-	belief time.Duration
+	confirmAfter time.Duration
 	// transform returns what is kept of an object.
 	transform cache.TransformFunc
 	// same reports whether a change of an object is ignored. It may be nil.
@@ -80,7 +80,7 @@ type state struct {
 func newFollower(target Target, s source, log *slog.Logger, count func(apierr.Class)) *follower {
 	f := &follower{
 		Target: target, source: s, log: log.With("kind", kindLabel(target.Kind)), count: count, resolved: make(chan struct{}),
-		absent:    "it is looked for again; until it is there, the failurePolicy of the policies decides",
+		absent:    "install its CustomResourceDefinition; Gatehouse retries, and until then the failurePolicy of the policies decides",
 		transform: strip, changed: func() {},
 	}
 	if target.Namespace != "" {
@@ -110,7 +110,7 @@ const (
 
 // run returns when ctx is done.
 func (f *follower) run(ctx context.Context) {
-	f.log.Info("reading from the cluster")
+	f.log.Info("watching objects in the cluster")
 	// What client-go has to say of it has the kind, and the form of all else.
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(quiet{f.log.Handler()}))
 	pause := pauses()
@@ -153,7 +153,7 @@ func (f *follower) follow(ctx context.Context, found *resource) {
 		f.update(func(next *state) { next.store = s })
 		f.changed()
 		if before == nil {
-			f.log.Info("read from the cluster", "objects", len(s.ListKeys()))
+			f.log.Info("objects read from the cluster", "objects", len(s.ListKeys()))
 		}
 		f.resolve.Do(func() { close(f.resolved) })
 	}
@@ -171,8 +171,8 @@ func (f *follower) follow(ctx context.Context, found *resource) {
 			pause, short = pauses(), 0
 		case err == nil && ctx.Err() == nil: // others are noted
 			if short++; short == unsteady {
-				f.log.Warn("watches of the cluster end at once",
-					"hint", "everything is read again every few seconds instead; is the API server overloaded, or is there a proxy in front of it that lets no watch last?")
+				f.log.Warn("watches end immediately",
+					"hint", "Gatehouse lists the objects every few seconds instead; check whether the API server is overloaded, or whether a proxy ends watches")
 			}
 			if short >= unsteady {
 				f.count(apierr.Unreachable)
@@ -215,7 +215,7 @@ func (f *follower) listWatch(found *resource) cache.ListerWatcher {
 	}, f.source)
 }
 
-var errNoList = errors.New("what the API server answers is no list: it has no resourceVersion (hint: is there a proxy in front of it?)")
+var errNoList = errors.New("the API server's answer is not a list: it has no resourceVersion (hint: check for a proxy in front of the API server)")
 
 // isList reports whether a response is a list of an API server, which may be empty.
 func isList(answer runtime.Object) bool {
@@ -256,30 +256,30 @@ func (f *follower) report(ctx context.Context, verb string, err error) {
 		}
 	})
 	if dropped {
-		f.log.Warn("the cluster has no such kind: its objects are not used any more", "after", f.grace.String())
+		f.log.Warn("the cluster does not serve this kind any more: its objects are not used", "after", f.grace.String())
 		f.changed()
 	}
 	if class == apierr.None {
 		if before != apierr.None {
-			f.log.Info("reading from the cluster again")
+			f.log.Info("the cluster can be read again")
 		}
 		return
 	}
 	f.count(class)
-	if class == apierr.Unserved && now.Sub(f.state.Load().unservedSince) >= f.belief || class == misplaced {
+	if class == apierr.Unserved && now.Sub(f.state.Load().unservedSince) >= f.confirmAfter || class == misplaced {
 		f.resolve.Do(func() { close(f.resolved) })
 	}
 	if class == before {
 		return
 	}
-	level, hint := slog.LevelWarn, "it is tried again; until then, what was read before is in use"
+	level, hint := slog.LevelWarn, "Gatehouse retries; until then it uses the objects that it read before"
 	switch class { //nolint:exhaustive // classify returns no others
 	case apierr.Forbidden:
 		level, hint = slog.LevelError, f.grantHint()
 	case apierr.Unserved:
 		hint = f.absent
 	case misplaced:
-		hint = "drop paramRef.namespace from the binding"
+		hint = "remove paramRef.namespace from the binding"
 	case apierr.Unreachable, apierr.None:
 	}
 	f.log.Log(ctx, level, "cannot read from the cluster", "verb", verb, "error", err.Error(), "hint", hint)

@@ -102,7 +102,7 @@ func TestWatchesThatEndAtOnce(t *testing.T) {
 				if n := len(s.lists); n > most || n < 10 {
 					t.Errorf("%d lists in ten minutes, want at most %d", n, most)
 				}
-				if n := strings.Count(log.String(), "level=WARN msg=\"watches of the cluster end at once\" kind=ConfigMap.v1"); n != 1 {
+				if n := strings.Count(log.String(), "level=WARN msg=\"watches end immediately\" kind=ConfigMap.v1"); n != 1 {
 					t.Errorf("%d complaints, want one: %s", n, log)
 				}
 				if want := len(s.lists) - unsteady; errors < want || errors > want+1 {

@@ -23,7 +23,7 @@ const (
 	liveGetsPerSecond = 20
 	// clientGetsPerSecond bounds the requests for namespaces for one address without a
 	// verified certificate, and clientsGetsPerSecond for all of them: anybody can send names
-	// of namespaces that do not exist. clients is how many addresses are told apart.
+	// of namespaces that do not exist. clients is how many addresses are distinguished.
 	clientGetsPerSecond, clientsGetsPerSecond = 5, 100
 	clients                                   = 1024
 	// freshTTL is how long a namespace is remembered. By then the watch has it.
@@ -102,7 +102,7 @@ func (a *liveGetter) getLive(f *follower, namespace, name string) any {
 func (a *liveGetter) getLiveIf(f *follower, namespace, name string, allowed func() bool) any {
 	s := f.state.Load()
 	if s.err != nil || s.resource == nil {
-		return nil // The API server is away, or does not give the right.
+		return nil // The API server is unreachable, or forbids it.
 	}
 	// Anybody who reaches the server chooses namespaces. The names of params are
 	// the configuration's.

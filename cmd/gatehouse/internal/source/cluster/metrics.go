@@ -17,9 +17,9 @@ type metrics struct {
 func newMetrics() *metrics {
 	return &metrics{
 		objects: prometheus.NewDesc("gatehouse_cluster_objects",
-			"Objects of the cluster that are kept in memory, by kind.", []string{"kind"}, nil),
+			"Objects of the cluster in memory, by kind.", []string{"kind"}, nil),
 		synced: prometheus.NewDesc("gatehouse_cluster_synced",
-			"1 for a kind that has been read from the cluster, 0 while reviews that look it up cannot be decided.", []string{"kind"}, nil),
+			"1 if the kind has been read from the cluster, 0 while reviews that look it up cannot be decided.", []string{"kind"}, nil),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_cluster_watch_errors_total",
 			Help: "Errors while reading from the cluster, by kind and reason (forbidden, unserved, misplaced, unreachable).",

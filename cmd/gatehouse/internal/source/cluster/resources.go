@@ -14,11 +14,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// resourceBelief is how long an API server must say at a start that it has no
+// resourceConfirmAfter is how long an API server must say at a start that it has no
 // definition before this server is ready without custom resources.
-const resourceBelief = 10 * time.Second
+const resourceConfirmAfter = 10 * time.Second
 
-// resourceGrace is how long custom resources stay in use after their definition
+// resourceGrace is how long custom resources stay active after their definition
 // was last seen. An API server that starts says for a moment that it has none, and one
 // of several that is not well may say so for longer: a gate must not be open for that.
 const resourceGrace = 10 * time.Minute
@@ -36,11 +36,11 @@ func (c *Cluster) Resources() *Resources {
 	r := &Resources{notifier: newNotifier()}
 	for _, kind := range config.ResourceKinds() {
 		f := newFollower(Target{Kind: kind}, &paramSource{kind: kind, client: c.dynamic, discovery: c.discovery}, c.log, c.metrics.counter(kind))
-		// Without access tokens nobody is let in who should not be; without a policy or
-		// a revocation somebody may be.
+		// Without access tokens no caller gets in by mistake; without a policy or
+		// a revocation, one may.
 		f.vital = kind != v1alpha1.GroupVersion.WithKind("AccessToken")
-		f.absent = "install the definitions (gatehouse manifests --crds); they are looked for again"
-		f.grace, f.belief = resourceGrace, resourceBelief
+		f.absent = "install the CustomResourceDefinitions (gatehouse manifests --crds); Gatehouse retries"
+		f.grace, f.confirmAfter = resourceGrace, resourceConfirmAfter
 		f.transform, f.same = readResource, sameResource
 		f.changed = r.notify
 		r.followers = append(r.followers, f)

@@ -68,12 +68,12 @@ type paramSource struct {
 }
 
 // find asks for the one group and version, and not for everything that the API
-// server has: that way a group that is broken harms nobody else's policies.
+// server has: so a broken group does not affect policies of other groups.
 func (s *paramSource) find(ctx context.Context) (*resource, error) {
 	gv := s.kind.GroupVersion()
 	// These become parts of a path, and no document has been checked yet.
 	if len(validation.IsDNS1035Label(gv.Version)) > 0 || gv.Group != "" && len(validation.IsDNS1123Subdomain(gv.Group)) > 0 {
-		return nil, &unservedError{s.kind, "it is not a kind"}
+		return nil, &unservedError{s.kind, "group or version is not a valid name"}
 	}
 	list, err := s.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	switch {

@@ -10,7 +10,7 @@ import (
 )
 
 // store holds the objects of a watch, by namespace and name, without what no
-// policy is meant to look at: managed fields are a third of a usual object.
+// policy needs: managed fields are a third of a usual object.
 type store struct {
 	cache.Indexer
 	// replaced is called after all objects have been read.
@@ -71,7 +71,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 }
 
 // param is an object other than a Namespace, with its labels read, because they
-// are looked at more often than they change.
+// are read more often than they change.
 type param struct {
 	*unstructured.Unstructured
 	labels labels.Set

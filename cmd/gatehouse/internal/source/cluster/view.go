@@ -58,7 +58,7 @@ func (v *View) find(f *follower, namespace, name string) (object any, read bool)
 }
 
 // Namespaced reports whether objects of a kind are in namespaces. An error says
-// that the cluster has no such kind, or cannot tell.
+// that the cluster has no such kind, or that this is unknown.
 func (v *View) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	all := v.params[kind]
 	for _, f := range all {

@@ -136,7 +136,7 @@ func (b *builder) bind(from *binding) {
 		b.found = append(b.found, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: from.source, Object: from.title(), Field: "roleRef",
 			Message: fmt.Sprintf("there is no %q %q, so the binding grants nothing", strict.Cut(from.roleRef.Kind, 60), strict.Cut(from.roleRef.Name, 60)),
-			Hint:    "write the role into the directory too, also one that every cluster has",
+			Hint:    "add the role to the directory, even if it is built into every cluster",
 		})
 		return
 	}

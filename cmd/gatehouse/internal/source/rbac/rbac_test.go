@@ -150,7 +150,7 @@ func TestBindings(t *testing.T) {
 		}
 		got = append(got, f.String())
 	}
-	const hint = ", so the binding grants nothing (hint: write the role into the directory too, also one that every cluster has)"
+	const hint = ", so the binding grants nothing (hint: add the role to the directory, even if it is built into every cluster)"
 	if want := []string{
 		`a-role.yaml: ClusterRoleBinding/a-role: roleRef: there is no "Role" "creator-here"` + hint,
 		`gone.yaml: ClusterRoleBinding/gone: roleRef: there is no "ClusterRole" "no-such"` + hint,

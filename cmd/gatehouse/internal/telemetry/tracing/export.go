@@ -128,9 +128,9 @@ func (t *transport) post(r *http.Request) (again bool, pause time.Duration, err 
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After")) // A date is as good as nothing.
 		pause := time.Duration(min(seconds, int(longestPause/time.Second))) * time.Second
-		return true, pause, fmt.Errorf("it answers %d", response.StatusCode)
+		return true, pause, fmt.Errorf("the collector answered %d", response.StatusCode)
 	default:
-		return false, 0, fmt.Errorf("it answers %d (hint: --tracing-endpoint must take OTLP over HTTP, mostly on port 4318)", response.StatusCode)
+		return false, 0, fmt.Errorf("the collector answered %d (hint: --tracing-endpoint must accept OTLP over HTTP, usually on port 4318)", response.StatusCode)
 	}
 }
 
@@ -143,7 +143,7 @@ func (t *transport) accepted(body io.Reader) {
 		answer.Reset()
 	}
 	if t.rejected = answer.GetPartialSuccess().GetRejectedSpans(); t.rejected > 0 {
-		t.report(fmt.Errorf("it does not take %d spans: %.200q", t.rejected, answer.GetPartialSuccess().GetErrorMessage()))
+		t.report(fmt.Errorf("the collector rejected %d spans: %.200q", t.rejected, answer.GetPartialSuccess().GetErrorMessage()))
 		return
 	}
 	t.report(nil)
@@ -153,7 +153,7 @@ func (t *transport) accepted(body io.Reader) {
 func (t *transport) report(err error) {
 	switch {
 	case err != nil && !t.failing:
-		t.log.Warn("traces are not sent; reviews are not held up by that, and gatehouse_traces_dropped_total counts what is lost",
+		t.log.Warn("cannot send traces; reviews continue, and gatehouse_traces_dropped_total counts lost spans",
 			"endpoint", t.endpoint, "error", err.Error())
 	case err == nil && t.failing:
 		t.log.Info("traces are sent again", "endpoint", t.endpoint)

@@ -46,7 +46,7 @@ type Config struct {
 	// Ratio is the part of the reviews without a trace of the caller's that is traced,
 	// from 0 to 1. A review with one is traced if the caller's trace is recorded.
 	Ratio float64
-	// Version is that of this program, and Instance tells replicas apart.
+	// Version is that of this program, and Instance distinguishes replicas.
 	Version, Instance string
 	// Log gets a line when spans cannot be sent, and when they can again.
 	Log *slog.Logger
@@ -76,9 +76,9 @@ func ParseEndpoint(text string) (*url.URL, error) {
 		return nil, errors.New("must be http://HOST:PORT or https://HOST:PORT, with a path if the collector's is not " + defaultPath +
 			" (hint: http://otel-collector.observability.svc:4318)")
 	case u.User != nil:
-		return nil, errors.New("must not hold a user or a password (hint: send to a collector in the cluster, which knows them)")
+		return nil, errors.New("must not contain a user or a password (hint: use a collector in the cluster, which has the credentials)")
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("must end with its path, without ? or #")
+		return nil, errors.New("must not contain a query or a fragment (? or #)")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = defaultPath
@@ -109,8 +109,8 @@ func newTracer(c Config, length int) *Tracer {
 	counter := func(name, help string, value *atomic.Int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value.Load()) })
 	}
-	t.sentMetric = counter("gatehouse_traces_sent_total", "Spans that the collector took.", &e.sent)
-	t.dropsMetric = counter("gatehouse_traces_dropped_total", "Spans that were not sent: the collector is away, slow or refuses them.", &e.dropped)
+	t.sentMetric = counter("gatehouse_traces_sent_total", "Spans that the collector accepted.", &e.sent)
+	t.dropsMetric = counter("gatehouse_traces_dropped_total", "Spans that were not sent: the collector is unreachable, slow or rejects them.", &e.dropped)
 	return t
 }
 

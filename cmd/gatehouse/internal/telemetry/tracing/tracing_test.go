@@ -370,7 +370,7 @@ func TestCollectorAway(t *testing.T) {
 				return says(http.StatusServiceUnavailable, nil), nil
 			}
 			return says(http.StatusOK, nil), nil
-		}, 3, 2, 0, (1 + 2) * time.Second, []string{"it answers 503", "traces are sent again"}},
+		}, 3, 2, 0, (1 + 2) * time.Second, []string{"the collector answered 503", "traces are sent again"}},
 		{"asks for an hour's pause", func(n int, _ *http.Request) (*http.Response, error) {
 			if n > 0 {
 				return says(http.StatusOK, nil), nil
@@ -378,19 +378,19 @@ func TestCollectorAway(t *testing.T) {
 			r := says(http.StatusTooManyRequests, nil)
 			r.Header.Set("Retry-After", "3600")
 			return r, nil
-		}, 2, 2, 0, longestPause, []string{"it answers 429", "traces are sent again"}},
+		}, 2, 2, 0, longestPause, []string{"the collector answered 429", "traces are sent again"}},
 		{
 			"is something else", func(int, *http.Request) (*http.Response, error) {
 				return says(http.StatusNotFound, []byte("secret")), nil
 			},
 			1, 0, 2, 0,
-			[]string{"it answers 404", "mostly on port 4318"},
+			[]string{"the collector answered 404", "usually on port 4318"},
 		},
 		{"would have them sent elsewhere", func(int, *http.Request) (*http.Response, error) {
 			answer := says(http.StatusTemporaryRedirect, nil)
 			answer.Header.Set("Location", "/elsewhere")
 			return answer, nil
-		}, 1, 0, 2, 0, []string{"it answers 307"}},
+		}, 1, 0, 2, 0, []string{"the collector answered 307"}},
 		{"takes one", rejects(1), 1, 1, 1, 0, []string{"too old"}},
 		{"rejects more than there are", rejects(1000), 1, 0, 2, 0, []string{"too old"}},
 		{"rejects fewer than none", rejects(-1), 1, 2, 0, 0, nil},
@@ -452,10 +452,10 @@ func TestFull(t *testing.T) {
 		tracer.Review(&review.Outcome{Endpoint: "validate"})
 	}
 	if err := testutil.CollectAndCompare(tracer, strings.NewReader(`
-# HELP gatehouse_traces_dropped_total Spans that were not sent: the collector is away, slow or refuses them.
+# HELP gatehouse_traces_dropped_total Spans that were not sent: the collector is unreachable, slow or rejects them.
 # TYPE gatehouse_traces_dropped_total counter
 gatehouse_traces_dropped_total 7
-# HELP gatehouse_traces_sent_total Spans that the collector took.
+# HELP gatehouse_traces_sent_total Spans that the collector accepted.
 # TYPE gatehouse_traces_sent_total counter
 gatehouse_traces_sent_total 0
 `)); err != nil {
@@ -520,9 +520,9 @@ func TestParseEndpoint(t *testing.T) {
 		{"gRPC", "grpc://collector:4317", "", "must be http://HOST:PORT"},
 		{"no host", "http:///v1/traces", "", "must be http://HOST:PORT"},
 		{"control characters", "http://a\x00b", "", "must be http://HOST:PORT"},
-		{"a password", "http://user:sesame@collector:4318", "", "must not hold a user or a password"},
+		{"a password", "http://user:sesame@collector:4318", "", "must not contain a user or a password"},
 		{"a password and a port that is none", "http://user:sesame@collector:x", "", "must be http://HOST:PORT"},
-		{"a query", "http://collector:4318/?key=sesame", "", "must end with its path"},
+		{"a query", "http://collector:4318/?key=sesame", "", "must not contain a query"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
