@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func (c *compilation) exceptions(spec *Spec) {
 	var all []*exception
 	for i := range spec.Exceptions {
 		x := &spec.Exceptions[i]
-		title := x.Namespace + "/" + x.Name
+		title := titleOf(&x.PolicyException)
 		d := c.reporter(x.Source, exceptionKind, title)
 		validation.CheckName(d, x.Name)
 		if first, twice := seen[title]; twice && x.Name != "" {
@@ -67,10 +68,13 @@ func (c *compilation) exceptions(spec *Spec) {
 	}
 }
 
+// titleOf returns the name of an exception in messages. Only an invalid exception has no namespace.
+func titleOf(x *v1alpha1.PolicyException) string { return strings.TrimPrefix(x.Namespace+"/"+x.Name, "/") }
+
 // exception compiles an exception, and says how many diagnostics more there are.
 func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {
 	path := field.NewPath("spec")
-	out = &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
+	out = &exception{title: titleOf(&x.PolicyException), policies: map[exceptedPolicy][]string{}}
 	if strings.TrimSpace(x.Spec.Reason) == "" {
 		d.Required(path.Child("reason"), "say why, for who reads the audit log")
 	}
@@ -153,7 +157,7 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 			continue
 		}
 		out.policies[key] = slices.Clone(p.Rules)
-		known := c.rulesOf(key)
+		known, named := c.rulesOf(key)
 		if known == nil {
 			if !slices.ContainsFunc(c.named, key.includes) {
 				names := make([]string, len(c.named))
@@ -166,18 +170,45 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 		}
 		knows := sets.New(known...)
 		for k, rule := range p.Rules {
-			if rule == "podSecurity" || !knows.Has(rule) {
-				d.Warnf(at.Child("rules").Index(k), nearestRule(rule, known), "the policy has no rule %q", rule)
+			switch at := at.Child("rules").Index(k); {
+			case named[rule] != "":
+				// The index goes on to mean the rule when it gets a name.
+				out.policies[key] = append(out.policies[key], named[rule])
+			case rule != "podSecurity" && knows.Has(rule):
+			case isRuleName(rule):
+				names := slices.Sorted(maps.Values(named))
+				d.Errorf(at, diagnostic.DidYouMean(rule, names...), "the policy has no rule %q; %s", rule, describeNames(names))
+			default:
+				d.Warnf(at, nearestRule(rule, known), "the policy has no rule %q", rule)
 			}
 		}
 	}
 }
 
-// nearestRule returns a hint for a rule that there is not. Checks of a standard may
-// have the level behind their name.
+// isRuleName reports whether a rule is a validation by its name, and not by its index.
+func isRuleName(rule string) bool {
+	name, isValidation := strings.CutPrefix(rule, "validations[")
+	return isValidation && strings.Trim(name, "0123456789]") != ""
+}
+
+// describeNames returns which rules of a policy have a name.
+func describeNames(names []string) string {
+	const most = 10
+	switch {
+	case len(names) == 0:
+		return `its rules have no names, so use an index, such as "validations[0]"`
+	case len(names) > most:
+		return fmt.Sprintf("its rules with names are %s and %d more", diagnostic.QuotedList(names[:most]), len(names)-most)
+	default:
+		return "its rules with names are " + diagnostic.QuotedList(names)
+	}
+}
+
+// nearestRule returns a hint for an unknown rule. Checks of a standard may have the
+// level behind their name.
 func nearestRule(rule string, known []string) string {
 	for _, name := range known {
-		if strings.HasPrefix(name, rule+"_") {
+		if name == "validations["+rule+"]" || strings.HasPrefix(name, rule+"_") {
 			return fmt.Sprintf("did you mean %q?", name)
 		}
 	}

@@ -67,7 +67,7 @@ func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator,
 			}
 		}
 		for k, operation := range rule.Operations {
-			if operation != admissionregistrationv1.Create && operation != admissionregistrationv1.Update {
+			if operation != admissionregistrationv1.Create && operation != admissionregistrationv1.Update && validation.IsOperation(operation) {
 				d.Errorf(at.Child("operations").Index(k), "",
 					`%q is not allowed with podSecurity, which looks at "CREATE" and "UPDATE" only`, string(operation))
 			}
