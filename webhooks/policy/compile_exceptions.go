@@ -177,7 +177,7 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 			case rule != "podSecurity" && knows.Has(rule):
 			case isRuleName(rule):
 				names := slices.Sorted(maps.Values(named))
-				d.Errorf(at, diagnostic.DidYouMean(rule, names...), "the policy has no rule %q; %s", rule, describeNames(names))
+				d.Errorf(at, nearestName(rule, names), "the policy has no rule %q; %s", rule, describeNames(names))
 			default:
 				d.Warnf(at, nearestRule(rule, known), "the policy has no rule %q", rule)
 			}
@@ -189,6 +189,23 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 func isRuleName(rule string) bool {
 	name, isValidation := strings.CutPrefix(rule, "validations[")
 	return isValidation && strings.Trim(name, "0123456789]") != ""
+}
+
+// nearestName returns a hint for an unknown validation by its name. What all of them have in common makes none near.
+func nearestName(rule string, names []string) string {
+	bare := make([]string, len(names))
+	for i, name := range names {
+		bare[i] = bareName(name)
+	}
+	if near, isNear := diagnostic.Nearest(bareName(rule), bare...); isNear {
+		return fmt.Sprintf("did you mean %q?", "validations["+near+"]")
+	}
+	return ""
+}
+
+// bareName returns NAME for validations[NAME].
+func bareName(rule string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(rule, "validations["), "]")
 }
 
 // describeNames returns which rules of a policy have a name.

@@ -50,6 +50,5 @@ func (l *linter) lintIndexedRule(d document, policyName, rule string, at *field.
 	if spec.Validations[n].Name != "" {
 		hint = "write " + quoted(spec.RuleName(n))
 	}
-	d.warn(RuleIndex, at, hint, "%s is an index, which means another rule when rules are inserted before it, and rules of %s/%s have names",
-		quoted(rule), admissionKind, policyName)
+	d.warn(RuleIndex, at, hint, "%s is an index: it means another rule once a rule is inserted before it", quoted(rule))
 }
