@@ -315,7 +315,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	if wrong := c.errorCount() - before; whole && wrong > 0 {
 		// Only expressions are wrong.
 		c.broken += wrong
-		out.broken = errors.New("its expressions do not compile (hint for who maintains it: gatehouse lint)")
+		out.broken = errors.New("its expressions do not compile (hint for its maintainer: gatehouse lint)")
 		if c.keepBroken {
 			whole = true
 		}
@@ -339,7 +339,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	out.checksTemplates = templates && out.match.matchesPodCreation()
 	out.needsNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
 	if c.set.authorizer == nil && out.uses.Has(expression.UsesAuthorizer) {
-		p.Warnf(nil, "write the Roles and bindings that it is about into the directory, or connect to a cluster", "the policy asks authorizer, and there is none to ask: what asks fails")
+		p.Warnf(nil, "add the Roles and bindings to the directory, or connect to a cluster", "the policy uses authorizer, and no Roles and bindings are known: these expressions fail")
 	}
 	if own {
 		out.bindings = append(out.bindings, binding{actions: slices.Clone(p.own.ValidationActions)})

@@ -76,18 +76,18 @@ func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1al
 	path := field.NewPath("spec")
 	out = &exception{title: titleOf(&x.PolicyException), policies: map[exceptedPolicy][]string{}}
 	if strings.TrimSpace(x.Spec.Reason) == "" {
-		d.Required(path.Child("reason"), "say why, for who reads the audit log")
+		d.Required(path.Child("reason"), "explain the exception to readers of the audit log")
 	}
 	c.exceptedPolicies(d, x, out)
 	c.exceptionMatch(d, &x.Spec.Match, out)
 	switch own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace); {
 	case x.Namespace == "":
-		d.Required(field.NewPath("metadata", "namespace"), "an exception is in a namespace, which decides what it may be about")
+		d.Required(field.NewPath("metadata", "namespace"), "the namespace decides which objects the exception may exempt")
 	case slices.Contains(rules.Namespaces, x.Namespace):
 	case own:
 		for i, name := range x.Spec.Match.Namespaces {
 			if name != x.Namespace {
-				d.Warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception holds in %q alone", name, x.Namespace)
+				d.Warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception exempts objects in %q only", name, x.Namespace)
 			}
 		}
 		out.namespaces = []string{x.Namespace}
@@ -137,7 +137,7 @@ func limitDiagnostics(d validation.Reporter, found diagnostic.List, more int) di
 func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out *exception) {
 	path := field.NewPath("spec", "policies")
 	if len(x.Spec.Policies) == 0 {
-		d.Required(path, "name the policies that are meant")
+		d.Required(path, "name at least one policy")
 	}
 	for i, p := range x.Spec.Policies {
 		at := path.Index(i)
@@ -236,7 +236,7 @@ func nearestRule(rule string, known []string) string {
 func (c *compilation) exceptionMatch(d validation.Reporter, match *v1alpha1.ExceptionMatch, out *exception) {
 	path := field.NewPath("spec", "match")
 	if len(match.Namespaces) == 0 && len(match.Names) == 0 && match.NamespaceSelector == nil && match.ObjectSelector == nil && len(match.MatchConditions) == 0 {
-		d.Errorf(path, "name namespaces or objects; to drop a policy, delete its binding", "is empty: an exception must say what it is about")
+		d.Errorf(path, "set namespaces, names or a selector; to disable a policy, delete its binding", "is empty: an exception must select objects")
 	}
 	if len(match.Namespaces) > 0 {
 		out.namespaces = slices.Clone(match.Namespaces)

@@ -83,7 +83,7 @@ type AdmissionPolicyList struct {
 // has podSecurity, validations, or both.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podSecurity) || (has(self.validations) && size(self.validations) > 0) || (has(self.auditAnnotations) && size(self.auditAnnotations) > 0)",message="a policy needs podSecurity, validations or auditAnnotations"
-// +kubebuilder:validation:XValidation:rule="has(self.matchConstraints) && has(self.matchConstraints.resourceRules) && size(self.matchConstraints.resourceRules) > 0",message="a policy needs matchConstraints.resourceRules: say which requests it is about",fieldPath=".matchConstraints"
+// +kubebuilder:validation:XValidation:rule="has(self.matchConstraints) && has(self.matchConstraints.resourceRules) && size(self.matchConstraints.resourceRules) > 0",message="a policy needs matchConstraints.resourceRules, which select requests",fieldPath=".matchConstraints"
 // +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || self.failurePolicy in ['Fail', 'Ignore']",message="must be Fail or Ignore",fieldPath=".failurePolicy"
 // +kubebuilder:validation:XValidation:rule="!has(self.matchConditions) || size(self.matchConditions) <= 64",message="has too many items, allowed are 64",fieldPath=".matchConditions"
 // +kubebuilder:validation:XValidation:rule="!has(self.auditAnnotations) || size(self.auditAnnotations) <= 20",message="has too many items, allowed are 20",fieldPath=".auditAnnotations"
@@ -342,10 +342,10 @@ type PolicyExceptionSpec struct {
 	Policies []ExceptedPolicy `json:"policies"`
 	// Match selects the exempt objects. All fields that are set must match; at
 	// least one must be set.
-	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0)",message="is empty: an exception must say what it is about; to drop a policy, delete its binding"
+	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0)",message="is empty: an exception must select objects; to disable a policy, delete its binding"
 	Match ExceptionMatch `json:"match"`
 	// Reason explains the exception to readers of the audit log. Required.
-	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: say why, for who reads the audit log",reason=FieldValueRequired
+	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: explain the exception to readers of the audit log",reason=FieldValueRequired
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
 	// ExpiresAt is the time at which the exception ends.

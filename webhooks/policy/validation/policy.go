@@ -53,9 +53,9 @@ func CheckPolicySpec(r Reporter, name string, spec *admissionregistrationv1.Vali
 	constraints := path.Child("matchConstraints")
 	switch {
 	case spec.MatchConstraints == nil:
-		r.Required(constraints, "say in resourceRules which requests the policy is about")
+		r.Required(constraints, "add resourceRules, each with apiGroups, apiVersions, operations and resources")
 	case len(spec.MatchConstraints.ResourceRules) == 0:
-		r.Required(constraints.Child("resourceRules"), "say which requests the policy is about")
+		r.Required(constraints.Child("resourceRules"), "add a rule with apiGroups, apiVersions, operations and resources")
 	}
 	if spec.MatchConstraints != nil {
 		checkMatch(r, spec.MatchConstraints, constraints)

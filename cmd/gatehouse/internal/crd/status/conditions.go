@@ -163,7 +163,7 @@ func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 	case o.Use == Unused:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "The object is not used, which the condition Ready explains.")
 	default:
-		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There is nothing wrong.")
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There are no problems.")
 	}
 }
 
