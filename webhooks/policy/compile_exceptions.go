@@ -69,7 +69,9 @@ func (c *compilation) exceptions(spec *Spec) {
 }
 
 // titleOf returns the name of an exception in messages. Only an invalid exception has no namespace.
-func titleOf(x *v1alpha1.PolicyException) string { return strings.TrimPrefix(x.Namespace+"/"+x.Name, "/") }
+func titleOf(x *v1alpha1.PolicyException) string {
+	return strings.TrimPrefix(x.Namespace+"/"+x.Name, "/")
+}
 
 // exception compiles an exception, and says how many diagnostics more there are.
 func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {

@@ -236,4 +236,3 @@ func TestRecordedRules(t *testing.T) {
 		t.Errorf("%d rules are recorded", got)
 	}
 }
-
