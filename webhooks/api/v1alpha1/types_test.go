@@ -32,7 +32,7 @@ func TestSpecExtendsUpstreams(t *testing.T) {
 		default:
 		}
 	}
-	spec, _ := filled.Interface().(v1alpha1.AdmissionPolicySpec)
+	spec, _ := reflect.TypeAssert[v1alpha1.AdmissionPolicySpec](filled)
 	upstream := reflect.ValueOf(*spec.Upstream())
 	for i := range upstream.NumField() {
 		if upstream.Field(i).IsZero() {
