@@ -367,6 +367,8 @@ func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *u
 		status["pods"] = map[string]any{"matched": int64(12), "injected": int64(11), "stale": int64(3), "countedAt": now}
 	case "AdmissionPolicy":
 		status["requests"] = map[string]any{"evaluations": int64(420), "refusals": int64(17), "since": now}
+	case "PolicyException":
+		status["rules"] = []any{map[string]any{"policy": "AdmissionPolicy/small", "rule": "validations[0]", "hash": "9f86d081884c7d65"}}
 	case "AccessToken":
 		status["lastUsed"] = now
 	}
@@ -550,13 +552,13 @@ func (d *defined) testExplain(t *testing.T) {
 		"sidecarprofile.spec.parameters.type":     {"ENUM: string integer boolean quantity", "Type is one of"},
 		"sidecarprofile.spec.template.spec":       {"Spec is a partial pod spec."},
 		"admissionpolicy.spec.workloadTemplates":  {"ENUM: Check Ignore", "With Check, the default"},
-		"admissionpolicy.spec.validations":        {"expression\t<string> -required-"},
+		"admissionpolicy.spec.validations":        {"expression\t<string> -required-", "Name names the rule in messages"},
 		"admissionpolicybinding.spec.paramRef":    {"parameterNotFoundAction"},
 		"policyexception.spec.match":              {"Match selects the exempt objects."},
 		"accesstoken.spec":                        {"sha256\t<string> -required-"},
 		"tokenrevocation.spec.issuedBefore":       {"IssuedBefore is the time before which"},
 		"sidecarprofile.status.pods":              {"matched\t<integer> -required-"},
-		"policyexception.spec.policies":           {"Rules are rules of the policy, as in responses"},
+		"policyexception.spec.policies":           {"Rules are rules of the policy, as in messages"},
 		"sidecarprofile.spec.parameters.default":  {"Default applies if neither the pod nor the namespace sets the parameter."},
 		"sidecarprofile.spec.presets.configMap":   {"namespace\t<string> -required-"},
 		"sidecarprofile.spec.template.metadata":   {"Labels are added to the pod's."},

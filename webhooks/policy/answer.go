@@ -82,7 +82,7 @@ func (a *answer) add(v *Violation, index int) {
 		return
 	case Existing:
 		a.annotate(ExistingKey, v.Policy+"/"+v.Rule)
-		a.warn(fmt.Sprintf("%s: %s (let pass: this was so before the update)", title(v.Kind, v.Policy, v.Binding), shown))
+		a.warn(fmt.Sprintf("%s: %s (allowed: the object violated this before the update)", title(v.Kind, v.Policy, v.Binding), shown))
 		return
 	case Violated, Failed, Passed, Ignored, Done:
 	}

@@ -81,8 +81,9 @@ type compiledPolicy struct {
 	conditionsReadObjectOnly bool
 	// broken is why the policy cannot be evaluated, nil if it can.
 	broken error
-	// spec is what program was compiled from.
-	spec *admissionregistrationv1.ValidatingAdmissionPolicySpec
+	// spec and ruleNames are what program was compiled from.
+	spec      *admissionregistrationv1.ValidatingAdmissionPolicySpec
+	ruleNames []string
 }
 
 // title returns how messages name a policy and a binding.
@@ -247,6 +248,17 @@ type policyDocument struct {
 	own *v1alpha1.AdmissionPolicySpec
 }
 
+// ruleNames returns the names of the validations in messages.
+func (p *policyDocument) ruleNames() []string {
+	names := make([]string, len(p.Spec.Validations))
+	for i := range names {
+		if names[i] = v1alpha1.IndexedRule(i); p.own != nil {
+			names[i] = p.own.RuleName(i)
+		}
+	}
+	return names
+}
+
 // policies checks and compiles all policies and bindings.
 func (c *compilation) policies(spec *Spec) {
 	var all []policyDocument
@@ -262,7 +274,7 @@ func (c *compilation) policies(spec *Spec) {
 	}
 	for i := range spec.AdmissionPolicies {
 		p := &spec.AdmissionPolicies[i]
-		add(p.Source, admissionKind, &p.ObjectMeta, &p.Spec.ValidatingAdmissionPolicySpec, &p.Spec)
+		add(p.Source, admissionKind, &p.ObjectMeta, p.Spec.Upstream(), &p.Spec)
 	}
 	bound := c.bindings(spec, all)
 	documents := make([]*validation.Policy, len(all))
@@ -281,7 +293,10 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	before := c.errorCount()
 	complete := p.own != nil && p.own.PodSecurity != nil
 	validation.CheckPolicySpec(p.Reporter, p.Name, p.Spec, complete)
-	out := &compiledPolicy{kind: p.Kind, name: p.Name, failurePolicy: *p.Spec.FailurePolicy, spec: p.Spec}
+	if p.own != nil {
+		validation.CheckRuleNames(p.Reporter, p.own.Validations, field.NewPath("spec", "validations"))
+	}
+	out := &compiledPolicy{kind: p.Kind, name: p.Name, failurePolicy: *p.Spec.FailurePolicy, spec: p.Spec, ruleNames: p.ruleNames()}
 	templates, existing := c.extensions(p)
 	out.allowsExisting = existing
 	own := p.own != nil && len(p.own.ValidationActions) > 0
@@ -296,11 +311,11 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		out.podSecurity = compilePodSecurity(p.Reporter, c.podSecurity, p.Name, p.own.PodSecurity, p.Spec.MatchConstraints)
 	}
 	whole := c.errorCount() == before
-	out.program = c.program(p, existing)
+	out.program = c.program(p, out.ruleNames, existing)
 	if wrong := c.errorCount() - before; whole && wrong > 0 {
 		// Only expressions are wrong.
 		c.broken += wrong
-		out.broken = errors.New("its expressions do not compile (hint for who maintains it: gatehouse lint)")
+		out.broken = errors.New("its expressions do not compile (hint for its maintainer: gatehouse lint)")
 		if c.keepBroken {
 			whole = true
 		}
@@ -324,7 +339,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	out.checksTemplates = templates && out.match.matchesPodCreation()
 	out.needsNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
 	if c.set.authorizer == nil && out.uses.Has(expression.UsesAuthorizer) {
-		p.Warnf(nil, "write the Roles and bindings that it is about into the directory, or connect to a cluster", "the policy asks authorizer, and there is none to ask: what asks fails")
+		p.Warnf(nil, "add the Roles and bindings to the directory, or connect to a cluster", "the policy uses authorizer, and no Roles and bindings are known: these expressions fail")
 	}
 	if own {
 		out.bindings = append(out.bindings, binding{actions: slices.Clone(p.own.ValidationActions)})
@@ -349,12 +364,13 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 
 // program compiles the expressions of a policy, or takes what they compiled to
 // before.
-func (c *compilation) program(p *policyDocument, reads bool) *program {
+func (c *compilation) program(p *policyDocument, ruleNames []string, reads bool) *program {
 	earlier := c.previous[exceptedPolicy{p.Kind, p.Name}]
-	if earlier != nil && earlier.broken == nil && earlier.allowsExisting == reads && apiequality.Semantic.DeepEqual(earlier.spec, p.Spec) {
+	if earlier != nil && earlier.broken == nil && earlier.allowsExisting == reads && slices.Equal(earlier.ruleNames, ruleNames) &&
+		apiequality.Semantic.DeepEqual(earlier.spec, p.Spec) {
 		return earlier.program
 	}
-	return compileProgram(p.Reporter, c.compiler, p.Name, p.Spec, reads, &celbound.Budget{Stop: c.stop})
+	return compileProgram(p.Reporter, c.compiler, p.Name, p.Spec, ruleNames, reads, &celbound.Budget{Stop: c.stop})
 }
 
 // extensions returns what a policy asks for beyond upstream's semantics: an
@@ -387,16 +403,21 @@ func (c *compilation) extensions(p *policyDocument) (templates, existing bool) {
 	return t == v1alpha1.CheckTemplates, e == v1alpha1.AllowExisting
 }
 
-// rulesOf returns the names of the rules of a policy, and nil if there is none.
-func (c *compilation) rulesOf(key exceptedPolicy) []string {
-	var out []string
+// rulesOf returns the names of the rules of a policy, nil if there is no such policy, and the names of
+// rules by their index, such as "validations[2]", for those that have a name of their own.
+func (c *compilation) rulesOf(key exceptedPolicy) (out []string, named map[string]string) {
+	named = map[string]string{}
 	for _, p := range c.set.policies {
 		if !key.includes(exceptedPolicy{p.kind, p.name}) {
 			continue
 		}
 		out = slices.Grow(out, 1) // not nil
 		for i := range p.validations {
-			out = append(out, p.validations[i].name)
+			name := p.validations[i].name
+			out = append(out, name)
+			if indexed := p.validations[i].indexed; indexed != "" {
+				named[indexed] = name
+			}
 		}
 		for i := range p.auditAnnotations {
 			out = append(out, p.auditAnnotations[i].name)
@@ -407,5 +428,5 @@ func (c *compilation) rulesOf(key exceptedPolicy) []string {
 			}
 		}
 	}
-	return out
+	return out, named
 }

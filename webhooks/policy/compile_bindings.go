@@ -89,5 +89,5 @@ func (c *compilation) checkParams(d validation.Reporter, p *params) {
 	if namespaced {
 		what += fmt.Sprintf(" in namespace %q", p.ref.Namespace)
 	}
-	d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so that everything is refused that the policy is about", what)
+	d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so requests that the policy matches are denied", what)
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,7 +38,7 @@ func (c *compilation) exceptions(spec *Spec) {
 	var all []*exception
 	for i := range spec.Exceptions {
 		x := &spec.Exceptions[i]
-		title := x.Namespace + "/" + x.Name
+		title := titleOf(&x.PolicyException)
 		d := c.reporter(x.Source, exceptionKind, title)
 		validation.CheckName(d, x.Name)
 		if first, twice := seen[title]; twice && x.Name != "" {
@@ -67,23 +68,28 @@ func (c *compilation) exceptions(spec *Spec) {
 	}
 }
 
+// titleOf returns the name of an exception in messages. Only an invalid exception has no namespace.
+func titleOf(x *v1alpha1.PolicyException) string {
+	return strings.TrimPrefix(x.Namespace+"/"+x.Name, "/")
+}
+
 // exception compiles an exception, and says how many diagnostics more there are.
 func (c *compilation) exception(d validation.Reporter, x *Exception, rules *v1alpha1.ExceptionRules) (out *exception, more int) {
 	path := field.NewPath("spec")
-	out = &exception{title: x.Namespace + "/" + x.Name, policies: map[exceptedPolicy][]string{}}
+	out = &exception{title: titleOf(&x.PolicyException), policies: map[exceptedPolicy][]string{}}
 	if strings.TrimSpace(x.Spec.Reason) == "" {
-		d.Required(path.Child("reason"), "say why, for who reads the audit log")
+		d.Required(path.Child("reason"), "explain the exception to readers of the audit log")
 	}
 	c.exceptedPolicies(d, x, out)
 	c.exceptionMatch(d, &x.Spec.Match, out)
 	switch own := slices.Contains(rules.OwnNamespaces, "*") || slices.Contains(rules.OwnNamespaces, x.Namespace); {
 	case x.Namespace == "":
-		d.Required(field.NewPath("metadata", "namespace"), "an exception is in a namespace, which decides what it may be about")
+		d.Required(field.NewPath("metadata", "namespace"), "the namespace decides which objects the exception may exempt")
 	case slices.Contains(rules.Namespaces, x.Namespace):
 	case own:
 		for i, name := range x.Spec.Match.Namespaces {
 			if name != x.Namespace {
-				d.Warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception holds in %q alone", name, x.Namespace)
+				d.Warnf(path.Child("match", "namespaces").Index(i), "leave it out", "%q is another namespace: the exception exempts objects in %q only", name, x.Namespace)
 			}
 		}
 		out.namespaces = []string{x.Namespace}
@@ -133,7 +139,7 @@ func limitDiagnostics(d validation.Reporter, found diagnostic.List, more int) di
 func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out *exception) {
 	path := field.NewPath("spec", "policies")
 	if len(x.Spec.Policies) == 0 {
-		d.Required(path, "name the policies that are meant")
+		d.Required(path, "name at least one policy")
 	}
 	for i, p := range x.Spec.Policies {
 		at := path.Index(i)
@@ -153,7 +159,7 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 			continue
 		}
 		out.policies[key] = slices.Clone(p.Rules)
-		known := c.rulesOf(key)
+		known, named := c.rulesOf(key)
 		if known == nil {
 			if !slices.ContainsFunc(c.named, key.includes) {
 				names := make([]string, len(c.named))
@@ -166,18 +172,62 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 		}
 		knows := sets.New(known...)
 		for k, rule := range p.Rules {
-			if rule == "podSecurity" || !knows.Has(rule) {
-				d.Warnf(at.Child("rules").Index(k), nearestRule(rule, known), "the policy has no rule %q", rule)
+			switch at := at.Child("rules").Index(k); {
+			case named[rule] != "":
+				// The index goes on to mean the rule when it gets a name.
+				out.policies[key] = append(out.policies[key], named[rule])
+			case rule != "podSecurity" && knows.Has(rule):
+			case isRuleName(rule):
+				names := slices.Sorted(maps.Values(named))
+				d.Errorf(at, nearestName(rule, names), "the policy has no rule %q; %s", rule, describeNames(names))
+			default:
+				d.Warnf(at, nearestRule(rule, known), "the policy has no rule %q", rule)
 			}
 		}
 	}
 }
 
-// nearestRule returns a hint for a rule that there is not. Checks of a standard may
-// have the level behind their name.
+// isRuleName reports whether a rule is a validation by its name, and not by its index.
+func isRuleName(rule string) bool {
+	name, isValidation := strings.CutPrefix(rule, "validations[")
+	return isValidation && strings.Trim(name, "0123456789]") != ""
+}
+
+// nearestName returns a hint for an unknown validation by its name. What all of them have in common makes none near.
+func nearestName(rule string, names []string) string {
+	bare := make([]string, len(names))
+	for i, name := range names {
+		bare[i] = bareName(name)
+	}
+	if near, isNear := diagnostic.Nearest(bareName(rule), bare...); isNear {
+		return fmt.Sprintf("did you mean %q?", "validations["+near+"]")
+	}
+	return ""
+}
+
+// bareName returns NAME for validations[NAME].
+func bareName(rule string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(rule, "validations["), "]")
+}
+
+// describeNames returns which rules of a policy have a name.
+func describeNames(names []string) string {
+	const most = 10
+	switch {
+	case len(names) == 0:
+		return `its rules have no names, so use an index, such as "validations[0]"`
+	case len(names) > most:
+		return fmt.Sprintf("its rules with names are %s and %d more", diagnostic.QuotedList(names[:most]), len(names)-most)
+	default:
+		return "its rules with names are " + diagnostic.QuotedList(names)
+	}
+}
+
+// nearestRule returns a hint for an unknown rule. Checks of a standard may have the
+// level behind their name.
 func nearestRule(rule string, known []string) string {
 	for _, name := range known {
-		if strings.HasPrefix(name, rule+"_") {
+		if name == "validations["+rule+"]" || strings.HasPrefix(name, rule+"_") {
 			return fmt.Sprintf("did you mean %q?", name)
 		}
 	}
@@ -188,7 +238,7 @@ func nearestRule(rule string, known []string) string {
 func (c *compilation) exceptionMatch(d validation.Reporter, match *v1alpha1.ExceptionMatch, out *exception) {
 	path := field.NewPath("spec", "match")
 	if len(match.Namespaces) == 0 && len(match.Names) == 0 && match.NamespaceSelector == nil && match.ObjectSelector == nil && len(match.MatchConditions) == 0 {
-		d.Errorf(path, "name namespaces or objects; to drop a policy, delete its binding", "is empty: an exception must say what it is about")
+		d.Errorf(path, "set namespaces, names or a selector; to disable a policy, delete its binding", "is empty: an exception must select objects")
 	}
 	if len(match.Namespaces) > 0 {
 		out.namespaces = slices.Clone(match.Namespaces)

@@ -31,7 +31,7 @@ func TestBrokenPolicies(t *testing.T) {
 		t.Errorf("diagnostics: %v", found)
 	}
 	response := decide(t, set, review(t, configMap))
-	if got := message(response); got != "ValidatingAdmissionPolicy 'broken' denied request: failed to configure policy: its expressions do not compile (hint for who maintains it: gatehouse lint)" {
+	if got := message(response); got != "ValidatingAdmissionPolicy 'broken' denied request: failed to configure policy: its expressions do not compile (hint for its maintainer: gatehouse lint)" {
 		t.Errorf("got %q", got)
 	}
 	if len(response.Warnings) != 1 {
@@ -111,7 +111,7 @@ func TestCompatibilityVersion(t *testing.T) {
 	}{
 		{"the default", semver, ""},
 		{"an older version", documents(semver, version("1.30")), `"semver" is not declared`},
-		{"not a version", documents(semver, version("latest")), `test.yaml#3: PolicyConfiguration: celCompatibilityVersion: "latest" is not a version that is known here (hint: allowed are "1.30" to "1.37")`},
+		{"not a version", documents(semver, version("latest")), `test.yaml#3: PolicyConfiguration: celCompatibilityVersion: "latest" is not a known version (hint: allowed are "1.30" to "1.37")`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

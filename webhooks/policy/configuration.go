@@ -25,7 +25,7 @@ func (c *compilation) configuration(given *Configuration) {
 				c.set.version = given.CELCompatibilityVersion
 			} else {
 				d.Errorf(field.NewPath("celCompatibilityVersion"), fmt.Sprintf("allowed are %q to %q", versions[0], versions[len(versions)-1]),
-					"%q is not a version that is known here", given.CELCompatibilityVersion)
+					"%q is not a known version", given.CELCompatibilityVersion)
 			}
 		}
 		if budget := given.RequestCostBudget; budget != nil {

@@ -58,9 +58,10 @@ type Violation struct {
 	// Param is the param that the policy was evaluated with, as namespace/name
 	// or name, and "" without.
 	Param string `json:"param,omitempty"`
-	// Rule names the rule: "validations[2]", "podSecurity.hostPorts",
-	// "auditAnnotations[0]", "matchConditions". It is "" for a policy or binding
-	// that could not be evaluated at all.
+	// Rule names the rule: "validations[memory-limit]", "validations[2]" for one
+	// without a name, "podSecurity.hostPorts", "auditAnnotations[0]",
+	// "matchConditions". It is "" for a policy or binding that could not be evaluated
+	// at all.
 	Rule string `json:"rule,omitempty"`
 	// Template is the path in the object of the pod template that violates the
 	// rule as the pod that it will become, and "" for the object itself.
@@ -77,6 +78,14 @@ type Violation struct {
 	Actions []admissionregistrationv1.ValidationAction `json:"actions,omitempty"`
 	// Exception is the one that allows it, as namespace/name.
 	Exception string `json:"exception,omitempty"`
+
+	// indexed is "validations[2]" for a rule with a name.
+	indexed string
+}
+
+// HasRule reports whether the violation is of a rule, given by its name or its index.
+func (v *Violation) HasRule(rule string) bool {
+	return v.Rule == rule || v.indexed != "" && v.indexed == rule
 }
 
 // Refuses reports whether the violation alone is enough to refuse the request.

@@ -87,19 +87,19 @@ func (x *exception) whyNot(r *request) string {
 		namespace = "" // a namespace is not in itself
 	}
 	if x.namespaces != nil && (namespace == "" || !slices.Contains(x.namespaces, namespace)) {
-		return fmt.Sprintf("it is about namespaces %s, and this is in %q", diagnostic.QuotedList(x.namespaces), namespace)
+		return fmt.Sprintf("it selects namespaces %s, and the object is in %q", diagnostic.QuotedList(x.namespaces), namespace)
 	}
 	if name, generated := r.nameForExceptions(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
-		return fmt.Sprintf("it is about names %s, and this is %q", diagnostic.QuotedList(x.names), name)
+		return fmt.Sprintf("it selects names %s, and the object is %q", diagnostic.QuotedList(x.names), name)
 	}
 	if x.inNamespaces != nil {
 		found, known := r.review.set.objects.Namespace(namespace)
 		if namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels)) {
-			return "its namespaceSelector does not select"
+			return "its namespaceSelector does not match"
 		}
 	}
 	if x.objects != nil && !x.selects(r) {
-		return "its objectSelector does not select"
+		return "its objectSelector does not match"
 	}
 	if condition := r.falseCondition(x.conditions); condition != "" {
 		return "its match condition " + condition + " is not true"

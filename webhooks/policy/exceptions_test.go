@@ -131,12 +131,12 @@ func TestExceptionDiagnostics(t *testing.T) {
 	t.Parallel()
 	const x = "test.yaml#3: PolicyException/gatehouse-system/x: "
 	for _, tc := range []struct{ name, spec, want string }{
-		{"no policy", "policies: [], match: {namespaces: [shop]}", "error: " + x + "spec.policies: is required (hint: name the policies that are meant)"},
+		{"no policy", "policies: [], match: {namespaces: [shop]}", "error: " + x + "spec.policies: is required (hint: name at least one policy)"},
 		{"a policy that does not exist", "policies: [{name: pp}], match: {namespaces: [shop]}", "warning: " + x + `spec.policies[0].name: there is no policy "pp" (hint: did you mean "p"?)`},
 		{"a rule that does not exist", `policies: [{name: p, rules: ["validation[0]"]}], match: {namespaces: [shop]}`, "warning: " + x + `spec.policies[0].rules[0]: the policy has no rule "validation[0]" (hint: did you mean "validations[0]"?)`},
 		{"a policy twice", "policies: [{name: p}, {name: p}], match: {namespaces: [shop]}", "error: " + x + `spec.policies[1].name: "p" occurs twice (hint: name the rules in one place)`},
 		{"an unknown kind", "policies: [{kind: Policy, name: p}], match: {namespaces: [shop]}", "error: " + x + `spec.policies[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"`},
-		{"about everything", "policies: [{name: p}], match: {}", "error: " + x + "spec.match: is empty: an exception must say what it is about (hint: name namespaces or objects; to drop a policy, delete its binding)"},
+		{"about everything", "policies: [{name: p}], match: {}", "error: " + x + "spec.match: is empty: an exception must select objects (hint: set namespaces, names or a selector; to disable a policy, delete its binding)"},
 		{"a star in the middle", `policies: [{name: p}], match: {names: ["a*b"]}`, "error: " + x + `spec.match.names[0]: "a*b" is not a name: a "*" can stand at its end only (hint: as in "legacy-*")`},
 		{"an expression that does not compile", `policies: [{name: p}], match: {matchConditions: [{name: c, expression: "variables.x"}]}`, "error: " + x + `spec.match.matchConditions[0].expression: 1:1 in "variables.x": "variables" is not declared (hint: declare them in spec.variables)`},
 		{"a bad selector", `policies: [{name: p}], match: {objectSelector: {matchLabels: {a: "b c"}}}`, "error: " + x + `spec.match.objectSelector.matchLabels: invalid value: "b c": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`},

@@ -82,10 +82,10 @@ func TestExplainExceptions(t *testing.T) {
 		exception("g", "gatehouse-system", `match: {matchConditions: [{name: admins, expression: "request.userInfo.username == 'bob'"}]}`)))
 	want := []policy.TriedException{
 		{Exception: "gatehouse-system/b", Why: "it expired at 2020-01-01T00:00:00Z"},
-		{Exception: "gatehouse-system/c", Why: `it is about namespaces "lab", and this is in "shop"`},
-		{Exception: "gatehouse-system/d", Why: `it is about names "other", and this is "settings"`},
-		{Exception: "gatehouse-system/e", Why: "its objectSelector does not select"},
-		{Exception: "gatehouse-system/f", Why: "its namespaceSelector does not select"},
+		{Exception: "gatehouse-system/c", Why: `it selects namespaces "lab", and the object is in "shop"`},
+		{Exception: "gatehouse-system/d", Why: `it selects names "other", and the object is "settings"`},
+		{Exception: "gatehouse-system/e", Why: "its objectSelector does not match"},
+		{Exception: "gatehouse-system/f", Why: "its namespaceSelector does not match"},
 		{Exception: "gatehouse-system/g", Why: "its match condition admins is not true"},
 		{Exception: "shop/a", Why: `exceptions in namespace "shop" do nothing`},
 	}

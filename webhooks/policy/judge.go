@@ -16,6 +16,9 @@ func judge(t target, result *ruleResult) (Violation, []TriedException) {
 		Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(), Param: t.param.name(), Template: t.request.template,
 		Rule: result.name, Message: result.message, Reason: result.reason, Outcome: result.outcome,
 	}
+	if result.rule != nil {
+		v.indexed = result.rule.indexed
+	}
 	rule := result.name
 	switch result.part {
 	case partRule:

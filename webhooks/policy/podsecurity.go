@@ -57,19 +57,19 @@ func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator,
 		at := field.NewPath("spec", "matchConstraints", "resourceRules").Index(i)
 		for k, group := range rule.APIGroups {
 			if group != "" {
-				d.Errorf(at.Child("apiGroups").Index(k), `pods are in the group ""`, "%q is not allowed with podSecurity, which looks at pods only", group)
+				d.Errorf(at.Child("apiGroups").Index(k), `pods are in the group ""`, "%q is not allowed with podSecurity, which checks pods only", group)
 			}
 		}
 		for k, resource := range rule.Resources {
 			if resource != "pods" && resource != "pods/ephemeralcontainers" {
 				d.Errorf(at.Child("resources").Index(k), "pod templates in workloads are checked without naming them here",
-					`%q is not allowed with podSecurity, which looks at "pods" and "pods/ephemeralcontainers" only`, resource)
+					`%q is not allowed with podSecurity, which checks "pods" and "pods/ephemeralcontainers" only`, resource)
 			}
 		}
 		for k, operation := range rule.Operations {
-			if operation != admissionregistrationv1.Create && operation != admissionregistrationv1.Update {
+			if operation != admissionregistrationv1.Create && operation != admissionregistrationv1.Update && validation.IsOperation(operation) {
 				d.Errorf(at.Child("operations").Index(k), "",
-					`%q is not allowed with podSecurity, which looks at "CREATE" and "UPDATE" only`, string(operation))
+					`%q is not allowed with podSecurity, which checks "CREATE" and "UPDATE" only`, string(operation))
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 		return nil, nil
 	}
 	if kind := r.Kind; kind.Group != "" || kind.Version != "v1" || kind.Kind != "Pod" {
-		return nil, fmt.Errorf("podSecurity looks at v1 Pods, and this is %s %s", metav1.GroupVersion{Group: kind.Group, Version: kind.Version}, kind.Kind)
+		return nil, fmt.Errorf("podSecurity checks v1 Pods, and this is %s %s", metav1.GroupVersion{Group: kind.Group, Version: kind.Version}, kind.Kind)
 	}
 	object, err := r.object.json()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
@@ -43,8 +44,10 @@ type condition struct {
 
 // ruleProgram is a validation.
 type ruleProgram struct {
-	// name is "validations[2]".
+	// name is "validations[memory-limit]", or "validations[2]" without a name.
 	name string
+	// indexed is "validations[2]" for a rule with a name.
+	indexed string
 	*expression.Program
 	// messageExpression is nil for a rule without, and message is the one without its value.
 	messageExpression *expression.Program
@@ -66,7 +69,7 @@ type auditAnnotation struct {
 
 // compileProgram reports every expression that does not compile. It compiles none of a
 // policy that has too many, or too large ones.
-func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, reads bool, budget *celbound.Budget) *program {
+func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, ruleNames []string, reads bool, budget *celbound.Budget) *program {
 	s := &scope{Reporter: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}}
 	path, out := field.NewPath("spec"), new(program)
 	for expression := range expressionsOf(spec) {
@@ -99,9 +102,11 @@ func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy
 	}
 	s.declarations.Reads = reads
 	for i, v := range spec.Validations {
-		name := fmt.Sprintf("validations[%d]", i)
 		at := path.Child("validations").Index(i)
-		compiled := ruleProgram{name: name, message: strings.TrimSpace(v.Message), reason: metav1.StatusReasonInvalid}
+		compiled := ruleProgram{name: ruleNames[i], message: strings.TrimSpace(v.Message), reason: metav1.StatusReasonInvalid}
+		if indexed := v1alpha1.IndexedRule(i); indexed != compiled.name {
+			compiled.indexed = indexed
+		}
 		if compiled.message == "" {
 			compiled.message = "failed expression: " + strings.TrimSpace(v.Expression)
 		}

@@ -148,8 +148,9 @@ type TestViolation struct {
 	// validationActions.
 	// +optional
 	Binding *string `json:"binding,omitempty"`
-	// Rule is the rule as in responses: "validations[0]", "podSecurity.hostPorts",
-	// "matchConditions", or "injection" if injection rejects the pod.
+	// Rule is the rule as in messages: "validations[memory-limit]", "validations[0]",
+	// "podSecurity.hostPorts", "matchConditions", or "injection" if injection rejects
+	// the pod. A rule with a name can also be given by its index.
 	// +optional
 	Rule *string `json:"rule,omitempty"`
 	// Template is the path of the pod template, such as "spec.template", or "" for

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"fmt"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,7 +46,7 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghap,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -81,14 +83,44 @@ type AdmissionPolicyList struct {
 // has podSecurity, validations, or both.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podSecurity) || (has(self.validations) && size(self.validations) > 0) || (has(self.auditAnnotations) && size(self.auditAnnotations) > 0)",message="a policy needs podSecurity, validations or auditAnnotations"
-// +kubebuilder:validation:XValidation:rule="has(self.matchConstraints) && has(self.matchConstraints.resourceRules) && size(self.matchConstraints.resourceRules) > 0",message="a policy needs matchConstraints.resourceRules: say which requests it is about",fieldPath=".matchConstraints"
+// +kubebuilder:validation:XValidation:rule="has(self.matchConstraints) && has(self.matchConstraints.resourceRules) && size(self.matchConstraints.resourceRules) > 0",message="a policy needs matchConstraints.resourceRules, which select requests",fieldPath=".matchConstraints"
 // +kubebuilder:validation:XValidation:rule="!has(self.failurePolicy) || self.failurePolicy in ['Fail', 'Ignore']",message="must be Fail or Ignore",fieldPath=".failurePolicy"
 // +kubebuilder:validation:XValidation:rule="!has(self.matchConditions) || size(self.matchConditions) <= 64",message="has too many items, allowed are 64",fieldPath=".matchConditions"
 // +kubebuilder:validation:XValidation:rule="!has(self.auditAnnotations) || size(self.auditAnnotations) <= 20",message="has too many items, allowed are 20",fieldPath=".auditAnnotations"
 // +kubebuilder:validation:XValidation:rule="!has(self.validationActions) || !('Deny' in self.validationActions && 'Warn' in self.validationActions)",message="\"Deny\" and \"Warn\" exclude each other: a denial shows the message already",fieldPath=".validationActions"
 type AdmissionPolicySpec struct {
-	admissionregistrationv1.ValidatingAdmissionPolicySpec `json:",inline"`
-
+	// ParamKind is the kind of the objects that bindings pass to expressions as params.
+	// Without it, there are none.
+	// +optional
+	ParamKind *admissionregistrationv1.ParamKind `json:"paramKind,omitempty"`
+	// MatchConstraints select the requests that the policy checks. Required.
+	MatchConstraints *admissionregistrationv1.MatchResources `json:"matchConstraints,omitempty"`
+	// Validations are the rules: CEL expressions that must be true.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:XValidation:rule="self.all(v, !has(v.name) || self.exists_one(w, has(w.name) && w.name == v.name))",message="two rules have the same name"
+	Validations []Validation `json:"validations,omitempty"`
+	// FailurePolicy is Fail or Ignore. With Fail, the default, an expression that
+	// cannot be evaluated counts as a violation. With Ignore, it is skipped.
+	// +optional
+	FailurePolicy *admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
+	// AuditAnnotations are CEL expressions whose values are added to the audit event.
+	// +optional
+	// +listType=atomic
+	AuditAnnotations []admissionregistrationv1.AuditAnnotation `json:"auditAnnotations,omitempty"`
+	// MatchConditions are CEL expressions that must be true for the policy to be
+	// evaluated. At most 64.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
+	// Variables are CEL expressions that other expressions, except match conditions,
+	// use as variables.NAME. An expression can use the variables above it.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Variables []admissionregistrationv1.Variable `json:"variables,omitempty" patchStrategy:"merge" patchMergeKey:"name"`
 	// PodSecurity checks pods against a Pod Security Standard with upstream's
 	// checks.
 	// +optional
@@ -117,6 +149,43 @@ type AdmissionPolicySpec struct {
 	// +kubebuilder:validation:Enum=Allow;Deny
 	ExistingViolations ExistingViolations `json:"existingViolations,omitempty"`
 }
+
+// Validation is a rule: a CEL expression, as in upstream's Validation, with a name.
+type Validation struct {
+	// Name names the rule in messages, as validations[NAME], and in PolicyExceptions.
+	// Unlike the index of the rule it stays the same when other rules are inserted. It
+	// is unique in the policy. Without a name, the rule is validations[INDEX].
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	admissionregistrationv1.Validation `json:",inline"`
+}
+
+// Upstream returns the part of the spec that a ValidatingAdmissionPolicy has, without
+// the names of the rules. It shares memory with s.
+func (s *AdmissionPolicySpec) Upstream() *admissionregistrationv1.ValidatingAdmissionPolicySpec {
+	out := &admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		ParamKind: s.ParamKind, MatchConstraints: s.MatchConstraints, FailurePolicy: s.FailurePolicy,
+		AuditAnnotations: s.AuditAnnotations, MatchConditions: s.MatchConditions, Variables: s.Variables,
+	}
+	for i := range s.Validations {
+		out.Validations = append(out.Validations, s.Validations[i].Validation)
+	}
+	return out
+}
+
+// RuleName returns the name of the i-th validation in messages and exceptions.
+func (s *AdmissionPolicySpec) RuleName(i int) string {
+	if name := s.Validations[i].Name; name != "" {
+		return "validations[" + name + "]"
+	}
+	return IndexedRule(i)
+}
+
+// IndexedRule returns the name of the i-th validation of a policy that gives it none.
+func IndexedRule(i int) string { return fmt.Sprintf("validations[%d]", i) }
 
 // WorkloadTemplates is whether a policy that matches pods checks pod templates.
 type WorkloadTemplates string
@@ -233,7 +302,7 @@ type AdmissionPolicyBindingList struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=ghpe,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=1"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -273,10 +342,10 @@ type PolicyExceptionSpec struct {
 	Policies []ExceptedPolicy `json:"policies"`
 	// Match selects the exempt objects. All fields that are set must match; at
 	// least one must be set.
-	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0)",message="is empty: an exception must say what it is about; to drop a policy, delete its binding"
+	// +kubebuilder:validation:XValidation:rule="(has(self.namespaces) && size(self.namespaces) > 0) || (has(self.names) && size(self.names) > 0) || has(self.namespaceSelector) || has(self.objectSelector) || (has(self.matchConditions) && size(self.matchConditions) > 0)",message="is empty: an exception must select objects; to disable a policy, delete its binding"
 	Match ExceptionMatch `json:"match"`
 	// Reason explains the exception to readers of the audit log. Required.
-	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: say why, for who reads the audit log",reason=FieldValueRequired
+	// +kubebuilder:validation:XValidation:rule="size(self.trim()) > 0",message="is required: explain the exception to readers of the audit log",reason=FieldValueRequired
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
 	// ExpiresAt is the time at which the exception ends.
@@ -295,8 +364,9 @@ type ExceptedPolicy struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Rules are rules of the policy, as in responses: "validations[2]",
-	// "podSecurity.hostPorts". Empty selects all rules.
+	// Rules are rules of the policy, as in messages: "validations[memory-limit]",
+	// "podSecurity.hostPorts". A rule without a name is named by its index:
+	// "validations[2]". Empty selects all rules.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253

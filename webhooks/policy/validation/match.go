@@ -46,10 +46,7 @@ func checkRule(r Reporter, rule *admissionregistrationv1.NamedRuleWithOperations
 	operations := path.Child("operations")
 	checkWildcard(r, rule.Operations, operations, "operations")
 	for i, operation := range rule.Operations {
-		switch operation {
-		case admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update,
-			admissionregistrationv1.Delete, admissionregistrationv1.Connect:
-		default:
+		if !IsOperation(operation) {
 			r.NotSupported(operations.Index(i), string(operation), "CREATE", "UPDATE", "DELETE", "CONNECT", "*")
 		}
 	}
@@ -69,6 +66,17 @@ func checkRule(r Reporter, rule *admissionregistrationv1.NamedRuleWithOperations
 	case admissionregistrationv1.AllScopes, admissionregistrationv1.NamespacedScope, admissionregistrationv1.ClusterScope:
 	default:
 		r.NotSupported(path.Child("scope"), string(*rule.Scope), "*", "Namespaced", "Cluster")
+	}
+}
+
+// IsOperation reports whether a resource rule may have the operation.
+func IsOperation(operation admissionregistrationv1.OperationType) bool {
+	switch operation {
+	case admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update,
+		admissionregistrationv1.Delete, admissionregistrationv1.Connect:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // The limits that the API server puts on a policy,
@@ -50,9 +53,9 @@ func CheckPolicySpec(r Reporter, name string, spec *admissionregistrationv1.Vali
 	constraints := path.Child("matchConstraints")
 	switch {
 	case spec.MatchConstraints == nil:
-		r.Required(constraints, "say in resourceRules which requests the policy is about")
+		r.Required(constraints, "add resourceRules, each with apiGroups, apiVersions, operations and resources")
 	case len(spec.MatchConstraints.ResourceRules) == 0:
-		r.Required(constraints.Child("resourceRules"), "say which requests the policy is about")
+		r.Required(constraints.Child("resourceRules"), "add a rule with apiGroups, apiVersions, operations and resources")
 	}
 	if spec.MatchConstraints != nil {
 		checkMatch(r, spec.MatchConstraints, constraints)
@@ -156,6 +159,29 @@ func checkValidation(r Reporter, rule *admissionregistrationv1.Validation, path 
 		}
 	}
 }
+
+// CheckRuleNames reports names of rules that are invalid or not unique.
+func CheckRuleNames(r Reporter, rules []v1alpha1.Validation, path *field.Path) {
+	first := make(map[string]int, len(rules))
+	for i := range rules {
+		name, at := rules[i].Name, path.Index(i).Child("name")
+		if name == "" {
+			continue
+		}
+		if len(validation.IsDNS1035Label(name)) > 0 {
+			r.Errorf(at, `as in "memory-limit"`,
+				"%q is not allowed; allowed are at most 63 lower-case letters, digits and \"-\", a letter first and no \"-\" last", truncate.Runes(name, maxShownName))
+		}
+		if other, twice := first[name]; twice {
+			r.Errorf(at, "exceptions name rules by it: rename one of the two", "%q is the name of validations[%d] too", truncate.Runes(name, maxShownName), other)
+			continue
+		}
+		first[name] = i
+	}
+}
+
+// maxShownName is how many characters of an invalid name a message has.
+const maxShownName = 80
 
 func checkAuditAnnotations(r Reporter, policy string, annotations []admissionregistrationv1.AuditAnnotation, path *field.Path) {
 	if len(annotations) > maxAuditAnnotations {

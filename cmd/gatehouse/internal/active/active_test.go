@@ -37,7 +37,7 @@ func configured(t *testing.T, digest, expression string, exceptions ...policy.Ex
 	if expression != "" {
 		p := policy.AdmissionPolicy{AdmissionPolicy: v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, Source: "p.yaml"}
 		p.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-		p.Spec.Validations = []admissionregistrationv1.Validation{{Expression: expression}}
+		p.Spec.Validations = []v1alpha1.Validation{{Validation: admissionregistrationv1.Validation{Expression: expression}}}
 		p.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},

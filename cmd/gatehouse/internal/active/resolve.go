@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -374,6 +375,7 @@ func (r *resolver) remember(of *Resolution) {
 func (of *Resolution) report(notSent func(object any) []string) status.Report {
 	report := status.Report{Outcomes: make([]status.Outcome, 0, len(of.candidates))}
 	digest := sha256.New()
+	indexedRules := policy.IndexedRules(&of.config.Policy)
 	for _, one := range of.candidates {
 		o := status.Outcome{
 			Object:   status.Object{Kind: one.read.Kind, Namespace: one.read.Namespace, Name: one.read.Name, UID: one.read.UID, Generation: one.read.Generation},
@@ -382,6 +384,9 @@ func (of *Resolution) report(notSent func(object any) []string) status.Report {
 		}
 		if notSent != nil && one.read.Found.Err() == nil {
 			o.NotSent = notSent(one.read.Value)
+		}
+		if exception, is := one.read.Value.(*v1alpha1.PolicyException); is {
+			o.Rules = indexedRules(exception)
 		}
 		// Which version of a resource with errors is active depends on when a replica started,
 		// and must not make the replica appear to be behind.

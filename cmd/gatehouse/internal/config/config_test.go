@@ -715,19 +715,28 @@ func TestInspectKeepsWhatFits(t *testing.T) {
 	c, found := Inspect(directory(t, map[string]string{
 		"a.yaml": strings.Replace(exception, "2030-05-01T00:00:00Z", "2030-05-01", 1),
 		"b.yaml": strings.Replace(strings.Replace(exception, "name: legacy", "name: other", 1), "match: {namespaces: [shop]}", "match: {namespaces: [shop, 5, store], names: x}", 1),
-		"c.yaml": strings.Replace(exception, ", namespace: gatehouse-system", "", 1),
+		"c.yaml": strings.NewReplacer(", namespace: gatehouse-system", "", "match: {namespaces: [shop]}", "match: {names: x}", "policies: [", "policies: [x, ").Replace(exception),
+		"d.yaml": strings.NewReplacer("name: legacy, ", "", "match: {namespaces: [shop]}", "match: {names: x}").Replace(exception),
+		"e.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: AccessToken\nmetadata: {}\nspec: {hash: [gatehouse_secret], user: 5}\n",
 	}))
 	want := []string{
 		`a.yaml: PolicyException/gatehouse-system/legacy: spec.expiresAt: "2030-05-01" is not a time such as 2026-12-31T23:59:59Z`,
 		`b.yaml: PolicyException/gatehouse-system/other: spec.match.names: "x" is a string, expected a list`,
 		`b.yaml: PolicyException/gatehouse-system/other: spec.match.namespaces[1]: "5" is a number, expected a string (hint: put it in quotes)`,
 		`c.yaml: PolicyException/legacy: metadata.namespace: is missing: a PolicyException needs a namespace (hint: set the namespace; it decides which objects the exception can match)`,
+		`c.yaml: PolicyException/legacy: spec.match.names: "x" is a string, expected a list`,
+		`c.yaml: PolicyException/legacy: spec.policies[0]: "x" is a string, expected a mapping`,
+		`d.yaml: PolicyException: metadata.name: is missing (hint: set metadata.name)`,
+		`d.yaml: PolicyException: spec.match.names: "x" is a string, expected a list`,
+		`e.yaml: AccessToken: metadata.name: is missing (hint: set metadata.name)`,
+		`e.yaml: AccessToken: spec.hash: unknown field (hint: the fields here are audiences, expiresAt, sha256, user)`,
+		`e.yaml: AccessToken: spec.user: the value is a number, expected a mapping`,
 	}
 	if got := findings(t, found); !slices.Equal(got, want) {
 		t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
-	if len(c.Policy.Exceptions) != 2 {
-		t.Fatalf("got %d exceptions, want those of a.yaml and b.yaml", len(c.Policy.Exceptions))
+	if len(c.Policy.Exceptions) != 3 {
+		t.Fatalf("got %d exceptions, want those of all files", len(c.Policy.Exceptions))
 	}
 	a, b := c.Policy.Exceptions[0].Spec, c.Policy.Exceptions[1].Spec
 	if a.ExpiresAt != nil || a.Reason != "moves in May" || len(a.Policies) != 1 || !slices.Equal(a.Match.Namespaces, []string{"shop"}) {

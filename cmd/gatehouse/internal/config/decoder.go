@@ -227,6 +227,9 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 	}
 	if metadata.name == "" {
 		o.report(problem{field: "metadata.name", message: "is missing", hint: "set metadata.name"})
+		if isTyped(gvk) {
+			o.decodeInto(typedKinds[gvk.Kind].new()) // reports what else is wrong
+		}
 		return
 	}
 	switch {
@@ -236,6 +239,7 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 				field: "metadata.namespace", message: "is missing: a PolicyException needs a namespace",
 				hint: "set the namespace; it decides which objects the exception can match",
 			})
+			o.keep(gvk) // so that its other errors are found
 			return
 		}
 	case isTyped(gvk) && metadata.namespace != "":
@@ -418,7 +422,7 @@ func (o *object) problems(list diagnostic.List) {
 // false means that nothing of it can be used.
 func (o *object) decodeInto(into any) bool {
 	// A misplaced token must not be repeated.
-	secret := strings.HasPrefix(o.label, accessToken+"/")
+	secret := o.fields["kind"] == accessToken
 	problems := o.checker.Compare(reflect.TypeOf(into).Elem(), o.fields, "", strict.Options{Secret: secret})
 	o.problems(problems)
 	strictErrs, err := unmarshal(o.fields, into)

@@ -29,7 +29,7 @@ func TestPoliciesAreObserved(t *testing.T) {
 	t.Parallel()
 	named := v1alpha1.AdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "named"}}
 	named.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	named.Spec.Validations = []admissionregistrationv1.Validation{{Expression: "object.metadata.name != 'bad'", Message: "a bad name"}}
+	named.Spec.Validations = []v1alpha1.Validation{{Validation: admissionregistrationv1.Validation{Expression: "object.metadata.name != 'bad'", Message: "a bad name"}}}
 	named.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},

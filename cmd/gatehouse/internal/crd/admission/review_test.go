@@ -112,7 +112,7 @@ warning: AdmissionPolicyBinding/b: spec.policyName: there is no AdmissionPolicy 
 * spec.validationActions: is required (hint: say what a violation leads to, for example ["Deny"])
 `},
 		{name: "params that are not there", config: []string{admissionPolicy("p", rules+"  paramKind: {apiVersion: v1, kind: ConfigMap}\n")}, document: binding("b", "{policyName: p, validationActions: [Deny], paramRef: {name: x, namespace: default, parameterNotFoundAction: Deny}}"), want: `allowed
-warning: AdmissionPolicyBinding/b: spec.paramRef: there is no ConfigMap "x" in namespace "default", so that everything is refused that the policy is about (hint: parameterNotFoundAction is "Deny")
+warning: AdmissionPolicyBinding/b: spec.paramRef: there is no ConfigMap "x" in namespace "default", so requests that the policy matches are denied (hint: parameterNotFoundAction is "Deny")
 `},
 
 		// PolicyException
@@ -127,13 +127,13 @@ warning: PolicyException/gatehouse-system/x: spec.policies[0].name: there is no 
 warning: PolicyException/gatehouse-system/x: spec.policies[1].rules[0]: the policy has no rule "validations[1]" (hint: did you mean "validations[0]"?)
 `},
 		{name: "an exception from everything", document: exception("gatehouse-system", "x", "{policies: [{name: p, kind: Policy}], match: {}, reason: ' '}"), want: `PolicyException "x" is invalid:
-* spec.match: is empty: an exception must say what it is about (hint: name namespaces or objects; to drop a policy, delete its binding)
+* spec.match: is empty: an exception must select objects (hint: set namespaces, names or a selector; to disable a policy, delete its binding)
 * spec.policies[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"
-* spec.reason: is required (hint: say why, for who reads the audit log)
+* spec.reason: is required (hint: explain the exception to readers of the audit log)
 `},
 		{name: "a condition of an exception", document: exception("gatehouse-system", "x", "{policies: [], match: {matchConditions: [{name: c, expression: 'object.'}]}, reason: old}"), want: `PolicyException "x" is invalid:
 * spec.match.matchConditions[0].expression: 1:8 in "object.": Syntax error: no viable alternative at input '.'
-* spec.policies: is required (hint: name the policies that are meant)
+* spec.policies: is required (hint: name at least one policy)
 `},
 
 		// AccessToken

@@ -13,16 +13,16 @@ import (
 
 // announce writes Events of what changed with a write: what the status said before,
 // written by whichever replica, was told before.
-func (w *writer) announce(ctx context.Context, v *view, o *outcome, before, after []metav1.Condition) {
+func (w *writer) announce(ctx context.Context, v *view, o *outcome, before *fields, after []metav1.Condition) {
 	object := reference(&o.Object)
-	was, is := conditionOf(before, v1alpha1.CompiledCondition), conditionOf(after, v1alpha1.CompiledCondition)
+	was, is := conditionOf(before.Conditions, v1alpha1.CompiledCondition), conditionOf(after, v1alpha1.CompiledCondition)
 	switch {
 	case is.Status == metav1.ConditionFalse && (was.Status != is.Status || was.Message != is.Message || was.ObservedGeneration != is.ObservedGeneration):
 		w.c.cfg.Record(object, true, v1alpha1.InvalidReason, is.Message)
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
 		w.c.cfg.Record(object, false, v1alpha1.CompiledReason, "The object can be used again: "+is.Message)
 	}
-	was, is = conditionOf(before, v1alpha1.DegradedCondition), conditionOf(after, v1alpha1.DegradedCondition)
+	was, is = conditionOf(before.Conditions, v1alpha1.DegradedCondition), conditionOf(after, v1alpha1.DegradedCondition)
 	if was.Message == is.Message {
 		return
 	}
@@ -31,6 +31,9 @@ func (w *writer) announce(ctx context.Context, v *view, o *outcome, before, afte
 	}
 	if text := joinRemarks(o.NotSent); text != "" && !strings.Contains(was.Message, text) {
 		w.c.cfg.Record(object, true, v1alpha1.NotSentReason, text)
+	}
+	if text := joinRemarks(changedRules(o, before)); text != "" && !strings.Contains(was.Message, text) {
+		w.c.cfg.Record(object, true, v1alpha1.RuleChangedReason, text)
 	}
 	if text := v.outdated[o.Kind]; text != "" && w.outdated[o.Kind] != text {
 		w.outdated[o.Kind] = text

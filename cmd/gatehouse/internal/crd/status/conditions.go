@@ -32,14 +32,14 @@ type view struct {
 	now     time.Time
 }
 
-// conditions returns those of an object without their lastTransitionTime. While it is too
-// early to decide, it returns nil and when to try again.
-func (v *view) conditions(o *outcome) ([]metav1.Condition, time.Time) {
+// conditions returns those of an object with this status, without their
+// lastTransitionTime. While it is too early to decide, it returns nil and when to try again.
+func (v *view) conditions(o *outcome, f *fields) ([]metav1.Condition, time.Time) {
 	ready, again := v.ready(o)
 	if !again.IsZero() {
 		return nil, again
 	}
-	all := []metav1.Condition{compiled(o), ready, v.degraded(o)}
+	all := []metav1.Condition{compiled(o), ready, v.degraded(o, f)}
 	for i := range all {
 		all[i].ObservedGeneration = o.Generation
 	}
@@ -135,7 +135,7 @@ func waitingMessage(names []string) string {
 	return "Not known to use the object as it is now: " + strings.Join(quoted, ", ") + more + "."
 }
 
-func (v *view) degraded(o *outcome) metav1.Condition {
+func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 	var reasons, remarks []string
 	if o.Use == Previous {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)
@@ -149,6 +149,10 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 		reasons = append(reasons, v1alpha1.NotSentReason)
 		remarks = append(remarks, o.NotSent...)
 	}
+	if changed := changedRules(o, f); len(changed) > 0 {
+		reasons = append(reasons, v1alpha1.RuleChangedReason)
+		remarks = append(remarks, changed...)
+	}
 	if o.isUsable() && len(o.Findings) > 0 {
 		reasons = append(reasons, v1alpha1.WarningsReason)
 		remarks = append(remarks, o.findings()...)
@@ -159,7 +163,7 @@ func (v *view) degraded(o *outcome) metav1.Condition {
 	case o.Use == Unused:
 		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.NotUsedReason, "The object is not used, which the condition Ready explains.")
 	default:
-		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There is nothing wrong.")
+		return condition(v1alpha1.DegradedCondition, metav1.ConditionFalse, v1alpha1.HealthyReason, "There are no problems.")
 	}
 }
 

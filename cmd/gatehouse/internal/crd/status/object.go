@@ -28,6 +28,7 @@ type fields struct {
 
 	Requests *v1alpha1.PolicyCounts     `json:"requests,omitempty"`
 	Pods     *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
+	Rules    []v1alpha1.ExceptedRule    `json:"rules,omitempty"`
 }
 
 // entry is an object in the cluster as it was last read.

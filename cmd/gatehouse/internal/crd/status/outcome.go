@@ -8,6 +8,7 @@ package status
 import (
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -45,6 +46,8 @@ type Outcome struct {
 	// NotSent are remarks, for people, on what the object is about and the webhook
 	// configurations do not send.
 	NotSent []string
+	// Rules are the rules that a PolicyException names by their index, as they are now.
+	Rules []v1alpha1.ExceptedRule
 }
 
 // Report is what a replica uses.

@@ -97,7 +97,7 @@ func TestConditions(t *testing.T) {
 		wantEvents []string
 		inMessage  string // of Compiled or Degraded
 	}{
-		{"fine", Outcome{Use: Current}, nil, healthy, nil, "There is nothing wrong."},
+		{"fine", Outcome{Use: Current}, nil, healthy, nil, "There are no problems."},
 		{"warnings", Outcome{Use: Current, Findings: warning}, nil, "Compiled True Warnings, Ready True InUse, Degraded True Warnings", nil, "warning: spec.rules[0]: matches nothing (hint: look)"},
 		{
 			"never used",
@@ -122,7 +122,7 @@ func TestConditions(t *testing.T) {
 			[]string{"Warning DefinitionOutdated CustomResourceDefinition sidecarprofiles.gatehouse.dev: apply the definition"},
 			"apply the definition",
 		},
-		{"another definition outdated", Outcome{Use: Current}, map[string]string{"AccessToken": "apply the definition"}, healthy, nil, "nothing wrong"},
+		{"another definition outdated", Outcome{Use: Current}, map[string]string{"AccessToken": "apply the definition"}, healthy, nil, "no problems"},
 		{
 			"all of it",
 			Outcome{Use: Current, Findings: warning, NotSent: []string{"unsent"}},

@@ -260,12 +260,12 @@ func (w *writer) isDue(v *view, o *outcome, a *agenda) bool {
 		if e.isOther(o) {
 			return false // there will be a report of it as it is
 		}
-		conditions, again := v.conditions(o)
+		conditions, again := v.conditions(o, &e.fields)
 		if !again.IsZero() {
 			a.add(again)
 			return false
 		}
-		wanted = e.fields.ObservedGeneration != o.Generation || !sameConditions(conditions, e.fields.Conditions)
+		wanted = !v.isWritten(o, &e.fields, conditions)
 	}
 	if !wanted {
 		return false
@@ -279,6 +279,11 @@ func (w *writer) isDue(v *view, o *outcome, a *agenda) bool {
 		return false
 	}
 	return true
+}
+
+// isWritten reports whether a status in the cluster is as it should be, but for counts.
+func (v *view) isWritten(o *outcome, f *fields, conditions []metav1.Condition) bool {
+	return f.ObservedGeneration == o.Generation && sameConditions(conditions, f.Conditions) && slices.Equal(v.rules(o, f), f.Rules)
 }
 
 // isOther reports whether the object in the cluster is not the one that the outcome is of.
@@ -308,7 +313,7 @@ func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields)
 		if e.isOther(o) {
 			return
 		}
-		conditions, again := v.conditions(o)
+		conditions, again := v.conditions(o, &e.fields)
 		if !again.IsZero() {
 			return
 		}
@@ -316,11 +321,11 @@ func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields)
 			ObjectStatus: v1alpha1.ObjectStatus{
 				ObservedGeneration: o.Generation, Conditions: withTransitionTimes(conditions, e.fields.Conditions, w.c.cfg.Now()),
 			},
-			Requests: e.fields.Requests, Pods: e.fields.Pods,
+			Requests: e.fields.Requests, Pods: e.fields.Pods, Rules: v.rules(o, &e.fields),
 		}
 		if counts != nil {
 			f.Requests, f.Pods = counts.Requests, counts.Pods
-		} else if e.fields.ObservedGeneration == o.Generation && sameConditions(conditions, e.fields.Conditions) {
+		} else if v.isWritten(o, &e.fields, conditions) {
 			return // another replica wrote it
 		}
 		if !w.send(ctx, v, o, e, f) || tries == mostConflicts {
@@ -372,7 +377,7 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 		if f.Requests != before.Requests || f.Pods != before.Pods {
 			e.countedAt = time.Now()
 		}
-		w.announce(ctx, v, o, before.Conditions, f.Conditions)
+		w.announce(ctx, v, o, &before, f.Conditions)
 		return false
 	case class == apierr.Conflict:
 		w.c.metrics.count(conflict)

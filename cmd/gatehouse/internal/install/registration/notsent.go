@@ -46,9 +46,10 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 		kinds, _ = workload.New(nil) // which has nothing that could be wrong
 	}
 	set := policySet{versions: versionSets{}, workloads: kinds.All()}
-	set.add("", &policy.Spec.ValidatingAdmissionPolicySpec, policy.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
+	spec := policy.Spec.Upstream()
+	set.add("", spec, policy.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
 	var remarks []string
-	if excluded := excludedBy(&policy.Spec.ValidatingAdmissionPolicySpec); len(excluded) > 0 {
+	if excluded := excludedBy(spec); len(excluded) > 0 {
 		remarks = append(remarks, listNames(excluded)+": never sent to Gatehouse by design, so that a cluster can start and recover without it")
 	}
 	closed := true

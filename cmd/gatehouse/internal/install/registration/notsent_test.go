@@ -31,7 +31,9 @@ func withResources(o *Options) { o.SelfSigned, o.CustomResources = true, true }
 func TestNotSent(t *testing.T) {
 	t.Parallel()
 	about := func(failurePolicy admissionregistrationv1.FailurePolicyType, rules ...admissionregistrationv1.NamedRuleWithOperations) v1alpha1.AdmissionPolicySpec {
-		return v1alpha1.AdmissionPolicySpec{ValidatingAdmissionPolicySpec: specWith(failurePolicy, rules...), WorkloadTemplates: v1alpha1.IgnoreTemplates}
+		spec := own(specWith(failurePolicy, rules...))
+		spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
+		return spec
 	}
 	validate := func(text string) func(*Options) {
 		return func(o *Options) { withResources(o); o.Validate = rulesOf(text) }
@@ -83,12 +85,12 @@ func TestNotSent(t *testing.T) {
 		},
 		"its own documents": {spec: about("", named("gatehouse.dev", "*", "*", create)), want: []string{"*.gatehouse.dev: never sent"}},
 		"workloads of pods": {
-			spec: v1alpha1.AdmissionPolicySpec{ValidatingAdmissionPolicySpec: specWith("", named("", "v1", "pods", create))}, workloads: custom,
+			spec: own(specWith("", named("", "v1", "pods", create))), workloads: custom,
 			want: []string{"CREATE, UPDATE of rollouts.argoproj.io: not sent"},
 		},
-		"workloads of pods, of which the usual ones are sent": {spec: v1alpha1.AdmissionPolicySpec{ValidatingAdmissionPolicySpec: specWith("", named("", "v1", "pods", create))}},
+		"workloads of pods, of which the usual ones are sent": {spec: own(specWith("", named("", "v1", "pods", create)))},
 		"… and those that cannot be used do not count": {
-			spec: v1alpha1.AdmissionPolicySpec{ValidatingAdmissionPolicySpec: specWith("", named("", "v1", "pods", create))}, workloads: slices.Concat(custom, custom),
+			spec: own(specWith("", named("", "v1", "pods", create))), workloads: slices.Concat(custom, custom),
 		},
 		"… unless templates are not checked": {spec: about("", named("", "v1", "pods", create)), workloads: custom},
 		"several, and what to say for all of them": {
@@ -181,15 +183,15 @@ func TestNotSent(t *testing.T) {
 func TestWhatIsRegisteredForIsSent(t *testing.T) {
 	t.Parallel()
 	policies := map[string]v1alpha1.AdmissionPolicySpec{
-		"pods and their workloads": {ValidatingAdmissionPolicySpec: specWith("", named("", "v1", "pods", create, update))},
-		"two failure policies":     {ValidatingAdmissionPolicySpec: specWith("Ignore", named("*", "*", "*", create), named("", "v1", "pods/exec", connect))},
-		"many things":              {ValidatingAdmissionPolicySpec: specWith("Fail", named("apps", "v1,v2", "deployments/scale,*", update, remove), named("", "*", "services/*", admissionregistrationv1.OperationAll))},
+		"pods and their workloads": own(specWith("", named("", "v1", "pods", create, update))),
+		"two failure policies":     own(specWith("Ignore", named("*", "*", "*", create), named("", "v1", "pods/exec", connect))),
+		"many things":              own(specWith("Fail", named("apps", "v1,v2", "deployments/scale,*", update, remove), named("", "*", "services/*", admissionregistrationv1.OperationAll))),
 	}
 	for name, about := range policies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			about.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-			p := ours("p", about.ValidatingAdmissionPolicySpec)
+			p := ours("p", *about.Upstream())
 			p.Spec = about
 			configs, _ := configurationsOf(t, func(o *Options) {
 				o.Spec = spec()

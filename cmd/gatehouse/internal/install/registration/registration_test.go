@@ -83,11 +83,15 @@ func bindingOf(name string) policy.Binding {
 
 func ours(name string, spec admissionregistrationv1.ValidatingAdmissionPolicySpec) policy.AdmissionPolicy {
 	p := policy.AdmissionPolicy{}
-	p.Name, p.Spec = name, v1alpha1.AdmissionPolicySpec{
-		ValidatingAdmissionPolicySpec: spec, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		WorkloadTemplates: v1alpha1.IgnoreTemplates,
-	}
+	p.Name, p.Spec = name, own(spec)
+	p.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	p.Spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
 	return p
+}
+
+// own is the spec of an AdmissionPolicy that matches what a ValidatingAdmissionPolicy matches.
+func own(spec admissionregistrationv1.ValidatingAdmissionPolicySpec) v1alpha1.AdmissionPolicySpec {
+	return v1alpha1.AdmissionPolicySpec{FailurePolicy: spec.FailurePolicy, MatchConstraints: spec.MatchConstraints, MatchConditions: spec.MatchConditions}
 }
 
 // spec is a configuration with a profile, a policy that fails closed and one

@@ -185,7 +185,7 @@ func activePolicies(spec *policy.Spec) (*policySet, error) {
 	}
 	for i := range spec.AdmissionPolicies {
 		if p := &spec.AdmissionPolicies[i]; bound[p.Name] || len(p.Spec.ValidationActions) > 0 {
-			s.add("AdmissionPolicy/"+p.Name, &p.Spec.ValidatingAdmissionPolicySpec, p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
+			s.add("AdmissionPolicy/"+p.Name, p.Spec.Upstream(), p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
 		}
 	}
 	return s, nil

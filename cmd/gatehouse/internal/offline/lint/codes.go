@@ -56,6 +56,10 @@ const (
 	Expired Code = "expired"
 	// Expires is an exception that will expire soon.
 	Expires Code = "expires"
+	// RuleIndex is a rule that an exception names by its index in a policy whose rules have names.
+	RuleIndex Code = "rule-index"
+	// RuleChanged is a rule that an exception names by its index and that has changed since.
+	RuleChanged Code = "rule-changed"
 	// UnknownCode is a code in v1alpha1.LintIgnoreAnnotation that there is not.
 	UnknownCode Code = "unknown-code"
 )
@@ -66,6 +70,6 @@ func Codes() []Code {
 		Type, OptionalField, NullObject, NamespaceObject, OrValue, InvalidLiteral, CELVersion,
 		UnknownResource, Operation, Scope, Excluded, Selector, NamespaceSelector, MatchCondition, BeingDeleted,
 		Constant, Expensive, Regex, UnusedVariable, MissingMessage, Duplicate, PodSecurityVersion,
-		NamespaceName, Expired, Expires, UnknownCode,
+		NamespaceName, Expired, Expires, RuleIndex, RuleChanged, UnknownCode,
 	}
 }

@@ -42,7 +42,7 @@ type Input struct {
 // Lint returns the diagnostics of the policies, in a fixed order, without those of policy.Compile: expressions that do not compile
 // are skipped. An error means that the CEL environment could not be made.
 func Lint(in Input) (diagnostic.List, error) {
-	l := &linter{in: in, environments: sync.OnceValues(newEnvironments)}
+	l := &linter{in: in, environments: sync.OnceValues(newEnvironments), indexedRules: policy.IndexedRules(&in.Policy)}
 	if err := l.prepare(); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func Lint(in Input) (diagnostic.List, error) {
 	for i := range in.Policy.AdmissionPolicies {
 		p := &in.Policy.AdmissionPolicies[i]
 		d := l.document(p.Source, admissionKind, &p.ObjectMeta)
-		l.lintPolicy(d, &p.Spec.ValidatingAdmissionPolicySpec, false)
+		l.lintPolicy(d, p.Spec.Upstream(), false)
 		podSecurityVersion(d, p.Spec.PodSecurity)
 	}
 	for i := range in.Policy.Bindings {
@@ -66,7 +66,9 @@ func Lint(in Input) (diagnostic.List, error) {
 	}
 	for i := range in.Policy.Exceptions {
 		e := &in.Policy.Exceptions[i]
-		l.lintException(l.document(e.Source, "PolicyException", &e.ObjectMeta), &e.Spec)
+		d := l.document(e.Source, "PolicyException", &e.ObjectMeta)
+		l.lintException(d, &e.Spec)
+		l.lintIndexedRules(d, &e.PolicyException)
 	}
 	return l.sorted(), nil
 }
@@ -102,6 +104,8 @@ type linter struct {
 	checker *typecheck.Checker
 	// environments are made when the first policy needs them.
 	environments func() ([]*cel.Env, error)
+	// indexedRules is policy.IndexedRules of the policies.
+	indexedRules func(*v1alpha1.PolicyException) []v1alpha1.ExceptedRule
 	found        []located
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	policyvalidation "github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
 // operation is an operation of a resource rule.
@@ -125,6 +126,10 @@ func (s *subject) ruleOperations(rule *admissionregistrationv1.NamedRuleWithOper
 	if len(rule.Operations) == 0 || slices.Contains(rule.Operations, admissionregistrationv1.OperationAll) {
 		s.neverReviewed(rule, at)
 		return
+	}
+	if slices.ContainsFunc(rule.Operations, func(o operation) bool { return !policyvalidation.IsOperation(o) }) {
+		s.neverReviewed(rule, at)
+		return // Compile reports it, and what was meant is not known.
 	}
 	useful := map[operation]bool{}
 	idle := false

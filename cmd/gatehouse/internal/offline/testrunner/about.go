@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -15,9 +16,11 @@ const (
 
 // policyRules are the rules that a policy has.
 type policyRules struct {
-	kind, name                    string
-	validations, auditAnnotations int
-	podSecurity                   bool
+	kind, name string
+	// validations are the names of the rules in messages.
+	validations      []string
+	auditAnnotations int
+	podSecurity      bool
 }
 
 // policiesOf returns the policies of a configuration, by kind and name.
@@ -25,11 +28,19 @@ func policiesOf(spec *policy.Spec) []policyRules {
 	var all []policyRules
 	for i := range spec.AdmissionPolicies {
 		p := &spec.AdmissionPolicies[i]
-		all = append(all, policyRules{ownKind, p.Name, len(p.Spec.Validations), len(p.Spec.AuditAnnotations), p.Spec.PodSecurity != nil})
+		names := make([]string, len(p.Spec.Validations))
+		for k := range names {
+			names[k] = p.Spec.RuleName(k)
+		}
+		all = append(all, policyRules{ownKind, p.Name, names, len(p.Spec.AuditAnnotations), p.Spec.PodSecurity != nil})
 	}
 	for i := range spec.Policies {
 		p := &spec.Policies[i]
-		all = append(all, policyRules{upstreamKind, p.Name, len(p.Spec.Validations), len(p.Spec.AuditAnnotations), false})
+		names := make([]string, len(p.Spec.Validations))
+		for k := range names {
+			names[k] = v1alpha1.IndexedRule(k)
+		}
+		all = append(all, policyRules{upstreamKind, p.Name, names, len(p.Spec.AuditAnnotations), false})
 	}
 	slices.SortStableFunc(all, func(a, b policyRules) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) })
 	return all

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // RuleCoverage is how often cases have seen a rule pass and violated.
@@ -61,9 +60,7 @@ func NewCoverage(spec *policy.Spec, results []Result) Coverage {
 		if p.podSecurity {
 			rules = append(rules, podSecurity)
 		}
-		for i := range p.validations {
-			rules = append(rules, strict.Element("validations", i))
-		}
+		rules = append(rules, p.validations...)
 		for _, rule := range rules {
 			at[ruleKey{p.kind, p.name, rule}] = len(c)
 			c = append(c, RuleCoverage{Kind: p.kind, Policy: p.name, Rule: rule})

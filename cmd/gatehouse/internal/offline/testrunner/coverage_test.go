@@ -24,7 +24,7 @@ func TestCoverage(t *testing.T) {
 			{ValidatingAdmissionPolicy: admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named("a"), Spec: rules(11)}},
 		},
 		AdmissionPolicies: []policy.AdmissionPolicy{{AdmissionPolicy: v1alpha1.AdmissionPolicy{ObjectMeta: named("a"), Spec: v1alpha1.AdmissionPolicySpec{
-			ValidatingAdmissionPolicySpec: rules(1), PodSecurity: &v1alpha1.PodSecurity{Level: "restricted"},
+			Validations: make([]v1alpha1.Validation, 1), PodSecurity: &v1alpha1.PodSecurity{Level: "restricted"},
 		}}}},
 	}
 	// evaluated is a policy of which rules came to this.
@@ -89,7 +89,7 @@ func TestCoverageIsOfWhatTestsAreAbout(t *testing.T) {
 	var spec policy.Spec
 	for _, name := range []string{"c", "a", "b"} {
 		var own policy.AdmissionPolicy
-		own.Name, own.Spec.Validations = name, make([]admissionregistrationv1.Validation, 1)
+		own.Name, own.Spec.Validations = name, make([]v1alpha1.Validation, 1)
 		spec.AdmissionPolicies = append(spec.AdmissionPolicies, own)
 	}
 	var upstream policy.Policy

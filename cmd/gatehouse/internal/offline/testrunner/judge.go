@@ -288,6 +288,9 @@ func compareViolation(expected *v1alpha1.TestViolation, got *policy.Violation) [
 		for i, value := range []*string{&got.Policy, &got.Binding, &got.Rule, &got.Template, &got.Message} {
 			lines[i].Got = value
 		}
+		if expected.Rule != nil && got.HasRule(*expected.Rule) {
+			lines[2].Expected = &got.Rule // a rule with a name may be expected by its index
+		}
 	}
 	return slices.DeleteFunc(lines, func(l Line) bool {
 		return l.Expected == nil && (l.Got == nil || *l.Got == "")

@@ -33,8 +33,11 @@ func NewNames(spec *policy.Spec, profiles []sidecar.Profile) *Names {
 	k := &Names{}
 	for _, rules := range policiesOf(spec) {
 		p := policyNames{policyRules: rules, hinted: []string{"matchConditions"}}
-		for i := range rules.validations {
-			p.hinted = append(p.hinted, strict.Element("validations", i))
+		p.hinted = append(p.hinted, rules.validations...)
+		for i, name := range rules.validations {
+			if indexed := v1alpha1.IndexedRule(i); indexed != name {
+				p.rules = append(p.rules, indexed)
+			}
 		}
 		for i := range rules.auditAnnotations {
 			p.hinted = append(p.hinted, strict.Element("auditAnnotations", i))
@@ -181,7 +184,10 @@ const mostRules = 10
 
 // ruleHint returns the rule that was meant, or the rules that there are. The nearest number of a rule is no better than another.
 func ruleHint(rule string, rules, hinted []string) string {
-	if list, _, indexed := strings.Cut(rule, "["); !indexed || !slices.Contains([]string{"validations", "auditAnnotations"}, list) {
+	if strings.HasPrefix(rule, "validations[") {
+		rules = slices.DeleteFunc(slices.Clone(rules), func(r string) bool { _, indexed := policy.RuleIndex(r); return indexed })
+	}
+	if _, indexed := policy.RuleIndex(rule); !indexed && !strings.HasPrefix(rule, "auditAnnotations[") {
 		if hint := diagnostic.DidYouMean(rule, rules...); hint != "" {
 			return hint
 		}
