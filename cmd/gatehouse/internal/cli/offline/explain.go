@@ -175,7 +175,7 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 	unknown, pods, told := false, 0, 0
 	for _, source := range x.sources {
 		for _, o := range source.Objects {
-			e := x.explainObject(ctx, source, o)
+			e := x.explainObject(ctx, o)
 			if !mayHoldPod(o) && !e.isMatched() {
 				continue
 			}
@@ -219,9 +219,9 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 }
 
 // explainObject explains one object.
-func (x *explainer) explainObject(ctx context.Context, s source, o *manifest.Object) *explained {
+func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *explained {
 	e := &explained{
-		place: placeOf(s, o, x.namespaceOf(o)), NoPod: noPod(o), Profiles: []explainedProfile{},
+		place: placeOf(o, x.namespaceOf(o)), NoPod: noPod(o), Profiles: []explainedProfile{},
 		object: o, from: x.evaluate(ctx, o, true), hasPolicies: len(x.matchers) > 0,
 	}
 	if o.NoPod == "" && unreadableError(o) == nil {
