@@ -63,7 +63,7 @@ func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 		return nil
 	}
 	var problems []error
-	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys"}
+	allowed := []string{"config", "output", "color", tokenFileFlag, "audience", "fetch-keys"}
 	flags.Visit(func(given *pflag.Flag) {
 		if !slices.Contains(allowed, given.Name) {
 			problems = append(problems, fmt.Errorf("--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag))
