@@ -86,13 +86,13 @@ object that cannot be decided, such as a document that cannot be read.`,
 			if err != nil {
 				return err
 			}
+			if !f.quiet {
+				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+			}
 			if err := checkActive(in.config, f.config); err != nil && !f.allowEmpty {
 				return err
 			}
 			f.writeSkipped(s.Err)
-			if !f.quiet {
-				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
-			}
 			e, err := in.evaluator(&f.requestFlags, s.In)
 			if err != nil {
 				return err
@@ -228,7 +228,7 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 		}
 	}
 	if len(report.objects) == 0 {
-		return nil, errors.New("there is no object in these manifests (hint: kustomization files are passed over; give what kustomize build prints)")
+		return nil, errors.New("there is no object in these manifests (hint: kustomization files are ignored: pipe the output of kustomize build)")
 	}
 	return report, nil
 }
