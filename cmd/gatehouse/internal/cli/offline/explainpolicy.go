@@ -161,7 +161,7 @@ func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Eva
 
 // outcomeColor returns the color of what became of a rule.
 func outcomeColor(outcome policy.Outcome) cli.Color {
-	switch outcome {
+	switch outcome { //nolint:exhaustive // the others are neither
 	case policy.Passed:
 		return cli.Green
 	case policy.Violated, policy.Failed:

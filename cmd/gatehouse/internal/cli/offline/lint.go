@@ -215,7 +215,7 @@ func (r *lintReport) results() results {
 	var all results
 	for i := range r.findings {
 		f := &r.findings[i]
-		d := f.Diagnostic.Redacted()
+		d := f.Redacted()
 		result := report.Result{
 			Rule: d.Code, HelpURI: build.DocsURL("lint", d.Code), Level: report.Warning, Message: f.message(),
 			File: d.File, Line: d.Line, Column: d.Column, Object: d.Object,
@@ -244,7 +244,7 @@ func (r *lintReport) junit() []junit.Suite {
 	var suites []junit.Suite
 	for i := range r.findings {
 		f := &r.findings[i]
-		d := f.Diagnostic.Redacted()
+		d := f.Redacted()
 		if len(suites) == 0 || suites[len(suites)-1].Name != d.File {
 			suites = append(suites, junit.Suite{Name: d.File, File: d.File})
 		}

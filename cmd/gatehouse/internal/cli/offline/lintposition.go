@@ -138,7 +138,7 @@ func sortByPosition(found []finding) {
 
 // text returns the diagnostic as editors read it, "file:line:column: severity: message".
 func (f *finding) text(paint cli.Painter) string {
-	d := f.Diagnostic.Redacted()
+	d := f.Redacted()
 	place := ""
 	if d.File != "" {
 		place = d.File

@@ -159,7 +159,7 @@ func isNear(a, b string) bool {
 func (r *Resources) CheckName(text []byte) diagnostic.List {
 	o, err := read("object", text)
 	if err != nil || o.value == nil {
-		return nil // Build reports it
+		return nil //nolint:nilerr // Build reports it
 	}
 	var found diagnostic.List
 	report := func(field, hint, format string, args ...any) {
