@@ -27,6 +27,11 @@ type Diagnostic struct {
 	// Source is the file, and behind a # the number of the document in it
 	// where it has several: "policies/base.yaml#2".
 	Source string `json:"source,omitempty"`
+	// File, Line and Column are the position of Field, for editors. Line and Column count from 1, and Column counts
+	// characters. Only readers of files know them: others leave them empty.
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
 	// Object is kind and name: "SidecarProfile/log-shipper".
 	Object string `json:"object,omitempty"`
 	// Field is the path in the document: "spec.template.spec.containers[0].name".
@@ -39,6 +44,8 @@ type Diagnostic struct {
 	// Code names the kind of diagnostic, where it can be looked up or suppressed by
 	// a name: "missing-message".
 	Code string `json:"code,omitempty"`
+	// In is the place in the expression at Field that Message is about. Message begins with it.
+	In Place `json:"-"`
 	// Others are the other objects that take part in it, with spaces between them: a
 	// change of any of them could correct it. It is not shown.
 	Others string `json:"-"`
@@ -51,7 +58,7 @@ var token = regexp.MustCompile(`gatehouse(?:-login)?_[a-z0-9-]+_[A-Za-z0-9_.-]+`
 // Redacted returns the diagnostic as it may be shown: without Gatehouse's tokens, in
 // whatever field they are.
 func (d Diagnostic) Redacted() Diagnostic {
-	for _, text := range []*string{&d.Source, &d.Object, &d.Field, &d.Message, &d.Hint} {
+	for _, text := range []*string{&d.Source, &d.File, &d.Object, &d.Field, &d.Message, &d.Hint} {
 		if strings.Contains(*text, "gatehouse") {
 			*text = token.ReplaceAllString(*text, "gatehouse_…")
 		}
@@ -87,6 +94,15 @@ func (d Diagnostic) String() string {
 		b.WriteByte(']')
 	}
 	return b.String()
+}
+
+// Text returns Message without the place in an expression that it begins with, as Redacted.
+func (d Diagnostic) Text() string {
+	d = d.Redacted()
+	if d.In.Line == 0 {
+		return d.Message
+	}
+	return strings.TrimPrefix(d.Message, Diagnostic{Message: d.In.prefix()}.Redacted().Message)
 }
 
 // List is a list of diagnostics. As an error it shows one a line.

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -38,14 +39,33 @@ func (r Reporter) ExpressionError(path *field.Path, expression string, err *apis
 		case strings.HasSuffix(err.Detail, "got dyn"):
 			hint = `its type is not known before the request: compare it, as in "… == true"`
 		}
-		r.Errorf(path, hint, "%q %s", excerpt(expression, 1), err.Detail)
+		r.Errorf(path, hint, "%q %s", diagnostic.Excerpt(expression, 1, 1), err.Detail)
 		return
 	}
 	for _, issue := range compilation.Issues.Errors() {
 		line, column := issue.Location.Line(), issue.Location.Column()+1
 		message, _, _ := strings.Cut(issue.Message, " (in container")
 		message, hint := names.explain(strings.TrimSpace(message))
-		r.Errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(expression, line), message)
+		syntax := strings.Contains(message, "Syntax error")
+		if syntax {
+			hint = cmp.Or(bracesHint(expression), hint)
+		}
+		r.ErrorIn(path, diagnostic.Place{Text: expression, Line: line, Column: column}, hint, message)
+		if syntax && hint != "" {
+			break // what follows is about the same mistake
+		}
+	}
+}
+
+// bracesHint returns a hint for an expression that is written like a placeholder of a template.
+func bracesHint(expression string) string {
+	switch begin := strings.TrimSpace(expression); {
+	case strings.HasPrefix(begin, "{{"):
+		return "write the CEL expression without {{ and }}"
+	case strings.HasPrefix(begin, "${"):
+		return "write the CEL expression without ${ and }"
+	default:
+		return ""
 	}
 }
 
@@ -78,6 +98,9 @@ func (n Names) explain(message string) (text, hint string) {
 		}
 		if hint == "" {
 			hint = diagnostic.DidYouMean(name, usualFunctions()...)
+		}
+		if near, _ := diagnostic.Nearest(name, known...); near != "" || hint == "" {
+			hint = strings.TrimPrefix(hint+" the names here are "+strings.Join(known, ", "), " ")
 		}
 		return fmt.Sprintf("%q is not declared", name), hint
 	}
@@ -119,15 +142,4 @@ func quotedIn(message, behind string) (string, bool) {
 		return "", false
 	}
 	return match[1], true
-}
-
-// excerpt returns one line of an expression, cut to a length that a diagnostic can hold.
-func excerpt(expression string, line int) string {
-	const most = 80 // characters: half a line of a wide terminal
-	lines := strings.Split(expression, "\n")
-	text := []rune(strings.TrimSpace(lines[min(max(line, 1), len(lines))-1]))
-	if len(text) > most {
-		return string(text[:most]) + "…"
-	}
-	return string(text)
 }

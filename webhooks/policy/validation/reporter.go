@@ -25,6 +25,13 @@ func (r Reporter) Errorf(path *field.Path, hint, format string, args ...any) {
 	r.Add(diagnostic.Error, pathString(path), hint, fmt.Sprintf(format, args...))
 }
 
+// ErrorIn reports an error about a place in the expression at the path.
+func (r Reporter) ErrorIn(path *field.Path, in diagnostic.Place, hint, message string) {
+	*r.List = append(*r.List, diagnostic.Diagnostic{
+		Severity: diagnostic.Error, Source: r.Source, Object: r.Object, Field: pathString(path), Message: in.Message("%s", message), In: in, Hint: hint,
+	})
+}
+
 // Warnf reports a warning.
 func (r Reporter) Warnf(path *field.Path, hint, format string, args ...any) {
 	r.Add(diagnostic.Warning, pathString(path), hint, fmt.Sprintf(format, args...))

@@ -62,7 +62,7 @@ func TestConditionFindings(t *testing.T) {
 		"an undeclared parameter": {`pod.spec.hostPID && params.none`, `c: 1:21 in "pod.spec.hostPID && params.none": parameters cannot be read in match conditions (hint: compare what the pod or its namespace has, such as labels)`},
 		"the name of a parameter": {`level == 'info'`, `c: 1:1 in "level == 'info'": "level" is not declared (hint: parameters cannot be read in match conditions)`},
 		"the name of a preset":    {`mesh['a'] == ''`, `c: 1:1 in "mesh['a'] == ''": "mesh" is not declared (hint: did you mean "presets.mesh"?)`},
-		"a variable of a shell":   {`HOME == ''`, `c: 1:1 in "HOME == ''": "HOME" is not declared`},
+		"a variable of a shell":   {`HOME == ''`, `c: 1:1 in "HOME == ''": "HOME" is not declared (hint: the names here are pod, namespace, presets)`},
 		"not known":               {`dyn(pod.metadata.name)`, `c: "dyn(pod.metadata.name)" has a type that is not known before there is a pod, expected a boolean (hint: compare it, as in "… == true")`},
 		"empty":                   {" ", `c: the expression is empty`},
 		"a placeholder":           {`${pod.spec.hostPID}`, `c: "${pod.spec.hostPID}" is a placeholder, expected an expression (hint: leave out ${ and })`},

@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // maxExpressionLength is the largest number of bytes of an expression. What
@@ -185,9 +184,16 @@ func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use us
 		if use == forPlaceholder {
 			hint, isShell = shellHint(text, hint, syntax)
 		}
+		switch {
+		case syntax && strings.HasPrefix(strings.TrimSpace(text), "{"):
+			hint = "write ${…} with one brace: it holds a CEL expression"
+		case hint == "" && undeclared.MatchString(issue.Message):
+			hint = declaredHere(use)
+		}
 		// Without a place, it is about the whole.
 		line, column := max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1
-		r.errorf(path, hint, "%d:%d in %q: %s", line, column, excerpt(text, line), message)
+		in := diagnostic.Place{Text: text, Line: line, Column: column}
+		r.found = append(r.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: in.Message("%s", message), In: in, Hint: hint})
 		if syntax || isShell {
 			break // what follows is about the same mistake
 		}
@@ -230,12 +236,8 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 	return nil
 }
 
-// excerpt returns one line of an expression, cut to a length that a message can hold.
-func excerpt(expression string, line int) string {
-	const most = 80 // characters: half a line of a wide terminal
-	lines := strings.Split(expression, "\n")
-	return strict.Cut(strings.TrimSpace(lines[min(max(line, 1), len(lines))-1]), most)
-}
+// excerpt returns the first line of an expression, cut to a length that a message can hold.
+func excerpt(expression string, line int) string { return diagnostic.Excerpt(expression, line, 1) }
 
 // Condition is a match condition. It is immutable and safe for concurrent use.
 type Condition struct {

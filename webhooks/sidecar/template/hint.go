@@ -254,11 +254,33 @@ func (s *Scope) declared(name string, use use) string {
 	case use == forCondition && s.HasParameter(name):
 		return noParameters
 	case use == forCondition:
-		return diagnostic.DidYouMean(name, "pod", "namespace", "presets")
+		return nearest(name, use)
 	case s.HasParameter(name):
 		return fmt.Sprintf("did you mean %q?", "params."+name)
 	}
-	return diagnostic.DidYouMean(name, "pod", "namespace", "params", "presets")
+	return nearest(name, use)
+}
+
+// nearest returns a hint for a name that is nearly that of a variable, or "".
+func nearest(name string, use use) string {
+	hint := diagnostic.DidYouMean(name, declaredNames(use)...)
+	if hint == "" {
+		return ""
+	}
+	return hint + " " + declaredHere(use)
+}
+
+// declaredHere returns a hint that lists the variables.
+func declaredHere(use use) string {
+	return "the names here are " + strings.Join(declaredNames(use), ", ")
+}
+
+// declaredNames returns the variables that expressions for the use may name.
+func declaredNames(use use) []string {
+	if use == forCondition {
+		return []string{"pod", "namespace", "presets"}
+	}
+	return []string{"pod", "namespace", "params", "presets"}
 }
 
 // joined lists names, but not all of many.

@@ -116,7 +116,7 @@ type object struct {
 func (o *object) report(p problem) {
 	o.found = append(o.found, diagnostic.Diagnostic{
 		Severity: diagnostic.Error, Source: o.source, Object: o.label,
-		Field: p.field, Message: p.message, Hint: p.hint,
+		Field: p.field, Message: p.message, Hint: p.hint, Line: p.line,
 	})
 }
 

@@ -31,6 +31,8 @@ type document struct {
 // problem is what is wrong with a document's text.
 type problem struct {
 	field, message, hint string
+	// line is the line of the file, from 1, where it is known.
+	line int
 }
 
 // maxProblems is how many problems of one document's text are reported. A file
@@ -87,7 +89,7 @@ func (p *parser) documents(f file) []document {
 
 // broken is a document that cannot be understood from a line on.
 func broken(line int, message, hint string) document {
-	return document{problems: []problem{{message: fmt.Sprintf("line %d: %s", line, message), hint: hint}}}
+	return document{problems: []problem{{message: fmt.Sprintf("line %d: %s", line, message), hint: hint, line: line}}}
 }
 
 func (p *parser) tooLarge() document {
@@ -285,11 +287,12 @@ var (
 // beginning of the file.
 func (c chunk) problem(text, prefix string) problem {
 	// The parser leaves the line out where it does not know it.
-	place := fmt.Sprintf("from line %d on", c.line)
+	place, line := fmt.Sprintf("from line %d on", c.line), c.line
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
 		text = text[len(m[0]):]
 		if n, err := strconv.Atoi(m[1]); err == nil {
-			place = fmt.Sprintf("%s %d", prefix, c.line+n-1)
+			line = c.line + n - 1
+			place = fmt.Sprintf("%s %d", prefix, line)
 		}
 	}
 	hint := ""
@@ -306,8 +309,11 @@ func (c chunk) problem(text, prefix string) problem {
 	case strings.Contains(text, "mapping values are not allowed"):
 		hint = "put text with a colon and a space in it in quotes, and check the indentation"
 	}
+	if bytes.Contains(c.text, []byte("{{")) {
+		hint = "{{ }} is not replaced here: write \"${…}\", in quotes, in the template of a SidecarProfile, or render the document first"
+	}
 	const most = 200
-	return problem{message: place + ": " + strict.Cut(text, most), hint: hint}
+	return problem{message: place + ": " + strict.Cut(text, most), hint: hint, line: line}
 }
 
 // conversionError is about YAML that JSON cannot express.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -106,9 +107,9 @@ func (o *objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 		}
 	}
 	if !strings.Contains(gvk.Group, ".") {
-		return !isClusterKind(gvk.Kind), nil
+		return !builtin.IsClusterScoped(gvk.GroupKind()), nil
 	}
-	if strings.HasSuffix(gvk.Group, ".k8s.io") && isClusterKind(gvk.Kind) {
+	if builtin.IsClusterScoped(gvk.GroupKind()) {
 		return false, nil
 	}
 	if namespaced, defined := o.scopes[gvk.GroupKind()]; defined {
@@ -130,22 +131,4 @@ func CustomScope(u *unstructured.Unstructured) (kind schema.GroupKind, namespace
 	kind = schema.GroupKind{Group: text("spec", "group"), Kind: text("spec", "names", "kind")}
 	scope := text("spec", "scope")
 	return kind, scope == "Namespaced", !kind.Empty() && (scope == "Namespaced" || scope == "Cluster")
-}
-
-// isClusterKind reports whether a kind of Kubernetes is cluster-scoped. Their
-// names are unique among its groups.
-func isClusterKind(kind string) bool {
-	switch kind {
-	case "APIService", "CertificateSigningRequest", "ClusterRole", "ClusterRoleBinding", "ClusterTrustBundle",
-		"CSIDriver", "CSINode", "CustomResourceDefinition", "DeviceClass", "DeviceTaintRule", "FlowSchema",
-		"IngressClass", "IPAddress", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
-		"MutatingWebhookConfiguration", "Namespace", "Node", "PersistentVolume", "PriorityClass",
-		"PriorityLevelConfiguration", "ResourceSlice", "RuntimeClass", "ServiceCIDR", "StorageClass",
-		"StorageVersion", "StorageVersionMigration", "ValidatingAdmissionPolicy",
-		"ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration", "VolumeAttachment",
-		"VolumeAttributesClass":
-		return true
-	default:
-		return false
-	}
 }

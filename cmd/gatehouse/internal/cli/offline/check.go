@@ -28,10 +28,11 @@ type checkFlags struct {
 	requestFlags
 	output string
 	quiet  bool
+	color  cli.ColorFlag
 }
 
 // outputs returns the values of --output; the first is the default.
-func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif", "junit"} }
+func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif", "junit", "github"} }
 
 // NewCheckCommand returns the command "gatehouse check".
 func NewCheckCommand(s cli.Streams) *cobra.Command {
@@ -64,6 +65,7 @@ it their fields are not checked. Kustomization files are ignored.
   -o json   an object a line, for programs
   -o sarif  for code hosting services
   -o junit  for CI systems, an object a test case
+  -o github workflow commands, which GitHub Actions shows beside the lines
 
 Exit codes: 0 everything is admitted; 1 an object is refused; 2 bad usage, or an
 object that cannot be decided, such as a document that cannot be read.`,
@@ -84,13 +86,13 @@ object that cannot be decided, such as a document that cannot be read.`,
 			if err != nil {
 				return err
 			}
+			if !f.quiet {
+				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+			}
 			if err := checkActive(in.config, f.config); err != nil && !f.allowEmpty {
 				return err
 			}
 			f.writeSkipped(s.Err)
-			if !f.quiet {
-				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
-			}
 			e, err := in.evaluator(&f.requestFlags, s.In)
 			if err != nil {
 				return err
@@ -113,8 +115,9 @@ object that cannot be decided, such as a document that cannot be read.`,
 	f.addLabels(cmd)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	f.requestFlags.add(cmd)
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print nothing about objects that are admitted without a word, and no summary")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only objects that there is something to report about, and the summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
+	f.color.Add(cmd)
 	return cmd
 }
 
@@ -167,9 +170,12 @@ type checked struct {
 type checkedViolation struct {
 	policy.Violation
 	Effect checkEffect `json:"effect"`
-	// Line is the line of the file in which the object begins, or its template.
-	Line int `json:"line"`
+	// Line and Column are the position of the field in the file, or of the object or its template.
+	Line   int `json:"line"`
+	Column int `json:"column"`
 }
+
+func (v *checkedViolation) setPosition(at manifest.Position) { v.Line, v.Column = at.Line, at.Column }
 
 // checkEffect is the effect of a violation.
 type checkEffect string
@@ -216,34 +222,32 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 				return nil, err
 			}
 			p.tick(len(report.objects), total)
-			c := newChecked(e, s, o, e.evaluate(ctx, o, false))
+			c := newChecked(e, o, e.evaluate(ctx, o, false))
 			report.objects = append(report.objects, c)
 			report.counts[c.Verdict]++
 		}
 	}
 	if len(report.objects) == 0 {
-		return nil, errors.New("there is no object in these manifests (hint: kustomization files are passed over; give what kustomize build prints)")
+		return nil, errors.New("there is no object in these manifests (hint: kustomization files are ignored: pipe the output of kustomize build)")
 	}
 	return report, nil
 }
 
-func newChecked(e *evaluator, s source, o *manifest.Object, from *evaluation) *checked {
+func newChecked(e *evaluator, o *manifest.Object, from *evaluation) *checked {
 	c := &checked{
-		place: placeOf(s, o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.warnings, Note: from.note,
+		place: placeOf(o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.warnings, Note: from.note,
 		source: o.Source, title: titleOf(o),
 	}
 	for i := range from.violations {
-		v := checkedViolation{Violation: from.violations[i], Line: c.Line}
+		v := checkedViolation{Violation: from.violations[i]}
 		v.Effect = effectOf(&v.Violation)
-		if v.Template != "" {
-			v.Line = o.Line(strings.Split(v.Template, ".")...)
-		}
+		v.setPosition(o.Position(strict.Steps(v.Template)...))
 		c.Violations = append(c.Violations, v)
 	}
 	for _, d := range from.invalid {
-		c.Violations = append(c.Violations, checkedViolation{
-			Violation: schemaViolation(o, &d), Effect: effectDenied, Line: o.Line(strict.Steps(d.Field)...),
-		})
+		v := checkedViolation{Violation: schemaViolation(o, &d), Effect: effectDenied}
+		v.setPosition(o.Position(strict.Steps(d.Field)...))
+		c.Violations = append(c.Violations, v)
 	}
 	if o.Suggestion != "" {
 		c.Note = strings.TrimPrefix(c.Note+"; "+podHint(o), "; ")

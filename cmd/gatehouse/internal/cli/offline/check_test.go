@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -56,6 +57,13 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// colors returns what colors all output.
+func colors() cli.Painter {
+	var always cli.ColorFlag
+	_ = always.Set("always") // a value of the flag
+	return always.Painter(nil)
+}
+
 // TestCheckColours: only a verdict is coloured, and the columns stay.
 func TestCheckColours(t *testing.T) {
 	t.Parallel()
@@ -65,8 +73,9 @@ func TestCheckColours(t *testing.T) {
 	}}
 	var plain, coloured strings.Builder
 	(&checkTable{out: &plain}).print(report)
-	(&checkTable{out: &coloured, colour: true}).print(report)
-	want := strings.NewReplacer("admitted  Pod", paintGreen+"admitted"+paintEnd+"  Pod", "refused   Pod", paintRed+"refused "+paintEnd+"  Pod").Replace(plain.String())
+	paint := colors()
+	(&checkTable{out: &coloured, paint: paint}).print(report)
+	want := strings.NewReplacer("admitted  Pod", paint.Paint(cli.Green, "admitted")+"  Pod", "refused   Pod", paint.Paint(cli.Red, "refused ")+"  Pod").Replace(plain.String())
 	if coloured.String() != want || coloured.String() == plain.String() {
 		t.Errorf("got\n%q\nwant\n%q", coloured.String(), want)
 	}
@@ -88,7 +97,8 @@ func sarifOf(line int) *sarif.Log {
 			violation("validations[0]", effectAudited, ""), violation("validations[1]", effectExcepted, ""), violation("validations[2]", effectExisting, ""),
 		},
 	}
-	return (&checkReport{objects: []*checked{c}}).sarif()
+	found, notifications := (&checkReport{objects: []*checked{c}}).results()
+	return &sarif.Log{Results: found.list, Notifications: notifications}
 }
 
 func TestCheckSARIF(t *testing.T) {

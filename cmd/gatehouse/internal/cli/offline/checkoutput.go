@@ -2,36 +2,39 @@ package offline
 
 import (
 	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-func (f *checkFlags) write(s cli.Streams, report *checkReport) error {
+func (f *checkFlags) write(s cli.Streams, r *checkReport) error {
 	out := bufio.NewWriter(s.Out)
 	var err error
 	switch f.output {
 	case "json":
-		err = report.json(out)
+		err = r.json(out)
 	case "sarif":
-		err = report.sarif().Write(out)
+		found, notifications := r.results()
+		err = found.writeSARIF(out, notifications)
+	case "github":
+		found, _ := r.results()
+		err = github.Write(out, found.list)
 	case "junit":
-		err = junit.Write(out, report.junit())
+		err = junit.Write(out, r.junit())
 	default:
-		t := checkTable{out: out, colour: cli.IsTerminal(s.Out), quiet: f.quiet}
-		t.print(report)
+		t := checkTable{out: out, paint: f.color.Painter(s.Out), quiet: f.quiet}
+		t.print(r)
 	}
 	if err != nil {
 		return err
@@ -40,10 +43,8 @@ func (f *checkFlags) write(s cli.Streams, report *checkReport) error {
 }
 
 func (r *checkReport) json(out io.Writer) error {
-	lines := json.NewEncoder(out)
-	lines.SetEscapeHTML(false)
 	for _, c := range r.objects {
-		if err := lines.Encode(c); err != nil {
+		if err := cli.WriteJSONLine(out, c); err != nil {
 			return err
 		}
 	}
@@ -87,8 +88,9 @@ func (c *checked) remarks() []remark {
 
 // checkTable writes for people. Flush of out has the error.
 type checkTable struct {
-	out           io.Writer
-	colour, quiet bool
+	out   io.Writer
+	paint cli.Painter
+	quiet bool
 }
 
 func (t *checkTable) print(r *checkReport) {
@@ -102,11 +104,8 @@ func (t *checkTable) print(r *checkReport) {
 		width, namespace = max(width, len(c.Verdict)), max(namespace, utf8.RuneCountInString(c.Namespace))
 		title = max(title, utf8.RuneCountInString(c.title))
 	}
-	row := func(colour string, verdict, object, in, where string) {
-		verdict = fmt.Sprintf("%-*s", width, verdict)
-		if t.colour && colour != "" {
-			verdict = colour + verdict + paintEnd
-		}
+	row := func(color cli.Color, verdict, object, in, where string) {
+		verdict = t.paint.Paint(color, fmt.Sprintf("%-*s", width, verdict))
 		line := fmt.Sprintf("%s  %-*s  %-*s  %s", verdict, title, object, namespace, in, where)
 		_, _ = io.WriteString(t.out, strings.TrimRight(line, " ")+"\n")
 	}
@@ -114,25 +113,23 @@ func (t *checkTable) print(r *checkReport) {
 		row("", "VERDICT", "OBJECT", "NAMESPACE", "FILE")
 	}
 	for _, c := range shown {
-		row(checkColour(c.Verdict), c.Verdict.text(), c.title, cli.OneLine(c.Namespace), fmt.Sprintf("%s, line %d", c.source, c.Line))
+		row(verdictColor(c.Verdict), c.Verdict.text(), c.title, cli.OneLine(c.Namespace), c.where())
 		for _, remark := range c.remarks() {
 			_, _ = fmt.Fprintf(t.out, "  %s: %s\n", remark.label, remark.text)
 		}
 	}
-	if !t.quiet {
-		_, _ = fmt.Fprintln(t.out, r.summary())
-	}
+	_, _ = fmt.Fprintln(t.out, r.summary())
 }
 
-func checkColour(v checkVerdict) string {
-	const yellow = "\x1b[33m"
+// verdictColor returns the color of a verdict.
+func verdictColor(v checkVerdict) cli.Color {
 	switch v {
 	case checkAdmitted:
-		return paintGreen
+		return cli.Green
 	case checkWarned:
-		return yellow
+		return cli.Yellow
 	case checkRefused, checkUnknown:
-		return paintRed
+		return cli.Red
 	default:
 		return ""
 	}
@@ -147,7 +144,7 @@ func (r *checkReport) junit() []junit.Suite {
 		}
 		one := junit.Case{Name: c.name(), Class: c.File}
 		var text strings.Builder
-		_, _ = fmt.Fprintf(&text, "%s, line %d\n", c.source, c.Line) // to memory, here and below
+		_, _ = fmt.Fprintln(&text, c.where()) // to memory, here and below
 		for _, remark := range c.remarks() {
 			_, _ = fmt.Fprintf(&text, "%s: %s\n", remark.label, remark.text)
 		}
@@ -173,6 +170,14 @@ func (r *checkReport) junit() []junit.Suite {
 	return suites
 }
 
+// where returns the place of the object.
+func (c *checked) where() string {
+	if c.Rendered {
+		return fmt.Sprintf("%s, line %d of what it renders to", cli.OneLine(c.source), c.Line)
+	}
+	return fmt.Sprintf("%s, line %d", c.source, c.Line)
+}
+
 // name returns the object with its namespace, if it is in one.
 func (c *checked) name() string {
 	if c.Namespace == "" {
@@ -181,54 +186,64 @@ func (c *checked) name() string {
 	return c.title + " in namespace " + cli.OneLine(c.Namespace)
 }
 
-// sarif returns the report with a result for each remark.
-func (r *checkReport) sarif() *sarif.Log {
-	log := &sarif.Log{Tool: "gatehouse", Version: build.Version(), URI: "https://github.com/gatehouse-dev/gatehouse"}
+// results returns a result for each remark, and what could not be decided.
+func (r *checkReport) results() (found results, notifications []sarif.Notification) {
 	for _, c := range r.objects {
-		same := make(map[string]int) // violations of the rule so far
-		add := func(result sarif.Result, key ...string) {
+		add := func(result report.Result, key ...string) {
 			result.File, result.Object = c.File, c.name()
-			key = append([]string{c.File, c.Kind, c.Namespace, c.Name, result.Rule}, key...)
-			joined := strings.Join(key, "\x00")
-			same[joined]++
-			sum := sha256.Sum256([]byte(joined + "\x00" + strconv.Itoa(same[joined])))
-			result.Fingerprint = hex.EncodeToString(sum[:16])
-			log.Results = append(log.Results, result)
+			if result.HelpURI == "" {
+				result.HelpURI = build.DocsURL("check", "what-check-does")
+			}
+			found.add(result, append([]string{c.Kind, c.Namespace, c.Name}, key...)...)
 		}
 		if c.Error != "" {
 			message := c.name() + ": cannot decide: " + c.Error
-			log.Notifications = append(log.Notifications, sarif.Notification{Message: message, File: c.File, Line: c.Line})
-			add(sarif.Result{Rule: string(checkUnknown), Description: "Something about the object could not be decided.", Level: sarif.Error, Message: message, Line: c.Line})
+			notifications = append(notifications, sarif.Notification{Message: message, File: c.File, Line: c.Line})
+			add(report.Result{Rule: string(checkUnknown), Description: "Something about the object could not be decided.", Level: report.Error, Message: message, Line: c.Line})
 		}
 		for i := range c.Violations {
 			v := &c.Violations[i]
 			add(v.result(c), v.Binding, v.Param, v.Template)
 		}
 		for _, warning := range c.Warnings {
-			add(sarif.Result{Rule: "warning", Description: "A warning for the author of the object.", Level: sarif.Warning, Message: c.name() + ": " + warning, Line: c.Line})
+			add(report.Result{Rule: "warning", Description: "A warning for the author of the object.", Level: report.Warning, Message: c.name() + ": " + warning, Line: c.Line})
 		}
 		if c.Note != "" {
-			add(sarif.Result{Rule: "assumption", Description: "Something was assumed that may be wrong.", Level: sarif.Note, Message: c.name() + ": " + c.Note, Line: c.Line})
+			add(report.Result{Rule: "assumption", Description: "Something was assumed that may be wrong.", Level: report.Note, Message: c.name() + ": " + c.Note, Line: c.Line})
 		}
 	}
-	return log
+	return found, notifications
+}
+
+// helpURI returns the documentation of a violation.
+func (v *checkedViolation) helpURI() string {
+	switch v.Kind {
+	case "AdmissionPolicy", "ValidatingAdmissionPolicy":
+		return build.DocsURL("policy", "what-a-violation-leads-to")
+	case admit.InjectionKind:
+		return build.DocsURL("sidecar", "messages")
+	case schemaKind:
+		return build.DocsURL("check", "what-check-does")
+	default: // a document of Gatehouse
+		return build.DocsURL("configuration", "documents")
+	}
 }
 
 // result returns the violation as a result without its object.
-func (v *checkedViolation) result(c *checked) sarif.Result {
+func (v *checkedViolation) result(c *checked) report.Result {
 	rule := strings.Join(slices.DeleteFunc([]string{v.Kind, v.Policy, v.Rule}, func(part string) bool { return part == "" }), "/")
-	r := sarif.Result{
-		Rule: rule, Description: "Rule " + rule + " is violated.", Level: sarif.Note,
-		Message: c.name() + ": " + v.Message, Line: v.Line,
+	r := report.Result{
+		Rule: rule, Description: "Rule " + rule + " is violated.", Level: report.Note,
+		Message: c.name() + ": " + v.Message, Line: v.Line, Column: v.Column, HelpURI: v.helpURI(),
 	}
 	if v.Template != "" {
 		r.Message = c.name() + ", " + v.Template + ": " + v.Message
 	}
 	switch v.Effect {
 	case effectDenied:
-		r.Level = sarif.Error
+		r.Level = report.Error
 	case effectWarned:
-		r.Level = sarif.Warning
+		r.Level = report.Warning
 	case effectExcepted:
 		r.Suppressed = "PolicyException " + v.Exception
 	case effectExisting:

@@ -187,7 +187,7 @@ type evaluation struct {
 	// refused reports whether the request is refused, and err is why something is unknown. Both can be set.
 	refused bool
 	err     error
-	// invalid is what the API server rejects of the object by the schema of its kind.
+	// invalid is what the API server rejects of the object by its name and the schema of its kind.
 	invalid diagnostic.List
 	// skippedPolicies reports that no policy is evaluated, because injection refuses the pod.
 	skippedPolicies bool
@@ -202,10 +202,15 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 	if out.err = cmp.Or(unreadableError(o), e.resources.Served(o.GroupVersionKind())); out.err != nil {
 		return out
 	}
-	out.err = e.resources.Named(o.JSON())
 	if e.operation != admissionv1.Delete {
 		out.invalid = e.checkSchema(ctx, o)
 	}
+	for _, d := range e.resources.CheckName(o.JSON()) {
+		if !slices.ContainsFunc(out.invalid, func(other diagnostic.Diagnostic) bool { return other.Field == d.Field }) {
+			out.invalid = append(out.invalid, d)
+		}
+	}
+	out.invalid.Sort()
 	spec := request.Spec{Object: o.JSON(), Namespace: e.namespace, User: e.user}
 	switch e.operation {
 	case admissionv1.Update:

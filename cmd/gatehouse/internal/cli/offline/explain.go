@@ -82,7 +82,7 @@ which is valid for the API server's: only the API server knows these. Exit codes
 			if err != nil {
 				return err
 			}
-			return (&explainer{e, f.all}).explain(cmd.Context(), s, f.output)
+			return (&explainer{e, f.all, f.color.Painter(s.Out)}).explain(cmd.Context(), s, f.output)
 		},
 	}
 	f.manifestFlags.add(cmd)
@@ -92,6 +92,7 @@ which is valid for the API server's: only the API server knows these. Exit codes
 	f.token.add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	f.color.Add(cmd)
 	return cmd
 }
 
@@ -102,6 +103,7 @@ type explainFlags struct {
 	token  explainTokenFlags
 	output string
 	all    bool
+	color  cli.ColorFlag
 }
 
 // check returns everything that is wrong with the flags.
@@ -133,6 +135,7 @@ type explained struct {
 
 	object *manifest.Object
 	from   *evaluation
+	paint  cli.Painter
 	// hasPolicies reports whether any policy is configured.
 	hasPolicies bool
 }
@@ -167,17 +170,16 @@ type explainedParameter struct {
 type explainer struct {
 	*evaluator
 	// all lists every policy.
-	all bool
+	all   bool
+	paint cli.Painter
 }
 
 func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) error {
 	out := bufio.NewWriter(s.Out)
-	lines := json.NewEncoder(out)
-	lines.SetEscapeHTML(false)
 	unknown, pods, told := false, 0, 0
 	for _, source := range x.sources {
 		for _, o := range source.Objects {
-			e := x.explainObject(ctx, source, o)
+			e := x.explainObject(ctx, o)
 			if !mayHoldPod(o) && !e.isMatched() {
 				continue
 			}
@@ -186,7 +188,7 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 			}
 			unknown = unknown || e.Error != ""
 			if output == "json" {
-				if err := lines.Encode(e); err != nil {
+				if err := cli.WriteJSONLine(out, e); err != nil {
 					return err
 				}
 				continue
@@ -198,7 +200,8 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 			if e.Namespace != "" {
 				title += " in namespace " + e.Namespace
 			}
-			_, _ = fmt.Fprintf(out, "%s: %s\n", o.Source, title)
+			_, _ = fmt.Fprintln(out, x.paint.Paint(cli.Bold, o.Source+": "+title))
+			e.paint = x.paint
 			e.print(out, x.all)
 		}
 	}
@@ -221,9 +224,9 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 }
 
 // explainObject explains one object.
-func (x *explainer) explainObject(ctx context.Context, s source, o *manifest.Object) *explained {
+func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *explained {
 	e := &explained{
-		place: placeOf(s, o, x.namespaceOf(o)), NoPod: noPod(o), Profiles: []explainedProfile{},
+		place: placeOf(o, x.namespaceOf(o)), NoPod: noPod(o), Profiles: []explainedProfile{},
 		object: o, from: x.evaluate(ctx, o, true), hasPolicies: len(x.matchers) > 0,
 	}
 	if o.NoPod == "" && unreadableError(o) == nil {
@@ -325,13 +328,13 @@ func (e *explained) print(out io.Writer, all bool) {
 		line("  note: %s", e.from.note)
 	}
 	for i := range e.Invalid {
-		line("  invalid: %s", cli.OneLine(e.Invalid[i].String()))
+		line("  %s %s", e.paint.Paint(cli.Red, "invalid:"), cli.OneLine(e.Invalid[i].String()))
 	}
 	e.printPolicies(line, all)
 	if e.Error != "" {
-		line("  cannot decide: %s", cli.OneLine(e.Error))
+		line("  %s %s", e.paint.Paint(cli.Red, "cannot decide:"), cli.OneLine(e.Error))
 	}
-	line("  verdict: %s", e.Verdict.text())
+	line("  verdict: %s", e.paint.Paint(verdictColor(e.Verdict), e.Verdict.text()))
 }
 
 // printSidecars writes the profiles.
@@ -364,11 +367,11 @@ func (e *explained) printSidecars(line func(string, ...any)) {
 		line("  there is no sidecar profile")
 	}
 	for _, warning := range e.Warnings {
-		line("  warning: %s", warning)
+		line("  %s %s", e.paint.Paint(cli.Yellow, "warning:"), warning)
 	}
 	for i := range e.from.violations {
 		if v := &e.from.violations[i]; v.Kind == admit.InjectionKind {
-			line("  %s: %s", effectDenied, violationLine(v))
+			line("  %s %s", e.paint.Paint(cli.Red, string(effectDenied)+":"), violationLine(v))
 		}
 	}
 }

@@ -35,7 +35,7 @@ const (
 // printPolicies writes the policies.
 func (e *explained) printPolicies(line func(string, ...any), all bool) {
 	if e.from.skippedPolicies && e.hasPolicies {
-		line("  policies are not asked about a pod that injection refuses")
+		line("  no policy is evaluated, because injection rejects the pod")
 		return
 	}
 	// A policy that matches a pod template, or the object itself, is not listed as one that does not match.
@@ -62,7 +62,7 @@ func (e *explained) printPolicies(line func(string, ...any), all bool) {
 	list := all || sum <= mostOthers
 	for _, p := range listed {
 		if list || isEvaluated(p.Why) {
-			printEvaluation(line, p, all)
+			printEvaluation(line, e.paint, p, all)
 		}
 	}
 	if list {
@@ -102,7 +102,7 @@ func whyText(why policy.Why) string {
 }
 
 // printEvaluation writes one policy.
-func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) {
+func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Evaluation, all bool) {
 	about := ruleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + whyText(p.Why)
 	if p.Detail != "" && p.Why != policy.NotInForce { // which says it already
 		about += "; " + cli.OneLine(p.Detail)
@@ -145,9 +145,10 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 		if p.Cost > 0 {
 			spent = fmt.Sprintf("cost %*d  ", cost, r.Cost)
 		}
-		line("      %-*s  %-*s  %s%s", width, r.Name, result, strings.ToLower(string(r.Outcome)), spent, message)
+		outcome := paint.Paint(outcomeColor(r.Outcome), fmt.Sprintf("%-*s", result, strings.ToLower(string(r.Outcome))))
+		line("      %-*s  %s  %s%s", width, r.Name, outcome, spent, message)
 		for _, tried := range r.Tried {
-			line("          PolicyException %s does not hold: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
+			line("          PolicyException %s does not apply: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
 		}
 		if r.Text != "" && (all || r.Outcome != policy.Passed) {
 			line("          %s", onOneLine(r.Text))
@@ -155,6 +156,18 @@ func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) 
 	}
 	for i := range p.AuditAnnotations {
 		expression("audit annotation", &p.AuditAnnotations[i])
+	}
+}
+
+// outcomeColor returns the color of what became of a rule.
+func outcomeColor(outcome policy.Outcome) cli.Color {
+	switch outcome { //nolint:exhaustive // the others are neither
+	case policy.Passed:
+		return cli.Green
+	case policy.Violated, policy.Failed:
+		return cli.Red
+	default:
+		return cli.Yellow
 	}
 }
 

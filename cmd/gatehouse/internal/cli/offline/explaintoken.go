@@ -63,7 +63,7 @@ func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 		return nil
 	}
 	var problems []error
-	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys"}
+	allowed := []string{"config", "output", "color", tokenFileFlag, "audience", "fetch-keys"}
 	flags.Visit(func(given *pflag.Flag) {
 		if !slices.Contains(allowed, given.Name) {
 			problems = append(problems, fmt.Errorf("--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag))
@@ -144,7 +144,7 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
 	}
 	if output == "json" {
-		err = writeJSON(s.Out, e)
+		err = cli.WriteJSON(s.Out, e)
 	} else {
 		out := bufio.NewWriter(s.Out)
 		e.print(out, f.now())

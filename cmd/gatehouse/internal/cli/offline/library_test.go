@@ -101,8 +101,8 @@ func TestLibraryTestsNameTheirPolicies(t *testing.T) {
 func TestLibraryLint(t *testing.T) {
 	t.Parallel()
 	for _, dir := range append(libraryFolders(t), ".") {
-		if report := newLintReport(filepath.Join(library, dir)); len(report.Findings) > 0 {
-			t.Errorf("%s: %v", dir, report.Findings)
+		if report := newLintReport(filepath.Join(library, dir)); len(report.findings) > 0 {
+			t.Errorf("%s: %v", dir, report.findings)
 		}
 	}
 }

@@ -1,118 +1,159 @@
 package offline
 
 import (
+	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
+// lintFlags are the flags of lint.
+type lintFlags struct {
+	configFlag
+	output     string
+	allowEmpty bool
+	color      cli.ColorFlag
+}
+
+// outputs returns the values of --output; the first is the default.
+func (*lintFlags) outputs() []string { return []string{"text", "json", "sarif", "junit", "github"} }
+
 // NewLintCommand returns the command "gatehouse lint".
 func NewLintCommand(s cli.Streams) *cobra.Command {
-	var f configFlag
-	var output string
-	var allowEmpty bool
+	var f lintFlags
 	cmd := &cobra.Command{
 		Use:   "lint --config DIR",
 		Short: "Find mistakes in a configuration",
 		Long: `Lint reads and compiles every document below the directory, as serve does, and
-prints all errors and warnings, one a line.
+prints all errors and warnings, as editors read them: file:line:column: message.
+Mistakes in expressions are underlined.
 
-It also warns about likely mistakes in policies that compile: unknown or optional
-fields, rules that never match, expressions that other versions of Kubernetes
-evaluate differently, and more. Such a warning ends with a code, which docs/lint.md
-explains. The annotation gatehouse.dev/lint-ignore of a policy, binding or
-exception lists codes to suppress.
+It also warns about likely mistakes in policies and profiles that compile: unknown
+or optional fields, rules that never match, expressions that other versions of
+Kubernetes evaluate differently, and more. Such a warning ends with a code, which
+docs/lint.md explains. The annotation gatehouse.dev/lint-ignore of a policy,
+binding, exception or profile lists codes to suppress.
 
-Exit codes: 0 no error, 1 an error, 2 the directory cannot be read.`,
+  -o text    for people and editors (the default)
+  -o json    one document, for programs
+  -o sarif   for code hosting services
+  -o junit   for CI systems, an error or warning a test case
+  -o github  workflow commands, which GitHub Actions shows beside the lines
+
+Exit codes: 0 no error; 1 an error; 2 bad usage, the directory cannot be read, or
+no policy or profile is active.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
-  gatehouse lint --config . -o json | jq -r '.findings[].source'`,
+  gatehouse lint --config . -o json | jq -r '.findings[] | "\(.file):\(.line)"'
+
+  # in a pipeline
+  gatehouse lint --config . -o sarif > gatehouse.sarif`,
 		Args: cli.NoArgs(func(arg string) string {
 			return "the directory is given with --config (hint: gatehouse lint --config " + arg + ")"
 		}),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			if output != "text" && output != "json" {
-				return cli.OutputError(output, "text", "json")
+			if !slices.Contains(f.outputs(), f.output) {
+				return cli.OutputError(f.output, f.outputs()...)
 			}
-			return runLint(s.Out, f.config, output, allowEmpty)
+			return f.run(s.Out)
 		},
 	}
 	f.add(cmd)
-	cli.AddOutputFlag(cmd, &output, "text", "json")
-	cmd.Flags().BoolVar(&allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
+	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
+	f.color.Add(cmd)
+	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	return cmd
 }
 
-// lintReport is the JSON output of lint.
-type lintReport struct {
-	Findings diagnostic.List `json:"findings"`
-	Errors   int             `json:"errors"`
-	Warnings int             `json:"warnings"`
-	Files    int             `json:"files"`
-	// Digest names the configuration, as the log of serve does.
-	Digest string `json:"digest"`
-
-	config *config.Config
+// finding is a diagnostic with what shows it.
+type finding struct {
+	diagnostic.Diagnostic
+	// shown is the line of the mistake in an expression, and a caret below it.
+	shown []string
 }
 
-func runLint(out io.Writer, dir, output string, allowEmpty bool) error {
-	info, err := os.Stat(dir)
+// lintReport is what lint reports.
+type lintReport struct {
+	findings         []finding
+	errors, warnings int
+	config           *config.Config
+	dir              string
+}
+
+func (f *lintFlags) run(to io.Writer) error {
+	info, err := os.Stat(f.config)
 	const hint = "(hint: --config takes a directory of YAML and JSON documents)"
 	if err != nil {
-		return fmt.Errorf("%s: cannot be read: %w %s", dir, cli.Cause(err), hint)
+		return fmt.Errorf("%s: cannot be read: %w %s", f.config, cli.Cause(err), hint)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s: is not a directory %s", dir, hint)
+		return fmt.Errorf("%s: is not a directory %s", f.config, hint)
 	}
-	report := newLintReport(dir)
-	if output == "json" {
-		err = writeJSON(out, report)
-	} else {
-		err = report.print(out)
+	r := newLintReport(f.config)
+	out := bufio.NewWriter(to)
+	switch f.output {
+	case "json":
+		err = r.json(out)
+	case "sarif":
+		found := r.results()
+		err = found.writeSARIF(out, nil)
+	case "junit":
+		err = junit.Write(out, r.junit())
+	case "github":
+		err = github.Write(out, r.results().list)
+	default:
+		r.print(out, f.color.Painter(to))
 	}
-	if err != nil {
+	if err = cmp.Or(err, out.Flush()); err != nil {
 		return err
 	}
-	if report.Errors > 0 {
+	if r.errors > 0 {
 		return &cli.ExitError{Code: cli.ExitNo}
 	}
 	// A directory may configure logins, or what custom resources do.
-	a, p := &report.config.Authn, &report.config.Policy
-	if allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories)+len(p.Exceptions) > 0 || a.Configuration != nil || p.Configuration != nil {
+	a, p := &r.config.Authn, &r.config.Policy
+	if f.allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories)+len(p.Exceptions) > 0 || a.Configuration != nil || p.Configuration != nil {
 		return nil
 	}
-	return checkActive(report.config, dir)
+	return checkActive(r.config, f.config)
 }
 
 // newLintReport lints a configuration.
-func newLintReport(dir string) lintReport {
+func newLintReport(dir string) *lintReport {
 	c, read := config.Inspect(dir)
 	_, found := active.Compile(c, read)
-	found = append(found, withoutFollowers(found, read, lintPolicies(c, time.Now()))...)
+	found = append(found, withoutFollowers(found, read, lintDocuments(c, time.Now()))...)
 	found.Sort()
-	if found == nil {
-		found = diagnostic.List{} // [] and not null
-	}
-	report := lintReport{Findings: found, Files: c.Files, Digest: c.Digest, config: c}
-	for _, f := range found {
-		if f.Severity == diagnostic.Error {
-			report.Errors++
+	r := &lintReport{config: c, dir: dir}
+	at := newPositions(dir)
+	for _, d := range found {
+		shown := at.locate(&d)
+		r.findings = append(r.findings, finding{d, shown})
+		if d.Severity == diagnostic.Error {
+			r.errors++
 		} else {
-			report.Warnings++
+			r.warnings++
 		}
 	}
-	return report
+	sortByPosition(r.findings)
+	return r
 }
 
 // withoutFollowers returns the diagnostics of lint that do not follow from errors: about documents that could be read, and
@@ -133,26 +174,89 @@ func withoutFollowers(errs, read, found diagnostic.List) diagnostic.List {
 	})
 }
 
-// lintPolicies returns what only lint reports about policies.
-func lintPolicies(c *config.Config, now time.Time) diagnostic.List {
+// lintDocuments returns what only lint reports.
+func lintDocuments(c *config.Config, now time.Time) diagnostic.List {
 	namespaces := make([]*corev1.Namespace, len(c.Sidecar.Known))
 	for i, known := range c.Sidecar.Known {
 		namespaces[i] = known.Namespace
 	}
-	found, err := lint.Lint(lint.Input{Policy: c.Policy, Namespaces: namespaces, Now: now})
+	found, err := lint.Lint(lint.Input{Policy: c.Policy, Profiles: c.Sidecar.Profiles, Namespaces: namespaces, Now: now})
 	if err != nil {
-		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled and not looked at further: " + err.Error()})
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled, but not checked further: " + err.Error()})
 	}
 	return found
 }
 
-// print writes the report for people.
-func (r lintReport) print(out io.Writer) error {
-	for _, f := range r.Findings {
-		if _, err := fmt.Fprintf(out, "%s: %s\n", f.Severity, f); err != nil {
-			return err
-		}
+// print writes the report for people. Flush of out has the error.
+func (r *lintReport) print(out io.Writer, paint cli.Painter) {
+	for i := range r.findings {
+		_, _ = fmt.Fprintln(out, r.findings[i].text(paint))
 	}
-	_, err := fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.Errors, "error"), diagnostic.Count(r.Warnings, "warning"), diagnostic.Count(r.Files, "file"))
-	return err
+	_, _ = fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), diagnostic.Count(r.config.Files, "file"))
+}
+
+func (r *lintReport) json(out io.Writer) error {
+	found := make(diagnostic.List, len(r.findings)) // [] and not null
+	for i := range r.findings {
+		found[i] = r.findings[i].Diagnostic
+	}
+	return cli.WriteJSON(out, struct {
+		Findings diagnostic.List `json:"findings"`
+		Errors   int             `json:"errors"`
+		Warnings int             `json:"warnings"`
+		Files    int             `json:"files"`
+		// Digest names the configuration, as the log of serve does.
+		Digest string `json:"digest"`
+	}{found, r.errors, r.warnings, r.config.Files, r.config.Digest})
+}
+
+// results returns the report for programs. What has no code is an error or a warning of serve, too.
+func (r *lintReport) results() results {
+	var all results
+	for i := range r.findings {
+		f := &r.findings[i]
+		d := f.Redacted()
+		result := report.Result{
+			Rule: d.Code, HelpURI: build.DocsURL("lint", d.Code), Level: report.Warning, Message: f.message(),
+			File: d.File, Line: d.Line, Column: d.Column, Object: d.Object,
+		}
+		switch {
+		case d.Severity == diagnostic.Error:
+			result.Level = report.Error
+			result.Rule, result.HelpURI = "invalid", build.DocsURL("configuration", "lint")
+			result.Description = "The document is invalid, and serve rejects the configuration."
+		case d.Code == "":
+			result.Rule, result.HelpURI = "no-effect", build.DocsURL("configuration", "lint")
+			result.Description = "Something in the document has no effect, or not the one that its author may expect."
+		default:
+			result.Description = "A likely mistake: " + d.Code + "."
+		}
+		all.add(result, d.Object, d.Field, d.Text())
+	}
+	return all
+}
+
+// junit returns the report with a suite for each file and a case for each error and warning. Without any there is one case.
+func (r *lintReport) junit() []junit.Suite {
+	if len(r.findings) == 0 {
+		return []junit.Suite{{Name: r.dir, Cases: []junit.Case{{Name: "lint", Class: r.dir}}}}
+	}
+	var suites []junit.Suite
+	for i := range r.findings {
+		f := &r.findings[i]
+		d := f.Redacted()
+		if len(suites) == 0 || suites[len(suites)-1].Name != d.File {
+			suites = append(suites, junit.Suite{Name: d.File, File: d.File})
+		}
+		name := strings.TrimSuffix(strings.Join([]string{d.Object, d.Field}, " "), " ")
+		one := junit.Case{Name: cmp.Or(strings.TrimSpace(name), d.File), Class: d.File}
+		if d.Severity == diagnostic.Error {
+			one.Failure, one.Text = f.message(), f.text(cli.Painter{})
+		} else {
+			one.Output = f.text(cli.Painter{})
+		}
+		suite := &suites[len(suites)-1]
+		suite.Cases = append(suite.Cases, one)
+	}
+	return suites
 }

@@ -293,7 +293,11 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
-		s.File = manifest.Read(name, s.text, workloads)
+		read := manifest.Read
+		if path == "" {
+			read = manifest.ReadRendered // of helm template
+		}
+		s.File = read(name, s.text, workloads)
 		for _, o := range s.Objects {
 			f.addHint(name, o)
 			if !f.lenient {

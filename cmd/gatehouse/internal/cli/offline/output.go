@@ -30,6 +30,7 @@ type changeFlags struct {
 	manifestFlags
 	output         string
 	inPlace, quiet bool
+	color          cli.ColorFlag
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -40,6 +41,7 @@ func (f *changeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the changed files instead of printing them")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error but errors")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
+	f.color.Add(cmd)
 }
 
 // check returns everything that is wrong with the flags.
@@ -80,7 +82,7 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	case f.inPlace:
 		err = writeFiles(sources, texts)
 	case f.output == "diff":
-		err = writeDiffs(s.Out, sources, texts)
+		err = writeDiffs(s.Out, f.color.Painter(s.Out), sources, texts)
 	case f.output == "patch":
 		err = writePatches(s.Out, sources, f.namespaceOf)
 	default:
@@ -121,19 +123,15 @@ func writeYAML(out io.Writer, sources []source, texts [][]byte) error {
 
 // writeDiffs writes a unified diff of each file that changed, with names that
 // patch -p1 and git apply understand.
-func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
+func writeDiffs(out io.Writer, paint cli.Painter, sources []source, texts [][]byte) error {
 	buffered := bufio.NewWriter(out)
-	colour := cli.IsTerminal(out)
 	for i, s := range sources {
 		name := "stdin"
 		if s.path != "" {
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
 		text := removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))
-		if colour {
-			text = colourDiff(text)
-		}
-		_, _ = buffered.Write(text) // Flush has the error
+		_, _ = buffered.Write(paintDiff(paint, text)) // Flush has the error
 	}
 	return buffered.Flush()
 }
@@ -169,33 +167,24 @@ func removeLineNumbers(text []byte) []byte {
 	return out.Bytes()
 }
 
-// colourDiff returns a diff in colours.
-func colourDiff(text []byte) []byte {
-	const (
-		bold, cyan = "\x1b[1m", "\x1b[36m"
-	)
+// paintDiff returns a diff in colors.
+func paintDiff(paint cli.Painter, text []byte) []byte {
 	var out bytes.Buffer
 	hunks := false
 	for line := range bytes.Lines(text) {
-		colour := ""
+		var color cli.Color
 		switch {
 		case bytes.HasPrefix(line, []byte("@@")):
-			colour, hunks = cyan, true
+			color, hunks = cli.Cyan, true
 		case !hunks:
-			colour = bold
+			color = cli.Bold
 		case line[0] == '-':
-			colour = paintRed
+			color = cli.Red
 		case line[0] == '+':
-			colour = paintGreen
-		}
-		if colour == "" {
-			out.Write(line)
-			continue
+			color = cli.Green
 		}
 		content, ended := bytes.CutSuffix(line, []byte("\n"))
-		out.WriteString(colour)
-		out.Write(content)
-		if out.WriteString(paintEnd); ended {
+		if out.WriteString(paint.Paint(color, string(content))); ended {
 			out.WriteByte('\n')
 		}
 	}
@@ -210,8 +199,10 @@ type patchLine struct {
 
 // place identifies an object of a file.
 type place struct {
-	File     string `json:"file"`
-	Document int    `json:"document"`
+	File string `json:"file"`
+	// Rendered reports whether File is a template of Helm. Lines count in what it renders to.
+	Rendered bool `json:"rendered,omitempty"`
+	Document int  `json:"document"`
 	// Item is the place of an object of a list in the document.
 	Item      string `json:"item,omitempty"`
 	Kind      string `json:"kind"`
@@ -219,23 +210,21 @@ type place struct {
 	Name      string `json:"name"`
 }
 
-func placeOf(s source, o *manifest.Object, namespace string) place {
+func placeOf(o *manifest.Object, namespace string) place {
 	if o.Odd {
 		namespace = "" // it is no object
 	}
-	return place{File: s.Name, Document: o.Document, Item: o.Item, Kind: o.Kind, Namespace: namespace, Name: o.Name}
+	return place{File: o.File, Rendered: o.Rendered, Document: o.Document, Item: o.Item, Kind: o.Kind, Namespace: namespace, Name: o.Name}
 }
 
 func writePatches(out io.Writer, sources []source, namespaceOf func(*manifest.Object) string) error {
 	buffered := bufio.NewWriter(out)
-	lines := json.NewEncoder(buffered)
-	lines.SetEscapeHTML(false)
 	for _, s := range sources {
 		for _, o := range s.Objects {
 			if !o.Changed() {
 				continue
 			}
-			if err := lines.Encode(patchLine{placeOf(s, o, namespaceOf(o)), o.Patch()}); err != nil {
+			if err := cli.WriteJSONLine(buffered, patchLine{placeOf(o, namespaceOf(o)), o.Patch()}); err != nil {
 				return err
 			}
 		}
@@ -285,21 +274,6 @@ func replaceFile(path string, text []byte) (err error) {
 		}
 	}
 	return err
-}
-
-// The colours that every terminal has.
-const (
-	paintRed   = "\x1b[31m"
-	paintGreen = "\x1b[32m"
-	paintEnd   = "\x1b[0m"
-)
-
-// writeJSON writes a value as indented JSON.
-func writeJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
 }
 
 // linePrinter returns a function that writes a line without trailing spaces. Errors are those of a later Flush of out.

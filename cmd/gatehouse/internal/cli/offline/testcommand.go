@@ -24,6 +24,7 @@ import (
 type testFlags struct {
 	configFlag
 	run, output       string
+	color             cli.ColorFlag
 	verbose, coverage bool
 	// minCoverage is in percent, and 0 asks for none.
 	minCoverage int
@@ -75,6 +76,7 @@ Exit codes: 0 every case passed; 1 a case failed, or coverage is below
 	flags.BoolVar(&f.coverage, "coverage", false, "print how many cases have seen each rule pass and violated")
 	flags.IntVar(&f.minCoverage, "min-coverage", 0, "fail if less than this percentage of the rules is covered")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit")
+	f.color.Add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("min-coverage", cobra.NoFileCompletions)
 	return cmd

@@ -1,10 +1,12 @@
 package offline
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 )
 
@@ -92,18 +94,19 @@ func TestColourAddsNothingElse(t *testing.T) {
 		}},
 	})
 	report.Coverage = testrunner.Coverage{{Kind: "AdmissionPolicy", Policy: "p", Rule: "validations[0]"}}
-	show := func(colour bool) string {
+	show := func(paint cli.Painter) string {
 		var out strings.Builder
-		p := testPrinter{out: &out, colour: colour}
+		p := testPrinter{out: &out, paint: paint}
 		p.report(report)
 		return out.String()
 	}
-	plain, painted := show(false), show(true)
-	bare := strings.NewReplacer(paintRed, "", paintGreen, "", paintEnd, "").Replace(painted)
+	paint := colors()
+	plain, painted := show(cli.Painter{}), show(paint)
+	bare := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(painted, "")
 	if plain != bare || strings.Contains(plain, "\x1b") {
 		t.Errorf("without colours\n%s\nwith\n%s", plain, painted)
 	}
-	for _, want := range []string{paintGreen + "ok" + paintEnd, paintRed + "FAIL" + paintEnd, paintRed + "- verdict  one" + paintEnd, paintGreen + "+ verdict  two" + paintEnd} {
+	for _, want := range []string{paint.Paint(cli.Green, "ok"), paint.Paint(cli.Red, "FAIL"), paint.Paint(cli.Red, "- verdict  one"), paint.Paint(cli.Green, "+ verdict  two")} {
 		if !strings.Contains(painted, want) {
 			t.Errorf("%q is not in %q", want, painted)
 		}

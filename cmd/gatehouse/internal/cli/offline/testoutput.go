@@ -60,7 +60,7 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 	out := bufio.NewWriter(s.Out)
 	switch f.output {
 	case "json":
-		if err := writeJSON(out, report); err != nil {
+		if err := cli.WriteJSON(out, report); err != nil {
 			return err
 		}
 	case "junit":
@@ -68,7 +68,7 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 			return err
 		}
 	default:
-		p := testPrinter{out: out, colour: cli.IsTerminal(s.Out), verbose: f.verbose}
+		p := testPrinter{out: out, paint: f.color.Painter(s.Out), verbose: f.verbose}
 		p.report(report)
 	}
 	return out.Flush()
@@ -76,20 +76,13 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 
 // testPrinter writes for people. Flush of out has the error.
 type testPrinter struct {
-	out             io.Writer
-	colour, verbose bool
+	out     io.Writer
+	paint   cli.Painter
+	verbose bool
 }
 
 func (p *testPrinter) line(format string, args ...any) {
 	linePrinter(p.out)(format, args...)
-}
-
-// paint returns a text in a colour.
-func (p *testPrinter) paint(colour, text string) string {
-	if !p.colour || text == "" {
-		return text
-	}
-	return colour + text + paintEnd
 }
 
 func (p *testPrinter) report(report *testReport) {
@@ -108,9 +101,9 @@ func (p *testPrinter) report(report *testReport) {
 			p.line("%s", title)
 		}
 		if r.Passed() {
-			p.line("  %s    %s", p.paint(paintGreen, "ok"), strict.Printable(r.Case.Name))
+			p.line("  %s    %s", p.paint.Paint(cli.Green, "ok"), strict.Printable(r.Case.Name))
 		} else {
-			p.line("  %s  %s: %s", p.paint(paintRed, "FAIL"), r.Case.Field, strict.Printable(r.Case.Name))
+			p.line("  %s  %s: %s", p.paint.Paint(cli.Red, "FAIL"), r.Case.Field, strict.Printable(r.Case.Name))
 		}
 		for j := range r.Differences {
 			p.difference(&r.Differences[j])
@@ -174,16 +167,13 @@ func expectedName(l *testrunner.Line) string {
 
 // value writes a value behind a mark and its name, each of its lines on one.
 func (p *testPrinter) value(mark string, width int, name, value string) {
-	colour := map[string]string{"-": paintRed, "+": paintGreen}[mark]
+	color := map[string]cli.Color{"-": cli.Red, "+": cli.Green}[mark]
 	if width > 0 {
 		width += 2
 	}
 	for line := range strings.SplitSeq(quoteInvisible(value), "\n") {
 		text := strings.TrimRight(fmt.Sprintf("%s %-*s%s", mark, width, strict.Printable(name), line), " ")
-		if colour != "" {
-			text = p.paint(colour, text)
-		}
-		p.line("          %s", text)
+		p.line("          %s", p.paint.Paint(color, text))
 		name = ""
 	}
 }
@@ -269,7 +259,7 @@ func (p *testPrinter) coverage(c testrunner.Coverage) {
 		default:
 			note = "never looked at"
 		}
-		p.line("  %-*s  passed %3d  violated %3d  %s", width, r.Rule, r.Passed, r.Violated, p.paint(paintRed, note))
+		p.line("  %-*s  passed %3d  violated %3d  %s", width, r.Rule, r.Passed, r.Violated, p.paint.Paint(cli.Red, note))
 	}
 	p.line("%s", coverageText(c))
 }

@@ -88,7 +88,7 @@ warning: SidecarProfile/a: spec.presets[0].configMap: there is no ConfigMap "c" 
 		{name: "a policy with a binding", config: []string{admissionPolicy("p", rules), binding("b", "{policyName: p, validationActions: [Deny]}")}, document: admissionPolicy("p", rules), want: "allowed\n"},
 		{name: "two expressions", document: admissionPolicy("p", "  validations: [{expression: 'object.'}, {expression: 'nothing'}]\n"+deny), want: `AdmissionPolicy "p" is invalid:
 * spec.validations[0].expression: 1:8 in "object.": Syntax error: no viable alternative at input '.'
-* spec.validations[1].expression: 1:1 in "nothing": "nothing" is not declared
+* spec.validations[1].expression: 1:1 in "nothing": "nothing" is not declared (hint: the names here are object, oldObject, request, namespaceObject, authorizer)
 `},
 		{name: "actions that exclude each other", document: admissionPolicy("p", rules+"  validationActions: [Deny, Warn, Deni]\n"), want: `AdmissionPolicy "p" is invalid:
 * spec.validationActions: "Deny" and "Warn" exclude each other (hint: a denial shows the message already: drop "Warn")

@@ -50,6 +50,8 @@ const (
 	Duplicate Code = "duplicate"
 	// PodSecurityVersion is a version that the Pod Security Standards do not have yet.
 	PodSecurityVersion Code = "pod-security-version"
+	// DoubleBraces is a string of a sidecar template that looks like a template of Helm or Istio.
+	DoubleBraces Code = "double-braces"
 	// NamespaceName is a name that no namespace can have.
 	NamespaceName Code = "namespace-name"
 	// Expired is an exception that does nothing any more.
@@ -70,6 +72,6 @@ func Codes() []Code {
 		Type, OptionalField, NullObject, NamespaceObject, OrValue, InvalidLiteral, CELVersion,
 		UnknownResource, Operation, Scope, Excluded, Selector, NamespaceSelector, MatchCondition, BeingDeleted,
 		Constant, Expensive, Regex, UnusedVariable, MissingMessage, Duplicate, PodSecurityVersion,
-		NamespaceName, Expired, Expires, RuleIndex, RuleChanged, UnknownCode,
+		DoubleBraces, NamespaceName, Expired, Expires, RuleIndex, RuleChanged, UnknownCode,
 	}
 }

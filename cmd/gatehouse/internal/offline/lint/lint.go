@@ -28,11 +28,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // Input is what is linted.
 type Input struct {
 	Policy policy.Spec
+	// Profiles are the sidecar profiles.
+	Profiles []sidecar.Profile
 	// Namespaces are those that are known.
 	Namespaces []*corev1.Namespace
 	// Now is the time by which exceptions expire.
@@ -70,26 +73,20 @@ func Lint(in Input) (diagnostic.List, error) {
 		l.lintException(d, &e.Spec)
 		l.lintIndexedRules(d, &e.PolicyException)
 	}
+	for i := range in.Profiles {
+		p := &in.Profiles[i]
+		l.lintProfile(l.document(p.Source, "SidecarProfile", &p.ObjectMeta), &p.Spec)
+	}
 	return l.sorted(), nil
-}
-
-// located is a diagnostic with its position in an expression.
-type located struct {
-	diagnostic.Diagnostic
-	line, column int
 }
 
 // sorted returns the diagnostics in their order, those about one expression by position.
 func (l *linter) sorted() diagnostic.List {
-	slices.SortStableFunc(l.found, func(a, b located) int {
-		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.column, b.column))
+	slices.SortStableFunc(l.found, func(a, b diagnostic.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.In.Line, b.In.Line), cmp.Compare(a.In.Column, b.In.Column))
 	})
-	out := make(diagnostic.List, len(l.found))
-	for i := range l.found {
-		out[i] = l.found[i].Diagnostic
-	}
-	out.Sort()
-	return out
+	l.found.Sort()
+	return l.found
 }
 
 const (
@@ -106,7 +103,7 @@ type linter struct {
 	environments func() ([]*cel.Env, error)
 	// indexedRules is policy.IndexedRules of the policies.
 	indexedRules func(*v1alpha1.PolicyException) []v1alpha1.ExceptedRule
-	found        []located
+	found        diagnostic.List
 }
 
 func (l *linter) prepare() error {
@@ -166,7 +163,7 @@ func (l *linter) lintBinding(d document, spec *admissionregistrationv1.Validatin
 type document struct {
 	source, object string
 	ignored        []string
-	found          *[]located
+	found          *diagnostic.List
 }
 
 func (l *linter) document(source, kind string, meta *metav1.ObjectMeta) document {
@@ -186,7 +183,7 @@ func (l *linter) document(source, kind string, meta *metav1.ObjectMeta) document
 				names = append(names, string(c))
 			}
 			d.warn(UnknownCode, field.NewPath("metadata", "annotations").Key(v1alpha1.LintIgnoreAnnotation), diagnostic.DidYouMean(code, names...),
-				"%s is not the code of a finding", quoted(code))
+				"%s is not the code of a warning", quoted(code))
 		}
 		d.ignored = append(d.ignored, code)
 	}
@@ -195,17 +192,20 @@ func (l *linter) document(source, kind string, meta *metav1.ObjectMeta) document
 
 // warn reports a diagnostic unless the document ignores its code.
 func (d document) warn(code Code, path *field.Path, hint, format string, args ...any) {
-	d.add(code, path, hint, fmt.Sprintf(format, args...), 0, 0)
+	d.addAt(code, path.String(), hint, fmt.Sprintf(format, args...))
 }
 
-func (d document) add(code Code, path *field.Path, hint, message string, line, column int) {
-	if slices.Contains(d.ignored, string(code)) {
+// addAt is warn for the path of a field as a string.
+func (d document) addAt(code Code, field, hint, message string) {
+	d.add(diagnostic.Diagnostic{Field: field, Message: message, Hint: hint, Code: string(code)})
+}
+
+func (d document) add(found diagnostic.Diagnostic) {
+	if slices.Contains(d.ignored, found.Code) {
 		return
 	}
-	*d.found = append(*d.found, located{diagnostic.Diagnostic{
-		Severity: diagnostic.Warning, Source: d.source, Object: d.object, Field: path.String(),
-		Message: message, Hint: hint, Code: string(code),
-	}, line, column})
+	found.Severity, found.Source, found.Object = diagnostic.Warning, d.source, d.object
+	*d.found = append(*d.found, found)
 }
 
 // quoted returns a text in quotes, shortened.

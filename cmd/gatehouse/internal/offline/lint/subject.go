@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // subject is the policy that is being linted.
@@ -173,24 +173,13 @@ func (e *expression) typed() typecheck.Checked {
 // reportAt reports a diagnostic about a part of an expression.
 func (s *subject) reportAt(code Code, e *expression, part int64, hint, format string, args ...any) {
 	location := e.parsed.NativeRep().SourceInfo().GetStartLocation(part)
-	line, column := max(location.Line(), 1), max(location.Column(), 0)
-	lines := strings.Split(e.text, "\n")
-	s.add(code, e.path, hint, fmt.Sprintf("%d:%d in %s: ", line, column+1, excerpt(lines[min(line, len(lines))-1], column))+fmt.Sprintf(format, args...), line, column)
+	in := diagnostic.Place{Text: e.text, Line: max(location.Line(), 1), Column: max(location.Column(), 0) + 1}
+	s.add(diagnostic.Diagnostic{Field: e.path.String(), Message: in.Message(format, args...), In: in, Hint: hint, Code: string(code)})
 }
 
 // report reports a diagnostic about all of an expression.
 func (s *subject) report(code Code, e *expression, hint, format string, args ...any) {
 	s.warn(code, e.path, hint, "%s "+format, append([]any{quoted(strings.Join(strings.Fields(e.text), " "))}, args...)...)
-}
-
-// excerpt returns a line of an expression in quotes, shortened around the column.
-func excerpt(line string, column int) string {
-	const before = 50 // characters, of the 80 that are shown
-	runes := []rune(line)
-	if len(runes) > 80 && column > before && column < len(runes) {
-		return quoted("…" + string(runes[column-before:]))
-	}
-	return quoted(strings.TrimSpace(line))
 }
 
 // walk visits all parts of an expression, outer ones first.

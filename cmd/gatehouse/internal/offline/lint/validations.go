@@ -35,7 +35,7 @@ func (s *subject) lintMessages() {
 		v := &s.spec.Validations[i]
 		if strings.TrimSpace(v.Expression) != "" && strings.TrimSpace(v.Message) == "" && strings.TrimSpace(v.MessageExpression) == "" {
 			s.warn(MissingMessage, field.NewPath("spec", "validations").Index(i), "say in message what is wrong and what to do",
-				"has no message: who is refused reads %s", quoted("failed expression: "+strings.TrimSpace(v.Expression)))
+				"has no message: users whose request is denied read %s", quoted("failed expression: "+strings.TrimSpace(v.Expression)))
 		}
 	}
 }

@@ -21,7 +21,11 @@ import (
 type document struct {
 	part
 	number int // from 1
-	text   []byte
+	// indent is the number of characters in front of it in its first line.
+	indent int
+	// template is the template that it is rendered from, or empty.
+	template string
+	text     []byte
 	// value is the content of the document, as kubectl reads it.
 	value rawjson.Value
 	// unreadable is why there is no value, and nil if there is one.

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -28,6 +29,16 @@ type File struct {
 // Read reads a file: YAML documents, JSON values, or both. Documents without content are skipped. A document that cannot be
 // read is an object with Unreadable. The text is kept and must not be changed.
 func Read(name string, data []byte, workloads *Workloads) *File {
+	return read(name, data, workloads, false)
+}
+
+// ReadRendered is Read for what helm template prints: the objects of a document with a comment "# Source: …" are Rendered from
+// that template.
+func ReadRendered(name string, data []byte, workloads *Workloads) *File {
+	return read(name, data, workloads, true)
+}
+
+func read(name string, data []byte, workloads *Workloads, rendered bool) *File {
 	f := &File{Name: name, data: data}
 	chunks, err := split(data)
 	if err != nil {
@@ -38,23 +49,44 @@ func Read(name string, data []byte, workloads *Workloads) *File {
 	for i := range chunks {
 		for _, part := range chunks[i].parts(data) {
 			d := &document{number: len(f.documents) + 1, part: part, text: data[part.start:part.end]}
+			d.indent = utf8.RuneCount(data[bytes.LastIndexByte(data[:part.start], '\n')+1 : part.start])
+			if rendered {
+				d.findTemplate()
+			}
 			d.unreadable = d.read(workloads.Holds)
 			f.documents = append(f.documents, d)
 		}
 	}
 	for _, d := range f.documents {
-		source := f.source(d.number, len(f.documents) > 1)
+		file, source := f.Name, f.source(d.number, len(f.documents) > 1)
+		if d.template != "" {
+			file, source = d.template, d.template
+		}
 		if d.unreadable != nil {
 			why := d.unreadable.diagnostic(source)
-			f.Objects = append(f.Objects, &Object{Source: source, Document: d.number, NoPod: "the document cannot be read", Odd: true, Unreadable: &why, document: d})
+			f.Objects = append(f.Objects, &Object{File: file, Rendered: d.template != "", Source: source, Document: d.number, NoPod: "the document cannot be read", Odd: true, Unreadable: &why, document: d})
 			continue
 		}
 		for _, o := range d.objects(workloads) {
-			o.Source = source
+			o.File, o.Rendered, o.Source = file, d.template != "", source
 			f.Objects = append(f.Objects, o)
 		}
 	}
 	return f
+}
+
+// findTemplate finds the comment in front of a document that names the template it is rendered from. Lines count from the one behind it.
+func (d *document) findTemplate() {
+	line := 0
+	for text := range bytes.Lines(d.text) {
+		if line++; hasContent(text) {
+			return
+		}
+		if template, ok := bytes.CutPrefix(bytes.TrimSpace(text), []byte("# Source: ")); ok {
+			d.template, d.line = string(template), 1-line
+			return
+		}
+	}
 }
 
 // source returns the name of the file, with # and the number of the document if it has several.

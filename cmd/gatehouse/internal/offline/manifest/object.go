@@ -18,7 +18,10 @@ import (
 
 // Object is a Kubernetes object in a file.
 type Object struct {
-	// Source is the file, with # and the number of the document if it has several.
+	// File is the file, or the template that the object is rendered from, and then Rendered is true.
+	File     string
+	Rendered bool
+	// Source is File, with # and the number of the document if it has several.
 	Source string
 	// Document is the number of the document in the file, from 1, without those that have no content.
 	Document int

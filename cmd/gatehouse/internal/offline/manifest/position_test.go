@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 func TestLine(t *testing.T) {
@@ -48,6 +50,118 @@ func TestLine(t *testing.T) {
 				t.Errorf("line %d is %q, want %q", line, got, c.want)
 			}
 		})
+	}
+}
+
+func TestPosition(t *testing.T) {
+	t.Parallel()
+	workloads, err := NewWorkloads(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const yaml = "a: 1\n--- # nothing\n---\nnull\n--- {b: [é, {c: 2}]}\n---\nd: x\ne:\n  - f: y\n"
+	const json = "{\"a\": {\"b\": [1,\n 2]}} {\"c\": 3}"
+	for name, c := range map[string]struct {
+		text   string
+		number int
+		path   string
+		want   Position
+	}{
+		"a document":                       {yaml, 1, "", Position{1, 1}},
+		"null does not count":              {yaml, 2, "", Position{5, 5}},
+		"behind a marker, and a character": {yaml, 2, "b 1 c", Position{5, 14}},
+		"a member of an element":           {yaml, 3, "e 0 f", Position{9, 5}},
+		"what is not there":                {yaml, 3, "e 0 g", Position{9, 5}},
+		"no such document":                 {yaml, 4, "", Position{}},
+		"JSON":                             {json, 1, "a b 1", Position{2, 2}},
+		"JSON in the middle of a line":     {json, 2, "c", Position{2, 8}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := Read("a.yaml", []byte(c.text), workloads).Position(c.number, strings.Fields(c.path)...)
+			if got != c.want || ok != (c.want != Position{}) {
+				t.Errorf("got %v, %v, want %v", got, ok, c.want)
+			}
+		})
+	}
+}
+
+func TestExpressionPosition(t *testing.T) {
+	t.Parallel()
+	workloads, err := NewWorkloads(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		text string
+		in   diagnostic.Place
+		want Position
+	}{
+		"plain":                    {"x: a == b", diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{1, 9}},
+		"with a tag":               {"x: !!str a == b", diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{1, 15}},
+		"in several lines":         {"x: a ==\n  b", diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{2, 3}},
+		"single quotes":            {"x: 'a == ''é'' && b'", diagnostic.Place{Text: "a == 'é' && b", Line: 1, Column: 13}, Position{1, 19}},
+		"double quotes":            {`x: "a == \"c\" && b"`, diagnostic.Place{Text: `a == "c" && b`, Line: 1, Column: 13}, Position{1, 19}},
+		"a line break in quotes":   {`x: "a ==\n b"`, diagnostic.Place{Text: "a ==\n b", Line: 2, Column: 2}, Position{1, 12}},
+		"a block":                  {"x: |\n  a\n    == b\n", diagnostic.Place{Text: "a\n  == b\n", Line: 2, Column: 6}, Position{3, 8}},
+		"folded":                   {"x: >-\n  a ==\n\n  b\n", diagnostic.Place{Text: "a ==\nb", Line: 2, Column: 1}, Position{4, 3}},
+		"the end":                  {"x: a.", diagnostic.Place{Text: "a.", Line: 1, Column: 3}, Position{1, 6}},
+		"a placeholder":            {"x: b-${ b }", diagnostic.Place{Text: " b ", Line: 1, Column: 2}, Position{1, 9}},
+		"JSON":                     {`{"x": "a == b"}`, diagnostic.Place{Text: "a == b", Line: 1, Column: 6}, Position{1, 13}},
+		"a character as an escape": {`x: "a == '\u0041' && b"`, diagnostic.Place{Text: "a == 'A' && b", Line: 1, Column: 13}, Position{}},
+		"another text":             {"x: a == b", diagnostic.Place{Text: "a == c", Line: 1, Column: 6}, Position{}},
+		"a line that it lacks":     {"x: a == b", diagnostic.Place{Text: "a == b", Line: 2, Column: 6}, Position{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, ok := Read("a.yaml", []byte(c.text), workloads).ExpressionPosition(1, c.in, "x")
+			if ok != (c.want != Position{}) || ok && got != c.want {
+				t.Errorf("got %v, %v, want %v", got, ok, c.want)
+			}
+		})
+	}
+}
+
+// FuzzExpressionPosition checks that positions are in the text.
+func FuzzExpressionPosition(f *testing.F) {
+	f.Add([]byte("x: |\n  a\n  == b\n"), "a == b", 1, 6)
+	f.Add([]byte(`{"x": "${ a }"}`), "a", 1, 1)
+	workloads, err := NewWorkloads(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, text string, line, column int) {
+		if line < 1 || column < 1 {
+			return
+		}
+		file := Read("a.yaml", data, workloads)
+		for _, at := range []func() (Position, bool){
+			func() (Position, bool) {
+				return file.ExpressionPosition(1, diagnostic.Place{Text: text, Line: line, Column: column}, "x")
+			},
+			func() (Position, bool) { return file.Position(1, "x") },
+		} {
+			if got, ok := at(); ok && (got.Line < 1 || got.Column < 1) {
+				t.Errorf("got %v", got)
+			}
+		}
+	})
+}
+
+// TestReadRendered counts lines behind the comment of a template.
+func TestReadRendered(t *testing.T) {
+	t.Parallel()
+	workloads, err := NewWorkloads(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := ReadRendered("standard input", []byte("---\n# Source: a/templates/b.yaml\nkind: Pod\nmetadata: {name: x}\n---\nkind: Pod\n# Source: of nothing\n"), workloads)
+	first, second := file.Objects[0], file.Objects[1]
+	if first.File != "a/templates/b.yaml" || first.Source != first.File || !first.Rendered || first.Position("metadata", "name") != (Position{2, 12}) {
+		t.Errorf("got %q, %q, %v, %v", first.File, first.Source, first.Rendered, first.Position("metadata", "name"))
+	}
+	if second.File != "standard input" || second.Source != "standard input#2" || second.Rendered || second.Line() != 6 {
+		t.Errorf("got %q, %q, %v, %d", second.File, second.Source, second.Rendered, second.Line())
 	}
 }
 

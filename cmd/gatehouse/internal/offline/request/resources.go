@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 )
 
 // Resource is the resource of a kind.
@@ -43,11 +45,11 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 	for gvk, of := range scheme.Scheme.AllKnownTypes() {
 		// Lists, options and watch events are no objects.
 		if gvk.Version != runtime.APIVersionInternal && reflect.PointerTo(of).Implements(object) {
-			r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: clusterScoped(gvk.GroupKind())})
+			r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: builtin.IsClusterScoped(gvk.GroupKind())})
 		}
 	}
 	for _, gvk := range addedKinds() {
-		r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: true})
+		r.know(gvk, Resource{Name: plural(gvk.Kind), ClusterScoped: builtin.IsClusterScoped(gvk.GroupKind())})
 	}
 	for _, crd := range crds {
 		scope, _, _ := unstructured.NestedString(crd.Object, "spec", "scope")
@@ -126,38 +128,4 @@ func plural(kind string) string {
 	default:
 		return name + "s"
 	}
-}
-
-// clusterScoped reports whether objects of a kind of Kubernetes are not namespaced.
-func clusterScoped(kind schema.GroupKind) bool {
-	switch kind.Group {
-	case "":
-		switch kind.Kind {
-		case "ComponentStatus", "Namespace", "Node", "PersistentVolume":
-			return true
-		}
-	case "authorization.k8s.io":
-		return kind.Kind != "LocalSubjectAccessReview"
-	case "certificates.k8s.io":
-		return kind.Kind != "PodCertificateRequest"
-	case "networking.k8s.io":
-		switch kind.Kind {
-		case "IngressClass", "IPAddress", "ServiceCIDR":
-			return true
-		}
-	case "policy":
-		return kind.Kind == "PodSecurityPolicy"
-	case "rbac.authorization.k8s.io":
-		return strings.HasPrefix(kind.Kind, "Cluster")
-	case "resource.k8s.io":
-		return !strings.HasPrefix(kind.Kind, "ResourceClaim")
-	case "scheduling.k8s.io":
-		return kind.Kind == "PriorityClass"
-	case "storage.k8s.io":
-		return kind.Kind != "CSIStorageCapacity"
-	case "admissionregistration.k8s.io", "authentication.k8s.io", "flowcontrol.apiserver.k8s.io", "imagepolicy.k8s.io",
-		"internal.apiserver.k8s.io", "node.k8s.io", "storagemigration.k8s.io":
-		return true
-	}
-	return false
 }

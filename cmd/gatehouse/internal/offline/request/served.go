@@ -154,13 +154,19 @@ func isNear(a, b string) bool {
 	return len(a) <= 1 && len(b) <= 1 || len(a) == 2 && len(b) == 2 && a[0] == b[1] && a[1] == b[0]
 }
 
-// Named returns why no API server takes an object with this name or namespace. It ignores what is no object.
-func (r *Resources) Named(text []byte) error {
+// CheckName returns why no API server accepts an object with this name or namespace. The diagnostics have Field, Message and Hint. It
+// ignores what is no object.
+func (r *Resources) CheckName(text []byte) diagnostic.List {
 	o, err := read("object", text)
 	if err != nil || o.value == nil {
 		return nil //nolint:nilerr // Build reports it
 	}
-	var problems []error
+	var found diagnostic.List
+	report := func(field, hint, format string, args ...any) {
+		found = append(found, diagnostic.Diagnostic{
+			Severity: diagnostic.Error, Field: "metadata." + field, Message: fmt.Sprintf(format, args...), Hint: hint,
+		})
+	}
 	metadata := o.value.Get("metadata")
 	given := make(map[string]string)
 	for _, field := range []string{"name", "generateName", "namespace"} {
@@ -169,32 +175,32 @@ func (r *Resources) Named(text []byte) error {
 		case rawjson.String:
 			given[field] = value.Text()
 		default:
-			problems = append(problems, fmt.Errorf("metadata.%s is %s, and must be a string (hint: put it in quotes)", field, value.Kind()))
+			report(field, "put it in quotes", "is %s, and must be a string", value.Kind())
 		}
 	}
-	if len(problems) > 0 {
-		return errors.Join(problems...)
+	if len(found) > 0 {
+		return found
 	}
-	bad := func(field string, all []string) {
-		if len(all) > 0 {
-			problems = append(problems, fmt.Errorf("metadata.%s: %.100q is not valid: %s", field, given[field], strings.Join(all, "; ")))
+	check := func(field string, problems []string) {
+		if len(problems) > 0 {
+			report(field, "", "%.100q is not valid: %s", given[field], strings.Join(problems, "; "))
 		}
 	}
 	as := r.Of(o.kind)
 	if rule := nameRule(o.kind, as.Guessed); rule != nil {
 		switch {
 		case given["name"] != "":
-			bad("name", rule(given["name"], false))
+			check("name", rule(given["name"], false))
 		case given["generateName"] != "":
-			bad("generateName", rule(given["generateName"], true))
+			check("generateName", rule(given["generateName"], true))
 		default:
-			problems = append(problems, errors.New("metadata.name is missing"))
+			report("name", "", "is missing")
 		}
 	}
 	if given["namespace"] != "" && !as.ClusterScoped {
-		bad("namespace", apimachineryvalidation.ValidateNamespaceName(given["namespace"], false))
+		check("namespace", apimachineryvalidation.ValidateNamespaceName(given["namespace"], false))
 	}
-	return errors.Join(problems...)
+	return found
 }
 
 // nameRule returns the API server's validation of names of a kind. It is nil for a kind that needs no name.

@@ -77,7 +77,7 @@ func TestServedKindsAreServed(t *testing.T) {
 	}
 }
 
-func TestNamed(t *testing.T) {
+func TestCheckName(t *testing.T) {
 	t.Parallel()
 	const (
 		subdomain = `is not valid: a lowercase RFC 1123 subdomain must consist of`
@@ -87,15 +87,15 @@ func TestNamed(t *testing.T) {
 		"a name":                        {`v1 Pod`, `{"name":"a.b-c"}`, ""},
 		"a name that is yet to be made": {`v1 Pod`, `{"generateName":"a-"}`, ""},
 		"both":                          {`v1 Pod`, `{"name":"a","generateName":"b-"}`, ""},
-		"no name":                       {`v1 Pod`, `{}`, `metadata.name is missing`},
-		"no metadata":                   {`v1 Pod`, `null`, `metadata.name is missing`},
+		"no name":                       {`v1 Pod`, `{}`, `metadata.name: is missing`},
+		"no metadata":                   {`v1 Pod`, `null`, `metadata.name: is missing`},
 		"nobody asks for a name":        {`authorization.k8s.io/v1 SubjectAccessReview`, `{}`, ""},
 		"options":                       {`v1 PodExecOptions`, `{}`, ""},
 		"a name that is none":           {`v1 Pod`, `{"name":"My_Pod"}`, `metadata.name: "My_Pod" ` + subdomain},
 		"a beginning that is none":      {`v1 Pod`, `{"generateName":"My_"}`, `metadata.generateName: "My_" ` + subdomain},
-		"a number":                      {`v1 Pod`, `{"name":123}`, `metadata.name is a number, and must be a string (hint: put it in quotes)`},
+		"a number":                      {`v1 Pod`, `{"name":123}`, `metadata.name: is a number, and must be a string (hint: put it in quotes)`},
 		"a namespace that is none":      {`v1 Pod`, `{"name":"a","namespace":"a.b"}`, `metadata.namespace: "a.b" is not valid: must not contain dots`},
-		"a namespace that is a boolean": {`v1 Pod`, `{"name":"a","namespace":true}`, `metadata.namespace is a boolean, and must be a string`},
+		"a namespace that is a boolean": {`v1 Pod`, `{"name":"a","namespace":true}`, `metadata.namespace: is a boolean, and must be a string`},
 		"a namespace that does not count": {
 			`v1 Node`, `{"name":"a","namespace":"A"}`, "",
 		},
@@ -110,7 +110,7 @@ func TestNamed(t *testing.T) {
 			t.Parallel()
 			apiVersion, kind, _ := strings.Cut(c.kind, " ")
 			got := ""
-			if err := resources.Named([]byte(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":` + c.metadata + `}`)); err != nil {
+			if err := resources.CheckName([]byte(`{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":` + c.metadata + `}`)).Err(); err != nil {
 				got = err.Error()
 			}
 			if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
@@ -118,7 +118,7 @@ func TestNamed(t *testing.T) {
 			}
 		})
 	}
-	if err := resources.Named([]byte(`[]`)); err != nil {
+	if err := resources.CheckName([]byte(`[]`)).Err(); err != nil {
 		t.Errorf("what is no object: %v", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/url"
 	"path"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 )
 
 // The schema and version of every Log.
@@ -15,22 +17,12 @@ const (
 	version = "2.1.0"
 )
 
-// Level is the severity of a result.
-type Level string
-
-// The levels.
-const (
-	Error   Level = "error"
-	Warning Level = "warning"
-	Note    Level = "note"
-)
-
 // Log is a file with the results of one run of one tool.
 type Log struct {
 	// Tool, Version and URI are the tool's name, version and home page.
 	Tool, Version, URI string
 	// Results are in the order in which they are written.
-	Results []Result
+	Results []report.Result
 	// Notifications are what the tool cannot decide. With any the run is not successful.
 	Notifications []Notification
 }
@@ -38,26 +30,9 @@ type Log struct {
 // Notification is why the tool cannot decide something about one place.
 type Notification struct {
 	Message string
-	// File and Line are as in Result.
+	// File and Line are as in report.Result.
 	File string
 	Line int
-}
-
-// Result is a result for one place.
-type Result struct {
-	// Rule is the rule of the result, and Description describes it. That of the rule's first result is written.
-	Rule, Description string
-	Level             Level
-	Message           string
-	// File is the path of the file, with slashes, and Line the line, from 1.
-	File string
-	Line int
-	// Object is the name of the object, such as "shop/Deployment/checkout".
-	Object string
-	// Fingerprint identifies the result in several logs, wherever it is in a file.
-	Fingerprint string
-	// Suppressed is why the result does not count, or empty.
-	Suppressed string
 }
 
 // Write writes the log as JSON.
@@ -72,13 +47,13 @@ func (l *Log) document() *document {
 	r := run{
 		Tool:        tool{driver{Name: l.Tool, Version: l.Version, InformationURI: l.URI, Rules: []rule{}}},
 		Invocations: []invocation{{ExecutionSuccessful: len(l.Notifications) == 0}},
-		ColumnKind:  "utf16CodeUnits",
+		ColumnKind:  "unicodeCodePoints",
 		Results:     make([]result, 0, len(l.Results)),
 	}
 	for _, n := range l.Notifications {
 		r.Invocations[0].Notifications = append(r.Invocations[0].Notifications, notification{
-			Level: Error, Message: text{n.Message},
-			Locations: []location{{PhysicalLocation: physicalLocation{artifactLocation{uri(n.File)}, region{max(n.Line, 1)}}}},
+			Level: report.Error, Message: text{n.Message},
+			Locations: []location{{PhysicalLocation: physicalLocation{artifactLocation{uri(n.File)}, region{StartLine: max(n.Line, 1)}}}},
 		})
 	}
 	indexes := make(map[string]int)
@@ -88,18 +63,18 @@ func (l *Log) document() *document {
 		if !known {
 			index = len(r.Tool.Driver.Rules)
 			indexes[given.Rule] = index
-			r.Tool.Driver.Rules = append(r.Tool.Driver.Rules, rule{ID: given.Rule, ShortDescription: text{given.Description}})
+			r.Tool.Driver.Rules = append(r.Tool.Driver.Rules, rule{ID: given.Rule, ShortDescription: text{given.Description}, HelpURI: given.HelpURI})
 		}
-		r.Results = append(r.Results, given.element(index))
+		r.Results = append(r.Results, element(given, index))
 	}
 	return &document{Schema: schema, Version: version, Runs: []run{r}}
 }
 
-func (r *Result) element(index int) result {
+func element(r *report.Result, index int) result {
 	e := result{
 		RuleID: r.Rule, RuleIndex: index, Level: r.Level, Message: text{r.Message},
 		Locations: []location{{
-			PhysicalLocation: physicalLocation{artifactLocation{uri(r.File)}, region{max(r.Line, 1)}},
+			PhysicalLocation: physicalLocation{artifactLocation{uri(r.File)}, region{max(r.Line, 1), r.Column}},
 			LogicalLocations: []logicalLocation{{FullyQualifiedName: r.Object, Kind: "object"}},
 		}},
 		PartialFingerprints: map[string]string{"gatehouse/v1": r.Fingerprint},
@@ -145,6 +120,7 @@ type driver struct {
 type rule struct {
 	ID               string `json:"id"`
 	ShortDescription text   `json:"shortDescription"`
+	HelpURI          string `json:"helpUri,omitempty"`
 }
 
 type text struct {
@@ -157,15 +133,15 @@ type invocation struct {
 }
 
 type notification struct {
-	Level     Level      `json:"level"`
-	Message   text       `json:"message"`
-	Locations []location `json:"locations"`
+	Level     report.Level `json:"level"`
+	Message   text         `json:"message"`
+	Locations []location   `json:"locations"`
 }
 
 type result struct {
 	RuleID              string            `json:"ruleId"`
 	RuleIndex           int               `json:"ruleIndex"`
-	Level               Level             `json:"level"`
+	Level               report.Level      `json:"level"`
 	Message             text              `json:"message"`
 	Locations           []location        `json:"locations"`
 	PartialFingerprints map[string]string `json:"partialFingerprints"`
@@ -187,7 +163,8 @@ type artifactLocation struct {
 }
 
 type region struct {
-	StartLine int `json:"startLine"`
+	StartLine   int `json:"startLine"`
+	StartColumn int `json:"startColumn,omitempty"`
 }
 
 type logicalLocation struct {

@@ -4,16 +4,18 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 )
 
 // TestWrite asserts what SARIF demands (chapters 3.13 to 3.28) and what code
 // hosting services read.
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	log := Log{Tool: "gatehouse", Version: "v1", URI: "https://example.org", Notifications: []Notification{{Message: "why", File: "a.yaml"}}, Results: []Result{
-		{Rule: "b", Description: "about b", Level: Error, Message: "one <thing>", File: "deploy/a b.yaml", Line: 7, Object: "Pod/a", Fingerprint: "f1"},
-		{Rule: "a", Description: "about a", Level: Note, Message: "two", File: "/srv/x.yaml", Object: "Pod/b", Fingerprint: "f2", Suppressed: "allowed"},
-		{Rule: "b", Description: "not shown", Level: Warning, Message: "three", File: "a:b.yaml", Line: 1, Object: "Pod/c", Fingerprint: "f3"},
+	log := Log{Tool: "gatehouse", Version: "v1", URI: "https://example.org", Notifications: []Notification{{Message: "why", File: "a.yaml"}}, Results: []report.Result{
+		{Rule: "b", Description: "about b", Level: report.Error, Message: "one <thing>", File: "deploy/a b.yaml", Line: 7, Object: "Pod/a", Fingerprint: "f1"},
+		{Rule: "a", Description: "about a", Level: report.Note, Message: "two", File: "/srv/x.yaml", Object: "Pod/b", Fingerprint: "f2", Suppressed: "allowed"},
+		{Rule: "b", Description: "not shown", Level: report.Warning, Message: "three", File: "a:b.yaml", Line: 1, Object: "Pod/c", Fingerprint: "f3"},
 	}}
 	var out strings.Builder
 	if err := log.Write(&out); err != nil {
@@ -35,7 +37,7 @@ func TestWrite(t *testing.T) {
 	    "invocations": [{"executionSuccessful": false, "toolExecutionNotifications": [
 	      {"level": "error", "message": {"text": "why"}, "locations": [{"physicalLocation": {"artifactLocation": {"uri": "a.yaml"}, "region": {"startLine": 1}}}]}
 	    ]}],
-	    "columnKind": "utf16CodeUnits",
+	    "columnKind": "unicodeCodePoints",
 	    "results": [
 	      {"ruleId": "b", "ruleIndex": 0, "level": "error", "message": {"text": "one <thing>"}, "partialFingerprints": {"gatehouse/v1": "f1"},
 	       "locations": [{"physicalLocation": {"artifactLocation": {"uri": "deploy/a%20b.yaml"}, "region": {"startLine": 7}},

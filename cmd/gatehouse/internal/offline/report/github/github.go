@@ -1,0 +1,51 @@
+// Package github writes results as workflow commands of GitHub Actions, which shows them beside the lines of a pull request:
+// https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands.
+package github
+
+import (
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
+)
+
+// Write writes a command for each result that is not suppressed. The error is that of out.
+func Write(out io.Writer, results []report.Result) error {
+	for i := range results {
+		if results[i].Suppressed != "" {
+			continue
+		}
+		if _, err := io.WriteString(out, command(&results[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// command returns the line of a result.
+func command(r *report.Result) string {
+	name := string(r.Level)
+	if r.Level == report.Note {
+		name = "notice"
+	}
+	properties := []string{"file=" + property(r.File)}
+	if r.Line > 0 {
+		properties = append(properties, "line="+strconv.Itoa(r.Line))
+		if r.Column > 0 {
+			properties = append(properties, "col="+strconv.Itoa(r.Column))
+		}
+	}
+	properties = append(properties, "title="+property(r.Rule))
+	return "::" + name + " " + strings.Join(properties, ",") + "::" + message(r.Message) + "\n"
+}
+
+// message returns a text as the message of a command.
+func message(text string) string {
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text)
+}
+
+// property returns a text as the value of a property, which ends at a comma or a colon.
+func property(text string) string {
+	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(message(text))
+}

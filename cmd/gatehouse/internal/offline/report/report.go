@@ -1,0 +1,30 @@
+// Package report has what check and lint report for programs. Its packages write it in the formats that these read.
+package report
+
+// Level is the severity of a result.
+type Level string
+
+// The levels.
+const (
+	Error   Level = "error"
+	Warning Level = "warning"
+	Note    Level = "note"
+)
+
+// Result is a result for one place.
+type Result struct {
+	// Rule is the rule of the result, Description describes it, and HelpURI is the documentation of it, or empty.
+	Rule, Description, HelpURI string
+	Level                      Level
+	Message                    string
+	// File is the path of the file, with slashes. Line and Column count from 1, and are 0 where they are not known. Column counts
+	// characters.
+	File         string
+	Line, Column int
+	// Object is the name of the object, such as "shop/Deployment/checkout".
+	Object string
+	// Fingerprint identifies the result in several reports, wherever it is in a file.
+	Fingerprint string
+	// Suppressed is why the result does not count, or empty.
+	Suppressed string
+}
