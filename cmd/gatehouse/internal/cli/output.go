@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,23 @@ func AddOutputFlag(cmd *cobra.Command, value *string, values ...string) {
 // OutputError returns the error for a value of -o that is none of these.
 func OutputError(value string, values ...string) error {
 	return fmt.Errorf("--output %q: must be %s", value, strings.Join(values, " or "))
+}
+
+// WriteJSON writes a value as indented JSON. Characters such as "<" and "&" stay as they are.
+func WriteJSON(out io.Writer, value any) error {
+	return encodeJSON(out, "  ", value)
+}
+
+// WriteJSONLine is WriteJSON on one line.
+func WriteJSONLine(out io.Writer, value any) error {
+	return encodeJSON(out, "", value)
+}
+
+func encodeJSON(out io.Writer, indent string, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", indent)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
 }
 
 // IsTerminal reports whether w is a terminal.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 
@@ -30,7 +29,7 @@ func NewVersionCommand(s Streams) *cobra.Command {
 			}{build.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, build.ModuleVersion("k8s.io/apiserver"), build.ModuleVersion("github.com/google/cel-go")}
 			switch output {
 			case "json":
-				return json.NewEncoder(s.Out).Encode(v)
+				return WriteJSONLine(s.Out, v)
 			case "text":
 				_, err := fmt.Fprintf(s.Out, "gatehouse %s (%s, %s; k8s.io/apiserver %s, cel-go %s)\n", v.Version, v.Go, v.Platform, v.Kubernetes, v.CEL)
 				return err

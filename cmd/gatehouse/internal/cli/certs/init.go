@@ -115,7 +115,7 @@ func (f *initFlags) run(ctx context.Context, dir string, s cli.Streams) error {
 		}
 	}
 	if f.output == "json" {
-		err = writeJSON(s.Out, "", r)
+		err = cli.WriteJSONLine(s.Out, r)
 	} else {
 		err = f.print(s, r)
 	}

@@ -1,7 +1,6 @@
 package certs
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -12,14 +11,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
-
-// writeJSON writes a value, on one line without an indent.
-func writeJSON(out io.Writer, indent string, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", indent)
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
-}
 
 // newTable returns a writer of aligned columns.
 func newTable(out io.Writer) *tabwriter.Writer {

@@ -154,7 +154,7 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 		report.Done, report.TrustChecked = err == nil, err == nil && seen.registered
 	}
 	if f.output == "json" {
-		return errors.Join(writeJSON(s.Out, "", report), err)
+		return errors.Join(cli.WriteJSONLine(s.Out, report), err)
 	}
 	switch {
 	case report.TrustChecked:

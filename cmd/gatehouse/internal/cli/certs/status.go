@@ -63,7 +63,7 @@ func (f *statusFlags) run(cmd *cobra.Command, s cli.Streams) error {
 		return errors.New("interrupted")
 	}
 	if f.output == "json" {
-		err = writeJSON(s.Out, "  ", view)
+		err = cli.WriteJSON(s.Out, view)
 	} else {
 		err = view.print(s.Out)
 	}

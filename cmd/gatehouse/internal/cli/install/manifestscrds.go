@@ -1,9 +1,9 @@
 package install
 
 import (
-	"encoding/json"
 	"io"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 )
 
@@ -26,8 +26,5 @@ func printCRDs(out io.Writer, output string) error {
 	for i, definition := range definitions {
 		items[i] = definition.Object
 	}
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	return cli.WriteJSON(out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }

@@ -3,7 +3,6 @@ package install
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -168,9 +167,7 @@ func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host
 		if report.Parts == nil {
 			report.Parts = []*uninstallPart{} // nothing is no null
 		}
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetEscapeHTML(false)
-		return errors.Join(encoder.Encode(report), u.err())
+		return errors.Join(cli.WriteJSONLine(s.Out, report), u.err())
 	}
 	_, err := io.WriteString(s.Out, u.text())
 	return errors.Join(err, u.err())

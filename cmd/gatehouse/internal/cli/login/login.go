@@ -4,7 +4,6 @@ package login
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -376,7 +375,7 @@ func (f *loginCommand) printFailure(out io.Writer, err error) error {
 	if refused, ok := errors.AsType[*session.RefusedError](err); ok {
 		said.Reason = refused.Reason
 	}
-	return json.NewEncoder(out).Encode(said)
+	return cli.WriteJSONLine(out, said)
 }
 
 // print says who logged in. As is what Gatehouse calls them, empty if it was not
@@ -394,7 +393,7 @@ func (f *loginCommand) print(out io.Writer, c *session.Credential, fresh bool, a
 		if f.issuer == "" {
 			said.Server = c.Source
 		}
-		return json.NewEncoder(out).Encode(said)
+		return cli.WriteJSONLine(out, said)
 	}
 	how := "already logged in"
 	if fresh {

@@ -3,7 +3,6 @@ package login
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,7 +57,7 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
 				return err
 			}
 			if output == "json" {
-				return json.NewEncoder(s.Out).Encode(struct {
+				return cli.WriteJSONLine(s.Out, struct {
 					Removed int `json:"removed"`
 				}{removed})
 			}

@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,10 +116,7 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	if f.output == "json" {
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(report)
+		err = cli.WriteJSON(s.Out, report)
 	} else {
 		err = report.print(s.Out, f.now())
 	}

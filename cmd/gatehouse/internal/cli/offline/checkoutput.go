@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -40,10 +39,8 @@ func (f *checkFlags) write(s cli.Streams, report *checkReport) error {
 }
 
 func (r *checkReport) json(out io.Writer) error {
-	lines := json.NewEncoder(out)
-	lines.SetEscapeHTML(false)
 	for _, c := range r.objects {
-		if err := lines.Encode(c); err != nil {
+		if err := cli.WriteJSONLine(out, c); err != nil {
 			return err
 		}
 	}

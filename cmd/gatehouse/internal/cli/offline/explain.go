@@ -172,8 +172,6 @@ type explainer struct {
 
 func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) error {
 	out := bufio.NewWriter(s.Out)
-	lines := json.NewEncoder(out)
-	lines.SetEscapeHTML(false)
 	unknown, pods, told := false, 0, 0
 	for _, source := range x.sources {
 		for _, o := range source.Objects {
@@ -186,7 +184,7 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 			}
 			unknown = unknown || e.Error != ""
 			if output == "json" {
-				if err := lines.Encode(e); err != nil {
+				if err := cli.WriteJSONLine(out, e); err != nil {
 					return err
 				}
 				continue

@@ -144,7 +144,7 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
 	}
 	if output == "json" {
-		err = writeJSON(s.Out, e)
+		err = cli.WriteJSON(s.Out, e)
 	} else {
 		out := bufio.NewWriter(s.Out)
 		e.print(out, f.now())

@@ -77,7 +77,7 @@ func runLint(out io.Writer, dir, output string, allowEmpty bool) error {
 	}
 	report := newLintReport(dir)
 	if output == "json" {
-		err = writeJSON(out, report)
+		err = cli.WriteJSON(out, report)
 	} else {
 		err = report.print(out)
 	}

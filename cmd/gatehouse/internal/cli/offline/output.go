@@ -228,14 +228,12 @@ func placeOf(s source, o *manifest.Object, namespace string) place {
 
 func writePatches(out io.Writer, sources []source, namespaceOf func(*manifest.Object) string) error {
 	buffered := bufio.NewWriter(out)
-	lines := json.NewEncoder(buffered)
-	lines.SetEscapeHTML(false)
 	for _, s := range sources {
 		for _, o := range s.Objects {
 			if !o.Changed() {
 				continue
 			}
-			if err := lines.Encode(patchLine{placeOf(s, o, namespaceOf(o)), o.Patch()}); err != nil {
+			if err := cli.WriteJSONLine(buffered, patchLine{placeOf(s, o, namespaceOf(o)), o.Patch()}); err != nil {
 				return err
 			}
 		}
@@ -293,14 +291,6 @@ const (
 	paintGreen = "\x1b[32m"
 	paintEnd   = "\x1b[0m"
 )
-
-// writeJSON writes a value as indented JSON.
-func writeJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
-}
 
 // linePrinter returns a function that writes a line without trailing spaces. Errors are those of a later Flush of out.
 func linePrinter(out io.Writer) func(format string, args ...any) {

@@ -60,7 +60,7 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 	out := bufio.NewWriter(s.Out)
 	switch f.output {
 	case "json":
-		if err := writeJSON(out, report); err != nil {
+		if err := cli.WriteJSON(out, report); err != nil {
 			return err
 		}
 	case "junit":

@@ -146,7 +146,7 @@ func (f *logLevelFlags) ask(ctx context.Context, change *debug.Change) (*debug.S
 
 func (f *logLevelFlags) print(to io.Writer, state *debug.State) error {
 	if f.output == "json" {
-		return json.NewEncoder(to).Encode(state)
+		return cli.WriteJSONLine(to, state)
 	}
 	text := cli.OneLine(state.Level)
 	if state.Until != "" {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -343,10 +342,7 @@ func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
 // became of the document is "" if it is to be shown too.
 func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, document []byte, good bool) error {
 	if f.output == "json" {
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(issued)
+		return cli.WriteJSON(s.Out, issued)
 	}
 	if done == "" {
 		if _, err := s.Out.Write(document); err != nil {

@@ -3,7 +3,6 @@ package token
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +63,7 @@ func makeKey(s cli.Streams, random io.Reader, file string, asJSON bool) error {
 	text := base64.StdEncoding.EncodeToString(key[:])
 	switch {
 	case file == "" && asJSON:
-		return json.NewEncoder(s.Out).Encode(madeKey{Key: text})
+		return cli.WriteJSONLine(s.Out, madeKey{Key: text})
 	case file == "":
 		_, err := fmt.Fprintln(s.Out, text)
 		return err
@@ -80,7 +79,7 @@ func makeKey(s cli.Streams, random io.Reader, file string, asJSON bool) error {
 	case err != nil:
 		return fmt.Errorf("--out: %w", err)
 	case asJSON:
-		return json.NewEncoder(s.Out).Encode(madeKey{File: file})
+		return cli.WriteJSONLine(s.Out, madeKey{File: file})
 	}
 	_, err = fmt.Fprintf(s.Err, "%s written; who can read it can log in as anybody\n", file)
 	return err

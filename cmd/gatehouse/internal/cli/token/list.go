@@ -2,7 +2,6 @@ package token
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -235,10 +234,8 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, use
 
 func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool) error {
 	if f.output == "json" {
-		encoder := json.NewEncoder(s.Out)
-		encoder.SetEscapeHTML(false)
 		for i := range rows {
-			if err := encoder.Encode(&rows[i]); err != nil {
+			if err := cli.WriteJSONLine(s.Out, &rows[i]); err != nil {
 				return err
 			}
 		}

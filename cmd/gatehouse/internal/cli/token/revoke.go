@@ -3,7 +3,6 @@ package token
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -180,9 +179,7 @@ func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
 	if f.report.Removed == nil {
 		f.report.Removed = []removedToken{} // nothing is no null
 	}
-	encoder := json.NewEncoder(s.Out)
-	encoder.SetEscapeHTML(false)
-	if problem := encoder.Encode(&f.report); problem != nil {
+	if problem := cli.WriteJSONLine(s.Out, &f.report); problem != nil {
 		return errors.Join(problem, err)
 	}
 	return err
