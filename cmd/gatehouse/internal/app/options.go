@@ -64,10 +64,10 @@ const (
 // AddFlags adds the flags of the options to a command.
 func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Config, "config", "", "directory of documents (required without --custom-resources)")
+	flags.StringVarP(&f.Config, "config", "c", "", "directory of documents; required without --custom-resources")
 	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config is still there and has lost all its documents: warn (use the rest) or refuse (keep the configuration in use)")
 	flags.BoolVar(&f.CustomResources, "custom-resources", false, "use the custom resources of the cluster as documents too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
-	flags.StringVar(&f.Namespace, "namespace", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace that this runs in, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "how long after one count of the pods that profiles match the next one begins, such as 5m, for the status of SidecarProfiles, with --custom-resources; it takes the right to list pods in all namespaces (default: no counts)")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; its current context is the cluster in which policies and profiles look things up")
 	flags.BoolVar(&f.InCluster, "in-cluster", false, "look things up in the cluster of the pod that this runs in, as its service account")

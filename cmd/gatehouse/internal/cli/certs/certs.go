@@ -40,8 +40,11 @@ to be done is done by a server that runs.`,
 type commonFlags struct {
 	cli.ClusterFlags
 	secret, dir   string
+	namespace     string
 	registrations []string
 	hold          time.Duration
+	// dryRun is that of rotate.
+	dryRun cli.DryRun
 
 	now func() time.Time
 }
@@ -49,12 +52,13 @@ type commonFlags struct {
 func (f *commonFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "NAMESPACE/NAME of the Secret, as --self-signed-secret of serve")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Secret (default that of --secret)")
 	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
 	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated, and empty is none (default "+install.DefaultRegistration+"; with --dir none)")
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "what servers were told of --rotation-hold, to say when a hold ends")
 	f.Add(cmd)
 	_ = cmd.MarkFlagDirname("dir") // the flags exist
-	for _, name := range []string{"secret", "registration", "rotation-hold"} {
+	for _, name := range []string{"secret", "namespace", "registration", "rotation-hold"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
@@ -101,7 +105,10 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		problems = append(problems, errors.New("--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration "+install.DefaultRegistration+", or leave them out)"))
 	}
 	if f.hold < 0 {
-		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", f.hold))
+		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", cli.FormatDuration(f.hold)))
+	}
+	if err := f.applyNamespace(cmd.Flags().Changed("secret")); err != nil {
+		problems = append(problems, err)
 	}
 	namespace, name, err := install.ParseNamespacedName(f.secret)
 	switch {
@@ -143,7 +150,7 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		place.forget = func(file string) string { return "rm " + cli.ShellQuote(file) }
 		return &place, nil
 	}
-	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name})
+	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, DryRun: f.dryRun.Server()})
 	place.replicas = certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
 	place.forget = func(lease string) string {
 		command := "kubectl"
@@ -153,6 +160,23 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		return command + " -n " + namespace + " delete lease " + lease
 	}
 	return &place, nil
+}
+
+// applyNamespace completes --secret by --namespace.
+func (f *commonFlags) applyNamespace(secretGiven bool) error {
+	namespace, name, named := strings.Cut(f.secret, "/")
+	switch {
+	case f.namespace == "":
+		return nil
+	case f.dir != "":
+		return errors.New("--dir and --namespace exclude each other")
+	case !named:
+		name = f.secret
+	case secretGiven && namespace != f.namespace:
+		return fmt.Errorf("--namespace %q: --secret %q is in another namespace", f.namespace, f.secret)
+	}
+	f.secret = f.namespace + "/" + name
+	return nil
 }
 
 // names returns the registrations to read. An empty one is none, as for serve.

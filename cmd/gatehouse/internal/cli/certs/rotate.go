@@ -76,8 +76,11 @@ requested, or what became of it cannot be read.`,
 			if cmd.Flags().Changed("timeout") && !f.wait {
 				return errors.New("--timeout is for --wait")
 			}
+			if f.wait && f.dryRun.Active() {
+				return errors.New("--wait and --dry-run exclude each other: a dry run requests nothing to wait for")
+			}
 			if f.timeout <= 0 {
-				return fmt.Errorf("--timeout %s: must be more than nothing", f.timeout)
+				return fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout))
 			}
 			place, err := f.open(cmd)
 			if err != nil {
@@ -92,6 +95,7 @@ requested, or what became of it cannot be read.`,
 	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long to wait, with --wait")
 	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // the flag exists
 	f.add(cmd)
+	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }
@@ -106,8 +110,10 @@ type rotateFlags struct {
 
 // rotateReport is what certs rotate says as JSON.
 type rotateReport struct {
-	// ID is that of the request, Store where it was written, and At when.
-	ID        string    `json:"id"`
+	// DryRun is true if nothing was written.
+	DryRun bool `json:"dryRun,omitempty"`
+	// ID is that of the request, Store where it was written, and At when. A dry run has no ID.
+	ID        string    `json:"id,omitempty"`
 	Store     string    `json:"store"`
 	At        time.Time `json:"at"`
 	Emergency bool      `json:"emergency"`
@@ -135,10 +141,17 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	say := func(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) } // a remark
 	if f.output == "text" {
 		verb := "requested a new CA"
-		if report.Known {
+		switch {
+		case report.Known:
 			verb = "a new CA was requested already"
+		case report.DryRun:
+			verb = "would request a new CA"
 		}
-		say(s.Out, "%s, in %s: request %s", verb, report.Store, report.ID)
+		where := ", in " + report.Store
+		if report.ID != "" {
+			where += ": request " + report.ID
+		}
+		say(s.Out, "%s%s", verb, where)
 	}
 	if seen.state.Phase == rotation.Activate {
 		say(s.Err, "a rotation is under way and has come to its new CA: what was requested begins when that is over")
@@ -190,8 +203,15 @@ func (f *rotateFlags) request(ctx context.Context, place *storage, state *rotati
 		return report, nil
 	}
 	now := f.now().Round(0)
+	if f.dryRun == cli.DryRunClient || f.dryRun.Active() && f.dir != "" {
+		report.DryRun, report.At = true, *someTime(now)
+		return report, nil
+	}
 	id, err := certstore.RequestRotation(ctx, place.store, f.emergency, now)
 	report.ID, report.At = id, *someTime(now)
+	if f.dryRun.Active() {
+		report.ID, report.DryRun = "", true
+	}
 	return report, err
 }
 

@@ -160,9 +160,9 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.BoolVar(&f.rights, "rights", false, "print the ServiceAccount of Gatehouse and its rights too, to read the certificate of cert-manager by the API; always with --certificates self-signed")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "have Gatehouse fill in the CA of what cert-manager issues, and not cert-manager's cainjector; always with --certificates self-signed")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "ServiceAccount that Gatehouse runs as and that exists, with rights (default: one that has the name of the objects, which is printed)")
-	flags.StringVar(&f.config, "config", "", "directory of documents; without it pods and workloads are validated")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents; without it pods and workloads are validated", "authentication", "admission-configuration", "crds")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
-	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "further namespaces that nothing is sent from, such as those of the network and storage drivers")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for Gatehouse with --custom-resources: register what checks them, and whatever policies and profiles come, and print the rights that it takes")
 	flags.BoolVar(&f.countPods, "count-pods", false, "print the right to list pods in all namespaces too, for serve --count-pods-every, with --custom-resources")
@@ -179,7 +179,6 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
-	_ = cmd.MarkFlagDirname("config")
 	// The client certificate and the kubeconfig are on other hosts.
 	for _, name := range []string{
 		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "kubeconfig-path", "client-cert", "client-key",

@@ -87,11 +87,11 @@ says by which command it is.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", install.DefaultRegistration, "name of the install: that of its webhook configurations and its Deployment")
-	flags.StringVar(&f.namespace, "namespace", "gatehouse-system", "namespace that Gatehouse runs in")
+	flags.StringVarP(&f.namespace, "namespace", "n", "gatehouse-system", "namespace that Gatehouse runs in")
 	flags.BoolVar(&f.registrationsOnly, "registrations-only", false, "remove the webhook configurations and nothing else")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "remove the CustomResourceDefinitions too, and with them all custom resources of Gatehouse, of every install")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "remove nothing, and say what would be removed")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
 	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long it may take")
 	f.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
@@ -107,7 +107,8 @@ type uninstallFlags struct {
 	cli.ClusterFlags
 	name, namespace                    string
 	registrationsOnly, customResources bool
-	dryRun, yes                        bool
+	yes                                bool
+	dryRun                             cli.DryRun
 	timeout                            time.Duration
 	output                             string
 
@@ -134,7 +135,7 @@ func (f *uninstallFlags) check() error {
 		problems = append(problems, errors.New("--registrations-only and --custom-resources exclude each other"))
 	}
 	if f.timeout <= 0 {
-		problems = append(problems, fmt.Errorf("--timeout %s: must be more than nothing", f.timeout))
+		problems = append(problems, fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout)))
 	}
 	return errors.Join(problems...)
 }
@@ -151,19 +152,19 @@ type uninstallReport struct {
 // run finds the parts, asks for confirmation, removes and reports them. The host is for
 // the question.
 func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host string, s cli.Streams) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after --timeout %s", f.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after --timeout %s", cli.FormatDuration(f.timeout)))
 	defer cancel()
 	u := uninstaller{flags: f, client: client, kubectl: f.command()}
 	u.survey(ctx)
 	u.hold(programStage, leftoversStage)
-	if !f.dryRun && u.toRemove() > 0 {
+	if f.dryRun != cli.DryRunClient && u.toRemove() > 0 {
 		if err := f.confirm(&u, host, s); err != nil {
 			return err
 		}
 		u.remove(ctx)
 	}
 	if f.output == "json" {
-		report := uninstallReport{Name: f.name, Namespace: f.namespace, DryRun: f.dryRun, Parts: u.parts}
+		report := uninstallReport{Name: f.name, Namespace: f.namespace, DryRun: f.dryRun.Active(), Parts: u.parts}
 		if report.Parts == nil {
 			report.Parts = []*uninstallPart{} // nothing is no null
 		}
@@ -181,9 +182,9 @@ func (f *uninstallFlags) command() string {
 	return "kubectl" + f.Words()
 }
 
-// confirm asks for confirmation unless there is --yes.
+// confirm asks for confirmation unless there is --yes or a dry run.
 func (f *uninstallFlags) confirm(u *uninstaller, host string, s cli.Streams) error {
-	if f.yes {
+	if f.yes || f.dryRun.Active() {
 		return nil
 	}
 	if !cli.IsTerminalInput(s.In) {

@@ -368,7 +368,7 @@ func TestUninstallTrouble(t *testing.T) {
 			code: cli.ExitYes, deleted: 7,
 		},
 		"a dry run": {
-			flags: func(f *uninstallFlags) { f.dryRun, f.yes = true, false },
+			flags: func(f *uninstallFlags) { f.dryRun, f.yes = cli.DryRunClient, false },
 		},
 		"nobody to ask": {
 			flags: func(f *uninstallFlags) { f.yes = false },

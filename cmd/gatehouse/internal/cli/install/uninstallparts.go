@@ -419,10 +419,17 @@ func (u *uninstaller) delete(ctx context.Context, p *uninstallPart) bool {
 	if p.stage == programStage {
 		propagation = metav1.DeletePropagationForeground
 	}
-	err := u.of(p).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.uid}, PropagationPolicy: &propagation})
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.uid}, PropagationPolicy: &propagation}
+	if u.flags.dryRun.Server() {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	err := u.of(p).Delete(ctx, p.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		p.fail(ctx, err)
 		return false
+	}
+	if u.flags.dryRun.Server() {
+		return false // the part stays
 	}
 	p.Outcome = uninstallRemoved
 	return err == nil

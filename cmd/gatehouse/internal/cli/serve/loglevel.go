@@ -91,7 +91,7 @@ func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, erro
 		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
 	}
 	if f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor {
-		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", f.lasts, debug.ShortestFor, debug.LongestFor))
+		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", cli.FormatDuration(f.lasts), cli.FormatDuration(debug.ShortestFor), cli.FormatDuration(debug.LongestFor)))
 	}
 	var change *debug.Change
 	switch {

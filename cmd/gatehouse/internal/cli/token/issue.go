@@ -81,6 +81,7 @@ then, and is good when they are mended.`,
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is good for")
 	f.add(cmd, "directory of documents to write token-<id>.yaml to, or, for a cluster, whose guard is to judge")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("user") // the flags exist
 	for _, name := range []string{"id", "user", "uid", "group", "extra", "audience", "ttl"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -95,6 +96,7 @@ type tokenFlags struct {
 	groups, extra, audiences []string
 	ttl                      time.Duration
 	output                   string
+	dryRun                   cli.DryRun
 	tokenPlace
 
 	now    func() time.Time
@@ -103,7 +105,8 @@ type tokenFlags struct {
 
 // issuedToken is what token issue says as JSON.
 type issuedToken struct {
-	Token    string               `json:"token"`
+	// Token is empty in a dry run.
+	Token    string               `json:"token,omitempty"`
 	Document v1alpha1.AccessToken `json:"document"`
 }
 
@@ -126,6 +129,13 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	document, err := yaml.Marshal(issued.Document)
 	if err != nil {
 		return err
+	}
+	if f.dryRun.Active() {
+		what := "would print the document"
+		if f.config != "" {
+			what = "would write " + store.TokenFile(issued.Document.Name)
+		}
+		return f.printDryRun(s, what, issued)
 	}
 	file := ""
 	if f.config != "" {
@@ -361,6 +371,26 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, docum
 	// A remark; the token is out, so nothing hangs on it.
 	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s and is not shown again\n",
 		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	return nil
+}
+
+// printDryRun shows the document without its token, which nobody can use.
+func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken) error {
+	if f.output == "json" {
+		issued.Token = ""
+		if err := cli.WriteJSON(s.Out, issued); err != nil {
+			return err
+		}
+	} else {
+		document, err := yaml.Marshal(issued.Document)
+		if err == nil {
+			_, err = s.Out.Write(document)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprintf(s.Err, "dry run: %s; no token was issued\n", what) // a remark
 	return nil
 }
 

@@ -78,7 +78,7 @@ can be is removed all the same.`,
 	flags.StringVar(&f.user, "user", "", "revoke everything that this user has; the name as the API server sees it, prefixes included")
 	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, revoke what nobody of this name can have by the documents in --config")
 	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and say what would be done")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
@@ -90,7 +90,8 @@ can be is removed all the same.`,
 type tokenRevokeFlags struct {
 	tokenPlace
 	user, reason, output string
-	unknownUser, dryRun  bool
+	unknownUser          bool
+	dryRun               cli.DryRun
 	ids                  []string
 	// report is what was done.
 	report revokeReport
@@ -175,7 +176,7 @@ func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
 	if f.output != "json" {
 		return err
 	}
-	f.report.DryRun = f.dryRun
+	f.report.DryRun = f.dryRun.Active()
 	if f.report.Removed == nil {
 		f.report.Removed = []removedToken{} // nothing is no null
 	}
@@ -211,7 +212,7 @@ func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store to
 	}
 	if f.user != "" || removed > 0 {
 		_, _ = io.WriteString(s.Err, f.effect()) // a remark
-		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun && !f.Given() {
+		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun.Active() && !f.Given() {
 			problems = append(problems, err)
 		}
 	}
@@ -236,7 +237,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 		}
 		slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
 		again := false
-		for i, r := range store.Delete(ctx, wanted, f.dryRun) {
+		for i, r := range f.delete(ctx, store, wanted) {
 			if errors.Is(r.Err, tokens.ErrNotFound) {
 				continue // somebody else was faster
 			}
@@ -249,7 +250,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 			removed++
 			again = true
 			verb := "removed"
-			if f.dryRun {
+			if f.dryRun.Active() {
 				verb = "would remove"
 			}
 			user := wanted[i].Spec.User
@@ -258,7 +259,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 				return removed, listing, err
 			}
 		}
-		if !again || f.dryRun {
+		if !again || f.dryRun.Active() {
 			break
 		}
 	}
@@ -269,6 +270,26 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 		_, _ = fmt.Fprintf(s.Err, "%s has no access token\n", strict.Printable(f.user)) // a remark
 	}
 	return removed, listing, errors.Join(problems...)
+}
+
+// delete removes tokens. It sends nothing to a cluster with --dry-run=client.
+func (f *tokenRevokeFlags) delete(ctx context.Context, store tokens.Store, wanted []authn.Token) []tokens.Removal {
+	if !f.Given() || f.dryRun != cli.DryRunClient {
+		return store.Delete(ctx, wanted, f.dryRun.Active())
+	}
+	removals := make([]tokens.Removal, len(wanted))
+	for i := range wanted {
+		removals[i].ID = wanted[i].Name
+	}
+	return removals
+}
+
+// write stores a revocation and returns its place. It sends nothing to a cluster with --dry-run=client.
+func (f *tokenRevokeFlags) write(ctx context.Context, store tokens.Store, revocation *v1alpha1.TokenRevocation) (string, error) {
+	if f.Given() && f.dryRun == cli.DryRunClient {
+		return "", nil
+	}
+	return store.Revoke(ctx, revocation, f.dryRun.Active())
 }
 
 // notThere returns the error for an id of which no document can be read. It is a plain
@@ -345,14 +366,14 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store 
 	}
 	verb := "would write"
 	report := &writtenRevocation{Name: revocation.Name, User: authenticationv1.UserInfo{Username: f.user}, IssuedBefore: before.UTC()}
-	place, err := store.Revoke(ctx, revocation, f.dryRun)
+	place, err := f.write(ctx, store, revocation)
 	if errors.Is(err, tokens.ErrRefused) {
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked:\n%w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was revoked: %w", err)
 	}
-	if !f.dryRun {
+	if !f.dryRun.Active() {
 		verb, report.File = "wrote", f.file(place)
 	}
 	f.report.Revocation = report
@@ -370,7 +391,7 @@ func (f *tokenRevokeFlags) placeText(place string) string {
 
 // effect says from when on what was revoked is refused.
 func (f *tokenRevokeFlags) effect() string {
-	if f.dryRun {
+	if f.dryRun.Active() {
 		return "nothing was changed\n"
 	}
 	if f.Given() {

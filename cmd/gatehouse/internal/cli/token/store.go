@@ -21,8 +21,7 @@ type tokenPlace struct {
 }
 
 func (f *tokenPlace) add(cmd *cobra.Command, config string) {
-	cmd.Flags().StringVar(&f.config, "config", "", config)
-	_ = cmd.MarkFlagDirname("config") // the flag exists
+	cli.AddConfigFlag(cmd, &f.config, config, "kubeconfig", "context", "in-cluster")
 	f.Add(cmd)
 }
 
@@ -91,6 +90,7 @@ func (f *tokenPlace) file(place string) string {
 
 // givenPlace returns the place in the flags of a command line that is being completed.
 func givenPlace(cmd *cobra.Command) tokenPlace {
+	_ = cli.ReadEnvironment(cmd) // without a directory nothing is completed
 	value := func(name string) string { return cmd.Flag(name).Value.String() }
 	return tokenPlace{
 		config:       value("config"),

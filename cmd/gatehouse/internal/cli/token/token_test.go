@@ -265,7 +265,7 @@ func TestTokenCommandUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"issue"}, "--user is required (hint: the name of the user that the token proves)"},
+		{[]string{"issue"}, "--user is required (hint: the name of the user that the token proves;"},
 		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
 		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments, and is told by flags such as --user (hint: see "},
 		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
@@ -275,8 +275,8 @@ func TestTokenCommandUsage(t *testing.T) {
 		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
 		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
 		{[]string{"list", "--context", "x", "--state-dir", "."}, "--state-dir goes with --config: "},
-		{[]string{"key", "-o", "yaml"}, `--output "yaml": must be text or json`},
-		{[]string{"revoke", "--config", ".", "-o", "yaml", "ci"}, `--output "yaml": must be text or json`},
+		{[]string{"key", "-o", "xml"}, `--output "xml": must be text, json or yaml`},
+		{[]string{"revoke", "--config", ".", "-o", "xml", "ci"}, `--output "xml": must be text, json or yaml`},
 	} {
 		var remarks bytes.Buffer
 		code := cli.Run(t.Context(), append([]string{"token"}, c.args...), cli.Streams{Out: io.Discard, Err: &remarks}, NewCommand)
