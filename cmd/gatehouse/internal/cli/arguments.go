@@ -103,8 +103,8 @@ func noArguments(cmd *cobra.Command) error {
 	flags := cmd.Flags()
 	path := "'" + cmd.CommandPath() + "'"
 	for _, one := range []struct{ flag, says string }{
-		{"password-stdin", "the password is asked for (hint: or read, with --password-stdin)"},
-		{"token-file", "a token is read from a file (hint: --token-file FILE)"},
+		{"password-stdin", "login asks for the password (hint: or reads it with --password-stdin)"},
+		{"token-file", "it reads a token from a file (hint: --token-file FILE)"},
 	} {
 		if flags.Lookup(one.flag) != nil {
 			return fmt.Errorf("%s takes no arguments: %s", path, one.says)
@@ -117,7 +117,7 @@ func noArguments(cmd *cobra.Command) error {
 	}
 	such := ""
 	if example != nil {
-		such = ", and is told by flags such as --" + example.Name
+		such = ": use flags such as --" + example.Name
 	}
 	return fmt.Errorf("%s takes no arguments%s (hint: see '%s --help')", path, such, cmd.CommandPath())
 }
@@ -129,7 +129,7 @@ func NoArgs(belongs func(arg string) string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return nil
 		case LooksLikeToken(args[0]):
-			return errors.New("what may be a token has no place on a command line: " + belongs("…"))
+			return errors.New("this argument may be a token, which other users of this machine can see: " + belongs("…"))
 		}
 		return fmt.Errorf("%q: %s", args[0], belongs(args[0]))
 	}

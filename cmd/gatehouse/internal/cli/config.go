@@ -43,9 +43,9 @@ func adaptConfigFlag(flag *pflag.Flag) {
 // onceValue is the value of a flag that can be given once.
 type onceValue struct{ pflag.Value }
 
-// Set sets the value. It returns an error the second time, because the first value would be lost.
+// Set sets the value. It returns an error for a second one, because the first would be lost. Completion sets the same one twice.
 func (v onceValue) Set(value string) error {
-	if before := v.String(); before != "" {
+	if before := v.String(); before != "" && before != value {
 		return fmt.Errorf("is given twice, before with %q (hint: put the documents into one directory)", before)
 	}
 	return v.Value.Set(value)

@@ -32,7 +32,7 @@ func Cause(err error) error {
 func CheckDir(flag, dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return fmt.Errorf("%s: %q cannot be read: %w (hint: name a directory that is there)", flag, dir, Cause(err))
+		return fmt.Errorf("%s: %q cannot be read: %w (hint: name an existing directory)", flag, dir, Cause(err))
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("%s: %q is not a directory", flag, dir)

@@ -26,10 +26,9 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
 		Short: "Show and rotate the CA of the serving certificates",
-		Long: `The servers that share a CA keep it in a Secret, or in a directory, and replace it
-step by step so that no call fails. These commands show how far they are, and ask
-for a new CA. Status and rotate never write anything but such a request: what is
-to be done is done by a server that runs.`,
+		Long: `The servers that share a CA store it in a Secret, or in a directory. They rotate it
+step by step, so that no call fails. 'certs status' shows the state of a rotation,
+and 'certs rotate' requests a new CA: the running servers do the rest.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newStatusCommand(s), newRotateCommand(s), newInitCommand(s))
@@ -51,11 +50,11 @@ type commonFlags struct {
 
 func (f *commonFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "NAMESPACE/NAME of the Secret, as --self-signed-secret of serve")
+	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "Secret with the CA, NAMESPACE/NAME, as in --self-signed-secret of serve")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Secret (default that of --secret)")
-	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
-	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated, and empty is none (default "+install.DefaultRegistration+"; with --dir none)")
-	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "what servers were told of --rotation-hold, to say when a hold ends")
+	flags.StringVar(&f.dir, "dir", "", "directory with the CA in place of a Secret, as in --self-signed-dir of serve")
+	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
+	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
 	f.Add(cmd)
 	_ = cmd.MarkFlagDirname("dir") // the flags exist
 	for _, name := range []string{"secret", "namespace", "registration", "rotation-hold"} {

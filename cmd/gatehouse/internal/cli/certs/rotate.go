@@ -34,35 +34,34 @@ func newRotateCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Request a new CA",
-		Long: `Rotate asks the servers that share a CA to replace it. It writes the request beside
-the CA and nothing else; the servers do the rest, in an order in which no call
-fails: the new CA goes into every webhook configuration, then time passes for the
-slowest API server, ten minutes unless --rotation-hold of serve says otherwise, then
-every server takes a certificate of the new CA, and then the old one is forgotten.
+		Long: `Rotate requests a new CA from the servers that share one. It writes only the request,
+beside the CA. The servers rotate in an order in which no call fails: they publish
+the new CA in every webhook configuration, wait until the slowest API server uses it
+(ten minutes, or --rotation-hold of serve), take certificates of the new CA, and
+remove the old CA.
 
-With --emergency, for a CA whose key may be known to others, the hold is ten
-seconds, and a replica that does not answer is waited for no longer than a minute:
-API servers that have not noticed by then refuse calls until they have.
+With --emergency, for a CA whose key may have leaked, the servers wait ten seconds,
+and at most a minute for a replica that does not report. API servers that use the new
+CA later reject calls until then.
 
-Asking again while a request has not been looked at, or while a rotation has not
-come to the new CA yet, starts no second one.
+A second request has no effect until the servers have used the first one.
 
-With --wait it shows each step on standard error and returns when the servers have
-forgotten the old CA, every registration was read back to trust the new one, and none
-trusts one that was given up. Interrupted, it changes nothing about the rotation.
+With --wait it shows each step on standard error, and returns when the servers have
+removed the old CA and every registration trusts only the new one. You can interrupt
+it: the rotation continues. With --dry-run it requests nothing; --dry-run=server makes
+the API server check the request.
 
-With --dir and no --registration nobody can tell who trusts a CA. Then ca.crt holds
+With --dir and no --registration, Gatehouse cannot read who trusts the CA. ca.crt holds
 both CAs as soon as a server has read the request: give it to the API server before
-the new CA signs, after the hold, and copy apiserver-client.crt and
-apiserver-client.key anew where they are copies. In an emergency calls fail until you
-have.
+the new CA signs, which is after the hold, and update copies of apiserver-client.crt
+and apiserver-client.key. In an emergency, calls fail until you have done that.
 
-Exit codes: 0 requested, or with --wait done; 1 not done in time, or the CA is
-somebody else's to replace, such as cert-manager's; 2 cannot decide: nothing was
-requested, or what became of it cannot be read.`,
+Exit codes: 0 requested, or done with --wait; 1 not done in time, or another program,
+such as cert-manager, owns the CA; 2 cannot decide: nothing was requested, or the
+state cannot be read.`,
 		Example: `  gatehouse certs rotate --wait
 
-  # the key of the CA may be known to others
+  # the key of the CA may have leaked
   gatehouse certs rotate --emergency --wait --timeout 5m
 
   # on one machine
@@ -90,9 +89,9 @@ requested, or what became of it cannot be read.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.emergency, "emergency", false, "be done with the old CA as soon as that can be, because its key may be known to others")
-	flags.BoolVar(&f.wait, "wait", false, "show the steps, and return when it is done")
-	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long to wait, with --wait")
+	flags.BoolVar(&f.emergency, "emergency", false, "replace the CA as fast as possible, because its key may have leaked")
+	flags.BoolVar(&f.wait, "wait", false, "show the steps and return when the rotation is done")
+	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait, with --wait")
 	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // the flag exists
 	f.add(cmd)
 	cli.AddDryRunFlag(cmd, &f.dryRun)

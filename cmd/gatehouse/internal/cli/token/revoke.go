@@ -30,37 +30,36 @@ func newTokenRevokeCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke (--config DIR | --context NAME) [ID...]",
 		Short: "Revoke access tokens, or all tokens of a user",
-		Long: `Revoke removes the documents of access tokens. A document that is the only one of
-its file is removed with the file; of a file with others it is taken out, and
-nothing else in there changes.
+		Long: `Revoke deletes the documents of access tokens. It deletes a file that contains
+nothing else; it removes the document from a file with other documents, which stay as
+they are.
 
-With --user it removes all access tokens of the user, and writes a
-TokenRevocation, revocation-<random>.yaml: what was issued to the user before now
-is refused, JWTs and login tokens too. What is issued later is good, so whoever
-must stay out has to be removed from the directory or the issuer as well. A name
-that nobody can have, such as one without the prefix of the directory, is refused
-unless --unknown-user says that it is meant.
+With --user it deletes all access tokens of the user and creates a TokenRevocation,
+revocation-<random>.yaml: everything that was issued to the user before now is
+rejected, including JWTs and login tokens. The user can log in again: to prevent
+that, also remove the user from the directory or the issuer. Revoke rejects a name
+that no user can have, such as one without the prefix of a directory, unless
+--unknown-user is set.
 
-With --kubeconfig, --context or --in-cluster it is the custom resources of that
-cluster that are deleted, and the TokenRevocation is made there. A dry run then asks
-the API server, so that a right that is missing comes to light. Which names
-directories and issuers give is not known from there: of a name that nobody can have
-the servers warn.
+With --kubeconfig, --context or --in-cluster it deletes the custom resources of that
+cluster and creates the TokenRevocation there. It cannot check there which names the
+directories and issuers give; the servers warn about a name that no user can have.
 
-An id may be given as the whole text of a token, such as one that leaked.
+An id can also be given as a whole access token, for example one that leaked.
 
-With -o json standard output has an object: the tokens that were removed and the
-TokenRevocation that was written.
+With --dry-run nothing changes; --dry-run=server makes the API server check each
+change, which shows missing permissions. With -o json standard output has an object
+with the deleted tokens and the TokenRevocation.
 
 Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something
-could not be removed, or documents cannot be read in which the token may be. What
-can be is removed all the same.`,
+could not be deleted, or some documents cannot be read and may contain the token.
+Everything else is deleted all the same.`,
 		Example: `  gatehouse token revoke --config ./config ci
   gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
 
   gatehouse token revoke --context prod ci
 
-  # what would happen
+  # show what would be deleted
   gatehouse token revoke --config ./config --user jane --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != "text" && f.output != "json" {
@@ -75,9 +74,9 @@ can be is removed all the same.`,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
-	flags.StringVar(&f.user, "user", "", "revoke everything that this user has; the name as the API server sees it, prefixes included")
-	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, revoke what nobody of this name can have by the documents in --config")
-	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
+	flags.StringVar(&f.user, "user", "", "revoke everything that was issued to this user; the name as the API server sees it, with its prefix")
+	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, accept a name that no user can have by the documents in --config")
+	flags.StringVar(&f.reason, "reason", "", "reason to store in the TokenRevocation, with --user")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist

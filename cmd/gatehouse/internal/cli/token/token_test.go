@@ -265,15 +265,15 @@ func TestTokenCommandUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"issue"}, "--user is required (hint: the name of the user that the token proves;"},
+		{[]string{"issue"}, "--user is required (hint: the name of the user that the token authenticates;"},
 		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
-		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments, and is told by flags such as --user (hint: see "},
+		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments: use flags such as --user (hint: see "},
 		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
 		{[]string{"list"}, "where are the tokens: give --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster"},
 		{[]string{"revoke", "ci"}, "where are the tokens: "},
 		{[]string{"revoke", "--config", ".", "--context", "x", "ci"}, "give one of the two"},
-		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
-		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
+		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster excludes --kubeconfig and --context"},
+		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster excludes --kubeconfig and --context"},
 		{[]string{"list", "--context", "x", "--state-dir", "."}, "--state-dir goes with --config: "},
 		{[]string{"key", "-o", "xml"}, `--output "xml": must be text, json or yaml`},
 		{[]string{"revoke", "--config", ".", "-o", "xml", "ci"}, `--output "xml": must be text, json or yaml`},
