@@ -222,7 +222,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 	})
 	t.Run("a right to create is enough", func(t *testing.T) {
 		r := c.token(t.Context(), c.kubeconfigs["issuer"], "issue", "--id", "by-issuer", "--user", "robot")
-		r.wants(t, 0, "AccessToken/by-issuer is in the cluster; the token is good until ", "it is unknown whether a TokenRevocation ends it: ")
+		r.wants(t, 0, "AccessToken/by-issuer is in the cluster; the token is valid until ", "cannot decide whether a TokenRevocation revokes it: ")
 		c.everyReplica(t, strings.TrimSpace(r.out), true)
 	})
 	t.Run("issued, used, listed, revoked", func(t *testing.T) { c.lifeOfAToken(t) })
@@ -284,7 +284,7 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 	admin := c.Kubeconfig()
 	began := time.Now()
 	r := c.token(t.Context(), admin, "issue", "--id", "ci", "--user", "ci-bot", "--group", "deployers", "--ttl", "24h")
-	r.wants(t, 0, "AccessToken/ci is in the cluster; the token is good until ", " and is not shown again")
+	r.wants(t, 0, "AccessToken/ci is in the cluster; the token is valid until ", " and is not shown again")
 	token := strings.TrimSpace(r.out)
 	if !strings.HasPrefix(token, "gatehouse_ci_") {
 		t.Fatalf("no token is shown: %q", token)

@@ -198,7 +198,7 @@ func (f *commonFlags) client() (certs.Client, error) {
 	}
 	client, err := certs.NewClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("the API server cannot be asked: %w", err)
+		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
 	return client, nil
 }

@@ -131,7 +131,7 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 		return fmt.Errorf("nothing was requested: %w", firstProblem(seen.diagnoseState()))
 	}
 	if seen.state.Current.Key == nil {
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: the CA is somebody else's, such as cert-manager's (hint: ask for a new one there; servers see it by themselves)", place.store)}
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: another program, such as cert-manager, owns the CA (hint: request a new one there; servers detect it)", place.store)}
 	}
 	report, err := f.request(ctx, place, seen.state)
 	if err != nil {
@@ -153,10 +153,10 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 		say(s.Out, "%s%s", verb, where)
 	}
 	if seen.state.Phase == rotation.Activate {
-		say(s.Err, "a rotation is under way and has come to its new CA: what was requested begins when that is over")
+		say(s.Err, "a rotation is in progress and has activated its new CA: the requested one begins after it")
 	}
 	if seen.replicasErr == nil && seen.alive() == 0 {
-		say(s.Err, "no server runs that would do it: %s (hint: %s)", seen.nobody(), seen.start())
+		say(s.Err, "no running server can rotate it: %s (hint: %s)", seen.nobody(), seen.start())
 	}
 	if !seen.registered && seen.dir != "" {
 		say(s.Err, "%s", f.byHand(seen))
@@ -170,10 +170,10 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	}
 	switch {
 	case report.TrustChecked:
-		say(s.Out, "done: the old CA is forgotten, and no registration trusts it any more")
+		say(s.Out, "done: the old CA is removed, and no registration trusts it any more")
 	case report.Done:
-		say(s.Out, "done: the old CA is forgotten")
-		say(s.Err, "who trusts it still was not checked, because there is no --registration to read")
+		say(s.Out, "done: the old CA is removed")
+		say(s.Err, "registrations were not checked, because there is no --registration")
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func (f *rotateFlags) byHand(seen *snapshot) string {
 	if seen.alive() == 0 || seen.state.Phase == rotation.Activate {
 		when = duration.HumanDuration(hold) + " after a server has begun with it"
 	}
-	return fmt.Sprintf("nobody can tell who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and copy %s anew where they are copies",
+	return fmt.Sprintf("cannot decide who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and update copies of %s",
 		filepath.Join(seen.dir, certstore.CAFile), when, clientFiles)
 }
 
@@ -353,7 +353,7 @@ func (p *rotationProgress) confirm(seen *snapshot) (line string, done bool) {
 	}
 	switch {
 	case len(wrong) > 0:
-		p.unread, p.last = nil, "the servers have forgotten the old CA, and registrations have not: "+strings.Join(append(wrong, unknown...), "; ")
+		p.unread, p.last = nil, "the servers have removed the old CA, and registrations have not: "+strings.Join(append(wrong, unknown...), "; ")
 		return p.show(p.last, p.last), false
 	case len(unknown) > 0:
 		return p.cannotTell(errors.New(strings.Join(unknown, "; "))), false

@@ -83,7 +83,7 @@ command that deletes it.`,
 			config.QPS = -1 // how many requests there are is left to the API server
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {
-				return fmt.Errorf("the API server cannot be asked: %w", err)
+				return fmt.Errorf("no client for the API server: %w", err)
 			}
 			return f.run(cmd.Context(), client, config.Host, s)
 		},

@@ -178,7 +178,7 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	return fmt.Errorf("the token was issued and is not good yet: %s in %s, and servers do not use the new document before that is mended (hint: %s lint --config %s):\n  %s",
+	return fmt.Errorf("the token was issued and is not valid yet: %s in %s, and servers do not use the new document until you fix that (hint: %s lint --config %s):\n  %s",
 		thereAre(n), f.config, cli.DisplayName(os.Args[0]), f.config, first)
 }
 
@@ -366,9 +366,9 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, docum
 	if _, err := fmt.Fprintln(s.Out, issued.Token); err != nil {
 		return err
 	}
-	until := "good until"
+	until := "valid until"
 	if !good {
-		until = "not good yet, ends at"
+		until = "not valid yet, expires at"
 	}
 	// A remark; the token is out, so nothing hangs on it.
 	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s and is not shown again\n",

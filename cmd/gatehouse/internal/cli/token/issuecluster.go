@@ -53,7 +53,7 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 		return errors.Join(revokedError(&revocation, f.user), remove())
 	}
 	if unknown != nil {
-		_, _ = fmt.Fprintf(s.Err, "it is unknown whether a TokenRevocation ends it: %s\n", unknown) // a remark
+		_, _ = fmt.Fprintf(s.Err, "cannot decide whether a TokenRevocation revokes it: %s\n", unknown) // a remark
 	}
 	// What is shown is what a directory would have.
 	issued.Document.ObjectMeta = documentMeta(&issued.Document)
@@ -112,6 +112,6 @@ func (f *tokenFlags) waitBehind(ctx context.Context, known *tokens.Listing, issu
 
 // revokedError refuses a token that would be dead.
 func revokedError(revocation *authn.Revocation, user string) error {
-	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued: TokenRevocation/%s in %s refuses all that is issued to %q before %s",
+	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued: TokenRevocation/%s in %s rejects all tokens issued to %q before %s",
 		revocation.Name, revocation.Source, user, revocation.Spec.IssuedBefore.UTC().Format(time.RFC3339))}
 }

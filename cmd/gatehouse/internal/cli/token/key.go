@@ -71,7 +71,7 @@ func makeKey(s cli.Streams, random io.Reader, file string, asJSON bool) error {
 	err := tokens.WriteNew(file, []byte(text+"\n"), onlyOwner)
 	switch {
 	case errors.Is(err, tokens.ErrExists):
-		return fmt.Errorf("%s exists already and is not overwritten (hint: a new key goes into a new file, and both into login.keys until no token of the old one is left)", file)
+		return fmt.Errorf("%s exists already and is not overwritten (hint: write the new key to another file, and keep both in login.keys until all tokens of the old one have expired)", file)
 	case errors.Is(err, fs.ErrNotExist):
 		dir := filepath.Dir(file)
 		return fmt.Errorf("--out: there is no directory %q (hint: mkdir -p %s)", dir, dir)

@@ -141,7 +141,7 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	if f.stateDir != "" && f.Given() {
-		return errors.New("--state-dir goes with --config: in a cluster, when a token was last used is in its status")
+		return errors.New("--state-dir needs --config: in a cluster, the status of a token has the time of its last use")
 	}
 	if f.stateDir != "" {
 		if err := cli.CheckDir("--state-dir", f.stateDir); err != nil {
@@ -195,14 +195,14 @@ func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *toke
 		}
 		pending++
 		if why := listing.Pending[rows[i].ID]; why != "" {
-			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is refused by every server whose guard makes no exception for it: %s\n", name, cli.OneLine(why))
+			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is rejected by every server whose guard does not allow it: %s\n", name, cli.OneLine(why))
 		}
 	}
 	if pending > 0 {
 		_, _ = fmt.Fprintf(s.Err, "pending: %s; no server has reported yet whether it uses them (hint: kubectl get ghat)\n", diagnostic.Count(pending, "token"))
 	}
 	if err := listing.Found.Err(); err != nil {
-		return fmt.Errorf("there are revocations with errors, which end nothing:\n%w", err)
+		return fmt.Errorf("these TokenRevocations have errors and revoke nothing:\n%w", err)
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and a server does not use the documents before that is mended (hint: %s lint --config %s):\n  %s",
+	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and servers do not use the documents until you fix that (hint: %s lint --config %s):\n  %s",
 		thereAre(n), dir, cli.DisplayName(os.Args[0]), dir, first)
 }
 

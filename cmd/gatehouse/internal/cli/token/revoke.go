@@ -132,12 +132,12 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 	case ofUser && f.user == "":
 		problems = append(problems, errors.New(`--user "": must not be empty`))
 	case ofUser && len(args) > 0:
-		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all that the user has"))
+		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all tokens of the user"))
 	case !ofUser && len(args) == 0:
 		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as '"+cli.DisplayName(os.Args[0])+" token list' shows them, or --user)"))
 	}
 	if f.reason != "" && !ofUser {
-		problems = append(problems, errors.New("--reason needs --user: nothing is left of a token that is removed"))
+		problems = append(problems, errors.New("--reason needs --user: a deleted token stores no reason"))
 	}
 	if f.unknownUser && !ofUser {
 		problems = append(problems, errors.New("--unknown-user needs --user"))
@@ -152,7 +152,7 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 			}
 			arg = id
 		case cli.LooksLikeToken(arg):
-			problems = append(problems, fmt.Errorf("argument %d: this may be a login token or a JWT, of which there is no document (hint: --user NAME ends all that its user has)", i+1))
+			problems = append(problems, fmt.Errorf("argument %d: this may be a login token or a JWT, which have no document (hint: --user NAME revokes all tokens of the user)", i+1))
 			continue
 		}
 		if !slices.Contains(f.ids, arg) {
@@ -300,8 +300,8 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 		shown = "of this id"
 	}
 	if listing != nil && !f.Given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
-		return fmt.Errorf("it is unknown whether there is an AccessToken %s in %s: some documents cannot be read, and servers may take it by what they read before "+
-			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which ends all that its user has)", shown, f.config, program, f.config, program, f.config)
+		return fmt.Errorf("cannot decide whether there is an AccessToken %s in %s: some documents cannot be read, and servers may still accept the token "+
+			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which revokes all tokens of its user)", shown, f.config, program, f.config, program, f.config)
 	}
 	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list%s)", shown, f.where(), program, f.flags())}
 }
@@ -337,7 +337,7 @@ func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) er
 	if listing.Found.Err() != nil && !f.Given() {
 		problem += ", as far as " + f.config + " can be read"
 	}
-	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it all the same)", problem, hint)}
+	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it anyway)", problem, hint)}
 }
 
 // revokeUser writes the revocation of all that the user has.
@@ -376,7 +376,7 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store 
 		verb, report.File = "wrote", f.file(place)
 	}
 	f.report.Revocation = report
-	return f.say(s, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
+	return f.say(s, "%s a TokenRevocation, in %s: everything issued to %s before %s is rejected, including JWTs and login tokens\n",
 		verb, f.placeText(place), strict.Printable(f.user), before.Format(time.RFC3339))
 }
 
@@ -394,11 +394,11 @@ func (f *tokenRevokeFlags) effect() string {
 		return "nothing was changed\n"
 	}
 	if f.Given() {
-		return "servers with --custom-resources refuse what was revoked within two seconds; API servers go on with what they have in\n" +
-			"their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
+		return "servers with --custom-resources reject the revoked tokens within two seconds; API servers keep cached answers for\n" +
+			"--authentication-token-webhook-cache-ttl (default 2m) and 10s more\n"
 	}
-	return "servers that read " + f.config + " refuse what was revoked within seconds, usually at once; API servers go on with what they\n" +
-		"have in their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
+	return "servers that read " + f.config + " reject the revoked tokens within seconds; API servers keep cached answers for\n" +
+		"--authentication-token-webhook-cache-ttl (default 2m) and 10s more\n"
 }
 
 // listingErrorAfter tells that servers may not use what was changed. Removals and
@@ -414,9 +414,9 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 	}
 	first := listing.Found[at]
 	if first.Source == dir {
-		return fmt.Errorf("%s: servers do not use the directory like this, and go on with what they had, WHAT WAS REVOKED INCLUDED, until it is mended or they are restarted", first)
+		return fmt.Errorf("%s: servers keep the previous configuration, INCLUDING WHAT WAS REVOKED, until you fix the directory or restart them", first)
 	}
-	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read were not looked at, and are good as long as servers use what they had (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), dir, first)
+	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read are not revoked, and stay valid while servers use the previous configuration (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), dir, first)
 }
 
 // completeIDs completes the ids of the tokens that there are.
