@@ -74,7 +74,7 @@ func newWrites(t *testing.T, forbidden bool) (w *writes, kubeconfig string) {
 	if got := clitest.Run(t.Context(), "", []string{"certs", "init", dir, "--host", "127.0.0.1"}, commands()...); got.Code != cli.ExitYes {
 		t.Fatal(got)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "authority.json")) //nolint:gosec // a file of the test
+	text, err := os.ReadFile(filepath.Join(dir, "authority.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,10 @@ func TestDryRun(t *testing.T) {
 						want = append(want, write+" dryRun=All")
 					}
 				}
-				if !slices.Equal(w.all, want) && !(forbidden && len(w.all) > 0 && slices.Equal(w.all, want[:len(w.all)])) {
+				if forbidden && len(w.all) > 0 {
+					want = want[:min(len(w.all), len(want))] // it may stop at the first
+				}
+				if !slices.Equal(w.all, want) {
 					t.Errorf("got the writes %q, want %q", w.all, want)
 				}
 				said := got.Out + got.Err
