@@ -28,6 +28,8 @@ type SecretStoreConfig struct {
 	Client certs.Client
 	// Namespace and Name are those of the Secret.
 	Namespace, Name string
+	// DryRun makes the API server check writes without persisting them.
+	DryRun bool
 	// Notify receives an event from the goroutine of Watch when the right to watch is
 	// missing, and when it is granted. The subject is the store's String. Nil drops them.
 	Notify func(certs.Event)
@@ -135,12 +137,20 @@ func (s *SecretStore) create(ctx context.Context, data map[string][]byte) error 
 		Type:       corev1.SecretTypeOpaque,
 		Data:       data,
 	}
-	_, err := s.secrets().Create(ctx, secret, metav1.CreateOptions{FieldManager: stateManager})
+	_, err := s.secrets().Create(ctx, secret, metav1.CreateOptions{FieldManager: stateManager, DryRun: s.dryRun()})
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return ErrConflict
 	case err != nil:
 		return s.request("create").Explain(ctx, err)
+	}
+	return nil
+}
+
+// dryRun returns the options of writes.
+func (s *SecretStore) dryRun() []string {
+	if s.cfg.DryRun {
+		return []string{metav1.DryRunAll}
 	}
 	return nil
 }
@@ -175,7 +185,7 @@ func (s *SecretStore) patch(ctx context.Context, version string, data map[string
 	if err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
-	_, err = s.secrets().Patch(ctx, s.cfg.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: stateManager})
+	_, err = s.secrets().Patch(ctx, s.cfg.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: stateManager, DryRun: s.dryRun()})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err), kube.IsInvalidField(err, "metadata.uid"):
 		return ErrConflict

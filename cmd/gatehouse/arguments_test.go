@@ -82,21 +82,21 @@ func TestCommandLineMistakes(t *testing.T) {
 	for _, c := range []struct {
 		name, args, says string
 	}{
-		{"a password behind login", "login --username jane janepw", `'gatehouse login' takes no arguments: the password is asked for (hint: or read, with --password-stdin)`},
-		{"a token behind whoami", "whoami " + strayAccess, `'gatehouse whoami' takes no arguments: a token is read from a file (hint: --token-file FILE)`},
-		{"a directory behind list", "token list config", `'gatehouse token list' takes no arguments, and is told by flags such as --config (hint: see 'gatehouse token list --help')`},
+		{"a password behind login", "login --username jane janepw", `'gatehouse login' takes no arguments: login asks for the password (hint: or reads it with --password-stdin)`},
+		{"a token behind whoami", "whoami " + strayAccess, `'gatehouse whoami' takes no arguments: it reads a token from a file (hint: --token-file FILE)`},
+		{"a directory behind list", "token list config", `'gatehouse token list' takes no arguments: use flags such as --config (hint: see 'gatehouse token list --help')`},
 		{"behind a command without flags", "version now", `'gatehouse version' takes no arguments (hint: see 'gatehouse version --help')`},
-		{"a password as in mysql", "login -phunter2", `unknown flag: -p (hint: see 'gatehouse login --help')`},
+		{"a password as in mysql", "login -phunter2", `unknown flag -p (hint: see 'gatehouse login --help')`},
 		{"a password as the value", "login --password-stdin=hunter2", `--password-stdin takes no value (hint: see 'gatehouse login --help')`},
-		{"what is no flag", "login ---hunter2", `bad flag syntax (hint: see 'gatehouse login --help')`},
-		{"a flag that there is not", "lint --confg x", `unknown flag: --confg (hint: see 'gatehouse lint --help')`},
-		{"a command that there is not", "tokn", `unknown command "tokn" for "gatehouse" (hint: did you mean "token"?)`},
-		{"one of a group", "token isue --user jane", `unknown command "isue" for "gatehouse token" (hint: did you mean "issue"?)`},
+		{"what is no flag", "login ---hunter2", `invalid flag syntax: must be --NAME, --NAME=VALUE or a letter such as -o (hint: see 'gatehouse login --help')`},
+		{"a flag that there is not", "lint --confg x", `unknown flag --confg (hint: did you mean --config? see 'gatehouse lint --help')`},
+		{"a command that there is not", "tokn", `unknown command "tokn" for "gatehouse" (hint: did you mean "token"? see 'gatehouse --help')`},
+		{"one of a group", "token isue --user jane", `unknown command "isue" for "gatehouse token" (hint: did you mean "issue"? see 'gatehouse token --help')`},
 		{"one of a group that is like none", "token frobnicate", `unknown command "frobnicate" for "gatehouse token" (hint: see 'gatehouse token --help')`},
 		{"one that may be a password", "token hunter2", `unknown command for "gatehouse token" (hint: see 'gatehouse token --help')`},
-		{"a shell", "completion bsh", `unknown command "bsh" for "gatehouse completion" (hint: did you mean "bash"?)`},
-		{"a topic", "help token isue", `unknown command "isue" for "gatehouse token" (hint: did you mean "issue"?)`},
-		{"a token where files belong", "check " + strayJWT, `what may be a token has no place on a command line: files are given with -f`},
+		{"a shell", "completion bsh", `unknown command "bsh" for "gatehouse completion" (hint: did you mean "bash"? see 'gatehouse completion --help')`},
+		{"a topic", "help token isue", `unknown command "isue" for "gatehouse token" (hint: did you mean "issue"? see 'gatehouse token --help')`},
+		{"a token where files belong", "check " + strayJWT, `this argument may be a token, which other users of this machine can see: files are given with -f`},
 		{"a file where it does not belong", "check pod.yaml", `"pod.yaml": files are given with -f`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

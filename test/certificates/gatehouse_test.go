@@ -87,7 +87,7 @@ func TestGatehouseRotates(t *testing.T) {
 		target := l.Calls() + enough
 		said, err := h.certs(t.Context(), "rotate", flags...)
 		must(t, err)
-		if !strings.Contains(said, "done: the old CA is forgotten") {
+		if !strings.Contains(said, "done: the old CA is removed") {
 			t.Errorf("gatehouse certs rotate %q says %q", flags, said)
 		}
 		after := h.inPhase(t, rotation.Stable)

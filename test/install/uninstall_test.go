@@ -222,7 +222,7 @@ func TestUninstallForeign(t *testing.T) {
 	if code != 2 || !slices.Equal(report.of("foreign"), []string{"MutatingWebhookConfiguration gatehouse", "ValidatingWebhookConfiguration gatehouse"}) || len(report.of("removed")) > 0 {
 		t.Errorf("it ends with %d and %v", code, report.Parts)
 	}
-	for _, want := range []string{`"gate.example.org" has no name below gatehouse.dev`, "--namespace elsewhere", "is in the way"} {
+	for _, want := range []string{`the name of its webhook "gate.example.org" does not end in gatehouse.dev`, "--namespace elsewhere", "must be deleted first"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("it does not say %q:\n%s", want, stderr)
 		}
@@ -336,8 +336,8 @@ func TestUninstallForbidden(t *testing.T) {
 		t.Errorf("it ends with %d and removes %q", code, report.of("removed"))
 	}
 	for _, want := range []string{
-		"ValidatingWebhookConfiguration/gatehouse is left, or may be: ", "cannot delete resource", "delete validatingwebhookconfiguration gatehouse",
-		"Deployment/gatehouse-system/gatehouse is left, or may be: ValidatingWebhookConfiguration/gatehouse is in the way",
+		"ValidatingWebhookConfiguration/gatehouse may remain: ", "cannot delete resource", "delete validatingwebhookconfiguration gatehouse",
+		"Deployment/gatehouse-system/gatehouse may remain: ValidatingWebhookConfiguration/gatehouse must be deleted first",
 	} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("it does not say %q:\n%s", want, stderr)

@@ -64,10 +64,10 @@ const (
 // AddFlags adds the flags of the options to a command.
 func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Config, "config", "", "directory with policies, profiles and other configuration (required without --custom-resources)")
+	flags.StringVarP(&f.Config, "config", "c", "", "directory with policies, profiles and other configuration (required without --custom-resources)")
 	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config still exists and has lost all its documents: warn (use the rest) or refuse (keep the active configuration)")
 	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
-	flags.StringVar(&f.Namespace, "namespace", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "interval between counts of the pods that profiles match, such as 5m, for the status of SidecarProfiles, with --custom-resources; needs the right to list pods in all namespaces (default: no counts)")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; policies and profiles look up objects in the cluster of its current context")
 	flags.BoolVar(&f.InCluster, "in-cluster", false, "look up objects in the cluster that this pod runs in, with its service account")

@@ -37,11 +37,15 @@ func unknownCommand(group *cobra.Command, word string) error {
 			names = append(names, cmd.Name())
 		}
 	}
-	hint := diagnostic.DidYouMean(word, names...)
-	if hint == "" {
-		hint = "see '" + group.CommandPath() + " --help'"
+	return fmt.Errorf("unknown command%s for %q (hint: %s)", shown, group.CommandPath(), helpHint(group, diagnostic.DidYouMean(word, names...)))
+}
+
+// helpHint returns a hint that ends with the command that shows the usage.
+func helpHint(cmd *cobra.Command, hint string) string {
+	if hint != "" {
+		hint += " "
 	}
-	return fmt.Errorf("unknown command%s for %q (hint: %s)", shown, group.CommandPath(), hint)
+	return hint + "see '" + cmd.CommandPath() + " --help'"
 }
 
 // unknownWord returns the word of cobra's error for an unknown command.
@@ -99,8 +103,8 @@ func noArguments(cmd *cobra.Command) error {
 	flags := cmd.Flags()
 	path := "'" + cmd.CommandPath() + "'"
 	for _, one := range []struct{ flag, says string }{
-		{"password-stdin", "the password is asked for (hint: or read, with --password-stdin)"},
-		{"token-file", "a token is read from a file (hint: --token-file FILE)"},
+		{"password-stdin", "login asks for the password (hint: or reads it with --password-stdin)"},
+		{"token-file", "it reads a token from a file (hint: --token-file FILE)"},
 	} {
 		if flags.Lookup(one.flag) != nil {
 			return fmt.Errorf("%s takes no arguments: %s", path, one.says)
@@ -113,7 +117,7 @@ func noArguments(cmd *cobra.Command) error {
 	}
 	such := ""
 	if example != nil {
-		such = ", and is told by flags such as --" + example.Name
+		such = ": use flags such as --" + example.Name
 	}
 	return fmt.Errorf("%s takes no arguments%s (hint: see '%s --help')", path, such, cmd.CommandPath())
 }
@@ -125,38 +129,85 @@ func NoArgs(belongs func(arg string) string) cobra.PositionalArgs {
 		case len(args) == 0:
 			return nil
 		case LooksLikeToken(args[0]):
-			return errors.New("what may be a token has no place on a command line: " + belongs("…"))
+			return errors.New("this argument may be a token, which other users of this machine can see: " + belongs("…"))
 		}
 		return fmt.Errorf("%q: %s", args[0], belongs(args[0]))
 	}
 }
 
-// flagError returns an error about a flag without a password that is in its place: -phunter2, --password-stdin=hunter2.
+// flagError returns an error about a flag in place of that of pflag. It does not repeat a password in the place of a flag: -phunter2,
+// --password-stdin=hunter2.
 func flagError(cmd *cobra.Command, err error) error {
-	text := err.Error()
+	text, hint := err.Error(), ""
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		switch name := unknown.GetSpecifiedName(); {
-		case unknown.GetSpecifiedShortnames() != "":
-			text = "unknown flag: -" + name
-		case !isPlainWord(strings.TrimRight(name, "0123456789")):
-			text = "unknown flag"
-		}
+		text, hint = unknownFlag(cmd, unknown)
+	}
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		text = "--" + missing.GetFlag().Name + " needs a value"
 	}
 	if _, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
-		text = "bad flag syntax"
+		text = "invalid flag syntax: must be --NAME, --NAME=VALUE or a letter such as -o"
 	}
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "bool" {
-		text = "--" + invalid.GetFlag().Name + " takes no value"
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		text = invalidValue(invalid)
 	}
-	return fmt.Errorf("%s (hint: see '%s --help')", text, cmd.CommandPath())
+	if before, inner, found := strings.Cut(text, " (hint: "); found {
+		text, hint = before, strings.TrimSuffix(inner, ")")+";"
+	}
+	return fmt.Errorf("%s (hint: %s)", text, helpHint(cmd, hint))
 }
+
+// unknownFlag returns the message for an unknown flag, and a hint about the flag that may have been meant.
+func unknownFlag(cmd *cobra.Command, unknown *pflag.NotExistError) (text, hint string) {
+	name := unknown.GetSpecifiedName()
+	if unknown.GetSpecifiedShortnames() != "" {
+		return "unknown flag -" + name, ""
+	}
+	if !isPlainWord(strings.TrimRight(name, "0123456789")) {
+		return "unknown flag", ""
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			names = append(names, flag.Name)
+		}
+	})
+	if near, ok := diagnostic.Nearest(name, names...); ok {
+		hint = "did you mean --" + near + "?"
+	}
+	return "unknown flag --" + name, hint
+}
+
+// invalidValue returns the message for a value that a flag does not accept.
+func invalidValue(invalid *pflag.InvalidValueError) string {
+	flag := invalid.GetFlag()
+	cause := errors.Unwrap(invalid).Error()
+	switch flag.Value.Type() {
+	case "bool":
+		return "--" + flag.Name + " takes no value"
+	case "int", "int64":
+		cause = "must be a whole number"
+	case "float64":
+		cause = "must be a number"
+	case "stringToString":
+		cause = "must be KEY=VALUE"
+	}
+	return fmt.Sprintf("--%s %q: %s", flag.Name, invalid.GetValue(), cause)
+}
+
+// requiredSuffix is at the end of the usage of required flags.
+const requiredSuffix = " (required)"
 
 // checkRequiredFlags returns an error for each required flag that is missing.
 func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 	var missing []error
 	for flag := range requiredFlags(cmd) {
+		hint := "the " + strings.TrimSuffix(flag.Usage, requiredSuffix)
+		if flag.Name == configFlag {
+			hint = "--config DIR, or set " + ConfigVariable
+		}
 		if flag.Value.String() == "" {
-			missing = append(missing, fmt.Errorf("--%s is required (hint: the %s)", flag.Name, strings.TrimSuffix(flag.Usage, " (required)")))
+			missing = append(missing, fmt.Errorf("--%s is required (hint: %s; %s)", flag.Name, hint, helpHint(cmd, "")))
 		}
 	}
 	return errors.Join(missing...)

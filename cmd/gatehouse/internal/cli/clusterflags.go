@@ -23,7 +23,7 @@ type ClusterFlags struct {
 
 // Add adds the flags to a command.
 func (f *ClusterFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.InCluster, "in-cluster", false, "ask the API server of the pod that this runs in, as its service account")
+	cmd.Flags().BoolVar(&f.InCluster, "in-cluster", false, "use the API server of the pod in which this runs, as its service account")
 	f.ContextFlags.Add(cmd)
 }
 
@@ -33,7 +33,7 @@ func (f *ClusterFlags) Given() bool { return f.InCluster || f.Named() }
 // Check returns an error for flags that conflict.
 func (f *ClusterFlags) Check() error {
 	if f.InCluster && f.Named() {
-		return errors.New("--in-cluster goes with neither --kubeconfig nor --context")
+		return errors.New("--in-cluster excludes --kubeconfig and --context")
 	}
 	return nil
 }
@@ -51,10 +51,10 @@ func (f *ClusterFlags) Connect(hint string) (*rest.Config, error) {
 	} else {
 		config, err = f.Config().ClientConfig()
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, fmt.Errorf("there is no kubeconfig, which says where the API server is (hint: --kubeconfig FILE, or %s)", hint)
+			return nil, fmt.Errorf("no kubeconfig found, so the address of the API server is unknown (hint: --kubeconfig FILE, or %s)", hint)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
+			return nil, fmt.Errorf("invalid kubeconfig: %w", err)
 		}
 	}
 	config.Timeout = APIServerTimeout

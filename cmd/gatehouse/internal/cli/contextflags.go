@@ -58,7 +58,7 @@ func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err err
 		return "", nil, fmt.Errorf("the kubeconfig has no context %q", name)
 	}
 	if context.AuthInfo == "" {
-		return "", nil, fmt.Errorf("the context %q of the kubeconfig names no user (hint: kubectl config set-context %s --user NAME)", name, ShellQuote(name))
+		return "", nil, fmt.Errorf("the context %q of the kubeconfig has no user (hint: kubectl config set-context %s --user NAME)", name, ShellQuote(name))
 	}
 	if user = config.AuthInfos[context.AuthInfo]; user == nil {
 		return "", nil, fmt.Errorf("the kubeconfig has no user %q, which is that of the context %q", context.AuthInfo, name)

@@ -30,9 +30,9 @@ func Cause(err error) error {
 
 // CheckDir returns an error if the value of a flag is not a directory.
 func CheckDir(flag, dir string) error {
-	info, err := os.Stat(dir)
+	info, err := os.Stat(dir) // #nosec G703 -- the user names the directory
 	if err != nil {
-		return fmt.Errorf("%s: %q cannot be read: %w (hint: name a directory that is there)", flag, dir, Cause(err))
+		return fmt.Errorf("%s: %q cannot be read: %w (hint: name an existing directory)", flag, dir, Cause(err))
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("%s: %q is not a directory", flag, dir)

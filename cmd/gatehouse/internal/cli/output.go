@@ -2,14 +2,12 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -27,15 +25,13 @@ func ShellQuote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// AddOutputFlag adds -o with these values, the first being the default.
-func AddOutputFlag(cmd *cobra.Command, value *string, values ...string) {
-	cmd.Flags().StringVarP(value, "output", "o", values[0], "output format: "+strings.Join(values, " or "))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
-}
-
-// OutputError returns the error for a value of -o that is none of these.
-func OutputError(value string, values ...string) error {
-	return fmt.Errorf("--output %q: must be %s", value, strings.Join(values, " or "))
+// orList returns alternatives as part of a sentence: "text, json or yaml".
+func orList(values []string) string {
+	last := len(values) - 1
+	if last < 1 {
+		return strings.Join(values, "")
+	}
+	return strings.Join(values[:last], ", ") + " or " + values[last]
 }
 
 // WriteJSON writes a value as indented JSON. Characters such as "<" and "&" stay as they are.
@@ -57,6 +53,9 @@ func encodeJSON(out io.Writer, indent string, value any) error {
 
 // IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
+	if out, ok := w.(*standardOutput); ok {
+		w = out.Writer
+	}
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit codes of every subcommand.
@@ -45,9 +46,14 @@ func (e *ExitError) Unwrap() error { return e.Err }
 func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {
 	root := NewRoot(s, commands...)
 	root.SetArgs(args)
-	err := checkSubcommand(root, args)
+	cmd, err := root, checkSubcommand(root, args)
 	if err == nil {
-		err = root.ExecuteContext(ctx)
+		cmd, err = root.ExecuteContextC(ctx)
+	}
+	if out, ok := root.OutOrStdout().(*standardOutput); ok {
+		if failed := out.Flush(); failed != nil {
+			err = failed
+		}
 	}
 	if err == nil {
 		return ExitYes
@@ -60,7 +66,7 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams
 		code, err = exit.Code, exit.Err
 	}
 	if err != nil {
-		_, _ = io.WriteString(s.Err, ErrorText(err)) // nobody is left to tell
+		_, _ = io.WriteString(s.Err, ErrorText(err)+environmentNote(cmd)) // there is no other place to report to
 	}
 	return code
 }
@@ -80,6 +86,8 @@ func ErrorText(err error) string {
 
 // NewRoot returns the command tree with these commands.
 func NewRoot(s Streams, commands ...func(Streams) *cobra.Command) *cobra.Command {
+	out := &standardOutput{Writer: s.Out}
+	s.Out = out
 	root := &cobra.Command{
 		Use:   "gatehouse",
 		Short: "Admission and authentication webhooks for Kubernetes",
@@ -89,11 +97,17 @@ manifests and recorded reviews.
 
 Exit codes: 0 yes, 1 no (refused, an error found), 2 cannot decide (bad usage,
 bad input, unreachable).`,
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRunE: checkRequiredFlags,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: DisplayName(os.Args[0])},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
+			out.yaml = wantsYAML(cmd)
+			return prepare(cmd, args)
+		},
+		Version: versions().String(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version and exit")
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
@@ -111,7 +125,31 @@ bad input, unreachable).`,
 		}
 	}
 	hideArguments(root)
+	adaptFlags(root)
 	return root
+}
+
+// prepare completes the flags of a command before it runs.
+func prepare(cmd *cobra.Command, args []string) error {
+	if err := ReadEnvironment(cmd); err != nil {
+		return err
+	}
+	return checkRequiredFlags(cmd, args)
+}
+
+// adaptFlags gives the flags of a command and its subcommands what all flags of their name or type have.
+func adaptFlags(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		switch {
+		case flag.Name == configFlag:
+			adaptConfigFlag(flag)
+		case flag.Value.Type() == "duration":
+			adaptDurationFlag(flag)
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		adaptFlags(sub)
+	}
 }
 
 // Worst joins problems, with the highest exit code among them.

@@ -20,18 +20,12 @@ func NewVersionCommand(s Streams) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			v := struct {
-				Version    string `json:"version"`
-				Go         string `json:"go"`
-				Platform   string `json:"platform"`
-				Kubernetes string `json:"kubernetes"`
-				CEL        string `json:"cel"`
-			}{build.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, build.ModuleVersion("k8s.io/apiserver"), build.ModuleVersion("github.com/google/cel-go")}
+			v := versions()
 			switch output {
 			case "json":
 				return WriteJSONLine(s.Out, v)
 			case "text":
-				_, err := fmt.Fprintf(s.Out, "gatehouse %s (%s, %s; k8s.io/apiserver %s, cel-go %s)\n", v.Version, v.Go, v.Platform, v.Kubernetes, v.CEL)
+				_, err := fmt.Fprintln(s.Out, v)
 				return err
 			default:
 				return OutputError(output, "text", "json")
@@ -40,4 +34,25 @@ func NewVersionCommand(s Streams) *cobra.Command {
 	}
 	AddOutputFlag(cmd, &output, "text", "json")
 	return cmd
+}
+
+// versionReport is the output of "gatehouse version" for programs.
+type versionReport struct {
+	Version    string `json:"version"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	Kubernetes string `json:"kubernetes"`
+	CEL        string `json:"cel"`
+}
+
+func versions() versionReport {
+	return versionReport{
+		build.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH,
+		build.ModuleVersion("k8s.io/apiserver"), build.ModuleVersion("github.com/google/cel-go"),
+	}
+}
+
+// String returns the versions on a line.
+func (v versionReport) String() string {
+	return fmt.Sprintf("gatehouse %s (%s, %s; k8s.io/apiserver %s, cel-go %s)", v.Version, v.Go, v.Platform, v.Kubernetes, v.CEL)
 }

@@ -26,10 +26,9 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
 		Short: "Show and rotate the CA of the serving certificates",
-		Long: `The servers that share a CA keep it in a Secret, or in a directory, and replace it
-step by step so that no call fails. These commands show how far they are, and ask
-for a new CA. Status and rotate never write anything but such a request: what is
-to be done is done by a server that runs.`,
+		Long: `The servers that share a CA store it in a Secret, or in a directory. They rotate it
+step by step, so that no call fails. 'certs status' shows the state of a rotation,
+and 'certs rotate' requests a new CA: the running servers do the rest.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newStatusCommand(s), newRotateCommand(s), newInitCommand(s))
@@ -40,21 +39,25 @@ to be done is done by a server that runs.`,
 type commonFlags struct {
 	cli.ClusterFlags
 	secret, dir   string
+	namespace     string
 	registrations []string
 	hold          time.Duration
+	// dryRun is that of rotate.
+	dryRun cli.DryRun
 
 	now func() time.Time
 }
 
 func (f *commonFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "NAMESPACE/NAME of the Secret, as --self-signed-secret of serve")
-	flags.StringVar(&f.dir, "dir", "", "directory instead of a Secret, as --self-signed-dir of serve")
-	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; may be repeated, and empty is none (default "+install.DefaultRegistration+"; with --dir none)")
-	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "what servers were told of --rotation-hold, to say when a hold ends")
+	flags.StringVar(&f.secret, "secret", install.DefaultCASecret, "Secret with the CA, NAMESPACE/NAME, as in --self-signed-secret of serve")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Secret (default that of --secret)")
+	flags.StringVar(&f.dir, "dir", "", "directory with the CA in place of a Secret, as in --self-signed-dir of serve")
+	flags.StringArrayVar(&f.registrations, "registration", nil, "webhook configurations that trust the CA: NAME, mutating/NAME or validating/NAME; repeatable, empty for none (default "+install.DefaultRegistration+"; with --dir none)")
+	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
 	f.Add(cmd)
 	_ = cmd.MarkFlagDirname("dir") // the flags exist
-	for _, name := range []string{"secret", "registration", "rotation-hold"} {
+	for _, name := range []string{"secret", "namespace", "registration", "rotation-hold"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
@@ -101,7 +104,10 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		problems = append(problems, errors.New("--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration "+install.DefaultRegistration+", or leave them out)"))
 	}
 	if f.hold < 0 {
-		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", f.hold))
+		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", cli.FormatDuration(f.hold)))
+	}
+	if err := f.applyNamespace(cmd.Flags().Changed("secret")); err != nil {
+		problems = append(problems, err)
 	}
 	namespace, name, err := install.ParseNamespacedName(f.secret)
 	switch {
@@ -143,7 +149,7 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		place.forget = func(file string) string { return "rm " + cli.ShellQuote(file) }
 		return &place, nil
 	}
-	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name})
+	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, DryRun: f.dryRun.Server()})
 	place.replicas = certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
 	place.forget = func(lease string) string {
 		command := "kubectl"
@@ -153,6 +159,23 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		return command + " -n " + namespace + " delete lease " + lease
 	}
 	return &place, nil
+}
+
+// applyNamespace completes --secret by --namespace.
+func (f *commonFlags) applyNamespace(secretGiven bool) error {
+	namespace, name, named := strings.Cut(f.secret, "/")
+	switch {
+	case f.namespace == "":
+		return nil
+	case f.dir != "":
+		return errors.New("--dir and --namespace exclude each other")
+	case !named:
+		name = f.secret
+	case secretGiven && namespace != f.namespace:
+		return fmt.Errorf("--namespace %q: --secret %q is in another namespace", f.namespace, f.secret)
+	}
+	f.secret = f.namespace + "/" + name
+	return nil
 }
 
 // names returns the registrations to read. An empty one is none, as for serve.
@@ -175,7 +198,7 @@ func (f *commonFlags) client() (certs.Client, error) {
 	}
 	client, err := certs.NewClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("the API server cannot be asked: %w", err)
+		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
 	return client, nil
 }

@@ -133,7 +133,7 @@ func (s *snapshot) diagnoseFiles() []diagnostic {
 				one.Remedy += " at " + dated(*at, s.now)
 			}
 		}
-		one.Remedy += ", and copy " + clientFiles + " anew where they are copies"
+		one.Remedy += ", and update copies of " + clientFiles
 		found = append(found, one)
 	}
 	const writes = "a server that runs writes a new one; kube-apiserver reads it within five minutes"
@@ -192,7 +192,7 @@ func (s *snapshot) diagnoseRotation() []diagnostic {
 	next := s.next()
 	idle := s.state.Phase == rotation.Stable && s.state.Request == nil
 	if s.replicasErr == nil && s.alive() == 0 {
-		one := problem(s.place, "no server runs that takes care of it: "+s.nobody(), s.start())
+		one := problem(s.place, "no running server manages it: "+s.nobody(), s.start())
 		switch {
 		case !idle:
 			one.Message += ", and a rotation waits"
@@ -250,7 +250,7 @@ func (s *snapshot) diagnoseReplica(r *rotation.Report) (level level, message, re
 	case s.away(r) && (r.Issuer == "" || ended):
 		return levelNote, "is away since " + dated(r.Seen, s.now) + ", and nothing that it serves can be valid", "nothing: a server removes its report when it has been away for a day"
 	case s.away(r):
-		return levelNote, "is away since " + dated(r.Seen, s.now) + ": it is taken to serve what it did until that ends at " + dated(r.NotAfter, s.now),
+		return levelNote, "is away since " + dated(r.Seen, s.now) + ": it is assumed to serve its last certificate, which expires at " + dated(r.NotAfter, s.now),
 			s.gone(r.Replica)
 	case r.Issuer == "":
 		return levelProblem, "serves no certificate", log
@@ -394,12 +394,12 @@ func (s *snapshot) diagnoseWebhook(e *trustEntry) []diagnostic {
 	}
 	found = append(found, diagnoseBundle(e)...)
 	if others := s.others(e); s.whole() && len(others) > 0 {
-		const stranger = "whoever has the key of that can stand in for the servers: "
+		const stranger = "anyone with its key can impersonate the servers: "
 		text := "trusts besides " + join(others) + ", which is not in " + s.place
 		if s.state.Cause == rotation.Emergency {
-			add(levelProblem, text+", and the last rotation was an emergency", stranger+"take it out at once, or see why no server does: "+publish)
+			add(levelProblem, text+", and the last rotation was an emergency", stranger+"remove it at once, or find out why no server does: "+publish)
 		} else {
-			add(levelNote, text, stranger+"take it out unless it is meant")
+			add(levelNote, text, stranger+"remove it unless it is intended")
 		}
 	}
 	return found

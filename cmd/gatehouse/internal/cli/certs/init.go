@@ -27,22 +27,22 @@ func newInitCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init DIR --host NAME",
 		Short: "Create a CA for one machine without a cluster",
-		Long: `Init makes a CA in a directory, and from it a client certificate with which the API
-server asks for token reviews. A server that is started with --self-signed-dir and
-this directory takes its CA from there, every time, so the API server can be told of
-it before there is a server. It would make the same by itself if nothing were there.
+		Long: `Init creates a CA in a directory, and a client certificate of it for the token reviews
+of the API server. A server with --self-signed-dir and this directory uses that CA at
+every start. With init you can configure the API server before there is a server;
+without it, the server creates the same files at its first start.
 
-The directory is made if it does not exist. Where there is a CA already nothing is
-changed; files of another CA are refused and left as they are. Those of a Gatehouse
-that kept no key of its CA are replaced.
+Init creates the directory if it does not exist. It changes nothing if the directory
+contains a CA, and rejects files of another CA. It replaces files of a Gatehouse that
+did not store the key of its CA.
 
-Exit codes: 0 made, or there already; 1 there are files of another CA, or ca.crt is
-not of the CA that is there; 2 bad usage, or the directory cannot be read or written.`,
+Exit codes: 0 created, or it exists; 1 there are files of another CA, or ca.crt does
+not hold the CA; 2 bad usage, or the directory cannot be read or written.`,
 		Example: `  gatehouse certs init ./gatehouse-certs --host 192.0.2.10
   gatehouse certs init ./gatehouse-certs --host gatehouse.example.org --host 127.0.0.1`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] == "" {
-				return errors.New("one argument is needed, the directory (hint: gatehouse certs init ./gatehouse-certs --host 192.0.2.10)")
+				return errors.New("the directory is missing, or there is more than one (hint: gatehouse certs init ./gatehouse-certs --host 192.0.2.10)")
 			}
 			return nil
 		},
@@ -57,13 +57,13 @@ not of the CA that is there; 2 bad usage, or the directory cannot be read or wri
 				return cli.OutputError(f.output, "text", "json")
 			}
 			if len(f.hosts) == 0 {
-				return errors.New("--host is required: a name or address under which the API server calls (hint: --host 127.0.0.1)")
+				return errors.New("--host is required: the name or address at which the API server calls (hint: --host 127.0.0.1)")
 			}
 			return f.run(cmd.Context(), args[0], s)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.hosts, "host", nil, "name or address under which the API server calls, as --self-signed of serve; may be repeated (required)")
+	flags.StringSliceVar(&f.hosts, "host", nil, "name or address at which the API server calls, as in --self-signed of serve; repeatable (required)")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("host", cobra.NoFileCompletions) // the flag exists
 	return cmd

@@ -77,7 +77,7 @@ func ranFor(d time.Duration) string {
 
 func (s *snapshot) afterActivate() *nextStep {
 	state := s.state
-	n := &nextStep{What: "the old CA is forgotten", When: "every replica serves a certificate of the new one"}
+	n := &nextStep{What: "the old CA is removed", When: "every replica serves a certificate of the new one"}
 	if state.Previous == nil {
 		n.What = "the rotation ends"
 	}

@@ -34,35 +34,34 @@ func newRotateCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Request a new CA",
-		Long: `Rotate asks the servers that share a CA to replace it. It writes the request beside
-the CA and nothing else; the servers do the rest, in an order in which no call
-fails: the new CA goes into every webhook configuration, then time passes for the
-slowest API server, ten minutes unless --rotation-hold of serve says otherwise, then
-every server takes a certificate of the new CA, and then the old one is forgotten.
+		Long: `Rotate requests a new CA from the servers that share one. It writes only the request,
+beside the CA. The servers rotate in an order in which no call fails: they publish
+the new CA in every webhook configuration, wait until the slowest API server uses it
+(ten minutes, or --rotation-hold of serve), take certificates of the new CA, and
+remove the old CA.
 
-With --emergency, for a CA whose key may be known to others, the hold is ten
-seconds, and a replica that does not answer is waited for no longer than a minute:
-API servers that have not noticed by then refuse calls until they have.
+With --emergency, for a CA whose key may have leaked, the servers wait ten seconds,
+and at most a minute for a replica that does not report. API servers that use the new
+CA later reject calls until then.
 
-Asking again while a request has not been looked at, or while a rotation has not
-come to the new CA yet, starts no second one.
+A second request has no effect until the servers have used the first one.
 
-With --wait it shows each step on standard error and returns when the servers have
-forgotten the old CA, every registration was read back to trust the new one, and none
-trusts one that was given up. Interrupted, it changes nothing about the rotation.
+With --wait it shows each step on standard error, and returns when the servers have
+removed the old CA and every registration trusts only the new one. You can interrupt
+it: the rotation continues. With --dry-run it requests nothing; --dry-run=server makes
+the API server check the request.
 
-With --dir and no --registration nobody can tell who trusts a CA. Then ca.crt holds
+With --dir and no --registration, Gatehouse cannot read who trusts the CA. ca.crt holds
 both CAs as soon as a server has read the request: give it to the API server before
-the new CA signs, after the hold, and copy apiserver-client.crt and
-apiserver-client.key anew where they are copies. In an emergency calls fail until you
-have.
+the new CA signs, which is after the hold, and update copies of apiserver-client.crt
+and apiserver-client.key. In an emergency, calls fail until you have done that.
 
-Exit codes: 0 requested, or with --wait done; 1 not done in time, or the CA is
-somebody else's to replace, such as cert-manager's; 2 cannot decide: nothing was
-requested, or what became of it cannot be read.`,
+Exit codes: 0 requested, or done with --wait; 1 not done in time, or another program,
+such as cert-manager, owns the CA; 2 cannot decide: nothing was requested, or the
+state cannot be read.`,
 		Example: `  gatehouse certs rotate --wait
 
-  # the key of the CA may be known to others
+  # the key of the CA may have leaked
   gatehouse certs rotate --emergency --wait --timeout 5m
 
   # on one machine
@@ -76,8 +75,11 @@ requested, or what became of it cannot be read.`,
 			if cmd.Flags().Changed("timeout") && !f.wait {
 				return errors.New("--timeout is for --wait")
 			}
+			if f.wait && f.dryRun.Active() {
+				return errors.New("--wait and --dry-run exclude each other: a dry run requests nothing to wait for")
+			}
 			if f.timeout <= 0 {
-				return fmt.Errorf("--timeout %s: must be more than nothing", f.timeout)
+				return fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout))
 			}
 			place, err := f.open(cmd)
 			if err != nil {
@@ -87,11 +89,12 @@ requested, or what became of it cannot be read.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.emergency, "emergency", false, "be done with the old CA as soon as that can be, because its key may be known to others")
-	flags.BoolVar(&f.wait, "wait", false, "show the steps, and return when it is done")
-	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long to wait, with --wait")
+	flags.BoolVar(&f.emergency, "emergency", false, "replace the CA as fast as possible, because its key may have leaked")
+	flags.BoolVar(&f.wait, "wait", false, "show the steps and return when the rotation is done")
+	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait, with --wait")
 	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // the flag exists
 	f.add(cmd)
+	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	return cmd
 }
@@ -106,8 +109,10 @@ type rotateFlags struct {
 
 // rotateReport is what certs rotate says as JSON.
 type rotateReport struct {
-	// ID is that of the request, Store where it was written, and At when.
-	ID        string    `json:"id"`
+	// DryRun is true if nothing was written.
+	DryRun bool `json:"dryRun,omitempty"`
+	// ID is that of the request, Store where it was written, and At when. A dry run has no ID.
+	ID        string    `json:"id,omitempty"`
 	Store     string    `json:"store"`
 	At        time.Time `json:"at"`
 	Emergency bool      `json:"emergency"`
@@ -126,7 +131,7 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 		return fmt.Errorf("nothing was requested: %w", firstProblem(seen.diagnoseState()))
 	}
 	if seen.state.Current.Key == nil {
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: the CA is somebody else's, such as cert-manager's (hint: ask for a new one there; servers see it by themselves)", place.store)}
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: another program, such as cert-manager, owns the CA (hint: request a new one there; servers detect it)", place.store)}
 	}
 	report, err := f.request(ctx, place, seen.state)
 	if err != nil {
@@ -135,16 +140,23 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	say := func(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) } // a remark
 	if f.output == "text" {
 		verb := "requested a new CA"
-		if report.Known {
+		switch {
+		case report.Known:
 			verb = "a new CA was requested already"
+		case report.DryRun:
+			verb = "would request a new CA"
 		}
-		say(s.Out, "%s, in %s: request %s", verb, report.Store, report.ID)
+		where := ", in " + report.Store
+		if report.ID != "" {
+			where += ": request " + report.ID
+		}
+		say(s.Out, "%s%s", verb, where)
 	}
 	if seen.state.Phase == rotation.Activate {
-		say(s.Err, "a rotation is under way and has come to its new CA: what was requested begins when that is over")
+		say(s.Err, "a rotation is in progress and has activated its new CA: the requested one begins after it")
 	}
 	if seen.replicasErr == nil && seen.alive() == 0 {
-		say(s.Err, "no server runs that would do it: %s (hint: %s)", seen.nobody(), seen.start())
+		say(s.Err, "no running server can rotate it: %s (hint: %s)", seen.nobody(), seen.start())
 	}
 	if !seen.registered && seen.dir != "" {
 		say(s.Err, "%s", f.byHand(seen))
@@ -158,10 +170,10 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	}
 	switch {
 	case report.TrustChecked:
-		say(s.Out, "done: the old CA is forgotten, and no registration trusts it any more")
+		say(s.Out, "done: the old CA is removed, and no registration trusts it any more")
 	case report.Done:
-		say(s.Out, "done: the old CA is forgotten")
-		say(s.Err, "who trusts it still was not checked, because there is no --registration to read")
+		say(s.Out, "done: the old CA is removed")
+		say(s.Err, "registrations were not checked, because there is no --registration")
 	}
 	return err
 }
@@ -178,7 +190,7 @@ func (f *rotateFlags) byHand(seen *snapshot) string {
 	if seen.alive() == 0 || seen.state.Phase == rotation.Activate {
 		when = duration.HumanDuration(hold) + " after a server has begun with it"
 	}
-	return fmt.Sprintf("nobody can tell who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and copy %s anew where they are copies",
+	return fmt.Sprintf("cannot decide who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and update copies of %s",
 		filepath.Join(seen.dir, certstore.CAFile), when, clientFiles)
 }
 
@@ -190,8 +202,15 @@ func (f *rotateFlags) request(ctx context.Context, place *storage, state *rotati
 		return report, nil
 	}
 	now := f.now().Round(0)
+	if f.dryRun == cli.DryRunClient || f.dryRun.Active() && f.dir != "" {
+		report.DryRun, report.At = true, *someTime(now)
+		return report, nil
+	}
 	id, err := certstore.RequestRotation(ctx, place.store, f.emergency, now)
 	report.ID, report.At = id, *someTime(now)
+	if f.dryRun.Active() {
+		report.ID, report.DryRun = "", true
+	}
 	return report, err
 }
 
@@ -334,7 +353,7 @@ func (p *rotationProgress) confirm(seen *snapshot) (line string, done bool) {
 	}
 	switch {
 	case len(wrong) > 0:
-		p.unread, p.last = nil, "the servers have forgotten the old CA, and registrations have not: "+strings.Join(append(wrong, unknown...), "; ")
+		p.unread, p.last = nil, "the servers have removed the old CA, and registrations have not: "+strings.Join(append(wrong, unknown...), "; ")
 		return p.show(p.last, p.last), false
 	case len(unknown) > 0:
 		return p.cannotTell(errors.New(strings.Join(unknown, "; "))), false

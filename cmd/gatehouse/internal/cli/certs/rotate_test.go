@@ -93,7 +93,7 @@ func TestCertsRotateWaits(t *testing.T) {
 				if took := time.Since(begun); took > test.most {
 					t.Errorf("it took %s", took)
 				}
-				if text := r.out.String(); !strings.HasPrefix(text, "requested a new CA, in memory: request ") || !strings.HasSuffix(text, "\ndone: the old CA is forgotten\n") {
+				if text := r.out.String(); !strings.HasPrefix(text, "requested a new CA, in memory: request ") || !strings.HasSuffix(text, "\ndone: the old CA is removed\n") {
 					t.Errorf("standard output has\n%s", text)
 				}
 				// Steps are shown when they change, and not at each look.
@@ -177,7 +177,7 @@ func TestCertsRotate(t *testing.T) {
 			if took := time.Since(begun); took != defaultTimeout {
 				t.Errorf("it took %s", took)
 			}
-			if !strings.HasPrefix(r.err.String(), "no server runs that would do it: ") || strings.Count(r.err.String(), "\n") != 2 {
+			if !strings.HasPrefix(r.err.String(), "no running server can rotate it: ") || strings.Count(r.err.String(), "\n") != 2 {
 				t.Errorf("standard error has\n%s", r.err.String())
 			}
 		},
@@ -199,7 +199,7 @@ func TestCertsRotate(t *testing.T) {
 		"the CA is somebody else's": func(t *testing.T) {
 			r := newRotateStage(t, 0)
 			r.change(t, func(s *rotation.State) { s.Current = &rotation.Authority{Cert: s.Current.Cert} })
-			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitNo, "nothing was requested: memory: the CA is somebody else's")
+			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitNo, "nothing was requested: memory: another program, such as cert-manager, owns the CA")
 			if r.state(t).Request != nil {
 				t.Error("something was requested")
 			}
@@ -276,7 +276,7 @@ func TestCertsRotate(t *testing.T) {
 				s.Phase, s.Previous = rotation.Activate, &rotation.Authority{Cert: s.Current.Cert}
 			})
 			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitYes, "")
-			if !strings.Contains(r.err.String(), "what was requested begins when that is over\n") {
+			if !strings.Contains(r.err.String(), "the requested one begins after it\n") {
 				t.Errorf("standard error has\n%s", r.err.String())
 			}
 		},
@@ -339,7 +339,7 @@ func TestCertsRotateConfirms(t *testing.T) {
 			r.trusts(t, func(*rotation.State) trustEntry { return trustEntry{bundle: trusting(old)} })
 			begun := time.Now()
 			wantCode(t, r.rotate(t.Context(), true, true), cli.ExitNo,
-				"not done after 30m0s: the servers have forgotten the old CA, and registrations have not: "+webhook+" still trusts "+shortID(old.ID())+": the servers go on with it")
+				"not done after 30m0s: the servers have removed the old CA, and registrations have not: "+webhook+" still trusts "+shortID(old.ID())+": the servers go on with it")
 			if took := time.Since(begun); took != defaultTimeout || strings.Contains(r.out.String(), "done") {
 				t.Errorf("it took %s:\n%s", took, r.out.String())
 			}
@@ -356,7 +356,7 @@ func TestCertsRotateConfirms(t *testing.T) {
 			if took := time.Since(begun); took < 2*time.Minute || took > 2*time.Minute+pollInterval {
 				t.Errorf("it took %s", took)
 			}
-			if !strings.HasSuffix(r.out.String(), "\ndone: the old CA is forgotten, and no registration trusts it any more\n") ||
+			if !strings.HasSuffix(r.out.String(), "\ndone: the old CA is removed, and no registration trusts it any more\n") ||
 				strings.Count(r.err.String(), webhook+" still trusts "+shortID(old.ID())+"\n") != 1 {
 				t.Errorf("standard output has\n%sstandard error has\n%s", r.out.String(), r.err.String())
 			}
@@ -401,7 +401,7 @@ func TestCertsRotateConfirms(t *testing.T) {
 		},
 		"nobody can be asked": func(t *testing.T, r *rotateStage) {
 			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitYes, "")
-			if !strings.HasSuffix(r.err.String(), "\nwho trusts it still was not checked, because there is no --registration to read\n") {
+			if !strings.HasSuffix(r.err.String(), "\nregistrations were not checked, because there is no --registration\n") {
 				t.Errorf("standard error has\n%s", r.err.String())
 			}
 		},
@@ -410,7 +410,7 @@ func TestCertsRotateConfirms(t *testing.T) {
 			wantCode(t, r.rotate(t.Context(), false, true), cli.ExitYes, "")
 			for _, want := range []string{
 				"certs/ca.crt holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is 2000-01-01T00:10:00Z (in 10m) at the earliest, " +
-					"and copy apiserver-client.crt and apiserver-client.key anew where they are copies\n",
+					"and update copies of apiserver-client.crt and apiserver-client.key\n",
 				", when the hold of 10m ends; give certs/ca.crt to the API server before that\n",
 			} {
 				if !strings.Contains(r.err.String(), want) {

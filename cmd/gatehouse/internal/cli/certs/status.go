@@ -15,23 +15,23 @@ func newStatusCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show CAs, replicas and the webhooks that trust them",
-		Long: `Status shows how far a rotation of the CA is and what comes next, each CA, what
-each replica serves, and what each webhook configuration trusts. Problems come
-first, each with what to do about it.
+		Long: `Status shows the state of a rotation and its next step, each CA, the certificate of
+each replica, and which CAs each webhook configuration trusts. It shows problems
+first, each with a remedy.
 
-It reads the Secret, the Leases of the replicas and the webhook configurations,
-from the API server of the kubeconfig; or with --dir a directory, and no webhook
-configuration unless --registration names one. It changes nothing, and shows no
-key. A replica is away if nothing was heard of it for a minute; that by itself is a
-note, and no problem.
+It reads the Secret, the Leases of the replicas and the webhook configurations from
+the API server of the kubeconfig. With --dir it reads a directory, and the webhook
+configurations of --registration. It changes nothing and shows no key. A replica is
+"away" if it has not reported for a minute, which alone is a note and not a problem.
 
-Exit codes: 0 everything is trusted and valid, 1 something is wrong, 2 could not
-tell: something cannot be read, and nothing that can be is wrong.`,
+Exit codes: 0 everything is trusted and valid, 1 there is a problem, 2 cannot decide:
+something cannot be read, and the rest has no problem.`,
 		Example: `  gatehouse certs status
+  gatehouse certs status -n edge
   gatehouse certs status --secret edge/gate-ca --registration validating/gate
   gatehouse certs status --dir ./gatehouse-certs
 
-  # for programs: who is waited for
+  # for programs: what the rotation waits for
   gatehouse certs status -o json | jq -r '.next.waitsFor[]?'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

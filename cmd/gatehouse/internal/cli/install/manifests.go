@@ -59,58 +59,53 @@ func NewManifestsCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print webhook registrations, rights and API server settings",
-		Long: `Manifests prints the webhook configurations that register Gatehouse for
-admission, for kubectl apply. With --config only what the documents act on is
-registered; run it again when they are about something new. Match conditions of
-policies that cannot fail become a match condition of the webhook, so that what
-they leave out is not sent: run it again when one of them changes too, or leave
-them to Gatehouse with --no-match-conditions.
+		Long: `Manifests prints the webhook configurations that register Gatehouse for admission,
+for kubectl apply. With --config it registers only the resources that the documents
+match: run it again when they match others. Match conditions of policies that cannot
+fail become match conditions of the webhook, so the API server does not send what they
+exclude: run it again when one of them changes, or use --no-match-conditions.
 
-Certificates come from --ca-file, which says whom to trust, or from --certificates:
-with self-signed Gatehouse has a CA of its own, keeps it in a Secret and writes it
-into the webhook configurations itself; with cert-manager that does both, and what
-it needs is printed too. What Gatehouse may do in the cluster then, and as which
-ServiceAccount, is printed with self-signed, and with --rights for cert-manager:
-roles for these objects and nothing else, with the reason of each verb, and the
-command line of serve that they are for. Where Gatehouse writes into its webhook
-configurations, a ValidatingAdmissionPolicy is printed too, with which the API
-server lets it change caBundle and nothing else; --part rights,certificates,registration
-leaves it out.
+Certificates: give --ca-file, the CA of the serving certificate, or --certificates.
+With --certificates self-signed, Gatehouse has its own CA in a Secret and writes it into
+the webhook configurations. With --certificates cert-manager, cert-manager does both,
+and the objects that it needs are printed too. With self-signed, and with --rights for
+cert-manager, manifests also prints the ServiceAccount and roles of Gatehouse, with the
+reason for each permission, and the command line of serve. Where Gatehouse writes into
+its webhook configurations, it also prints a ValidatingAdmissionPolicy that limits
+these writes to caBundle; --part rights,certificates,registration omits it.
 
-With --custom-resources policies and profiles come and go by kubectl apply while
-the registration stays: pods and workloads are sent, what --validate names besides,
-and Gatehouse's custom resources themselves, so that one that cannot be used is
-refused. A policy about something that is not sent says so in its status. The
-rights for it are printed too. With --crds the CustomResourceDefinitions are printed
-and nothing else; apply them first.
+With --custom-resources you change policies and profiles with kubectl apply, and the
+registration stays: the API server sends pods, workloads, the resources of --validate,
+and Gatehouse's custom resources, so that invalid ones are rejected. The status of a
+policy says if the API server does not send what it matches. With --crds only the
+CustomResourceDefinitions are printed; apply them first.
 
-With --authentication it prints the kubeconfig for kube-apiserver's
---authentication-token-webhook-config-file instead, which is a file on the hosts
-of kube-apiserver and not an object of the API. With --for it prints what makes
-kube-apiserver read that file: its flags, the part of kubeadm's configuration for
-a new or a running cluster, or a patch for kubeadm --patches, for one node alone.
-The files are on the hosts of kube-apiserver; none of them is read here.
+With --authentication it prints the kubeconfig for --authentication-token-webhook-config-file
+of kube-apiserver, a file on the control plane nodes. With --for it prints what makes
+kube-apiserver read that file: its flags, the kubeadm configuration of a new or a
+running cluster, or a patch for kubeadm --patches, for one node. It reads none of these
+files.
 
-With --admission-configuration it prints the AdmissionConfiguration by which
-kube-apiserver presents a client certificate to the webhooks of Gatehouse, for serve
---require-client-certificate, and to be served first while other clients flood Gatehouse.
---for kubeconfig prints the second file, which the first one names; --for flags,
-kubeadm and kubeadm-patch print what makes kube-apiserver read them. Managed control planes do not offer this.
+With --admission-configuration it prints the AdmissionConfiguration with which
+kube-apiserver presents a client certificate to Gatehouse: for serve
+--require-client-certificate, and to be served first during a flood of requests.
+--for kubeconfig prints the second file, which the first one refers to; --for flags,
+kubeadm and kubeadm-patch print what makes kube-apiserver read them. Managed control
+planes do not offer this.
 
-No policy is asked about anything in kube-system, kube-node-lease and Gatehouse's
-own namespace, nor about nodes, certificate signing requests, leases, events,
-reviews and Gatehouse's own documents: a cluster can come up without it. What a
-member of the group gatehouse.dev:break-glass does is not sent either, in an
-emergency: kubectl --as-group.
+The API server sends nothing about kube-system, kube-node-lease, Gatehouse's own
+namespace, nodes, certificate signing requests, leases, events, reviews and Gatehouse's
+own documents, so that a cluster can start without Gatehouse. In an emergency it also
+sends no request of the group gatehouse.dev:break-glass: kubectl --as-group.
 
-Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used.`,
-		Example: `  # in the cluster, with a CA of its own
+Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
+		Example: `  # in the cluster, with its own CA
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --config DIR | kubectl apply -f -
 
-  # in the cluster, with certificates from cert-manager, in a mounted Secret; with --rights, read by the API
+  # in the cluster, with certificates from cert-manager in a mounted Secret (with --rights, read from the API)
   gatehouse manifests --service gatehouse-system/gatehouse --certificates cert-manager --config DIR | kubectl apply -f -
 
-  # in the cluster, with custom resources, for policies about Services too
+  # in the cluster, with custom resources, and for policies about Services
   gatehouse manifests --crds | kubectl apply --server-side -f -
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --custom-resources \
     --validate services | kubectl apply -f -
@@ -122,10 +117,10 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
     --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key
 
-  # the same command with this at its end: what to tell kubeadm
+  # the configuration of kubeadm for the same files
   gatehouse manifests --authentication ... --for kubeadm
 
-  # a client certificate for admission: both files, and what to tell kubeadm
+  # a client certificate for admission: both files, and the configuration of kubeadm
   gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse > admission.yaml
   gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeconfig > admission.kubeconfig.yaml
   gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeadm`,
@@ -154,32 +149,31 @@ Exit codes: 0 printed, 2 bad usage, or a configuration or CA that cannot be used
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, "url", "", "address of Gatehouse, https://HOST:PORT")
-	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT]; the port is 443 without")
-	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that the serving certificate is verified with, in PEM")
-	flags.StringVar(&f.certificates, "certificates", "", "who issues the serving certificate and fills in its CA, instead of --ca-file: "+orText(certificateSources()))
-	flags.BoolVar(&f.rights, "rights", false, "print the ServiceAccount of Gatehouse and its rights too, to read the certificate of cert-manager by the API; always with --certificates self-signed")
-	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "have Gatehouse fill in the CA of what cert-manager issues, and not cert-manager's cainjector; always with --certificates self-signed")
-	flags.StringVar(&f.serviceAccount, "service-account", "", "ServiceAccount that Gatehouse runs as and that exists, with rights (default: one that has the name of the objects, which is printed)")
-	flags.StringVar(&f.config, "config", "", "directory of documents; without it pods and workloads are validated")
+	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT] (default port 443)")
+	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that verify the serving certificate, in PEM")
+	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+orText(certificateSources()))
+	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
+	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "let Gatehouse fill in the CA of cert-manager, in place of the cainjector (always with --certificates self-signed)")
+	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "admission-configuration", "crds")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
-	flags.StringVar(&f.namespace, "namespace", "", "namespace that Gatehouse runs in (default: that of --service, else gatehouse-system)")
-	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "further namespaces that nothing is sent from, such as those of the network and storage drivers")
-	flags.BoolVar(&f.customResources, "custom-resources", false, "for Gatehouse with --custom-resources: register what checks them, and whatever policies and profiles come, and print the rights that it takes")
-	flags.BoolVar(&f.countPods, "count-pods", false, "print the right to list pods in all namespaces too, for serve --count-pods-every, with --custom-resources")
-	flags.BoolVar(&f.crds, "crds", false, "print the CustomResourceDefinitions of this version instead")
-	flags.StringArrayVar(&f.validate, "validate", nil, "have more validated than the configuration tells, or than pods and workloads: "+validateText+"; refused while Gatehouse is away")
-	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "the same, but let pass while Gatehouse is away")
-	flags.StringSliceVar(&f.parts, "part", nil, "print nothing but this part: "+orText(partNames())+" (default: all)")
-	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "leave all match conditions of policies to Gatehouse")
-	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews instead, or what --for says")
-	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration by which kube-apiserver presents a client certificate to the webhooks instead, or what --for says")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
+	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")
+	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources and for any policy and profile, and print the roles for that")
+	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
+	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
+	flags.StringArrayVar(&f.validate, "validate", nil, "more resources to validate: "+validateText+"; rejected while Gatehouse is unavailable")
+	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "as --validate, but allowed while Gatehouse is unavailable")
+	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+orText(partNames())+" (default: all)")
+	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "put no match conditions of policies into the webhooks")
+	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews, or the output of --for")
+	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration with which kube-apiserver presents a client certificate to the webhooks, or the output of --for")
 	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+orText(purposes())+" (default kubeconfig with --authentication, which has no configuration, and configuration with --admission-configuration)")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, or admission.kubeconfig.yaml there with --admission-configuration, which has admission.yaml beside it)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.crt)")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
-	_ = cmd.MarkFlagDirname("config")
 	// The client certificate and the kubeconfig are on other hosts.
 	for _, name := range []string{
 		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "kubeconfig-path", "client-cert", "client-key",
@@ -251,7 +245,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	}
 	if f.config != "" {
 		if o.Spec, err = loadSpec(f.config); err != nil {
-			return nil, nil, fmt.Errorf("--config %s cannot be used (hint: see gatehouse lint):\n%w", f.config, active.WithPaths(f.config, err))
+			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, active.WithPaths(f.config, err))
 		}
 	}
 	admission, err := registration.ForAdmission(o)
@@ -265,7 +259,7 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	}
 	documents := registration.Only(admission.Documents, f.wantedParts()...)
 	if len(documents) == 0 {
-		return nil, nil, fmt.Errorf("--part %s: there is nothing of it with these flags", strings.Join(f.parts, ","))
+		return nil, nil, fmt.Errorf("--part %s: nothing to print with these flags", strings.Join(f.parts, ","))
 	}
 	var notes []string
 	if slices.Contains(f.wantedParts(), registration.PartRegistration) {
@@ -331,15 +325,15 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 			problems = append(problems, fmt.Errorf("--url: %w", err))
 		}
 	case f.service != "" && f.authentication:
-		problem("--service does not go with --authentication: token reviews need a URL, because kube-apiserver does not resolve the names of Services there (hint: --url)")
+		problem("--service and --authentication exclude each other: kube-apiserver does not resolve the names of Services for token reviews (hint: --url)")
 	case f.service != "":
 		if server, err = registration.ParseService(f.service); err != nil {
 			problems = append(problems, fmt.Errorf("--service: %w", err))
 		}
 	case f.authentication:
-		problem("there is no address of Gatehouse: give --url")
+		problem("the address of Gatehouse is missing (hint: --url https://HOST:PORT)")
 	default:
-		problem("there is no address of Gatehouse: give --url or --service")
+		problem("the address of Gatehouse is missing (hint: --service NAMESPACE/NAME, or --url https://HOST:PORT)")
 	}
 	switch {
 	case f.certificates != "" && !slices.Contains(certificateSources(), f.certificates):
@@ -347,14 +341,14 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	case f.certificates != "" && f.caFile != "":
 		problem("--ca-file and --certificates exclude each other")
 	case f.certificates != "" && f.authentication:
-		problem("--certificates does not go with --authentication: kube-apiserver needs the CA in a file on its host (hint: --ca-file)")
+		problem("--certificates and --authentication exclude each other: kube-apiserver reads the CA from a file on its host (hint: --ca-file)")
 	case f.admissionConfiguration && (f.certificates != "" || f.caFile != ""):
 		problem("--ca-file and --certificates are not for --admission-configuration: the CA is in the webhook configurations")
 	case f.admissionConfiguration:
 	case f.authentication && f.caFile == "":
-		problem("there is no CA: give --ca-file, the path of the CAs of the serving certificate on the hosts of kube-apiserver")
+		problem("the CA is missing (hint: --ca-file, the path of the CAs of the serving certificate on the hosts of kube-apiserver)")
 	case f.certificates == "" && f.caFile == "":
-		problem("there is no CA: give --ca-file, or --certificates " + orText(certificateSources()))
+		problem("the CA is missing (hint: --ca-file, or --certificates " + orText(certificateSources()) + ")")
 	}
 	f.checkRights(problem)
 	f.checkContents(problem)

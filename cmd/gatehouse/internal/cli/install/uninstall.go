@@ -32,41 +32,44 @@ func NewUninstallCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Gatehouse from a cluster, registrations first",
-		Long: `Uninstall removes the webhook configurations first, and waits until they are gone:
-from then on nothing in the cluster depends on Gatehouse. Only then it removes the
-Deployment, waits until its pods have ended, and removes what these made and no
-installer knows: the Secret with the CA, and the Leases of certificates, and with
-the last install of the namespace those of reports and election. While a webhook
-configuration is left that may call Gatehouse, nothing else is removed, because what
-it fails closed for would be refused.
+		Long: `Uninstall removes Gatehouse in an order in which nothing fails. It deletes the webhook
+configurations first and waits until they are gone: from then on, nothing in the
+cluster depends on Gatehouse. Then it deletes the Deployment and waits until its pods
+have ended. Last, it deletes the objects that the pods created: the Secret with the
+CA, the Leases of certificates and, with the last install in the namespace, the Leases
+of reports and election. If a webhook configuration that may call Gatehouse remains,
+nothing else is deleted, because the API server would reject requests.
 
-The rest of the install is left to what installed it: helm uninstall, or kubectl
-delete -k. It can be used before or after, and again: what is not there is fine.
-The CustomResourceDefinitions, and with them every SidecarProfile, policy and
-token, stay unless --custom-resources says otherwise. The namespace stays.
+Remove the rest with the tool that installed it: helm uninstall, or kubectl delete -k.
+You can run uninstall before or after that, and again. The CustomResourceDefinitions,
+and with them every SidecarProfile, policy and token, stay without
+--custom-resources. The namespace stays.
 
-A webhook configuration is removed if all of its webhooks have names below
-gatehouse.dev and call a Service in --namespace, or a URL. One of the same name that
-is somebody else's is left; there is no flag to remove it, because that is one
-command of kubectl.
+A webhook configuration is deleted if the names of all its webhooks end in
+gatehouse.dev and they call a Service in --namespace, or a URL. Another one of the same
+name stays; delete it with kubectl if necessary.
 
-With --registrations-only the webhook configurations alone are removed: this is what
-the Helm chart runs before it deletes anything.
+With --registrations-only only the webhook configurations are deleted. The Helm chart
+runs this before it deletes anything.
 
-When nothing works any more, not even this:
+With --dry-run nothing is deleted; --dry-run=server makes the API server check each
+deletion, which shows missing permissions.
+
+If Gatehouse blocks the cluster and this command fails:
   kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration gatehouse
 
-Exit codes: 0 gone; 1 something was left because it is somebody else's, or the answer
-to the question was no; 2 something could not be removed or looked at, and each line
-says by which command it is.`,
-		Example: `  # what would be removed
+Exit codes: 0 removed; 1 an object stays because it does not belong to this install,
+or you answered no; 2 an object could not be deleted or read, and each line shows the
+command that deletes it.`,
+		Example: `  # show what would be deleted
   gatehouse uninstall --dry-run
 
+  # delete what Helm does not know, then the release
   gatehouse uninstall
   helm uninstall gatehouse -n gatehouse-system
 
-  # all of it, with what people have configured
-  gatehouse uninstall --custom-resources --yes`,
+  # delete everything, including profiles, policies and tokens
+  gatehouse uninstall --custom-resources -y`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,19 +83,19 @@ says by which command it is.`,
 			config.QPS = -1 // how many requests there are is left to the API server
 			client, err := dynamic.NewForConfig(config)
 			if err != nil {
-				return fmt.Errorf("the API server cannot be asked: %w", err)
+				return fmt.Errorf("no client for the API server: %w", err)
 			}
 			return f.run(cmd.Context(), client, config.Host, s)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", install.DefaultRegistration, "name of the install: that of its webhook configurations and its Deployment")
-	flags.StringVar(&f.namespace, "namespace", "gatehouse-system", "namespace that Gatehouse runs in")
-	flags.BoolVar(&f.registrationsOnly, "registrations-only", false, "remove the webhook configurations and nothing else")
-	flags.BoolVar(&f.customResources, "custom-resources", false, "remove the CustomResourceDefinitions too, and with them all custom resources of Gatehouse, of every install")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "remove nothing, and say what would be removed")
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "how long it may take")
+	flags.StringVar(&f.name, "name", install.DefaultRegistration, "name of the install, which is the name of its webhook configurations and its Deployment")
+	flags.StringVarP(&f.namespace, "namespace", "n", "gatehouse-system", "namespace that Gatehouse runs in")
+	flags.BoolVar(&f.registrationsOnly, "registrations-only", false, "delete only the webhook configurations")
+	flags.BoolVar(&f.customResources, "custom-resources", false, "also delete the CustomResourceDefinitions, and with them all custom resources of Gatehouse, of every install")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
+	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait")
 	f.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	for _, name := range []string{"name", "namespace", "timeout"} {
@@ -107,7 +110,8 @@ type uninstallFlags struct {
 	cli.ClusterFlags
 	name, namespace                    string
 	registrationsOnly, customResources bool
-	dryRun, yes                        bool
+	yes                                bool
+	dryRun                             cli.DryRun
 	timeout                            time.Duration
 	output                             string
 
@@ -125,16 +129,16 @@ func (f *uninstallFlags) check() error {
 		problems = append(problems, err)
 	}
 	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--name %.100q: is no name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
+		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
 	}
 	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--namespace %.100q: is no name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
+		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
 	}
 	if f.registrationsOnly && f.customResources {
 		problems = append(problems, errors.New("--registrations-only and --custom-resources exclude each other"))
 	}
 	if f.timeout <= 0 {
-		problems = append(problems, fmt.Errorf("--timeout %s: must be more than nothing", f.timeout))
+		problems = append(problems, fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout)))
 	}
 	return errors.Join(problems...)
 }
@@ -151,19 +155,19 @@ type uninstallReport struct {
 // run finds the parts, asks for confirmation, removes and reports them. The host is for
 // the question.
 func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host string, s cli.Streams) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after --timeout %s", f.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("gave up after --timeout %s", cli.FormatDuration(f.timeout)))
 	defer cancel()
 	u := uninstaller{flags: f, client: client, kubectl: f.command()}
 	u.survey(ctx)
 	u.hold(programStage, leftoversStage)
-	if !f.dryRun && u.toRemove() > 0 {
+	if f.dryRun != cli.DryRunClient && u.toRemove() > 0 {
 		if err := f.confirm(&u, host, s); err != nil {
 			return err
 		}
 		u.remove(ctx)
 	}
 	if f.output == "json" {
-		report := uninstallReport{Name: f.name, Namespace: f.namespace, DryRun: f.dryRun, Parts: u.parts}
+		report := uninstallReport{Name: f.name, Namespace: f.namespace, DryRun: f.dryRun.Active(), Parts: u.parts}
 		if report.Parts == nil {
 			report.Parts = []*uninstallPart{} // nothing is no null
 		}
@@ -181,13 +185,13 @@ func (f *uninstallFlags) command() string {
 	return "kubectl" + f.Words()
 }
 
-// confirm asks for confirmation unless there is --yes.
+// confirm asks for confirmation unless there is --yes or a dry run.
 func (f *uninstallFlags) confirm(u *uninstaller, host string, s cli.Streams) error {
-	if f.yes {
+	if f.yes || f.dryRun.Active() {
 		return nil
 	}
 	if !cli.IsTerminalInput(s.In) {
-		return errors.New("nothing was removed: there is nobody to ask, because standard input is no terminal (hint: --dry-run shows what would be removed, and --yes removes it)")
+		return errors.New("nothing was removed: it needs a confirmation, and standard input is not a terminal (hint: --yes confirms, --dry-run shows what would be removed)")
 	}
 	plan := u.text()
 	if err := u.err(); err != nil {

@@ -172,7 +172,7 @@ removed Lease/gatehouse-system/gatehouse-r-x
 		t.Errorf("it says\n%s", stdout)
 	}
 	stdout, problem, code = uninstallFrom(t, store, nil)
-	if code != 0 || stdout != "there is nothing to remove of \"gatehouse\" in the namespace \"gatehouse-system\"\n" {
+	if code != 0 || stdout != "nothing to remove: no install \"gatehouse\" in the namespace \"gatehouse-system\"\n" {
 		t.Errorf("again, it ends with %d, %s, and says %q", code, problem, stdout)
 	}
 }
@@ -202,7 +202,7 @@ func TestUninstallAgainstWhoKeeps(t *testing.T) {
 				return true
 			}
 			stdout, problem, code := uninstallFrom(t, store, nil)
-			const want = "MutatingWebhookConfiguration/gatehouse is left, or may be: it was made anew, by whoever keeps it there, such as a GitOps controller: stop that first"
+			const want = "MutatingWebhookConfiguration/gatehouse may remain: it was created again, for example by a GitOps controller: stop that first"
 			if code != 2 || !strings.Contains(problem, want) {
 				t.Errorf("it ends with %d, %s %s, want %q", code, stdout, problem, want)
 			}
@@ -230,11 +230,11 @@ func TestUninstallLeavesOthers(t *testing.T) {
 		}
 		return stdout
 	}
-	if said := expect("misspelt"); said != "there is nothing to remove of \"misspelt\" in the namespace \"gatehouse-system\"\n" {
+	if said := expect("misspelt"); said != "nothing to remove: no install \"misspelt\" in the namespace \"gatehouse-system\"\n" {
 		t.Errorf("of an install that is none, it says %q", said)
 	}
 	store.addOther()
-	const kept = `kept Lease/gatehouse-system/gatehouse-status: the Deployment "gatehouse" is of another install here, which uses this and the Leases of reports; to remove it: kubectl -n gatehouse-system delete lease gatehouse-status` + "\n"
+	const kept = `kept Lease/gatehouse-system/gatehouse-status: the Deployment "gatehouse" of another install uses it and the Leases of reports; to remove it: kubectl -n gatehouse-system delete lease gatehouse-status` + "\n"
 	other := []string{"deployments/gatehouse-other", "secrets/gatehouse-other-ca", "leases/gatehouse-other-ca-x"}
 	if said := expect("gatehouse-other", other...); !strings.HasSuffix(said, kept) {
 		t.Errorf("of one of two, it says %q, want %q", said, kept)
@@ -243,7 +243,7 @@ func TestUninstallLeavesOthers(t *testing.T) {
 	usual := []string{
 		"mutatingwebhookconfigurations/gatehouse", "validatingwebhookconfigurations/gatehouse", "deployments/gatehouse", "secrets/gatehouse-ca", "leases/gatehouse-ca-x",
 	}
-	if said := expect("gatehouse", usual...); !strings.Contains(said, `the Deployment "gatehouse-other" is of another install`) {
+	if said := expect("gatehouse", usual...); !strings.Contains(said, `the Deployment "gatehouse-other" of another install uses it`) {
 		t.Errorf("of the usual one of two, it says %q", said)
 	}
 	expect("gatehouse-other", append(other, "leases/gatehouse-status", "leases/gatehouse-r-x")...)
@@ -252,7 +252,7 @@ func TestUninstallLeavesOthers(t *testing.T) {
 	}
 }
 
-// TestUninstallTrouble: what is in the way is told, with what to do, and what may go goes.
+// TestUninstallTrouble: messages name what must be deleted first, and the rest is deleted.
 func TestUninstallTrouble(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -272,7 +272,7 @@ func TestUninstallTrouble(t *testing.T) {
 				}
 			},
 			code: cli.ExitUnknown, deleted: 2,
-			want: []string{"made anew", "Deployment/gatehouse-system/gatehouse is left, or may be: MutatingWebhookConfiguration/gatehouse is in the way"},
+			want: []string{"created again", "Deployment/gatehouse-system/gatehouse may remain: MutatingWebhookConfiguration/gatehouse must be deleted first"},
 		},
 		"pods do not end": {
 			change: func(s *objectStore) {
@@ -281,7 +281,7 @@ func TestUninstallTrouble(t *testing.T) {
 			},
 			flags: func(f *uninstallFlags) { f.timeout = 2 * time.Second }, // for all that comes before it, too
 			code:  cli.ExitUnknown, deleted: 3,
-			want: []string{"has not ended: gave up after --timeout 2s", `finalizers ["foregroundDeletion"]`, "Secret/gatehouse-system/gatehouse-ca is left, or may be: Deployment/gatehouse-system/gatehouse is in the way"},
+			want: []string{"has not ended: gave up after --timeout 2s", `finalizers ["foregroundDeletion"]`, "Secret/gatehouse-system/gatehouse-ca may remain: Deployment/gatehouse-system/gatehouse must be deleted first"},
 		},
 		"an API server that falters": {
 			change: func(s *objectStore) {
@@ -306,7 +306,7 @@ func TestUninstallTrouble(t *testing.T) {
 				}
 			},
 			code: cli.ExitUnknown, deleted: 1,
-			want: []string{"kubectl delete validatingwebhookconfiguration gatehouse", "ValidatingWebhookConfiguration/gatehouse is in the way"},
+			want: []string{"kubectl delete validatingwebhookconfiguration gatehouse", "ValidatingWebhookConfiguration/gatehouse must be deleted first"},
 		},
 		"leases that cannot be listed": {
 			change: func(s *objectStore) {
@@ -330,7 +330,7 @@ func TestUninstallTrouble(t *testing.T) {
 				}
 			},
 			code: cli.ExitUnknown, deleted: 5,
-			want: []string{"Lease/gatehouse-system/gatehouse-status is left, or may be: it is unknown whether another install uses it", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
+			want: []string{"Lease/gatehouse-system/gatehouse-status may remain: it is unknown whether another install uses it", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
 		},
 		"a Secret that somebody made": {
 			change: func(s *objectStore) { delete(s.objects[clitest.SecretPath]["metadata"].(map[string]any), "labels") },
@@ -350,7 +350,7 @@ func TestUninstallTrouble(t *testing.T) {
 		"a registration that is no registration": {
 			change: func(s *objectStore) { s.objects[clitest.MutatingConfigurationPath]["webhooks"] = "x" },
 			code:   cli.ExitUnknown, deleted: 1,
-			want: []string{"it cannot be read", "is in the way"},
+			want: []string{"it cannot be read", "must be deleted first"},
 		},
 		"one webhook of somebody else": {
 			change: func(s *objectStore) {
@@ -359,7 +359,7 @@ func TestUninstallTrouble(t *testing.T) {
 				})
 			},
 			code: cli.ExitUnknown, deleted: 1,
-			want: []string{`"evil\n\x1b[31m.example.org" has no name below gatehouse.dev`, "MutatingWebhookConfiguration/gatehouse is in the way"},
+			want: []string{`the name of its webhook "evil\n\x1b[31m.example.org" does not end in gatehouse.dev`, "MutatingWebhookConfiguration/gatehouse must be deleted first"},
 		},
 		"a registration by URL": {
 			change: func(s *objectStore) {
@@ -368,11 +368,11 @@ func TestUninstallTrouble(t *testing.T) {
 			code: cli.ExitYes, deleted: 7,
 		},
 		"a dry run": {
-			flags: func(f *uninstallFlags) { f.dryRun, f.yes = true, false },
+			flags: func(f *uninstallFlags) { f.dryRun, f.yes = cli.DryRunClient, false },
 		},
 		"nobody to ask": {
 			flags: func(f *uninstallFlags) { f.yes = false },
-			code:  cli.ExitUnknown, want: []string{"nothing was removed: there is nobody to ask", "--yes"},
+			code:  cli.ExitUnknown, want: []string{"nothing was removed: it needs a confirmation", "--yes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

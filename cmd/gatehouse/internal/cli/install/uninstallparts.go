@@ -169,7 +169,7 @@ func (u *uninstaller) surveyLeftovers(ctx context.Context) {
 		resource: uninstallResource("", "secrets"),
 	}
 	if object := u.look(ctx, secret); object != nil && object.GetLabels()[certificatesLabel] == "" {
-		secret.foreign(`it lacks the label "` + certificatesLabel + `", so that somebody else made it`)
+		secret.foreign(`it lacks the label "` + certificatesLabel + `", so Gatehouse did not create it`)
 	}
 	u.leases(ctx, certificatesLabel, secret.Name)
 }
@@ -197,7 +197,7 @@ func (u *uninstaller) surveyShared(ctx context.Context, deployed bool) {
 		election.stage = keptStage
 		if u.look(ctx, election) != nil {
 			election.Outcome = uninstallKept
-			election.Message = fmt.Sprintf("the Deployment %q is of another install here, which uses this and the Leases of reports", other)
+			election.Message = fmt.Sprintf("the Deployment %q of another install uses it and the Leases of reports", other)
 		}
 	default:
 		election.Command = u.kubectl + " -n " + f.namespace + " delete leases -l " + reportLabel + "=" + install.DefaultGroup
@@ -228,7 +228,7 @@ func (u *uninstaller) surveyKept(ctx context.Context) {
 	}
 	namespace := &uninstallPart{Kind: "Namespace", Name: u.flags.namespace, stage: keptStage, resource: uninstallResource("", "namespaces")}
 	if u.look(ctx, namespace) != nil {
-		namespace.Outcome, namespace.Message = uninstallKept, "it may hold what is somebody else's"
+		namespace.Outcome, namespace.Message = uninstallKept, "it may contain other objects"
 	}
 }
 
@@ -236,7 +236,7 @@ func (u *uninstaller) surveyKept(ctx context.Context) {
 func (u *uninstaller) count(ctx context.Context, resource schema.GroupVersionResource) string {
 	list, err := u.client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return "with its objects, of which there is no knowing how many there are: " + cli.OneLine(err.Error())
+		return "with its objects, which cannot be counted: " + cli.OneLine(err.Error())
 	}
 	count := int64(len(list.Items))
 	if more := list.GetRemainingItemCount(); more != nil {
@@ -314,7 +314,7 @@ func (p *uninstallPart) judgeRegistration(f *uninstallFlags, object *unstructure
 		return
 	}
 	if len(config.Webhooks) == 0 {
-		p.foreign("it has no webhooks: nothing tells whose it is, and it calls nobody")
+		p.foreign("it has no webhooks, so it calls nothing and its owner is unknown")
 	}
 	for i := range config.Webhooks {
 		w := &config.Webhooks[i]
@@ -324,9 +324,9 @@ func (p *uninstallPart) judgeRegistration(f *uninstallFlags, object *unstructure
 		switch {
 		case p.Outcome != uninstallFound:
 		case !named:
-			p.foreign(fmt.Sprintf("its webhook %q has no name below %s", w.Name, v1alpha1.GroupVersion.Group))
+			p.foreign(fmt.Sprintf("the name of its webhook %q does not end in %s", w.Name, v1alpha1.GroupVersion.Group))
 		case !here:
-			p.foreign(fmt.Sprintf("its webhook %q calls a Service in the namespace %q, not in %q: is it of another install? (hint: --namespace %s)", w.Name, service.Namespace, f.namespace, service.Namespace))
+			p.foreign(fmt.Sprintf("its webhook %q calls a Service in the namespace %q, not in %q, so it may belong to another install (hint: --namespace %s)", w.Name, service.Namespace, f.namespace, service.Namespace))
 		}
 	}
 }
@@ -382,7 +382,7 @@ func (u *uninstaller) lookAgain(ctx context.Context) {
 }
 
 // errMadeAnew is the error for an object that was created again.
-var errMadeAnew = errors.New("it was made anew, by whoever keeps it there, such as a GitOps controller: stop that first")
+var errMadeAnew = errors.New("it was created again, for example by a GitOps controller: stop that first")
 
 // hold keeps the parts of stages before which another part must be removed.
 func (u *uninstaller) hold(stages ...uninstallStage) {
@@ -394,7 +394,7 @@ func (u *uninstaller) hold(stages ...uninstallStage) {
 		for _, p := range u.parts {
 			if p.stage == stage && p.Outcome == uninstallFound {
 				p.Outcome, p.Command = uninstallFailed, u.flags.again()
-				p.Message = in.String() + " is in the way, and must go first"
+				p.Message = in.String() + " must be deleted first"
 			}
 		}
 	}
@@ -419,10 +419,17 @@ func (u *uninstaller) delete(ctx context.Context, p *uninstallPart) bool {
 	if p.stage == programStage {
 		propagation = metav1.DeletePropagationForeground
 	}
-	err := u.of(p).Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.uid}, PropagationPolicy: &propagation})
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &p.uid}, PropagationPolicy: &propagation}
+	if u.flags.dryRun.Server() {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	err := u.of(p).Delete(ctx, p.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		p.fail(ctx, err)
 		return false
+	}
+	if u.flags.dryRun.Server() {
+		return false // the part stays
 	}
 	p.Outcome = uninstallRemoved
 	return err == nil
@@ -448,7 +455,7 @@ func (u *uninstaller) await(ctx context.Context, p *uninstallPart) {
 		}
 		sleep.Context(ctx, interval)
 	}
-	p.Outcome, p.Message = uninstallFailed, "its deletion was asked for and has not ended: "+context.Cause(ctx).Error()
+	p.Outcome, p.Message = uninstallFailed, "its deletion was requested and has not ended: "+context.Cause(ctx).Error()
 	if len(finalizers) > 0 {
 		p.Message += fmt.Sprintf("; it waits for the finalizers %.200q", finalizers)
 	}
@@ -476,7 +483,7 @@ func (u *uninstaller) text() string {
 		}
 	}
 	if text.Len() == 0 && u.err() == nil {
-		fmt.Fprintf(&text, "there is nothing to remove of %q in the namespace %q\n", u.flags.name, u.flags.namespace)
+		fmt.Fprintf(&text, "nothing to remove: no install %q in the namespace %q\n", u.flags.name, u.flags.namespace)
 	}
 	return text.String()
 }
@@ -487,9 +494,9 @@ func (u *uninstaller) err() error {
 	for _, p := range u.parts {
 		switch p.Outcome {
 		case uninstallForeign:
-			problems = append(problems, &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s was left: %s (hint: if it is to go all the same: %s)", cli.OneLine(p.String()), p.Message, p.Command)})
+			problems = append(problems, &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s stays: %s (hint: to delete it: %s)", cli.OneLine(p.String()), p.Message, p.Command)})
 		case uninstallFailed:
-			problems = append(problems, fmt.Errorf("%s is left, or may be: %s (hint: %s)", cli.OneLine(p.String()), p.Message, p.Command))
+			problems = append(problems, fmt.Errorf("%s may remain: %s (hint: %s)", cli.OneLine(p.String()), p.Message, p.Command))
 		case uninstallFound, uninstallRemoved, uninstallKept:
 		}
 	}

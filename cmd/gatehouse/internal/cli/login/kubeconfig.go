@@ -66,7 +66,7 @@ Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or writt
 	flags.StringVar(&f.apiServer, "api-server", "", "address of the API server, https://HOST:PORT[/PATH] (required)")
 	flags.StringVar(&f.apiServerCA, "api-server-ca", "", "file of the CAs that the API server's certificate is verified with, in PEM (default the system's)")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the cluster, the user and the context")
-	flags.StringVar(&f.namespace, "namespace", "", "namespace of the context")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the context")
 	flags.StringVar(&f.execCommand, "exec-command", "gatehouse", "program that kubectl runs: gatehouse, a path of it, or kubectl if it is a plugin there")
 	flags.BoolVar(&f.merge, "merge", false, "put it into a kubeconfig file, instead of standard output")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file for --merge (default the first of $KUBECONFIG, or ~/.kube/config)")

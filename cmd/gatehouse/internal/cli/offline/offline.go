@@ -40,33 +40,9 @@ import (
 // configFlag is --config, the directory of the documents by which a command decides.
 type configFlag struct{ config string }
 
-// onceFlag is the value of a flag that can be given once.
-type onceFlag struct{ value *string }
-
-// String returns the value.
-func (f onceFlag) String() string {
-	if f.value == nil {
-		return ""
-	}
-	return *f.value
-}
-
-// Set sets the value. It fails the second time, because the first value would be lost.
-func (f onceFlag) Set(value string) error {
-	if *f.value != "" {
-		return fmt.Errorf("is given twice, before with %q (hint: put the documents into one directory)", *f.value)
-	}
-	*f.value = value
-	return nil
-}
-
-// Type returns the type that help shows.
-func (onceFlag) Type() string { return "string" }
-
 func (f *configFlag) add(cmd *cobra.Command) {
-	cmd.Flags().Var(onceFlag{&f.config}, "config", "directory of documents (required)")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)")
 	_ = cmd.MarkFlagRequired("config") // the flag exists
-	_ = cmd.MarkFlagDirname("config")
 }
 
 // load reads and compiles the directory.

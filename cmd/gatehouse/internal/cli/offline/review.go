@@ -51,7 +51,12 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 
   # what does the injector do to this pod?
   gatehouse review mutate --config ./config review.yaml | jq -r .response.patch | base64 -d`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("the endpoint is missing: mutate, validate or authenticate (hint: gatehouse review mutate --config DIR FILE)")
+			}
+			return nil
+		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return names, cobra.ShellCompDirectiveNoFileComp

@@ -31,25 +31,25 @@ func NewLogLevelCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log-level [LEVEL]",
 		Short: "Show or change the log level of a running server",
-		Long: `Log-level tells what a server on the same host logs, and changes that for a while:
-debug (every review), info, warn or error. It asks the server itself, at its
-address for health and metrics, which answers nobody else: in a cluster run it in
-the pod. Each replica has a level of its own. The change is in its log, and it
-does not outlive the process.
+		Long: `Log-level shows the log level of a server on the same host, or changes it for a
+limited time: debug (every review), info, warn or error. It calls the server at its
+address for health and metrics, which answers only callers on the same host: in a
+cluster, run it in the pod. Each replica has its own level. The server logs the
+change, and a restart ends it.
 
-Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
-		Example: `  # what is logged, in one of the replicas
+Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
+		Example: `  # show the level of one replica
   kubectl -n gatehouse-system exec deploy/gatehouse -- gatehouse log-level
 
-  # every review, for ten minutes, and for as long as that takes
+  # log every review, for ten minutes or for an hour
   kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level debug
   kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level debug --for 1h
 
-  # back to what serve was started with, here info
+  # return to the level with which serve was started, here info
   kubectl -n gatehouse-system exec gatehouse-5f7d9c-x2x7k -- gatehouse log-level info`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return errors.New("one argument is taken, the level (hint: gatehouse log-level debug --for 1h)")
+				return errors.New("too many arguments: log-level takes one level (hint: gatehouse log-level debug --for 1h)")
 			}
 			return nil
 		},
@@ -72,8 +72,8 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server cannot be asked.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.lasts, "for", debug.DefaultFor, "how long the level holds, from 1s to 24h; that which serve was started with holds for good")
-	flags.StringVar(&f.address, "ops-address", "127.0.0.1:8080", "address for health and metrics of the server, on this host")
+	flags.DurationVar(&f.lasts, "for", debug.DefaultFor, "how long to keep the level, from 1s to 24h; the level with which serve was started is kept without a limit")
+	flags.StringVar(&f.address, "ops-address", "127.0.0.1:8080", "address of the server for health and metrics, on this host")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	for _, name := range []string{"for", "ops-address"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
@@ -91,12 +91,12 @@ func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, erro
 		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
 	}
 	if f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor {
-		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", f.lasts, debug.ShortestFor, debug.LongestFor))
+		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", cli.FormatDuration(f.lasts), cli.FormatDuration(debug.ShortestFor), cli.FormatDuration(debug.LongestFor)))
 	}
 	var change *debug.Change
 	switch {
 	case len(args) > 0 && !slices.Contains(debug.Levels(), strings.ToLower(args[0])):
-		// It is not repeated: what stands where it should not may be a secret.
+		// The message does not repeat it: it may be a secret in the wrong place.
 		problems = append(problems, errors.New("the level must be "+debug.DescribeLevels(args[0])))
 	case len(args) > 0:
 		change = &debug.Change{Level: args[0], For: f.lasts.String()}
@@ -126,20 +126,20 @@ func (f *logLevelFlags) ask(ctx context.Context, change *debug.Change) (*debug.S
 	transport := &http.Transport{DisableKeepAlives: true}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return nil, fmt.Errorf("no server answers at %s: %w (hint: --ops-address is what serve has in --ops-listen, on the same host)", f.address, err)
+		return nil, fmt.Errorf("no server answers at %s: %w (hint: set --ops-address to the --ops-listen of serve, on the same host)", f.address, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	const most = 4 << 10
 	text, err := io.ReadAll(io.LimitReader(response.Body, most))
 	if err != nil {
-		return nil, fmt.Errorf("%s breaks off its answer: %w", f.address, err)
+		return nil, fmt.Errorf("%s: the answer is incomplete: %w", f.address, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %d: %s", f.address, response.StatusCode, cli.OneLine(strings.TrimSpace(string(text))))
 	}
 	var state debug.State
 	if err := json.Unmarshal(text, &state); err != nil || state.Level == "" {
-		return nil, fmt.Errorf("%s answers what no Gatehouse does (hint: --ops-address is what serve has in --ops-listen)", f.address)
+		return nil, fmt.Errorf("%s is not a Gatehouse server (hint: set --ops-address to the --ops-listen of serve)", f.address)
 	}
 	return &state, nil
 }

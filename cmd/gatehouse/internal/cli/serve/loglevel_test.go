@@ -58,16 +58,16 @@ func TestLogLevelCannotTell(t *testing.T) {
 		args       []string
 	}{
 		{"nobody listens", "no server answers at 127.0.0.1:1: ", []string{"--ops-address", "127.0.0.1:1"}},
-		{"something else listens", "answers what no Gatehouse does (hint: ", []string{"--ops-address", address}},
+		{"something else listens", "is not a Gatehouse server (hint: ", []string{"--ops-address", address}},
 		{"it is refused", `answers 403: "no\x1b[31m"`, []string{"debug", "--ops-address", address}},
 		{"no level", `the level must be one of debug, info, warn, error`, []string{"loud"}},
-		{"no time", "gatehouse: --for 0s: must be from 1s to 24h0m0s (hint: --for 1h)\n", []string{"debug", "--for", "0s"}},
-		{"for ever", "gatehouse: --for 48h0m0s: must be from 1s to 24h0m0s (hint: --for 1h)\n", []string{"debug", "--for", "48h"}},
-		{"two levels", "gatehouse: one argument is taken, the level (hint: gatehouse log-level debug --for 1h)\n", []string{"debug", "info"}},
+		{"no time", "gatehouse: --for 0s: must be from 1s to 24h (hint: --for 1h)\n", []string{"debug", "--for", "0s"}},
+		{"for ever", "gatehouse: --for 2d: must be from 1s to 24h (hint: --for 1h)\n", []string{"debug", "--for", "48h"}},
+		{"two levels", "gatehouse: too many arguments: log-level takes one level (hint: gatehouse log-level debug --for 1h)\n", []string{"debug", "info"}},
 		{"a time for nothing", "--for needs a level", []string{"--for", "1h"}},
 		{"no address", `--ops-address "here": must be HOST:PORT`, []string{"--ops-address", "here"}},
-		{"everything at once", "--output \"xml\": must be text or json\ngatehouse: --ops-address \":8080\": must be HOST:PORT (hint: 127.0.0.1:8080)\n" +
-			"gatehouse: --for 25h0m0s: must be from 1s to 24h0m0s (hint: --for 1h)\ngatehouse: the level must be", []string{"-o", "xml", "--ops-address", ":8080", "--for", "25h", "loud"}},
+		{"everything at once", "--output \"xml\": must be text, json or yaml\ngatehouse: --ops-address \":8080\": must be HOST:PORT (hint: 127.0.0.1:8080)\n" +
+			"gatehouse: --for 25h: must be from 1s to 24h (hint: --for 1h)\ngatehouse: the level must be", []string{"-o", "xml", "--ops-address", ":8080", "--for", "25h", "loud"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

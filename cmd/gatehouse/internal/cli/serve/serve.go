@@ -16,59 +16,57 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [--config DIR] [--custom-resources]",
 		Short: "Run the webhook server",
-		Long: `Serve answers token reviews on /authenticate and admission reviews on /mutate
-and /validate, with TLS, from the documents in a directory, and people on /login
-and /whoami, who need no client certificate. Changes in the
-directory are picked up without a restart, whole or not at all: a broken
-configuration never replaces a working one. A directory that loses all its
-documents is broken, too. If a file loses all of its documents, the log warns and
-the rest is used; with --on-emptied-file refuse the configuration in use stays.
-Delete a file to remove what is in it.
+		Long: `Serve answers token reviews on /authenticate and admission reviews on /mutate and
+/validate over TLS, by the documents in a directory. It also answers users on /login
+and /whoami, who need no client certificate.
 
-At the start there is no working one. Documents with errors then make the
-command print every finding and exit with 2. Policies with expressions that do
-not compile do not, because every other gate would be open, or everything
-refused: for what they match, their failurePolicy decides, exceptions with
-errors let nothing pass, and /readyz says ok. The log says so every ten minutes,
-and gatehouse_config_last_load_successful in the metrics is 0.
+Serve activates changes in the directory without a restart, as a whole or not at
+all: an invalid configuration never replaces a valid one. A directory that loses all
+its documents is invalid. If a file loses all its documents, serve logs a warning and
+uses the rest; with --on-emptied-file refuse it keeps the active configuration.
 
-With --kubeconfig or --in-cluster, what the documents look up comes from the
-cluster: namespaces, params and presets are watched, those that the documents
-name and no others, and the authorizer of policies asks the API server.
-Namespaces and other objects in the directory are then not looked at.
+At the start there is no configuration to keep. Serve then prints all errors in the
+documents and exits with 2. Errors in the expressions of policies do not prevent the
+start: the failurePolicy of the policy decides about the objects that it matches,
+exceptions with errors exempt nothing, and /readyz reports ok. The log repeats the
+errors every ten minutes, and the metric gatehouse_config_last_load_successful is 0.
 
-With --custom-resources those of Gatehouse in the cluster are documents too,
-beside a directory or without one. They come and go by kubectl apply, and their
-status tells what became of them: one with errors keeps no other from use. The
-directory may then be empty at the start.
+With --kubeconfig or --in-cluster, serve reads the objects that documents refer to
+from the cluster: it watches the namespaces, params and presets that the documents
+name, and the authorizer of policies asks the API server. Serve then ignores
+namespaces and other objects in the directory.
 
-The serving certificate comes from files that somebody else renews (--tls-cert),
-from a CA of its own (--self-signed) that replicas share in a Secret or that is
-kept in a directory, or from cert-manager (--cert-manager). With --registration
-it is ready only once the API server can trust the certificate, by what is read
-back from the webhook configurations; with --publish-ca-bundle it writes their
-caBundle itself, and no call fails while one CA follows another. On a
-full or read-only disk it starts if the CA can be read: the log says what cannot
-be written.
+With --custom-resources, serve also uses the custom resources of Gatehouse in the
+cluster, with or without a directory. You change them with kubectl apply, and their
+status shows the result: an invalid one does not affect the others. The directory may
+then be empty at the start.
 
-Health and metrics are on a second listener, without TLS: /livez, /readyz and
-/metrics. It has /log-level too, and with --profiling /debug/pprof/, for callers
-on the same host alone.
+The serving certificate comes from files (--tls-cert), from a CA of Gatehouse's own
+(--self-signed), which replicas share in a Secret or which is stored in a directory,
+or from cert-manager (--cert-manager). With --registration, the server becomes ready
+when the webhook configurations trust its certificate. With --publish-ca-bundle it
+writes their caBundle itself, and no call fails during a rotation of the CA. If the
+disk is full or read-only, it starts if it can read the CA, and logs what it cannot
+write.
 
-SIGTERM drains: the server reports unready, closes each connection behind its
-answer, goes on answering for the drain delay, and then stops.
+Health and metrics are on a second listener without TLS: /livez, /readyz and
+/metrics. On the same host, it also answers /log-level, and /debug/pprof/ with
+--profiling.
 
-Exit codes: 0 stopped by a signal, 2 it cannot serve: bad usage, a configuration
-or a certificate that cannot be used, or an address that is taken.`,
-		Example: `  # with a certificate that somebody else renews
+On SIGTERM, the server reports that it is not ready, closes each connection after its
+answer, answers for the drain delay, and stops.
+
+Exit codes: 0 stopped by a signal, 2 it cannot serve: bad usage, an invalid
+configuration or certificate, or an address that is in use.`,
+		Example: `  # with a certificate from files, which serve reads again when they change
   gatehouse serve --config /etc/gatehouse --tls-cert tls.crt --tls-key tls.key --client-ca client-ca.crt
 
-  # on one machine, with a certificate of its own; the CA and a client
-  # certificate for the API server are written to ./gatehouse-certs
+  # on one machine, with its own CA; serve writes the CA and a client certificate
+  # for the API server to ./gatehouse-certs
   gatehouse serve --config ./config --listen 127.0.0.1:9443 --self-signed 127.0.0.1 --self-signed-dir ./gatehouse-certs
 
-  # in a pod, one of several replicas, with a CA that they share in a Secret and
-  # keep in the webhook configurations "gatehouse"
+  # in a pod, as one of several replicas, which share a CA in a Secret and publish
+  # it in the webhook configurations "gatehouse"
   gatehouse serve --config /etc/gatehouse --in-cluster --self-signed gatehouse.gatehouse-system.svc \
     --self-signed-secret gatehouse-system/gatehouse-ca --client-ca client-ca.crt
 

@@ -33,54 +33,57 @@ func newTokenIssueCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue --user NAME",
 		Short: "Issue an access token and write its document",
-		Long: `Issue makes an access token and its AccessToken document, which holds a hash and
-no secret.
+		Long: `Issue creates an access token and its AccessToken document. The document holds a hash
+of the token and no secret. The token is shown once.
 
-With --config the document is written to DIR/token-<id>.yaml, and the token alone
-goes to standard output. Without it the document goes to standard output, and the
-token to standard error. With -o json both go to standard output, as the members
-token and document of an object. The token is shown this once and cannot be had
-again.
+  --config DIR   writes the document to DIR/token-<id>.yaml, and the token to standard
+                 output
+  a cluster      (--kubeconfig, --context or --in-cluster) creates the document as a
+                 custom resource, for servers with --custom-resources, and writes the
+                 token to standard output
+  neither        writes the document to standard output, and the token to standard
+                 error
+  -o json        writes both to standard output, as the fields token and document
 
-With --kubeconfig, --context or --in-cluster the document becomes a custom resource
-of that cluster, for servers with --custom-resources, and the token alone goes to
-standard output. The cluster gets the hash and never the token. Whoever may create
-AccessTokens can do this, and may be anybody whom Kubernetes does not keep for
-itself.
+The cluster receives the hash and never the token. Anyone who can create AccessTokens
+can issue tokens for any user that is not reserved by Kubernetes.
 
-Identities that Kubernetes keeps for itself, such as the group system:masters,
-are refused, but for groups that the guard in --config allows to access tokens. What
-the servers of a cluster have as a guard is in no custom resource: give their
-directory with --config beside --kubeconfig to have it judge here too. It is not
-written to. Without it the servers judge when the object is created, and what they
-refuse is not issued.
+Identities that are reserved by Kubernetes, such as the group system:masters, are
+rejected, except groups that the guard in --config allows for access tokens. The
+cluster does not contain the guard of its servers: to check against it, give their
+directory with --config beside --kubeconfig. Issue then only reads the directory.
+Without it, the servers check the object when it is created, and issue reports their
+rejection.
 
-Exit codes: 0 issued, 1 refused, 2 bad usage, or the document cannot be written,
-or servers do not use it yet because of errors in --config: the token is shown
-then, and is good when they are mended.`,
-		Example: `  # a token for a pipeline, for a day, known to the server that reads ./config
-  TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --config ./config)
+With --dry-run it shows the document and issues no token.
+
+Exit codes: 0 issued, 1 rejected, 2 bad usage, or the document cannot be written, or
+other errors in --config keep servers from using it: the token is then shown, and
+works when the errors are fixed.`,
+		Example: `  # a token for a pipeline that is valid for 30 days, for the server that reads ./config
+  TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 30d --config ./config)
   kubectl --token "$TOKEN" auth whoami
 
-  # the document for a Git repository, the token for a person
+  # write the document to a file, for a Git repository, and show the token
   gatehouse token issue --user jane --group dev >access-token.yaml
 
-  # a token for the cluster of a context, known to every replica within two seconds
+  # a token for the cluster of a context; every replica accepts it within two seconds
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.id, "id", "", "the token's id and the document's name, public: lower-case letters, digits and dashes (default 12 random characters)")
-	flags.StringVar(&f.user, "user", "", "name of the user that the token proves (required)")
+	flags.StringVar(&f.id, "id", "", "id of the token and name of the document, which is not secret: lower-case letters, digits and dashes (default 12 random characters)")
+	flags.StringVar(&f.user, "user", "", "name of the user that the token authenticates (required)")
 	flags.StringVar(&f.uid, "uid", "", "uid of the user")
-	flags.StringArrayVar(&f.groups, "group", nil, "group of the user; may be repeated")
-	flags.StringArrayVar(&f.extra, "extra", nil, "KEY=VALUE of the user's extra; may be repeated, for a key with several values too")
-	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is good for; may be repeated (default the API server's own)")
-	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is good for")
-	f.add(cmd, "directory of documents to write token-<id>.yaml to, or, for a cluster, whose guard is to judge")
+	flags.StringArrayVar(&f.groups, "group", nil, "group of the user; repeatable")
+	flags.StringArrayVar(&f.extra, "extra", nil, "extra attribute of the user, KEY=VALUE; repeat it for several keys, or for several values of a key")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is valid for; repeatable (default the audiences of the API server)")
+	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
+	f.add(cmd, "directory of documents: token-<id>.yaml is written to it; with a cluster, its guard checks the user")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("user") // the flags exist
 	for _, name := range []string{"id", "user", "uid", "group", "extra", "audience", "ttl"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -95,6 +98,7 @@ type tokenFlags struct {
 	groups, extra, audiences []string
 	ttl                      time.Duration
 	output                   string
+	dryRun                   cli.DryRun
 	tokenPlace
 
 	now    func() time.Time
@@ -103,7 +107,8 @@ type tokenFlags struct {
 
 // issuedToken is what token issue says as JSON.
 type issuedToken struct {
-	Token    string               `json:"token"`
+	// Token is empty in a dry run.
+	Token    string               `json:"token,omitempty"`
 	Document v1alpha1.AccessToken `json:"document"`
 }
 
@@ -126,6 +131,13 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	document, err := yaml.Marshal(issued.Document)
 	if err != nil {
 		return err
+	}
+	if f.dryRun.Active() {
+		what := "would print the document"
+		if f.config != "" {
+			what = "would write " + store.TokenFile(issued.Document.Name)
+		}
+		return f.printDryRun(s, what, issued)
 	}
 	file := ""
 	if f.config != "" {
@@ -166,7 +178,7 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	return fmt.Errorf("the token was issued and is not good yet: %s in %s, and servers do not use the new document before that is mended (hint: %s lint --config %s):\n  %s",
+	return fmt.Errorf("the token was issued and is not valid yet: %s in %s, and servers do not use the new document until you fix that (hint: %s lint --config %s):\n  %s",
 		thereAre(n), f.config, cli.DisplayName(os.Args[0]), f.config, first)
 }
 
@@ -354,13 +366,33 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, docum
 	if _, err := fmt.Fprintln(s.Out, issued.Token); err != nil {
 		return err
 	}
-	until := "good until"
+	until := "valid until"
 	if !good {
-		until = "not good yet, ends at"
+		until = "not valid yet, expires at"
 	}
 	// A remark; the token is out, so nothing hangs on it.
 	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s and is not shown again\n",
 		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	return nil
+}
+
+// printDryRun shows the document without its token, which nobody can use.
+func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken) error {
+	if f.output == "json" {
+		issued.Token = ""
+		if err := cli.WriteJSON(s.Out, issued); err != nil {
+			return err
+		}
+	} else {
+		document, err := yaml.Marshal(issued.Document)
+		if err == nil {
+			_, err = s.Out.Write(document)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprintf(s.Err, "dry run: %s; no token was issued\n", what) // a remark
 	return nil
 }
 

@@ -20,18 +20,17 @@ func newTokenKeyCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Create a key that signs login tokens",
-		Long: `Key makes 32 random bytes, in base64: a key for login.keys of an
-AuthenticationConfiguration. All replicas have the same keys. Whoever has a key
-can make a login token for any name that the identity guard lets pass.
+		Long: `Key prints 32 random bytes in base64: a key for login.keys of an
+AuthenticationConfiguration. All replicas use the same keys. Anyone with a key can
+create a login token for any user that the identity guard allows.
 
-With --out the key is written to a new file that only its owner may read. Without
-it, it goes to standard output. With -o json standard output has an object: the
-member file with --out, else the member key.
+With --out it writes the key to a new file that only its owner can read. With -o json
+standard output has an object with the field file, or key without --out.
 
-Exit codes: 0 made, 2 bad usage, or the file exists or cannot be written.`,
+Exit codes: 0 created, 2 bad usage, or the file exists or cannot be written.`,
 		Example: `  gatehouse token key --out ./config/login.key
 
-  # as a Secret, for all replicas
+  # create a Secret for all replicas
   kubectl create secret generic gatehouse-login --from-file=login.key=<(gatehouse token key)`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -42,7 +41,7 @@ Exit codes: 0 made, 2 bad usage, or the file exists or cannot be written.`,
 			return makeKey(s, rand.Reader, out, output == "json")
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "file to write the key to, which must not exist")
+	cmd.Flags().StringVar(&out, "out", "", "new file for the key; it must not exist")
 	_ = cmd.MarkFlagFilename("out") // the flag exists
 	cli.AddOutputFlag(cmd, &output, "text", "json")
 	return cmd
@@ -72,7 +71,7 @@ func makeKey(s cli.Streams, random io.Reader, file string, asJSON bool) error {
 	err := tokens.WriteNew(file, []byte(text+"\n"), onlyOwner)
 	switch {
 	case errors.Is(err, tokens.ErrExists):
-		return fmt.Errorf("%s exists already and is not overwritten (hint: a new key goes into a new file, and both into login.keys until no token of the old one is left)", file)
+		return fmt.Errorf("%s exists already and is not overwritten (hint: write the new key to another file, and keep both in login.keys until all tokens of the old one have expired)", file)
 	case errors.Is(err, fs.ErrNotExist):
 		dir := filepath.Dir(file)
 		return fmt.Errorf("--out: there is no directory %q (hint: mkdir -p %s)", dir, dir)
@@ -81,6 +80,6 @@ func makeKey(s cli.Streams, random io.Reader, file string, asJSON bool) error {
 	case asJSON:
 		return cli.WriteJSONLine(s.Out, madeKey{File: file})
 	}
-	_, err = fmt.Fprintf(s.Err, "%s written; who can read it can log in as anybody\n", file)
+	_, err = fmt.Fprintf(s.Err, "%s written; anyone who can read it can log in as any user\n", file)
 	return err
 }

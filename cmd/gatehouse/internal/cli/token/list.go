@@ -27,23 +27,28 @@ func newTokenListCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list (--config DIR | --context NAME)",
 		Short: "List access tokens",
-		Long: `List shows every access token in a directory or a cluster, by id: whom it proves,
-when it was issued, when it ends and when it was last used, and whether it is good,
-expired, or revoked by a TokenRevocation. In a cluster it may also be unused: servers
-refuse it, and standard error says why; or pending: no server has reported yet, in the
-status of the AccessToken, whether it uses it. The hash of a token is not shown.
+		Long: `List shows the access tokens in a directory or a cluster, by id: the user, when the
+token was issued, when it expires, when it was last used, and its state:
 
-When a token was last used is in the --state-dir of the server, and in a cluster, to
-the hour, in the status of the AccessToken. A server knows of what it was asked
-itself, and the API server asks nobody about a token that its cache has.
+  good      servers accept it
+  expired   it has expired
+  revoked   a TokenRevocation revokes it
+  unused    servers reject it; standard error shows why (cluster only)
+  pending   no server has reported yet whether it uses it (cluster only)
 
-Exit codes: 0 listed, 2 bad usage, or there are errors in the directory: tokens
-may then be missing from the list.`,
+List never shows the hash of a token.
+
+The time of the last use is in the --state-dir of the server; in a cluster, it is in
+the status of the AccessToken, rounded to the hour. A server knows only the reviews
+that it answered, and the API server sends none for a token that is in its cache.
+
+Exit codes: 0 listed, 2 bad usage, or errors in the directory: the list may then be
+incomplete.`,
 		Example: `  gatehouse token list --config ./config --state-dir /var/lib/gatehouse
   gatehouse token list --context prod
   gatehouse token list --config ./config --user ci-bot -o wide
 
-  # remove what has expired
+  # revoke the expired tokens
   for id in $(gatehouse token list --config ./config --expired -o json | jq -r .id); do
     gatehouse token revoke --config ./config "$id"
   done`,
@@ -58,9 +63,9 @@ may then be missing from the list.`,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
-	flags.StringVar(&f.stateDir, "state-dir", "", "directory in which a server keeps when tokens were last used; with --config")
-	flags.StringVar(&f.user, "user", "", "show the tokens of this user")
-	flags.BoolVar(&f.expired, "expired", false, "show the tokens that have expired")
+	flags.StringVar(&f.stateDir, "state-dir", "", "--state-dir of a server, with the times of the last use; needs --config")
+	flags.StringVar(&f.user, "user", "", "show only the tokens of this user")
+	flags.BoolVar(&f.expired, "expired", false, "show only expired tokens")
 	cli.AddOutputFlag(cmd, &f.output, listFormats()...)
 	_ = cmd.MarkFlagDirname("state-dir") // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
@@ -136,7 +141,7 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	if f.stateDir != "" && f.Given() {
-		return errors.New("--state-dir goes with --config: in a cluster, when a token was last used is in its status")
+		return errors.New("--state-dir needs --config: in a cluster, the status of a token has the time of its last use")
 	}
 	if f.stateDir != "" {
 		if err := cli.CheckDir("--state-dir", f.stateDir); err != nil {
@@ -190,14 +195,14 @@ func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *toke
 		}
 		pending++
 		if why := listing.Pending[rows[i].ID]; why != "" {
-			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is refused by every server whose guard makes no exception for it: %s\n", name, cli.OneLine(why))
+			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is rejected by every server whose guard does not allow it: %s\n", name, cli.OneLine(why))
 		}
 	}
 	if pending > 0 {
 		_, _ = fmt.Fprintf(s.Err, "pending: %s; no server has reported yet whether it uses them (hint: kubectl get ghat)\n", diagnostic.Count(pending, "token"))
 	}
 	if err := listing.Found.Err(); err != nil {
-		return fmt.Errorf("there are revocations with errors, which end nothing:\n%w", err)
+		return fmt.Errorf("these TokenRevocations have errors and revoke nothing:\n%w", err)
 	}
 	return nil
 }
@@ -242,7 +247,7 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool)
 		return nil
 	}
 	if len(rows) == 0 {
-		_, err := fmt.Fprintln(s.Err, "no access token is to be shown")
+		_, err := fmt.Fprintln(s.Err, "no access tokens found")
 		return err
 	}
 	return printTokens(s.Out, rows, f.output == "wide", lastUsed)
@@ -300,7 +305,7 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and a server does not use the documents before that is mended (hint: %s lint --config %s):\n  %s",
+	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and servers do not use the documents until you fix that (hint: %s lint --config %s):\n  %s",
 		thereAre(n), dir, cli.DisplayName(os.Args[0]), dir, first)
 }
 

@@ -30,37 +30,36 @@ func newTokenRevokeCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke (--config DIR | --context NAME) [ID...]",
 		Short: "Revoke access tokens, or all tokens of a user",
-		Long: `Revoke removes the documents of access tokens. A document that is the only one of
-its file is removed with the file; of a file with others it is taken out, and
-nothing else in there changes.
+		Long: `Revoke deletes the documents of access tokens. It deletes a file that contains
+nothing else; it removes the document from a file with other documents, which stay as
+they are.
 
-With --user it removes all access tokens of the user, and writes a
-TokenRevocation, revocation-<random>.yaml: what was issued to the user before now
-is refused, JWTs and login tokens too. What is issued later is good, so whoever
-must stay out has to be removed from the directory or the issuer as well. A name
-that nobody can have, such as one without the prefix of the directory, is refused
-unless --unknown-user says that it is meant.
+With --user it deletes all access tokens of the user and creates a TokenRevocation,
+revocation-<random>.yaml: everything that was issued to the user before now is
+rejected, including JWTs and login tokens. The user can log in again: to prevent
+that, also remove the user from the directory or the issuer. Revoke rejects a name
+that no user can have, such as one without the prefix of a directory, unless
+--unknown-user is set.
 
-With --kubeconfig, --context or --in-cluster it is the custom resources of that
-cluster that are deleted, and the TokenRevocation is made there. A dry run then asks
-the API server, so that a right that is missing comes to light. Which names
-directories and issuers give is not known from there: of a name that nobody can have
-the servers warn.
+With --kubeconfig, --context or --in-cluster it deletes the custom resources of that
+cluster and creates the TokenRevocation there. It cannot check there which names the
+directories and issuers give; the servers warn about a name that no user can have.
 
-An id may be given as the whole text of a token, such as one that leaked.
+An id can also be given as a whole access token, for example one that leaked.
 
-With -o json standard output has an object: the tokens that were removed and the
-TokenRevocation that was written.
+With --dry-run nothing changes; --dry-run=server makes the API server check each
+change, which shows missing permissions. With -o json standard output has an object
+with the deleted tokens and the TokenRevocation.
 
 Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something
-could not be removed, or documents cannot be read in which the token may be. What
-can be is removed all the same.`,
+could not be deleted, or some documents cannot be read and may contain the token.
+Everything else is deleted all the same.`,
 		Example: `  gatehouse token revoke --config ./config ci
   gatehouse token revoke --config ./config --user jane --reason "laptop stolen, INC-4711"
 
   gatehouse token revoke --context prod ci
 
-  # what would happen
+  # show what would be deleted
   gatehouse token revoke --config ./config --user jane --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != "text" && f.output != "json" {
@@ -75,10 +74,10 @@ can be is removed all the same.`,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
-	flags.StringVar(&f.user, "user", "", "revoke everything that this user has; the name as the API server sees it, prefixes included")
-	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, revoke what nobody of this name can have by the documents in --config")
-	flags.StringVar(&f.reason, "reason", "", "why, for people; with --user")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and say what would be done")
+	flags.StringVar(&f.user, "user", "", "revoke everything that was issued to this user; the name as the API server sees it, with its prefix")
+	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, accept a name that no user can have by the documents in --config")
+	flags.StringVar(&f.reason, "reason", "", "reason to store in the TokenRevocation, with --user")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
@@ -90,7 +89,8 @@ can be is removed all the same.`,
 type tokenRevokeFlags struct {
 	tokenPlace
 	user, reason, output string
-	unknownUser, dryRun  bool
+	unknownUser          bool
+	dryRun               cli.DryRun
 	ids                  []string
 	// report is what was done.
 	report revokeReport
@@ -132,12 +132,12 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 	case ofUser && f.user == "":
 		problems = append(problems, errors.New(`--user "": must not be empty`))
 	case ofUser && len(args) > 0:
-		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all that the user has"))
+		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all tokens of the user"))
 	case !ofUser && len(args) == 0:
 		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as '"+cli.DisplayName(os.Args[0])+" token list' shows them, or --user)"))
 	}
 	if f.reason != "" && !ofUser {
-		problems = append(problems, errors.New("--reason needs --user: nothing is left of a token that is removed"))
+		problems = append(problems, errors.New("--reason needs --user: a deleted token stores no reason"))
 	}
 	if f.unknownUser && !ofUser {
 		problems = append(problems, errors.New("--unknown-user needs --user"))
@@ -152,7 +152,7 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 			}
 			arg = id
 		case cli.LooksLikeToken(arg):
-			problems = append(problems, fmt.Errorf("argument %d: this may be a login token or a JWT, of which there is no document (hint: --user NAME ends all that its user has)", i+1))
+			problems = append(problems, fmt.Errorf("argument %d: this may be a login token or a JWT, which have no document (hint: --user NAME revokes all tokens of the user)", i+1))
 			continue
 		}
 		if !slices.Contains(f.ids, arg) {
@@ -175,7 +175,7 @@ func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
 	if f.output != "json" {
 		return err
 	}
-	f.report.DryRun = f.dryRun
+	f.report.DryRun = f.dryRun.Active()
 	if f.report.Removed == nil {
 		f.report.Removed = []removedToken{} // nothing is no null
 	}
@@ -211,7 +211,7 @@ func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store to
 	}
 	if f.user != "" || removed > 0 {
 		_, _ = io.WriteString(s.Err, f.effect()) // a remark
-		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun && !f.Given() {
+		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun.Active() && !f.Given() {
 			problems = append(problems, err)
 		}
 	}
@@ -236,7 +236,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 		}
 		slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
 		again := false
-		for i, r := range store.Delete(ctx, wanted, f.dryRun) {
+		for i, r := range f.delete(ctx, store, wanted) {
 			if errors.Is(r.Err, tokens.ErrNotFound) {
 				continue // somebody else was faster
 			}
@@ -249,7 +249,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 			removed++
 			again = true
 			verb := "removed"
-			if f.dryRun {
+			if f.dryRun.Active() {
 				verb = "would remove"
 			}
 			user := wanted[i].Spec.User
@@ -258,7 +258,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 				return removed, listing, err
 			}
 		}
-		if !again || f.dryRun {
+		if !again || f.dryRun.Active() {
 			break
 		}
 	}
@@ -271,6 +271,26 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 	return removed, listing, errors.Join(problems...)
 }
 
+// delete removes tokens. It sends nothing to a cluster with --dry-run=client.
+func (f *tokenRevokeFlags) delete(ctx context.Context, store tokens.Store, wanted []authn.Token) []tokens.Removal {
+	if !f.Given() || f.dryRun != cli.DryRunClient {
+		return store.Delete(ctx, wanted, f.dryRun.Active())
+	}
+	removals := make([]tokens.Removal, len(wanted))
+	for i := range wanted {
+		removals[i].ID = wanted[i].Name
+	}
+	return removals
+}
+
+// write stores a revocation and returns its place. It sends nothing to a cluster with --dry-run=client.
+func (f *tokenRevokeFlags) write(ctx context.Context, store tokens.Store, revocation *v1alpha1.TokenRevocation) (string, error) {
+	if f.Given() && f.dryRun == cli.DryRunClient {
+		return "", nil
+	}
+	return store.Revoke(ctx, revocation, f.dryRun.Active())
+}
+
 // notThere returns the error for an id of which no document can be read. It is a plain
 // no if there is nothing that cannot be read: servers may have the token from
 // before.
@@ -280,8 +300,8 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 		shown = "of this id"
 	}
 	if listing != nil && !f.Given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
-		return fmt.Errorf("it is unknown whether there is an AccessToken %s in %s: some documents cannot be read, and servers may take it by what they read before "+
-			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which ends all that its user has)", shown, f.config, program, f.config, program, f.config)
+		return fmt.Errorf("cannot decide whether there is an AccessToken %s in %s: some documents cannot be read, and servers may still accept the token "+
+			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which revokes all tokens of its user)", shown, f.config, program, f.config, program, f.config)
 	}
 	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list%s)", shown, f.where(), program, f.flags())}
 }
@@ -317,7 +337,7 @@ func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) er
 	if listing.Found.Err() != nil && !f.Given() {
 		problem += ", as far as " + f.config + " can be read"
 	}
-	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it all the same)", problem, hint)}
+	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it anyway)", problem, hint)}
 }
 
 // revokeUser writes the revocation of all that the user has.
@@ -345,18 +365,18 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store 
 	}
 	verb := "would write"
 	report := &writtenRevocation{Name: revocation.Name, User: authenticationv1.UserInfo{Username: f.user}, IssuedBefore: before.UTC()}
-	place, err := store.Revoke(ctx, revocation, f.dryRun)
+	place, err := f.write(ctx, store, revocation)
 	if errors.Is(err, tokens.ErrRefused) {
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked:\n%w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was revoked: %w", err)
 	}
-	if !f.dryRun {
+	if !f.dryRun.Active() {
 		verb, report.File = "wrote", f.file(place)
 	}
 	f.report.Revocation = report
-	return f.say(s, "%s a TokenRevocation, in %s: what was issued to %s before %s is refused, JWTs and login tokens too\n",
+	return f.say(s, "%s a TokenRevocation, in %s: everything issued to %s before %s is rejected, including JWTs and login tokens\n",
 		verb, f.placeText(place), strict.Printable(f.user), before.Format(time.RFC3339))
 }
 
@@ -370,15 +390,15 @@ func (f *tokenRevokeFlags) placeText(place string) string {
 
 // effect says from when on what was revoked is refused.
 func (f *tokenRevokeFlags) effect() string {
-	if f.dryRun {
+	if f.dryRun.Active() {
 		return "nothing was changed\n"
 	}
 	if f.Given() {
-		return "servers with --custom-resources refuse what was revoked within two seconds; API servers go on with what they have in\n" +
-			"their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
+		return "servers with --custom-resources reject the revoked tokens within two seconds; API servers keep cached answers for\n" +
+			"--authentication-token-webhook-cache-ttl (default 2m) and 10s more\n"
 	}
-	return "servers that read " + f.config + " refuse what was revoked within seconds, usually at once; API servers go on with what they\n" +
-		"have in their caches for --authentication-token-webhook-cache-ttl (2m unless set) and 10s more\n"
+	return "servers that read " + f.config + " reject the revoked tokens within seconds; API servers keep cached answers for\n" +
+		"--authentication-token-webhook-cache-ttl (default 2m) and 10s more\n"
 }
 
 // listingErrorAfter tells that servers may not use what was changed. Removals and
@@ -394,9 +414,9 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 	}
 	first := listing.Found[at]
 	if first.Source == dir {
-		return fmt.Errorf("%s: servers do not use the directory like this, and go on with what they had, WHAT WAS REVOKED INCLUDED, until it is mended or they are restarted", first)
+		return fmt.Errorf("%s: servers keep the previous configuration, INCLUDING WHAT WAS REVOKED, until you fix the directory or restart them", first)
 	}
-	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read were not looked at, and are good as long as servers use what they had (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), dir, first)
+	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read are not revoked, and stay valid while servers use the previous configuration (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), dir, first)
 }
 
 // completeIDs completes the ids of the tokens that there are.

@@ -21,8 +21,7 @@ type tokenPlace struct {
 }
 
 func (f *tokenPlace) add(cmd *cobra.Command, config string) {
-	cmd.Flags().StringVar(&f.config, "config", "", config)
-	_ = cmd.MarkFlagDirname("config") // the flag exists
+	cli.AddConfigFlag(cmd, &f.config, config, "kubeconfig", "context", "in-cluster")
 	f.Add(cmd)
 }
 
@@ -30,9 +29,9 @@ func (f *tokenPlace) add(cmd *cobra.Command, config string) {
 func (f *tokenPlace) one() error {
 	switch {
 	case f.config == "" && !f.Given():
-		return errors.New("where are the tokens: give --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster")
+		return errors.New("the place of the tokens is missing (hint: --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster)")
 	case f.config != "" && f.Given():
-		return errors.New("--config names a directory, and --kubeconfig, --context and --in-cluster a cluster: give one of the two")
+		return errors.New("--config excludes --kubeconfig, --context and --in-cluster: tokens are in a directory or in a cluster")
 	case f.config != "":
 		return cli.CheckDir("--config", f.config)
 	default:
@@ -60,7 +59,7 @@ func (f *tokenPlace) cluster(s cli.Streams) (*tokens.Cluster, error) {
 	access.WarningHandler = rest.NewWarningWriter(s.Err, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := dynamic.NewForConfig(access)
 	if err != nil {
-		return nil, fmt.Errorf("the API server cannot be asked: %w", err)
+		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
 	return tokens.NewCluster(client), nil
 }
@@ -91,6 +90,7 @@ func (f *tokenPlace) file(place string) string {
 
 // givenPlace returns the place in the flags of a command line that is being completed.
 func givenPlace(cmd *cobra.Command) tokenPlace {
+	_ = cli.ReadEnvironment(cmd) // without a directory nothing is completed
 	value := func(name string) string { return cmd.Flag(name).Value.String() }
 	return tokenPlace{
 		config:       value("config"),

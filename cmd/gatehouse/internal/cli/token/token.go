@@ -12,9 +12,9 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Issue, list and revoke access tokens",
-		Long: `An access token is an opaque bearer token for the API server. It is made here,
-shown once and stored nowhere; what Gatehouse reads is a document with its hash,
-an AccessToken. Removing the document revokes the token.`,
+		Long: `An access token is an opaque bearer token for the API server. 'token issue' creates
+it and shows it once; nothing stores it. Gatehouse reads an AccessToken document with
+its hash. Deleting the document revokes the token.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newTokenIssueCommand(s), newTokenListCommand(s), newTokenRevokeCommand(s), newTokenKeyCommand(s))

@@ -63,7 +63,7 @@ func TestTokenIssueWritesTheDocument(t *testing.T) {
 	if out.String() != clitest.CIToken+"\n" {
 		t.Errorf("standard output holds more or less than the token: %q", &out)
 	}
-	if want := file + " written; the token is good until 2026-11-21T12:00:00Z and is not shown again\n"; remarks.String() != want {
+	if want := file + " written; the token is valid until 2026-11-21T12:00:00Z and is not shown again\n"; remarks.String() != want {
 		t.Errorf("got %q, want %q", &remarks, want)
 	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != clitest.CIDocument {
@@ -235,7 +235,7 @@ func TestTokenIssueKnowsTheDirectory(t *testing.T) {
 	if err := with("ci"); err == nil || !strings.Contains(err.Error(), `metadata.name: "ci" is already the id of the token in all.yaml`) {
 		t.Errorf("got %v", err)
 	}
-	if err := with("cd"); err == nil || !strings.Contains(err.Error(), "the token was issued and is not good yet: there is 1 error") {
+	if err := with("cd"); err == nil || !strings.Contains(err.Error(), "the token was issued and is not valid yet: there is 1 error") {
 		t.Errorf("another id: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "token-cd.yaml")); err != nil {
@@ -265,18 +265,18 @@ func TestTokenCommandUsage(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"issue"}, "--user is required (hint: the name of the user that the token proves)"},
+		{[]string{"issue"}, "--user is required (hint: the name of the user that the token authenticates;"},
 		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
-		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments, and is told by flags such as --user (hint: see "},
+		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments: use flags such as --user (hint: see "},
 		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
-		{[]string{"list"}, "where are the tokens: give --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster"},
-		{[]string{"revoke", "ci"}, "where are the tokens: "},
-		{[]string{"revoke", "--config", ".", "--context", "x", "ci"}, "give one of the two"},
-		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
-		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster goes with neither --kubeconfig nor --context"},
-		{[]string{"list", "--context", "x", "--state-dir", "."}, "--state-dir goes with --config: "},
-		{[]string{"key", "-o", "yaml"}, `--output "yaml": must be text or json`},
-		{[]string{"revoke", "--config", ".", "-o", "yaml", "ci"}, `--output "yaml": must be text or json`},
+		{[]string{"list"}, "the place of the tokens is missing (hint: --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster)"},
+		{[]string{"revoke", "ci"}, "the place of the tokens is missing "},
+		{[]string{"revoke", "--config", ".", "--context", "x", "ci"}, "--config excludes --kubeconfig, --context and --in-cluster"},
+		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster excludes --kubeconfig and --context"},
+		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster excludes --kubeconfig and --context"},
+		{[]string{"list", "--context", "x", "--state-dir", "."}, "--state-dir needs --config: "},
+		{[]string{"key", "-o", "xml"}, `--output "xml": must be text, json or yaml`},
+		{[]string{"revoke", "--config", ".", "-o", "xml", "ci"}, `--output "xml": must be text, json or yaml`},
 	} {
 		var remarks bytes.Buffer
 		code := cli.Run(t.Context(), append([]string{"token"}, c.args...), cli.Streams{Out: io.Discard, Err: &remarks}, NewCommand)
@@ -324,7 +324,7 @@ func TestTokenListOfTokensNobodyReportedOf(t *testing.T) {
 		t.Errorf("exit code %d, states %q, want %q", got.Code, states, want)
 	}
 	for _, want := range []string{
-		`AccessToken/root is refused by every server whose guard makes no exception for it: `, `"system:masters" is reserved`,
+		`AccessToken/root is rejected by every server whose guard does not allow it: `, `"system:masters" is reserved`,
 		"pending: 2 tokens; no server has reported yet whether it uses them (hint: kubectl get ghat)\n",
 	} {
 		if !strings.Contains(got.Err, want) {

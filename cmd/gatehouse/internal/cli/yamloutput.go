@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// Commands write JSON for -o json. For -o yaml they do the same, and standardOutput converts it, so that both have the same fields.
+
+// standardOutput is the standard output of commands.
+type standardOutput struct {
+	io.Writer
+	// yaml is true for -o yaml of a command that writes JSON.
+	yaml   bool
+	values bytes.Buffer
+}
+
+// Write implements io.Writer. It holds JSON back until Flush.
+func (o *standardOutput) Write(text []byte) (int, error) {
+	if o.yaml {
+		return o.values.Write(text)
+	}
+	return o.Writer.Write(text)
+}
+
+// Flush writes each JSON value as a YAML document. Output that is not JSON is written as it is.
+func (o *standardOutput) Flush() error {
+	if o.values.Len() == 0 {
+		return nil
+	}
+	var documents bytes.Buffer
+	decoder := json.NewDecoder(bytes.NewReader(o.values.Bytes()))
+	for {
+		var value json.RawMessage
+		err := decoder.Decode(&value)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			value, err = yaml.JSONToYAML(value)
+		}
+		if err != nil {
+			_, err = o.Writer.Write(o.values.Bytes())
+			return err
+		}
+		if documents.Len() > 0 {
+			documents.WriteString("---\n")
+		}
+		documents.Write(value)
+	}
+	_, err := o.Writer.Write(documents.Bytes())
+	return err
+}
+
+// outputValue is the value of -o. The command sees "json" for "yaml" unless it writes YAML itself.
+type outputValue struct {
+	value *string
+	// own is true for a command that writes YAML itself.
+	own, yaml bool
+}
+
+// String implements pflag.Value.
+func (v *outputValue) String() string {
+	switch {
+	case v.value == nil:
+		return ""
+	case v.yaml:
+		return "yaml"
+	default:
+		return *v.value
+	}
+}
+
+// Type implements pflag.Value.
+func (*outputValue) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (v *outputValue) Set(text string) error {
+	if v.yaml = text == "yaml" && !v.own; v.yaml {
+		text = "json"
+	}
+	*v.value = text
+	return nil
+}
+
+// AddOutputFlag adds -o with these values, the first being the default. Where json is one of them, yaml is another.
+func AddOutputFlag(cmd *cobra.Command, value *string, values ...string) {
+	*value = values[0]
+	own := !slices.Contains(values, "json") || slices.Contains(values, "yaml")
+	values = outputValues(values)
+	cmd.Flags().VarP(&outputValue{value: value, own: own}, "output", "o", "output format: "+orList(values))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+}
+
+// OutputError returns the error for a value of -o that is none of those of AddOutputFlag.
+func OutputError(value string, values ...string) error {
+	return fmt.Errorf("--output %q: must be %s", value, orList(outputValues(values)))
+}
+
+// outputValues returns the values that -o has for those of AddOutputFlag.
+func outputValues(values []string) []string {
+	at := slices.Index(values, "json") + 1
+	if at == 0 || slices.Contains(values, "yaml") {
+		return values
+	}
+	return slices.Insert(slices.Clone(values), at, "yaml")
+}
+
+// wantsYAML reports whether the output of a command is to be converted.
+func wantsYAML(cmd *cobra.Command) bool {
+	flag := cmd.Flags().Lookup("output")
+	if flag == nil {
+		return false
+	}
+	value, ok := flag.Value.(*outputValue)
+	return ok && value.yaml
+}

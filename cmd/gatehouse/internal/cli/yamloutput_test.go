@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+)
+
+func TestStandardOutputWritesYAML(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ written, want string }{
+		"nothing":     {"", ""},
+		"one value":   {"{\n  \"b\": [1, 2.5],\n  \"a\": \"<&> yes\"\n}\n", "a: <&> yes\nb:\n- 1\n- 2.5\n"},
+		"lines":       {"{\"a\":1}\n{\"a\":9007199254740993}\n", "a: 1\n---\na: 9007199254740993\n"},
+		"empty":       {"{}\n[]\n", "{}\n---\n[]\n"},
+		"text":        {"no JSON\n", "no JSON\n"},
+		"broken JSON": {"{\"a\":1}\n{\"b\":", "{\"a\":1}\n{\"b\":"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			o := &standardOutput{Writer: &out, yaml: true}
+			for _, b := range []byte(c.written) {
+				if _, err := o.Write([]byte{b}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out.Len() > 0 {
+				t.Errorf("written before Flush: %s", &out)
+			}
+			if err := o.Flush(); err != nil || out.String() != c.want {
+				t.Errorf("got %q, %v, want %q", out.String(), err, c.want)
+			}
+		})
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, os.ErrInvalid }
+
+func TestStandardOutputReportsAFullDisk(t *testing.T) {
+	t.Parallel()
+	o := &standardOutput{Writer: fullDisk{}, yaml: true}
+	_, _ = o.Write([]byte("{}\n")) // it is held back
+	if err := o.Flush(); !errors.Is(err, os.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][2]string{
+		"/usr/bin/gatehouse":             {"gatehouse", "check"},
+		"kubectl-gatehouse.exe":          {"kubectl gatehouse", "check"},
+		"/x/kubectl_complete-gatehouse":  {"kubectl gatehouse", "__complete"},
+		"kubectl_complete-gatehouse.exe": {"kubectl gatehouse", "__complete"},
+	} {
+		if args := Arguments([]string{name, "check", ""}); DisplayName(name) != want[0] || args[0] != want[1] || args[len(args)-1] != "" {
+			t.Errorf("%s: got %q, %q", name, DisplayName(name), args)
+		}
+	}
+}
