@@ -257,11 +257,11 @@ func TestDefaultDir(t *testing.T) {
 
 // A file is one of this package's, or nothing: reading never fails otherwise.
 func FuzzCacheFile(f *testing.F) {
-	good, err := json.Marshal(file{fileVersion, *credential("t", noon, time.Hour)})
+	good, err := json.Marshal(file{Version: fileVersion, Credential: *credential("t", noon, time.Hour)})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(good), `{"version":1}`, `{"version":1,"token":1}`, `[]`, "null", "", "\x00"} {
+	for _, seed := range []string{string(good), `{"version":1}`, `{"version":1,"token":1}`, `{"version":1,"keyringAccount":"a","sealed":"AAAA"}`, `{"version":1,"token":"t","keyringAccount":"a"}`, `[]`, "null", "", "\x00"} {
 		f.Add([]byte(seed))
 	}
 	cache := &Cache{Dir: filepath.Join(f.TempDir(), "gatehouse")}

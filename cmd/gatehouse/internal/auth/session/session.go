@@ -121,13 +121,20 @@ type Session struct {
 // *RefusedError for a definite no, or both if a renewal was refused and nobody can
 // be asked, or means that it cannot be decided.
 func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {
+	if s.Cache.Store == StoreNone {
+		c, err = s.obtain(ctx, nil)
+		return c, true, err
+	}
 	entry := s.Cache.entry(s.Method.Identity())
 	old, _, err := s.cached(entry)
 	if err != nil {
 		return nil, false, err
 	}
-	if old != nil && old.usable(s.Now()) && !s.Anew {
+	if old != nil && old.usable(s.Now()) && !s.Anew && !entry.misplaced() {
 		return old, false, nil
+	}
+	if err := s.Cache.unreadable; err != nil {
+		s.remark("the stored login cannot be read: %s", err)
 	}
 	began := s.Now()
 	unlock, err := entry.lock(ctx, s.LockTimeout, func() {
@@ -143,6 +150,11 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 		return nil, false, err
 	}
 	if old != nil && old.usable(s.Now()) && !s.Anew {
+		if entry.misplaced() {
+			if err := entry.write(old); err != nil {
+				s.remark("the login stays where it was stored: %s", err)
+			}
+		}
 		return old, true, nil
 	}
 	if entry.failedSince(began) {
@@ -160,7 +172,7 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 		return c, true, nil
 	}
 	if err := entry.write(c); err != nil {
-		s.remark("the login is not kept: %s", err)
+		s.remark("the login is not stored: %s", err)
 	} else if others != nil {
 		s.remark("this takes the place of the login of %s", printable(others.User))
 	}

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -40,9 +41,13 @@ type loginFlags struct {
 	// name is who logs in this time, where username is not part of the login.
 	name string
 
-	timeout  time.Duration
-	cacheDir string
+	timeout    time.Duration
+	cacheDir   string
+	tokenStore string
 }
+
+// tokenStoreVariable is the environment variable that replaces --token-store, also where kubectl runs login.
+const tokenStoreVariable = "GATEHOUSE_TOKEN_STORE"
 
 // add adds the flags that say which login is meant.
 func (f *loginFlags) add(flags *pflag.FlagSet) {
@@ -62,11 +67,12 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.username, "username", "", "user name (default it is asked for)")
 	flags.DurationVar(&f.timeout, "timeout", defaultLoginTimeout, "how long logging in may take")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory that the login is kept in (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
+	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the OS keyring if it is unlocked, else a file), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }
 
 // completeLoginFlags says what values flags of this command have.
 func completeLoginFlags(cmd *cobra.Command) {
-	complete := map[string][]string{"listen": {defaultListen}, "scope": {"email", "groups", "profile"}}
+	complete := map[string][]string{"listen": {defaultListen}, "scope": {"email", "groups", "profile"}, "token-store": session.Stores()}
 	for flag, values := range complete {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	}
@@ -132,6 +138,9 @@ func (f *loginFlags) check() error {
 			problems = append(problems, fmt.Errorf("--scope %q: must be one scope (hint: repeat the flag)", scope))
 		}
 	}
+	if _, err := session.ParseStore(f.tokenStore); err != nil {
+		problems = append(problems, fmt.Errorf("--token-store: %w", err))
+	}
 	problem(f.timeout < time.Second, "--timeout "+f.timeout.String()+": must be a second or more")
 	return errors.Join(problems...)
 }
@@ -161,13 +170,24 @@ func typedFlags(flags []typed) string {
 	}
 }
 
-// cache returns the cache of logins.
-func (f *loginFlags) cache(getenv func(string) string) (*session.Cache, error) {
-	cache := &session.Cache{Dir: f.cacheDir, Program: cli.DisplayName(os.Args[0])}
+// cache returns the cache of logins. Interactive says that a person can be asked to unlock the keyring.
+func (f *loginFlags) cache(s cli.Streams, getenv func(string) string, interactive bool) (*session.Cache, error) {
+	store, err := session.ParseStore(cmp.Or(f.tokenStore, getenv(tokenStoreVariable)))
+	if err != nil {
+		name := "--token-store"
+		if f.tokenStore == "" {
+			name = tokenStoreVariable
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	cache := &session.Cache{Dir: f.cacheDir, Store: store, Keyring: session.OSKeyring{}, Program: cli.DisplayName(os.Args[0])}
+	if store == session.StoreKeyring && interactive {
+		cache.UnlockTimeout = time.Minute
+		cache.Waiting = func() { loginRemark(s, "waiting for the OS keyring to be unlocked, at most %s", cache.UnlockTimeout) }
+	}
 	if f.cacheDir != "" {
 		return cache, nil
 	}
-	var err error
 	cache.Dir, err = session.DefaultDir(getenv("KUBECACHEDIR"), homedir.HomeDir())
 	return cache, err
 }
@@ -322,6 +342,7 @@ func (f *loginFlags) args() ([]string, error) {
 		}
 		text("cache-dir", path)
 	}
+	text("token-store", f.tokenStore)
 	return args, nil
 }
 

@@ -169,50 +169,79 @@ func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	credential, fresh, as, err := f.getForPerson(ctx, s)
+	got, err := f.getForPerson(ctx, s)
 	if err != nil {
 		if f.output == "json" {
 			err = errors.Join(err, f.printFailure(s.Out, err))
 		}
 		return err
 	}
-	return f.print(s.Out, credential, fresh, as)
+	return f.print(s.Out, got)
 }
 
-// getForPerson gets a credential that Gatehouse takes, as far as its address is
-// known, and tells what it calls the person. A password that was given is used: who
-// gives one wants to know whether it is right.
-func (f *loginCommand) getForPerson(ctx context.Context, s cli.Streams) (c *session.Credential, fresh bool, as string, err error) {
+// loginResult is a login of a person.
+type loginResult struct {
+	*session.Credential
+
+	// fresh reports that the login was not there at once.
+	fresh bool
+	// as is what Gatehouse calls the user, empty if it was not asked.
+	as string
+	// store is where the login is stored.
+	store session.Store
+}
+
+// getForPerson gets a credential that Gatehouse accepts, as far as its address is known. A password that was given is
+// used: who gives one wants to know whether it is right.
+func (f *loginCommand) getForPerson(ctx context.Context, s cli.Streams) (*loginResult, error) {
 	get, err := f.session(s, f.now, f.getenv, true)
 	if err != nil {
-		return nil, false, "", err
+		return nil, err
 	}
 	get.Anew = f.passwordStdin
-	failed := func(err error) error { return loginError(err, func() string { return f.hint }) }
-	c, fresh, err = get.Get(ctx)
-	if err != nil || f.server == "" || fresh && f.issuer == "" {
-		return c, fresh, "", failed(err)
+	got := &loginResult{}
+	login := func() error {
+		var err error
+		got.Credential, got.fresh, err = get.Get(ctx)
+		return err
 	}
-	answer := f.judged(ctx, s, c)
+	err = login()
+	if err == nil && f.server != "" && (!got.fresh || f.issuer != "") {
+		var rejected bool
+		if got.as, rejected = f.verify(ctx, s, got); rejected && !got.fresh {
+			get.Anew = true
+			err = login()
+		}
+		err = cmp.Or(err, ctx.Err())
+	}
+	if err != nil {
+		return nil, loginError(err, func() string { return f.hint })
+	}
+	got.store = get.Cache.StoreOf(get.Method.Identity())
+	return got, nil
+}
+
+// verify asks Gatehouse whether it accepts a login, and returns what Gatehouse calls the user, or that only another login
+// can be accepted.
+func (f *loginCommand) verify(ctx context.Context, s cli.Streams, got *loginResult) (as string, rejected bool) {
+	answer := f.judged(ctx, s, got.Credential)
 	switch {
 	case answer == nil:
-		return c, fresh, "", failed(ctx.Err())
+		return "", false
 	case answer.Outcome == string(authn.Yes):
 		if answer.User != nil {
 			as = answer.User.Username
 		}
-		return c, fresh, as, nil
+		return as, false
 	case !ended(answer):
-		loginRemark(s, "whether Gatehouse takes the login was not told: %s", verdictText(answer))
-		return c, fresh, "", nil
-	case fresh:
-		loginRemark(s, "Gatehouse does not take this login: %s", verdictText(answer))
-		return c, fresh, "", nil
+		loginRemark(s, "Gatehouse cannot decide whether it accepts the login: %s", verdictText(answer))
+		return "", false
+	case got.fresh:
+		loginRemark(s, "Gatehouse rejects this login: %s", verdictText(answer))
+	default:
+		loginRemark(s, "Gatehouse rejects the stored login: %s", verdictText(answer))
 	}
-	loginRemark(s, "the login that was kept is not taken any more: %s", verdictText(answer))
-	get.Anew = true
-	c, fresh, err = get.Get(ctx)
-	return c, fresh, "", failed(err)
+	return "", true
 }
 
 // ended reports whether an answer about a token is one that only another login changes:
@@ -289,13 +318,16 @@ func (f *loginCommand) fromContext() error {
 	if f.cacheDir != "" {
 		said.cacheDir = f.cacheDir
 	}
+	if f.tokenStore != "" {
+		said.tokenStore = f.tokenStore
+	}
 	f.loginFlags = *said
 	return nil
 }
 
 // session returns the session that checked flags describe.
 func (f *loginFlags) session(s cli.Streams, now func() time.Time, getenv func(string) string, interactive bool) (*session.Session, error) {
-	cache, err := f.cache(getenv)
+	cache, err := f.cache(s, getenv, interactive)
 	if err != nil {
 		return nil, err
 	}
@@ -349,8 +381,10 @@ type loggedIn struct {
 	SessionEnds time.Time `json:"sessionEnds,omitzero"`
 	// Renewable reports whether the token can be renewed without asking.
 	Renewable bool `json:"renewable"`
-	// Cached tells that there was a login already.
+	// Cached reports whether there was a login already.
 	Cached bool `json:"cached"`
+	// Store is where it is stored: "keyring", "file" or "none".
+	Store session.Store `json:"store"`
 }
 
 // loggedInUser is who logged in.
@@ -379,40 +413,40 @@ func (f *loginCommand) printFailure(out io.Writer, err error) error {
 	return json.NewEncoder(out).Encode(said)
 }
 
-// print says who logged in. As is what Gatehouse calls them, empty if it was not
-// asked.
-func (f *loginCommand) print(out io.Writer, c *session.Credential, fresh bool, as string) error {
+// print says who logged in.
+func (f *loginCommand) print(out io.Writer, got *loginResult) error {
+	renewable := got.RefreshToken != "" || got.SessionEnds.After(got.ExpiresAt)
 	switch f.output {
 	case "token":
-		_, err := fmt.Fprintln(out, c.Token)
+		_, err := fmt.Fprintln(out, got.Token)
 		return err
 	case "json":
 		said := loggedIn{
-			Outcome: authn.Yes, User: loggedInUser{cmp.Or(as, c.User)}, Issuer: f.issuer, ExpiresAt: c.ExpiresAt.UTC(), SessionEnds: c.SessionEnds,
-			Renewable: c.RefreshToken != "" || c.SessionEnds.After(c.ExpiresAt), Cached: !fresh,
+			Outcome: authn.Yes, User: loggedInUser{cmp.Or(got.as, got.User)}, Issuer: f.issuer, ExpiresAt: got.ExpiresAt.UTC(), SessionEnds: got.SessionEnds,
+			Renewable: renewable, Cached: !got.fresh, Store: got.store,
 		}
 		if f.issuer == "" {
-			said.Server = c.Source
+			said.Server = got.Source
 		}
 		return json.NewEncoder(out).Encode(said)
 	}
 	how := "already logged in"
-	if fresh {
+	if got.fresh {
 		how = "logged in"
 	}
-	renewed := "then somebody has to log in again"
+	renewed := "then log in again"
 	switch {
-	case c.RefreshToken != "":
-		renewed = "renewed without asking as long as the issuer allows it"
-	case c.SessionEnds.After(c.ExpiresAt):
-		renewed = "renewed without asking until " + c.SessionEnds.UTC().Format(time.RFC3339)
+	case got.RefreshToken != "":
+		renewed = "renewed automatically as long as the issuer allows it"
+	case renewable:
+		renewed = "renewed automatically until " + got.SessionEnds.UTC().Format(time.RFC3339)
 	}
-	text := fmt.Sprintf("%s at %s as %s until %s; %s", how, c.Source, cli.OneLine(c.User), c.ExpiresAt.UTC().Format(time.RFC3339), renewed)
-	if as != "" && as != c.User {
-		text += "; the cluster knows you as " + cli.OneLine(as)
+	text := fmt.Sprintf("%s at %s as %s until %s; %s", how, got.Source, cli.OneLine(got.User), got.ExpiresAt.UTC().Format(time.RFC3339), renewed)
+	if got.as != "" && got.as != got.User {
+		text += "; the cluster knows you as " + cli.OneLine(got.as)
 	}
-	if !fresh && f.server == "" {
-		text += fmt.Sprintf(" (hint: if it is refused, '%[1]s logout', then '%[1]s login')", cli.DisplayName(os.Args[0]))
+	if !got.fresh && f.server == "" {
+		text += fmt.Sprintf(" (hint: if the token is rejected, '%[1]s logout', then '%[1]s login')", cli.DisplayName(os.Args[0]))
 	}
 	_, err := fmt.Fprintln(out, text)
 	return err

@@ -80,7 +80,7 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
 // whichLogin returns the first flag that was given and identifies a login, or part of one;
 // empty if there is none.
 func whichLogin(flags *pflag.FlagSet) (name string) {
-	others := map[string]bool{"cache-dir": true, "context": true, "kubeconfig": true, "output": true}
+	others := map[string]bool{"cache-dir": true, "context": true, "kubeconfig": true, "output": true, "token-store": true}
 	flags.Visit(func(flag *pflag.Flag) {
 		if name == "" && !others[flag.Name] {
 			name = flag.Name
@@ -104,13 +104,16 @@ func logout(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.Co
 		if login.cacheDir != "" {
 			said.cacheDir = login.cacheDir
 		}
+		if login.tokenStore != "" {
+			said.tokenStore = login.tokenStore
+		}
 	case says == "":
 		return logoutOfAll(ctx, s, login, named)
 	}
 	if err := said.check(); err != nil { // half a login is not all logins
 		return 0, err
 	}
-	cache, err := said.cache(os.Getenv)
+	cache, err := said.cache(s, os.Getenv, true)
 	if err != nil {
 		return 0, err
 	}
@@ -139,7 +142,7 @@ func logout(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.Co
 // logoutOfAll removes all logins of the directory that flags name, or else of the
 // usual one and those of contexts that keep theirs elsewhere.
 func logoutOfAll(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.ContextFlags) (int, error) {
-	usual, err := login.cache(os.Getenv)
+	usual, err := login.cache(s, os.Getenv, true)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +162,7 @@ func logoutOfAll(ctx context.Context, s cli.Streams, login *loginFlags, named *c
 			problems = append(problems, err)
 			continue
 		}
-		cache, err := own.cache(os.Getenv)
+		cache, err := own.cache(s, os.Getenv, true)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -190,7 +193,7 @@ func forget(ctx context.Context, s cli.Streams, cache *session.Cache, known []*l
 		if !ok {
 			continue
 		}
-		if kept := cache.Kept(issuer.Identity()); kept != nil && !seen[kept.RefreshToken] {
+		if kept := cache.Stored(issuer.Identity()); kept != nil && !seen[kept.RefreshToken] {
 			seen[kept.RefreshToken] = true // contexts may share a login
 			all = append(all, held{issuer, kept, incomplete})
 		}
