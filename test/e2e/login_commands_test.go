@@ -206,7 +206,7 @@ func (p *place) testCommands(t *testing.T) {
 		d.isKnownAs(t, "ldap:kate")
 		d.isPrivate(t)
 		d.kubectl(t, "gatehouse", "whoami").run(t, "").says(t, 0, "ldap:kate")
-		d.gatehouse(t, "logout").run(t, "").says(t, 0, "1 login removed")
+		d.gatehouse(t, "logout").run(t, "").says(t, 0, "1 login deleted")
 		d.isNobody(t)
 		d.kubectl(t, "gatehouse", "login", "--password-stdin").run(t, password).says(t, 0, "ldap:kate")
 		d.isKnownAs(t, "ldap:kate")

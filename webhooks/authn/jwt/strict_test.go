@@ -51,7 +51,7 @@ func TestStricterThanUpstream(t *testing.T) {
 		{"distributed groups", issue(t, "ES256", claims(`,"_claim_names":{"groups":"s"},"_claim_sources":{"s":{}}`)), jwt.Claims, `the claim "groups" is distributed, and is fetched from nowhere`},
 		{"empty subject", issue(t, "ES256", strings.Replace(claims(""), "jane", "", 1)), jwt.Claims, `the claim "sub" is empty, and is the user name`},
 		{"null for the subject", issue(t, "ES256", strings.Replace(claims(""), `"jane"`, "null", 1)), jwt.Claims, `the claim "sub" is empty, and is the user name`},
-		{"stray bits behind the signature", strayBits(good), jwt.Malformed, "the signature is not base64url without padding"},
+		{"stray bits behind the signature", strayBits(good), jwt.Malformed, "the signature must be base64url without padding"},
 		{"line break in the payload", strings.Replace(good, ".", ".\n", 1), jwt.Malformed, "there is a line break in it"},
 		{"space in front", " " + good, jwt.Malformed, "it is not three parts between dots"},
 		{"header that begins with space", signed(t, "ES256", p256, " "+header, claims("")), jwt.Malformed, "it is not three parts between dots"},

@@ -153,9 +153,9 @@ func hostile(t *testing.T) []refused {
 		{"payload is null", es(header, `null`), jwt.Malformed, "the payload is null, want an object"},
 		{"payload is empty", es(header, ``), jwt.Malformed, "the payload is invalid JSON"},
 		{"payload is deep", es(header, `{"a":`+strings.Repeat("[", 10_001)+strings.Repeat("]", 10_001)+`}`), jwt.Malformed, "nested too deeply"},
-		{"padding", parts[0] + "." + parts[1] + "=." + parts[2], jwt.Malformed, "the payload is not base64url"},
-		{"base64 with another alphabet", parts[0] + "." + parts[1] + "+/+/." + parts[2], jwt.Malformed, "the payload is not base64url"},
-		{"NUL in the signature", good[:len(good)-1] + "\x00", jwt.Malformed, "the signature is not base64url"},
+		{"padding", parts[0] + "." + parts[1] + "=." + parts[2], jwt.Malformed, "the payload must be base64url"},
+		{"base64 with another alphabet", parts[0] + "." + parts[1] + "+/+/." + parts[2], jwt.Malformed, "the payload must be base64url"},
+		{"NUL in the signature", good[:len(good)-1] + "\x00", jwt.Malformed, "the signature must be base64url"},
 
 		{"unsigned", encode(`{"alg":"none"}`) + "." + parts[1] + ".", jwt.Algorithm, `it is signed with "none", want one of RS256, `},
 		{"unsigned, with a signature", encode(`{"alg":"none"}`) + "." + parts[1] + "." + parts[2], jwt.Algorithm, `it is signed with "none"`},

@@ -127,7 +127,7 @@ func newFetcher(from origin, agent string, connect connector) *fetcher {
 	if from.certificateAuthority != "" {
 		roots = x509.NewCertPool()
 		if !roots.AppendCertsFromPEM([]byte(from.certificateAuthority)) {
-			f.err = invalidf("certificateAuthority has no certificate in PEM")
+			f.err = invalidf("certificateAuthority contains no PEM certificate")
 		}
 	}
 	f.client = http.Client{Transport: connect(roots), CheckRedirect: checkRedirect}

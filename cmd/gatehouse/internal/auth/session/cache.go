@@ -51,7 +51,7 @@ func DefaultDir(kubeCacheDir, home string) (string, error) {
 	case home != "":
 		return filepath.Join(home, ".kube", "cache", "gatehouse"), nil
 	}
-	return "", errors.New("there is no home directory to keep the login in (hint: --cache-dir DIR)")
+	return "", errors.New("there is no home directory to store the login in (hint: --cache-dir DIR)")
 }
 
 // file is the content of a file. A file of another version is a miss.
@@ -80,7 +80,7 @@ const fileVersion = 1
 // change or read what is in it.
 func (c *Cache) open() (*os.Root, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the login cannot be kept: %w (hint: --cache-dir DIR)", err)
+		return nil, fmt.Errorf("the login cannot be stored: %w (hint: --cache-dir DIR)", err)
 	}
 	root, err := c.openExisting()
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Cache) open() (*os.Root, error) {
 	info, err := root.Stat(".")
 	if err == nil && private && info.Mode().Perm()&0o077 != 0 {
 		if info.Mode().Perm()&0o022 != 0 {
-			err = fmt.Errorf("%s: others may write here (mode %04o), so what is in it is not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), c.Dir)
+			err = fmt.Errorf("%s: other users can write to this directory (mode %04o), so its logins are not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), c.Dir)
 		} else {
 			// Others saw names, which are hashes; the files have modes of their own.
 			err = root.Chmod(".", 0o700)
@@ -111,7 +111,7 @@ func (c *Cache) openExisting() (*os.Root, error) {
 		return nil, fmt.Errorf("%s: is not a directory (hint: remove it, or --cache-dir DIR)", c.Dir)
 	}
 	if !owned(info) {
-		return nil, fmt.Errorf("%s: belongs to somebody else (hint: --cache-dir DIR)", c.Dir)
+		return nil, fmt.Errorf("%s: belongs to another user (hint: --cache-dir DIR)", c.Dir)
 	}
 	root, err := os.OpenRoot(c.Dir)
 	if err != nil {
@@ -229,9 +229,9 @@ func (e entry) readFile() (content *file, err error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: is not a regular file %s", e.path(), hint)
 	case !owned(info):
-		return nil, fmt.Errorf("%s: belongs to somebody else %s", e.path(), hint)
+		return nil, fmt.Errorf("%s: belongs to another user %s", e.path(), hint)
 	case private && info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s: others may read this login (mode %04o), so it is not used %s", e.path(), info.Mode().Perm(), hint)
+		return nil, fmt.Errorf("%s: other users can access this login (mode %04o), so it is not used %s", e.path(), info.Mode().Perm(), hint)
 	}
 	f, err := root.Open(e.file())
 	if errors.Is(err, fs.ErrNotExist) {

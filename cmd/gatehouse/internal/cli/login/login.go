@@ -19,8 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// loginCommand is what the command line of login says, and what it needs of the
-// world.
+// loginCommand has the flags of login, and what it needs from outside.
 type loginCommand struct {
 	loginFlags
 	cli.ContextFlags
@@ -28,7 +27,7 @@ type loginCommand struct {
 
 	getenv func(string) string
 	now    func() time.Time
-	// hint is what a person runs to be asked.
+	// hint is the command that a person runs to log in.
 	hint string
 }
 
@@ -38,43 +37,52 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Log in to a cluster, as a command or kubectl's credential plugin",
-		Long: `Login gets a token for the API server and keeps it, so that kubectl asks nobody
-again until it has ended and cannot be renewed. People run it to log in; kubectl
-runs it to get the token, by the exec section of a kubeconfig that 'gatehouse
+		Long: `Login gets a token for the API server and stores it, so that kubectl can use it
+until it expires and can no longer be renewed. You run login to log in; kubectl runs
+it to get the token, from the exec section of a kubeconfig that 'gatehouse
 kubeconfig' writes.
 
-With --issuer one logs in at an OpenID Connect issuer: in a browser (with PKCE),
-or with --device on another device. The token is the issuer's ID token.
+With --issuer, you log in at an OpenID Connect issuer: in a browser (with PKCE), or
+with --device on another device. The token is the issuer's ID token.
 
-With --server and without --issuer one logs in with name and password, which are
-asked for on the terminal and given to Gatehouse, which asks the directory. The
-token is Gatehouse's. A password is never a flag; scripts use --password-stdin,
-which always logs in anew. Before anything is asked for, the server has to show
-that it is a Gatehouse.
+With --server and without --issuer, you log in with user name and password. Login
+asks for them on the terminal and sends them to Gatehouse, which verifies them with
+LDAP. The token is Gatehouse's. There is no flag for a password; scripts use
+--password-stdin, which always logs in again. Before it asks for anything, login
+verifies that the server is a Gatehouse.
 
-Without either, the current context of the kubeconfig says how.
+Without either, the current context of the kubeconfig decides.
 
-The login is kept in a directory that only its owner can look into. Programs that
-need a login at the same time wait for one of them. Where nobody can be asked,
-such as in a job, login fails rather than open a browser.
+Tokens are stored in files that only you can read, encrypted with a key in the OS
+keyring: Keychain, Credential Manager, or the Secret Service of a Linux desktop.
+--token-store, or the variable GATEHOUSE_TOKEN_STORE, selects another place:
+  auto     the keyring if it is unlocked, and else unencrypted files, as for SSH
+           sessions and CI (the default)
+  keyring  the keyring; login waits up to a minute for you to unlock it
+  file     unencrypted files that only you can read
+  none     nothing is stored
+A stored login moves to the keyring when it is renewed.
 
-Run by a person, login prints who one is and until when. A login that is kept is
-shown to Gatehouse first, if --server says where it is: one that is not taken any
-more is replaced. For kubectl that is left out, so that it costs no time. The token is printed with
--o token alone, and never to a terminal.
+Programs that need a login at the same time wait for one of them. Where nobody can be
+asked, such as in a job, login fails and opens no browser.
 
-Exit codes: 0 logged in, 1 refused, 2 cannot decide: bad usage, nobody answered,
-nobody to ask.`,
+If --server or the kubeconfig has the address of Gatehouse, login verifies a stored
+login with Gatehouse first, and replaces it if it is rejected. When kubectl runs
+login, this is omitted to save time. -o token prints the token, but never to a
+terminal.
+
+Exit codes: 0 logged in, 1 rejected, 2 cannot decide: bad usage, no response, nobody
+to ask.`,
 		Example: `  # in a browser
   gatehouse login --issuer https://dex.example --client-id kubernetes --scope email --scope groups
 
   # on another device
   gatehouse login --issuer https://dex.example --client-id kubernetes --device
 
-  # with name and password
+  # with user name and password
   gatehouse login --server https://gatehouse.example:9443 --server-ca ca.crt --username jane
 
-  # as the current context of the kubeconfig says
+  # as in the current context of the kubeconfig
   gatehouse login`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -99,7 +107,7 @@ func (f *loginCommand) run(ctx context.Context, s cli.Streams) error {
 	return f.forPlugin(ctx, s, info)
 }
 
-// forPlugin answers client-go. Nothing else goes to standard output.
+// forPlugin writes the credential for client-go. Nothing else goes to standard output.
 func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string) error {
 	call, err := session.ParseCall(info)
 	if err != nil {
@@ -109,7 +117,7 @@ func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string
 		return err
 	}
 	if f.passwordStdin {
-		return errors.New("--password-stdin is not for kubectl: standard input is kubectl's")
+		return errors.New("--password-stdin cannot be used by kubectl, which has its own standard input")
 	}
 	interactive := cli.IsTerminalInput(s.In)
 	if call.Interactive != nil {
@@ -150,13 +158,13 @@ func loginRemark(s cli.Streams, format string, args ...any) {
 	_, _ = fmt.Fprintf(s.Err, "gatehouse: "+format+"\n", args...)
 }
 
-// forPerson logs in and says who that was.
+// forPerson logs in and prints who the user is.
 func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	switch f.output {
 	case "text", "json":
 	case "token":
 		if cli.IsTerminal(s.Out) {
-			return errors.New("--output token: standard output is a terminal, where a token stays to be read (hint: a pipe or a file)")
+			return errors.New("--output token: a token is not printed to a terminal (hint: redirect standard output to a pipe or a file)")
 		}
 	default:
 		return cli.OutputError(f.output, "text", "json", "token")
@@ -244,8 +252,8 @@ func (f *loginCommand) verify(ctx context.Context, s cli.Streams, got *loginResu
 	return "", true
 }
 
-// ended reports whether an answer about a token is one that only another login changes:
-// a no, or that the server does not know what it issued before.
+// ended reports whether only another login can change an answer about a token: a no, or the server no longer
+// knows what it issued.
 func ended(answer *login.Answer) bool {
 	switch authn.Reason(answer.Reason) { //nolint:exhaustive // the others are of a yes, or pass by themselves
 	case authn.ReasonUnknownKey, authn.ReasonSourceGone, authn.ReasonVersion:
@@ -269,17 +277,16 @@ func (f *loginCommand) judged(ctx context.Context, s cli.Streams, c *session.Cre
 	}
 	answer, err := session.Whoami(ctx, f.server, roots, c.Token, nil)
 	if err != nil {
-		loginRemark(s, "whether Gatehouse takes the login was not told: %s", err)
+		loginRemark(s, "Gatehouse could not be asked whether it accepts the login: %s", err)
 		return nil
 	}
 	return answer
 }
 
-// fromContext takes the way to log in from the kubeconfig. What is about this
-// login alone stays as the flags say.
+// fromContext takes the way to log in from the kubeconfig. Flags about this run only stay as they are.
 func (f *loginCommand) fromContext() error {
 	if f.named() {
-		return errors.New("--context and --kubeconfig say how to log in, and so do --issuer and --server: give one of them")
+		return errors.New("--context and --kubeconfig cannot be combined with --issuer and --server: the context of the kubeconfig has its own")
 	}
 	if names := typedFlags([]typed{
 		{"issuer-ca", f.issuerCA != ""},
@@ -291,11 +298,11 @@ func (f *loginCommand) fromContext() error {
 		{"server-ca-data", f.serverCAData != ""},
 		{"directory", f.directory != ""},
 	}); names != "" {
-		return errors.New(names + " part of a way to log in, which is that of the kubeconfig here (hint: say all of it, with --issuer or --server)")
+		return errors.New(names + " valid only with --issuer or --server (hint: without them, the context of the kubeconfig decides how to log in)")
 	}
-	said, err := loginOf(&f.ContextFlags)
+	said, err := loginOf(&f.ContextFlags, "--kubeconfig FILE or --context NAME, or log in without a kubeconfig: --issuer URL --client-id ID, or --server URL")
 	if err != nil {
-		return fmt.Errorf("%w (hint: --context NAME, or say how with --issuer or --server)", err)
+		return err
 	}
 	if f.timeout != defaultLoginTimeout {
 		said.timeout = f.timeout
@@ -354,7 +361,7 @@ func loginError(err error, hint func() string) error {
 	if errors.Is(err, session.ErrNeedsPerson) {
 		text := session.ErrNeedsPerson.Error()
 		if definite {
-			text += ": the login is not renewed: " + refused.Error()
+			text += ": the renewal was rejected: " + refused.Error()
 		}
 		err = fmt.Errorf("%s (hint: run: %s)", text, hint())
 	}
@@ -365,7 +372,7 @@ func loginError(err error, hint func() string) error {
 	return err
 }
 
-// loggedIn is what login says as JSON.
+// loggedIn is the output of login as JSON.
 type loggedIn struct {
 	// Outcome is "yes".
 	Outcome authn.Outcome `json:"outcome"`
@@ -392,16 +399,16 @@ type loggedInUser struct {
 	Username string `json:"username"`
 }
 
-// loginFailed is what login says as JSON instead.
+// loginFailed is the output of a failed login as JSON.
 type loginFailed struct {
 	// Outcome is "no" or "unknown", as the exit code.
 	Outcome authn.Outcome `json:"outcome"`
-	// Reason is what refuses the login, a word of Gatehouse or of the issuer.
+	// Reason is why the login was rejected, a word of Gatehouse or of the issuer.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
-// printFailure says as JSON what is said as text too.
+// printFailure writes a failure as JSON; the text is written to standard error too.
 func (f *loginCommand) printFailure(out io.Writer, err error) error {
 	said := loginFailed{Outcome: authn.Unknown, Message: err.Error()}
 	if exit, ok := errors.AsType[*cli.ExitError](err); ok && exit.Code == cli.ExitNo {
@@ -413,7 +420,7 @@ func (f *loginCommand) printFailure(out io.Writer, err error) error {
 	return json.NewEncoder(out).Encode(said)
 }
 
-// print says who logged in.
+// print writes who logged in.
 func (f *loginCommand) print(out io.Writer, got *loginResult) error {
 	renewable := got.RefreshToken != "" || got.SessionEnds.After(got.ExpiresAt)
 	switch f.output {
