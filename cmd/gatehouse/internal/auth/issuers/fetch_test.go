@@ -225,7 +225,7 @@ func TestIssuerWithoutTrust(t *testing.T) {
 		"the system's CAs":   {server.URL, "", "certificateAuthority must have the CA"},
 		"another name":       {named, caOf(server), "certificateAuthority must have the CA"},
 		"an old TLS version": {isStale.URL, caOf(isStale), "protocol version"},
-		"no CA in the field": {server.URL, "not PEM", "certificateAuthority has no certificate"},
+		"no CA in the field": {server.URL, "not PEM", "certificateAuthority contains no PEM certificate"},
 		"nobody there":       {other.URL, caOf(server), "connection refused"},
 		"http":               {strings.Replace(server.URL, "https", "http", 1), caOf(server), "issuer.url: "},
 		"no host":            {"https://", caOf(server), "issuer.url: "},

@@ -83,7 +83,7 @@ func TestBindResults(t *testing.T) {
 			if errors.Is(err, authn.ErrWrongPassword) != test.wrong || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
-			// A server that is busy or unavailable has not looked at the password.
+			// A server that is busy or unavailable has not evaluated the password.
 			looked := test.code != goldap.LDAPResultBusy && test.code != goldap.LDAPResultUnavailable
 			if errors.Is(err, authn.ErrPasswordSent) != (looked && !test.wrong) {
 				t.Errorf("the attempt is not counted as it should be: %v", err)

@@ -43,7 +43,7 @@ func (s *server) bindFailure(ctx context.Context, err error) error {
 		return f
 	}
 	if isDown(code) {
-		// The server says that it has not looked at it.
+		// The server says that it has not evaluated it.
 		return &failure{server: s.address.url, doing: doing, err: errors.New(codeText(code)), down: true}
 	}
 	why := codeText(code)

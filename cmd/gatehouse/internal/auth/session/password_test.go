@@ -274,7 +274,7 @@ func TestPasswordIsForGatehouseAlone(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	const ours = `{"reason":"method","message":"only POST is answered here"}`
+	const ours = `{"reason":"method","message":"the method must be POST"}`
 	for _, c := range []struct {
 		name   string
 		answer http.HandlerFunc
@@ -398,7 +398,7 @@ func TestWhoami(t *testing.T) {
 			}
 			writeJSON(w, login.Answer{Outcome: "no", Reason: "expired"})
 		}, ""},
-		{"not looked at", func(w http.ResponseWriter, _ *http.Request) {
+		{"not evaluated", func(w http.ResponseWriter, _ *http.Request) {
 			fail(w, http.StatusTooManyRequests, login.Failure{Reason: "rate", Message: "too many questions", RetryAfterSeconds: 2})
 		}, "too many questions; try again in 2 s (reason rate)"},
 		{"not Gatehouse", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }, "is not from Gatehouse"},

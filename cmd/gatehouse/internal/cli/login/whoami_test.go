@@ -247,7 +247,7 @@ func TestWhoamiForAnAudience(t *testing.T) {
 	yes := login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
 	vaults := yes
 	vaults.Audiences = []string{"vault"}
-	const own = "gatehouse   cannot decide: audience: good for the API server's own audiences; whether "
+	const own = "gatehouse   cannot decide: audience: valid for the API server's own audiences; only the API server knows whether "
 	for _, c := range []struct {
 		name      string
 		answer    login.Answer
@@ -259,8 +259,8 @@ func TestWhoamiForAnAudience(t *testing.T) {
 		{"the audience", vaults, []string{"vault"}, false, cli.ExitYes, "audiences   vault\n"},
 		{"one of them", vaults, []string{"shop", "vault"}, false, cli.ExitYes, "audiences   vault\n"},
 		{"the API server's own", yes, nil, false, cli.ExitYes, "gatehouse   yes\n"},
-		{"nobody knows", yes, []string{"vault"}, false, cli.ExitUnknown, own + "\"vault\" is one of them only the API server knows\n"},
-		{"nobody knows of two", yes, []string{"vault", "shop"}, false, cli.ExitUnknown, own + "any of \"vault\", \"shop\" is one of them only the API server knows\n"},
+		{"nobody knows", yes, []string{"vault"}, false, cli.ExitUnknown, own + "\"vault\" is one of them\n"},
+		{"nobody knows of two", yes, []string{"vault", "shop"}, false, cli.ExitUnknown, own + "any of \"vault\", \"shop\" is one of them\n"},
 		{"refused anyway", yes, []string{"vault"}, true, cli.ExitNo, "Unauthorized"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
