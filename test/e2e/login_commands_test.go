@@ -45,6 +45,7 @@ func (p *place) newWorkstation(t *testing.T, flags ...string) *workstation {
 	}
 	d.environment = []string{
 		"PATH=" + programs + string(os.PathListSeparator) + os.Getenv("PATH"), "KUBECONFIG=" + d.kubeconfig, "KUBECACHEDIR=" + caches,
+		"GATEHOUSE_TOKEN_STORE=file",
 	}
 	must(t, os.Mkdir(programs, 0o700))
 	must(t, os.Symlink(program, filepath.Join(programs, "kubectl-gatehouse")))

@@ -168,11 +168,11 @@ func TestTokenIssueRefusals(t *testing.T) {
 		{"everything at once", func(f *tokenFlags) {
 			f.id, f.user, f.audiences, f.extra = "CI", " System:Anonymous", []string{""}, []string{"k8s.io/a=b"}
 		}, cli.ExitNo, []string{
-			`metadata.name: "CI" is not a DNS-1123 label`, `spec.user.username: " System:Anonymous" is reserved`,
+			`metadata.name: "CI" must be a DNS-1123 label`, `spec.user.username: " System:Anonymous" is reserved`,
 			`spec.audiences[0]`, `spec.user.extra["k8s.io/a"]`,
 		}},
 		{"empty user", func(f *tokenFlags) { f.user = "" }, cli.ExitNo, []string{`spec.user.username: "" must not be empty`}},
-		{"id that leaves the directory", func(f *tokenFlags) { f.id = "../x" }, cli.ExitNo, []string{`metadata.name: "../x" is not a DNS-1123 label`}},
+		{"id that leaves the directory", func(f *tokenFlags) { f.id = "../x" }, cli.ExitNo, []string{`metadata.name: "../x" must be a DNS-1123 label`}},
 		{"no time", func(f *tokenFlags) { f.ttl = 0 }, cli.ExitUnknown, []string{"--ttl 0s: must be a second or more"}},
 		{"negative time", func(f *tokenFlags) { f.ttl = -time.Hour }, cli.ExitUnknown, []string{"--ttl -1h0m0s"}},
 		{"extra without a value", func(f *tokenFlags) { f.extra = []string{"a", "b=c", "d"} }, cli.ExitUnknown, []string{`--extra "a": must be KEY=VALUE`, `--extra "d"`}},
