@@ -97,7 +97,7 @@ func (p prefixes) explain(user string) (problem, hint string) {
 		meant = append(meant, prefix+user)
 	}
 	problem = fmt.Sprintf("%s is not the name of a user: no access token has it, and names of directories and issuers begin with %s", quote(user), p.list())
-	return problem, "did you mean " + meant.list() + "?"
+	return problem, "perhaps " + meant.list()
 }
 
 // list lists a few of them.

@@ -40,20 +40,20 @@ func TestNoSuchUser(t *testing.T) {
 	}{
 		"of a directory":           {both, "corp:jane", ""},
 		"of an issuer":             {both, "oidc:jane", ""},
-		"without a prefix":         {both, "jane", `did you mean "corp:jane" or "oidc:jane"?`},
-		"with nothing but one":     {both, "corp:", `did you mean "corp:corp:" or "oidc:corp:"?`},
-		"in capitals":              {both, "Corp:jane", `did you mean "corp:jane"?`},
+		"without a prefix":         {both, "jane", `perhaps "corp:jane" or "oidc:jane"`},
+		"with nothing but one":     {both, "corp:", `perhaps "corp:corp:" or "oidc:corp:"`},
+		"in capitals":              {both, "Corp:jane", `perhaps "corp:jane"`},
 		"of a token":               {Spec{Directories: both.Directories, Tokens: tokens}, "ci-bot", ""},
-		"of no token":              {Spec{Directories: both.Directories, Tokens: tokens}, "cd-bot", `did you mean "corp:cd-bot"?`},
+		"of no token":              {Spec{Directories: both.Directories, Tokens: tokens}, "cd-bot", `perhaps "corp:cd-bot"`},
 		"nothing but tokens":       {Spec{Tokens: tokens}, "jane", ""},
 		"nothing at all":           {Spec{}, "jane", ""},
 		"a directory gives any":    {Spec{Directories: []NamedDirectory{directory("corp:"), directory("")}}, "jane", ""},
 		"an issuer gives any":      {Spec{Directories: both.Directories, Issuers: []Issuer{byClaim("")}}, "jane", ""},
 		"an expression gives any":  {Spec{Directories: both.Directories, Issuers: []Issuer{mappedBy(apiserver.PrefixedClaimOrExpression{Expression: "claims.sub"})}}, "jane", ""},
 		"an issuer that is broken": {Spec{Directories: both.Directories, Issuers: []Issuer{mappedBy(apiserver.PrefixedClaimOrExpression{Claim: "sub"})}}, "jane", ""},
-		"one prefix for two":       {Spec{Directories: []NamedDirectory{directory("corp:"), directory("corp:")}}, "jane", `did you mean "corp:jane"?`},
-		"many":                     {many, "jane", `did you mean "d0:jane", "d1:jane", "d2:jane", "d3:jane", "d4:jane" or 2 others?`},
-		"what no terminal shows":   {Spec{Directories: both.Directories}, "\x1b[31m", `did you mean "corp:\x1b[31m"?`},
+		"one prefix for two":       {Spec{Directories: []NamedDirectory{directory("corp:"), directory("corp:")}}, "jane", `perhaps "corp:jane"`},
+		"many":                     {many, "jane", `perhaps "d0:jane", "d1:jane", "d2:jane", "d3:jane", "d4:jane" or 2 others`},
+		"what no terminal shows":   {Spec{Directories: both.Directories}, "\x1b[31m", `perhaps "corp:\x1b[31m"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -475,3 +475,29 @@ func TestNoSecretIsLeftAnywhere(t *testing.T) {
 		t.Errorf("the test did nothing:\n%s", &printed)
 	}
 }
+
+// Where a login is stored is in the output, and the flag overrides the variable.
+func TestTokenStore(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	for _, c := range []struct {
+		store, want string
+		deleted     string
+	}{
+		{"", "file", "1 login deleted\n"}, // by the variable
+		{"file", "file", "1 login deleted\n"},
+		{"none", "none", "no login was stored\n"},
+	} {
+		cache := filepath.Join(t.TempDir(), "cache")
+		args := l.flags(cache, "--password-stdin", "-o", "json")
+		if c.store != "" {
+			args = append(args, "--token-store", c.store)
+		}
+		if got := runWith(t.Context(), janesPassword, args...); got.code != cli.ExitYes || !strings.Contains(got.out, `"store":"`+c.want+`"`) {
+			t.Errorf("%q: %+v", c.store, got)
+		}
+		if got := runWith(t.Context(), "", "logout", "--cache-dir", cache); got.code != cli.ExitYes || got.out != c.deleted {
+			t.Errorf("%q: %+v", c.store, got)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func logout(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.Co
 	switch {
 	case named.Named():
 		if says != "" {
-			return 0, errors.New("--context and --kubeconfig cannot be combined with --" + says + ": give one of them")
+			return 0, errors.New("--context and --kubeconfig cannot be combined with --" + says)
 		}
 		var err error
 		if said, err = loginOf(named, "--kubeconfig FILE or --context NAME"); err != nil {
