@@ -136,7 +136,7 @@ func (c *Cache) deleteKey(account string) error {
 // seal returns the file with the credential encrypted. Account is that of the key of the file before, which is used
 // again, and empty if there is none.
 func (e entry) seal(c *Credential, account string) (*file, error) {
-	key, err := "", error(keyring.ErrNotFound)
+	key, err := "", keyring.ErrNotFound
 	if account != "" {
 		key, err = askKeyring(e.cache, func(k Keyring) (string, error) { return k.Get(account) })
 	}
@@ -157,7 +157,7 @@ func (e entry) seal(c *Credential, account string) (*file, error) {
 	}
 	return &file{
 		Version: fileVersion, Credential: Credential{Source: c.Source},
-		KeyringAccount: account, Sealed: aead.Seal(nil, nil, plain, []byte(e.name)),
+		KeyringAccount: account, Sealed: aead.Seal(nil, nil, plain, []byte(e.name)), // #nosec G407 -- the AEAD makes the nonce
 	}, nil
 }
 
