@@ -28,7 +28,7 @@ func stricter() []string {
 		"not base64url",                  // stray bits
 		"a line break",                   //
 		"invalid UTF-8",                  // replaced by upstream
-		"it does not have three parts",          // space around, or a header that begins with space
+		"it does not have three parts",   // space around, or a header that begins with space
 		"a number of seconds",            // times out of range
 		"(RSA keys need 2048 bits",       // keys that do not fit
 		"out of ",                        //

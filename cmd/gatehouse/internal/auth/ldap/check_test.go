@@ -30,24 +30,24 @@ func TestCheckMistakes(t *testing.T) {
 		field  string
 		want   string
 	}{
-		"no server":       {func(c *v1alpha1.Directory) { c.Servers = nil }, "servers", "is missing"},
-		"many servers":    {func(c *v1alpha1.Directory) { c.Servers = list("ldaps://h%d", 17) }, "servers", "more than 16"},
-		"other scheme":    {func(c *v1alpha1.Directory) { c.Servers = []string{"https://ldap.example.org"} }, "servers[0]", "must be ldaps or ldap"},
-		"socket":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldapi:///"} }, "servers[0]", "must be ldaps or ldap"},
-		"datagrams":       {func(c *v1alpha1.Directory) { c.Servers = []string{"cldap://h"} }, "servers[0]", "must be ldaps or ldap"},
-		"no scheme":       {func(c *v1alpha1.Directory) { c.Servers = []string{"ldap.example.org"} }, "servers[0]", "must be ldaps or ldap"},
-		"host and port":   {func(c *v1alpha1.Directory) { c.Servers = []string{"h:636"} }, "servers[0]", "must be ldaps or ldap"},
-		"the host is missing":         {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://:636"} }, "servers[0]", "the host is missing"},
-		"port 0":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:0"} }, "servers[0]", "port"},
-		"large port":      {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:65536"} }, "servers[0]", "port"},
-		"empty port":      {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:"} }, "servers[0]", "port"},
-		"named port":      {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:ldaps"} }, "servers[0]", "not a URL"},
-		"base in URL":     {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h/dc=example"} }, "servers[0]", "only scheme, host and port"},
-		"query":           {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h?uid"} }, "servers[0]", "only scheme, host and port"},
-		"fragment":        {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h#"} }, "servers[0]", "only scheme, host and port"},
-		"password in URL": {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://cn=x:secret@h"} }, "servers[0]", "only scheme, host and port"},
-		"second, same":    {func(c *v1alpha1.Directory) { c.Servers = append(c.Servers, "ldaps://LDAP.example.org:636/") }, "servers[1]", "same as servers[0]"},
-		"CA's path":       {func(c *v1alpha1.Directory) { c.CertificateAuthority = "/etc/ssl/ca.pem" }, "certificateAuthority", "no certificate"},
+		"no server":           {func(c *v1alpha1.Directory) { c.Servers = nil }, "servers", "is missing"},
+		"many servers":        {func(c *v1alpha1.Directory) { c.Servers = list("ldaps://h%d", 17) }, "servers", "more than 16"},
+		"other scheme":        {func(c *v1alpha1.Directory) { c.Servers = []string{"https://ldap.example.org"} }, "servers[0]", "must be ldaps or ldap"},
+		"socket":              {func(c *v1alpha1.Directory) { c.Servers = []string{"ldapi:///"} }, "servers[0]", "must be ldaps or ldap"},
+		"datagrams":           {func(c *v1alpha1.Directory) { c.Servers = []string{"cldap://h"} }, "servers[0]", "must be ldaps or ldap"},
+		"no scheme":           {func(c *v1alpha1.Directory) { c.Servers = []string{"ldap.example.org"} }, "servers[0]", "must be ldaps or ldap"},
+		"host and port":       {func(c *v1alpha1.Directory) { c.Servers = []string{"h:636"} }, "servers[0]", "must be ldaps or ldap"},
+		"the host is missing": {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://:636"} }, "servers[0]", "the host is missing"},
+		"port 0":              {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:0"} }, "servers[0]", "port"},
+		"large port":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:65536"} }, "servers[0]", "port"},
+		"empty port":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:"} }, "servers[0]", "port"},
+		"named port":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:ldaps"} }, "servers[0]", "not a URL"},
+		"base in URL":         {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h/dc=example"} }, "servers[0]", "only scheme, host and port"},
+		"query":               {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h?uid"} }, "servers[0]", "only scheme, host and port"},
+		"fragment":            {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h#"} }, "servers[0]", "only scheme, host and port"},
+		"password in URL":     {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://cn=x:secret@h"} }, "servers[0]", "only scheme, host and port"},
+		"second, same":        {func(c *v1alpha1.Directory) { c.Servers = append(c.Servers, "ldaps://LDAP.example.org:636/") }, "servers[1]", "same as servers[0]"},
+		"CA's path":           {func(c *v1alpha1.Directory) { c.CertificateAuthority = "/etc/ssl/ca.pem" }, "certificateAuthority", "no certificate"},
 		"a key": {func(c *v1alpha1.Directory) {
 			c.CertificateAuthority = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 		}, "certificateAuthority", `of type "PRIVATE KEY"`},
@@ -191,7 +191,7 @@ func TestCheckWarnings(t *testing.T) {
 		"compared with a text":    func(s *v1alpha1.UserSearch) { s.Filter = "(&(uid=jane)(mail={}))" },
 		"only there":              func(s *v1alpha1.UserSearch) { s.Filter = "(&(uid=*)(mail={}))" },
 		"part of the name":        func(s *v1alpha1.UserSearch) { s.UsernameAttribute = "ui" },
-		"not an attribute":            func(s *v1alpha1.UserSearch) { s.Filter = "(:caseExactMatch:={})" },
+		"not an attribute":        func(s *v1alpha1.UserSearch) { s.Filter = "(:caseExactMatch:={})" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

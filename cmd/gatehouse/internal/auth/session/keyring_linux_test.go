@@ -147,6 +147,20 @@ func (i *secretItem) Delete() (dbus.ObjectPath, *dbus.Error) {
 	return noPrompt, nil
 }
 
+// lock locks the service; unlocks is what a person does with a dialog.
+func (s *secretService) lock(locked, unlocks bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.locked, s.unlocks = locked, unlocks
+}
+
+// prompted returns how many dialogs there were.
+func (s *secretService) prompted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.prompts
+}
+
 // values returns what the service stores.
 func (s *secretService) values() []string {
 	s.mu.Lock()
@@ -240,7 +254,7 @@ func TestSecretService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		service.locked = true
+		service.lock(true, false)
 		again := &Cache{Dir: c.Dir, Keyring: OSKeyring{}}
 		if got := again.Stored(Identity{}); got != nil || again.unreadable == nil || !strings.HasSuffix(again.unreadable.Error(), "it is locked") {
 			t.Errorf("stored %+v, %v", got, again.unreadable)
@@ -248,13 +262,13 @@ func TestSecretService(t *testing.T) {
 		if c, err := login(t, StoreAuto, 0); err != nil || c.StoreOf(Identity{}) != StoreFile {
 			t.Errorf("stored in %q, %v", c.StoreOf(Identity{}), err)
 		}
-		if _, err := login(t, StoreKeyring, 0); err == nil || service.prompts != 0 {
-			t.Errorf("%v, %d dialogs", err, service.prompts)
+		if _, err := login(t, StoreKeyring, 0); err == nil || service.prompted() != 0 {
+			t.Errorf("%v, %d dialogs", err, service.prompted())
 		}
-		service.unlocks = true
+		service.lock(true, true)
 		c, err = login(t, StoreKeyring, time.Minute)
-		if err != nil || service.prompts == 0 {
-			t.Fatalf("%v, %d dialogs", err, service.prompts)
+		if err != nil || service.prompted() == 0 {
+			t.Fatalf("%v, %d dialogs", err, service.prompted())
 		}
 		roundTrip(t, c)
 	})
