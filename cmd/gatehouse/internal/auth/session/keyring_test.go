@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,13 +27,13 @@ type fakeKeyring struct {
 	forgets bool
 	// hangs blocks each call until it is closed.
 	hangs chan struct{}
-	calls int
+	calls atomic.Int32
 }
 
 func newFakeKeyring() *fakeKeyring { return &fakeKeyring{keys: map[string]string{}} }
 
 func (k *fakeKeyring) call() error {
-	k.calls++
+	k.calls.Add(1)
 	if k.hangs != nil {
 		<-k.hangs
 	}
@@ -162,8 +163,8 @@ func TestStores(t *testing.T) {
 			if c.want != StoreNone && (err != nil || fresh || *again != *want) {
 				t.Errorf("again: got %+v, %t, %v", again, fresh, err)
 			}
-			calls := c.keyring.calls
-			if n, err := s.Cache.CountOf(want.Source); err != nil || (n == 1) != (c.want != StoreNone) || c.keyring.calls != calls {
+			calls := c.keyring.calls.Load()
+			if n, err := s.Cache.CountOf(want.Source); err != nil || (n == 1) != (c.want != StoreNone) || c.keyring.calls.Load() != calls {
 				t.Errorf("%d of the source, %v", n, err)
 			}
 			// Logging out deletes both.
@@ -343,8 +344,8 @@ func TestKeyringThatHangs(t *testing.T) {
 				if _, _, err := s.Get(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if waited := time.Since(began); waited != c.waits || waiting != 1 || ring.calls != 1 {
-					t.Errorf("waited %s, said so %d times, called %d times", waited, waiting, ring.calls)
+				if waited := time.Since(began); waited != c.waits || waiting != 1 || ring.calls.Load() != 1 {
+					t.Errorf("waited %s, said so %d times, called %d times", waited, waiting, ring.calls.Load())
 				}
 				if said := fmt.Sprint(s.Remarks); said != c.says {
 					t.Errorf("said %q, want %q", said, c.says)
