@@ -385,7 +385,7 @@ func TestAuthenticationInControllerRuntime(t *testing.T) {
 		err      string
 	}
 	jane := outcome{true, "jane 4711 [dev eng] map[example.org/team:[a b]]", ""}
-	no, unknown := outcome{}, outcome{false, "", "access token is not known here"}
+	no, unknown := outcome{}, outcome{false, "", "unknown access token"}
 	const apiServer = "https://kubernetes.default.svc"
 	for _, test := range []struct {
 		token, audience string

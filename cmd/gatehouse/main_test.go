@@ -19,7 +19,12 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir: "testdata/script",
+		// Scripts never write to the keyring of whoever runs them.
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("GATEHOUSE_TOKEN_STORE", "file")
+			return nil
+		},
 		UpdateScripts:       os.Getenv("UPDATE_GOLDEN") != "",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {

@@ -101,6 +101,7 @@ func (s *stage) environment() []string {
 		"PATH="+s.path("bin")+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"KUBECONFIG="+s.path("kubeconfig"),
 		"KUBECACHEDIR="+s.path("kubectl-cache"),
+		"GATEHOUSE_TOKEN_STORE=file",
 		"KUBERC=off",
 		"LC_ALL=C",
 	)

@@ -45,6 +45,7 @@ func (p *place) newWorkstation(t *testing.T, flags ...string) *workstation {
 	}
 	d.environment = []string{
 		"PATH=" + programs + string(os.PathListSeparator) + os.Getenv("PATH"), "KUBECONFIG=" + d.kubeconfig, "KUBECACHEDIR=" + caches,
+		"GATEHOUSE_TOKEN_STORE=file",
 	}
 	must(t, os.Mkdir(programs, 0o700))
 	must(t, os.Symlink(program, filepath.Join(programs, "kubectl-gatehouse")))
@@ -206,7 +207,7 @@ func (p *place) testCommands(t *testing.T) {
 		d.isKnownAs(t, "ldap:kate")
 		d.isPrivate(t)
 		d.kubectl(t, "gatehouse", "whoami").run(t, "").says(t, 0, "ldap:kate")
-		d.gatehouse(t, "logout").run(t, "").says(t, 0, "1 login removed")
+		d.gatehouse(t, "logout").run(t, "").says(t, 0, "1 login deleted")
 		d.isNobody(t)
 		d.kubectl(t, "gatehouse", "login", "--password-stdin").run(t, password).says(t, 0, "ldap:kate")
 		d.isKnownAs(t, "ldap:kate")

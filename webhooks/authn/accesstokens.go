@@ -115,25 +115,25 @@ func (a *accessTokens) authenticate(_ context.Context, token string, audiences [
 func (t *accessToken) explain(e *explanation, same bool, now time.Time, requested []string) {
 	e.add("id", "%s is known", quote(t.id))
 	if !same {
-		e.add("hash", "is not that of the document: another secret, such as that of an earlier token of the same id")
+		e.add("hash", "does not match the document: the secret is another one, such as that of an earlier token with this id")
 		return
 	}
-	e.add("hash", "is that of the document")
-	state := "is to come"
+	e.add("hash", "matches the document")
+	state := "in the future"
 	if !now.Before(t.expiresAt) {
-		state = "has passed"
+		state = "in the past"
 	}
-	e.add("expires", "%s, which %s", t.expiresAt.Format(time.RFC3339), state)
+	e.add("expires", "%s, %s", t.expiresAt.Format(time.RFC3339), state)
 	good, ok := goodAudiences(t.audiences, requested)
 	switch {
 	case len(t.audiences) == 0:
-		e.add("audiences", "it has none, so it is good for those of the API server")
+		e.add("audiences", "the token has none, so it is valid for the API server's own")
 	case !ok && len(requested) == 0:
-		e.add("audiences", "none were asked for, and it is bound to %q", t.audiences)
+		e.add("audiences", "none was requested, and the token is bound to %q", t.audiences)
 	case !ok:
-		e.add("audiences", "none that was asked for is among its own, %q", t.audiences)
+		e.add("audiences", "none of the requested ones is among the token's, %q", t.audiences)
 	default:
-		e.add("audiences", "it is good for %q of those that were asked for", good)
+		e.add("audiences", "the token is valid for %q of the requested ones", good)
 	}
 }
 
@@ -156,11 +156,11 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 	}
 
 	if !isLabel(t.Name) {
-		report(diagnostic.Error, "metadata.name", quote(t.Name)+` is not a DNS-1123 label, and it is the token's id: `+
+		report(diagnostic.Error, "metadata.name", quote(t.Name)+` must be a DNS-1123 label, because it is the token's id: `+
 			`1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends`, "")
 	} else if first, taken := c.ids[t.Name]; taken {
 		report(diagnostic.Error, "metadata.name", fmt.Sprintf("%s is already the id of the token in %s", quote(t.Name), place(first)),
-			"issue one of the two again under another id")
+			"issue one of the two tokens again with another id")
 	} else {
 		c.ids[t.Name] = t
 	}
@@ -170,7 +170,7 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 		report(diagnostic.Error, "spec.sha256", message, hint)
 	} else if first, taken := c.hashes[digest]; taken {
 		report(diagnostic.Error, "spec.sha256", "is already the hash of "+other(t, first),
-			"the id is part of a token's text, so no text has both ids: issue a token for each")
+			"a token contains its id, so two ids cannot share a token: issue a token for each")
 		c.found[len(c.found)-1].Others = object(first)
 	} else {
 		c.hashes[digest] = t
@@ -182,16 +182,16 @@ func (c *tokenChecker) check(t *Token) [sha256.Size]byte {
 
 	switch {
 	case t.Spec.ExpiresAt.IsZero():
-		report(diagnostic.Error, "spec.expiresAt", "is missing, and every access token expires", `for example "2027-01-31T00:00:00Z"`)
+		report(diagnostic.Error, "spec.expiresAt", "is missing: every access token must expire", `for example "2027-01-31T00:00:00Z"`)
 	case !c.now.Before(t.Spec.ExpiresAt.Time):
-		report(diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q has passed: the token is refused", t.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
+		report(diagnostic.Warning, "spec.expiresAt", fmt.Sprintf("%q is in the past: the token is rejected", t.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
 			"delete the document, or issue a new token")
 	}
 
 	for i, audience := range t.Spec.Audiences {
 		if audience == "" {
 			report(diagnostic.Error, fmt.Sprintf("spec.audiences[%d]", i), `"" must not be empty`,
-				"without any audiences the token is good for the API server's own")
+				"without audiences, the token is valid for the API server's own")
 		}
 	}
 	return digest
@@ -204,12 +204,12 @@ func parseDigest(text string) (digest [sha256.Size]byte, message, hint string) {
 	isHex := strings.Trim(text, "0123456789abcdefABCDEF") == ""
 	switch {
 	case text == "":
-		return digest, "is missing: it is the SHA-256 of the token's text, " + want, "gatehouse token issue writes it"
+		return digest, "is missing: the SHA-256 of the token, " + want, "gatehouse token issue writes it"
 	case isAccessToken(text):
-		return digest, "holds the text of a token, and must hold its hash: " + want,
-			"whoever can read this document has the token: remove it and issue a new one"
+		return digest, "contains a token, and must contain its hash: " + want,
+			"anyone who can read this document has the token: delete it and issue a new one"
 	case !isHex:
-		return digest, fmt.Sprintf("must be %s, and is %d bytes of other text", want, len(text)), ""
+		return digest, fmt.Sprintf("must be %s, and has %d bytes of other text", want, len(text)), ""
 	case len(text) != 2*len(digest) || strings.ToLower(text) != text:
 		return digest, fmt.Sprintf("%s is not %s", quote(text), want), ""
 	}

@@ -292,7 +292,7 @@ func (s *Set) check(by Backend, v verdict, e *explanation) verdict {
 		}
 		return no(ReasonGuard, guard.Summary(found))
 	}
-	e.add("guard", "refuses nothing")
+	e.add("guard", "rejects nothing")
 	if before, revoked := s.revoked.find(v.identity.Username, v.issuedAt); revoked {
 		detail := fmt.Sprintf("tokens of %s issued before %s are revoked", quote(v.identity.Username), before.UTC().Format(time.RFC3339))
 		e.add("revocation", "%s", detail)
@@ -321,7 +321,7 @@ func conclude(by Backend, v verdict, audiences []string) Decision {
 		d.Status.User = *v.identity
 		d.Status.Audiences = v.audiences
 	case Unknown:
-		d.Status.Error = cmp.Or(v.message, "token could not be checked")
+		d.Status.Error = cmp.Or(v.message, "the token cannot be verified")
 		// The API server compares audiences before it reads the error: an answer without
 		// any stands for its own audiences, and for a review about other ones the error
 		// would become a No, which it caches.
@@ -329,7 +329,7 @@ func conclude(by Backend, v verdict, audiences []string) Decision {
 	case No:
 	default:
 		d.Outcome = Unknown
-		d.Status.Error = "token could not be checked"
+		d.Status.Error = "the token cannot be verified"
 	}
 	return d
 }

@@ -82,7 +82,7 @@ func TestReview(t *testing.T) {
 	}
 	no := authenticationv1.TokenReviewStatus{}
 	notKnown := func(auds ...string) authenticationv1.TokenReviewStatus {
-		return authenticationv1.TokenReviewStatus{Error: "access token is not known here", Audiences: auds}
+		return authenticationv1.TokenReviewStatus{Error: "unknown access token", Audiences: auds}
 	}
 
 	cases := []struct {

@@ -197,9 +197,9 @@ func TestBrokenVerdictsFailClosed(t *testing.T) {
 		verdict verdict
 		want    Decision
 	}{
-		"zero":                  {verdict{}, Decision{Outcome: Unknown, Status: authenticationv1.TokenReviewStatus{Error: "token could not be checked"}}},
+		"zero":                  {verdict{}, Decision{Outcome: Unknown, Status: authenticationv1.TokenReviewStatus{Error: "the token cannot be verified"}}},
 		"yes without identity":  {verdict{outcome: Yes, reason: ReasonOK}, Decision{Outcome: No, Reason: ReasonGuard}},
-		"unknown without words": {verdict{outcome: Unknown, reason: ReasonUnknownID}, Decision{Outcome: Unknown, Reason: ReasonUnknownID, Status: authenticationv1.TokenReviewStatus{Error: "token could not be checked"}}},
+		"unknown without words": {verdict{outcome: Unknown, reason: ReasonUnknownID}, Decision{Outcome: Unknown, Reason: ReasonUnknownID, Status: authenticationv1.TokenReviewStatus{Error: "the token cannot be verified"}}},
 		"no with identity":      {verdict{outcome: No, reason: ReasonExpired, identity: &authenticationv1.UserInfo{Username: "jane"}}, Decision{Outcome: No, Reason: ReasonExpired}},
 	} {
 		if got := fixedSet(c.verdict).Decide(t.Context(), "", nil); !reflect.DeepEqual(got, c.want) {

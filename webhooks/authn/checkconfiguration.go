@@ -40,7 +40,7 @@ func (p *configurationProblems) checkJWT(spec *Spec) {
 	if d := c.MaxKeyAge; d != nil {
 		p.duration("jwt.maxKeyAge", d.Duration, minKeyRefresh, maxKeysAge)
 		if r := c.KeyRefreshInterval; r != nil && d.Duration < r.Duration {
-			p.error("jwt.maxKeyAge", fmt.Sprintf("%q is less than keyRefreshInterval, %q: keys would be too old before they are fetched anew", d.Duration, r.Duration), "")
+			p.error("jwt.maxKeyAge", fmt.Sprintf("%q is less than keyRefreshInterval, %q: keys would expire before they are fetched again", d.Duration, r.Duration), "")
 		}
 	}
 	seen := map[string]bool{}
@@ -49,9 +49,9 @@ func (p *configurationProblems) checkJWT(spec *Spec) {
 		known := slices.ContainsFunc(spec.Issuers, func(one Issuer) bool { return one.Config.Issuer.URL == issuer.URL })
 		switch {
 		case seen[issuer.URL]:
-			p.error(field, quoteURL(issuer.URL)+" is given twice", "")
+			p.error(field, quoteURL(issuer.URL)+" is listed twice", "")
 		case !known:
-			p.error(field, quoteURL(issuer.URL)+" is not the url of an issuer", "it is that of jwt[].issuer.url in the AuthenticationConfiguration of apiserver.config.k8s.io")
+			p.error(field, quoteURL(issuer.URL)+" is not the URL of a configured issuer", "use the value of jwt[].issuer.url in the AuthenticationConfiguration of apiserver.config.k8s.io")
 		}
 		seen[issuer.URL] = true
 	}
@@ -63,10 +63,10 @@ func (p *configurationProblems) checkLogin(spec *Spec) {
 		return
 	}
 	if len(spec.Directories) == 0 {
-		p.report(diagnostic.Warning, "login", "there is no directory, so nobody can log in with a password", "")
+		p.report(diagnostic.Warning, "login", "no directory is configured, so nobody can log in with a password", "")
 	}
 	if len(login.Keys) == 0 {
-		p.error("login.keys", "is empty, and a key has to sign the tokens", "gatehouse token key --out FILE makes one")
+		p.error("login.keys", "is empty: a key is required to sign tokens", "'gatehouse token key --out FILE' creates one")
 	}
 	for i, key := range login.Keys {
 		field := fmt.Sprintf("login.keys[%d]", i)
@@ -74,7 +74,7 @@ func (p *configurationProblems) checkLogin(spec *Spec) {
 			p.error(field+".name", quote(key.Name)+" is not a DNS-1123 label", "")
 		}
 		if slices.ContainsFunc(login.Keys[:i], func(k v1alpha1.LoginKey) bool { return k.Name == key.Name }) {
-			p.error(field+".name", quote(key.Name)+" is the name of a key before it", "a new key needs a new name, because tokens name their key")
+			p.error(field+".name", quote(key.Name)+" is already the name of another key", "a new key needs a new name, because tokens name their key")
 		}
 		if i >= len(spec.LoginKeys) {
 			continue // Reading the file has failed, which is reported.
@@ -83,9 +83,9 @@ func (p *configurationProblems) checkLogin(spec *Spec) {
 		switch {
 		case secret == nil:
 		case len(secret) < minSecret:
-			p.error(field+".file", fmt.Sprintf("holds a key of %d bytes, and %d are needed", len(secret), minSecret), "gatehouse token key --out FILE makes one")
+			p.error(field+".file", fmt.Sprintf("contains a key of %d bytes, at least %d are required", len(secret), minSecret), "'gatehouse token key --out FILE' creates one")
 		case slices.ContainsFunc(spec.LoginKeys[:i], func(k LoginKey) bool { return bytes.Equal(k.Secret, secret) }):
-			p.error(field+".file", "holds the same key as one before it", "")
+			p.error(field+".file", "contains the same key as an earlier entry", "")
 		}
 	}
 	tokenTTL, sessionTTL := defaultTokenTTL, defaultSessionTTL
@@ -102,7 +102,7 @@ func (p *configurationProblems) checkLogin(spec *Spec) {
 	}
 	for i, audience := range login.Audiences {
 		if audience == "" {
-			p.error(fmt.Sprintf("login.audiences[%d]", i), `"" must not be empty`, "without any audiences the tokens are good for the API server's own")
+			p.error(fmt.Sprintf("login.audiences[%d]", i), `"" must not be empty`, "without audiences, the tokens are valid for the API server's own")
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 		field := fmt.Sprintf("guard.prefixes[%d]", i)
 		source(field+".source", prefix.Source)
 		if slices.ContainsFunc(spec.Configuration.Guard.Prefixes[:i], func(r v1alpha1.RequiredPrefix) bool { return r.Source == prefix.Source }) {
-			p.error(field+".source", quote(prefix.Source)+" has prefixes already", "")
+			p.error(field+".source", quote(prefix.Source)+" already has prefixes", "")
 		}
 		if problem := prefixProblem(&prefix.Username); problem != "" {
 			p.error(field+".username", problem, "nobody could log in")
@@ -143,19 +143,19 @@ func (p *configurationProblems) checkGuard(spec *Spec) {
 		field := fmt.Sprintf("guard.allowedGroups[%d]", i)
 		switch f := guard.CheckName(allowed.Name); {
 		case guard.IsBreakGlass(allowed.Name):
-			p.error(field+".name", quote(allowed.Name)+" is never given by a source of identities", "a cluster administrator gives it for one command, by impersonation: see docs/registration.md")
+			p.error(field+".name", quote(allowed.Name)+" cannot be given by a source of identities", "a cluster administrator uses it for one command, by impersonation: see docs/registration.md")
 		case guard.IsNeverAllowed(allowed.Name):
-			p.error(field+".name", quote(allowed.Name)+" is the API server's own to give", "it gives system:authenticated to everybody whom a webhook says yes to")
+			p.error(field+".name", quote(allowed.Name)+" is given by the API server itself", "every user whom a webhook authenticates gets system:authenticated")
 		case f == "":
-			p.report(diagnostic.Warning, field+".name", quote(allowed.Name)+" is not reserved, so nothing has to allow it", "")
+			p.report(diagnostic.Warning, field+".name", quote(allowed.Name)+" is not reserved, so it needs no entry here", "")
 		case f != guard.Reserved || guard.CheckString(allowed.Name) != "" || !strings.HasPrefix(allowed.Name, "system:"):
 			p.error(field+".name", quote(allowed.Name)+" is not the name of a reserved group", `reserved groups begin with "system:"`)
 		case allowed.Name == "system:masters":
-			p.report(diagnostic.Warning, field+".name", `"system:masters" passes every authorizer, and no binding can be taken away from it`,
+			p.report(diagnostic.Warning, field+".name", `"system:masters" bypasses authorization, and its rights cannot be revoked`,
 				"bind ClusterRole cluster-admin to an ordinary group instead")
 		}
 		if len(allowed.Sources) == 0 {
-			p.error(field+".sources", "is empty, and the sources that may give the group have to be named", "the sources are "+strings.Join(names, ", "))
+			p.error(field+".sources", "is empty: list the sources that may give the group", "the sources are "+strings.Join(names, ", "))
 		}
 		for j, name := range allowed.Sources {
 			source(fmt.Sprintf("%s.sources[%d]", field, j), name)
@@ -169,7 +169,7 @@ func (p *configurationProblems) unreachable(field, required, given string) {
 	if strings.HasPrefix(given, required) || strings.HasPrefix(required, given) {
 		return
 	}
-	p.error(field, fmt.Sprintf("%s is demanded, and every name of this source begins with %s: nobody could log in", quote(required), quote(given)), "")
+	p.error(field, fmt.Sprintf("%s is required, but every name of this source begins with %s: nobody could log in", quote(required), quote(given)), "")
 }
 
 // checkIssuerPrefix reports prefixes that the guard requires and a mapping by claim never
@@ -201,9 +201,9 @@ func checkDirectories(spec *Spec) diagnostic.List {
 		case !isLabel(d.Config.Name):
 			p.error(d.Field+".name", quote(d.Config.Name)+` is not a DNS-1123 label: 1 to 63 lower-case letters, digits and "-"`, "")
 		case d.Config.Name == v1alpha1.AccessTokensSource:
-			p.error(d.Field+".name", quote(d.Config.Name)+" is the source of access tokens", "give the directory another name")
+			p.error(d.Field+".name", quote(d.Config.Name)+" is the name of the source of access tokens", "give the directory another name")
 		case slices.ContainsFunc(spec.Directories[:i], func(n NamedDirectory) bool { return n.Config.Name == d.Config.Name }):
-			p.error(d.Field+".name", quote(d.Config.Name)+" is the name of a directory before it", "")
+			p.error(d.Field+".name", quote(d.Config.Name)+" is already the name of another directory", "")
 		}
 		if problem := prefixProblem(&d.Config.UsernamePrefix); problem != "" {
 			p.error(d.Field+".usernamePrefix", problem, "nobody could log in")
@@ -220,7 +220,7 @@ func checkDirectories(spec *Spec) diagnostic.List {
 	}
 	if len(spec.Directories) > 0 && (spec.Configuration == nil || spec.Configuration.Login == nil) {
 		p := &configurationProblems{source: spec.Directories[0].Source}
-		p.error("login", "is missing, and the directories need it: it says by which key the tokens are signed",
+		p.error("login", "is missing: directories need a key that signs login tokens",
 			"login: {keys: [{name: first, file: login.key}]}, and gatehouse token key --out login.key")
 		found = append(found, p.found...)
 	}

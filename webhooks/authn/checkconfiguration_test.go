@@ -50,14 +50,14 @@ func TestCompileConfiguration(t *testing.T) {
 		},
 		"a short key": {
 			edit: func(s *authn.Spec) { s.LoginKeys[0].Secret = []byte("short") },
-			want: []string{"error login.keys[0].file: holds a key of 5 bytes"},
+			want: []string{"error login.keys[0].file: contains a key of 5 bytes"},
 		},
 		"one key twice": {
 			edit: func(s *authn.Spec) {
 				s.Configuration.Login.Keys = append(s.Configuration.Login.Keys, v1alpha1.LoginKey{Name: "first", File: "x"})
 				s.LoginKeys = append(s.LoginKeys, s.LoginKeys[0])
 			},
-			want: []string{"error login.keys[1].file: the same key", `error login.keys[1].name: "first" is the name of a key before it`},
+			want: []string{"error login.keys[1].file: the same key", `error login.keys[1].name: "first" is already the name of another key`},
 		},
 		"a key's name that does not fit into a token": {
 			edit: func(s *authn.Spec) { s.Configuration.Login.Keys[0].Name = "my_key" },
@@ -69,8 +69,8 @@ func TestCompileConfiguration(t *testing.T) {
 				s.Configuration.JWT.KeyRefreshInterval, s.Configuration.JWT.MaxKeyAge = minutes(0), minutes(24*60*31)
 			},
 			want: []string{
-				"error jwt.keyRefreshInterval: is not from 30s", "error jwt.maxKeyAge: is not from",
-				`error login.sessionTTL: "0s" is not from 1m0s`, "error login.sessionTTL: less than tokenTTL", "error login.tokenTTL: is not from 1m0s to 24h",
+				"error jwt.keyRefreshInterval: must be from 30s", "error jwt.maxKeyAge: must be from",
+				`error login.sessionTTL: "0s" must be from 1m0s`, "error login.sessionTTL: less than tokenTTL", "error login.tokenTTL: must be from 1m0s to 24h",
 			},
 		},
 		"keys too old before they are fetched anew": {
@@ -83,7 +83,7 @@ func TestCompileConfiguration(t *testing.T) {
 			edit: func(s *authn.Spec) {
 				s.Configuration.JWT.Issuers = []v1alpha1.JWTIssuer{{URL: "https://other.example", KeysFile: "keys.json"}}
 			},
-			want: []string{`error jwt.issuers[0].url: "https://other.example" is not the url of an issuer`},
+			want: []string{`error jwt.issuers[0].url: "https://other.example" is not the URL of a configured issuer`},
 		},
 		"sources that there are not": {
 			edit: func(s *authn.Spec) {
@@ -102,10 +102,10 @@ func TestCompileConfiguration(t *testing.T) {
 				}
 			},
 			want: []string{
-				"error guard.allowedGroups[0].name: the API server's own", "warning guard.allowedGroups[1].name: is not reserved",
+				"error guard.allowedGroups[0].name: is given by the API server itself", "warning guard.allowedGroups[1].name: is not reserved",
 				"error guard.allowedGroups[2].name: not the name of a reserved group", "error guard.allowedGroups[3].name: not the name of a reserved group",
-				"warning guard.allowedGroups[4].name: passes every authorizer", "error guard.allowedGroups[5].name: not the name of a reserved group",
-				`error guard.allowedGroups[6].name: "gatehouse.dev:break-glass" is never given by a source of identities`,
+				"warning guard.allowedGroups[4].name: bypasses authorization", "error guard.allowedGroups[5].name: not the name of a reserved group",
+				`error guard.allowedGroups[6].name: "gatehouse.dev:break-glass" cannot be given by a source of identities`,
 			},
 		},
 		"prefixes that lock everybody out": {
@@ -117,9 +117,9 @@ func TestCompileConfiguration(t *testing.T) {
 				}
 			},
 			want: []string{
-				`error guard.prefixes[0].username: "ldap:" is demanded, and every name of this source begins with "corp:": nobody could log in`,
-				`error guard.prefixes[1].username: "sso:" is demanded, and every name of this source begins with "oidc:"`,
-				`error guard.prefixes[2].username: "system:": the identity guard refuses every name`,
+				`error guard.prefixes[0].username: "ldap:" is required, but every name of this source begins with "corp:": nobody could log in`,
+				`error guard.prefixes[1].username: "sso:" is required, but every name of this source begins with "oidc:"`,
+				`error guard.prefixes[2].username: "system:": the identity guard rejects every name`,
 			},
 		},
 		"a mapping that locks everybody out": {
@@ -128,8 +128,8 @@ func TestCompileConfiguration(t *testing.T) {
 				s.Directories[0].Config.UsernamePrefix, s.Directories[0].Config.GroupsPrefix = "System:node:", "\x00"
 			},
 			want: []string{
-				"error directories[0].groupsPrefix: control or invisible", `error directories[0].usernamePrefix: "System:node:": the identity guard refuses`,
-				`error jwt[0].claimMappings.username.prefix: "system:": the identity guard refuses`,
+				"error directories[0].groupsPrefix: control or invisible", `error directories[0].usernamePrefix: "System:node:": the identity guard rejects`,
+				`error jwt[0].claimMappings.username.prefix: "system:": the identity guard rejects`,
 			},
 		},
 		"an issuer without audience, twice": {
@@ -145,7 +145,7 @@ func TestCompileConfiguration(t *testing.T) {
 				s.Issuers = append(s.Issuers, issuer())
 				s.Issuers[1].Field = "jwt[1]"
 			},
-			want: []string{`error jwt[1].issuer.url: "https://issuer.example" is the url of an issuer before it`},
+			want: []string{`error jwt[1].issuer.url: "https://issuer.example" is already the URL of another issuer`},
 		},
 		"a password in an issuer's url": {
 			edit: func(s *authn.Spec) { s.Issuers[0].Config.Issuer.URL = "https://jane:hunter2@issuer.example" },
@@ -175,7 +175,7 @@ func TestCompileConfiguration(t *testing.T) {
 					authn.NamedDirectory{Field: "directories[3]", Config: &v1alpha1.Directory{Name: "https://x", UsernamePrefix: "x:"}})
 			},
 			want: []string{
-				"error directories[1].name: a directory before it", "error directories[2].name: the source of access tokens", "error directories[3].name: not a DNS-1123 label",
+				"error directories[1].name: already the name of another directory", "error directories[2].name: the source of access tokens", "error directories[3].name: not a DNS-1123 label",
 			},
 		},
 		"names that two sources give": {

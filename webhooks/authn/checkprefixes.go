@@ -39,7 +39,7 @@ func checkPrefixes(spec *Spec) diagnostic.List {
 			}
 			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Warning, Source: a.document, Object: authenticationConfiguration, Field: a.field, Code: "shared-names",
-				Message: fmt.Sprintf("%s %s gives names that begin with %s, and %s %s names that begin with %s: one user name can be two people",
+				Message: fmt.Sprintf("%s %s gives names that begin with %s, and %s %s names that begin with %s: two people can have the same user name",
 					a.source, quote(a.name), quote(a.prefix), b.source, quote(b.name), quote(b.prefix)),
 				Hint: "give each source a prefix that no other begins with, such as its name and a colon",
 			})

@@ -53,7 +53,7 @@ func checkRevocationUsers(spec *Spec) diagnostic.List {
 		found = append(found, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.user", Code: "no-such-user",
 			Message: problem + ", so nothing is revoked",
-			Hint:    hint + "; if access tokens were meant that are gone, the revocation may go too",
+			Hint:    hint + "; if the access tokens of this user are deleted, delete the revocation too",
 		})
 	}
 	return found
@@ -96,8 +96,8 @@ func (p prefixes) explain(user string) (problem, hint string) {
 		}
 		meant = append(meant, prefix+user)
 	}
-	problem = fmt.Sprintf("%s is nobody's name: no access token has it, and names of directories and issuers begin with %s", quote(user), p.list())
-	return problem, "is " + meant.list() + " meant"
+	problem = fmt.Sprintf("%s is not the name of a user: no access token has it, and names of directories and issuers begin with %s", quote(user), p.list())
+	return problem, "perhaps " + meant.list()
 }
 
 // list lists a few of them.

@@ -40,20 +40,20 @@ func TestNoSuchUser(t *testing.T) {
 	}{
 		"of a directory":           {both, "corp:jane", ""},
 		"of an issuer":             {both, "oidc:jane", ""},
-		"without a prefix":         {both, "jane", `is "corp:jane" or "oidc:jane" meant`},
-		"with nothing but one":     {both, "corp:", `is "corp:corp:" or "oidc:corp:" meant`},
-		"in capitals":              {both, "Corp:jane", `is "corp:jane" meant`},
+		"without a prefix":         {both, "jane", `perhaps "corp:jane" or "oidc:jane"`},
+		"with nothing but one":     {both, "corp:", `perhaps "corp:corp:" or "oidc:corp:"`},
+		"in capitals":              {both, "Corp:jane", `perhaps "corp:jane"`},
 		"of a token":               {Spec{Directories: both.Directories, Tokens: tokens}, "ci-bot", ""},
-		"of no token":              {Spec{Directories: both.Directories, Tokens: tokens}, "cd-bot", `is "corp:cd-bot" meant`},
+		"of no token":              {Spec{Directories: both.Directories, Tokens: tokens}, "cd-bot", `perhaps "corp:cd-bot"`},
 		"nothing but tokens":       {Spec{Tokens: tokens}, "jane", ""},
 		"nothing at all":           {Spec{}, "jane", ""},
 		"a directory gives any":    {Spec{Directories: []NamedDirectory{directory("corp:"), directory("")}}, "jane", ""},
 		"an issuer gives any":      {Spec{Directories: both.Directories, Issuers: []Issuer{byClaim("")}}, "jane", ""},
 		"an expression gives any":  {Spec{Directories: both.Directories, Issuers: []Issuer{mappedBy(apiserver.PrefixedClaimOrExpression{Expression: "claims.sub"})}}, "jane", ""},
 		"an issuer that is broken": {Spec{Directories: both.Directories, Issuers: []Issuer{mappedBy(apiserver.PrefixedClaimOrExpression{Claim: "sub"})}}, "jane", ""},
-		"one prefix for two":       {Spec{Directories: []NamedDirectory{directory("corp:"), directory("corp:")}}, "jane", `is "corp:jane" meant`},
-		"many":                     {many, "jane", `is "d0:jane", "d1:jane", "d2:jane", "d3:jane", "d4:jane" or 2 others meant`},
-		"what no terminal shows":   {Spec{Directories: both.Directories}, "\x1b[31m", `is "corp:\x1b[31m" meant`},
+		"one prefix for two":       {Spec{Directories: []NamedDirectory{directory("corp:"), directory("corp:")}}, "jane", `perhaps "corp:jane"`},
+		"many":                     {many, "jane", `perhaps "d0:jane", "d1:jane", "d2:jane", "d3:jane", "d4:jane" or 2 others`},
+		"what no terminal shows":   {Spec{Directories: both.Directories}, "\x1b[31m", `perhaps "corp:\x1b[31m"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +61,7 @@ func TestNoSuchUser(t *testing.T) {
 			if hint != c.hint || (problem == "") != (c.hint == "") {
 				t.Errorf("got %q, %q, want %q", problem, hint, c.hint)
 			}
-			if problem != "" && (!strings.HasPrefix(problem, quote(c.user)+" is nobody's name: ") || !strings.Contains(problem, "begin with "+quote(c.spec.Directories[0].Config.UsernamePrefix))) {
+			if problem != "" && (!strings.HasPrefix(problem, quote(c.user)+" is not the name of a user: ") || !strings.Contains(problem, "begin with "+quote(c.spec.Directories[0].Config.UsernamePrefix))) {
 				t.Errorf("got %q", problem)
 			}
 			// A document says the same as the command.

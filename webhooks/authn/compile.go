@@ -83,7 +83,7 @@ func compileIssuers(spec *Spec) (map[string]*issuer, diagnostic.List) {
 		}
 		url := one.Config.Issuer.URL
 		if _, twice := known[url]; twice {
-			report(diagnostic.Error, "issuer.url", quoteURL(url)+" is the url of an issuer before it", "an issuer is configured once, with all its audiences")
+			report(diagnostic.Error, "issuer.url", quoteURL(url)+" is already the URL of another issuer", "an issuer is configured once, with all its audiences")
 			continue
 		}
 		authenticator, problems := jwt.Compile(one.Config, one.Keys)
@@ -143,7 +143,7 @@ func prefixProblem(prefix *string) string {
 	}
 	f := guard.CheckName(*prefix + "x")
 	if f == guard.Reserved {
-		return quote(*prefix) + ": the identity guard refuses every name that begins so"
+		return quote(*prefix) + ": the identity guard rejects every name with this prefix"
 	}
 	if f != "" {
 		return quote(*prefix) + " " + string(f)
@@ -174,6 +174,6 @@ func (p *configurationProblems) error(field, message, hint string) {
 // duration reports a duration out of its bounds.
 func (p *configurationProblems) duration(field string, got, least, most time.Duration) {
 	if got < least || got > most {
-		p.error(field, fmt.Sprintf("%q is not from %s to %s", got, least, most), "")
+		p.error(field, fmt.Sprintf("%q must be from %s to %s", got, least, most), "")
 	}
 }

@@ -26,12 +26,12 @@ func TestCompileFindings(t *testing.T) {
 		tokens []authn.Token
 		want   []string
 	}{
-		{"name in upper case", []authn.Token{doc("CI", 1)}, []string{`tokens/CI.yaml: AccessToken/CI: metadata.name: "CI" is not a DNS-1123 label, and it is the token's id: 1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends`}},
-		{"no name", []authn.Token{doc("", 1)}, []string{`tokens/.yaml: AccessToken/: metadata.name: "" is not a DNS-1123 label`}},
-		{"id taken, in two files, both named", []authn.Token{from("a.yaml", doc("ci", 1)), from("b.yaml#2", doc("ci", 2))}, []string{`b.yaml#2: AccessToken/ci: metadata.name: "ci" is already the id of the token in a.yaml (hint: issue one of the two again under another id)`}},
+		{"name in upper case", []authn.Token{doc("CI", 1)}, []string{`tokens/CI.yaml: AccessToken/CI: metadata.name: "CI" must be a DNS-1123 label, because it is the token's id: 1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends`}},
+		{"no name", []authn.Token{doc("", 1)}, []string{`tokens/.yaml: AccessToken/: metadata.name: "" must be a DNS-1123 label`}},
+		{"id taken, in two files, both named", []authn.Token{from("a.yaml", doc("ci", 1)), from("b.yaml#2", doc("ci", 2))}, []string{`b.yaml#2: AccessToken/ci: metadata.name: "ci" is already the id of the token in a.yaml (hint: issue one of the two tokens again with another id)`}},
 		{"id taken, without sources", []authn.Token{from("", doc("ci", 1)), from("", doc("ci", 2))}, []string{`AccessToken/ci: metadata.name: "ci" is already the id of the token in another document`}},
-		{"hash taken", []authn.Token{doc("ci", 1), doc("cd", 2, sha(good))}, []string{`tokens/cd.yaml: AccessToken/cd: spec.sha256: is already the hash of AccessToken/ci in tokens/ci.yaml (hint: the id is part of`}},
-		{"hash taken by a token of the directory, which who writes to the cluster need not know", []authn.Token{doc("ci", 1), from("cluster", doc("cd", 2, sha(good)))}, []string{`cluster: AccessToken/cd: spec.sha256: is already the hash of another token, in the directory (hint: the id is part of`}},
+		{"hash taken", []authn.Token{doc("ci", 1), doc("cd", 2, sha(good))}, []string{`tokens/cd.yaml: AccessToken/cd: spec.sha256: is already the hash of AccessToken/ci in tokens/ci.yaml (hint: a token contains its id`}},
+		{"hash taken by a token of the directory, which who writes to the cluster need not know", []authn.Token{doc("ci", 1), from("cluster", doc("cd", 2, sha(good)))}, []string{`cluster: AccessToken/cd: spec.sha256: is already the hash of another token, in the directory (hint: a token contains its id`}},
 		{
 			"hash taken by a token of the cluster, for the directory and the cluster",
 			[]authn.Token{from("cluster", doc("ci", 1)), from("cluster", doc("cd", 2, sha(good))), doc("ce", 2, sha(good))},
@@ -41,13 +41,13 @@ func TestCompileFindings(t *testing.T) {
 			},
 		},
 		{"the whole document twice", []authn.Token{doc("ci", 1), doc("ci", 1)}, []string{`metadata.name: "ci" is already the id`, `spec.sha256: is already the hash of AccessToken/ci`}},
-		{"no hash", []authn.Token{doc("ci", 1, sha(""))}, []string{`spec.sha256: is missing: it is the SHA-256 of the token's text, 64 lower-case hexadecimal digits (hint: gatehouse token issue writes it)`}},
+		{"no hash", []authn.Token{doc("ci", 1, sha(""))}, []string{`spec.sha256: is missing: the SHA-256 of the token, 64 lower-case hexadecimal digits (hint: gatehouse token issue writes it)`}},
 		{"hash in upper case", []authn.Token{doc("ci", 1, sha(strings.ToUpper(good)))}, []string{`spec.sha256: "` + strings.ToUpper(good) + `" is not 64 lower-case hexadecimal digits`}},
 		{"hash too short", []authn.Token{doc("ci", 1, sha(good[:63]))}, []string{`spec.sha256: "` + good[:63] + `" is not 64 lower-case hexadecimal digits`}},
-		{"the secret itself, which is not repeated", []authn.Token{doc("ci", 1, sha(goldenToken))}, []string{`spec.sha256: holds the text of a token, and must hold its hash: 64 lower-case hexadecimal digits (hint: whoever can read this document has the token: remove it and issue a new one)`}},
-		{"another secret, which is not repeated", []authn.Token{doc("ci", 1, sha("hunter2"))}, []string{`spec.sha256: must be 64 lower-case hexadecimal digits, and is 7 bytes of other text`}},
-		{"no end", []authn.Token{doc("ci", 1, expires(time.Time{}))}, []string{`spec.expiresAt: is missing, and every access token expires (hint: for example "2027-01-31T00:00:00Z")`}},
-		{"empty audience", []authn.Token{doc("ci", 1, audiences("vault", ""))}, []string{`spec.audiences[1]: "" must not be empty (hint: without any audiences the token is good for the API server's own)`}},
+		{"the secret itself, which is not repeated", []authn.Token{doc("ci", 1, sha(goldenToken))}, []string{`spec.sha256: contains a token, and must contain its hash: 64 lower-case hexadecimal digits (hint: anyone who can read this document has the token: delete it and issue a new one)`}},
+		{"another secret, which is not repeated", []authn.Token{doc("ci", 1, sha("hunter2"))}, []string{`spec.sha256: must be 64 lower-case hexadecimal digits, and has 7 bytes of other text`}},
+		{"no end", []authn.Token{doc("ci", 1, expires(time.Time{}))}, []string{`spec.expiresAt: is missing: every access token must expire (hint: for example "2027-01-31T00:00:00Z")`}},
+		{"empty audience", []authn.Token{doc("ci", 1, audiences("vault", ""))}, []string{`spec.audiences[1]: "" must not be empty (hint: without audiences, the token is valid for the API server's own)`}},
 		{
 			"reserved group and foreign extra key",
 			[]authn.Token{doc("ci", 1, func(s *v1alpha1.AccessTokenSpec) {
@@ -67,7 +67,7 @@ func TestCompileFindings(t *testing.T) {
 				from("a.yaml", doc("a", 3, sha(""), expires(noon))),
 			},
 			[]string{
-				`a.yaml: AccessToken/a: spec.expiresAt: "2026-11-20T12:00:00Z" has passed`,
+				`a.yaml: AccessToken/a: spec.expiresAt: "2026-11-20T12:00:00Z" is in the past`,
 				`a.yaml: AccessToken/a: spec.sha256: is missing`,
 				`a.yaml: AccessToken/b: spec.audiences[0]:`,
 				`a.yaml: AccessToken/b: spec.expiresAt: is missing`,
@@ -109,7 +109,7 @@ func TestCompileWarnings(t *testing.T) {
 	}
 	want := diagnostic.Diagnostic{
 		Severity: diagnostic.Warning, Source: "tokens/old.yaml", Object: "AccessToken/old", Field: "spec.expiresAt",
-		Message: `"2026-11-20T12:00:00Z" has passed: the token is refused`, Hint: "delete the document, or issue a new token",
+		Message: `"2026-11-20T12:00:00Z" is in the past: the token is rejected`, Hint: "delete the document, or issue a new token",
 	}
 	if list[0] != want {
 		t.Errorf("got %+v", list[0])

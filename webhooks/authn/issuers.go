@@ -82,7 +82,7 @@ func refused(err error) verdict {
 		return verdict{outcome: No, reason: Reason(no.Reason), detail: no.Detail}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return verdict{outcome: Unknown, reason: ReasonDeadline, message: "there was no time to check the token", detail: err.Error()}
+		return verdict{outcome: Unknown, reason: ReasonDeadline, message: "there was not enough time to verify the token", detail: err.Error()}
 	}
-	return verdict{outcome: Unknown, reason: ReasonKeys, message: "the issuer's keys are not known for now", detail: err.Error()}
+	return verdict{outcome: Unknown, reason: ReasonKeys, message: "the issuer's keys are not available", detail: err.Error()}
 }

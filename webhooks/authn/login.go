@@ -49,7 +49,7 @@ func (s *Set) Login(ctx context.Context, req LoginRequest) LoginDecision {
 	case s.logins == nil:
 		return LoginDecision{
 			Outcome: No, Reason: ReasonInput,
-			Message: "logging in with a password is not set up here (hint: log in at your identity provider, with --issuer)",
+			Message: "logins with a password are not configured on this server (hint: log in at your identity provider, with --issuer)",
 		}
 	case req.Token != "":
 		return s.renew(ctx, req)
@@ -88,7 +88,7 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 		if wait > 0 {
 			// The caller must not learn that there is an account: the name is treated like one
 			// without an account.
-			notFound = fmt.Errorf("%s: too many attempts failed, so the password is not tried for %s", account.DN, wait)
+			notFound = fmt.Errorf("%s: too many failed attempts, so the password is not tried for %s", account.DN, wait)
 			account, end = nil, func(Outcome) {}
 		}
 	}
@@ -121,8 +121,8 @@ func (s *Set) login(ctx context.Context, req LoginRequest) LoginDecision {
 }
 
 // credentialsMessage is the answer to every name and password that do not log in.
-const credentialsMessage = "the user name or the password is wrong, or the account may not log in " +
-	"(hint: after several failed attempts the right password is refused too, for several minutes)"
+const credentialsMessage = "wrong user name or password, or the account is not allowed to log in " +
+	"(hint: after several failed attempts, the right password is rejected too, for several minutes)"
 
 // renew checks a login token instead of a password. It looks up the user in the directory
 // again.
@@ -130,13 +130,13 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	l := s.logins
 	d := LoginDecision{Outcome: No, Reason: ReasonInput}
 	if len(req.Token) > maxTokenBytes || !isLoginToken(req.Token) {
-		d.Message = "this is not a login token, and no other can be renewed"
+		d.Message = "not a login token; only login tokens can be renewed"
 		return d
 	}
 	claims, v := l.tokens.verify(req.Token)
 	if claims == nil {
 		d.Outcome, d.Reason, d.Detail = v.outcome, v.reason, v.detail
-		d.Message = "the token was not issued here, or with a key that is not in use any more (hint: log in again)"
+		d.Message = "the token was issued by another server, or with a key that was removed (hint: log in again)"
 		return d
 	}
 	// The token is authentic, so this much is known whatever follows.
@@ -144,7 +144,7 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	i := slices.IndexFunc(l.directories, func(n NamedDirectory) bool { return n.Config.Name == claims.Source })
 	if i < 0 {
 		d.Outcome = Unknown
-		d.Reason, d.Message = ReasonSourceGone, "the directory that the token is of is not in use any more (hint: log in again)"
+		d.Reason, d.Message = ReasonSourceGone, "the directory of the token is no longer configured (hint: log in again)"
 		return d
 	}
 	directory := &l.directories[i]
@@ -165,8 +165,8 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	account, err := directory.Directory.Find(ctx, claims.Name)
 	switch {
 	case errors.Is(err, ErrNoAccount), err == nil && !claims.isOf(account):
-		d.Reason, d.Message = ReasonCredentials, "the account is not there any more, or may not log in"
-		d.Detail = "the entry is another one"
+		d.Reason, d.Message = ReasonCredentials, "the account does not exist any more, or is not allowed to log in"
+		d.Detail = "the directory has another entry for this name"
 		if err != nil {
 			d.Detail = err.Error()
 		}
@@ -205,7 +205,7 @@ func (s *Set) issue(ctx context.Context, directory *NamedDirectory, account *Acc
 	switch {
 	case err != nil:
 		d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
-		d.Message = "no token could be made"
+		d.Message = "the token cannot be created"
 		return d
 	case len(text) > maxTokenBytes:
 		d.Outcome, d.Reason = No, ReasonTooLarge
@@ -243,9 +243,9 @@ func (l *logins) directory(name string) (*NamedDirectory, LoginDecision) {
 	}
 	d := LoginDecision{Outcome: No, Reason: ReasonInput}
 	if name == "" {
-		d.Message = fmt.Sprintf("there are several directories: name one of %s (hint: --directory)", strings.Join(names, ", "))
+		d.Message = fmt.Sprintf("there are several directories: %s (hint: --directory NAME)", strings.Join(names, ", "))
 	} else {
-		d.Message = fmt.Sprintf("there is no such directory, only %s (hint: --directory)", strings.Join(names, ", "))
+		d.Message = fmt.Sprintf("unknown directory; the directories are %s (hint: --directory NAME)", strings.Join(names, ", "))
 	}
 	return nil, d
 }
@@ -261,7 +261,7 @@ func (l *logins) begin(account, client string) (end func(Outcome), wait time.Dur
 // unavailable is the decision if the directory cannot be asked.
 func (d LoginDecision) unavailable(err error) LoginDecision {
 	d.Outcome, d.Reason, d.Detail = Unknown, ReasonDirectory, err.Error()
-	d.Message = "the directory could not be asked (hint: try again in a moment)"
+	d.Message = "the directory is not available (hint: try again in a moment)"
 	return d
 }
 
@@ -300,7 +300,7 @@ func inputProblem(name, password string) string {
 	case len(name) > maxTyped:
 		return fmt.Sprintf("the user name has more than %d bytes", maxTyped)
 	case guard.CheckString(name) != "":
-		return "the user name holds control or invisible characters, or is not UTF-8"
+		return "the user name contains control or invisible characters, or is not UTF-8"
 	case strings.Trim(password, "\x00") == "":
 		// RFC 4513, 5.1.2: a bind without a password succeeds and proves nothing.
 		return "the password is missing"

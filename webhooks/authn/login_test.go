@@ -252,7 +252,7 @@ func TestLoginTellsNobodyWhichNamesThereAre(t *testing.T) {
 	there, nobody := g.login(t, "jane", "x"), g.login(t, "joe", "x")
 	g.attempts.wait = time.Minute
 	limited := g.login(t, "jane", "Secret1!")
-	if !strings.Contains(limited.Detail, "uid=jane,dc=example: too many attempts failed") {
+	if !strings.Contains(limited.Detail, "uid=jane,dc=example: too many failed attempts") {
 		t.Errorf("the operator is told %q of a limit that is reached", limited.Detail)
 	}
 	there.Detail, nobody.Detail, limited.Detail = "", "", "" // for the operator

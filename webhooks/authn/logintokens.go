@@ -82,17 +82,17 @@ func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
 	}
 	name, rest, found := strings.Cut(token[len(loginPrefix):], "_")
 	if !found || !isLabel(name) {
-		return nil, no(ReasonMalformed, "a login token reads "+loginPrefix+"<key>_<claims>.<mac>")
+		return nil, no(ReasonMalformed, "a login token has the form "+loginPrefix+"<key>_<claims>.<mac>")
 	}
 	payload, sum, found := strings.Cut(rest, ".")
 	if !found {
-		return nil, no(ReasonMalformed, "the token is cut off")
+		return nil, no(ReasonMalformed, "the token is truncated")
 	}
 	i := slices.IndexFunc(l.keys, func(k LoginKey) bool { return k.Name == name })
 	if i < 0 {
 		// Not a no: another replica may have loaded a new key already.
 		return nil, verdict{
-			outcome: Unknown, reason: ReasonUnknownKey, message: "the key of a login token is not known here",
+			outcome: Unknown, reason: ReasonUnknownKey, message: "unknown key of a login token",
 			detail: "the key " + quote(strings.Clone(name)) + " is not among the login keys",
 		}
 	}
@@ -135,25 +135,25 @@ func (l *loginTokens) authenticate(_ context.Context, token string, audiences []
 	// not known yet does not outlive it.
 	v.issuedAt, v.expiresAt = time.Unix(claims.Session, 0), time.Unix(claims.Expires, 0)
 	if e != nil {
-		e.add("signature", "of the key that the token names")
-		e.add("times", "issued %s, good until %s, session until %s; now it is %s",
+		e.add("signature", "verified with the key that the token names")
+		e.add("times", "issued %s, expires %s, session ends %s, now %s",
 			stamp(claims.IssuedAt), stamp(claims.Expires), stamp(claims.Ends), stamp(now.Unix()))
 		e.add("directory", "%s", quote(claims.Source))
 	}
 	if l.sources[claims.Source] == nil {
 		// Not a no: another replica may have loaded a new directory already.
-		v.outcome, v.reason, v.message = Unknown, ReasonSourceGone, "the directory of a login token is not known here"
+		v.outcome, v.reason, v.message = Unknown, ReasonSourceGone, "unknown directory of a login token"
 		v.detail = "the directory " + quote(claims.Source) + " is not configured"
 		v.source = ""
 		return v
 	}
 	if !now.Before(v.expiresAt) {
-		v.reason, v.detail = ReasonExpired, "it was good until "+stamp(claims.Expires)
+		v.reason, v.detail = ReasonExpired, "it expired at "+stamp(claims.Expires)
 		return v
 	}
 	good, ok := goodAudiences(claims.Audience, audiences)
 	if !ok {
-		v.reason, v.detail = ReasonAudience, fmt.Sprintf("the token is good for %q", claims.Audience)
+		v.reason, v.detail = ReasonAudience, fmt.Sprintf("the token is valid for %q", claims.Audience)
 		return v
 	}
 	v.outcome, v.reason = Yes, ReasonOK

@@ -69,7 +69,7 @@ func (one *Revocation) checkFuture(now time.Time) diagnostic.List {
 // replica that has not loaded it yet. The API server would cache a No for two minutes by
 // default. It does not cache an error.
 func unknownID(id string) verdict {
-	return verdict{outcome: Unknown, reason: ReasonUnknownID, tokenID: id, message: "access token is not known here"}
+	return verdict{outcome: Unknown, reason: ReasonUnknownID, tokenID: id, message: "unknown access token"}
 }
 
 // Withdraw returns the Set without some access tokens, and with further revocations, which

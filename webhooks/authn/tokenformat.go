@@ -37,8 +37,8 @@ const (
 
 var (
 	errForeign   = errors.New("not an access token: it does not begin with gatehouse_")
-	errMalformed = errors.New("not a whole access token: it must read gatehouse_<id>_<secret> as it was issued")
-	errCheck     = errors.New("the access token's check does not fit: a character was changed or lost")
+	errMalformed = errors.New("not a complete access token: the form is gatehouse_<id>_<secret> as it was issued")
+	errCheck     = errors.New("the checksum of the access token does not match: a character was changed or lost")
 )
 
 // NewToken returns the access token of the id with a secret made of the random bytes, and

@@ -61,7 +61,7 @@ func TestParseToken(t *testing.T) {
 	dotID, _ := authn.NewToken("a.b", seed(0))
 	underscoreID, _ := authn.NewToken("a_b", seed(0))
 
-	const foreign, malformed, check = "does not begin with gatehouse_", "not a whole access token", "check does not fit"
+	const foreign, malformed, check = "does not begin with gatehouse_", "not a complete access token", "checksum of the access token does not match"
 	cases := []struct {
 		name, text string
 		id, err    string

@@ -147,7 +147,7 @@ func hasFault(extra map[string]authenticationv1.ExtraValue) bool {
 
 // prefixFault is the fault of a name without the prefix that its source must have.
 func prefixFault(prefix string) Fault {
-	return Fault("must begin with " + Quote(prefix) + ", as the configuration demands of this source")
+	return Fault("must begin with " + Quote(prefix) + ", as the configuration requires for this source")
 }
 
 // Summary returns violations on one line, for the operator.

@@ -20,7 +20,7 @@ func TestBreakGlassGroup(t *testing.T) {
 	} {
 		g := guard.New(&v1alpha1.GuardConfiguration{AllowedGroups: []v1alpha1.AllowedGroup{{Name: name, Sources: []string{"corp"}}}})
 		found := g.Violations("corp", &authenticationv1.UserInfo{Username: "jane", Groups: []string{"dev", name}})
-		if len(found) != 1 || found[0].Field != "groups[1]" || !strings.Contains(found[0].Message, "given by impersonation alone") {
+		if len(found) != 1 || found[0].Field != "groups[1]" || !strings.Contains(found[0].Message, "only impersonation may give this group") {
 			t.Errorf("%q, allowed: got %+v", name, found)
 		}
 	}
@@ -59,22 +59,22 @@ func TestGuardRules(t *testing.T) {
 		{"white space alone", named(" "), "username", `" " must not begin or end with white space`},
 		{"space behind, another user to LDAP and the same to a reader", named("jane "), "username", `"jane " must not begin or end`},
 		{"no-break space in front", named("\u00a0jane"), "username", `"\u00a0jane" must not begin or end`},
-		{"line feed, a second log line", named("jane\nlevel=info"), "username", `"jane\nlevel=info" must not hold control`},
-		{"NUL", named("jane\x00"), "username", `must not hold control`},
-		{"escape sequence", named("\x1b[2Jjane"), "username", `must not hold control`},
-		{"delete", named("jane\x7f"), "username", `must not hold control`},
-		{"C1 control", named("jane\u0085x"), "username", `must not hold control`},
-		{"right to left override", named("jane\u202e"), "username", `"jane\u202e" must not hold control`},
-		{"filler", named("ad\u115fmin"), "username", `must not hold control`},
-		{"empty braille", named("admin\u2800x"), "username", `must not hold control`},
-		{"zero width space", named("ja\u200bne"), "username", `must not hold control`},
-		{"line separator", named("jane\u2028x"), "username", `must not hold control`},
+		{"line feed, a second log line", named("jane\nlevel=info"), "username", `"jane\nlevel=info" must not contain control`},
+		{"NUL", named("jane\x00"), "username", `must not contain control`},
+		{"escape sequence", named("\x1b[2Jjane"), "username", `must not contain control`},
+		{"delete", named("jane\x7f"), "username", `must not contain control`},
+		{"C1 control", named("jane\u0085x"), "username", `must not contain control`},
+		{"right to left override", named("jane\u202e"), "username", `"jane\u202e" must not contain control`},
+		{"filler", named("ad\u115fmin"), "username", `must not contain control`},
+		{"empty braille", named("admin\u2800x"), "username", `must not contain control`},
+		{"zero width space", named("ja\u200bne"), "username", `must not contain control`},
+		{"line separator", named("jane\u2028x"), "username", `must not contain control`},
 		{"invalid UTF-8", named("jane\xff"), "username", `"jane\xff" must be valid UTF-8`},
 		{"surrogate half", named("jane\xed\xa0\x80"), "username", `must be valid UTF-8`},
 		{"reserved before too spacious", named(" system:masters"), "username", `" system:masters" is reserved`},
 
 		{"uid may be absent", authenticationv1.UserInfo{Username: "jane", UID: ""}, "", ""},
-		{"uid with a control", authenticationv1.UserInfo{Username: "jane", UID: "4\t2"}, "uid", `"4\t2" must not hold control`},
+		{"uid with a control", authenticationv1.UserInfo{Username: "jane", UID: "4\t2"}, "uid", `"4\t2" must not contain control`},
 		{"uid too long", authenticationv1.UserInfo{Username: "jane", UID: long + "x"}, "uid", `… (1025 bytes) must not be longer`},
 		{"empty group", authenticationv1.UserInfo{Username: "jane", Groups: []string{"dev", ""}}, "groups[1]", `"" must not be empty`},
 
@@ -92,8 +92,8 @@ func TestGuardRules(t *testing.T) {
 		{"extra with a space in front", extra(" k8s.io/a", "x"), `extra[" k8s.io/a"]`, `is reserved`},
 		{"extra with a root dot", extra("k8s.io./a", "x"), `extra["k8s.io./a"]`, `is reserved`},
 		{"extra upper case", extra("example.org/Team", "x"), `extra["example.org/Team"]`, `must be lower case`},
-		{"extra with white space", extra("example.org/my team", "x"), `extra["example.org/my team"]`, `must not hold white space`},
-		{"extra value with a control", extra("example.org/team", "blue", "a\rb"), `extra["example.org/team"][1]`, `"a\rb" must not hold control`},
+		{"extra with white space", extra("example.org/my team", "x"), `extra["example.org/my team"]`, `must not contain white space`},
+		{"extra value with a control", extra("example.org/team", "blue", "a\rb"), `extra["example.org/team"][1]`, `"a\rb" must not contain control`},
 		{"extra value not UTF-8", extra("example.org/team", "\xc3\x28"), `extra["example.org/team"][0]`, `must be valid UTF-8`},
 	}
 	for _, c := range cases {

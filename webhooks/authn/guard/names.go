@@ -21,16 +21,16 @@ const (
 	empty Fault = `must not be empty`
 	// Reserved is the fault of a name that begins with "system:".
 	Reserved     Fault = `is reserved: names that begin with "system:" belong to Kubernetes itself`
-	breakGlass   Fault = `is reserved: what members of "` + v1alpha1.BreakGlassGroup + `" do is not sent to Gatehouse, so that the group is given by impersonation alone`
+	breakGlass   Fault = `is reserved: requests of members of "` + v1alpha1.BreakGlassGroup + `" are not sent to Gatehouse, so only impersonation may give this group`
 	outerSpace   Fault = `must not begin or end with white space`
-	control      Fault = `must not hold control or invisible characters`
+	control      Fault = `must not contain control or invisible characters`
 	notUTF8      Fault = `must be valid UTF-8`
-	replaced     Fault = `must not hold U+FFFD, which stands for what could not be read: different names would be one`
+	replaced     Fault = `must not contain U+FFFD, the replacement of unreadable characters: different names would become equal`
 	outerJoiner  Fault = `must not begin or end with an invisible joiner`
 	tooLong      Fault = `must not be longer than 1024 bytes`
 	reservedKey  Fault = `is reserved: extra keys under kubernetes.io and k8s.io belong to Kubernetes itself`
 	upperCaseKey Fault = `must be lower case`
-	spaceInKey   Fault = `must not hold white space`
+	spaceInKey   Fault = `must not contain white space`
 )
 
 // CheckName returns the fault of a user name or a group, "" if it has none.

@@ -24,7 +24,7 @@ func (a *Authenticator) reportBreakGlass(ctx context.Context, t *Token, info *au
 		return
 	}
 	trail("break-glass", "warning: if kube-apiserver reads this issuer itself (--authentication-config), its tokens can give the group "+quote(group)+
-		`: no webhook is asked about its members (hint: a prefix for groups, or the user validation rule !user.groups.exists(g, g.startsWith("gatehouse.dev:")))`)
+		`: webhooks are not called for its members (hint: a prefix for groups, or the user validation rule !user.groups.exists(g, g.startsWith("gatehouse.dev:")))`)
 }
 
 // canGive reports whether the mapping of groups gives the group for some claims. An

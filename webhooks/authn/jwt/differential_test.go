@@ -20,15 +20,15 @@ import (
 func stricter() []string {
 	return []string{
 		"twice",                          // members that occur twice
-		"but for its case",               // names that differ in case only
+		"only in case",                   // names that differ in case only
 		"the header has crit",            //
 		"the header has b64",             //
-		"is distributed",                 // fetched by upstream
-		"is empty, and is the user name", //
+		"is a distributed claim",         // fetched by upstream
+		"is the user name, and is empty", //
 		"not base64url",                  // stray bits
 		"a line break",                   //
 		"invalid UTF-8",                  // replaced by upstream
-		"it is not three parts",          // space around, or a header that begins with space
+		"it does not have three parts",   // space around, or a header that begins with space
 		"a number of seconds",            // times out of range
 		"(RSA keys need 2048 bits",       // keys that do not fit
 		"out of ",                        //

@@ -70,8 +70,8 @@ func (a *Authenticator) distributed(t *Token) *Refusal {
 	}
 	for name := range names.Members() {
 		if name.Is(a.groups.claim.text) {
-			return refuse(Claims, "the claim "+quote(a.groups.claim.text)+" is distributed, and is fetched from nowhere; "+
-				"let the issuer write it into the token")
+			return refuse(Claims, "the claim "+quote(a.groups.claim.text)+" is a distributed claim, which is not supported; "+
+				"configure the issuer to write it into the token")
 		}
 	}
 	var read map[string]struct{ JWT string }
@@ -103,7 +103,7 @@ func (a *Authenticator) mapUsername(t *Token, e *evaluation) (string, error) {
 		}
 	}
 	if value.Is("") || value.Kind() == rawjson.Null {
-		return "", refuse(Claims, "the claim "+quote(a.username.claim.text)+" is empty, and is the user name")
+		return "", refuse(Claims, "the claim "+quote(a.username.claim.text)+" is the user name, and is empty")
 	}
 	return a.username.prefixed(value), nil
 }
@@ -172,7 +172,7 @@ func (a *Authenticator) mapExtra(tokenID string, e *evaluation, trail Trail) (ma
 		x := &a.expressions.extra[i]
 		if broken != nil {
 			if trail != nil {
-				trail.extra(x, "not looked at")
+				trail.extra(x, "not evaluated")
 			}
 			continue
 		}

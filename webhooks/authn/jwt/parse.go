@@ -96,17 +96,17 @@ func endsBrace(b byte) bool {
 // ignores the header typ, as upstream does, and keys and certificates in the header.
 func Parse(text string) (*Token, error) {
 	if !Shaped(text) {
-		return nil, refuse(Malformed, "it is not three parts between dots that begin with a JSON object in base64url")
+		return nil, refuse(Malformed, "it does not have three parts separated by dots, beginning with a JSON object in base64url")
 	}
 	if len(text) > maxBytes {
-		return nil, refuse(Malformed, fmt.Sprintf("it has %d bytes, at most %d are taken", len(text), maxBytes))
+		return nil, refuse(Malformed, fmt.Sprintf("it has %d bytes, at most %d are allowed", len(text), maxBytes))
 	}
 	// One allocation holds the text and all that is decoded from it.
 	buf := make([]byte, len(text)+strict.DecodedLen(len(text)))
 	copy(buf, text)
 	raw, free := buf[:len(text):len(text)], buf[len(text):]
 	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 {
-		return nil, refuse(Malformed, "there is a line break in it")
+		return nil, refuse(Malformed, "it contains a line break")
 	}
 	first, last := bytes.IndexByte(raw, '.'), bytes.LastIndexByte(raw, '.')
 
@@ -170,14 +170,14 @@ func (t *Token) readHeader(text []byte) *Refusal {
 				return refuse(Malformed, "the header nonce is "+value.Kind().String()+", want a string")
 			}
 		case `"crit"`:
-			return refuse(Malformed, "the header has crit, and no extension is known")
+			return refuse(Malformed, "the header has crit, but no extension is supported")
 		case `"b64"`:
 			if !value.IsTrue() {
 				return refuse(Malformed, "the header has b64, which changes what is signed")
 			}
 		default:
 			if known, ok := foldsHeader(name); ok {
-				return refuse(Malformed, "the header has "+quote(name.Text())+", which is "+known+" but for its case")
+				return refuse(Malformed, "the header has "+quote(name.Text())+", which differs from "+known+" only in case")
 			}
 		}
 	}
@@ -204,7 +204,7 @@ func (t *Token) readPayload(text []byte) *Refusal {
 		if known := t.registered.slot(name); known != nil {
 			*known = value
 		} else if known, ok := foldsClaim(name); ok {
-			return refuse(Malformed, "it has the claim "+quote(name.Text())+", which is "+known+" but for its case")
+			return refuse(Malformed, "it has the claim "+quote(name.Text())+", which differs from "+known+" only in case")
 		}
 	}
 	if name, findDuplicate := findDuplicate(t.claims); findDuplicate {

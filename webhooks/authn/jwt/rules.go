@@ -60,7 +60,7 @@ func checkRules(ctx context.Context, rules []rule, variables map[string]any, wha
 		case err != nil:
 			broken = failed(ctx, what+" validation", &r.expression, err)
 		case !isBool:
-			violated = cmp.Or(violated, r.refusal(what, " results in no boolean"))
+			violated = cmp.Or(violated, r.refusal(what, " does not result in a boolean"))
 		case !bool(held):
 			violated = cmp.Or(violated, r.refusal(what, " failed"))
 		}

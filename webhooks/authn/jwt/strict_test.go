@@ -38,29 +38,29 @@ func TestStricterThanUpstream(t *testing.T) {
 		{"claim twice, once escaped", issue(t, "ES256", claims(`,"groups":["dev"],"gr\u006fups":["admin"]`)), jwt.Malformed, `it has the claim "groups" twice`},
 		{"among many claims", issue(t, "ES256", claims(many(40)+`,"x39":"again"`)), jwt.Malformed, `it has the claim "x39" twice`},
 		{"member twice inside a claim", issue(t, "ES256", claims(`,"a":[[{"b":[{}],"c":{"d":1,"e":2,"d":3}}]]`)), jwt.Malformed, `the claim "a" has the member "d" twice in one object`},
-		{"subject in another case behind it", issue(t, "ES256", claims(`,"Sub":"admin"`)), jwt.Malformed, `it has the claim "Sub", which is sub but for its case`},
-		{"issuer in another case instead", issue(t, "ES256", strings.Replace(claims(""), "iss", "ISS", 1)), jwt.Malformed, `it has the claim "ISS", which is iss but for its case`},
-		{"issuer with a long s", issue(t, "ES256", strings.Replace(claims(""), "iss", "iſs", 1)), jwt.Malformed, `it has the claim "iſs", which is iss but for its case`},
-		{"end in another case, escaped", issue(t, "ES256", claims(`,"\u0045xp":4000000000`)), jwt.Malformed, `it has the claim "Exp", which is exp but for its case`},
-		{"token id in another case", issue(t, "ES256", claims(`,"JTI":"1"`)), jwt.Malformed, `it has the claim "JTI", which is jti but for its case`},
-		{"algorithm in another case", signed(t, "ES256", p256, `{"alg":"ES256","Alg":"none"}`, claims("")), jwt.Malformed, `the header has "Alg", which is alg but for its case`},
-		{"key id with a Kelvin sign", signed(t, "ES256", p256, `{"alg":"ES256","`+"\u212a"+`id":"x"}`, claims("")), jwt.Malformed, `which is kid but for its case`},
-		{"critical extension that upstream knows", signed(t, "ES256", p256, `{"alg":"ES256","crit":["b64"],"b64":true}`, claims("")), jwt.Malformed, "the header has crit, and no extension is known"},
-		{"no extension is critical", signed(t, "ES256", p256, `{"alg":"ES256","crit":[]}`, claims("")), jwt.Malformed, "the header has crit, and no extension is known"},
+		{"subject in another case behind it", issue(t, "ES256", claims(`,"Sub":"admin"`)), jwt.Malformed, `it has the claim "Sub", which differs from sub only in case`},
+		{"issuer in another case instead", issue(t, "ES256", strings.Replace(claims(""), "iss", "ISS", 1)), jwt.Malformed, `it has the claim "ISS", which differs from iss only in case`},
+		{"issuer with a long s", issue(t, "ES256", strings.Replace(claims(""), "iss", "iſs", 1)), jwt.Malformed, `it has the claim "iſs", which differs from iss only in case`},
+		{"end in another case, escaped", issue(t, "ES256", claims(`,"\u0045xp":4000000000`)), jwt.Malformed, `it has the claim "Exp", which differs from exp only in case`},
+		{"token id in another case", issue(t, "ES256", claims(`,"JTI":"1"`)), jwt.Malformed, `it has the claim "JTI", which differs from jti only in case`},
+		{"algorithm in another case", signed(t, "ES256", p256, `{"alg":"ES256","Alg":"none"}`, claims("")), jwt.Malformed, `the header has "Alg", which differs from alg only in case`},
+		{"key id with a Kelvin sign", signed(t, "ES256", p256, `{"alg":"ES256","`+"\u212a"+`id":"x"}`, claims("")), jwt.Malformed, `which differs from kid only in case`},
+		{"critical extension that upstream knows", signed(t, "ES256", p256, `{"alg":"ES256","crit":["b64"],"b64":true}`, claims("")), jwt.Malformed, "the header has crit, but no extension is supported"},
+		{"no extension is critical", signed(t, "ES256", p256, `{"alg":"ES256","crit":[]}`, claims("")), jwt.Malformed, "the header has crit, but no extension is supported"},
 		{"unencoded payload", unencoded(t, claims("")), jwt.Malformed, "the header has b64, which changes what is signed"},
-		{"distributed groups", issue(t, "ES256", claims(`,"_claim_names":{"groups":"s"},"_claim_sources":{"s":{}}`)), jwt.Claims, `the claim "groups" is distributed, and is fetched from nowhere`},
-		{"empty subject", issue(t, "ES256", strings.Replace(claims(""), "jane", "", 1)), jwt.Claims, `the claim "sub" is empty, and is the user name`},
-		{"null for the subject", issue(t, "ES256", strings.Replace(claims(""), `"jane"`, "null", 1)), jwt.Claims, `the claim "sub" is empty, and is the user name`},
+		{"distributed groups", issue(t, "ES256", claims(`,"_claim_names":{"groups":"s"},"_claim_sources":{"s":{}}`)), jwt.Claims, `the claim "groups" is a distributed claim, which is not supported`},
+		{"empty subject", issue(t, "ES256", strings.Replace(claims(""), "jane", "", 1)), jwt.Claims, `the claim "sub" is the user name, and is empty`},
+		{"null for the subject", issue(t, "ES256", strings.Replace(claims(""), `"jane"`, "null", 1)), jwt.Claims, `the claim "sub" is the user name, and is empty`},
 		{"stray bits behind the signature", strayBits(good), jwt.Malformed, "the signature is not base64url without padding"},
-		{"line break in the payload", strings.Replace(good, ".", ".\n", 1), jwt.Malformed, "there is a line break in it"},
-		{"space in front", " " + good, jwt.Malformed, "it is not three parts between dots"},
-		{"header that begins with space", signed(t, "ES256", p256, " "+header, claims("")), jwt.Malformed, "it is not three parts between dots"},
+		{"line break in the payload", strings.Replace(good, ".", ".\n", 1), jwt.Malformed, "it contains a line break"},
+		{"space in front", " " + good, jwt.Malformed, "it does not have three parts separated by dots"},
+		{"header that begins with space", signed(t, "ES256", p256, " "+header, claims("")), jwt.Malformed, "it does not have three parts separated by dots"},
 		{"invalid UTF-8", issue(t, "ES256", claims(",\"x\":\"\xff\"")), jwt.Malformed, "invalid UTF-8"},
 		{"begin beyond all times", issue(t, "ES256", claims(`,"nbf":9223372036854775807`)), jwt.Malformed, `the claim nbf is "9223372036854775807", want a number of seconds`},
 	} {
 		check(tc, issuerKeys())
 	}
-	check(refused{"small RSA key", signed(t, "RS256", weak, `{"alg":"RS256"}`, claims("")), jwt.Algorithm, "no key \"\" of the issuer is for that (RSA keys need 2048 bits"}, static{{Public: &weak.PublicKey}})
+	check(refused{"small RSA key", signed(t, "RS256", weak, `{"alg":"RS256"}`, claims("")), jwt.Algorithm, "no key \"\" of the issuer supports that (RSA keys need 2048 bits"}, static{{Public: &weak.PublicKey}})
 	check(refused{"key for another algorithm", issue(t, "RS256", claims("")), jwt.Algorithm, "it is signed with RS256, and no key"}, static{{Algorithm: "RS512", Public: &keyRing().rsa2048.PublicKey}})
 }
 
@@ -127,7 +127,7 @@ func TestDistributedClaimsAreNotFetched(t *testing.T) {
 	if v := theirs(t, upstream(t, plain(), issuerKeys()), token); v.no == nil || !strings.Contains(v.no.Error(), "169.254.169.254/latest is not reached in tests") {
 		t.Fatalf("upstream does not fetch any more: %v", v.no)
 	}
-	checkRefused(t, ours(t, compile(t, plain(), issuerKeys()), token).no, jwt.Claims, "is distributed")
+	checkRefused(t, ours(t, compile(t, plain(), issuerKeys()), token).no, jwt.Claims, "is a distributed claim")
 
 	// Groups in the token, or no groups wanted: other claims may be anywhere.
 	elsewhere := `,"_claim_names":{"groups":"s","photo":"s"},"_claim_sources":{"s":{"endpoint":"https://elsewhere.example.com"}}`

@@ -83,13 +83,13 @@ func (t Trail) extra(x *extraMapping, found string) {
 // extraValues reports the values of a key of extra.
 func (t Trail) extraValues(x *extraMapping, values []string, ok bool) {
 	if !ok {
-		t.extra(x, "error: no string and no list of strings")
+		t.extra(x, "error: neither a string nor a list of strings")
 		return
 	}
 	t.extra(x, orNone(quoteSome(values)))
 }
 
-const notLookedAt = "not looked at: "
+const notLookedAt = "not evaluated: "
 
 // rule reports the result of a rule, or why it could not be evaluated.
 func (t Trail) rule(ctx context.Context, r *rule, held types.Bool, isBool bool, err error) {
@@ -97,7 +97,7 @@ func (t Trail) rule(ctx context.Context, r *rule, held types.Bool, isBool bool, 
 	if err != nil {
 		found = whyNot(ctx, err)
 	} else if !isBool {
-		found = "error: results in no boolean"
+		found = "error: does not result in a boolean"
 	}
 	t(r.path, found+": "+bounded(r.text))
 }

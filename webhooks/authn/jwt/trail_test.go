@@ -72,7 +72,7 @@ func TestTrailOfBreakGlass(t *testing.T) {
 	}
 }
 
-// TestTrail: a person reads each step, and what was not looked at.
+// TestTrail: a person reads each step, and what was not evaluated.
 func TestTrail(t *testing.T) {
 	t.Parallel()
 	const (
@@ -141,7 +141,7 @@ func TestTrail(t *testing.T) {
 			payload: claims(`,"groups":["dev"]`),
 			want: append(front[:5:5], `groups: "dev", from the claim "groups"`,
 				`break-glass: warning: if kube-apiserver reads this issuer itself (--authentication-config), its tokens can give the group `+
-					`"gatehouse.dev:break-glass": no webhook is asked about its members (hint: a prefix for groups, or the user validation rule `+
+					`"gatehouse.dev:break-glass": webhooks are not called for its members (hint: a prefix for groups, or the user validation rule `+
 					`!user.groups.exists(g, g.startsWith("gatehouse.dev:")))`),
 		},
 		"no key id": {header: `{"alg":"ES256"}`, want: append([]string{"header: signed with ES256, names no key"}, front[1:]...)},
@@ -195,28 +195,28 @@ func TestTrail(t *testing.T) {
 		"extra keys that cannot be": {
 			change:  extra,
 			payload: claims(`,"z":5,"n":"m"`), no: "claims: the extra expression cannot be evaluated: expression 'claims.a' resulted in error: no such key: a",
-			want: append(front[:6:6], "extra: example.com/z = error: no string and no list of strings, from the expression claims.z",
-				"extra: example.com/a = error: no such key: a, from the expression claims.a", "extra: example.com/n = not looked at, from the expression claims.n"),
+			want: append(front[:6:6], "extra: example.com/z = error: neither a string nor a list of strings, from the expression claims.z",
+				"extra: example.com/a = error: no such key: a, from the expression claims.a", "extra: example.com/n = not evaluated, from the expression claims.n"),
 		},
 		"a claim that has another value": {
 			change:  rules(append(about(`claims.sub != ""`), required("a", "b"), required("c", "d"), required("e", "f")), users...),
 			payload: claims(`,"a":"b","c":"x"`), no: `claims: the claim "c" is "x", want "d"`,
 			want: append(front[:6:6], `claimValidationRules[1]: true: the claim "a" is "b"`, `claimValidationRules[2]: false: the claim "c" is "x", want "d"`,
-				`claimValidationRules[3]: not looked at: the claim "e" must be "f"`, `claimValidationRules[0]: not looked at: claims.sub != ""`,
-				`userValidationRules[0]: not looked at: user.username != "oidc:joe"`, "userValidationRules[1]: not looked at: user.groups.size() == 0"),
+				`claimValidationRules[3]: not evaluated: the claim "e" must be "f"`, `claimValidationRules[0]: not evaluated: claims.sub != ""`,
+				`userValidationRules[0]: not evaluated: user.username != "oidc:joe"`, "userValidationRules[1]: not evaluated: user.groups.size() == 0"),
 		},
 		"a rule that does not hold": {
 			change:  rules(about("claims.a == 1.0", "claims.a == 2.0", "claims.a < 2.0", "claims.a == 4.0"), users[0]),
 			payload: claims(`,"a":1`), no: `claims: the claim validation expression "claims.a == 2.0" failed`,
 			want: append(front[:6:6], "claimValidationRules[0]: true: claims.a == 1.0", "claimValidationRules[1]: false: claims.a == 2.0",
 				"claimValidationRules[2]: true: claims.a < 2.0", "claimValidationRules[3]: false: claims.a == 4.0",
-				`userValidationRules[0]: not looked at: user.username != "oidc:joe"`),
+				`userValidationRules[0]: not evaluated: user.username != "oidc:joe"`),
 		},
 		"a rule that cannot be evaluated, behind one that does not hold": {
 			change:  rules(about("claims.a == 2.0", "claims.b == 2.0", "claims.a < 2.0"), users[0]),
 			payload: claims(`,"a":1`), no: "claims: the claim validation expression cannot be evaluated: expression 'claims.b == 2.0' resulted in error: no such key: b",
 			want: append(front[:6:6], "claimValidationRules[0]: false: claims.a == 2.0", "claimValidationRules[1]: error: no such key: b: claims.b == 2.0",
-				"claimValidationRules[2]: not looked at: claims.a < 2.0", `userValidationRules[0]: not looked at: user.username != "oidc:joe"`),
+				"claimValidationRules[2]: not evaluated: claims.a < 2.0", `userValidationRules[0]: not evaluated: user.username != "oidc:joe"`),
 		},
 		"a rule about the user that does not hold": {
 			change:  rules(about("claims.sub == 'jane'"), append(users[:2:2], apiserver.UserValidationRule{Expression: "user.uid == ''"})...),
@@ -278,7 +278,7 @@ func TestTrailWithoutTime(t *testing.T) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	got := strings.Join(trail[max(0, len(trail)-2):], "\n")
-	if want := "claimValidationRules[0]: no time: " + slow + "\nclaimValidationRules[1]: not looked at: claims.sub != ''"; got != want {
+	if want := "claimValidationRules[0]: no time: " + slow + "\nclaimValidationRules[1]: not evaluated: claims.sub != ''"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

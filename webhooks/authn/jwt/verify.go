@@ -9,7 +9,7 @@ import (
 )
 
 // ErrNoKeys means that the issuer's keys are unknown and cannot be fetched.
-var ErrNoKeys = errors.New("the issuer's keys are not known here")
+var ErrNoKeys = errors.New("the issuer's keys are not available")
 
 // Verify verifies the token at a time. A *Refusal is a definite no. Any other error means
 // "cannot decide": the keys are unavailable, or the context is done.
@@ -46,7 +46,7 @@ func (a *Authenticator) precheck(t *Token, now time.Time, trail Trail) (lifetime
 		trail.signedWith(t)
 	}
 	if t.issuer != a.issuer {
-		return lifetime{}, refuse(Foreign, "it is of the issuer "+quote(t.issuer)+", want "+quote(a.issuer))
+		return lifetime{}, refuse(Foreign, "it is from the issuer "+quote(t.issuer)+", want "+quote(a.issuer))
 	}
 	life, r := t.registered.check()
 	if r != nil {
@@ -106,7 +106,7 @@ func (a *Authenticator) checkSignature(ctx context.Context, t *Token, trail Trai
 	}
 	if fitted == 0 {
 		return refuse(Algorithm, "it is signed with "+t.algorithm.name+", and no key "+quote(t.keyID)+
-			" of the issuer is for that (RSA keys need "+strconv.Itoa(minModulusBits)+" bits, ES256, ES384 and ES512 the curves P-256, P-384 and P-521)")
+			" of the issuer supports that (RSA keys need "+strconv.Itoa(minModulusBits)+" bits, ES256, ES384 and ES512 the curves P-256, P-384 and P-521)")
 	}
 	return refuse(Signature, "no key "+quote(t.keyID)+" of the issuer verifies the signature, out of "+strconv.Itoa(fitted))
 }

@@ -136,14 +136,14 @@ func hostile(t *testing.T) []refused {
 	zeros := encode(strings.Repeat("\x00", 64))
 
 	return []refused{
-		{"nothing", "", jwt.Malformed, "it is not three parts"},
-		{"dots", "..", jwt.Malformed, "it is not three parts"},
-		{"a megabyte of dots", strings.Repeat(".", 1<<20), jwt.Malformed, "it is not three parts"},
-		{"a megabyte of dots behind a brace", "eyJ" + strings.Repeat(".", 1<<20), jwt.Malformed, "it is not three parts"},
-		{"two parts", parts[0] + "." + parts[1], jwt.Malformed, "it is not three parts"},
-		{"four parts", good + ".AAAA", jwt.Malformed, "it is not three parts"},
-		{"five parts, encrypted", "eyJhbGciOiJSU0EtT0FFUCJ9.AA.AA.AA.AA", jwt.Malformed, "it is not three parts"},
-		{"JSON serialization", `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, jwt.Malformed, "it is not three parts"},
+		{"nothing", "", jwt.Malformed, "it does not have three parts"},
+		{"dots", "..", jwt.Malformed, "it does not have three parts"},
+		{"a megabyte of dots", strings.Repeat(".", 1<<20), jwt.Malformed, "it does not have three parts"},
+		{"a megabyte of dots behind a brace", "eyJ" + strings.Repeat(".", 1<<20), jwt.Malformed, "it does not have three parts"},
+		{"two parts", parts[0] + "." + parts[1], jwt.Malformed, "it does not have three parts"},
+		{"four parts", good + ".AAAA", jwt.Malformed, "it does not have three parts"},
+		{"five parts, encrypted", "eyJhbGciOiJSU0EtT0FFUCJ9.AA.AA.AA.AA", jwt.Malformed, "it does not have three parts"},
+		{"JSON serialization", `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, jwt.Malformed, "it does not have three parts"},
 		{"too long", parts[0] + "." + strings.Repeat("A", 1<<20) + "." + parts[2], jwt.Malformed, "it has 10"},
 		{"header is no JSON", encode("{nonsense}") + "." + parts[1] + "." + parts[2], jwt.Malformed, "the header is invalid JSON"},
 		{"header is cut", encode(`{"alg":"ES256"`) + "." + parts[1] + "." + parts[2], jwt.Malformed, "the header is invalid JSON"},
@@ -184,8 +184,8 @@ func hostile(t *testing.T) []refused {
 		{"PSS for PKCS #1", signed(t, "PS256", ring.rsa2048, `{"alg":"RS256","kid":"rsa"}`, claims("")), jwt.Signature, ""},
 		{"another hash", signed(t, "RS512", ring.rsa2048, `{"alg":"RS256","kid":"rsa"}`, claims("")), jwt.Signature, ""},
 
-		{"no issuer", es(header, strings.Replace(claims(""), `"iss"`, `"isz"`, 1)), jwt.Foreign, `it is of the issuer "", want "https://issuer.example.com"`},
-		{"another issuer", es(header, strings.Replace(claims(""), ".com", ".org", 1)), jwt.Foreign, `it is of the issuer "https://issuer.example.org"`},
+		{"no issuer", es(header, strings.Replace(claims(""), `"iss"`, `"isz"`, 1)), jwt.Foreign, `it is from the issuer "", want "https://issuer.example.com"`},
+		{"another issuer", es(header, strings.Replace(claims(""), ".com", ".org", 1)), jwt.Foreign, `it is from the issuer "https://issuer.example.org"`},
 		{"issuer with a slash", es(header, strings.Replace(claims(""), ".com", ".com/", 1)), jwt.Foreign, ""},
 		{"issuer is a list", es(header, strings.Replace(claims(""), `"`+issuerURL+`"`, `["`+issuerURL+`"]`, 1)), jwt.Malformed, "the claim iss is an array, want a string"},
 		{"expired", es(header, endless(fmt.Sprint(past))), jwt.Expired, "it expired at "},

@@ -30,7 +30,7 @@ func warnings(config *apiserver.JWTAuthenticator) []Warning {
 		if !requires(config, "email_verified") {
 			list = append(list, Warning{
 				Field:   "claimMappings.username.claim",
-				Message: `claim "email" is taken as the user name, also from tokens without email_verified: at some issuers everybody may choose it`,
+				Message: `claim "email" is used as the user name, even without email_verified: at some issuers, users can choose it freely`,
 				Hint:    `add the claim validation rule claims.email_verified == true, or map "sub"`,
 				Code:    "unverified-email",
 			})
@@ -38,8 +38,8 @@ func warnings(config *apiserver.JWTAuthenticator) []Warning {
 	case "name", "given_name", "family_name", "nickname", "preferred_username", "upn", "unique_name":
 		list = append(list, Warning{
 			Field:   "claimMappings.username.claim",
-			Message: fmt.Sprintf("claim %q is taken as the user name: OpenID Connect does not promise that it is unique, nor that it stays the same", username.Claim),
-			Hint:    `map "sub", unless the issuer promises more`,
+			Message: fmt.Sprintf("claim %q is used as the user name: OpenID Connect does not guarantee that it is unique or never changes", username.Claim),
+			Hint:    `map "sub", unless the issuer guarantees more`,
 			Code:    "unstable-name",
 		})
 	}
@@ -56,7 +56,7 @@ func warnings(config *apiserver.JWTAuthenticator) []Warning {
 		case "email_verified", "phone_number_verified", "exp", "iat", "nbf", "auth_time":
 			list = append(list, Warning{
 				Field:   fmt.Sprintf("claimValidationRules[%d].claim", i),
-				Message: fmt.Sprintf("claim %q is no string, and a required value is a string: no token passes", rule.Claim),
+				Message: fmt.Sprintf("claim %q is not a string, and a required value is a string: every token is rejected", rule.Claim),
 				Hint:    fmt.Sprintf("write an expression, such as claims.%s == true or claims.%[1]s > 0", rule.Claim),
 				Code:    "never-matches",
 			})
@@ -69,7 +69,7 @@ func warnings(config *apiserver.JWTAuthenticator) []Warning {
 // claim without a prefix, or an expression that is a claim alone.
 func prefixless(m apiserver.PrefixedClaimOrExpression, what string) (Warning, bool) {
 	w := Warning{
-		Message: "there is no prefix: the issuer can name any " + what + " of the cluster, also those of other issuers",
+		Message: "no prefix: the issuer can claim any " + what + " of the cluster, including those of other issuers",
 		Code:    "no-prefix",
 	}
 	name, alone := strings.CutPrefix(strings.TrimSpace(m.Expression), "claims.")

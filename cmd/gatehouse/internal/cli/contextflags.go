@@ -3,6 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
@@ -41,11 +44,32 @@ func (f *ContextFlags) Config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.Context})
 }
 
+// checkExists returns an error that lists where a kubeconfig was searched, if there is none. A missing --kubeconfig is an
+// error of reading it.
+func (f *ContextFlags) checkExists() error {
+	if f.Kubeconfig != "" {
+		return nil
+	}
+	files := clientcmd.NewDefaultClientConfigLoadingRules().GetLoadingPrecedence()
+	for _, file := range files {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	if value := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); value != "" {
+		return fmt.Errorf("there is no kubeconfig: $KUBECONFIG names files that do not exist: %q", value)
+	}
+	return fmt.Errorf("there is no kubeconfig: $KUBECONFIG is not set, and %s does not exist", strings.Join(files, ", "))
+}
+
 // User returns the name of the context and its user in the kubeconfig.
 func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err error) {
 	config, err := f.Config().RawConfig()
 	if err != nil {
 		return "", nil, fmt.Errorf("the kubeconfig cannot be read: %w", err)
+	}
+	if err := f.checkExists(); err != nil {
+		return "", nil, err
 	}
 	if name = f.Context; name == "" {
 		name = config.CurrentContext

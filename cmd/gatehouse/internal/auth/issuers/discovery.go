@@ -31,7 +31,7 @@ func wellKnown(issuer string) string {
 func parseDiscovery(document []byte, issuer string) (*url.URL, error) {
 	var d discovery
 	if err := decode(document, &d); err != nil {
-		return nil, fmt.Errorf("is no discovery document: %w", err)
+		return nil, fmt.Errorf("is not a discovery document: %w", err)
 	}
 	if d.Issuer != issuer {
 		return nil, fmt.Errorf("issuer %s of the discovery document: must be issuer.url, %s", quoted(d.Issuer), quoted(issuer))
@@ -49,7 +49,7 @@ func decode(text []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(text, into, kjson.DisallowDuplicateFields)
 	switch {
 	case err != nil:
-		return errors.New("it is not the JSON that was expected")
+		return errors.New("not the expected JSON")
 	case len(strict) > 0:
 		return errors.New("a name occurs twice in it")
 	}

@@ -127,7 +127,7 @@ func newFetcher(from origin, agent string, connect connector) *fetcher {
 	if from.certificateAuthority != "" {
 		roots = x509.NewCertPool()
 		if !roots.AppendCertsFromPEM([]byte(from.certificateAuthority)) {
-			f.err = invalidf("certificateAuthority has no certificate in PEM")
+			f.err = invalidf("certificateAuthority contains no PEM certificate")
 		}
 	}
 	f.client = http.Client{Transport: connect(roots), CheckRedirect: checkRedirect}
@@ -143,7 +143,7 @@ func checkRedirect(to *http.Request, via []*http.Request) error {
 	case len(via) > maxRedirects:
 		return invalidf("more than %d redirects", maxRedirects)
 	case to.URL.Scheme != "https" || to.URL.User != nil || !sameHost(to.URL, via[0].URL):
-		return invalidf("redirect to %s: must be https and the same host and port (hint: set issuer.url, or issuer.discoveryURL, to where it leads)", address(to.URL))
+		return invalidf("redirect to %s: must be https and the same host and port (hint: set issuer.url, or issuer.discoveryURL, to the target)", address(to.URL))
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (f *fetcher) get(ctx context.Context, from *url.URL) ([]byte, error) {
 		return nil, failure(ctx, from, err)
 	}
 	if len(body) > maxBytes {
-		return nil, invalidf("GET %s: answer of more than %d bytes", address(from), maxBytes)
+		return nil, invalidf("GET %s: response of more than %d bytes", address(from), maxBytes)
 	}
 	return body, nil
 }
@@ -248,7 +248,7 @@ func failure(ctx context.Context, from *url.URL, err error) error {
 		r = e.result
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return unreachablef("GET %s: no whole answer in time: %w", address(from), ctx.Err())
+		return unreachablef("GET %s: no complete response in time: %w", address(from), ctx.Err())
 	}
 	hint := ""
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {

@@ -84,12 +84,12 @@ func TestLyingIssuers(t *testing.T) {
 			return to(discoveryPath, text(`{"issuer":"`+p.url+`","jwks_uri":"https://me:hunter2@issuer.example.com/keys"}`))(p)
 		}, invalid, "must not have a user name or password"},
 		"no keys in discovery": {func(p *provider) http.HandlerFunc { return to(discoveryPath, text(`{"issuer":"`+p.url+`"}`))(p) }, invalid, "jwks_uri"},
-		"discovery is HTML":    {to(discoveryPath, text("<html>log in first</html>")), invalid, "is no discovery document"},
-		"discovery is empty":   {to(discoveryPath, text("")), invalid, "is no discovery document"},
-		"discovery is a list":  {to(discoveryPath, text("[]")), invalid, "is no discovery document"},
-		"keys are HTML":        {to(jwksPath, text("<html>")), invalid, "is no JSON Web Key Set"},
-		"keys are no keys":     {to(jwksPath, text(`{"keys":[1,"two",null,{"kty":"RSA"},{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}]}`)), invalid, "no key that can be used"},
-		"keys are an object":   {to(jwksPath, text(`{"keys":{"kty":"RSA"}}`)), invalid, "is no JSON Web Key Set"},
+		"discovery is HTML":    {to(discoveryPath, text("<html>log in first</html>")), invalid, "is not a discovery document"},
+		"discovery is empty":   {to(discoveryPath, text("")), invalid, "is not a discovery document"},
+		"discovery is a list":  {to(discoveryPath, text("[]")), invalid, "is not a discovery document"},
+		"keys are HTML":        {to(jwksPath, text("<html>")), invalid, "is not a JSON Web Key Set"},
+		"keys are no keys":     {to(jwksPath, text(`{"keys":[1,"two",null,{"kty":"RSA"},{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}]}`)), invalid, "no usable key"},
+		"keys are an object":   {to(jwksPath, text(`{"keys":{"kty":"RSA"}}`)), invalid, "is not a JSON Web Key Set"},
 		"no keys":              {to(jwksPath, text(`{"keys":[]}`)), invalid, "has no keys"},
 		"an empty object":      {to(jwksPath, text(`{}`)), invalid, "has no keys"},
 		"a private key":        {to(jwksPath, keysInstead(jose.JSONWebKey{Key: material().rsa, KeyID: "private"}, signing("a"))), invalid, "keys[0]: must be public"},
@@ -201,7 +201,7 @@ func TestSlowBody(t *testing.T) {
 		defer cancel()
 		begin := time.Now()
 		_, err := f.fetch(ctx)
-		if resultOf(err) != unreachable || !strings.Contains(err.Error(), "no whole answer in time") || time.Since(begin) != fetchTime {
+		if resultOf(err) != unreachable || !strings.Contains(err.Error(), "no complete response in time") || time.Since(begin) != fetchTime {
 			t.Errorf("error %v after %s", err, time.Since(begin))
 		}
 	})
@@ -225,7 +225,7 @@ func TestIssuerWithoutTrust(t *testing.T) {
 		"the system's CAs":   {server.URL, "", "certificateAuthority must have the CA"},
 		"another name":       {named, caOf(server), "certificateAuthority must have the CA"},
 		"an old TLS version": {isStale.URL, caOf(isStale), "protocol version"},
-		"no CA in the field": {server.URL, "not PEM", "certificateAuthority has no certificate"},
+		"no CA in the field": {server.URL, "not PEM", "certificateAuthority contains no PEM certificate"},
 		"nobody there":       {other.URL, caOf(server), "connection refused"},
 		"http":               {strings.Replace(server.URL, "https", "http", 1), caOf(server), "issuer.url: "},
 		"no host":            {"https://", caOf(server), "issuer.url: "},
@@ -263,7 +263,7 @@ func TestFetch(t *testing.T) {
 		t.Errorf("keys %v, error %v, %d calls", keys, err, p.calls()-before)
 	}
 	p.lie(hang)
-	if _, err := Fetch(within(t, 10*time.Millisecond), trusting(server)); err == nil || !strings.Contains(err.Error(), "no whole answer in time") {
+	if _, err := Fetch(within(t, 10*time.Millisecond), trusting(server)); err == nil || !strings.Contains(err.Error(), "no complete response in time") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -31,11 +31,11 @@ const (
 // The errors of Find are for who holds the token, too, and a forged token gets
 // one easily. What is wrong with an issuer is for the operator and in the log.
 var (
-	errUnreachable = errors.New("the issuer's keys could not be fetched")
-	errInvalid     = errors.New("the issuer did not answer with keys that can be used")
-	errRefused     = errors.New("the issuer has no such key yet, and was asked a moment ago")
-	errCrowded     = errors.New("the issuer has no such key yet, and too many wait for its answer")
-	errStopped     = errors.New("the issuer is not configured any more")
+	errUnreachable = errors.New("the issuer's keys cannot be fetched")
+	errInvalid     = errors.New("the issuer's response has no usable keys")
+	errRefused     = errors.New("the issuer had no such key a moment ago")
+	errCrowded     = errors.New("unknown key, and too many requests wait for the issuer")
+	errStopped     = errors.New("the issuer is no longer configured")
 	errStatic      = errors.New("the issuer's keys file cannot be used")
 )
 
@@ -116,7 +116,7 @@ func newStatic(s settings, log *slog.Logger) *issuer {
 	close(i.resolved)
 	set, err := parseKeys([]byte(s.keys))
 	if err != nil {
-		log.Error("the keys file of an issuer cannot be used", "error", err.Error(), "hint", "no token of this issuer is accepted")
+		log.Error("the keys file of an issuer cannot be used", "error", err.Error(), "hint", "tokens of this issuer are rejected")
 	}
 	i.state.Store(&state{set: set, last: fine})
 	return i
@@ -271,7 +271,7 @@ func (i *issuer) complete(f *sharedFetch) {
 func (i *issuer) try(ctx context.Context) (set *keySet, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			set, err = nil, &fetchError{invalid, errors.New("the answer could not be read")}
+			set, err = nil, &fetchError{invalid, errors.New("the response cannot be read")}
 		}
 	}()
 	return i.fetch(ctx)
@@ -293,9 +293,9 @@ func (i *issuer) record(f *sharedFetch) {
 	if next.last == before.last && next.over == before.over {
 		return
 	}
-	level, hint := slog.LevelWarn, "it is tried again; until "+next.fetched.Add(i.maxAge).UTC().Format(time.RFC3339)+" the last good keys are in use"
+	level, hint := slog.LevelWarn, "Gatehouse tries again; until "+next.fetched.Add(i.maxAge).UTC().Format(time.RFC3339)+" the last valid keys are used"
 	if next.over {
-		level, hint = slog.LevelError, "it is tried again; until then, no token of this issuer is accepted"
+		level, hint = slog.LevelError, "Gatehouse tries again; until then, tokens of this issuer are rejected"
 	}
 	if next.last == invalid {
 		level = slog.LevelError
@@ -371,7 +371,7 @@ func (i *issuer) findFetched(ctx context.Context, id string) ([]jwt.Key, error) 
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the issuer has not answered in time: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("the issuer did not respond in time: %w", context.Cause(ctx))
 		}
 		switch {
 		case resultOf(f.err) == invalid:

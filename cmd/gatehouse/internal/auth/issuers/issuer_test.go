@@ -218,7 +218,7 @@ func TestOutage(t *testing.T) {
 				if n := p.calls() - before; n != 0 {
 					t.Errorf("it was found by %d calls for a token, want by those in the background", n)
 				}
-				for text, want := range map[string]int{"cannot fetch the keys": 2, "until 2000-01-01T02:00:00Z the last good keys are in use": 1, "no token of this issuer is accepted": 1, "keys of an issuer fetched": 2} {
+				for text, want := range map[string]int{"cannot fetch the keys": 2, "until 2000-01-01T02:00:00Z the last valid keys are used": 1, "tokens of this issuer are rejected": 1, "keys of an issuer fetched": 2} {
 					if n := logged.Count(text); n != want {
 						t.Errorf("%q is in the log %d times, want %d:\n%s", text, n, want, logged)
 					}

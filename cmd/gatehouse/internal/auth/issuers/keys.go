@@ -76,7 +76,7 @@ func parseKeys(jwks []byte) (*keySet, error) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := decode(jwks, &document); err != nil {
-		return nil, fmt.Errorf("is no JSON Web Key Set: %w", err)
+		return nil, fmt.Errorf("is not a JSON Web Key Set: %w", err)
 	}
 	if len(document.Keys) == 0 {
 		return nil, errors.New("has no keys: must be a JSON Web Key Set with at least one")
@@ -99,9 +99,9 @@ func parseKeys(jwks []byte) (*keySet, error) {
 	s.ignored = some(ignored)
 	switch {
 	case len(secret) > 0:
-		return nil, fmt.Errorf("%s: must be public: %w (hint: make new keys, and publish only their public parts)", some(secret), errSecret)
+		return nil, fmt.Errorf("%s: must be public: %w (hint: create new keys, and publish only their public parts)", some(secret), errSecret)
 	case len(s.all) == 0:
-		return nil, fmt.Errorf("has no key that can be used: %s", s.ignored)
+		return nil, fmt.Errorf("has no usable key: %s", s.ignored)
 	case len(s.all) > maxKeys:
 		return nil, fmt.Errorf("has %d keys: must be at most %d", len(s.all), maxKeys)
 	}
@@ -125,7 +125,7 @@ func some(list []string) string {
 	return strings.Join(list, "; ")
 }
 
-var errSecret = errors.New("who has read this key can sign tokens")
+var errSecret = errors.New("anyone who read this key can sign tokens")
 
 // parseKey returns one key of a set. The error says why it cannot be used, without
 // quoting more than its id and type.

@@ -83,7 +83,7 @@ func TestBindResults(t *testing.T) {
 			if errors.Is(err, authn.ErrWrongPassword) != test.wrong || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v, want %s", err, test.want)
 			}
-			// A server that is busy or unavailable has not looked at the password.
+			// A server that is busy or unavailable has not evaluated the password.
 			looked := test.code != goldap.LDAPResultBusy && test.code != goldap.LDAPResultUnavailable
 			if errors.Is(err, authn.ErrPasswordSent) != (looked && !test.wrong) {
 				t.Errorf("the attempt is not counted as it should be: %v", err)
@@ -317,9 +317,9 @@ func TestLies(t *testing.T) {
 			_ = f.Close()
 		}, "search"},
 		"another one's reply": {func(f *fakeConn, m message) { m.id += 7; f.answerLikeAServer(m); _ = f.Close() }, "search"},
-		"endless":             {endless, "the server sends too much"},
-		"referral":            {func(f *fakeConn, m message) { f.result(m, goldap.LDAPResultReferral, "") }, "referrals are not followed"},
-		"size limit of one":   {func(f *fakeConn, m message) { f.result(m, goldap.LDAPResultSizeLimitExceeded, "") }, "only a part"},
+		"endless":             {endless, "the response of the server is too large"},
+		"referral":            {func(f *fakeConn, m message) { f.result(m, goldap.LDAPResultReferral, "") }, "a referral, which is not followed"},
+		"size limit of one":   {func(f *fakeConn, m message) { f.result(m, goldap.LDAPResultSizeLimitExceeded, "") }, "only some of the entries"},
 		"one entry and limit": {func(f *fakeConn, m message) {
 			f.entry(m, janeDN, map[string][]string{"uid": {"jane"}, "objectGUID": {"x"}})
 			f.result(m, goldap.LDAPResultTimeLimitExceeded, "")
@@ -338,7 +338,7 @@ func TestLies(t *testing.T) {
 				t.Errorf("jane is %+v, %v, want an error with %s", account, err, test.want)
 			}
 			// A result is an answer. After anything else nobody knows what comes next.
-			kept := strings.Contains(err.Error(), "result ") || strings.Contains(err.Error(), "referrals")
+			kept := strings.Contains(err.Error(), "result ") || strings.Contains(err.Error(), "referral")
 			if got := d.Stats().Servers[0]; (got.Open == 1) != kept || got.Open != got.Idle {
 				t.Errorf("afterwards, the numbers are %+v", got)
 			}

@@ -44,7 +44,7 @@ func (c *checker) add(field, message, hint string) {
 func (c *checker) servers(servers []string) {
 	const form = "write ldaps://HOST[:PORT], or ldap://HOST[:PORT] for StartTLS"
 	if len(servers) == 0 {
-		c.add("servers", "there is none", form)
+		c.add("servers", "is missing", form)
 	}
 	if len(servers) > maxServers {
 		c.add("servers", fmt.Sprintf("there are %d, more than %d", len(servers), maxServers), "")
@@ -55,7 +55,7 @@ func (c *checker) servers(servers []string) {
 		field := fmt.Sprintf("servers[%d]", i)
 		parsed, err := parseServer(text)
 		if err != nil {
-			c.add(field, fmt.Sprintf("%s is no URL of a server: %v", shownURL(text), err), form)
+			c.add(field, fmt.Sprintf("%s is not the URL of an LDAP server: %v", shownURL(text), err), form)
 			continue
 		}
 		if before, ok := seen[parsed.address]; ok {
@@ -69,7 +69,7 @@ func (c *checker) servers(servers []string) {
 // shownURL leaves out what may be a password.
 func shownURL(text string) string {
 	if strings.Contains(text, "@") {
-		return "what is written"
+		return "the URL (not shown, it may contain a password)"
 	}
 	return quote(text)
 }
@@ -83,11 +83,11 @@ type address struct {
 }
 
 var (
-	errScheme     = errors.New("its scheme is neither ldaps nor ldap")
-	errHost       = errors.New("it has no host")
-	errPort       = errors.New("its port is not between 1 and 65535")
-	errMoreThanIt = errors.New("it has more than scheme, host and port")
-	errNotURL     = errors.New("it cannot be parsed")
+	errScheme     = errors.New("the scheme must be ldaps or ldap")
+	errHost       = errors.New("the host is missing")
+	errPort       = errors.New("the port must be from 1 to 65535")
+	errMoreThanIt = errors.New("only scheme, host and port are allowed")
+	errNotURL     = errors.New("not a URL")
 )
 
 func parseServer(text string) (address, error) {
@@ -130,11 +130,11 @@ func (c *checker) authority(text string) {
 	}
 	_, err := parseAuthorities(text)
 	if err != nil {
-		c.add("certificateAuthority", err.Error(), "put the certificates of the CAs here, in PEM, not the path of a file")
+		c.add("certificateAuthority", err.Error(), "this field contains the CA certificates in PEM, not the path of a file")
 	}
 }
 
-var errNoCertificate = errors.New("it holds no certificate")
+var errNoCertificate = errors.New("it contains no certificate")
 
 func parseAuthorities(text string) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
@@ -146,7 +146,7 @@ func parseAuthorities(text string) (*x509.CertPool, error) {
 		case block == nil && count == 0:
 			return nil, errNoCertificate
 		case block == nil && strings.Contains(string(rest), "-----"):
-			return nil, fmt.Errorf("what is behind certificate %d is no PEM", count)
+			return nil, fmt.Errorf("the text after certificate %d is not PEM", count)
 		case block == nil:
 			return pool, nil
 		case block.Type != "CERTIFICATE":
@@ -164,11 +164,11 @@ func (c *checker) bind(config *v1alpha1.Directory) {
 	switch {
 	case config.BindDN == "" && config.BindPasswordFile == "":
 	case config.BindDN == "":
-		c.add("bindDN", "there is none, but a bindPasswordFile", "name the account that the password is for")
+		c.add("bindDN", "is missing, but bindPasswordFile is set", "name the account that the password is for")
 	default:
 		c.dn("bindDN", config.BindDN)
 		if config.BindPasswordFile == "" {
-			c.add("bindPasswordFile", "there is none, but a bindDN", "a bind without a password proves nothing and is never done")
+			c.add("bindPasswordFile", "is missing, but bindDN is set", "a bind without a password proves nothing")
 		}
 	}
 }
@@ -177,9 +177,9 @@ func (c *checker) dn(field, text string) {
 	_, err := parseDN(text)
 	switch {
 	case text == "":
-		c.add(field, "there is none", `write a DN, "ou=people,dc=example,dc=org"`)
+		c.add(field, "is missing", `write a DN, "ou=people,dc=example,dc=org"`)
 	case err != nil:
-		c.add(field, fmt.Sprintf("%s is no DN: %v", quote(text), err), `write it as "ou=people,dc=example,dc=org"`)
+		c.add(field, fmt.Sprintf("%s is not a DN: %v", quote(text), err), `write it as "ou=people,dc=example,dc=org"`)
 	}
 }
 
@@ -190,8 +190,8 @@ func (c *checker) userSearch(search *v1alpha1.UserSearch) {
 	if name := search.UsernameAttribute; ok && isAttribute(name) && !use.compares(name) {
 		c.list = append(c.list, diagnostic.Diagnostic{
 			Severity: diagnostic.Warning, Field: "userSearch.usernameAttribute",
-			Message: fmt.Sprintf("%s is not compared with {} by the filter, so two entries may have one value of it and be one user", quote(name)),
-			Hint:    fmt.Sprintf("take the attribute that the filter compares, add %s to it, or have the directory keep the attribute unique", quote("("+name+"={})")),
+			Message: fmt.Sprintf("%s is not compared with {} in the filter, so two entries with the same value would be one user", quote(name)),
+			Hint:    fmt.Sprintf("use the attribute that the filter compares, add %s to the filter, or make the attribute unique in the directory", quote("("+name+"={})")),
 		})
 	}
 	c.attribute("userSearch.uidAttribute", search.UIDAttribute, false)
@@ -199,7 +199,7 @@ func (c *checker) userSearch(search *v1alpha1.UserSearch) {
 	for i, extra := range search.Extra {
 		field := fmt.Sprintf("userSearch.extra[%d]", i)
 		if !extraKey.MatchString(extra.Key) || len(extra.Key) > quoted {
-			c.add(field+".key", fmt.Sprintf("%s is no lower-case key with a domain", quote(extra.Key)), `write "example.org/department"`)
+			c.add(field+".key", fmt.Sprintf("%s must be a lower-case key with a domain", quote(extra.Key)), `write "example.org/department"`)
 		} else if before, ok := seen[extra.Key]; ok {
 			c.add(field+".key", fmt.Sprintf("%s is the key of userSearch.extra[%d] too", quote(extra.Key), before), "")
 		} else {
@@ -218,7 +218,7 @@ func (c *checker) groupSearch(search *v1alpha1.GroupSearch) {
 	use, ok := c.filter("groupSearch.filter", search.Filter, `write "(&(objectClass=groupOfNames)(member={}))"`)
 	switch {
 	case strings.EqualFold(search.MemberValue, "dn"):
-		c.add("groupSearch.memberValue", fmt.Sprintf("%q is no attribute", search.MemberValue), "leave it out: the DN is the default")
+		c.add("groupSearch.memberValue", fmt.Sprintf("%q is not an attribute", search.MemberValue), "omit it: the DN is the default")
 	default:
 		c.attribute("groupSearch.memberValue", search.MemberValue, false)
 	}
@@ -227,11 +227,11 @@ func (c *checker) groupSearch(search *v1alpha1.GroupSearch) {
 	case "", v1alpha1.NestingNone, v1alpha1.NestingRecursive:
 	case v1alpha1.NestingActiveDirectory:
 		if ok && use.inChain == 0 {
-			c.add("groupSearch.filter", fmt.Sprintf("%s does not compare {} by the in-chain rule, which nesting ActiveDirectory is", quote(search.Filter)),
+			c.add("groupSearch.filter", fmt.Sprintf("%s does not compare {} with the in-chain rule, which nesting ActiveDirectory needs", quote(search.Filter)),
 				fmt.Sprintf("write \"(member:%s:={})\"", matchingRuleInChain))
 		}
 		if search.MemberValue != "" && !strings.EqualFold(search.MemberValue, "distinguishedName") {
-			c.add("groupSearch.memberValue", fmt.Sprintf("%s is not what the in-chain rule follows", quote(search.MemberValue)), "leave it out: the DN is the default")
+			c.add("groupSearch.memberValue", fmt.Sprintf("%s cannot be used with the in-chain rule", quote(search.MemberValue)), "omit it: the DN is the default")
 		}
 	default:
 		nesting := string(search.Nesting)
@@ -240,14 +240,14 @@ func (c *checker) groupSearch(search *v1alpha1.GroupSearch) {
 		if near, ok := diagnostic.Nearest(nesting, values...); ok {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
-		c.add("groupSearch.nesting", fmt.Sprintf("%s is none of %s", quote(nesting), strings.Join(values, ", ")), hint)
+		c.add("groupSearch.nesting", fmt.Sprintf("%s must be one of %s", quote(nesting), strings.Join(values, ", ")), hint)
 	}
 	c.limit("groupSearch.maxGroups", search.MaxGroups, maxMaxGroups)
 }
 
 func (c *checker) filter(field, filter, hint string) (filterUse, bool) {
 	if filter == "" {
-		c.add(field, "there is none", hint)
+		c.add(field, "is missing", hint)
 		return filterUse{}, false
 	}
 	use, err := parseFilter(filter)
@@ -260,14 +260,14 @@ func (c *checker) filter(field, filter, hint string) (filterUse, bool) {
 func (c *checker) attribute(field, name string, required bool) {
 	switch {
 	case name == "" && required:
-		c.add(field, "there is none", "")
+		c.add(field, "is missing", "")
 	case name != "" && !isAttribute(name):
-		c.add(field, fmt.Sprintf("%s is no name: %v", quote(name), errNotAttribute), "")
+		c.add(field, fmt.Sprintf("%s is not a name: %v", quote(name), errNotAttribute), "")
 	}
 }
 
 func (c *checker) limit(field string, value, most int) {
 	if value < 0 || value > most {
-		c.add(field, fmt.Sprintf("%d is not between 1 and %d", value, most), "leave it out for the default")
+		c.add(field, fmt.Sprintf("%d must be from 1 to %d", value, most), "omit it for the default")
 	}
 }

@@ -30,45 +30,45 @@ func TestCheckMistakes(t *testing.T) {
 		field  string
 		want   string
 	}{
-		"no server":       {func(c *v1alpha1.Directory) { c.Servers = nil }, "servers", "there is none"},
-		"many servers":    {func(c *v1alpha1.Directory) { c.Servers = list("ldaps://h%d", 17) }, "servers", "more than 16"},
-		"other scheme":    {func(c *v1alpha1.Directory) { c.Servers = []string{"https://ldap.example.org"} }, "servers[0]", "neither ldaps nor ldap"},
-		"socket":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldapi:///"} }, "servers[0]", "neither ldaps nor ldap"},
-		"datagrams":       {func(c *v1alpha1.Directory) { c.Servers = []string{"cldap://h"} }, "servers[0]", "neither ldaps nor ldap"},
-		"no scheme":       {func(c *v1alpha1.Directory) { c.Servers = []string{"ldap.example.org"} }, "servers[0]", "neither ldaps nor ldap"},
-		"host and port":   {func(c *v1alpha1.Directory) { c.Servers = []string{"h:636"} }, "servers[0]", "neither"},
-		"no host":         {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://:636"} }, "servers[0]", "no host"},
-		"port 0":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:0"} }, "servers[0]", "port"},
-		"large port":      {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:65536"} }, "servers[0]", "port"},
-		"empty port":      {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:"} }, "servers[0]", "port"},
-		"named port":      {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:ldaps"} }, "servers[0]", "cannot be parsed"},
-		"base in URL":     {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h/dc=example"} }, "servers[0]", "more than scheme"},
-		"query":           {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h?uid"} }, "servers[0]", "more than scheme"},
-		"fragment":        {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h#"} }, "servers[0]", "more than scheme"},
-		"password in URL": {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://cn=x:secret@h"} }, "servers[0]", "more than scheme"},
-		"second, same":    {func(c *v1alpha1.Directory) { c.Servers = append(c.Servers, "ldaps://LDAP.example.org:636/") }, "servers[1]", "same as servers[0]"},
-		"CA's path":       {func(c *v1alpha1.Directory) { c.CertificateAuthority = "/etc/ssl/ca.pem" }, "certificateAuthority", "no certificate"},
+		"no server":           {func(c *v1alpha1.Directory) { c.Servers = nil }, "servers", "is missing"},
+		"many servers":        {func(c *v1alpha1.Directory) { c.Servers = list("ldaps://h%d", 17) }, "servers", "more than 16"},
+		"other scheme":        {func(c *v1alpha1.Directory) { c.Servers = []string{"https://ldap.example.org"} }, "servers[0]", "must be ldaps or ldap"},
+		"socket":              {func(c *v1alpha1.Directory) { c.Servers = []string{"ldapi:///"} }, "servers[0]", "must be ldaps or ldap"},
+		"datagrams":           {func(c *v1alpha1.Directory) { c.Servers = []string{"cldap://h"} }, "servers[0]", "must be ldaps or ldap"},
+		"no scheme":           {func(c *v1alpha1.Directory) { c.Servers = []string{"ldap.example.org"} }, "servers[0]", "must be ldaps or ldap"},
+		"host and port":       {func(c *v1alpha1.Directory) { c.Servers = []string{"h:636"} }, "servers[0]", "must be ldaps or ldap"},
+		"the host is missing": {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://:636"} }, "servers[0]", "the host is missing"},
+		"port 0":              {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:0"} }, "servers[0]", "port"},
+		"large port":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:65536"} }, "servers[0]", "port"},
+		"empty port":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:"} }, "servers[0]", "port"},
+		"named port":          {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h:ldaps"} }, "servers[0]", "not a URL"},
+		"base in URL":         {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h/dc=example"} }, "servers[0]", "only scheme, host and port"},
+		"query":               {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h?uid"} }, "servers[0]", "only scheme, host and port"},
+		"fragment":            {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h#"} }, "servers[0]", "only scheme, host and port"},
+		"password in URL":     {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://cn=x:secret@h"} }, "servers[0]", "only scheme, host and port"},
+		"second, same":        {func(c *v1alpha1.Directory) { c.Servers = append(c.Servers, "ldaps://LDAP.example.org:636/") }, "servers[1]", "same as servers[0]"},
+		"CA's path":           {func(c *v1alpha1.Directory) { c.CertificateAuthority = "/etc/ssl/ca.pem" }, "certificateAuthority", "no certificate"},
 		"a key": {func(c *v1alpha1.Directory) {
 			c.CertificateAuthority = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 		}, "certificateAuthority", `of type "PRIVATE KEY"`},
 		"no certificate": {func(c *v1alpha1.Directory) {
 			c.CertificateAuthority = "-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n"
 		}, "certificateAuthority", "certificate 1 cannot be parsed"},
-		"password only":   {func(c *v1alpha1.Directory) { c.BindDN = "" }, "bindDN", "there is none"},
-		"no password":     {func(c *v1alpha1.Directory) { c.BindPasswordFile = "" }, "bindPasswordFile", "there is none"},
-		"bind name":       {func(c *v1alpha1.Directory) { c.BindDN = "search@example.org" }, "bindDN", "no DN"},
-		"no base":         {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "" }, "userSearch.baseDN", "there is none"},
-		"domain for base": {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "example.org" }, "userSearch.baseDN", "no DN"},
-		"half a base":     {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "ou=people,example" }, "userSearch.baseDN", "no DN"},
-		"odd type":        {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "o u=people" }, "userSearch.baseDN", `"o u" is no name`},
-		"no filter":       {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "" }, "userSearch.filter", "there is none"},
-		"bare filter":     {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "uid={}" }, "userSearch.filter", "no LDAP filter"},
-		"open filter":     {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid={}" }, "userSearch.filter", "no LDAP filter"},
-		"too closed":      {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid={}))" }, "userSearch.filter", "no LDAP filter"},
-		"no placeholder":  {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid=%s)" }, "userSearch.filter", "nothing in it is {}"},
-		"attribute":       {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "({}=jane)" }, "userSearch.filter", `"{}" is no name`},
-		"presence":        {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "({}=*)" }, "userSearch.filter", `"{}" is no name`},
-		"rule":            {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid:{}:=jane)" }, "userSearch.filter", `is no name`},
+		"password only":   {func(c *v1alpha1.Directory) { c.BindDN = "" }, "bindDN", "is missing"},
+		"no password":     {func(c *v1alpha1.Directory) { c.BindPasswordFile = "" }, "bindPasswordFile", "is missing"},
+		"bind name":       {func(c *v1alpha1.Directory) { c.BindDN = "search@example.org" }, "bindDN", "not a DN"},
+		"no base":         {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "" }, "userSearch.baseDN", "is missing"},
+		"domain for base": {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "example.org" }, "userSearch.baseDN", "not a DN"},
+		"half a base":     {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "ou=people,example" }, "userSearch.baseDN", "not a DN"},
+		"odd type":        {func(c *v1alpha1.Directory) { c.UserSearch.BaseDN = "o u=people" }, "userSearch.baseDN", `"o u" is not a name`},
+		"no filter":       {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "" }, "userSearch.filter", "is missing"},
+		"bare filter":     {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "uid={}" }, "userSearch.filter", "not an LDAP filter"},
+		"open filter":     {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid={}" }, "userSearch.filter", "not an LDAP filter"},
+		"too closed":      {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid={}))" }, "userSearch.filter", "not an LDAP filter"},
+		"no placeholder":  {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid=%s)" }, "userSearch.filter", "it has no {}"},
+		"attribute":       {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "({}=jane)" }, "userSearch.filter", `"{}" is not a name`},
+		"presence":        {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "({}=*)" }, "userSearch.filter", `"{}" is not a name`},
+		"rule":            {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid:{}:=jane)" }, "userSearch.filter", `is not a name`},
 		"beginning":       {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid={}*)" }, "userSearch.filter", "equality"},
 		"somewhere":       {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(&(uid={})(cn=*{}*))" }, "userSearch.filter", "equality"},
 		"greater":         {func(c *v1alpha1.Directory) { c.UserSearch.Filter = "(uid>={})" }, "userSearch.filter", "equality"},
@@ -79,31 +79,31 @@ func TestCheckMistakes(t *testing.T) {
 			c.UserSearch.Filter = strings.Repeat("(!", 40) + "(uid={})" + strings.Repeat(")", 40)
 		}, "userSearch.filter", "nested deeper"},
 		"very deep":         {func(c *v1alpha1.Directory) { c.UserSearch.Filter = strings.Repeat("(!", 1e6) }, "userSearch.filter", "nested deeper"},
-		"no user name":      {func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "" }, "userSearch.usernameAttribute", "there is none"},
-		"all attributes":    {func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "*" }, "userSearch.usernameAttribute", `"*" is no name`},
-		"user name's space": {func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "uid " }, "userSearch.usernameAttribute", `"uid " is no name`},
-		"uid":               {func(c *v1alpha1.Directory) { c.UserSearch.UIDAttribute = "+" }, "userSearch.uidAttribute", `"+" is no name`},
+		"no user name":      {func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "" }, "userSearch.usernameAttribute", "is missing"},
+		"all attributes":    {func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "*" }, "userSearch.usernameAttribute", `"*" is not a name`},
+		"user name's space": {func(c *v1alpha1.Directory) { c.UserSearch.UsernameAttribute = "uid " }, "userSearch.usernameAttribute", `"uid " is not a name`},
+		"uid":               {func(c *v1alpha1.Directory) { c.UserSearch.UIDAttribute = "+" }, "userSearch.uidAttribute", `"+" is not a name`},
 		"extra's domain": {func(c *v1alpha1.Directory) {
 			c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "department", Attribute: "ou"}}
-		}, "userSearch.extra[0].key", "no lower-case key"},
+		}, "userSearch.extra[0].key", "must be a lower-case key"},
 		"extra's case": {func(c *v1alpha1.Directory) {
 			c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "example.org/OU", Attribute: "ou"}}
-		}, "userSearch.extra[0].key", "no lower-case key"},
+		}, "userSearch.extra[0].key", "must be a lower-case key"},
 		"extra twice": {func(c *v1alpha1.Directory) {
 			c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "e.org/a", Attribute: "ou"}, {Key: "e.org/a", Attribute: "o"}}
 		}, "userSearch.extra[1].key", "extra[0] too"},
-		"extra's attribute": {func(c *v1alpha1.Directory) { c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "e.org/a"}} }, "userSearch.extra[0].attribute", "there is none"},
-		"groups' base":      {func(c *v1alpha1.Directory) { c.GroupSearch.BaseDN = "" }, "groupSearch.baseDN", "there is none"},
-		"groups' filter":    {func(c *v1alpha1.Directory) { c.GroupSearch.Filter = "(objectClass=group)" }, "groupSearch.filter", "nothing in it is {}"},
-		"dn":                {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "DN" }, "groupSearch.memberValue", "no attribute"},
-		"member":            {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "a b" }, "groupSearch.memberValue", "no name"},
-		"groups' name":      {func(c *v1alpha1.Directory) { c.GroupSearch.NameAttribute = "cn,ou" }, "groupSearch.nameAttribute", "no name"},
-		"nesting":           {func(c *v1alpha1.Directory) { c.GroupSearch.Nesting = "recursive" }, "groupSearch.nesting", "none of None, Recursive, ActiveDirectory"},
+		"extra's attribute": {func(c *v1alpha1.Directory) { c.UserSearch.Extra = []v1alpha1.ExtraAttribute{{Key: "e.org/a"}} }, "userSearch.extra[0].attribute", "is missing"},
+		"groups' base":      {func(c *v1alpha1.Directory) { c.GroupSearch.BaseDN = "" }, "groupSearch.baseDN", "is missing"},
+		"groups' filter":    {func(c *v1alpha1.Directory) { c.GroupSearch.Filter = "(objectClass=group)" }, "groupSearch.filter", "it has no {}"},
+		"dn":                {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "DN" }, "groupSearch.memberValue", "not an attribute"},
+		"member":            {func(c *v1alpha1.Directory) { c.GroupSearch.MemberValue = "a b" }, "groupSearch.memberValue", "not a name"},
+		"groups' name":      {func(c *v1alpha1.Directory) { c.GroupSearch.NameAttribute = "cn,ou" }, "groupSearch.nameAttribute", "not a name"},
+		"nesting":           {func(c *v1alpha1.Directory) { c.GroupSearch.Nesting = "recursive" }, "groupSearch.nesting", "must be one of None, Recursive, ActiveDirectory"},
 		"not in chain":      {func(c *v1alpha1.Directory) { c.GroupSearch.Nesting = v1alpha1.NestingActiveDirectory }, "groupSearch.filter", "in-chain rule"},
 		"chain's member": {func(c *v1alpha1.Directory) {
 			c.GroupSearch.Nesting, c.GroupSearch.Filter, c.GroupSearch.MemberValue = v1alpha1.NestingActiveDirectory, chain, "uid"
 		}, "groupSearch.memberValue", "in-chain rule"},
-		"negative groups": {func(c *v1alpha1.Directory) { c.GroupSearch.MaxGroups = -1 }, "groupSearch.maxGroups", "-1 is not between 1 and 10000"},
+		"negative groups": {func(c *v1alpha1.Directory) { c.GroupSearch.MaxGroups = -1 }, "groupSearch.maxGroups", "-1 must be from 1 to 10000"},
 		"all groups":      {func(c *v1alpha1.Directory) { c.GroupSearch.MaxGroups = 10001 }, "groupSearch.maxGroups", "10001"},
 		"no time":         {func(c *v1alpha1.Directory) { within(c, 0) }, "timeout", `"0s" is not between`},
 		"all the time":    {func(c *v1alpha1.Directory) { within(c, time.Hour) }, "timeout", `"1h0m0s" is not between`},
@@ -191,7 +191,7 @@ func TestCheckWarnings(t *testing.T) {
 		"compared with a text":    func(s *v1alpha1.UserSearch) { s.Filter = "(&(uid=jane)(mail={}))" },
 		"only there":              func(s *v1alpha1.UserSearch) { s.Filter = "(&(uid=*)(mail={}))" },
 		"part of the name":        func(s *v1alpha1.UserSearch) { s.UsernameAttribute = "ui" },
-		"no attribute":            func(s *v1alpha1.UserSearch) { s.Filter = "(:caseExactMatch:={})" },
+		"not an attribute":        func(s *v1alpha1.UserSearch) { s.Filter = "(:caseExactMatch:={})" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -234,7 +234,7 @@ func TestBindPassword(t *testing.T) {
 	for name, options := range map[string]ldap.Options{
 		"no password": {Config: sound()},
 		"NUL":         {Config: sound(), BindPassword: "\x00secret"},
-		"no DN": {Config: func() *v1alpha1.Directory {
+		"not a DN": {Config: func() *v1alpha1.Directory {
 			c := sound()
 			c.BindDN, c.BindPasswordFile = "", ""
 			return c

@@ -109,7 +109,7 @@ func (c *connection) bind(ctx context.Context, dn, password string, controls ...
 	return result, err
 }
 
-var errUnauthenticated = errors.New("a bind without a name or without a password is never done")
+var errUnauthenticated = errors.New("a bind without a name or a password is not allowed")
 
 // search searches below a DN. The result is given with some errors too.
 func (c *connection) search(ctx context.Context, r *ldap.SearchRequest) (*ldap.SearchResult, error) {
@@ -161,7 +161,7 @@ type limited struct {
 	left atomic.Int64
 }
 
-var errTooMuch = errors.New("the server sends too much")
+var errTooMuch = errors.New("the response of the server is too large")
 
 func (l *limited) Read(buffer []byte) (int, error) {
 	n, err := l.Conn.Read(buffer)

@@ -48,7 +48,7 @@ func parseDN(text string) (*ldap.DN, error) {
 	for _, rdn := range dn.RDNs {
 		for _, attribute := range rdn.Attributes {
 			if !isAttribute(attribute.Type) || strings.Contains(attribute.Type, ";") {
-				return nil, fmt.Errorf("%s is no name: %w", quote(attribute.Type), errNotAttribute)
+				return nil, fmt.Errorf("%s is not a name: %w", quote(attribute.Type), errNotAttribute)
 			}
 		}
 	}

@@ -42,10 +42,10 @@ func (f failures) Unwrap() []error { return f }
 
 var (
 	errNoAnswer  = errors.New("no answer in time")
-	errReferral  = errors.New("the server refers to another one, and referrals are not followed; hint: name the server that has the entries")
+	errReferral  = errors.New("the server returned a referral, which is not followed; hint: configure the server that has the entries")
 	errNotHere   = errors.New("the server has no such base; hint: see baseDN")
-	errMayNot    = errors.New("the account that searches may not; hint: see bindDN and bindPasswordFile")
-	errSizeLimit = errors.New("the server returns only a part of what there is; hint: raise its size limit for the account that searches")
+	errMayNot    = errors.New("the account of bindDN is not allowed to search; hint: see bindDN and bindPasswordFile")
+	errSizeLimit = errors.New("the server returns only some of the entries; hint: raise its size limit for the account of bindDN")
 )
 
 // failure says what an error of the library means.

@@ -37,10 +37,10 @@ func (u *filterUse) compares(attribute string) bool {
 }
 
 var (
-	errPlaceholderElsewhere = errors.New(`{} may only be part of a value that is compared for equality, "uid={}"`)
-	errPlaceholderNegated   = errors.New("{} is in a negation, which finds everything but what it stands for")
-	errNoPlaceholder        = errors.New("nothing in it is {}, so that it would find the same for everybody")
-	errNotAttribute         = errors.New("the name of an attribute is letters, digits and dashes")
+	errPlaceholderElsewhere = errors.New(`{} must be in a value that is compared for equality, such as "uid={}"`)
+	errPlaceholderNegated   = errors.New("{} must not be in a negation, which would match all other entries")
+	errNoPlaceholder        = errors.New("it has no {}, so it would find the same entries for every user")
+	errNotAttribute         = errors.New("attribute names have letters, digits and dashes")
 	errTooDeep              = fmt.Errorf("it is nested deeper than %d", maxFilterDepth)
 )
 
@@ -59,7 +59,7 @@ func parseFilter(filter string) (filterUse, error) {
 		if errors.As(err, &detailed) && detailed.Err != nil {
 			err = detailed.Err
 		}
-		return use, fmt.Errorf("it is no LDAP filter: %s", strings.TrimPrefix(err.Error(), "ldap: "))
+		return use, fmt.Errorf("not an LDAP filter: %s", strings.TrimPrefix(err.Error(), "ldap: "))
 	}
 	err = use.walk(packet, 0, false)
 	if err != nil {
@@ -115,7 +115,7 @@ func (u *filterUse) walk(packet *ber.Packet, depth int, negated bool) error {
 // part looks at one comparison. What it does not count, parseFilter misses.
 func (u *filterUse) part(rule, attribute, value string, negated, equality bool) error {
 	if attribute == "" && rule == "" || attribute != "" && !isAttribute(attribute) || rule != "" && !isAttribute(rule) {
-		return fmt.Errorf("%s is no name: %w", quote(attribute+rule), errNotAttribute)
+		return fmt.Errorf("%s is not a name: %w", quote(attribute+rule), errNotAttribute)
 	}
 	count := strings.Count(value, placeholder)
 	switch {

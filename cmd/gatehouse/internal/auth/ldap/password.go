@@ -43,7 +43,7 @@ func (s *server) bindFailure(ctx context.Context, err error) error {
 		return f
 	}
 	if isDown(code) {
-		// The server says that it has not looked at it.
+		// The server says that it has not evaluated it.
 		return &failure{server: s.address.url, doing: doing, err: errors.New(codeText(code)), down: true}
 	}
 	why := codeText(code)
@@ -56,7 +56,7 @@ func (s *server) bindFailure(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %s", authn.ErrWrongPassword, why)
 }
 
-var errBroken = errors.New("the connection broke before the answer")
+var errBroken = errors.New("the connection was closed before the response")
 
 // activeDirectoryData finds the Windows error code in a diagnostic message such as
 //
@@ -72,10 +72,10 @@ func activeDirectoryReason(err error) string {
 	}
 	code := strings.ToLower(found[1])
 	why, ok := map[string]string{
-		"525": "there is no such account any more",
+		"525": "the account does not exist any more",
 		"52e": "",
-		"530": "the account may not log in at this time",
-		"531": "the account may not log in from this computer",
+		"530": "the account is not allowed to log in at this time",
+		"531": "the account is not allowed to log in from this computer",
 		"532": "the password has expired",
 		"533": "the account is disabled",
 		"568": "the account is in too many groups",

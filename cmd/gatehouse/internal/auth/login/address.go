@@ -8,7 +8,7 @@ import (
 
 // ClientOf returns what identifies a caller: the address that the connection comes
 // from, of IPv6 the /64, which is what one machine has at least. A header such as
-// X-Forwarded-For is not looked at: anybody can write one. Whatever has no such
+// X-Forwarded-For is not evaluated: anybody can write one. Whatever has no such
 // address is one client.
 func ClientOf(remoteAddr string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remoteAddr)

@@ -97,7 +97,7 @@ func parseQuestion(body []byte) (Question, error) {
 			}
 			for i, element := range v.Elements() {
 				if i >= maxAudiences {
-					return badInput("audiences: must not be more than %d", maxAudiences)
+					return badInput("audiences: must have at most %d items", maxAudiences)
 				}
 				var audience string
 				if err := into(&audience, fmt.Sprintf("audiences[%d]", i), maxTextBytes)(element); err != nil {
@@ -137,7 +137,7 @@ func parseObject(body []byte, readers map[string]func(rawjson.Value) error, know
 		text := string(name[1 : len(name)-1])
 		read := readers[text]
 		if read == nil {
-			return badInput("a member is not known here: there are %s", known)
+			return badInput("unknown field; allowed are %s", known)
 		}
 		if seen[text] {
 			return badInput("%s: must not occur twice", text)

@@ -12,7 +12,7 @@ import (
 type Event struct {
 	// Path is Path or WhoamiPath.
 	Path string
-	// Decision is how it ended: Shed is one that was not looked at because it came
+	// Decision is how it ended: Shed is one that was not evaluated because it came
 	// too soon or because there were too many, and Refused one that was no request
 	// that can be answered.
 	Decision review.Decision

@@ -75,10 +75,10 @@ func silent(t *testing.T, body []byte, err error) {
 }
 
 // ownWords are those of which errors are made.
-const ownWords = `invalid JSON at byte 0123456789 the body must be a JSON object a member is not known here: there are ` +
+const ownWords = `invalid JSON at byte 0123456789 the body must be a JSON object unknown field: there are ` +
 	`"directory", "username", "password" and "token" directory: username: password: token: must be a string must not occur twice ` +
 	`must not be longer than 1024 bytes must not be longer than 32768 bytes must be valid Unicode, without U+FFFD ` +
-	`there are "audiences" audiences: audiences[0]: must be an array of strings must not be more than 32 must not be empty`
+	`allowed are "audiences" audiences: audiences[0]: must be an array of strings must have at most 32 items must not be empty`
 
 // FuzzClientName wants names of clients that fit into a log, whatever the address.
 func FuzzClientName(f *testing.F) {

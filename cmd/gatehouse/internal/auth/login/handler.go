@@ -171,12 +171,12 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *endpoint) handle(ctx context.Context, c *call, client netip.Prefix) (a answer) {
 	defer func() {
 		if recovered := recover(); recovered != nil {
-			a = c.fail(http.StatusInternalServerError, ReasonInternal, "something went wrong on the server; its log has the reason")
+			a = c.fail(http.StatusInternalServerError, ReasonInternal, "internal error; see the log of the server")
 			c.event.Detail = panicDetail(recovered)
 		}
 	}()
 	if c.request.Method != http.MethodPost {
-		return c.fail(http.StatusMethodNotAllowed, ReasonMethod, "only POST is answered here")
+		return c.fail(http.StatusMethodNotAllowed, ReasonMethod, "the method must be POST")
 	}
 	// Before anything is read, so that a refusal costs next to nothing.
 	if wait := e.addresses.enter(client, e.Now()); wait > 0 {
@@ -202,7 +202,7 @@ func (c *call) turn(ctx context.Context, run func()) bool {
 
 // overloaded returns the answer to a call that did not get its turn.
 func (c *call) overloaded() answer {
-	return c.later(http.StatusServiceUnavailable, ReasonOverload, "the server has too much to do", turnTime)
+	return c.later(http.StatusServiceUnavailable, ReasonOverload, "the server is overloaded", turnTime)
 }
 
 // fail returns the answer to a call that cannot be answered, and records it.
@@ -233,7 +233,7 @@ func (c *call) later(status int, reason, message string, wait time.Duration) ans
 func (c *call) refused(err error) answer {
 	var f *requestError
 	if !errors.As(err, &f) {
-		f = badInput("the body could not be read")
+		f = badInput("the body cannot be read")
 		c.event.Detail = err.Error()
 	}
 	return c.fail(f.status, f.reason, f.text)
@@ -256,7 +256,7 @@ func write(w http.ResponseWriter, a answer) {
 	}
 	body, err := json.Marshal(a.body)
 	if err != nil { // a time beyond the year 9999
-		a.status, body = http.StatusInternalServerError, []byte(`{"reason":"internal","message":"the answer could not be written"}`)
+		a.status, body = http.StatusInternalServerError, []byte(`{"reason":"internal","message":"the response cannot be written"}`)
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(a.status)

@@ -106,10 +106,10 @@ func TestHostileRequests(t *testing.T) {
 		status           int
 		reason, message  string
 	}{
-		{"PUT", login.Path, loginBody, func(r *http.Request) { r.Method = http.MethodPut }, 405, "method", "only POST is answered here"},
-		{"GET", login.WhoamiPath, "", func(r *http.Request) { r.Method = http.MethodGet }, 405, "method", "only POST is answered here"},
-		{"HEAD", login.WhoamiPath, "", func(r *http.Request) { r.Method = http.MethodHead }, 405, "method", "only POST"},
-		{"OPTIONS, as browsers ask", login.Path, "", func(r *http.Request) { r.Method = http.MethodOptions }, 405, "method", "only POST"},
+		{"PUT", login.Path, loginBody, func(r *http.Request) { r.Method = http.MethodPut }, 405, "method", "the method must be POST"},
+		{"GET", login.WhoamiPath, "", func(r *http.Request) { r.Method = http.MethodGet }, 405, "method", "the method must be POST"},
+		{"HEAD", login.WhoamiPath, "", func(r *http.Request) { r.Method = http.MethodHead }, 405, "method", "must be POST"},
+		{"OPTIONS, as browsers ask", login.Path, "", func(r *http.Request) { r.Method = http.MethodOptions }, 405, "method", "must be POST"},
 		{"a form", login.Path, "username=jane&password=" + password, header("Content-Type", "application/x-www-form-urlencoded"), 415, "media-type", "the media type must be application/json"},
 		{"text, as browsers send it", login.Path, loginBody, header("Content-Type", "text/plain; application/json"), 415, "media-type", "the media type"},
 		{"no media type", login.Path, loginBody, header("Content-Type"), 415, "media-type", "the media type"},
@@ -120,10 +120,10 @@ func TestHostileRequests(t *testing.T) {
 		{"text behind", login.Path, loginBody + `{"username":"root"}`, nil, 400, "input", "text after the value"},
 		{"cut off", login.Path, loginBody[:len(loginBody)-2], nil, 400, "input", "text ends too early"},
 		{"a member twice", login.Path, `{"username":"jane","username":"root","password":"` + password + `"}`, nil, 400, "input", "username: must not occur twice"},
-		{"a member in another case", login.Path, `{"username":"jane","password":"x","Password":"` + password + `"}`, nil, 400, "input", "a member is not known here"},
-		{"a member with a long s", login.Path, `{"u\u017fername":"jane","password":"` + password + `"}`, nil, 400, "input", "a member is not known here"},
-		{"a member with an escape", login.Path, `{"username":"jane","\u0075sername":"root","password":"` + password + `"}`, nil, 400, "input", "a member is not known here"},
-		{"an unknown member", login.Path, `{"` + password + `":"jane"}`, nil, 400, "input", `there are "directory", "username", "password" and "token"`},
+		{"a member in another case", login.Path, `{"username":"jane","password":"x","Password":"` + password + `"}`, nil, 400, "input", "unknown field"},
+		{"a member with a long s", login.Path, `{"u\u017fername":"jane","password":"` + password + `"}`, nil, 400, "input", "unknown field"},
+		{"a member with an escape", login.Path, `{"username":"jane","\u0075sername":"root","password":"` + password + `"}`, nil, 400, "input", "unknown field"},
+		{"an unknown member", login.Path, `{"` + password + `":"jane"}`, nil, 400, "input", `allowed are "directory", "username", "password" and "token"`},
 		{"null for a text", login.Path, `{"username":"jane","password":null}`, nil, 400, "input", "password: must be a string"},
 		{"a number for a text", login.Path, `{"username":"jane","password":12345}`, nil, 400, "input", "password: must be a string"},
 		{"half a surrogate pair", login.Path, `{"username":"jane","password":"` + password + `\ud800"}`, nil, 400, "input", "password: must be valid Unicode"},
@@ -135,17 +135,17 @@ func TestHostileRequests(t *testing.T) {
 		{"deep", login.Path, strings.Repeat(`[`, 32<<10), nil, 400, "input", "invalid JSON"},
 		{"a body that ends", login.Path, "", func(r *http.Request) {
 			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(loginBody[:9]), brokenReader{})), 100
-		}, 400, "input", "the body could not be read"},
+		}, 400, "input", "the body cannot be read"},
 		{"no token", login.WhoamiPath, "", header("Authorization"), 400, "input", "Authorization: Bearer TOKEN"},
 		{"two tokens", login.WhoamiPath, "", header("Authorization", "Bearer "+token, "Bearer x"), 400, "input", "one"},
 		{"basic authentication", login.WhoamiPath, "", header("Authorization", "Basic "+password), 400, "input", "Bearer"},
 		{"an empty token", login.WhoamiPath, "", header("Authorization", "Bearer  "), 400, "input", "Bearer"},
-		{"a token in the body", login.WhoamiPath, `{"token":"` + token + `"}`, nil, 400, "input", `there are "audiences"`},
+		{"a token in the body", login.WhoamiPath, `{"token":"` + token + `"}`, nil, 400, "input", `allowed are "audiences"`},
 		{"audiences twice", login.WhoamiPath, `{"audiences":["a"],"audiences":["b"]}`, nil, 400, "input", "audiences: must not occur twice"},
 		{"audiences of another kind", login.WhoamiPath, `{"audiences":"` + password + `"}`, nil, 400, "input", "audiences: must be an array"},
 		{"an audience of another kind", login.WhoamiPath, `{"audiences":["a",{}]}`, nil, 400, "input", "audiences[1]: must be a string"},
 		{"an empty audience", login.WhoamiPath, `{"audiences":[""]}`, nil, 400, "input", "audiences[0]: must not be empty"},
-		{"many audiences", login.WhoamiPath, `{"audiences":["a"` + strings.Repeat(`,"a"`, 32) + `]}`, nil, 400, "input", "audiences: must not be more than 32"},
+		{"many audiences", login.WhoamiPath, `{"audiences":["a"` + strings.Repeat(`,"a"`, 32) + `]}`, nil, 400, "input", "audiences: must have at most 32 items"},
 		{"a question in another media type", login.WhoamiPath, `{}`, header("Content-Type", "text/plain"), 415, "media-type", "the media type"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -322,13 +322,13 @@ func TestWhoami(t *testing.T) {
 		{
 			"nothing of the configuration for a forged one",
 			authn.Decision{Outcome: authn.No, Reason: authn.ReasonAudience, Backend: authn.JWTs, Detail: "must be for kubernetes-prod"},
-			login.Answer{Outcome: "no", Reason: "audience", Backend: "jwt", Message: "the token is for other audiences than those that were asked about"},
+			login.Answer{Outcome: "no", Reason: "audience", Backend: "jwt", Message: "the token is for other audiences than the requested ones"},
 			review.Denied,
 		},
 		{
 			"cannot decide",
 			authn.Decision{Outcome: authn.Unknown, Reason: authn.ReasonKeys, Backend: authn.JWTs, Detail: "dial tcp 10.0.0.7: refused"},
-			login.Answer{Outcome: "unknown", Reason: "keys", Backend: "jwt", Message: "the keys of the token's issuer are not known for now, so that nothing can be told (hint: try again in a minute)"},
+			login.Answer{Outcome: "unknown", Reason: "keys", Backend: "jwt", Message: "the keys of the token's issuer are not available (hint: try again in a minute)"},
 			review.Unknown,
 		},
 		{

@@ -48,7 +48,7 @@ func (s *service) login(ctx context.Context, c *call) answer {
 		return c.overloaded()
 	}
 	if wait > 0 {
-		return c.later(http.StatusTooManyRequests, ReasonSlowed, "too many attempts failed, so the next one has to wait", wait)
+		return c.later(http.StatusTooManyRequests, ReasonSlowed, "too many failed attempts: wait before the next one", wait)
 	}
 	if d.Failed {
 		attempt = authn.No
@@ -60,7 +60,7 @@ func (s *service) login(ctx context.Context, c *call) answer {
 	c.event.Directory, c.event.TokenID, c.event.User = d.Directory, d.TokenID, d.User.Username
 	if d.Outcome == authn.Yes && d.Token == "" {
 		c.event.Decision = review.Unknown
-		a := c.fail(http.StatusInternalServerError, ReasonInternal, "something went wrong on the server; its log has the reason")
+		a := c.fail(http.StatusInternalServerError, ReasonInternal, "internal error; see the log of the server")
 		c.event.Detail = "a yes without a token"
 		return a
 	}

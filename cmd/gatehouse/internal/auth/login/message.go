@@ -7,60 +7,60 @@ import "github.com/gatehouse-dev/gatehouse/webhooks/authn"
 func sentence(r authn.Reason) string {
 	switch r {
 	case authn.ReasonOK:
-		return "the token is good"
+		return "the token is valid"
 	case authn.ReasonForeign:
-		return "the token is none that is looked at here: it is neither an access token nor a login token nor a JWT of a configured issuer (hint: is it for another cluster?)"
+		return "the token is not for this server: it is neither an access token, nor a login token, nor a JWT of a configured issuer (hint: check whether it is for another cluster)"
 	case authn.ReasonMalformed:
-		return "the token is damaged: cut off, mistyped or too long (hint: copy it again, or get a new one)"
+		return "the token is damaged: truncated, mistyped or too long (hint: copy it again, or get a new one)"
 	case authn.ReasonUnknownID:
-		return "the access token is not known here: it was revoked or replaced, is for another server, or was issued a moment ago (hint: try again in ten seconds, then ask for a new one)"
+		return "unknown access token: it was revoked or replaced, is for another server, or was issued a moment ago (hint: try again in ten seconds, then ask for a new one)"
 	case authn.ReasonWrongSecret:
 		return sentence(authn.ReasonUnknownID)
 	case authn.ReasonExpired:
 		return "the token has expired (hint: log in again, or ask for a new one)"
 	case authn.ReasonAudience:
-		return "the token is for other audiences than those that were asked about"
+		return "the token is for other audiences than the requested ones"
 	case authn.ReasonGuard:
-		return "the token proves a name that Kubernetes keeps for itself, or that the configuration refuses (hint: ask the administrator)"
+		return "the token has a name or group that is reserved for Kubernetes or that the configuration rejects (hint: ask the administrator)"
 	case authn.ReasonRevoked:
 		return "the token was revoked (hint: log in again, or ask for a new one)"
 	case authn.ReasonUnknownKey:
-		return "the token is signed with a key that is not known here (hint: log in again; if it is new, try again in a minute)"
+		return "the token is signed with an unknown key (hint: log in again; if it is new, try again in a minute)"
 	case authn.ReasonSignature:
-		return "the token's signature is wrong: it is damaged or forged (hint: log in again)"
+		return "the signature is invalid: the token is damaged or forged (hint: log in again)"
 	case authn.ReasonAlgorithm:
-		return "the token is signed with an algorithm that is not taken"
+		return "the token is signed with an algorithm that is not accepted"
 	case authn.ReasonNotYetValid:
-		return "the token is not valid yet (hint: are the clocks right?)"
+		return "the token is not valid yet (hint: check the clocks)"
 	case authn.ReasonClaims:
-		return "the token's claims do not pass the rules of the configuration (hint: ask the administrator)"
+		return "the claims of the token do not meet the rules of the configuration (hint: ask the administrator)"
 	case authn.ReasonKeys:
-		return "the keys of the token's issuer are not known for now, so that nothing can be told (hint: try again in a minute)"
+		return "the keys of the token's issuer are not available (hint: try again in a minute)"
 	case authn.ReasonDeadline:
-		return "nothing could be told in time (hint: try again in a minute)"
+		return "there was not enough time to verify the token (hint: try again in a minute)"
 	case authn.ReasonSourceGone:
-		return "the directory that the token is of is not configured here (hint: try again in a minute, then log in again)"
+		return "the directory of the token is not configured (hint: try again in a minute, then log in again)"
 	case authn.ReasonVersion:
 		return "the token was issued by another version of Gatehouse (hint: try again in a minute, then log in again)"
 	case authn.ReasonSession:
 		return "the session has ended (hint: log in again)"
 	case authn.ReasonCredentials:
-		return "the name or the password is wrong"
+		return "wrong user name or password"
 	case authn.ReasonInput:
-		return "the request cannot be right"
+		return "invalid request"
 	case authn.ReasonDirectory:
-		return "the directory cannot be asked for now (hint: try again in a minute)"
+		return "the directory is not available (hint: try again in a minute)"
 	case authn.ReasonTooLarge:
 		return "the identity does not fit into a token (hint: ask the administrator for fewer groups)"
 	default:
-		return "the reason is " + string(r)
+		return "reason " + string(r)
 	}
 }
 
 // loginSentence is sentence for who logs in.
 func loginSentence(r authn.Reason) string {
 	if r == authn.ReasonGuard {
-		return "the account has a name or a group that Kubernetes keeps for itself, or that the configuration refuses (hint: ask the administrator)"
+		return "the account has a name or group that is reserved for Kubernetes or that the configuration rejects (hint: ask the administrator)"
 	}
 	return sentence(r)
 }

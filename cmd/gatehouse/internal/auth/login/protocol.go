@@ -5,7 +5,7 @@
 // the server. POST /login takes a Request and answers with an Issued (200) or a
 // Failure. POST /whoami takes the token as a bearer token and an empty body or a
 // Question, and answers with an Answer (200) whether or not the token is good, or
-// with a Failure if it was not looked at.
+// with a Failure if it was not evaluated.
 //
 // GET /login is answered with 405 and a Failure of ReasonMethod: a client asks that
 // before it gives a password to what may be another server.

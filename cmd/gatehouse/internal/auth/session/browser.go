@@ -28,7 +28,7 @@ func ParseListen(text string) error {
 		return fmt.Errorf("%q: must be HOST:PORT (hint: 127.0.0.1:0 is any free port)", text)
 	}
 	if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) {
-		return fmt.Errorf("%q: the host must be 127.0.0.1, [::1] or localhost: nobody else may come back with a code", text)
+		return fmt.Errorf("%q: the host must be 127.0.0.1, [::1] or localhost, because the browser returns to this machine", text)
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ func ParseListen(text string) error {
 // browser sends a person to the issuer, and waits for the browser to come back.
 func (o *OIDC) browser(ctx context.Context, i *issuer) (*Credential, error) {
 	if i.config.Endpoint.AuthURL == "" || i.config.Endpoint.TokenURL == "" {
-		return nil, fmt.Errorf("%s: has no logins in a browser (hint: --device)", o.Issuer)
+		return nil, fmt.Errorf("%s: the issuer has no authorization or token endpoint for logins in a browser (hint: --device)", o.Issuer)
 	}
 	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
@@ -49,7 +49,7 @@ func (o *OIDC) browser(ctx context.Context, i *issuer) (*Credential, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(address, port))
 	if err != nil {
-		return nil, fmt.Errorf("the browser could not come back: %w (hint: --listen)", err)
+		return nil, fmt.Errorf("cannot listen for the browser: %w (hint: --listen HOST:PORT)", err)
 	}
 	_, port, err = net.SplitHostPort(listener.Addr().String())
 	if err != nil {
@@ -74,14 +74,14 @@ func (o *OIDC) browser(ctx context.Context, i *issuer) (*Credential, error) {
 // send shows the URL, and opens it.
 func (o *OIDC) send(target string) {
 	if o.Open == nil {
-		o.remark("log in by opening this address in a browser on this machine:\n%s", target)
+		o.remark("to log in, open this address in a browser on this machine:\n%s", target)
 		return
 	}
-	o.remark("a browser is opened to log in; if it is not, open this address on this machine:\n%s", target)
+	o.remark("opening a browser to log in; if none opens, open this address on this machine:\n%s", target)
 	// Some browsers stay in the foreground.
 	go func() {
 		if err := o.Open(target); err != nil {
-			o.remark("no browser could be opened: %s", printable(err.Error()))
+			o.remark("cannot open a browser: %s", printable(err.Error()))
 		}
 	}()
 }
@@ -95,11 +95,11 @@ func (o *OIDC) checkAnswer(i *issuer, answer url.Values) error {
 	switch {
 	// RFC 9207: an answer of another issuer is not for this one.
 	case answer.Has("iss") && answer.Get("iss") != o.Issuer, i.names && !answer.Has("iss"):
-		return fmt.Errorf("%s: the answer names the issuer %q", o.Issuer, printable(answer.Get("iss")))
+		return fmt.Errorf("%s: the response is from issuer %q", o.Issuer, printable(answer.Get("iss")))
 	case answer.Get("error") != "":
 		return o.refused(answer.Get("error"), answer.Get("error_description"))
 	case answer.Get("code") == "":
-		return fmt.Errorf("%s: the answer has no code", o.Issuer)
+		return fmt.Errorf("%s: the response has no authorization code", o.Issuer)
 	}
 	return nil
 }
@@ -127,14 +127,14 @@ func (o *OIDC) callback(
 				once.Do(func() { first = true })
 			}
 			if !first {
-				page(w, http.StatusBadRequest, "This is not the answer to a login that is under way.")
+				page(w, http.StatusBadRequest, "No login is waiting for this response.")
 				return
 			}
 			c, err := conclude(answer)
 			if err != nil {
-				page(w, http.StatusOK, "The login failed: "+err.Error()+". You may close this page.")
+				page(w, http.StatusOK, "The login failed: "+err.Error()+". You can close this page.")
 			} else {
-				page(w, http.StatusOK, "You are logged in as "+printable(c.User)+". You may close this page.")
+				page(w, http.StatusOK, "You are logged in as "+printable(c.User)+". You can close this page.")
 			}
 			done <- result{c, err}
 		}),
@@ -146,7 +146,7 @@ func (o *OIDC) callback(
 	select {
 	case r = <-done:
 	case err := <-served:
-		return nil, fmt.Errorf("the browser cannot come back: %w", err)
+		return nil, fmt.Errorf("the browser cannot return: %w", err)
 	case <-ctx.Done():
 		r.err = context.Cause(ctx)
 	}

@@ -12,19 +12,34 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
-// maxFileBytes bounds a cached credential: two tokens of 64 KiB, escaped.
+// maxFileBytes bounds a stored credential: two tokens of 64 KiB, escaped or encrypted.
 const maxFileBytes = 1 << 20
 
-// Cache keeps credentials in files of a directory that only its owner can look
-// into. The names of files are hashes.
+// Cache stores credentials in files of a directory that only its owner can read. The names of files are hashes. A Cache is
+// used by one goroutine at a time.
 type Cache struct {
-	// Dir is made if there is no such directory. It is this package's alone.
+	// Dir is created if it does not exist. No other program uses it.
 	Dir string
+	// Store selects where the secrets are; empty is StoreAuto.
+	Store Store
+	// Keyring holds the keys of encrypted files. It may be nil, for none.
+	Keyring Keyring
+	// UnlockTimeout is how long a person may take to unlock the keyring. Zero means that nobody is asked: a locked
+	// keyring cannot be used then.
+	UnlockTimeout time.Duration
+	// Waiting is called when the keyring takes longer than a second. It may be nil.
+	Waiting func()
 	// Program is how people call this program, for hints: "gatehouse" or "kubectl
 	// gatehouse".
 	Program string
+
+	// keyringErr is why the keyring cannot be used, known after the first call.
+	keyringErr error
+	// unreadable is why a stored login is treated as missing.
+	unreadable error
 }
 
 // DefaultDir returns the directory below kubectl's own cache, by the environment and
@@ -36,13 +51,27 @@ func DefaultDir(kubeCacheDir, home string) (string, error) {
 	case home != "":
 		return filepath.Join(home, ".kube", "cache", "gatehouse"), nil
 	}
-	return "", errors.New("there is no home directory to keep the login in (hint: --cache-dir DIR)")
+	return "", errors.New("there is no home directory to store the login in (hint: --cache-dir DIR)")
 }
 
-// file is what is in a file. Another version is a miss.
+// file is the content of a file. A file of another version is a miss.
 type file struct {
 	Version int `json:"version"`
+	// Credential is the whole credential, or only its Source if the rest is Sealed.
 	Credential
+	// Sealed is the credential in JSON, encrypted with AES-256-GCM. KeyringAccount is the account of its key in the
+	// OS keyring.
+	KeyringAccount string `json:"keyringAccount,omitempty"`
+	Sealed         []byte `json:"sealed,omitempty"`
+}
+
+// parseFile returns the content of a file, or nil if it cannot be understood.
+func parseFile(data []byte) *file {
+	var f file
+	if len(data) > maxFileBytes || json.Unmarshal(data, &f) != nil || f.Version != fileVersion || (f.Token == "") == (f.KeyringAccount == "") {
+		return nil // of another version, cut off, or empty: a login replaces it
+	}
+	return &f
 }
 
 const fileVersion = 1
@@ -51,7 +80,7 @@ const fileVersion = 1
 // change or read what is in it.
 func (c *Cache) open() (*os.Root, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("the login cannot be kept: %w (hint: --cache-dir DIR)", err)
+		return nil, fmt.Errorf("the login cannot be stored: %w (hint: --cache-dir DIR)", err)
 	}
 	root, err := c.openExisting()
 	if err != nil {
@@ -60,7 +89,7 @@ func (c *Cache) open() (*os.Root, error) {
 	info, err := root.Stat(".")
 	if err == nil && private && info.Mode().Perm()&0o077 != 0 {
 		if info.Mode().Perm()&0o022 != 0 {
-			err = fmt.Errorf("%s: others may write here (mode %04o), so what is in it is not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), c.Dir)
+			err = fmt.Errorf("%s: other users can write to this directory (mode %04o), so its logins are not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), c.Dir)
 		} else {
 			// Others saw names, which are hashes; the files have modes of their own.
 			err = root.Chmod(".", 0o700)
@@ -82,7 +111,7 @@ func (c *Cache) openExisting() (*os.Root, error) {
 		return nil, fmt.Errorf("%s: is not a directory (hint: remove it, or --cache-dir DIR)", c.Dir)
 	}
 	if !owned(info) {
-		return nil, fmt.Errorf("%s: belongs to somebody else (hint: --cache-dir DIR)", c.Dir)
+		return nil, fmt.Errorf("%s: belongs to another user (hint: --cache-dir DIR)", c.Dir)
 	}
 	root, err := os.OpenRoot(c.Dir)
 	if err != nil {
@@ -130,7 +159,7 @@ func (c *Cache) ofSource(source string) ([]entry, error) {
 			continue
 		}
 		e := entry{c, name}
-		if kept, err := e.read(); err == nil && kept != nil && kept.Source == source {
+		if f, err := e.readFile(); err == nil && f != nil && f.Source == source {
 			found = append(found, e)
 		}
 	}
@@ -159,9 +188,30 @@ func (c *Cache) RemoveOf(source string) (removed int, err error) {
 	return removed, errors.Join(problems...)
 }
 
-// read returns the credential, or nil if there is none or it cannot be
-// understood. It is an error if others could have read or written it.
-func (e entry) read() (c *Credential, err error) {
+// read returns the credential, or nil if there is none or it cannot be understood. It returns an error if others could have
+// read or written it, or if it is in the keyring, which cannot be used, and Store allows no other place.
+func (e entry) read() (*Credential, error) {
+	f, err := e.readFile()
+	if f == nil || err != nil {
+		return nil, err
+	}
+	if f.KeyringAccount == "" {
+		return &f.Credential, nil
+	}
+	c, err := e.unseal(f)
+	if err != nil && e.cache.Store != StoreKeyring {
+		e.cache.unreadable = err
+		return nil, nil // a login replaces it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the stored login cannot be read: %w (hint: unlock the keyring, or log in with --token-store file)", err)
+	}
+	return c, nil
+}
+
+// readFile returns the content of the file, or nil if there is none or it cannot be understood. It returns an error if
+// others could have read or written it.
+func (e entry) readFile() (content *file, err error) {
 	root, err := e.cache.open()
 	if err != nil {
 		return nil, err
@@ -179,9 +229,9 @@ func (e entry) read() (c *Credential, err error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: is not a regular file %s", e.path(), hint)
 	case !owned(info):
-		return nil, fmt.Errorf("%s: belongs to somebody else %s", e.path(), hint)
+		return nil, fmt.Errorf("%s: belongs to another user %s", e.path(), hint)
 	case private && info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("%s: others may read this login (mode %04o), so it is not used %s", e.path(), info.Mode().Perm(), hint)
+		return nil, fmt.Errorf("%s: other users can access this login (mode %04o), so it is not used %s", e.path(), info.Mode().Perm(), hint)
 	}
 	f, err := root.Open(e.file())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -194,35 +244,79 @@ func (e entry) read() (c *Credential, err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
-	var got file
-	if len(data) > maxFileBytes || json.Unmarshal(data, &got) != nil || got.Version != fileVersion || got.Token == "" {
-		return nil, nil // of another version, cut off, or empty: a login replaces it
-	}
-	return &got.Credential, nil
+	return parseFile(data), nil
 }
 
-// Kept returns the credential of an Identity, nil if there is none that may be used.
-func (c *Cache) Kept(id Identity) *Credential {
+// Stored returns the credential of an Identity, nil if there is none that may be used.
+func (c *Cache) Stored(id Identity) *Credential {
 	if _, err := os.Lstat(c.Dir); err != nil {
-		return nil // reading would make the directory
+		return nil // reading would create the directory
 	}
-	kept, err := c.entry(id).read()
+	stored, err := c.entry(id).read()
 	if err != nil {
 		return nil
 	}
-	return kept
+	return stored
 }
 
-// write replaces the credential as a whole, through a file that nobody else can
-// have opened.
-func (e entry) write(c *Credential) (err error) {
-	data, err := json.Marshal(file{fileVersion, *c})
+// StoreOf returns where the credential of an Identity is: StoreKeyring, StoreFile or StoreNone.
+func (c *Cache) StoreOf(id Identity) Store {
+	if c.Store == StoreNone {
+		return StoreNone
+	}
+	f, err := c.entry(id).readFile()
+	switch {
+	case err != nil || f == nil:
+		return StoreNone
+	case f.KeyringAccount != "":
+		return StoreKeyring
+	}
+	return StoreFile
+}
+
+// misplaced reports whether the credential is not in the store that was asked for. StoreAuto moves it when it is renewed, so
+// that kubectl does not have to ask for a keyring each time.
+func (e entry) misplaced() bool {
+	switch store := e.cache.Store; store {
+	case StoreKeyring, StoreFile:
+		f, err := e.readFile()
+		return err == nil && f != nil && (f.KeyringAccount != "") != (store == StoreKeyring)
+	case StoreAuto, StoreNone:
+	}
+	return false
+}
+
+// write replaces the credential, wherever the one before is. Its secrets are then in one place: a file, or a file whose key is
+// in the keyring.
+func (e entry) write(c *Credential) error {
+	account := ""
+	if before, err := e.readFile(); err == nil && before != nil {
+		account = before.KeyringAccount
+	}
+	content := &file{Version: fileVersion, Credential: *c}
+	if e.cache.Store != StoreFile {
+		sealed, err := e.seal(c, account)
+		switch {
+		case err == nil:
+			content = sealed
+		case e.cache.Store == StoreKeyring:
+			return fmt.Errorf("%w (hint: unlock the keyring, or --token-store file)", err)
+		}
+	}
+	data, err := json.Marshal(content)
 	if err != nil {
 		return err
 	}
-	return e.replace(e.file(), data)
+	if err := e.replace(e.file(), data); err != nil {
+		return err
+	}
+	if account != "" && content.KeyringAccount != account {
+		_ = e.cache.deleteKey(account) // nothing is left that it decrypts
+	}
+	return nil
 }
 
+// replace replaces a file as a whole, through a file that nobody else can have opened.
 func (e entry) replace(name string, data []byte) (err error) {
 	root, err := e.cache.open()
 	if err != nil {
@@ -275,6 +369,11 @@ func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
 		if !which(f.Name()) || strings.HasSuffix(f.Name(), lockSuffix) {
 			continue
 		}
+		if account := keyringAccountIn(root, f); account != "" {
+			if err := c.deleteKey(account); err != nil {
+				problems = append(problems, fmt.Errorf("the key of a deleted login is still in the OS keyring, as account %s of %s: %w", printable(account), keyringService, err))
+			}
+		}
 		if err := root.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			problems = append(problems, err)
 		} else if strings.HasSuffix(f.Name(), ".json") {
@@ -282,6 +381,22 @@ func (c *Cache) remove(which func(file string) bool) (removed int, err error) {
 		}
 	}
 	return removed, errors.Join(problems...)
+}
+
+// keyringAccountIn returns the account of the key that a file is encrypted with, empty if there is none. It reads regular files
+// only: opening a pipe would block.
+func keyringAccountIn(root *os.Root, f fs.DirEntry) string {
+	if !f.Type().IsRegular() || !strings.HasSuffix(f.Name(), ".json") {
+		return ""
+	}
+	data, err := root.ReadFile(f.Name())
+	if err != nil {
+		return ""
+	}
+	if content := parseFile(data); content != nil {
+		return content.KeyringAccount
+	}
+	return ""
 }
 
 // isOurs reports whether a file has a name that this package gives: the directory

@@ -105,8 +105,8 @@ func TestCacheThatOthersMayHaveTouched(t *testing.T) {
 	}{
 		{"as it was", func(*testing.T, string, string) {}, "", true},
 		{"directory that others may look into", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o755) }, "", true},
-		{"directory that others may write", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o777) }, "others may write here (mode 0777)", false},
-		{"directory that the group may write", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o770) }, "others may write here", false},
+		{"directory that others may write", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o777) }, "other users can write to this directory (mode 0777)", false},
+		{"directory that the group may write", func(t *testing.T, dir, _ string) { chmod(t, dir, 0o770) }, "other users can write to this directory", false},
 		{"directory that is a link", func(t *testing.T, dir, _ string) {
 			if err := os.Rename(dir, dir+"2"); err != nil {
 				t.Fatal(err)
@@ -119,9 +119,9 @@ func TestCacheThatOthersMayHaveTouched(t *testing.T) {
 			}
 			write(t, dir, secret)
 		}, "not a directory", false},
-		{"file that others may read", func(t *testing.T, _, file string) { chmod(t, file, 0o644) }, "others may read this login (mode 0644), so it is not used (hint: 'kubectl gatehouse logout' removes it; then log in again)", false},
-		{"file that the group may read", func(t *testing.T, _, file string) { chmod(t, file, 0o640) }, "others may read this login", false},
-		{"file that others may write", func(t *testing.T, _, file string) { chmod(t, file, 0o602) }, "others may read this login", false},
+		{"file that others may read", func(t *testing.T, _, file string) { chmod(t, file, 0o644) }, "other users can access this login (mode 0644), so it is not used (hint: 'kubectl gatehouse logout' removes it; then log in again)", false},
+		{"file that the group may read", func(t *testing.T, _, file string) { chmod(t, file, 0o640) }, "other users can access this login", false},
+		{"file that others may write", func(t *testing.T, _, file string) { chmod(t, file, 0o602) }, "other users can access this login", false},
 		{"file that is a link", func(t *testing.T, _, file string) {
 			if err := os.Rename(file, file+"2"); err != nil {
 				t.Fatal(err)
@@ -257,11 +257,11 @@ func TestDefaultDir(t *testing.T) {
 
 // A file is one of this package's, or nothing: reading never fails otherwise.
 func FuzzCacheFile(f *testing.F) {
-	good, err := json.Marshal(file{fileVersion, *credential("t", noon, time.Hour)})
+	good, err := json.Marshal(file{Version: fileVersion, Credential: *credential("t", noon, time.Hour)})
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{string(good), `{"version":1}`, `{"version":1,"token":1}`, `[]`, "null", "", "\x00"} {
+	for _, seed := range []string{string(good), `{"version":1}`, `{"version":1,"token":1}`, `{"version":1,"keyringAccount":"a","sealed":"AAAA"}`, `{"version":1,"token":"t","keyringAccount":"a"}`, `[]`, "null", "", "\x00"} {
 		f.Add([]byte(seed))
 	}
 	cache := &Cache{Dir: filepath.Join(f.TempDir(), "gatehouse")}

@@ -31,7 +31,7 @@ func Roots(text []byte) (*x509.CertPool, error) {
 	pool, found := x509.NewCertPool(), 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("has a %q, allowed are certificates", block.Type)
+			return nil, fmt.Errorf("contains a PEM block of type %q, allowed is CERTIFICATE", block.Type)
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -41,7 +41,7 @@ func Roots(text []byte) (*x509.CertPool, error) {
 		found++
 	}
 	if found == 0 {
-		return nil, errors.New("has no certificate in PEM")
+		return nil, errors.New("contains no PEM certificate")
 	}
 	return pool, nil
 }
@@ -63,7 +63,7 @@ func newClient(roots *x509.CertPool) *http.Client {
 		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 			const most = 5
 			if via[0].Method != http.MethodGet || len(via) > most {
-				return errors.New("the answer is a redirection, which is not followed")
+				return errors.New("the response is a redirect, which is not followed")
 			}
 			return nil
 		},
@@ -75,7 +75,7 @@ type boundedTransport struct{ *http.Transport }
 
 func (t boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme != "https" {
-		return nil, errors.New("not asked without TLS")
+		return nil, errors.New("requests without TLS are not sent")
 	}
 	resp, err := t.Transport.RoundTrip(req)
 	if err == nil {
@@ -102,21 +102,21 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 func transportError(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		if wrapped.Timeout() {
-			return errors.New("does not answer in time")
+			return errors.New("no response in time")
 		}
 		err = wrapped.Err
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return fmt.Errorf("%w (hint: name its CA with --server-ca or --issuer-ca)", err)
+		return fmt.Errorf("%w (hint: pass its CA with --server-ca or --issuer-ca)", err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("does not answer in time")
+		return errors.New("no response in time")
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%s (hint: is the address right, and does the server run)", printable(err.Error()))
+		return fmt.Errorf("%s (hint: check the address, and that the server is running)", printable(err.Error()))
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("%s (hint: is the name right)", printable(err.Error()))
+		return fmt.Errorf("%s (hint: check the host name)", printable(err.Error()))
 	}
 	return errors.New(printable(err.Error()))
 }

@@ -13,14 +13,14 @@ import (
 // issuer until that has happened (RFC 8628).
 func (o *OIDC) device(ctx context.Context, i *issuer) (*Credential, error) {
 	if i.config.Endpoint.DeviceAuthURL == "" || i.config.Endpoint.TokenURL == "" {
-		return nil, fmt.Errorf("%s: has no logins on another device (hint: without --device)", o.Issuer)
+		return nil, fmt.Errorf("%s: the issuer has no device endpoint (hint: omit --device)", o.Issuer)
 	}
 	asked, err := o.askDevice(ctx, i)
 	if err != nil {
 		return nil, err
 	}
 	if u, err := url.Parse(asked.VerificationURI); err != nil || u.Scheme != "https" || asked.UserCode == "" || asked.DeviceCode == "" {
-		return nil, fmt.Errorf("%s: the answer has no code, or no https address to go to", o.Issuer)
+		return nil, fmt.Errorf("%s: the response has no code, or no https address to open", o.Issuer)
 	}
 	o.remark("log in at %s with the code %s", printable(asked.VerificationURI), printable(asked.UserCode))
 	if u, err := url.Parse(asked.VerificationURIComplete); err == nil && u.Scheme == "https" {
@@ -35,7 +35,7 @@ func (o *OIDC) device(ctx context.Context, i *issuer) (*Credential, error) {
 	token, err := i.config.DeviceAccessToken(i.context(ctx), asked)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return nil, fmt.Errorf("nobody logged in at %s before the code ended", o.Issuer)
+		return nil, fmt.Errorf("nobody logged in at %s before the code expired", o.Issuer)
 	case err != nil:
 		return nil, o.failed(ctx, err)
 	}
@@ -57,7 +57,7 @@ func (o *OIDC) askDevice(ctx context.Context, i *issuer) (*oauth2.DeviceAuthResp
 	select {
 	case r := <-done:
 		if r.err == nil && r.asked == nil {
-			r.err = errors.New("the answer is empty")
+			r.err = errors.New("the response is empty")
 		}
 		if r.err != nil {
 			return nil, o.failed(ctx, r.err)

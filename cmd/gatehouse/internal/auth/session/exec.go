@@ -33,16 +33,16 @@ func ParseCall(info string) (Call, error) {
 			Interactive *bool `json:"interactive"`
 		} `json:"spec"`
 	}
-	const hint = "(hint: it is set by kubectl and not by people)"
+	const hint = "(hint: only kubectl sets this variable)"
 	if err := json.Unmarshal([]byte(info), &credential); err != nil {
-		return Call{}, errors.New(ExecInfoVariable + ": is not an ExecCredential in JSON " + hint)
+		return Call{}, errors.New(ExecInfoVariable + ": must be an ExecCredential in JSON " + hint)
 	}
 	if credential.Kind != "ExecCredential" {
-		return Call{}, fmt.Errorf("%s: the kind is %q, allowed is ExecCredential %s", ExecInfoVariable, printable(credential.Kind), hint)
+		return Call{}, fmt.Errorf("%s: kind %q must be ExecCredential %s", ExecInfoVariable, printable(credential.Kind), hint)
 	}
 	v1, v1beta1 := clientauthenticationv1.SchemeGroupVersion.String(), clientauthenticationv1beta1.SchemeGroupVersion.String()
 	if credential.APIVersion != v1 && credential.APIVersion != v1beta1 {
-		return Call{}, fmt.Errorf("%s: the apiVersion is %q, allowed are %s and %s (hint: the exec section of the kubeconfig says which)",
+		return Call{}, fmt.Errorf("%s: apiVersion %q must be %s or %s (hint: see apiVersion in the exec section of the kubeconfig)",
 			ExecInfoVariable, printable(credential.APIVersion), v1, v1beta1)
 	}
 	return Call{APIVersion: credential.APIVersion, Interactive: credential.Spec.Interactive}, nil

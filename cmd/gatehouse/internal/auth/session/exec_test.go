@@ -31,12 +31,12 @@ func TestParseCall(t *testing.T) {
 			name: "v1beta1 of an old kubectl", info: `{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":{}}`,
 			version: "client.authentication.k8s.io/v1beta1",
 		},
-		{name: "v1alpha1", info: `{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1alpha1"}`, says: `the apiVersion is "client.authentication.k8s.io/v1alpha1"`},
-		{name: "no version", info: `{"kind":"ExecCredential"}`, says: `the apiVersion is ""`},
-		{name: "another group", info: `{"kind":"ExecCredential","apiVersion":"v1"}`, says: `the apiVersion is "v1"`},
-		{name: "another kind", info: `{"kind":"Pod","apiVersion":"client.authentication.k8s.io/v1"}`, says: `the kind is "Pod"`},
-		{name: "not JSON", info: `hush`, says: "is not an ExecCredential in JSON"},
-		{name: "wrong type", info: `{"kind":"ExecCredential","spec":{"interactive":"hush"}}`, says: "is not an ExecCredential in JSON"},
+		{name: "v1alpha1", info: `{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1alpha1"}`, says: `apiVersion "client.authentication.k8s.io/v1alpha1"`},
+		{name: "no version", info: `{"kind":"ExecCredential"}`, says: `apiVersion ""`},
+		{name: "another group", info: `{"kind":"ExecCredential","apiVersion":"v1"}`, says: `apiVersion "v1"`},
+		{name: "another kind", info: `{"kind":"Pod","apiVersion":"client.authentication.k8s.io/v1"}`, says: `kind "Pod"`},
+		{name: "not JSON", info: `hush`, says: "must be an ExecCredential in JSON"},
+		{name: "wrong type", info: `{"kind":"ExecCredential","spec":{"interactive":"hush"}}`, says: "must be an ExecCredential in JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

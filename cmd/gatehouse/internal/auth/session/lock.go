@@ -40,7 +40,7 @@ func (e entry) lock(ctx context.Context, timeout time.Duration, waiting func()) 
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case err == nil && !ok:
-		err = fmt.Errorf("another login has been under way for %s (hint: end it, then try again)", timeout)
+		err = fmt.Errorf("another login has not finished within %s (hint: finish or stop it, then try again)", timeout)
 	}
 	if err != nil {
 		return nil, errors.Join(err, held.Close())

@@ -96,7 +96,7 @@ func (o *OIDC) discover(ctx context.Context) (*issuer, error) {
 	i := &issuer{client: newClient(o.Roots)}
 	provider, err := oidc.NewProvider(i.context(ctx), o.Issuer)
 	if mismatch, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-		return nil, fmt.Errorf("%s: calls itself %q (hint: give the URL exactly so, or is this another issuer)", o.Issuer, printable(mismatch.Discovered))
+		return nil, fmt.Errorf("%s: its discovery document has issuer %q (hint: use exactly this URL, or check the address)", o.Issuer, printable(mismatch.Discovered))
 	}
 	if err != nil {
 		return nil, o.failed(ctx, err)
@@ -170,7 +170,7 @@ func (o *OIDC) Renew(ctx context.Context, old *Credential) (*Credential, error) 
 		return nil, err
 	}
 	if _, ok := token.Extra("id_token").(string); !ok {
-		return nil, fmt.Errorf("%w: the issuer renews without an ID token", ErrEnded)
+		return nil, fmt.Errorf("%w: the issuer renewed the login without an ID token", ErrEnded)
 	}
 	c, err := o.credential(ctx, i, token, "")
 	if err != nil {
@@ -178,7 +178,7 @@ func (o *OIDC) Renew(ctx context.Context, old *Credential) (*Credential, error) 
 	}
 	// OpenID Connect Core, section 12.2.
 	if c.Subject != old.Subject {
-		return nil, fmt.Errorf("%s: the renewed ID token is for somebody else", o.Issuer)
+		return nil, fmt.Errorf("%s: the renewed ID token belongs to another user", o.Issuer)
 	}
 	return c, nil
 }
@@ -188,14 +188,14 @@ func (o *OIDC) Renew(ctx context.Context, old *Credential) (*Credential, error) 
 func (o *OIDC) credential(ctx context.Context, i *issuer, token *oauth2.Token, nonce string) (*Credential, error) {
 	raw, ok := token.Extra("id_token").(string)
 	if !ok || raw == "" {
-		return nil, fmt.Errorf("%s: the answer has no ID token (hint: is the client one for OpenID Connect)", o.Issuer)
+		return nil, fmt.Errorf("%s: the response has no ID token (hint: check that the client uses OpenID Connect)", o.Issuer)
 	}
 	verified, err := i.verifier.Verify(i.context(ctx), raw)
 	if err != nil {
-		return nil, o.failed(ctx, fmt.Errorf("the ID token is not used: %w", err))
+		return nil, o.failed(ctx, fmt.Errorf("the ID token is invalid: %w", err))
 	}
 	if nonce != "" && subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(nonce)) != 1 {
-		return nil, fmt.Errorf("%s: the ID token is not used: its nonce is not that of this login", o.Issuer)
+		return nil, fmt.Errorf("%s: the ID token is invalid: its nonce is not the one of this login", o.Issuer)
 	}
 	var claims struct {
 		AuthorizedParty string `json:"azp"`
@@ -203,11 +203,11 @@ func (o *OIDC) credential(ctx context.Context, i *issuer, token *oauth2.Token, n
 		Email           string `json:"email"`
 	}
 	if err := verified.Claims(&claims); err != nil {
-		return nil, fmt.Errorf("%s: the ID token is not used: %s", o.Issuer, printable(err.Error()))
+		return nil, fmt.Errorf("%s: the ID token is invalid: %s", o.Issuer, printable(err.Error()))
 	}
 	// OpenID Connect Core, section 3.1.3.7: a token for several is for one.
 	if claims.AuthorizedParty != "" && claims.AuthorizedParty != o.ClientID {
-		return nil, fmt.Errorf("%s: the ID token is not used: it was made for the client %q", o.Issuer, printable(claims.AuthorizedParty))
+		return nil, fmt.Errorf("%s: the ID token is invalid: it was issued for client %q", o.Issuer, printable(claims.AuthorizedParty))
 	}
 	now := o.Now()
 	if err := checkToken(raw, verified.Expiry, now); err != nil {
@@ -236,7 +236,7 @@ func (o *OIDC) failed(ctx context.Context, err error) error {
 	case !ok:
 		return fmt.Errorf("%s: %w", o.Issuer, transportError(err))
 	case answer.ErrorCode == "":
-		return fmt.Errorf("%s: answers %s", o.Issuer, printable(answer.Response.Status))
+		return fmt.Errorf("%s: responds with %s", o.Issuer, printable(answer.Response.Status))
 	}
 	return o.refused(answer.ErrorCode, answer.ErrorDescription)
 }
@@ -244,7 +244,7 @@ func (o *OIDC) failed(ctx context.Context, err error) error {
 // refused returns the error for an OAuth error of the issuer. Some mean that the
 // issuer cannot decide.
 func (o *OIDC) refused(code, description string) error {
-	text := o.Issuer + " refuses: " + printable(code)
+	text := o.Issuer + " rejected the login: " + printable(code)
 	if description != "" {
 		text += ": " + printable(description)
 	}

@@ -34,7 +34,7 @@ func TestBrowserLogin(t *testing.T) {
 		t.Errorf("the token ends in %s", left)
 	}
 	page := <-v.page
-	if page.status != http.StatusOK || !strings.Contains(page.text, "You are logged in as jane. You may close this page.") {
+	if page.status != http.StatusOK || !strings.Contains(page.text, "You are logged in as jane. You can close this page.") {
 		t.Errorf("page: %d %q", page.status, page.text)
 	}
 	for header, want := range map[string]string{
@@ -186,49 +186,49 @@ func TestLoginsThatAreRefused(t *testing.T) {
 		refused string // the reason of a definite no
 		says    string
 	}{
-		{"wrong nonce", claim("nonce", "another"), "", "its nonce is not that of this login"},
-		{"no nonce", claim("nonce", nil), "", "its nonce is not that of this login"},
+		{"wrong nonce", claim("nonce", "another"), "", "its nonce is not the one of this login"},
+		{"no nonce", claim("nonce", nil), "", "its nonce is not the one of this login"},
 		{"token for another client", claim("aud", "another"), "", `expected audience "kubernetes"`},
-		{"token made for another client", claim("azp", "another"), "", `it was made for the client "another"`},
+		{"token made for another client", claim("azp", "another"), "", `it was issued for client "another"`},
 		{"token for several, made for another", func(i *testIssuer) {
 			i.claims = func(claims map[string]any) {
 				claims["aud"], claims["azp"] = []string{testClient, "another"}, "another"
 			}
-		}, "", `it was made for the client "another"`},
+		}, "", `it was issued for client "another"`},
 		{"token of another issuer", claim("iss", "https://evil.example"), "", "issued by a different provider"},
 		{"expired token", claim("exp", 1), "", "expired"},
-		{"unsigned token", func(i *testIssuer) { i.sign = unsigned }, "", "the ID token is not used"},
+		{"unsigned token", func(i *testIssuer) { i.sign = unsigned }, "", "the ID token is invalid"},
 		{"symmetric signature", func(i *testIssuer) {
 			i.sign = func(claims map[string]any) string {
 				return signed(jose.HS256, []byte(strings.Repeat("k", 32)), claims)
 			}
-		}, "", "the ID token is not used"},
+		}, "", "the ID token is invalid"},
 		{"signature of another key", func(i *testIssuer) {
 			i.sign = func(claims map[string]any) string { return signed(jose.ES256, other, claims) }
-		}, "", "the ID token is not used"},
+		}, "", "the ID token is invalid"},
 		{"no ID token", func(i *testIssuer) { i.sign = func(map[string]any) string { return "" } }, "", "has no ID token"},
-		{"another issuer comes back", back(func(v url.Values) { v.Set("iss", "https://evil.example") }), "", `names the issuer "https://evil.example"`},
+		{"another issuer comes back", back(func(v url.Values) { v.Set("iss", "https://evil.example") }), "", `is from issuer "https://evil.example"`},
 		{"an issuer that promised its name", func(i *testIssuer) {
 			i.metadata = func(m map[string]any) { m["authorization_response_iss_parameter_supported"] = true }
-		}, "", `names the issuer`},
-		{"no code", back(func(v url.Values) { v.Del("code") }), "", "has no code"},
+		}, "", `is from issuer`},
+		{"no code", back(func(v url.Values) { v.Del("code") }), "", "has no authorization code"},
 		{"the person said no", back(func(v url.Values) {
 			v.Del("code")
 			v.Set("error", "access_denied")
 			v.Set("error_description", "<script>alert(1)</script>")
-		}), "access_denied", "refuses: access_denied: <script>"},
+		}), "access_denied", "rejected the login: access_denied: <script>"},
 		{"the issuer is busy", back(func(v url.Values) {
 			v.Del("code")
 			v.Set("error", "temporarily_unavailable")
 		}), "", "temporarily_unavailable"},
-		{"a code that is not known", back(func(v url.Values) { v.Set("code", "invented") }), "invalid_grant", "refuses: invalid_grant: said by the issuer"},
+		{"a code that is not known", back(func(v url.Values) { v.Set("code", "invented") }), "invalid_grant", "rejected the login: invalid_grant: said by the issuer"},
 		{"a redirection with the code", func(i *testIssuer) {
 			i.token = func(w http.ResponseWriter, _ url.Values) bool {
 				w.Header().Set("Location", i.URL+"/elsewhere")
 				w.WriteHeader(http.StatusTemporaryRedirect)
 				return true
 			}
-		}, "", "a redirection, which is not followed"},
+		}, "", "a redirect, which is not followed"},
 		{"an endless answer", func(i *testIssuer) {
 			i.token = func(w http.ResponseWriter, _ url.Values) bool {
 				w.Header().Set("Content-Type", "application/json")
@@ -242,7 +242,7 @@ func TestLoginsThatAreRefused(t *testing.T) {
 				_, _ = w.Write([]byte(form.Encode()))
 				return true
 			}
-		}, "", "answers 500"},
+		}, "", "responds with 500"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -301,12 +301,12 @@ func TestCodeInjection(t *testing.T) {
 func TestDiscoveryIsChecked(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, field, value, says string }{
-		{"another issuer", "issuer", "https://evil.example", `calls itself "https://evil.example"`},
+		{"another issuer", "issuer", "https://evil.example", `has issuer "https://evil.example"`},
 		{"tokens without TLS", "token_endpoint", "http://issuer.example/token", `token_endpoint: "http://issuer.example/token" is not an https URL`},
 		{"a file for the browser", "authorization_endpoint", "file:///etc/passwd", "authorization_endpoint"},
 		{"keys without TLS", "jwks_uri", "http://issuer.example/keys", "jwks_uri"},
 		{"codes without TLS", "device_authorization_endpoint", "http://issuer.example", "device_authorization_endpoint"},
-		{"no browser", "authorization_endpoint", "", "has no logins in a browser (hint: --device)"},
+		{"no browser", "authorization_endpoint", "", "the issuer has no authorization or token endpoint for logins in a browser (hint: --device)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -380,10 +380,10 @@ func TestDeviceLoginsThatFail(t *testing.T) {
 		no   bool
 		says string
 	}{
-		{"the person said no", func(v url.Values) { v.Set("state", "access_denied") }, true, "refuses: access_denied"},
+		{"the person said no", func(v url.Values) { v.Set("state", "access_denied") }, true, "rejected the login: access_denied"},
 		{"the code ended", func(v url.Values) { v.Set("state", "expired_token") }, false, "nobody logged in at "},
-		{"an address that is a script", func(v url.Values) { v.Set("verification_uri", "javascript:alert(1)") }, false, "no https address to go to"},
-		{"no code", func(v url.Values) { v.Set("user_code", "") }, false, "has no code"},
+		{"an address that is a script", func(v url.Values) { v.Set("verification_uri", "javascript:alert(1)") }, false, "no https address to open"},
+		{"no code", func(v url.Values) { v.Set("user_code", "") }, false, "the response has no code"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -427,13 +427,13 @@ func TestRenewal(t *testing.T) {
 		{name: "the issuer has enough", edit: func(*testIssuer) {}, old: func(c *Credential) { c.RefreshToken = "gone" }, ended: true, says: "invalid_grant"},
 		{
 			name: "no ID token", edit: func(i *testIssuer) { i.token = fail(200, `{"access_token":"a","token_type":"Bearer"}`) },
-			ended: true, says: "renews without an ID token",
+			ended: true, says: "renewed the login without an ID token",
 		},
 		{
 			name: "somebody else", edit: func(i *testIssuer) { i.claims = func(c map[string]any) { c["sub"] = "eve" } },
-			says: "is for somebody else",
+			says: "belongs to another user",
 		},
-		{name: "the issuer is down", edit: func(i *testIssuer) { i.token = fail(503, `no`) }, says: "answers 503"},
+		{name: "the issuer is down", edit: func(i *testIssuer) { i.token = fail(503, `no`) }, says: "responds with 503"},
 		{name: "the issuer is busy", edit: func(i *testIssuer) { i.token = fail(400, `{"error":"temporarily_unavailable"}`) }, says: "temporarily_unavailable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -70,7 +70,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 			return nil, err
 		}
 		if name == "" {
-			return nil, errors.New("no user name was given")
+			return nil, errors.New("the user name is empty")
 		}
 	}
 	const most = 3
@@ -80,7 +80,7 @@ func (p *Password) Login(ctx context.Context) (*Credential, error) {
 			return nil, err
 		}
 		if password == "" {
-			return nil, errors.New("no password was given")
+			return nil, errors.New("the password is empty")
 		}
 		c, err := p.ask(ctx, client, login.Request{Directory: p.Directory, Username: name, Password: password})
 		if err == nil {
@@ -126,7 +126,7 @@ func (p *Password) ask(ctx context.Context, client *http.Client, request login.R
 	}
 	var issued login.Issued
 	if err := json.Unmarshal(answer, &issued); err != nil {
-		return nil, fmt.Errorf("%s: the answer is not what Gatehouse says (hint: is this the address of Gatehouse)", p.Server)
+		return nil, fmt.Errorf("%s: the response is not from Gatehouse (hint: check the address of Gatehouse)", p.Server)
 	}
 	now := p.Now()
 	if err := checkToken(issued.Token, issued.ExpiresAt, now); err != nil {
@@ -175,7 +175,7 @@ func send(client *http.Client, req *http.Request) (status int, header http.Heade
 func failed(server string, status int, answer []byte) error {
 	var f login.Failure
 	if json.Unmarshal(answer, &f) != nil || f.Reason == "" {
-		return fmt.Errorf("%s: answers %d %s (hint: is this the address of Gatehouse, and does it take logins)", server, status, http.StatusText(status))
+		return fmt.Errorf("%s: responds with %d %s (hint: check the address of Gatehouse, and that logins are configured there)", server, status, http.StatusText(status))
 	}
 	message := printable(f.Message)
 	if message == "" {

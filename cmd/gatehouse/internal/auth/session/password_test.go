@@ -150,8 +150,8 @@ func TestPasswordLoginsThatFail(t *testing.T) {
 		tries    int
 	}{
 		{name: "from a script", prompter: ScriptInput{strings.NewReader("wrong\nmore\n")}, reason: "credentials", says: "wrong name or password", tries: 1},
-		{name: "nothing typed", prompter: &typist{passwords: []string{""}}, says: "no password was given"},
-		{name: "nothing in the script", prompter: ScriptInput{strings.NewReader("")}, says: "no password was given"},
+		{name: "nothing typed", prompter: &typist{passwords: []string{""}}, says: "the password is empty"},
+		{name: "nothing in the script", prompter: ScriptInput{strings.NewReader("")}, says: "the password is empty"},
 		{name: "endless line", prompter: ScriptInput{strings.NewReader(strings.Repeat(testPassword, 500))}, says: "longer than 4096 bytes"},
 		{
 			name: "too often", answer: func(w http.ResponseWriter, _ login.Request) bool {
@@ -176,13 +176,13 @@ func TestPasswordLoginsThatFail(t *testing.T) {
 				w.WriteHeader(http.StatusNotFound)
 				_, _ = io.WriteString(w, "<html>"+r.Password)
 				return true
-			}, says: "answers 404 Not Found (hint: is this the address of Gatehouse", tries: 1,
+			}, says: "responds with 404 Not Found (hint: check the address of Gatehouse", tries: 1,
 		},
 		{
 			name: "not JSON", answer: func(w http.ResponseWriter, r login.Request) bool {
 				_, _ = io.WriteString(w, r.Password)
 				return true
-			}, says: "the answer is not what Gatehouse says", tries: 1,
+			}, says: "the response is not from Gatehouse", tries: 1,
 		},
 		{
 			name: "no token", answer: func(w http.ResponseWriter, _ login.Request) bool {
@@ -194,7 +194,7 @@ func TestPasswordLoginsThatFail(t *testing.T) {
 			name: "a token that ended", answer: func(w http.ResponseWriter, _ login.Request) bool {
 				writeJSON(w, login.Issued{Token: "gatehouse-login_x", ExpiresAt: noon})
 				return true
-			}, says: "is this machine's clock right", tries: 1,
+			}, says: "check the clock of this machine", tries: 1,
 		},
 		{
 			name: "endless answer", answer: func(w http.ResponseWriter, _ login.Request) bool {
@@ -242,7 +242,7 @@ func TestPasswordIsNotRepeated(t *testing.T) {
 		}
 		p := g.login(&typist{passwords: []string{testPassword}})
 		p.Roots.AddCert(thief.Certificate())
-		if _, err := p.Login(t.Context()); err == nil || !strings.Contains(err.Error(), "a redirection, which is not followed") {
+		if _, err := p.Login(t.Context()); err == nil || !strings.Contains(err.Error(), "a redirect, which is not followed") {
 			t.Errorf("%d: got %v", status, err)
 		}
 	}
@@ -274,21 +274,21 @@ func TestPasswordIsForGatehouseAlone(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	const ours = `{"reason":"method","message":"only POST is answered here"}`
+	const ours = `{"reason":"method","message":"the method must be POST"}`
 	for _, c := range []struct {
 		name   string
 		answer http.HandlerFunc
 		says   string
 	}{
-		{"a page", said(http.StatusOK, "text/html", "", "<html>"), "it answers 200 OK"},
-		{"an API server", said(http.StatusForbidden, "application/json", "", `{"kind":"Status"}`), "it answers 403 Forbidden"},
-		{"any server without GET", said(http.StatusMethodNotAllowed, "text/plain", "POST", "Method Not Allowed"), "gets no password: it answers 405"},
-		{"another reason", said(http.StatusMethodNotAllowed, "application/json", "POST", `{"reason":"internal"}`), "gets no password"},
-		{"another status", said(http.StatusOK, "application/json", "POST", ours), "gets no password"},
-		{"another media type", said(http.StatusMethodNotAllowed, "text/plain", "POST", ours), "gets no password"},
-		{"no POST", said(http.StatusMethodNotAllowed, "application/json", "GET", ours), "gets no password"},
-		{"cut off", said(http.StatusMethodNotAllowed, "application/json", "POST", ours[:20]), "gets no password"},
-		{"a redirection", said(http.StatusFound, "application/json", "POST", ours), "it answers 302 Found"},
+		{"a page", said(http.StatusOK, "text/html", "", "<html>"), "it responds with 200 OK"},
+		{"an API server", said(http.StatusForbidden, "application/json", "", `{"kind":"Status"}`), "it responds with 403 Forbidden"},
+		{"any server without GET", said(http.StatusMethodNotAllowed, "text/plain", "POST", "Method Not Allowed"), "no password was sent: it responds with 405"},
+		{"another reason", said(http.StatusMethodNotAllowed, "application/json", "POST", `{"reason":"internal"}`), "no password was sent"},
+		{"another status", said(http.StatusOK, "application/json", "POST", ours), "no password was sent"},
+		{"another media type", said(http.StatusMethodNotAllowed, "text/plain", "POST", ours), "no password was sent"},
+		{"no POST", said(http.StatusMethodNotAllowed, "application/json", "GET", ours), "no password was sent"},
+		{"cut off", said(http.StatusMethodNotAllowed, "application/json", "POST", ours[:20]), "no password was sent"},
+		{"a redirection", said(http.StatusFound, "application/json", "POST", ours), "it responds with 302 Found"},
 		{"without end", said(http.StatusMethodNotAllowed, "application/json", "POST", strings.Repeat(" ", maxAnswerBytes+1)), "the answer is larger than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestPasswordIsForGatehouseAlone(t *testing.T) {
 		server.Close()
 		who := &typist{passwords: []string{testPassword}}
 		_, err := (&Password{Server: server.URL, Prompter: who, Now: time.Now}).Login(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "refused (hint: is the address right, and does the server run)") || len(who.asked) > 0 {
+		if err == nil || !strings.Contains(err.Error(), "refused (hint: check the address, and that the server is running)") || len(who.asked) > 0 {
 			t.Errorf("got %v, asked %q", err, who.asked)
 		}
 	})
@@ -373,8 +373,8 @@ func TestRoots(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, says string }{
 		{"none", "", ""},
-		{"not PEM", "hello", "has no certificate in PEM"},
-		{"a key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", `has a "PRIVATE KEY"`},
+		{"not PEM", "hello", "contains no PEM certificate"},
+		{"a key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", `a PEM block of type "PRIVATE KEY"`},
 		{"not a certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "malformed"},
 	} {
 		if _, err := Roots([]byte(c.text)); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
@@ -398,11 +398,11 @@ func TestWhoami(t *testing.T) {
 			}
 			writeJSON(w, login.Answer{Outcome: "no", Reason: "expired"})
 		}, ""},
-		{"not looked at", func(w http.ResponseWriter, _ *http.Request) {
+		{"not evaluated", func(w http.ResponseWriter, _ *http.Request) {
 			fail(w, http.StatusTooManyRequests, login.Failure{Reason: "rate", Message: "too many questions", RetryAfterSeconds: 2})
 		}, "too many questions; try again in 2 s (reason rate)"},
-		{"not Gatehouse", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }, "is not what Gatehouse says"},
-		{"no outcome", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, "is not what Gatehouse says"},
+		{"not Gatehouse", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }, "is not from Gatehouse"},
+		{"no outcome", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, "is not from Gatehouse"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,7 @@ func checkIsGatehouse(ctx context.Context, client *http.Client, server string) e
 	var f login.Failure
 	if status != http.StatusMethodNotAllowed || header.Get("Allow") != http.MethodPost ||
 		mediaErr != nil || media != "application/json" || json.Unmarshal(answer, &f) != nil || f.Reason != login.ReasonMethod {
-		return fmt.Errorf("%s: is not a Gatehouse that takes logins, and gets no password: it answers %d %s (hint: is this the address of Gatehouse)",
+		return fmt.Errorf("%s: is not a Gatehouse with logins, so no password was sent: it responds with %d %s (hint: check the address of Gatehouse)",
 			server, status, http.StatusText(status))
 	}
 	return nil

@@ -24,7 +24,7 @@ func (o *OIDC) Revoke(ctx context.Context, c *Credential) error {
 		return err
 	}
 	if i.revocation.url == "" {
-		return fmt.Errorf("%s: has no address to give it back to", o.Issuer)
+		return fmt.Errorf("%s: the issuer has no revocation endpoint", o.Issuer)
 	}
 	form := url.Values{"token": {c.RefreshToken}, "token_type_hint": {"refresh_token"}}
 	if i.revocation.style == oauth2.AuthStyleInParams {
@@ -51,7 +51,7 @@ func (o *OIDC) Revoke(ctx context.Context, c *Credential) error {
 	}
 	// A token that the issuer does not know any more is a success too.
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: answers %s", o.Issuer, printable(resp.Status))
+		return fmt.Errorf("%s: responds with %s", o.Issuer, printable(resp.Status))
 	}
 	return nil
 }

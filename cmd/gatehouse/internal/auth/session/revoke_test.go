@@ -27,10 +27,10 @@ func TestRevoke(t *testing.T) {
 			name: "forms alone", secret: secret, status: 200, metadata: map[string]any{"revocation_endpoint_auth_methods_supported": []string{"client_secret_post"}},
 			form: url.Values{"client_id": {testClient}, "client_secret": {secret}},
 		},
-		{name: "refused", status: 400, form: url.Values{"client_id": {testClient}}, says: "answers 400 Bad Request"},
-		{name: "a redirection", status: 307, form: url.Values{"client_id": {testClient}}, says: "a redirection, which is not followed"},
-		{name: "no endpoint", metadata: map[string]any{"revocation_endpoint": ""}, says: "has no address to give it back to"},
-		{name: "without TLS", metadata: map[string]any{"revocation_endpoint": "http://issuer.example/revoke"}, says: "not asked without TLS"},
+		{name: "refused", status: 400, form: url.Values{"client_id": {testClient}}, says: "responds with 400 Bad Request"},
+		{name: "a redirection", status: 307, form: url.Values{"client_id": {testClient}}, says: "a redirect, which is not followed"},
+		{name: "no endpoint", metadata: map[string]any{"revocation_endpoint": ""}, says: "the issuer has no revocation endpoint"},
+		{name: "without TLS", metadata: map[string]any{"revocation_endpoint": "http://issuer.example/revoke"}, says: "requests without TLS are not sent"},
 		{name: "not a URL", metadata: map[string]any{"revocation_endpoint": "https://issuer.example:x"}, says: "revocation_endpoint: is not a URL"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -88,7 +88,7 @@ type Method interface {
 var ErrEnded = errors.New("the session has ended")
 
 // ErrNeedsPerson means that somebody has to log in, and that nobody can be asked.
-var ErrNeedsPerson = errors.New("somebody has to log in, and nobody can be asked here")
+var ErrNeedsPerson = errors.New("a login is required, and nobody can be asked here")
 
 // RefusedError is a definite no to a login.
 type RefusedError struct {
@@ -121,17 +121,24 @@ type Session struct {
 // *RefusedError for a definite no, or both if a renewal was refused and nobody can
 // be asked, or means that it cannot be decided.
 func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {
+	if s.Cache.Store == StoreNone {
+		c, err = s.obtain(ctx, nil)
+		return c, true, err
+	}
 	entry := s.Cache.entry(s.Method.Identity())
 	old, _, err := s.cached(entry)
 	if err != nil {
 		return nil, false, err
 	}
-	if old != nil && old.usable(s.Now()) && !s.Anew {
+	if old != nil && old.usable(s.Now()) && !s.Anew && !entry.misplaced() {
 		return old, false, nil
+	}
+	if err := s.Cache.unreadable; err != nil {
+		s.remark("the stored login cannot be read: %s", err)
 	}
 	began := s.Now()
 	unlock, err := entry.lock(ctx, s.LockTimeout, func() {
-		s.remark("another login is under way; waiting for it, at most %s", s.LockTimeout)
+		s.remark("waiting for another login to finish, at most %s", s.LockTimeout)
 	})
 	if err != nil {
 		return nil, false, err
@@ -143,10 +150,15 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 		return nil, false, err
 	}
 	if old != nil && old.usable(s.Now()) && !s.Anew {
+		if entry.misplaced() {
+			if err := entry.write(old); err != nil {
+				s.remark("the login stays where it was stored: %s", err)
+			}
+		}
 		return old, true, nil
 	}
 	if entry.failedSince(began) {
-		return nil, false, errors.New("the login that this one waited for failed")
+		return nil, false, errors.New("another process tried to log in meanwhile and failed (hint: try again)")
 	}
 	c, err = s.obtain(ctx, old)
 	switch {
@@ -160,9 +172,9 @@ func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error
 		return c, true, nil
 	}
 	if err := entry.write(c); err != nil {
-		s.remark("the login is not kept: %s", err)
+		s.remark("the login is not stored: %s", err)
 	} else if others != nil {
-		s.remark("this takes the place of the login of %s", printable(others.User))
+		s.remark("replaced the login of %s", printable(others.User))
 	}
 	return c, true, nil
 }
@@ -187,12 +199,12 @@ func (s *Session) obtain(ctx context.Context, old *Credential) (*Credential, err
 		case err == nil:
 			return c, nil
 		case ok && s.Interactive:
-			s.remark("the login is not renewed: %s", refused)
+			s.remark("the renewal was rejected: %s", refused)
 		case ok:
-			needsPerson = fmt.Errorf("%w: the login is not renewed: %w", ErrNeedsPerson, refused)
+			needsPerson = fmt.Errorf("%w: the renewal was rejected: %w", ErrNeedsPerson, refused)
 		case errors.Is(err, ErrEnded):
 		case s.Now().Before(old.ExpiresAt):
-			s.remark("the token is used until its end: it could not be renewed: %s", err)
+			s.remark("the token could not be renewed and is used until it expires: %s", err)
 			return old, nil
 		default:
 			return nil, fmt.Errorf("the login cannot be renewed: %w", err)
@@ -213,15 +225,15 @@ func (s *Session) remark(format string, args ...any) {
 func checkToken(token string, expires, now time.Time) error {
 	const most = 64 << 10
 	if token == "" || len(token) > most {
-		return fmt.Errorf("the answer has a token of %d bytes, allowed are 1 to %d", len(token), most)
+		return fmt.Errorf("the response has a token of %d bytes, allowed are 1 to %d", len(token), most)
 	}
 	for i := range len(token) {
 		if token[i] <= ' ' || token[i] > '~' {
-			return errors.New("the answer has a token with characters that cannot be sent in a header")
+			return errors.New("the response has a token with characters that are not allowed in an HTTP header")
 		}
 	}
 	if !now.Before(expires) {
-		return fmt.Errorf("the new token ended at %s and it is %s here (hint: is this machine's clock right)",
+		return fmt.Errorf("the new token expired at %s, and the time here is %s (hint: check the clock of this machine)",
 			expires.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil

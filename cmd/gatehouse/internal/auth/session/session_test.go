@@ -67,11 +67,11 @@ func TestOthersCredentials(t *testing.T) {
 	}{
 		{name: "the same", cached: janes(noon), who: "jane", token: "janes", kept: "janes"},
 		{name: "anybody", cached: janes(noon), token: "janes", kept: "janes"},
-		{name: "another", cached: janes(noon), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: this takes the place of the login of jane\n"},
+		{name: "another", cached: janes(noon), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
 		{name: "another, and refused", cached: janes(noon), who: "bob", fails: true, logins: 1, kept: "janes"},
-		{name: "another's is not renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: this takes the place of the login of jane\n"},
+		{name: "another's is not renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
 		{name: "the same is renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "jane", token: "renewed", renews: 1, kept: "renewed"},
-		{name: "nobody knows whose", cached: credential("unknown", noon, time.Hour), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: this takes the place of the login of jane\n"},
+		{name: "nobody knows whose", cached: credential("unknown", noon, time.Hour), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +138,7 @@ func TestGet(t *testing.T) {
 		kept           string
 	}{
 		{name: "nothing yet", interactive: true, token: "fresh", logins: 1, kept: "fresh"},
-		{name: "nothing yet and nobody there", err: "somebody has to log in"},
+		{name: "nothing yet and nobody there", err: "a login is required"},
 		{name: "from the cache", cached: old(30 * time.Minute), token: "old", kept: "old"},
 		{name: "just before the margin", cached: old(time.Hour - 31*time.Second), token: "old", kept: "old"},
 		{name: "renewed near the end", cached: old(time.Hour - 30*time.Second), token: "fresh", renews: 1, kept: "fresh"},
@@ -146,10 +146,10 @@ func TestGet(t *testing.T) {
 		{name: "renewal fails near the end", cached: old(time.Hour - time.Second), renew: down, interactive: true, token: "old", renews: 1, kept: "old"},
 		{name: "renewal fails after the end", cached: old(time.Hour), renew: down, interactive: true, err: "cannot be renewed: the server is down", renews: 1, kept: "old"},
 		{name: "session over", cached: old(2 * time.Hour), renew: ErrEnded, interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
-		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "somebody has to log in", renews: 1, kept: "old"},
+		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "a login is required", renews: 1, kept: "old"},
 		{name: "anew", cached: old(time.Minute), anew: true, interactive: true, token: "fresh", logins: 1, kept: "fresh"},
 		{name: "anew, and refused", cached: old(time.Minute), anew: true, interactive: true, login: &RefusedError{"credentials", "wrong"}, err: "wrong (reason credentials)", logins: 1, kept: "old"},
-		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "nobody can be asked here: the login is not renewed: gone (reason credentials)", renews: 1, kept: "old"},
+		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "nobody can be asked here: the renewal was rejected: gone (reason credentials)", renews: 1, kept: "old"},
 		{name: "renewal refused to a person", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "refused", interactive: true, login: &RefusedError{"credentials", "wrong name or password"}, err: "wrong name or password (reason credentials)", logins: 1},
 	}
@@ -276,7 +276,7 @@ func TestOneFailureForAll(t *testing.T) {
 	}
 	// Each says so when it has waited for a moment.
 	deadline := time.Now().Add(15 * time.Second)
-	for strings.Count(said.String(), "another login is under way; waiting for it, at most 20s") < waiters {
+	for strings.Count(said.String(), "waiting for another login to finish, at most 20s") < waiters {
 		if time.Now().After(deadline) {
 			t.Fatalf("nobody says that they wait: %q", said)
 		}
@@ -287,7 +287,7 @@ func TestOneFailureForAll(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for range waiters {
-		if err := <-errs; err == nil || !strings.Contains(err.Error(), "the login that this one waited for failed") {
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "another process tried to log in meanwhile and failed (hint: try again)") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -307,7 +307,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		end     bool
 		says    string
 	}{
-		{"timeout", 20 * time.Millisecond, false, "another login has been under way for 20ms"},
+		{"timeout", 20 * time.Millisecond, false, "another login has not finished within 20ms"},
 		{"interrupted", time.Minute, true, "context canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -371,10 +371,10 @@ func TestCheckToken(t *testing.T) {
 	}{
 		{"good", "a.b-c_d", noon.Add(time.Second), ""},
 		{"empty", "", noon.Add(time.Hour), "0 bytes"},
-		{"line break", "hush\r\nX-Evil: 1", noon.Add(time.Hour), "characters that cannot be sent"},
-		{"not ASCII", "hüsh", noon.Add(time.Hour), "characters that cannot be sent"},
+		{"line break", "hush\r\nX-Evil: 1", noon.Add(time.Hour), "characters that are not allowed"},
+		{"not ASCII", "hüsh", noon.Add(time.Hour), "characters that are not allowed"},
 		{"huge", strings.Repeat("x", 64<<10+1), noon.Add(time.Hour), "65537 bytes"},
-		{"ended", "hush", noon, "is this machine's clock right"},
+		{"ended", "hush", noon, "check the clock of this machine"},
 	} {
 		err := checkToken(c.token, c.expires, noon)
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {

@@ -76,7 +76,7 @@ func onTerminal(ctx context.Context, prompt string, read func(in *os.File) (stri
 		_, _ = io.WriteString(out, "\n")
 		closeTerminal(in, out)
 		if errors.Is(r.err, io.EOF) {
-			r.err = errors.New("nothing was typed")
+			r.err = errors.New("nothing was entered")
 		}
 		return r.text, r.err
 	case <-ctx.Done():
@@ -115,7 +115,7 @@ type ScriptInput struct {
 
 // Username implements Prompter. A script gives the name by other means.
 func (ScriptInput) Username(context.Context, string) (string, error) {
-	return "", errors.New("no user name was given")
+	return "", errors.New("the user name is empty")
 }
 
 // Password implements Prompter.

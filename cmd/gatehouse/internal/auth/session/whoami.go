@@ -27,7 +27,7 @@ func Whoami(ctx context.Context, server string, roots *x509.CertPool, token stri
 	}
 	var answer login.Answer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Outcome == "" {
-		return nil, fmt.Errorf("%s: the answer is not what Gatehouse says (hint: is this the address of Gatehouse)", server)
+		return nil, fmt.Errorf("%s: the response is not from Gatehouse (hint: check the address of Gatehouse)", server)
 	}
 	return &answer, nil
 }

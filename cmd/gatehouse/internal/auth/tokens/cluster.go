@@ -225,4 +225,4 @@ func dryRuns(dryRun bool) []string {
 func object(kind, name string) string { return fmt.Sprintf("%s/%s", kind, name) }
 
 // errUncertain is an answer that did not come: what was asked for may be done.
-var errUncertain = errors.New("the API server did not answer, and may have done it all the same")
+var errUncertain = errors.New("the API server did not respond, and may have applied the change")

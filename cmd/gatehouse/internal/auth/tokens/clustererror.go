@@ -29,19 +29,19 @@ func explain(err error, verb, resource, name string) error {
 	case verb == "create" && class == apierr.AlreadyExists:
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrExists)
 	case class == apierr.Unserved:
-		return fmt.Errorf("the API server has no %s in %s (hint: apply the definitions: %s)", resource, v1alpha1.GroupVersion, version.Remedy)
+		return fmt.Errorf("the API server has no %s in %s (hint: apply the CRDs: %s)", resource, v1alpha1.GroupVersion, version.Remedy)
 	case class == apierr.NotFound:
 		return fmt.Errorf("%s %w", object(kindOf(resource), name), ErrNotFound)
 	case class == apierr.Conflict:
 		return fmt.Errorf("%s %w (hint: try again)", object(kindOf(resource), name), ErrChanged)
 	case class == apierr.Unauthorized:
-		return errors.New("the API server does not take the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
+		return errors.New("the API server rejects the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
 	case apierr.LacksRight(err, verb):
 		return &rightError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group))}
 	case class == apierr.Invalid, class == apierr.Forbidden:
 		return &refusedError{findings(err, object(kindOf(resource), name))}
 	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w: %s (hint: look with kubectl get %s)", errUncertain, singleLineError(err), strings.TrimSpace(resource+" "+name))
+		return fmt.Errorf("%w: %s (hint: check with kubectl get %s)", errUncertain, singleLineError(err), strings.TrimSpace(resource+" "+name))
 	default:
 		return errors.New(singleLineError(err))
 	}

@@ -229,13 +229,13 @@ func (u *ClusterUsage) report(class apierr.Class, err error) {
 		u.log.Info("use of access tokens", "recovered", "status.lastUsed can be written again")
 		return
 	}
-	hint := "it is tried again; nothing else depends on it"
+	hint := "Gatehouse tries again; nothing else depends on it"
 	switch class { //nolint:exhaustive // the others need nothing but time
 	case apierr.Forbidden:
 		hint = apierr.GrantHint("a ClusterRole", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
 	case apierr.Unserved:
-		hint = "apply the definitions: " + version.Remedy
+		hint = "apply the CRDs: " + version.Remedy
 	default:
 	}
-	u.log.Warn("use of access tokens", "error", "when they were last used cannot be written: "+singleLineError(err), "hint", hint)
+	u.log.Warn("use of access tokens", "error", "cannot write when they were last used: "+singleLineError(err), "hint", hint)
 }

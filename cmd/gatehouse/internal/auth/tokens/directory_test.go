@@ -99,7 +99,7 @@ func TestCreateNeverOverwrites(t *testing.T) {
 		t.Fatal(place, err)
 	}
 	before := read(t, place)
-	if _, err := store.Create(t.Context(), newToken("ci", "eve")); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "token-ci.yaml exists already") {
+	if _, err := store.Create(t.Context(), newToken("ci", "eve")); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), "token-ci.yaml already exists") {
 		t.Errorf("got %v", err)
 	}
 	// A link that leads nowhere is a file that exists, and nothing is written through it.

@@ -18,15 +18,15 @@ import (
 // The errors of a Store that callers tell apart with errors.Is.
 var (
 	// ErrExists is a document of a name that is taken. What was there stays.
-	ErrExists = errors.New("exists already")
+	ErrExists = errors.New("already exists")
 	// ErrNotFound is a token that is not there.
-	ErrNotFound = errors.New("is not there")
+	ErrNotFound = errors.New("does not exist")
 	// ErrNotRemovable is a token that is there and has to be removed by hand. The
 	// error around it says where, and why.
-	ErrNotRemovable = errors.New("has to be removed by hand")
+	ErrNotRemovable = errors.New("must be removed by hand")
 	// ErrChanged is a document that somebody else changed at the same moment.
 	// Trying again may help.
-	ErrChanged = errors.New("was changed by somebody else meanwhile")
+	ErrChanged = errors.New("was changed at the same time")
 	// ErrForbidden is a right in a cluster that is missing. The error around it says
 	// which.
 	ErrForbidden = errors.New("is forbidden")

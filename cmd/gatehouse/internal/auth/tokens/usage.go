@@ -45,7 +45,7 @@ func OpenUsage(stateDir string, problem func(error)) (*Usage, error) {
 	}
 	switch err := writable(stateDir); {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
-		problem(fmt.Errorf("when tokens are used cannot be kept for now: %w", err))
+		problem(fmt.Errorf("cannot store when tokens are used: %w", err))
 	case err != nil:
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func OpenUsage(stateDir string, problem func(error)) (*Usage, error) {
 	u.used.Store(&map[string]*atomic.Int64{})
 	var err error
 	if u.loaded, err = readUsage(u.file); err != nil {
-		problem(fmt.Errorf("when tokens were last used is not known: %w", err))
+		problem(fmt.Errorf("cannot read when tokens were last used: %w", err))
 	}
 	return u, nil
 }
@@ -137,7 +137,7 @@ func (u *Usage) Run(ctx context.Context) {
 		if err != nil {
 			u.dirty.Store(true)
 			if !failing {
-				u.problem(fmt.Errorf("when tokens were last used cannot be kept: %w", err))
+				u.problem(fmt.Errorf("cannot store when tokens were last used: %w", err))
 			}
 		}
 		failing = err != nil

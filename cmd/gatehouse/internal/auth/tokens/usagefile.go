@@ -53,10 +53,10 @@ func decodeUsage(from io.Reader) (usageDocument, error) {
 		return document, fmt.Errorf("is larger than %d MiB", maxUsageBytes>>20)
 	}
 	if err != nil {
-		return document, fmt.Errorf("is not what a server writes: %w", err)
+		return document, fmt.Errorf("not written by Gatehouse: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return document, errors.New("is not what a server writes: there is more behind its end")
+		return document, errors.New("not written by Gatehouse: there is text after the document")
 	}
 	return document, nil
 }

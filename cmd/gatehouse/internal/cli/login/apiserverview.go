@@ -75,11 +75,11 @@ func askAPIServer(ctx context.Context, api *rest.Config, token string) *apiServe
 	case status == http.StatusUnauthorized:
 		return &apiServerView{Outcome: authn.No, Message: "Unauthorized"}
 	case status != http.StatusCreated && status != http.StatusOK:
-		return unknown(fmt.Errorf("it answers %d %s", status, http.StatusText(status)))
+		return unknown(fmt.Errorf("it responds with %d %s", status, http.StatusText(status)))
 	case json.Unmarshal(answer, &review) != nil || review.Status.UserInfo.Username == "":
-		return unknown(errors.New("its answer is not that of an API server"))
+		return unknown(errors.New("its response is not that of an API server"))
 	case token != "" && review.Status.UserInfo.Username == "system:anonymous":
-		return &apiServerView{Outcome: authn.No, User: &review.Status.UserInfo, Message: "knows nobody: system:anonymous"}
+		return &apiServerView{Outcome: authn.No, User: &review.Status.UserInfo, Message: "not authenticated: system:anonymous"}
 	}
 	return &apiServerView{Outcome: authn.Yes, User: &review.Status.UserInfo}
 }
@@ -120,7 +120,7 @@ func selfSubjectReview(ctx context.Context, client *http.Client, host string) (s
 			err = wrapped.Err
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			err = fmt.Errorf("%w (hint: is the address in the kubeconfig right, and does the API server run)", err)
+			err = fmt.Errorf("%w (hint: check the address in the kubeconfig, and that the API server is running)", err)
 		}
 		return 0, nil, err
 	}
@@ -156,7 +156,7 @@ func tokenOf(ctx context.Context, api *rest.Config) (string, error) {
 		return "", err
 	}
 	if _, _, err = selfSubjectReview(ctx, client, "https://token.invalid"); !errors.Is(err, errCaptured) {
-		return "", fmt.Errorf("its token could not be had: %w", err)
+		return "", fmt.Errorf("cannot get its token: %w", err)
 	}
 	return seen.token, nil
 }

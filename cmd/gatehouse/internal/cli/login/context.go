@@ -15,18 +15,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
-// loginOf returns the login flags of the context.
-func loginOf(f *cli.ContextFlags) (*loginFlags, error) {
+// withHint adds a hint to an error that has none.
+func withHint(err error, hint string) error {
+	if strings.Contains(err.Error(), "(hint: ") {
+		return err
+	}
+	return fmt.Errorf("%w (hint: %s)", err, hint)
+}
+
+// loginOf returns the login flags of the context. The hint is for a kubeconfig without one.
+func loginOf(f *cli.ContextFlags, hint string) (*loginFlags, error) {
 	name, user, err := f.User()
 	if err != nil {
-		return nil, err
+		return nil, withHint(err, hint)
 	}
 	login, err := execLogin(user.Exec)
 	if err != nil {
 		return nil, fmt.Errorf("the context %q: %w", name, err)
 	}
 	if login == nil {
-		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: %s kubeconfig makes one that does)", name, cli.DisplayName(os.Args[0]))
+		return nil, fmt.Errorf("the context %q does not log in with Gatehouse (hint: '%s kubeconfig' writes one that does)", name, cli.DisplayName(os.Args[0]))
 	}
 	return login, nil
 }

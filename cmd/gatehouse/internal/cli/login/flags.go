@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ const defaultLoginTimeout = 5 * time.Minute
 // defaultListen is any free port.
 const defaultListen = "127.0.0.1:0"
 
-// loginFlags are the ways to log in, as flags say them. None of them is a secret.
+// loginFlags are the flags that describe a login. None of them is a secret.
 type loginFlags struct {
 	issuer, issuerCA, issuerCAData string
 	clientID, clientSecretFile     string
@@ -37,36 +38,41 @@ type loginFlags struct {
 	server, serverCA, serverCAData string
 	directory, username            string
 	passwordStdin                  bool
-	// name is who logs in this time, where username is not part of the login.
+	// name is who logs in this time, if username is not part of the login.
 	name string
 
-	timeout  time.Duration
-	cacheDir string
+	timeout    time.Duration
+	cacheDir   string
+	tokenStore string
 }
 
-// add adds the flags that say which login is meant.
+// tokenStoreVariable is the environment variable that replaces --token-store, also where kubectl runs login.
+const tokenStoreVariable = "GATEHOUSE_TOKEN_STORE"
+
+// add adds the flags that describe a login.
 func (f *loginFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.issuer, "issuer", "", "URL of an OpenID Connect issuer to log in at")
-	flags.StringVar(&f.issuerCA, "issuer-ca", "", "file of the CAs that the issuer's certificate is verified with, in PEM (default the system's)")
-	flags.StringVar(&f.issuerCAData, "issuer-ca-data", "", "the same in base64, instead of a file")
-	flags.StringVar(&f.clientID, "client-id", "", "id of the issuer's client")
-	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "file with the secret of the issuer's client; a public client has none")
-	flags.StringArrayVar(&f.scopes, "scope", nil, "scope to ask the issuer for besides openid, such as email or groups; may be repeated")
-	flags.BoolVar(&f.device, "device", false, "log in on another device, by a code")
-	flags.BoolVar(&f.noBrowser, "no-browser", false, "show the address to open, and open no browser")
-	flags.StringVar(&f.listen, "listen", defaultListen, "where the browser comes back to on this machine: HOST:PORT")
-	flags.StringVar(&f.server, "server", "", "address of Gatehouse, https://HOST:PORT: for a login by name and password, and for whoami")
-	flags.StringVar(&f.serverCA, "server-ca", "", "file of the CAs that Gatehouse's certificate is verified with, in PEM (default the system's)")
-	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the same in base64, instead of a file")
-	flags.StringVar(&f.directory, "directory", "", "name of the directory that knows the user, if Gatehouse has several")
-	flags.StringVar(&f.username, "username", "", "user name (default it is asked for)")
-	flags.DurationVar(&f.timeout, "timeout", defaultLoginTimeout, "how long logging in may take")
-	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory that the login is kept in (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
+	flags.StringVar(&f.issuer, "issuer", "", "URL of the OpenID Connect issuer")
+	flags.StringVar(&f.issuerCA, "issuer-ca", "", "file with the CAs of the issuer's certificate, in PEM (default the system's)")
+	flags.StringVar(&f.issuerCAData, "issuer-ca-data", "", "the same in base64, in place of a file")
+	flags.StringVar(&f.clientID, "client-id", "", "client ID at the issuer")
+	flags.StringVar(&f.clientSecretFile, "client-secret-file", "", "file with the client secret; a public client has none")
+	flags.StringArrayVar(&f.scopes, "scope", nil, "scope to request from the issuer besides openid, such as email or groups; can be repeated")
+	flags.BoolVar(&f.device, "device", false, "log in on another device, with a code")
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "print the address to open, and open no browser")
+	flags.StringVar(&f.listen, "listen", defaultListen, "address on this machine that the browser returns to, HOST:PORT")
+	flags.StringVar(&f.server, "server", "", "URL of Gatehouse, https://HOST:PORT: for a login with user name and password, and for whoami")
+	flags.StringVar(&f.serverCA, "server-ca", "", "file with the CAs of Gatehouse's certificate, in PEM (default the system's)")
+	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the same in base64, in place of a file")
+	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
+	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
+	flags.DurationVar(&f.timeout, "timeout", defaultLoginTimeout, "how long you may take to log in")
+	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
+	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the OS keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }
 
-// completeLoginFlags says what values flags of this command have.
+// completeLoginFlags adds completions for the values of flags.
 func completeLoginFlags(cmd *cobra.Command) {
-	complete := map[string][]string{"listen": {defaultListen}, "scope": {"email", "groups", "profile"}}
+	complete := map[string][]string{"listen": {defaultListen}, "scope": {"email", "groups", "profile"}, "token-store": session.Stores()}
 	for flag, values := range complete {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 	}
@@ -96,18 +102,18 @@ func (f *loginFlags) check() error {
 			problems = append(problems, errors.New(names+" "+where))
 		}
 	}
-	problem(!f.named(), "there is no way to log in: give --issuer with --client-id, or --server")
+	problem(!f.named(), "--issuer with --client-id, or --server, is required")
 	if f.issuer != "" {
 		if err := session.ParseIssuer(f.issuer); err != nil {
 			problems = append(problems, fmt.Errorf("--issuer: %w", err))
 		}
 		problem(f.clientID == "", "--client-id is required with --issuer")
-		misplaced("for a login by name and password, without --issuer",
+		misplaced("valid only for a login with user name and password, without --issuer",
 			typed{"directory", f.directory != ""}, typed{"username", f.username != ""}, typed{"password-stdin", f.passwordStdin})
-		misplaced("for a login in a browser, without --device",
+		misplaced("valid only for a login in a browser, without --device",
 			typed{"no-browser", f.device && f.noBrowser}, typed{"listen", f.device && f.listen != defaultListen})
 	} else {
-		misplaced("for --issuer",
+		misplaced("valid only with --issuer",
 			typed{"issuer-ca", f.issuerCA != ""}, typed{"issuer-ca-data", f.issuerCAData != ""},
 			typed{"client-id", f.clientID != ""}, typed{"client-secret-file", f.clientSecretFile != ""}, typed{"scope", len(f.scopes) > 0},
 			typed{"device", f.device}, typed{"no-browser", f.noBrowser}, typed{"listen", f.listen != defaultListen})
@@ -120,7 +126,7 @@ func (f *loginFlags) check() error {
 		}
 		f.server = server.URL
 	} else {
-		misplaced("for --server", typed{"server-ca", f.serverCA != ""}, typed{"server-ca-data", f.serverCAData != ""})
+		misplaced("valid only with --server", typed{"server-ca", f.serverCA != ""}, typed{"server-ca-data", f.serverCAData != ""})
 	}
 	if err := session.ParseListen(f.listen); err != nil {
 		problems = append(problems, fmt.Errorf("--listen: %w", err))
@@ -131,6 +137,9 @@ func (f *loginFlags) check() error {
 		if scope == "" || strings.ContainsAny(scope, " ,\"\\") {
 			problems = append(problems, fmt.Errorf("--scope %q: must be one scope (hint: repeat the flag)", scope))
 		}
+	}
+	if _, err := session.ParseStore(f.tokenStore); err != nil {
+		problems = append(problems, fmt.Errorf("--token-store: %w", err))
 	}
 	problem(f.timeout < time.Second, "--timeout "+f.timeout.String()+": must be a second or more")
 	return errors.Join(problems...)
@@ -161,13 +170,24 @@ func typedFlags(flags []typed) string {
 	}
 }
 
-// cache returns the cache of logins.
-func (f *loginFlags) cache(getenv func(string) string) (*session.Cache, error) {
-	cache := &session.Cache{Dir: f.cacheDir, Program: cli.DisplayName(os.Args[0])}
+// cache returns the cache of logins. Interactive says that a person can be asked to unlock the keyring.
+func (f *loginFlags) cache(s cli.Streams, getenv func(string) string, interactive bool) (*session.Cache, error) {
+	store, err := session.ParseStore(cmp.Or(f.tokenStore, getenv(tokenStoreVariable)))
+	if err != nil {
+		name := "--token-store"
+		if f.tokenStore == "" {
+			name = tokenStoreVariable
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	cache := &session.Cache{Dir: f.cacheDir, Store: store, Keyring: session.OSKeyring{}, Program: cli.DisplayName(os.Args[0])}
+	if store == session.StoreKeyring && interactive {
+		cache.UnlockTimeout = time.Minute
+		cache.Waiting = func() { loginRemark(s, "waiting for the OS keyring to be unlocked, at most %s", cache.UnlockTimeout) }
+	}
 	if f.cacheDir != "" {
 		return cache, nil
 	}
-	var err error
 	cache.Dir, err = session.DefaultDir(getenv("KUBECACHEDIR"), homedir.HomeDir())
 	return cache, err
 }
@@ -216,8 +236,7 @@ func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method
 	return o, nil
 }
 
-// openBrowser opens a URL. What the browser prints is a remark: standard output
-// is for a token.
+// openBrowser opens a URL. Output of the browser goes to remarks: standard output is for a token.
 func openBrowser(remarks io.Writer, url string) error {
 	browser.Stdout, browser.Stderr = remarks, remarks
 	return browser.OpenURL(url)
@@ -235,7 +254,7 @@ func caText(flag, file, data string) ([]byte, error) {
 	case data != "":
 		text, err := base64.StdEncoding.DecodeString(data)
 		if err != nil {
-			return nil, fmt.Errorf("%s-data: is not base64", flag)
+			return nil, fmt.Errorf("%s-data: must be base64", flag)
 		}
 		return text, nil
 	}
@@ -322,6 +341,7 @@ func (f *loginFlags) args() ([]string, error) {
 		}
 		text("cache-dir", path)
 	}
+	text("token-store", f.tokenStore)
 	return args, nil
 }
 

@@ -25,11 +25,11 @@ func TestLoginThatIsKept(t *testing.T) {
 		says   []string
 	}{
 		{"good", login.Answer{Outcome: "yes", Reason: "ok"}, cli.ExitYes, []string{"already logged in"}},
-		{"revoked", login.Answer{Outcome: "no", Reason: "revoked", Message: "the token was revoked"}, cli.ExitUnknown, []string{"the login that was kept is not taken any more: no: revoked: the token was revoked", "somebody has to log in"}},
-		{"signed with a key that is gone", login.Answer{Outcome: "unknown", Reason: "unknown-key"}, cli.ExitUnknown, []string{"is not taken any more: cannot decide: unknown-key"}},
-		{"of a directory that is gone", login.Answer{Outcome: "unknown", Reason: "source-gone"}, cli.ExitUnknown, []string{"is not taken any more: cannot decide: source-gone"}},
-		{"not to be told", login.Answer{Outcome: "unknown", Reason: "keys"}, cli.ExitYes, []string{"already logged in", "whether Gatehouse takes the login was not told: cannot decide: keys"}},
-		{"no answer", login.Answer{}, cli.ExitYes, []string{"already logged in", "whether Gatehouse takes the login was not told: https://"}},
+		{"revoked", login.Answer{Outcome: "no", Reason: "revoked", Message: "the token was revoked"}, cli.ExitUnknown, []string{"Gatehouse rejects the stored login: no: revoked: the token was revoked", "a login is required"}},
+		{"signed with a key that is gone", login.Answer{Outcome: "unknown", Reason: "unknown-key"}, cli.ExitUnknown, []string{"rejects the stored login: cannot decide: unknown-key"}},
+		{"of a directory that is gone", login.Answer{Outcome: "unknown", Reason: "source-gone"}, cli.ExitUnknown, []string{"rejects the stored login: cannot decide: source-gone"}},
+		{"not to be told", login.Answer{Outcome: "unknown", Reason: "keys"}, cli.ExitYes, []string{"already logged in", "Gatehouse cannot decide whether it accepts the login: cannot decide: keys"}},
+		{"no answer", login.Answer{}, cli.ExitYes, []string{"already logged in", "Gatehouse could not be asked whether it accepts the login: https://"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

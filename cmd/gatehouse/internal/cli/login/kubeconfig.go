@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// kubeconfigFlags are what the command line of kubeconfig says.
+// kubeconfigFlags are the flags of kubeconfig.
 type kubeconfigFlags struct {
 	loginFlags
 	apiServer, apiServerCA string
@@ -35,22 +35,21 @@ func NewKubeconfigCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig --api-server URL",
 		Short: "Write a kubeconfig for logins",
-		Long: `Kubeconfig writes a kubeconfig for people: the API server, and a user whose token
-kubectl gets from 'gatehouse login' with the flags that are given here. It holds no
-secret, so that one file does for everybody. CAs are put into it; the path of a
-client's secret stays a path.
+		Long: `Kubeconfig writes a kubeconfig with the API server and a user whose token kubectl
+gets from 'gatehouse login', with the flags that you pass here. It contains no secret,
+so all users can share one file. It contains the CAs; a client secret stays a path.
 
-Give --server with --issuer too: 'gatehouse whoami' asks there.
+Pass --server with --issuer too: 'gatehouse whoami' needs it.
 
-With --merge it is put into a kubeconfig file, beside what is there. Entries of the
-same name are replaced if they are of 'gatehouse kubeconfig', and refused if not.
+With --merge, the entries are added to a kubeconfig file. Entries of the same name
+are replaced if 'gatehouse kubeconfig' wrote them; otherwise nothing is written.
 
-Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or written.`,
-		Example: `  # for everybody
+Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or written.`,
+		Example: `  # for all users
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
     --issuer https://dex.example --client-id kubernetes --scope groups --server https://192.0.2.10:9443 --server-ca ca.crt >kubeconfig
 
-  # for oneself, with name and password
+  # for yourself, with user name and password
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
     --server https://192.0.2.10:9443 --server-ca ca.crt --username jane --merge`,
 		Args:              cobra.NoArgs,
@@ -63,12 +62,12 @@ Exit codes: 0 written, 1 refused, 2 bad usage, or a file cannot be read or writt
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.apiServer, "api-server", "", "address of the API server, https://HOST:PORT[/PATH] (required)")
-	flags.StringVar(&f.apiServerCA, "api-server-ca", "", "file of the CAs that the API server's certificate is verified with, in PEM (default the system's)")
+	flags.StringVar(&f.apiServer, "api-server", "", "URL of the API server, https://HOST:PORT[/PATH] (required)")
+	flags.StringVar(&f.apiServerCA, "api-server-ca", "", "file with the CAs of the API server's certificate, in PEM (default the system's)")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the cluster, the user and the context")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the context")
-	flags.StringVar(&f.execCommand, "exec-command", "gatehouse", "program that kubectl runs: gatehouse, a path of it, or kubectl if it is a plugin there")
-	flags.BoolVar(&f.merge, "merge", false, "put it into a kubeconfig file, instead of standard output")
+	flags.StringVar(&f.execCommand, "exec-command", "gatehouse", "program that kubectl runs: gatehouse, its path, or kubectl if it is installed as a plugin")
+	flags.BoolVar(&f.merge, "merge", false, "add the entries to a kubeconfig file, in place of standard output")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file for --merge (default the first of $KUBECONFIG, or ~/.kube/config)")
 	f.add(flags)
 	completeLoginFlags(cmd)
@@ -132,7 +131,7 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 	var problems []error
 	server := ""
 	if f.apiServer == "" {
-		problems = append(problems, errors.New("--api-server is required: the address of the API server"))
+		problems = append(problems, errors.New("--api-server is required: the URL of the API server"))
 	} else {
 		var err error
 		if server, err = parseAPIServer(f.apiServer); err != nil {
@@ -146,7 +145,7 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 		problems = append(problems, errors.New("--exec-command must not be empty"))
 	}
 	if f.kubeconfig != "" && !f.merge {
-		problems = append(problems, errors.New("--kubeconfig is for --merge"))
+		problems = append(problems, errors.New("--kubeconfig is valid only with --merge"))
 	}
 	problems = append(problems, f.check())
 	if err := errors.Join(problems...); err != nil {
@@ -237,5 +236,5 @@ func (f *kubeconfigFlags) conflict(config *clientcmdapi.Config) error {
 	if len(there) == 0 {
 		return nil
 	}
-	return fmt.Errorf("has %s %q already, which is not of '%s kubeconfig' (hint: another --name)", strings.Join(there, " and "), f.name, cli.DisplayName(os.Args[0]))
+	return fmt.Errorf("has %s %q already, which '%s kubeconfig' did not write (hint: another --name)", strings.Join(there, " and "), f.name, cli.DisplayName(os.Args[0]))
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// loginCommand is what the command line of login says, and what it needs of the
-// world.
+// loginCommand has the flags of login, and what it needs from outside.
 type loginCommand struct {
 	loginFlags
 	cli.ContextFlags
@@ -27,7 +26,7 @@ type loginCommand struct {
 
 	getenv func(string) string
 	now    func() time.Time
-	// hint is what a person runs to be asked.
+	// hint is the command that a person runs to log in.
 	hint string
 }
 
@@ -37,43 +36,52 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Log in to a cluster, as a command or kubectl's credential plugin",
-		Long: `Login gets a token for the API server and keeps it, so that kubectl asks nobody
-again until it has ended and cannot be renewed. People run it to log in; kubectl
-runs it to get the token, by the exec section of a kubeconfig that 'gatehouse
+		Long: `Login gets a token for the API server and stores it, so that kubectl can use it
+until it expires and can no longer be renewed. You run login to log in; kubectl runs
+it to get the token, from the exec section of a kubeconfig that 'gatehouse
 kubeconfig' writes.
 
-With --issuer one logs in at an OpenID Connect issuer: in a browser (with PKCE),
-or with --device on another device. The token is the issuer's ID token.
+With --issuer, you log in at an OpenID Connect issuer: in a browser (with PKCE), or
+with --device on another device. The token is the issuer's ID token.
 
-With --server and without --issuer one logs in with name and password, which are
-asked for on the terminal and given to Gatehouse, which asks the directory. The
-token is Gatehouse's. A password is never a flag; scripts use --password-stdin,
-which always logs in anew. Before anything is asked for, the server has to show
-that it is a Gatehouse.
+With --server and without --issuer, you log in with user name and password. Login
+asks for them on the terminal and sends them to Gatehouse, which verifies them with
+LDAP. The token is Gatehouse's. There is no flag for a password; scripts use
+--password-stdin, which always logs in again. Before it asks for anything, login
+verifies that the server is a Gatehouse.
 
-Without either, the current context of the kubeconfig says how.
+Without either, the current context of the kubeconfig decides.
 
-The login is kept in a directory that only its owner can look into. Programs that
-need a login at the same time wait for one of them. Where nobody can be asked,
-such as in a job, login fails rather than open a browser.
+Tokens are stored in files that only you can read, encrypted with a key in the OS
+keyring: Keychain, Credential Manager, or the Secret Service of a Linux desktop.
+--token-store, or the variable GATEHOUSE_TOKEN_STORE, selects another place:
+  auto     the keyring if it is unlocked, and else unencrypted files, as for SSH
+           sessions and CI (the default)
+  keyring  the keyring; login waits up to a minute for you to unlock it
+  file     unencrypted files that only you can read
+  none     nothing is stored
+A stored login moves to the keyring when it is renewed.
 
-Run by a person, login prints who one is and until when. A login that is kept is
-shown to Gatehouse first, if --server says where it is: one that is not taken any
-more is replaced. For kubectl that is left out, so that it costs no time. The token is printed with
--o token alone, and never to a terminal.
+Programs that need a login at the same time wait for one of them. Where nobody can be
+asked, such as in a job, login fails and opens no browser.
 
-Exit codes: 0 logged in, 1 refused, 2 cannot decide: bad usage, nobody answered,
-nobody to ask.`,
+If --server or the kubeconfig has the address of Gatehouse, login verifies a stored
+login with Gatehouse first, and replaces it if it is rejected. When kubectl runs
+login, this is omitted to save time. -o token prints the token, but never to a
+terminal.
+
+Exit codes: 0 logged in, 1 rejected, 2 cannot decide: bad usage, no response, nobody
+to ask.`,
 		Example: `  # in a browser
   gatehouse login --issuer https://dex.example --client-id kubernetes --scope email --scope groups
 
   # on another device
   gatehouse login --issuer https://dex.example --client-id kubernetes --device
 
-  # with name and password
+  # with user name and password
   gatehouse login --server https://gatehouse.example:9443 --server-ca ca.crt --username jane
 
-  # as the current context of the kubeconfig says
+  # as in the current context of the kubeconfig
   gatehouse login`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -98,7 +106,7 @@ func (f *loginCommand) run(ctx context.Context, s cli.Streams) error {
 	return f.forPlugin(ctx, s, info)
 }
 
-// forPlugin answers client-go. Nothing else goes to standard output.
+// forPlugin writes the credential for client-go. Nothing else goes to standard output.
 func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string) error {
 	call, err := session.ParseCall(info)
 	if err != nil {
@@ -108,7 +116,7 @@ func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string
 		return err
 	}
 	if f.passwordStdin {
-		return errors.New("--password-stdin is not for kubectl: standard input is kubectl's")
+		return errors.New("--password-stdin cannot be used by kubectl, which has its own standard input")
 	}
 	interactive := cli.IsTerminalInput(s.In)
 	if call.Interactive != nil {
@@ -149,13 +157,13 @@ func loginRemark(s cli.Streams, format string, args ...any) {
 	_, _ = fmt.Fprintf(s.Err, "gatehouse: "+format+"\n", args...)
 }
 
-// forPerson logs in and says who that was.
+// forPerson logs in and prints who the user is.
 func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	switch f.output {
 	case "text", "json":
 	case "token":
 		if cli.IsTerminal(s.Out) {
-			return errors.New("--output token: standard output is a terminal, where a token stays to be read (hint: a pipe or a file)")
+			return errors.New("--output token: a token is not printed to a terminal (hint: redirect standard output to a pipe or a file)")
 		}
 	default:
 		return cli.OutputError(f.output, "text", "json", "token")
@@ -168,54 +176,83 @@ func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	credential, fresh, as, err := f.getForPerson(ctx, s)
+	got, err := f.getForPerson(ctx, s)
 	if err != nil {
 		if f.output == "json" {
 			err = errors.Join(err, f.printFailure(s.Out, err))
 		}
 		return err
 	}
-	return f.print(s.Out, credential, fresh, as)
+	return f.print(s.Out, got)
 }
 
-// getForPerson gets a credential that Gatehouse takes, as far as its address is
-// known, and tells what it calls the person. A password that was given is used: who
-// gives one wants to know whether it is right.
-func (f *loginCommand) getForPerson(ctx context.Context, s cli.Streams) (c *session.Credential, fresh bool, as string, err error) {
+// loginResult is a login of a person.
+type loginResult struct {
+	*session.Credential
+
+	// fresh reports that the login was not there at once.
+	fresh bool
+	// as is what Gatehouse calls the user, empty if it was not asked.
+	as string
+	// store is where the login is stored.
+	store session.Store
+}
+
+// getForPerson gets a credential that Gatehouse accepts, as far as its address is known. A password that was given is
+// used: who gives one wants to know whether it is right.
+func (f *loginCommand) getForPerson(ctx context.Context, s cli.Streams) (*loginResult, error) {
 	get, err := f.session(s, f.now, f.getenv, true)
 	if err != nil {
-		return nil, false, "", err
+		return nil, err
 	}
 	get.Anew = f.passwordStdin
-	failed := func(err error) error { return loginError(err, func() string { return f.hint }) }
-	c, fresh, err = get.Get(ctx)
-	if err != nil || f.server == "" || fresh && f.issuer == "" {
-		return c, fresh, "", failed(err)
+	got := &loginResult{}
+	login := func() error {
+		var err error
+		got.Credential, got.fresh, err = get.Get(ctx)
+		return err
 	}
-	answer := f.judged(ctx, s, c)
+	err = login()
+	if err == nil && f.server != "" && (!got.fresh || f.issuer != "") {
+		var rejected bool
+		if got.as, rejected = f.verify(ctx, s, got); rejected && !got.fresh {
+			get.Anew = true
+			err = login()
+		}
+		err = cmp.Or(err, ctx.Err())
+	}
+	if err != nil {
+		return nil, loginError(err, func() string { return f.hint })
+	}
+	got.store = get.Cache.StoreOf(get.Method.Identity())
+	return got, nil
+}
+
+// verify asks Gatehouse whether it accepts a login, and returns what Gatehouse calls the user, or that only another login
+// can be accepted.
+func (f *loginCommand) verify(ctx context.Context, s cli.Streams, got *loginResult) (as string, rejected bool) {
+	answer := f.judged(ctx, s, got.Credential)
 	switch {
 	case answer == nil:
-		return c, fresh, "", failed(ctx.Err())
+		return "", false
 	case answer.Outcome == string(authn.Yes):
 		if answer.User != nil {
 			as = answer.User.Username
 		}
-		return c, fresh, as, nil
+		return as, false
 	case !ended(answer):
-		loginRemark(s, "whether Gatehouse takes the login was not told: %s", verdictText(answer))
-		return c, fresh, "", nil
-	case fresh:
-		loginRemark(s, "Gatehouse does not take this login: %s", verdictText(answer))
-		return c, fresh, "", nil
+		loginRemark(s, "Gatehouse cannot decide whether it accepts the login: %s", verdictText(answer))
+		return "", false
+	case got.fresh:
+		loginRemark(s, "Gatehouse rejects this login: %s", verdictText(answer))
+	default:
+		loginRemark(s, "Gatehouse rejects the stored login: %s", verdictText(answer))
 	}
-	loginRemark(s, "the login that was kept is not taken any more: %s", verdictText(answer))
-	get.Anew = true
-	c, fresh, err = get.Get(ctx)
-	return c, fresh, "", failed(err)
+	return "", true
 }
 
-// ended reports whether an answer about a token is one that only another login changes:
-// a no, or that the server does not know what it issued before.
+// ended reports whether only another login can change an answer about a token: a no, or the server no longer
+// knows what it issued.
 func ended(answer *login.Answer) bool {
 	switch authn.Reason(answer.Reason) { //nolint:exhaustive // the others are of a yes, or pass by themselves
 	case authn.ReasonUnknownKey, authn.ReasonSourceGone, authn.ReasonVersion:
@@ -239,17 +276,16 @@ func (f *loginCommand) judged(ctx context.Context, s cli.Streams, c *session.Cre
 	}
 	answer, err := session.Whoami(ctx, f.server, roots, c.Token, nil)
 	if err != nil {
-		loginRemark(s, "whether Gatehouse takes the login was not told: %s", err)
+		loginRemark(s, "Gatehouse could not be asked whether it accepts the login: %s", err)
 		return nil
 	}
 	return answer
 }
 
-// fromContext takes the way to log in from the kubeconfig. What is about this
-// login alone stays as the flags say.
+// fromContext takes the way to log in from the kubeconfig. Flags about this run only stay as they are.
 func (f *loginCommand) fromContext() error {
 	if f.named() {
-		return errors.New("--context and --kubeconfig say how to log in, and so do --issuer and --server: give one of them")
+		return errors.New("--context and --kubeconfig cannot be combined with --issuer and --server: the context of the kubeconfig has its own")
 	}
 	if names := typedFlags([]typed{
 		{"issuer-ca", f.issuerCA != ""},
@@ -261,11 +297,11 @@ func (f *loginCommand) fromContext() error {
 		{"server-ca-data", f.serverCAData != ""},
 		{"directory", f.directory != ""},
 	}); names != "" {
-		return errors.New(names + " part of a way to log in, which is that of the kubeconfig here (hint: say all of it, with --issuer or --server)")
+		return errors.New(names + " valid only with --issuer or --server (hint: without them, the context of the kubeconfig decides how to log in)")
 	}
-	said, err := loginOf(&f.ContextFlags)
+	said, err := loginOf(&f.ContextFlags, "--kubeconfig FILE or --context NAME, or log in without a kubeconfig: --issuer URL --client-id ID, or --server URL")
 	if err != nil {
-		return fmt.Errorf("%w (hint: --context NAME, or say how with --issuer or --server)", err)
+		return err
 	}
 	if f.timeout != defaultLoginTimeout {
 		said.timeout = f.timeout
@@ -288,13 +324,16 @@ func (f *loginCommand) fromContext() error {
 	if f.cacheDir != "" {
 		said.cacheDir = f.cacheDir
 	}
+	if f.tokenStore != "" {
+		said.tokenStore = f.tokenStore
+	}
 	f.loginFlags = *said
 	return nil
 }
 
 // session returns the session that checked flags describe.
 func (f *loginFlags) session(s cli.Streams, now func() time.Time, getenv func(string) string, interactive bool) (*session.Session, error) {
-	cache, err := f.cache(getenv)
+	cache, err := f.cache(s, getenv, interactive)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +360,7 @@ func loginError(err error, hint func() string) error {
 	if errors.Is(err, session.ErrNeedsPerson) {
 		text := session.ErrNeedsPerson.Error()
 		if definite {
-			text += ": the login is not renewed: " + refused.Error()
+			text += ": the renewal was rejected: " + refused.Error()
 		}
 		err = fmt.Errorf("%s (hint: run: %s)", text, hint())
 	}
@@ -332,7 +371,7 @@ func loginError(err error, hint func() string) error {
 	return err
 }
 
-// loggedIn is what login says as JSON.
+// loggedIn is the output of login as JSON.
 type loggedIn struct {
 	// Outcome is "yes".
 	Outcome authn.Outcome `json:"outcome"`
@@ -348,8 +387,10 @@ type loggedIn struct {
 	SessionEnds time.Time `json:"sessionEnds,omitzero"`
 	// Renewable reports whether the token can be renewed without asking.
 	Renewable bool `json:"renewable"`
-	// Cached tells that there was a login already.
+	// Cached reports whether there was a login already.
 	Cached bool `json:"cached"`
+	// Store is where it is stored: "keyring", "file" or "none".
+	Store session.Store `json:"store"`
 }
 
 // loggedInUser is who logged in.
@@ -357,16 +398,16 @@ type loggedInUser struct {
 	Username string `json:"username"`
 }
 
-// loginFailed is what login says as JSON instead.
+// loginFailed is the output of a failed login as JSON.
 type loginFailed struct {
 	// Outcome is "no" or "unknown", as the exit code.
 	Outcome authn.Outcome `json:"outcome"`
-	// Reason is what refuses the login, a word of Gatehouse or of the issuer.
+	// Reason is why the login was rejected, a word of Gatehouse or of the issuer.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
 }
 
-// printFailure says as JSON what is said as text too.
+// printFailure writes a failure as JSON; the text is written to standard error too.
 func (f *loginCommand) printFailure(out io.Writer, err error) error {
 	said := loginFailed{Outcome: authn.Unknown, Message: err.Error()}
 	if exit, ok := errors.AsType[*cli.ExitError](err); ok && exit.Code == cli.ExitNo {
@@ -378,40 +419,40 @@ func (f *loginCommand) printFailure(out io.Writer, err error) error {
 	return cli.WriteJSONLine(out, said)
 }
 
-// print says who logged in. As is what Gatehouse calls them, empty if it was not
-// asked.
-func (f *loginCommand) print(out io.Writer, c *session.Credential, fresh bool, as string) error {
+// print writes who logged in.
+func (f *loginCommand) print(out io.Writer, got *loginResult) error {
+	renewable := got.RefreshToken != "" || got.SessionEnds.After(got.ExpiresAt)
 	switch f.output {
 	case "token":
-		_, err := fmt.Fprintln(out, c.Token)
+		_, err := fmt.Fprintln(out, got.Token)
 		return err
 	case "json":
 		said := loggedIn{
-			Outcome: authn.Yes, User: loggedInUser{cmp.Or(as, c.User)}, Issuer: f.issuer, ExpiresAt: c.ExpiresAt.UTC(), SessionEnds: c.SessionEnds,
-			Renewable: c.RefreshToken != "" || c.SessionEnds.After(c.ExpiresAt), Cached: !fresh,
+			Outcome: authn.Yes, User: loggedInUser{cmp.Or(got.as, got.User)}, Issuer: f.issuer, ExpiresAt: got.ExpiresAt.UTC(), SessionEnds: got.SessionEnds,
+			Renewable: renewable, Cached: !got.fresh, Store: got.store,
 		}
 		if f.issuer == "" {
-			said.Server = c.Source
+			said.Server = got.Source
 		}
 		return cli.WriteJSONLine(out, said)
 	}
 	how := "already logged in"
-	if fresh {
+	if got.fresh {
 		how = "logged in"
 	}
-	renewed := "then somebody has to log in again"
+	renewed := "then log in again"
 	switch {
-	case c.RefreshToken != "":
-		renewed = "renewed without asking as long as the issuer allows it"
-	case c.SessionEnds.After(c.ExpiresAt):
-		renewed = "renewed without asking until " + c.SessionEnds.UTC().Format(time.RFC3339)
+	case got.RefreshToken != "":
+		renewed = "renewed automatically as long as the issuer allows it"
+	case renewable:
+		renewed = "renewed automatically until " + got.SessionEnds.UTC().Format(time.RFC3339)
 	}
-	text := fmt.Sprintf("%s at %s as %s until %s; %s", how, c.Source, cli.OneLine(c.User), c.ExpiresAt.UTC().Format(time.RFC3339), renewed)
-	if as != "" && as != c.User {
-		text += "; the cluster knows you as " + cli.OneLine(as)
+	text := fmt.Sprintf("%s at %s as %s until %s; %s", how, got.Source, cli.OneLine(got.User), got.ExpiresAt.UTC().Format(time.RFC3339), renewed)
+	if got.as != "" && got.as != got.User {
+		text += "; the cluster knows you as " + cli.OneLine(got.as)
 	}
-	if !fresh && f.server == "" {
-		text += fmt.Sprintf(" (hint: if it is refused, '%[1]s logout', then '%[1]s login')", cli.DisplayName(os.Args[0]))
+	if !got.fresh && f.server == "" {
+		text += fmt.Sprintf(" (hint: if the token is rejected, '%[1]s logout', then '%[1]s login')", cli.DisplayName(os.Args[0]))
 	}
 	_, err := fmt.Fprintln(out, text)
 	return err

@@ -134,7 +134,7 @@ func TestLoginForPeople(t *testing.T) {
 	l := newLoginServer(t)
 	cache := filepath.Join(t.TempDir(), "cache")
 	first := runWith(t.Context(), janesPassword+"\n", l.flags(cache, "--password-stdin")...)
-	if first.code != cli.ExitYes || !strings.HasPrefix(first.out, "logged in at "+l.URL+" as jane until ") || !strings.Contains(first.out, "; renewed without asking until ") {
+	if first.code != cli.ExitYes || !strings.HasPrefix(first.out, "logged in at "+l.URL+" as jane until ") || !strings.Contains(first.out, "; renewed automatically until ") {
 		t.Fatalf("%+v", first)
 	}
 	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
@@ -157,11 +157,11 @@ func TestLoginForPeople(t *testing.T) {
 		}
 	}
 	out := runWith(t.Context(), "", "logout", "--server", l.URL, "--server-ca", "gone.crt", "--username", "eve", "--cache-dir", cache)
-	if out.code != cli.ExitYes || out.out != "no login was kept\n" {
+	if out.code != cli.ExitYes || out.out != "no login was stored\n" {
 		t.Errorf("%+v", out)
 	}
 	out = runWith(t.Context(), "", "logout", "--server", l.URL, "--username", "jane", "--cache-dir", cache)
-	if out.code != cli.ExitYes || out.out != "1 login removed\n" {
+	if out.code != cli.ExitYes || out.out != "1 login deleted\n" {
 		t.Errorf("%+v", out)
 	}
 }
@@ -228,7 +228,7 @@ func TestRenewalRefused(t *testing.T) {
 	l.gone = true
 	l.mu.Unlock()
 	_, remarks, err := kubectlRun(t.Context(), "v1", append(args, "--kubeconfig", file)...)
-	want := "gatehouse: somebody has to log in, and nobody can be asked here: the login is not renewed: the account is not there any more (reason credentials) (hint: run: gatehouse login --context 'prod one')\n"
+	want := "gatehouse: a login is required, and nobody can be asked here: the renewal was rejected: the account is not there any more (reason credentials) (hint: run: gatehouse login --context 'prod one')\n"
 	if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != cli.ExitNo || string(remarks) != want {
 		t.Errorf("%v: %s\nwant %s", err, remarks, want)
 	}
@@ -237,7 +237,7 @@ func TestRenewalRefused(t *testing.T) {
 		t.Errorf("%s", remarks)
 	}
 	got := runWith(t.Context(), "", "whoami", "--kubeconfig", file)
-	if got.code != cli.ExitNo || !strings.Contains(got.err, `the context "prod one": the login is not renewed: the account is not there any more (reason credentials) (hint: run: gatehouse login --kubeconfig `) {
+	if got.code != cli.ExitNo || !strings.Contains(got.err, `the context "prod one": the renewal was rejected: the account is not there any more (reason credentials) (hint: run: gatehouse login --kubeconfig `) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -374,7 +374,7 @@ func TestKubeconfigWorksWithClientGo(t *testing.T) {
 		t.Errorf("%s, %q", resp.Status, api.shown)
 	}
 	refused := runWith(t.Context(), "", "login", "--kubeconfig", file, "--device")
-	if refused.code != cli.ExitUnknown || !strings.Contains(refused.err, "--device is for --issuer") {
+	if refused.code != cli.ExitUnknown || !strings.Contains(refused.err, "--device is valid only with --issuer") {
 		t.Errorf("%+v", refused)
 	}
 }
@@ -403,7 +403,7 @@ func TestLoginOfAnotherUser(t *testing.T) {
 	if got := as("bob", "wrong"); got != (said{cli.ExitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {
 		t.Errorf("%+v", got)
 	}
-	if got := as("bob", janesPassword); got != (said{cli.ExitYes, janesToken + "-2\n", "gatehouse: this takes the place of the login of jane\n"}) {
+	if got := as("bob", janesPassword); got != (said{cli.ExitYes, janesToken + "-2\n", "gatehouse: replaced the login of jane\n"}) {
 		t.Errorf("%+v", got)
 	}
 	if last := l.requests[len(l.requests)-1]; last.Username != "bob" {
@@ -473,5 +473,31 @@ func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	}
 	if !strings.Contains(printed.String(), "revoked") {
 		t.Errorf("the test did nothing:\n%s", &printed)
+	}
+}
+
+// Where a login is stored is in the output, and the flag overrides the variable.
+func TestTokenStore(t *testing.T) {
+	t.Parallel()
+	l := newLoginServer(t)
+	for _, c := range []struct {
+		store, want string
+		deleted     string
+	}{
+		{"", "file", "1 login deleted\n"}, // by the variable
+		{"file", "file", "1 login deleted\n"},
+		{"none", "none", "no login was stored\n"},
+	} {
+		cache := filepath.Join(t.TempDir(), "cache")
+		args := l.flags(cache, "--password-stdin", "-o", "json")
+		if c.store != "" {
+			args = append(args, "--token-store", c.store)
+		}
+		if got := runWith(t.Context(), janesPassword, args...); got.code != cli.ExitYes || !strings.Contains(got.out, `"store":"`+c.want+`"`) {
+			t.Errorf("%q: %+v", c.store, got)
+		}
+		if got := runWith(t.Context(), "", "logout", "--cache-dir", cache); got.code != cli.ExitYes || got.out != c.deleted {
+			t.Errorf("%q: %+v", c.store, got)
+		}
 	}
 }

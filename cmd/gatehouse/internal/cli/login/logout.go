@@ -26,25 +26,24 @@ func NewLogoutCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout",
 		Short: "Delete stored logins",
-		Long: `Logout removes the logins that 'gatehouse login' has kept on this machine: all of
-them, with those of contexts of the kubeconfig that keep theirs elsewhere; or with
-the flags of a login, or with --context, that one. With --server alone it removes
-those of all users of that Gatehouse. The next kubectl asks for a login again,
-perhaps of another user.
+		Long: `Logout deletes the logins that 'gatehouse login' stored on this machine, from files
+and from the OS keyring: all of them, including those in the --cache-dir of a context.
+With the flags of a login, or with --context, it deletes that one. With --server alone
+it deletes those of all users at that Gatehouse. The next kubectl asks you to log in
+again.
 
-A token that was copied elsewhere is good until it ends; a TokenRevocation ends
-tokens of a user sooner. The refresh token of a login at an issuer is given back,
-so that a copy renews nothing, if the issuer takes it and the login is that of the
-flags or of a context of the kubeconfig.
+Copies of a token are valid until they expire; a TokenRevocation revokes the tokens of
+a user sooner. The refresh token of a login at an issuer is revoked, if the issuer
+supports it and the flags or a context of the kubeconfig name the login.
 
-Exit codes: 0 nothing is left, 2 something could not be removed.`,
+Exit codes: 0 nothing is left, 2 something could not be deleted.`,
 		Example: `  # all logins
   gatehouse logout
 
-  # that of a context of the kubeconfig
+  # the one of a context of the kubeconfig
   gatehouse logout --context prod
 
-  # those of everybody at one Gatehouse
+  # those of all users at one Gatehouse
   gatehouse logout --server https://gatehouse.example:9443`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -61,9 +60,9 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
 					Removed int `json:"removed"`
 				}{removed})
 			}
-			text := "no login was kept"
+			text := "no login was stored"
 			if removed > 0 {
-				text = diagnostic.Count(removed, "login") + " removed"
+				text = diagnostic.Count(removed, "login") + " deleted"
 			}
 			_, err = fmt.Fprintln(s.Out, text)
 			return err
@@ -76,10 +75,9 @@ Exit codes: 0 nothing is left, 2 something could not be removed.`,
 	return cmd
 }
 
-// whichLogin returns the first flag that was given and identifies a login, or part of one;
-// empty if there is none.
+// whichLogin returns the first given flag that identifies a login or a part of one; empty if there is none.
 func whichLogin(flags *pflag.FlagSet) (name string) {
-	others := map[string]bool{"cache-dir": true, "context": true, "kubeconfig": true, "output": true}
+	others := map[string]bool{"cache-dir": true, "context": true, "kubeconfig": true, "output": true, "token-store": true}
 	flags.Visit(func(flag *pflag.Flag) {
 		if name == "" && !others[flag.Name] {
 			name = flag.Name
@@ -88,20 +86,23 @@ func whichLogin(flags *pflag.FlagSet) (name string) {
 	return name
 }
 
-// logout removes logins and tells how many there were. Says is what whichLogin says.
+// logout deletes logins and returns how many there were. Says is the result of whichLogin.
 func logout(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.ContextFlags, says string) (int, error) {
 	said := login
 	switch {
 	case named.Named():
 		if says != "" {
-			return 0, errors.New("--context and --kubeconfig say which login, and so does --" + says + ": give one of them")
+			return 0, errors.New("--context and --kubeconfig cannot be combined with --" + says)
 		}
 		var err error
-		if said, err = loginOf(named); err != nil {
+		if said, err = loginOf(named, "--kubeconfig FILE or --context NAME"); err != nil {
 			return 0, err
 		}
 		if login.cacheDir != "" {
 			said.cacheDir = login.cacheDir
+		}
+		if login.tokenStore != "" {
+			said.tokenStore = login.tokenStore
 		}
 	case says == "":
 		return logoutOfAll(ctx, s, login, named)
@@ -109,7 +110,7 @@ func logout(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.Co
 	if err := said.check(); err != nil { // half a login is not all logins
 		return 0, err
 	}
-	cache, err := said.cache(os.Getenv)
+	cache, err := said.cache(s, os.Getenv, true)
 	if err != nil {
 		return 0, err
 	}
@@ -129,7 +130,7 @@ func logout(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.Co
 	}
 	source := cmp.Or(said.issuer, said.server)
 	if others, err := cache.CountOf(source); err == nil && others > 0 {
-		loginRemark(s, "still kept at %s, by other flags such as --username or --scope: %s (hint: '%s logout' removes all logins)",
+		loginRemark(s, "still stored for %s, with other flags such as --username or --scope: %s (hint: '%s logout' deletes all logins)",
 			source, diagnostic.Count(others, "login"), cli.DisplayName(os.Args[0]))
 	}
 	return removed, nil
@@ -138,7 +139,7 @@ func logout(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.Co
 // logoutOfAll removes all logins of the directory that flags name, or else of the
 // usual one and those of contexts that keep theirs elsewhere.
 func logoutOfAll(ctx context.Context, s cli.Streams, login *loginFlags, named *cli.ContextFlags) (int, error) {
-	usual, err := login.cache(os.Getenv)
+	usual, err := login.cache(s, os.Getenv, true)
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +159,7 @@ func logoutOfAll(ctx context.Context, s cli.Streams, login *loginFlags, named *c
 			problems = append(problems, err)
 			continue
 		}
-		cache, err := own.cache(os.Getenv)
+		cache, err := own.cache(s, os.Getenv, true)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -189,7 +190,7 @@ func forget(ctx context.Context, s cli.Streams, cache *session.Cache, known []*l
 		if !ok {
 			continue
 		}
-		if kept := cache.Kept(issuer.Identity()); kept != nil && !seen[kept.RefreshToken] {
+		if kept := cache.Stored(issuer.Identity()); kept != nil && !seen[kept.RefreshToken] {
 			seen[kept.RefreshToken] = true // contexts may share a login
 			all = append(all, held{issuer, kept, incomplete})
 		}
@@ -225,6 +226,6 @@ func giveBack(ctx context.Context, s cli.Streams, issuer *session.OIDC, c *sessi
 		problem = issuer.Revoke(ctx, c)
 	}
 	if problem != nil {
-		_, _ = fmt.Fprintf(s.Err, "gatehouse: the refresh token was not given back, and is good until the issuer ends it: %s\n", problem) // a remark
+		_, _ = fmt.Fprintf(s.Err, "gatehouse: the refresh token was not revoked, and is valid until the issuer ends it: %s\n", problem) // a remark
 	}
 }

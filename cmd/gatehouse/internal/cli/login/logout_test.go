@@ -89,7 +89,7 @@ func TestLogoutOfEverythingGivesBack(t *testing.T) {
 		}
 	}
 	out := runWith(t.Context(), "", "logout", "--cache-dir", cache.Dir)
-	if out != (said{cli.ExitYes, "1 login removed\n", ""}) || len(issuer.got) != 1 || issuer.got[0] != "hush-too" {
+	if out != (said{cli.ExitYes, "1 login deleted\n", ""}) || len(issuer.got) != 1 || issuer.got[0] != "hush-too" {
 		t.Errorf("%+v, and the issuer got %q", out, issuer.got)
 	}
 }
@@ -106,8 +106,8 @@ func TestLogoutGivesBack(t *testing.T) {
 		says   string
 	}{
 		{name: "taken back", tokens: 1},
-		{name: "a CA that is gone", more: []string{"--issuer-ca", "gone.crt", "--issuer-ca-data", ""}, says: "is good until the issuer ends it: --issuer-ca: open gone.crt: "},
-		{name: "an issuer that is down", down: true, says: "gatehouse: the refresh token was not given back, and is good until the issuer ends it: https://"},
+		{name: "a CA that is gone", more: []string{"--issuer-ca", "gone.crt", "--issuer-ca-data", ""}, says: "is valid until the issuer ends it: --issuer-ca: open gone.crt: "},
+		{name: "an issuer that is down", down: true, says: "gatehouse: the refresh token was not revoked, and is valid until the issuer ends it: https://"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -121,13 +121,13 @@ func TestLogoutGivesBack(t *testing.T) {
 				"--issuer-ca-data", base64.StdEncoding.EncodeToString(caOf(issuer.Server)),
 			}, c.more...)
 			out := runWith(t.Context(), "", args...)
-			if out.code != cli.ExitYes || out.out != "1 login removed\n" || (out.err == "") != (c.says == "") || !strings.Contains(out.err, c.says) || strings.Contains(out.err, "hush") {
+			if out.code != cli.ExitYes || out.out != "1 login deleted\n" || (out.err == "") != (c.says == "") || !strings.Contains(out.err, c.says) || strings.Contains(out.err, "hush") {
 				t.Errorf("%+v, want %q", out, c.says)
 			}
 			if got := issuer.got; len(got) != c.tokens || len(got) > 0 && got[0] != "hush-too" {
 				t.Errorf("the issuer got %q", got)
 			}
-			if again := runWith(t.Context(), "", args...); again != (said{cli.ExitYes, "no login was kept\n", ""}) {
+			if again := runWith(t.Context(), "", args...); again != (said{cli.ExitYes, "no login was stored\n", ""}) {
 				t.Errorf("%+v", again)
 			}
 		})
@@ -154,15 +154,15 @@ func TestLogoutOfAServer(t *testing.T) {
 	}{
 		{
 			[]string{"--server", l.URL, "--username", "eve"},
-			said{cli.ExitYes, "no login was kept\n", "gatehouse: still kept at " + l.URL + ", by other flags such as --username or --scope: 2 logins (hint: 'gatehouse logout' removes all logins)\n"},
+			said{cli.ExitYes, "no login was stored\n", "gatehouse: still stored for " + l.URL + ", with other flags such as --username or --scope: 2 logins (hint: 'gatehouse logout' deletes all logins)\n"},
 		},
 		{
 			[]string{"--server", l.URL, "--username", "jane", "--directory", "corp"},
-			said{cli.ExitYes, "no login was kept\n", "gatehouse: still kept at " + l.URL + ", by other flags such as --username or --scope: 2 logins (hint: 'gatehouse logout' removes all logins)\n"},
+			said{cli.ExitYes, "no login was stored\n", "gatehouse: still stored for " + l.URL + ", with other flags such as --username or --scope: 2 logins (hint: 'gatehouse logout' deletes all logins)\n"},
 		},
-		{[]string{"--server", l.URL + "/"}, said{cli.ExitYes, "2 logins removed\n", ""}},
-		{[]string{"--server", l.URL}, said{cli.ExitYes, "no login was kept\n", ""}},
-		{nil, said{cli.ExitYes, "1 login removed\n", ""}},
+		{[]string{"--server", l.URL + "/"}, said{cli.ExitYes, "2 logins deleted\n", ""}},
+		{[]string{"--server", l.URL}, said{cli.ExitYes, "no login was stored\n", ""}},
+		{nil, said{cli.ExitYes, "1 login deleted\n", ""}},
 	} {
 		if got := runWith(t.Context(), "", append([]string{"logout", "--cache-dir", cache}, step.args...)...); got != step.want {
 			t.Errorf("%q: %+v\nwant %+v", step.args, got, step.want)
@@ -190,11 +190,11 @@ func TestLogoutOfAContextsOwnDirectory(t *testing.T) {
 	logIn("login")
 	logIn(l.flags(own, "--username", "carl")...)
 	logIn(l.flags("")...)
-	if got := runWith(t.Context(), "", "logout"); got != (said{cli.ExitYes, "2 logins removed\n", ""}) {
+	if got := runWith(t.Context(), "", "logout"); got != (said{cli.ExitYes, "2 logins deleted\n", ""}) {
 		t.Errorf("%+v", got)
 	}
 	// It may be shared with what is no business of this kubeconfig.
-	if got := runWith(t.Context(), "", "logout", "--cache-dir", own); got != (said{cli.ExitYes, "1 login removed\n", ""}) {
+	if got := runWith(t.Context(), "", "logout", "--cache-dir", own); got != (said{cli.ExitYes, "1 login deleted\n", ""}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -33,7 +33,7 @@ func TestLoginOnATerminal(t *testing.T) {
 	}
 
 	s = clitest.OnScreen(t, "", "login", "--server", l.URL, "--server-ca-data", l.ca(), "--cache-dir", cache, "-o", "token")
-	s.Shows(t, "standard output is a terminal, where a token stays to be read")
+	s.Shows(t, "a token is not printed to a terminal")
 	if err := <-s.Done; err == nil || strings.Contains(s.String(), janesToken) {
 		t.Errorf("%v:\n%s", err, s)
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// whoamiFlags are what the command line of whoami says, and what it needs of the
-// world.
+// whoamiFlags are the flags of whoami, and what it needs from outside.
 type whoamiFlags struct {
 	cli.ContextFlags
 	server, serverCA string
@@ -38,25 +37,25 @@ func NewWhoamiCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show the identity behind a token, or why it is rejected",
-		Long: `Whoami shows the token of a kubeconfig's context, or of a file, to Gatehouse and to
-the API server, and prints what each of them makes of it: the identity, where it
-comes from and when it ends, or why the token is refused, which an API server tells
-nobody.
+		Long: `Whoami sends the token of a kubeconfig's context, or of a file, to Gatehouse and to
+the API server, and prints what each of them answers: the identity, its source and
+when it expires, or why the token is rejected. An API server alone only says
+Unauthorized.
 
-The address of Gatehouse is --server, or else what 'gatehouse kubeconfig' wrote
-into the kubeconfig. The API server is that of the context. With --token-file the
-kubeconfig is used only if --kubeconfig or --context names it, so that a token is
-not shown to a cluster that it is not for.
+The address of Gatehouse is --server, or else the one that 'gatehouse kubeconfig'
+wrote into the kubeconfig. The API server is the one of the context. With
+--token-file, the kubeconfig is used only if --kubeconfig or --context names it, so
+that a token is not sent to the wrong cluster.
 
-Nobody is asked to log in, and the token is never printed.
+Whoami never asks you to log in, and never prints the token.
 
-Exit codes: 0 yes, 1 no, 2 cannot decide. The API server's answer counts if there
-is one, and Gatehouse's if not, or if --audience asks for what the API server does
-not look at.`,
-		Example: `  # as kubectl would be
+Exit codes: 0 yes, 1 no, 2 cannot decide. The API server's answer decides;
+Gatehouse's decides if there is none, or with an --audience that the API server
+ignores.`,
+		Example: `  # with the token that kubectl uses
   gatehouse whoami
 
-  # why is this token refused?
+  # why is this token rejected?
   gatehouse whoami --server https://gatehouse.example:9443 --server-ca ca.crt --token-file token`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -71,10 +70,10 @@ not look at.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.server, "server", "", "address of Gatehouse, https://HOST:PORT (default that of the kubeconfig)")
-	flags.StringVar(&f.serverCA, "server-ca", "", "file of the CAs that Gatehouse's certificate is verified with, in PEM (default the system's)")
+	flags.StringVar(&f.server, "server", "", "URL of Gatehouse, https://HOST:PORT (default from the kubeconfig)")
+	flags.StringVar(&f.serverCA, "server-ca", "", "file with the CAs of Gatehouse's certificate, in PEM (default the system's)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token, - for standard input (default the token of the kubeconfig)")
-	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to; may be repeated (default the API server's own)")
+	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token must be valid for; can be repeated (default the API server's own)")
 	f.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	for _, flag := range []string{"server-ca", "token-file"} {
@@ -86,7 +85,7 @@ not look at.`,
 	return cmd
 }
 
-// whoamiReport is what whoami says as JSON.
+// whoamiReport is the output of whoami as JSON.
 type whoamiReport struct {
 	// Outcome is "yes", "no" or "unknown", as the exit code.
 	Outcome authn.Outcome `json:"outcome"`
@@ -97,7 +96,7 @@ type whoamiReport struct {
 	Server         string        `json:"server,omitempty"`
 	Gatehouse      *login.Answer `json:"gatehouse,omitempty"`
 	GatehouseError string        `json:"gatehouseError,omitempty"`
-	// APIServer is what the API server makes of the token.
+	// APIServer is the API server's answer.
 	APIServer *apiServerView `json:"apiServer,omitempty"`
 
 	// audiences is how many were asked for.
@@ -133,7 +132,7 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 	return &cli.ExitError{Code: cli.ExitUnknown}
 }
 
-// ask finds the token, and shows it to whom it is for.
+// ask finds the token, and sends it to Gatehouse and the API server.
 func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, error) {
 	report := &whoamiReport{audiences: len(f.audiences)}
 	server, err := f.gatehouse()
@@ -152,7 +151,7 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 	if f.tokenFile == "" || f.Named() {
 		name, user, err := f.User()
 		if err != nil {
-			return nil, fmt.Errorf("%w (hint: --context NAME, or --token-file FILE with --server)", err)
+			return nil, withHint(err, "--kubeconfig FILE or --context NAME, or without a kubeconfig: --token-file FILE --server URL")
 		}
 		report.Context = name
 		own, err := execLogin(user.Exec)
@@ -176,14 +175,14 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 		}
 	}
 	if server.url == "" && api == nil {
-		return nil, errors.New("there is nobody to ask: --server is the address of Gatehouse")
+		return nil, errors.New("--server is required: the URL of Gatehouse")
 	}
 	report.Server = server.url
 	switch {
 	case server.url == "":
-		report.GatehouseError = "not asked: its address is not known (hint: --server)"
+		report.GatehouseError = "not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)"
 	case token == "":
-		report.GatehouseError = "not asked: the context has no token, so Gatehouse has no part in it"
+		report.GatehouseError = "not asked: the context authenticates without a token"
 	default:
 		if err := report.askGatehouse(ctx, server, token, f.audiences); err != nil {
 			return nil, err
@@ -206,7 +205,7 @@ type gatehouseAddress struct {
 func (f *whoamiFlags) gatehouse() (gatehouseAddress, error) {
 	if f.server == "" {
 		if f.serverCA != "" {
-			return gatehouseAddress{}, errors.New("--server-ca is for --server")
+			return gatehouseAddress{}, errors.New("--server-ca is valid only with --server")
 		}
 		return gatehouseAddress{}, nil
 	}
@@ -231,12 +230,12 @@ func (r *whoamiReport) askGatehouse(ctx context.Context, server gatehouseAddress
 	return nil
 }
 
-// compareAudiences takes back a yes that is not about the audiences that were asked
-// for: it is for those of the API server, which nobody else knows.
+// compareAudiences changes a yes to unknown if it is not about the requested audiences: it is valid for those of the API
+// server, which only the API server knows.
 func compareAudiences(a *login.Answer, asked []string) {
 	if a.Outcome == string(authn.Yes) && len(asked) > 0 && len(a.Audiences) == 0 {
 		a.Outcome, a.Reason = string(authn.Unknown), string(authn.ReasonAudience)
-		a.Message = "good for the API server's own audiences; whether " + cli.OneOf(asked) + " only the API server knows"
+		a.Message = "valid for the API server's own audiences; only the API server knows whether " + cli.OneOf(asked)
 	}
 }
 
@@ -255,9 +254,9 @@ func (f *whoamiFlags) contextToken(ctx context.Context, s cli.Streams, own *logi
 	case err == nil:
 		return credential.Token, nil
 	case errors.Is(err, session.ErrNeedsPerson) && definite:
-		return "", &notRenewedError{fmt.Sprintf("the login is not renewed: %s (hint: run: %s)", refused, f.loginHint())}
+		return "", &notRenewedError{fmt.Sprintf("the renewal was rejected: %s (hint: run: %s)", refused, f.loginHint())}
 	case errors.Is(err, session.ErrNeedsPerson):
-		return "", fmt.Errorf("nobody is logged in (hint: run: %s)", f.loginHint())
+		return "", fmt.Errorf("not logged in (hint: run: %s)", f.loginHint())
 	default:
 		return "", err
 	}
@@ -322,7 +321,7 @@ func readTokenFile(path string) (data []byte, err error) {
 	case cli.LooksLikeToken(path):
 		return nil, errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
 	case err != nil:
-		return nil, fmt.Errorf("--token-file: cannot be read: %w (hint: it is the name of a file, or - for standard input)", err)
+		return nil, fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", err)
 	case len(data) > most:
 		return nil, fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
 	}
@@ -381,7 +380,7 @@ func (r *whoamiReport) print(out io.Writer, now time.Time) error {
 		if a.ExpiresAt != nil && a.ExpiresAt.After(now) {
 			ends += " (in " + a.ExpiresAt.Sub(now).Round(time.Second).String() + ")"
 		}
-		line("ends", ends)
+		line("expires", ends)
 		line("gatehouse", verdictText(a))
 	} else {
 		line("gatehouse", r.GatehouseError)
@@ -389,7 +388,7 @@ func (r *whoamiReport) print(out io.Writer, now time.Time) error {
 	if v := r.APIServer; v != nil {
 		line("API server", v.text())
 		if a := r.Gatehouse; a != nil && v.Outcome != authn.Unknown && a.Outcome != string(authn.Unknown) && a.Outcome != string(v.Outcome) {
-			line("", "(they differ: the API server keeps an answer for some time, and has other ways to let somebody in)")
+			line("", "(they differ: the API server caches answers, and has other authenticators)")
 		}
 	}
 	_, err := io.WriteString(out, text.String())

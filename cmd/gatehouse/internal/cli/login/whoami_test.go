@@ -84,7 +84,7 @@ extra       example.org/b=1
 from        login-token of corp
 token id    t1
 issued      2026-11-20T12:00:00Z
-ends        2126-11-20T12:15:00Z`
+expires     2126-11-20T12:15:00Z`
 	no := login.Answer{Outcome: "no", Reason: "expired", Message: "the token has expired", Backend: "access-token", Source: "access-tokens", TokenID: "ci"}
 	token := &clientcmdapi.AuthInfo{Token: janesToken}
 	none := &clientcmdapi.AuthInfo{}
@@ -126,12 +126,12 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 		{
 			name: "cannot decide", answer: login.Answer{Outcome: "unknown", Reason: "keys", Message: "not now"}, user: token, server: true, code: cli.ExitUnknown, atGates: 1,
 			edit: func(a *apiServer, _ *clientcmdapi.Cluster) { a.status = http.StatusBadGateway },
-			says: []string{"gatehouse   cannot decide: keys: not now\n", "API server  cannot decide: it answers 502 Bad Gateway\n"},
+			says: []string{"gatehouse   cannot decide: keys: not now\n", "API server  cannot decide: it responds with 502 Bad Gateway\n"},
 		},
 		{
 			name: "the API server is down", answer: yes, user: token, server: true, atGates: 1, nobody: true,
 			edit: func(a *apiServer, _ *clientcmdapi.Cluster) { a.Close() },
-			says: []string{"gatehouse   yes\n", "API server  cannot decide: ", "connection refused (hint: is the address in the kubeconfig right, and does the API server run)\n"},
+			says: []string{"gatehouse   yes\n", "API server  cannot decide: ", "connection refused (hint: check the address in the kubeconfig, and that the API server is running)\n"},
 		},
 		{
 			name: "terminal tricks", user: token, server: true, atGates: 1,
@@ -141,15 +141,15 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 			says: []string{`user        "jane\nuser eve"`, `groups      "\x1b[2J"`, `from        "\x1b]0;x"`},
 		},
 		{
-			name: "no address of Gatehouse", user: token, says: []string{"gatehouse   not asked: its address is not known (hint: --server)\n", "knows you as jane"},
+			name: "no address of Gatehouse", user: token, says: []string{"gatehouse   not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)\n", "knows you as jane"},
 		},
 		{name: "another plugin", answer: yes, user: plugin, server: true, atGates: 1, says: []string{"gatehouse   yes", "knows you as jane"}},
-		{name: "another plugin that fails", user: broken, server: true, code: cli.ExitUnknown, nobody: true, says: []string{`the context "prod": its token could not be had`}},
+		{name: "another plugin that fails", user: broken, server: true, code: cli.ExitUnknown, nobody: true, says: []string{`the context "prod": cannot get its token`}},
 		{
-			name: "no token", user: none, server: true, says: []string{"gatehouse   not asked: the context has no token", "knows you as jane"},
+			name: "no token", user: none, server: true, says: []string{"gatehouse   not asked: the context authenticates without a token", "knows you as jane"},
 		},
 		{
-			name: "somebody who is nobody", user: token, code: cli.ExitNo, says: []string{"API server  knows nobody: system:anonymous"},
+			name: "somebody who is nobody", user: token, code: cli.ExitNo, says: []string{"API server  not authenticated: system:anonymous"},
 			edit: func(a *apiServer, _ *clientcmdapi.Cluster) { a.user.Username = "system:anonymous" },
 		},
 		{
@@ -222,7 +222,7 @@ func TestWhoamiByLogin(t *testing.T) {
 	}}
 	file := api.writeKubeconfig(t, user, nil)
 	got := runWith(t.Context(), "", "whoami", "--kubeconfig", file)
-	if got.code != cli.ExitUnknown || !strings.Contains(got.err, `the context "prod": nobody is logged in (hint: run: gatehouse login --kubeconfig `+file+`)`) {
+	if got.code != cli.ExitUnknown || !strings.Contains(got.err, `the context "prod": not logged in (hint: run: gatehouse login --kubeconfig `+file+`)`) {
 		t.Errorf("%+v", got)
 	}
 	if login := runWith(t.Context(), janesPassword, "login", "--kubeconfig", file, "--password-stdin"); login.code != cli.ExitYes {
@@ -247,7 +247,7 @@ func TestWhoamiForAnAudience(t *testing.T) {
 	yes := login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
 	vaults := yes
 	vaults.Audiences = []string{"vault"}
-	const own = "gatehouse   cannot decide: audience: good for the API server's own audiences; whether "
+	const own = "gatehouse   cannot decide: audience: valid for the API server's own audiences; only the API server knows whether "
 	for _, c := range []struct {
 		name      string
 		answer    login.Answer
@@ -259,8 +259,8 @@ func TestWhoamiForAnAudience(t *testing.T) {
 		{"the audience", vaults, []string{"vault"}, false, cli.ExitYes, "audiences   vault\n"},
 		{"one of them", vaults, []string{"shop", "vault"}, false, cli.ExitYes, "audiences   vault\n"},
 		{"the API server's own", yes, nil, false, cli.ExitYes, "gatehouse   yes\n"},
-		{"nobody knows", yes, []string{"vault"}, false, cli.ExitUnknown, own + "\"vault\" is one of them only the API server knows\n"},
-		{"nobody knows of two", yes, []string{"vault", "shop"}, false, cli.ExitUnknown, own + "any of \"vault\", \"shop\" is one of them only the API server knows\n"},
+		{"nobody knows", yes, []string{"vault"}, false, cli.ExitUnknown, own + "\"vault\" is one of them\n"},
+		{"nobody knows of two", yes, []string{"vault", "shop"}, false, cli.ExitUnknown, own + "any of \"vault\", \"shop\" is one of them\n"},
 		{"refused anyway", yes, []string{"vault"}, true, cli.ExitNo, "Unauthorized"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestWhoamiWithATokenFile(t *testing.T) {
 			t.Errorf("%q: %+v", stdin, got)
 		}
 	}
-	if got := runWith(t.Context(), janesToken, "whoami", "--token-file", "-"); got.code != cli.ExitUnknown || !strings.Contains(got.err, "there is nobody to ask: --server is the address of Gatehouse") {
+	if got := runWith(t.Context(), janesToken, "whoami", "--token-file", "-"); got.code != cli.ExitUnknown || !strings.Contains(got.err, "--server is required: the URL of Gatehouse") {
 		t.Errorf("%+v", got)
 	}
 	if got := runWith(t.Context(), "", "whoami", "--server", "http://a", "--token-file", file); got.code != cli.ExitUnknown || !strings.Contains(got.err, "the scheme must be https") {

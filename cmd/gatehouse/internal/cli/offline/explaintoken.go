@@ -242,7 +242,7 @@ func (e *explainedToken) checkAudiences(asked []string) {
 		return
 	}
 	e.Outcome, e.Reason = authn.Unknown, authn.ReasonAudience
-	e.Detail = "good for the API server's own audiences; whether " + cli.OneOf(asked) + " only the API server knows"
+	e.Detail = "valid for the API server's own audiences; only the API server knows whether " + cli.OneOf(asked)
 	e.Hint = "they are its --api-audiences; a token for somebody else has to name its audiences"
 }
 

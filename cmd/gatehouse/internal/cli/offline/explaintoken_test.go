@@ -448,7 +448,7 @@ func TestReviewAuthenticateWithKeysOfAFile(t *testing.T) {
 		want   string
 	}{
 		"keys in a file":      {explainIssuer, cli.ExitYes, `"status":{"authenticated":true,"user":{"username":"issuer:jane"`},
-		"keys nobody knows":   {explainIssuer2, cli.ExitUnknown, `"status":{"authenticated":false,"user":{},"error":"the issuer's keys are not known`},
+		"keys nobody knows":   {explainIssuer2, cli.ExitUnknown, `"status":{"authenticated":false,"user":{},"error":"the issuer's keys are not available`},
 		"an issuer of others": {"https://evil.example", cli.ExitNo, `"status":{"authenticated":false,"user":{}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

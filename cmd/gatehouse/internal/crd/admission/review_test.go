@@ -139,26 +139,26 @@ warning: PolicyException/gatehouse-system/x: spec.policies[1].rules[0]: the poli
 		// AccessToken
 		{name: "a token", document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: "allowed\n"},
 		{name: "an expired token", document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2020-01-01T00:00:00Z'}"), want: `allowed
-warning: AccessToken/ci: spec.expiresAt: "2020-01-01T00:00:00Z" has passed: the token is refused (hint: delete the document, or issue a new token)
+warning: AccessToken/ci: spec.expiresAt: "2020-01-01T00:00:00Z" is in the past: the token is rejected (hint: delete the document, or issue a new token)
 `},
-		{name: "a token of the same hash", config: []string{token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}")}, document: token("cd", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "cd" is invalid: spec.sha256: is already the hash of another token, in the directory (hint: the id is part of a token's text, so no text has both ids: issue a token for each)
+		{name: "a token of the same hash", config: []string{token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}")}, document: token("cd", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "cd" is invalid: spec.sha256: is already the hash of another token, in the directory (hint: a token contains its id, so two ids cannot share a token: issue a token for each)
 `},
 		{name: "a token of the system", document: token("ci", "{sha256: "+hash+", user: {username: 'system:admin', groups: ['system:masters']}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid:
 * spec.user.groups[0]: "system:masters" is reserved: names that begin with "system:" belong to Kubernetes itself
 * spec.user.username: "system:admin" is reserved: names that begin with "system:" belong to Kubernetes itself
 `},
-		{name: "a token without a prefix", config: []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: AuthenticationConfiguration, guard: {prefixes: [{source: access-tokens, username: 'robot:'}]}}"}, document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.user.username: "ci" must begin with "robot:", as the configuration demands of this source
+		{name: "a token without a prefix", config: []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: AuthenticationConfiguration, guard: {prefixes: [{source: access-tokens, username: 'robot:'}]}}"}, document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.user.username: "ci" must begin with "robot:", as the configuration requires for this source
 `},
-		{name: "a token's text in place of its hash", document: token("ci", "{sha256: "+secret+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.sha256: holds the text of a token, and must hold its hash: 64 lower-case hexadecimal digits (hint: whoever can read this document has the token: remove it and issue a new one)
+		{name: "a token's text in place of its hash", document: token("ci", "{sha256: "+secret+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.sha256: contains a token, and must contain its hash: 64 lower-case hexadecimal digits (hint: anyone who can read this document has the token: delete it and issue a new one)
 `},
 		{name: "a token's text everywhere", document: token("ci", "{sha256: 5, user: {username: "+secret+", groups: "+secret+"}, expiresAt: "+secret+", audiences: ['', "+secret+"], "+secret+": 1}"), want: `AccessToken "ci" is invalid:
-* spec.audiences[0]: "" must not be empty (hint: without any audiences the token is good for the API server's own)
+* spec.audiences[0]: "" must not be empty (hint: without audiences, the token is valid for the API server's own)
 * spec.expiresAt: the value is not a time such as 2026-12-31T23:59:59Z
 * spec.gatehouse_…: unknown field (hint: the fields here are audiences, expiresAt, sha256, user)
 * spec.sha256: the value is a number, expected a string (hint: put it in quotes)
 * spec.user.groups: the value is a string, expected a list
 `},
-		{name: "a token's text as a name", document: token("gatehouse_ci_abc", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "gatehouse_…" is invalid: metadata.name: "gatehouse_…" is not a DNS-1123 label, and it is the token's id: 1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends
+		{name: "a token's text as a name", document: token("gatehouse_ci_abc", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "gatehouse_…" is invalid: metadata.name: "gatehouse_…" must be a DNS-1123 label, because it is the token's id: 1 to 63 lower-case letters, digits and "-", with a letter or a digit at both ends
 `},
 
 		// TokenRevocation

@@ -1,0 +1,371 @@
+package session
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zalando/go-keyring"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
+)
+
+// fakeKeyring is a Keyring in memory.
+type fakeKeyring struct {
+	keys map[string]string
+	// check and fails are errors of Check and of all other methods.
+	check, fails error
+	// forgets is a keyring that reports a success and stores nothing.
+	forgets bool
+	// hangs blocks each call until it is closed.
+	hangs chan struct{}
+	calls atomic.Int32
+}
+
+func newFakeKeyring() *fakeKeyring { return &fakeKeyring{keys: map[string]string{}} }
+
+func (k *fakeKeyring) call() error {
+	k.calls.Add(1)
+	if k.hangs != nil {
+		<-k.hangs
+	}
+	return k.fails
+}
+
+func (k *fakeKeyring) Check() error { return k.check }
+
+func (k *fakeKeyring) Get(account string) (string, error) {
+	if err := k.call(); err != nil {
+		return "", err
+	}
+	key, ok := k.keys[account]
+	if !ok {
+		return "", keyring.ErrNotFound
+	}
+	return key, nil
+}
+
+func (k *fakeKeyring) Set(account, key string) error {
+	if err := k.call(); err != nil || k.forgets {
+		return err
+	}
+	k.keys[account] = key
+	return nil
+}
+
+func (k *fakeKeyring) Delete(account string) error {
+	if err := k.call(); err != nil {
+		return err
+	}
+	if _, ok := k.keys[account]; !ok {
+		return keyring.ErrNotFound
+	}
+	delete(k.keys, account)
+	return nil
+}
+
+const hushed = "hush-hush-hush"
+
+// secretCredential is a credential that is longer than an item of some keyrings may be.
+func secretCredential() *Credential {
+	c := credential(hushed, noon, time.Hour)
+	c.RefreshToken = hushed + strings.Repeat("x", 5000)
+	return c
+}
+
+// storedText returns what is in the directory of a cache.
+func storedText(t *testing.T, c *Cache) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.Dir, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(data)
+	}
+	return text
+}
+
+// Each store keeps the secrets in one place, or says why it stores nothing.
+func TestStores(t *testing.T) {
+	t.Parallel()
+	locked := errors.New("it is locked")
+	for _, c := range []struct {
+		name    string
+		store   Store
+		keyring *fakeKeyring
+		unlock  time.Duration
+		want    Store
+		says    string
+	}{
+		{name: "auto", store: StoreAuto, keyring: newFakeKeyring(), want: StoreKeyring},
+		{name: "auto, locked", store: StoreAuto, keyring: &fakeKeyring{check: locked}, want: StoreFile},
+		{name: "auto, broken", store: StoreAuto, keyring: &fakeKeyring{fails: errors.New("exit status 36")}, want: StoreFile},
+		{name: "auto, forgets", store: StoreAuto, keyring: &fakeKeyring{keys: map[string]string{}, forgets: true}, want: StoreFile},
+		{name: "unset", keyring: newFakeKeyring(), want: StoreKeyring},
+		{name: "keyring", store: StoreKeyring, keyring: newFakeKeyring(), want: StoreKeyring},
+		{
+			name: "keyring, locked", store: StoreKeyring, keyring: &fakeKeyring{check: locked}, want: StoreNone,
+			says: "gatehouse: the login is not stored: the OS keyring cannot be used: it is locked (hint: unlock the keyring, or --token-store file)\n",
+		},
+		{name: "keyring, a person unlocks it", store: StoreKeyring, keyring: &fakeKeyring{keys: map[string]string{}, check: locked}, unlock: time.Minute, want: StoreKeyring},
+		{
+			name: "keyring, forgets", store: StoreKeyring, keyring: &fakeKeyring{keys: map[string]string{}, forgets: true}, want: StoreNone,
+			says: "gatehouse: the login is not stored: the OS keyring cannot be used: it does not store what it is given (hint: unlock the keyring, or --token-store file)\n",
+		},
+		{name: "file", store: StoreFile, keyring: newFakeKeyring(), want: StoreFile},
+		{name: "none", store: StoreNone, keyring: newFakeKeyring(), want: StoreNone},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := &fake{}
+			s := newSession(t, m)
+			s.Interactive, s.Cache.Store, s.Cache.Keyring, s.Cache.UnlockTimeout = true, c.store, c.keyring, c.unlock
+			want := secretCredential()
+			m.login = func(context.Context) (*Credential, error) { return want, nil }
+			got, fresh, err := s.Get(t.Context())
+			if err != nil || !fresh || *got != *want {
+				t.Fatalf("got %+v, %t, %v", got, fresh, err)
+			}
+			if said := fmt.Sprint(s.Remarks); said != c.says {
+				t.Errorf("said %q, want %q", said, c.says)
+			}
+			if store := s.Cache.StoreOf(m.id); store != c.want {
+				t.Errorf("it is in %q, want %q", store, c.want)
+			}
+			text := storedText(t, s.Cache)
+			if strings.Contains(text, hushed) != (c.want == StoreFile) || (text == "") != (c.want == StoreNone) {
+				t.Errorf("stored in a file: %s", text)
+			}
+			for account, key := range c.keyring.keys {
+				if secret, err := base64.StdEncoding.DecodeString(key); err != nil || len(secret) != keyBytes || !strings.Contains(text, account) {
+					t.Errorf("the keyring has %q: %q, %v", account, key, err)
+				}
+			}
+			if (len(c.keyring.keys) > 0) != (c.want == StoreKeyring) {
+				t.Errorf("%d keys in the keyring", len(c.keyring.keys))
+			}
+			// What is stored is found again, and by which issuer it is without the keyring.
+			again, fresh, err := s.Get(t.Context())
+			if c.want != StoreNone && (err != nil || fresh || *again != *want) {
+				t.Errorf("again: got %+v, %t, %v", again, fresh, err)
+			}
+			calls := c.keyring.calls.Load()
+			if n, err := s.Cache.CountOf(want.Source); err != nil || (n == 1) != (c.want != StoreNone) || c.keyring.calls.Load() != calls {
+				t.Errorf("%d of the source, %v", n, err)
+			}
+			// Logging out deletes both.
+			if n, err := s.Cache.Remove(m.id); err != nil || (n == 1) != (c.want != StoreNone) {
+				t.Errorf("removed %d, %v", n, err)
+			}
+			if text := storedText(t, s.Cache); text != "" || len(c.keyring.keys) != 0 {
+				t.Errorf("left %q and %d keys", text, len(c.keyring.keys))
+			}
+		})
+	}
+}
+
+// A login moves to another store without anybody being asked, and leaves nothing behind.
+func TestMovingBetweenStores(t *testing.T) {
+	t.Parallel()
+	const expired = 2 * time.Hour
+	for _, c := range []struct {
+		name     string
+		from, to Store
+		// age is that of the stored token, which is valid for an hour.
+		age    time.Duration
+		renews int32
+		want   Store
+	}{
+		{"auto waits for the renewal", StoreFile, StoreAuto, 0, 0, StoreFile},
+		{"auto at the renewal", StoreFile, StoreAuto, expired, 1, StoreKeyring},
+		{"auto stays", StoreKeyring, StoreAuto, expired, 1, StoreKeyring},
+		{"to the keyring", StoreFile, StoreKeyring, 0, 0, StoreKeyring},
+		{"to the keyring at the renewal", StoreFile, StoreKeyring, expired, 1, StoreKeyring},
+		{"to a file", StoreKeyring, StoreFile, 0, 0, StoreFile},
+		{"to a file at the renewal", StoreKeyring, StoreFile, expired, 1, StoreFile},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ring := newFakeKeyring()
+			m := &fake{renew: func(*Credential) (*Credential, error) { return credential(hushed+"-2", noon, time.Hour), nil }}
+			s := newSession(t, m)
+			s.Cache.Keyring, s.Cache.Store = ring, c.from
+			e := s.Cache.entry(m.id)
+			if err := e.write(credential(hushed, noon.Add(-c.age), time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			s.Cache.Store = c.to
+			got, _, err := s.Get(t.Context())
+			if err != nil || !strings.HasPrefix(got.Token, hushed) || m.renews.Load() != c.renews {
+				t.Fatalf("got %+v, %v, %d renewals", got, err, m.renews.Load())
+			}
+			if store := s.Cache.StoreOf(m.id); store != c.want || (len(ring.keys) == 1) != (c.want == StoreKeyring) {
+				t.Errorf("it is in %q with %d keys, want %q", store, len(ring.keys), c.want)
+			}
+			if text := storedText(t, s.Cache); strings.Contains(text, hushed) != (c.want == StoreFile) {
+				t.Errorf("stored: %s", text)
+			}
+			if stored := s.Cache.Stored(m.id); stored == nil || stored.Token != got.Token {
+				t.Errorf("stored %+v, got %+v", stored, got)
+			}
+			if said := fmt.Sprint(s.Remarks); said != "" {
+				t.Errorf("said %q", said)
+			}
+		})
+	}
+}
+
+// A login whose key cannot be read is replaced, unless it must be in the keyring.
+func TestKeyThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	locked := errors.New("it is locked")
+	for _, c := range []struct {
+		name  string
+		store Store
+		edit  func(t *testing.T, k *fakeKeyring, e entry)
+		err   string
+		says  string
+		want  Store
+	}{
+		{
+			name: "auto, locked", store: StoreAuto, edit: func(_ *testing.T, k *fakeKeyring, _ entry) { k.check = locked },
+			says: "gatehouse: the stored login cannot be read: the OS keyring cannot be used: it is locked\n", want: StoreFile,
+		},
+		{
+			name: "keyring, locked", store: StoreKeyring, edit: func(_ *testing.T, k *fakeKeyring, _ entry) { k.check = locked },
+			err: "the stored login cannot be read: the OS keyring cannot be used: it is locked (hint: unlock the keyring, or log in with --token-store file)", want: StoreKeyring,
+		},
+		{name: "deleted by hand", store: StoreAuto, edit: func(_ *testing.T, k *fakeKeyring, _ entry) { clear(k.keys) }, want: StoreKeyring},
+		{name: "another key", store: StoreAuto, edit: func(_ *testing.T, k *fakeKeyring, _ entry) {
+			for account := range k.keys {
+				k.keys[account] = base64.StdEncoding.EncodeToString(make([]byte, keyBytes))
+			}
+		}, want: StoreKeyring},
+		{name: "file of another login", store: StoreAuto, edit: func(t *testing.T, _ *fakeKeyring, e entry) {
+			other := e.cache.entry(Identity{Method: "other"})
+			if err := other.write(credential("others", noon, time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(other.path(), e.path()); err != nil {
+				t.Fatal(err)
+			}
+		}, want: StoreKeyring},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ring := newFakeKeyring()
+			m := &fake{login: func(context.Context) (*Credential, error) { return credential("new", noon, time.Hour), nil }}
+			s := newSession(t, m)
+			s.Interactive, s.Cache.Keyring, s.Cache.Store = true, ring, c.store
+			e := s.Cache.entry(m.id)
+			if err := e.write(credential(hushed, noon, time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			c.edit(t, ring, e)
+			got, _, err := s.Get(t.Context())
+			switch {
+			case c.err != "" && (err == nil || err.Error() != c.err):
+				t.Errorf("got %+v, %v, want %q", got, err, c.err)
+			case c.err == "" && (err != nil || got.Token != "new"):
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if said := fmt.Sprint(s.Remarks); said != c.says {
+				t.Errorf("said %q, want %q", said, c.says)
+			}
+			if store := s.Cache.StoreOf(m.id); store != c.want {
+				t.Errorf("it is in %q, want %q", store, c.want)
+			}
+		})
+	}
+}
+
+// Logging out deletes the file even if the keyring is locked, and says what is left.
+func TestLogoutWithALockedKeyring(t *testing.T) {
+	t.Parallel()
+	ring := newFakeKeyring()
+	c := &Cache{Dir: filepath.Join(t.TempDir(), "gatehouse"), Keyring: ring}
+	if err := c.entry(Identity{}).write(credential(hushed, noon, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	ring.check = errors.New("it is locked")
+	n, err := c.RemoveAll()
+	if n != 1 || err == nil || !strings.HasPrefix(err.Error(), "the key of a deleted login is still in the OS keyring, as account ") ||
+		!strings.HasSuffix(err.Error(), " of gatehouse: the OS keyring cannot be used: it is locked") {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if text := storedText(t, c); text != "" {
+		t.Errorf("left %s", text)
+	}
+}
+
+// A keyring that waits for a dialog which nobody answers blocks nobody for long, and is asked once.
+func TestKeyringThatHangs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		store  Store
+		unlock time.Duration
+		waits  time.Duration
+		says   string
+		want   Store
+	}{
+		{"auto", StoreAuto, 0, 3 * time.Second, "", StoreFile},
+		{"a person who does not come", StoreKeyring, time.Minute, time.Minute, "gatehouse: the login is not stored: the OS keyring cannot be used: no answer within 1m0s (hint: unlock the keyring, or --token-store file)\n", StoreNone},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ring := &fakeKeyring{keys: map[string]string{}, hangs: make(chan struct{})}
+				defer close(ring.hangs)
+				waiting := 0
+				s := &Session{
+					Method: &fake{login: func(context.Context) (*Credential, error) { return credential("new", noon, time.Hour), nil }},
+					Cache: &Cache{
+						Dir: filepath.Join(t.TempDir(), "gatehouse"), Store: c.store, Keyring: ring, UnlockTimeout: c.unlock,
+						Waiting: func() { waiting++ },
+					},
+					Interactive: true, LockTimeout: time.Minute, Remarks: &logbuffer.Buffer{}, Now: func() time.Time { return noon },
+				}
+				began := time.Now()
+				if _, _, err := s.Get(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(began); waited != c.waits || waiting != 1 || ring.calls.Load() != 1 {
+					t.Errorf("waited %s, said so %d times, called %d times", waited, waiting, ring.calls.Load())
+				}
+				if said := fmt.Sprint(s.Remarks); said != c.says {
+					t.Errorf("said %q, want %q", said, c.says)
+				}
+				if store := s.Cache.StoreOf(Identity{}); store != c.want {
+					t.Errorf("it is in %q, want %q", store, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestParseStore(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]Store{"": StoreAuto, "auto": StoreAuto, "keyring": StoreKeyring, "file": StoreFile, "none": StoreNone} {
+		if got, err := ParseStore(name); got != want || err != nil {
+			t.Errorf("%q: %q, %v", name, got, err)
+		}
+	}
+	if _, err := ParseStore("disk"); err == nil || err.Error() != `"disk": must be auto, keyring, file, none` {
+		t.Errorf("got %v", err)
+	}
+}
