@@ -47,9 +47,9 @@ func TestBudget(t *testing.T) {
 		{"too many", repeat(documentTexts+1, "1"), "there are more than 500"},
 		{"too many bytes", repeat(5, "'"+strings.Repeat("a", 15<<10)+"'"), "more than 32768 bytes"},
 		{"too many parts", repeat(450, "optional.of(1)"+strings.Repeat(".optMap(x, x)", 2)+".hasValue()"), "they have more than 10000 parts"},
-		{"types that are too large", repeat(300, strings.Repeat("[", 20)+strings.Repeat("]", 20)+" == []"), "come to more than 100000"},
+		{"types that are too large", repeat(300, strings.Repeat("[", 20)+strings.Repeat("]", 20)+" == []"), "add up to more than 100000"},
 		{"patterns that are too large", repeat(30, "'a'.matches('^(ab){500}')"), "have more than 20000 parts"},
-		{"one expression", []string{"'" + strings.Repeat("a", maxText) + "'"}, "it may have 16384 bytes"},
+		{"one expression", []string{"'" + strings.Repeat("a", maxText) + "'"}, "it can have at most 16384 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -136,7 +136,7 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		r.errorf(path, "", "%q: its cost cannot be estimated: %v", excerpt(text, 1), err)
 		return nil
 	case cost.Min > celconfig.PerCallLimit:
-		r.errorf(path, "", "%q costs at least %d, and %d is allowed", excerpt(text, 1), cost.Min, celconfig.PerCallLimit)
+		r.errorf(path, "", "%q costs at least %d: at most %d is allowed", excerpt(text, 1), cost.Min, celconfig.PerCallLimit)
 		return nil
 	}
 	e.selections = selections(checked.NativeRep())
@@ -211,7 +211,7 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 			e.loops = true
 		case ast.StructKind:
 			good = false
-			r.errorf(path, "", "%q: an object cannot be built", excerpt(e.text, 1))
+			r.errorf(path, "", "%q: an expression cannot construct an object", excerpt(e.text, 1))
 		}
 	}))
 	return good
@@ -251,7 +251,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 	e, found := s.compile(path, expression, forCondition)
 	if len(found) > 0 {
 		if strings.HasPrefix(strings.TrimSpace(expression), "${") {
-			r.errorf(path, "leave out ${ and }", "%q is a placeholder, expected an expression", excerpt(expression, 1))
+			r.errorf(path, "remove ${ and }", "%q is a placeholder, expected an expression", excerpt(expression, 1))
 			return nil, r.found
 		}
 		return nil, found
@@ -261,7 +261,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 		return &Condition{path, e}, nil
 	}
 	if !known {
-		r.errorf(path, `compare it, as in "… == true"`, "%q has a type that is not known before there is a pod, expected a boolean", excerpt(expression, 1))
+		r.errorf(path, `compare it, as in "… == true"`, "the type of %q depends on the pod, expected a boolean", excerpt(expression, 1))
 		return nil, r.found
 	}
 	r.errorf(path, "", "%q is of type %s, expected a boolean", excerpt(expression, 1), typeName(e.output.String()))

@@ -46,7 +46,7 @@ func unterminatedHint(rest string) string {
 		hint, _ := shellHint(text, "", true)
 		return hint
 	}
-	return "write $${ for the characters ${"
+	return "write $${ for a literal ${"
 }
 
 // selection is a chain of fields and indexes in an expression, such as
@@ -192,7 +192,7 @@ var (
 	noField    = regexp.MustCompile(`undefined field '([^']*)'`)
 )
 
-const noParameters = "parameters cannot be read in match conditions"
+const noParameters = "match conditions cannot read parameters"
 
 // explain turns some of CEL's own messages into what the author of a profile has
 // to know.
@@ -200,7 +200,7 @@ func (s *Scope) explain(message string, use use) (text, hint string) {
 	message = spelled(message)
 	if match := undeclared.FindStringSubmatch(message); match != nil {
 		if use == forCondition && match[1] == "params" {
-			return noParameters, "compare what the pod or its namespace has, such as labels"
+			return noParameters, "read a field of the pod or its namespace, such as a label"
 		}
 		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1], use)
 	}
@@ -228,10 +228,10 @@ func (s *Scope) explain(message string, use use) (text, hint string) {
 		}
 	}
 	if strings.Contains(message, "token recognition error at: '= '") {
-		return message, "equality is written =="
+		return message, "write == to compare"
 	}
 	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
-		return "the expression ends too early", ""
+		return "the expression is incomplete", ""
 	}
 	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
 	return message, ""
@@ -245,7 +245,7 @@ func (s *Scope) declared(name string, use use) string {
 	case "namespaceObject":
 		return `did you mean "namespace"?`
 	case "authorizer":
-		return "there is nobody to ask"
+		return "only policies have an authorizer"
 	}
 	if slices.Contains(s.presets, name) {
 		return fmt.Sprintf("did you mean %q?", "presets."+name)

@@ -175,7 +175,7 @@ func (in *Input) namespaceMetadata(name string) ref.Val {
 	case name == "name":
 		return types.String(in.Namespace.Name)
 	case in.Namespace == nil:
-		return unknown("namespace %q is not known", in.NamespaceName)
+		return unknown("namespace %q is unknown", in.NamespaceName)
 	case name == "labels":
 		return texts(in.Namespace.Labels)
 	case name == "annotations":
@@ -220,12 +220,12 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 		return nil, e.failed(path, err.Error())
 	}
 	if text, ok := v.(types.String); ok && len(text) > maxTextLength {
-		return nil, e.failed(path, fmt.Sprintf("is a text of more than %d bytes", maxTextLength))
+		return nil, e.failed(path, fmt.Sprintf("is a string of more than %d bytes", maxTextLength))
 	}
 	// A pod offline may have anything in the place of a text.
 	kind := kindOf(v)
 	if want, known, _ := staticKind(e.output); known && !isNull(v) && kind != want && (!isNumber(kind) || !isNumber(want)) {
-		return nil, e.failed(path, fmt.Sprintf("gives %s, which is %s, expected %s", quote(v), describeKind(kind), describeKind(want)))
+		return nil, e.failed(path, fmt.Sprintf("results in %s, which is %s, expected %s", quote(v), describeKind(kind), describeKind(want)))
 	}
 	return v, nil
 }
@@ -331,7 +331,7 @@ func (o *object) IsSet(field ref.Val) ref.Val {
 
 // ConvertToNative implements ref.Val.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) {
-	return nil, fmt.Errorf("a %s is no %s", o.name, t)
+	return nil, fmt.Errorf("cannot convert %s to %s", o.name, t)
 }
 
 // ConvertToType implements ref.Val.
@@ -339,7 +339,7 @@ func (o *object) ConvertToType(t ref.Type) ref.Val {
 	if t == types.TypeType {
 		return types.NewObjectType(o.name)
 	}
-	return types.NewErr("a %s is no %s", o.name, t.TypeName())
+	return types.NewErr("cannot convert %s to %s", o.name, t.TypeName())
 }
 
 // Equal implements ref.Val. There is one of each.
