@@ -15,11 +15,11 @@ const DocumentHint = "split it into several documents"
 // for each byte of an expression, and the bounds above for one expression allow small ones
 // that cost more.
 const (
-	documentTexts    = 500
-	documentBytes    = 32 << 10
-	documentParts    = 10_000
-	documentWork     = 100_000
-	documentPatterns = 20_000
+	documentExpressions = 500
+	documentBytes       = 32 << 10
+	documentParts       = 10_000
+	documentWork        = 100_000
+	documentPatterns    = 20_000
 )
 
 // Budget is what the expressions and patterns of one document may cost together. The
@@ -41,8 +41,8 @@ func (b *Budget) Add(text string) error {
 	b.texts++
 	b.bytes += len(text)
 	switch {
-	case b.texts > documentTexts:
-		return fmt.Errorf("%w: there are more than %d", ErrDocument, documentTexts)
+	case b.texts > documentExpressions:
+		return fmt.Errorf("%w: there are more than %d", ErrDocument, documentExpressions)
 	case b.bytes > documentBytes:
 		return fmt.Errorf("%w: they have more than %d bytes", ErrDocument, documentBytes)
 	default:

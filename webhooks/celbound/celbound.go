@@ -109,7 +109,7 @@ func New(env *cel.Env) (*Bounds, error) {
 		b.functions[name] = f
 	}
 	for _, v := range env.Variables() {
-		b.names[v.Name()] = known(v.Type())
+		b.names[v.Name()] = kindOf(v.Type())
 	}
 	var err error
 	b.plain, err = parser.NewParser(parser.EnableOptionalSyntax(true), parser.EnableIdentEscapeSyntax(true))
@@ -135,8 +135,8 @@ func Size(t *types.Type) int {
 	return min(largest, fixed+parameters)
 }
 
-// known returns what is known of a declared type.
-func known(t *types.Type) kind {
+// kindOf returns the kind of a declared type.
+func kindOf(t *types.Type) kind {
 	return kind{size: Size(t), dyn: t.Kind() == types.DynKind, sure: isDefinite(t)}
 }
 

@@ -65,7 +65,7 @@ func (r *renderer) render() rendering {
 	in.Params = params
 	rendered, err := p.Render(func(t *template.Tree) ([]byte, error) { return t.Append(nil, in) })
 	if err != nil {
-		return r.explainFailure(in, err)
+		return r.classifyFailure(in, err)
 	}
 	if conflicts := r.checkLabels(rendered); len(conflicts) > 0 {
 		return rendering{conflicts: conflicts}
@@ -119,9 +119,9 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 	return reason
 }
 
-// explainFailure says why the profile cannot be rendered for the pod. What fails on
+// classifyFailure returns the reason why the profile cannot be rendered for the pod. What fails on
 // this pod every time is a conflict, and all of it is named.
-func (r *renderer) explainFailure(in *template.Input, err error) rendering {
+func (r *renderer) classifyFailure(in *template.Input, err error) rendering {
 	p := r.profile
 	var conflicts []inject.Conflict
 	const most = 5

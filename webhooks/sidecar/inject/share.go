@@ -42,12 +42,12 @@ func (inj *injection) shareMounts() error {
 // share adds the shared settings to one container of the template: to the text that is
 // added, or to the container in the pod if it is there already.
 func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) error {
-	given, needed, err := inj.sharedSettings(s, inj.isPrivileged(l, k))
-	if err != nil || given == nil {
+	shared, needed, err := inj.sharedSettings(s, inj.isPrivileged(l, k))
+	if err != nil || shared == nil {
 		return err
 	}
 	f := inj.action(l, k)
-	inj.checkVariables(s, l, k, given, needed)
+	inj.checkVariables(s, l, k, shared, needed)
 	m := merge.Merger{Record: new(merge.Record)}
 	m.OnConflict = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
@@ -61,7 +61,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 			text = f.raw
 		}
 		m.Editor = &merge.Editor{Text: text}
-		if err := m.Object(merge.Path{}, text, given, merge.ContainerRules); err != nil {
+		if err := m.Object(merge.Path{}, text, shared, merge.ContainerRules); err != nil {
 			return err
 		}
 		if inj.actions[l] == nil {
@@ -81,7 +81,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 		m.Record, m.Earlier = &inj.record, inj.earlierPaths
 	}
 	at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(s.Container))
-	err = m.Object(at, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text, given, merge.ContainerRules)
+	err = m.Object(at, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text, shared, merge.ContainerRules)
 	if own {
 		inj.merger.Added = append(inj.merger.Added, m.Added...)
 	}
@@ -103,12 +103,12 @@ func (inj *injection) isPrivileged(l podtext.List, k int) bool {
 // checkVariables finds variables that paths of shared mounts expand, and which the
 // container has already with another value: it would see another directory than
 // the pod's own containers.
-func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k int, given rawjson.Value, needed map[string]bool) {
+func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k int, shared rawjson.Value, needed map[string]bool) {
 	if len(needed) == 0 {
 		return
 	}
 	want := make(map[string]rawjson.Value, len(needed))
-	for _, variable := range given.Get("env").Elements() {
+	for _, variable := range shared.Get("env").Elements() {
 		if name := variable.Get("name").Text(); needed[name] {
 			want[name] = variable
 		}

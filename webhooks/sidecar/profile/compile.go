@@ -218,8 +218,8 @@ func (c *compiler) add(found diagnostic.List) {
 func (c *compiler) compileTrees(p *Profile) {
 	from := &c.profile.Spec
 	c.addsAnything = len(from.Template.Metadata.Labels)+len(from.Template.Metadata.Annotations)+len(from.AppContainers) > 0
-	tree := func(path string, raw rawjson.Value, shape reflect.Type) *template.Tree {
-		t, found := p.Scope.Tree(path, raw, shape)
+	tree := func(path string, raw rawjson.Value, into reflect.Type) *template.Tree {
+		t, found := p.Scope.Tree(path, raw, into)
 		c.add(found)
 		if found.Err() != nil {
 			return nil // There is nothing that could be looked into further.

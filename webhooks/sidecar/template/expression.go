@@ -200,7 +200,7 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
 		switch x.Kind() { //nolint:exhaustive // the others hold no names
 		case ast.IdentKind:
-			name := spelled(x.AsIdent())
+			name := originalName(x.AsIdent())
 			switch name {
 			case "pod", "namespace", "params", "presets":
 				if !e.uses(name) {
@@ -217,8 +217,10 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 	return good
 }
 
-// spelled has the name of the variable as authors write it.
-func spelled(text string) string { return strings.ReplaceAll(text, namespaceVariable, "namespace") }
+// originalName returns a text with the name of the variable as authors write it.
+func originalName(text string) string {
+	return strings.ReplaceAll(text, namespaceVariable, "namespace")
+}
 
 // sizes knows nothing about the sizes of variables: only the least cost is of
 // interest.

@@ -98,7 +98,7 @@ func selectionOf(x ast.Expr, t *cel.Type, inner map[int64]bool) (selection, bool
 		case ast.CallKind:
 			s, below, ok = indexStep(x.AsCall())
 		case ast.IdentKind:
-			return written(spelled(x.AsIdent()), steps, end)
+			return newSelection(originalName(x.AsIdent()), steps, end)
 		}
 		if !ok {
 			return selection{}, false
@@ -130,9 +130,9 @@ func indexStep(call ast.CallExpr) (s step, below ast.Expr, ok bool) {
 	return s, call.Args()[0], true
 }
 
-// written writes the chain behind the variable: what every pod, namespace and
+// newSelection returns the chain behind the variable: what every pod, namespace and
 // set of presets has as it was, and the rest as optional.
-func written(variable string, steps []step, end string) (selection, bool) {
+func newSelection(variable string, steps []step, end string) (selection, bool) {
 	if len(steps) == 0 || end == "" || strings.HasPrefix(variable, "@") {
 		return selection{}, false
 	}
@@ -197,7 +197,7 @@ const noParameters = "match conditions cannot read parameters"
 // explain turns some of CEL's own messages into what the author of a profile has
 // to know.
 func (s *Scope) explain(message string, use use) (text, hint string) {
-	message = spelled(message)
+	message = originalName(message)
 	if match := undeclared.FindStringSubmatch(message); match != nil {
 		if use == forCondition && match[1] == "params" {
 			return noParameters, "read a field of the pod or its namespace, such as a label"

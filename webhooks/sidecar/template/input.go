@@ -177,9 +177,9 @@ func (in *Input) namespaceMetadata(name string) ref.Val {
 	case in.Namespace == nil:
 		return unknown("namespace %q is unknown", in.NamespaceName)
 	case name == "labels":
-		return texts(in.Namespace.Labels)
+		return stringMap(in.Namespace.Labels)
 	case name == "annotations":
-		return texts(in.Namespace.Annotations)
+		return stringMap(in.Namespace.Annotations)
 	default:
 		return nil
 	}
@@ -188,13 +188,15 @@ func (in *Input) namespaceMetadata(name string) ref.Val {
 func (in *Input) preset(name string) ref.Val {
 	if in.Presets != nil {
 		if values, ok := in.Presets(name); ok {
-			return texts(values)
+			return stringMap(values)
 		}
 	}
 	return types.WrapErr(&UnknownPresetError{name})
 }
 
-func texts(m map[string]string) ref.Val { return types.NewStringStringMap(types.DefaultTypeAdapter, m) }
+func stringMap(m map[string]string) ref.Val {
+	return types.NewStringStringMap(types.DefaultTypeAdapter, m)
+}
 
 // eval evaluates an expression that is at path. The result is a scalar.
 func (e *expression) eval(path string, in *Input) (ref.Val, error) {
@@ -232,7 +234,7 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 
 func (e *expression) failed(path, message string) *EvaluationError {
 	const most = 200
-	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: strict.Cut(spelled(message), most)}
+	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: strict.Cut(originalName(message), most)}
 }
 
 // run runs the program. Every error that is not ErrCannotDecide is the pod's.

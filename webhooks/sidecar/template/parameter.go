@@ -120,7 +120,7 @@ func (r *report) checkParameter(path string, in *v1alpha1.SidecarParameter) para
 		return p
 	}
 	r.checkBounds(path, in, &p)
-	r.checkTexts(path, in, &p)
+	r.checkStringLimits(path, in, &p)
 	p.allowed = p.describe(in.Pattern)
 	if in.Default == nil || !r.checkWritten(strict.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
 		return p // against broken limits a default cannot be held
@@ -212,7 +212,7 @@ func hasBounds(kind v1alpha1.ParameterType) bool {
 		kind == v1alpha1.QuantityParameter || kind == v1alpha1.DurationParameter
 }
 
-func hasTexts(kind v1alpha1.ParameterType) bool {
+func hasStringLimits(kind v1alpha1.ParameterType) bool {
 	return kind == v1alpha1.StringParameter || kind == v1alpha1.ListParameter
 }
 
@@ -243,7 +243,7 @@ func (r *report) checkBounds(path string, in *v1alpha1.SidecarParameter, p *para
 	}
 }
 
-func (r *report) checkTexts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+func (r *report) checkStringLimits(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	limit := func(name string, v *int32, has bool, who string, into *int) {
 		at := strict.Member(path, name)
 		switch {
@@ -256,7 +256,7 @@ func (r *report) checkTexts(path string, in *v1alpha1.SidecarParameter, p *param
 			*into = int(*v)
 		}
 	}
-	limit("maxLength", in.MaxLength, hasTexts(in.Type), "only string and list have one", &p.maxLength)
+	limit("maxLength", in.MaxLength, hasStringLimits(in.Type), "only string and list have one", &p.maxLength)
 	limit("maxItems", in.MaxItems, in.Type == v1alpha1.ListParameter, "only list has one", &p.maxItems)
 	if in.Pattern != "" {
 		p.pattern = r.compilePattern(strict.Member(path, "pattern"), in)
@@ -266,7 +266,7 @@ func (r *report) checkTexts(path string, in *v1alpha1.SidecarParameter, p *param
 
 func (r *report) compilePattern(path string, in *v1alpha1.SidecarParameter) *regexp.Regexp {
 	switch {
-	case !hasTexts(in.Type):
+	case !hasStringLimits(in.Type):
 		r.errorf(path, "", "a parameter of type %s has no pattern: only string and list have one", in.Type)
 		return nil
 	case len(in.Pattern) > maxPatternLength:
@@ -295,7 +295,7 @@ func (r *report) checkEnum(path string, in *v1alpha1.SidecarParameter, p *parame
 	switch {
 	case in.Type == v1alpha1.EnumParameter && len(in.Enum) == 0:
 		r.errorf(path, "list the allowed values", "is required for a parameter of type enum")
-	case in.Type != v1alpha1.EnumParameter && !hasTexts(in.Type) && len(in.Enum) > 0:
+	case in.Type != v1alpha1.EnumParameter && !hasStringLimits(in.Type) && len(in.Enum) > 0:
 		r.errorf(path, "", "a parameter of type %s has no enum: only enum, string and list have one", in.Type)
 		return
 	}

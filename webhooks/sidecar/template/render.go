@@ -51,9 +51,9 @@ type piece struct {
 	expression *expression
 }
 
-// folded makes neighbouring children that are the same for every pod one piece of
+// fold makes neighbouring children that are the same for every pod one piece of
 // JSON, and the whole a literal if all are.
-func (n node) folded(begin, end byte) node {
+func (n node) fold(begin, end byte) node {
 	children := make([]child, 0, len(n.children))
 	for _, c := range n.children {
 		if c.kind == absentNode {

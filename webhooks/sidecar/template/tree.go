@@ -89,7 +89,7 @@ func (c *treeCompiler) value(path string, v rawjson.Value, t reflect.Type) node 
 		for i, below := range v.Elements() {
 			n.children = append(n.children, child{node: c.value(strict.Element(path, i), below, element)})
 		}
-		return n.folded('[', ']')
+		return n.fold('[', ']')
 	case rawjson.String:
 		return c.text(path, v, t)
 	default:
@@ -113,7 +113,7 @@ func (c *treeCompiler) object(path string, v rawjson.Value, t reflect.Type) node
 		key := append(rawjson.AppendString(nil, unescaped(text)), ':')
 		n.children = append(n.children, child{key: key, node: c.value(at, below, c.scope.environment.checker.MemberType(t, text))})
 	}
-	return n.folded('{', '}')
+	return n.fold('{', '}')
 }
 
 func unescaped(text string) string { return strings.ReplaceAll(text, "$${", "${") }
@@ -180,11 +180,11 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 		return node{kind: literalNode, literal: rawjson.AppendString(nil, unescaped(text))}
 	}
 	n.trusted = n.isTrusted()
-	return c.evaluated(n)
+	return c.evaluateConstant(n)
 }
 
-// evaluated returns the node, or what it results in if that is the same for every pod.
-func (c *treeCompiler) evaluated(n node) node {
+// evaluateConstant returns the node, or what it results in if that is the same for every pod.
+func (c *treeCompiler) evaluateConstant(n node) node {
 	for _, p := range n.parts {
 		if p.expression != nil && len(p.expression.names) > 0 {
 			return n
