@@ -317,7 +317,7 @@ func TestAdmissionInControllerRuntime(t *testing.T) {
 			reference := read(t, post(t, endpoints[test.endpoint].reference, podReview(test.object)), mutating, test.object)
 			compare(t, got, reference)
 			test.want.check(t, got)
-			if got.unknown && strings.TrimSpace(codec.Body.String()) != "could not decide; the webhook's log has the reason" {
+			if got.unknown && strings.TrimSpace(codec.Body.String()) != "cannot decide: the webhook's log has the reason" {
 				t.Errorf("the caller is told %q", codec.Body)
 			}
 			if got.object == "" {

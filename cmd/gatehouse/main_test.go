@@ -20,11 +20,6 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
-		// Scripts never write to the keyring of whoever runs them.
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("GATEHOUSE_TOKEN_STORE", "file")
-			return nil
-		},
 		UpdateScripts:       os.Getenv("UPDATE_GOLDEN") != "",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
@@ -34,6 +29,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Defer(func() { _ = taken.Close() })
+			env.Setenv("GATEHOUSE_TOKEN_STORE", "file") // not the keyring of whoever runs the tests
 			env.Setenv("TAKEN_ADDRESS", taken.Addr().String()) // for a server that cannot have it
 			return nil
 		},

@@ -6,20 +6,20 @@ import (
 )
 
 // ErrDocument refuses the expressions and patterns of one document.
-var ErrDocument = errors.New("the expressions and patterns of this document are too large together")
+var ErrDocument = errors.New("the expressions and patterns of this document are too large in total")
 
 // DocumentHint says what to do about it.
-const DocumentHint = "make several documents of it"
+const DocumentHint = "split it into several documents"
 
 // The bounds of one document. Compiling takes some kilobytes and tens of microseconds
 // for each byte of an expression, and the bounds above for one expression allow small ones
 // that cost more.
 const (
-	documentTexts    = 500
-	documentBytes    = 32 << 10
-	documentParts    = 10_000
-	documentWork     = 100_000
-	documentPatterns = 20_000
+	documentExpressions = 500
+	documentBytes       = 32 << 10
+	documentParts       = 10_000
+	documentWork        = 100_000
+	documentPatterns    = 20_000
 )
 
 // Budget is what the expressions and patterns of one document may cost together. The
@@ -41,8 +41,8 @@ func (b *Budget) Add(text string) error {
 	b.texts++
 	b.bytes += len(text)
 	switch {
-	case b.texts > documentTexts:
-		return fmt.Errorf("%w: there are more than %d", ErrDocument, documentTexts)
+	case b.texts > documentExpressions:
+		return fmt.Errorf("%w: there are more than %d", ErrDocument, documentExpressions)
 	case b.bytes > documentBytes:
 		return fmt.Errorf("%w: they have more than %d bytes", ErrDocument, documentBytes)
 	default:
@@ -61,7 +61,7 @@ func (b *Budget) AddPattern(text string) error {
 	}
 	size := PatternSize(text)
 	if size > maxPatterns(len(text)) {
-		return fmt.Errorf("%w: a regular expression of this length may have %d parts, with repetitions written out", ErrTooLarge, maxPatterns(len(text)))
+		return fmt.Errorf("%w: a regular expression of this length can have at most %d parts, with repetitions expanded", ErrTooLarge, maxPatterns(len(text)))
 	}
 	return b.take(&estimate{patterns: size})
 }
@@ -74,11 +74,11 @@ func (b *Budget) take(r *estimate) error {
 	b.parts, b.work, b.patterns = b.parts+r.parts, b.work+r.total(), b.patterns+r.patterns
 	switch {
 	case b.parts > documentParts:
-		return fmt.Errorf("%w: with what macros repeat they have more than %d parts", ErrDocument, documentParts)
+		return fmt.Errorf("%w: with macros expanded, they have more than %d parts", ErrDocument, documentParts)
 	case b.work > documentWork:
-		return fmt.Errorf("%w: the squares of the sizes of their types come to more than %d", ErrDocument, documentWork)
+		return fmt.Errorf("%w: the squared sizes of their types add up to more than %d", ErrDocument, documentWork)
 	case b.patterns > documentPatterns:
-		return fmt.Errorf("%w: their regular expressions have more than %d parts, with repetitions written out", ErrDocument, documentPatterns)
+		return fmt.Errorf("%w: their regular expressions have more than %d parts, with repetitions expanded", ErrDocument, documentPatterns)
 	default:
 		return nil
 	}

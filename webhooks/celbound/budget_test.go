@@ -43,13 +43,13 @@ func TestBudget(t *testing.T) {
 		texts []string
 		want  string
 	}{
-		{"as many as allowed", repeat(documentTexts, "object.a == 1"), ""},
-		{"too many", repeat(documentTexts+1, "1"), "there are more than 500"},
+		{"as many as allowed", repeat(documentExpressions, "object.a == 1"), ""},
+		{"too many", repeat(documentExpressions+1, "1"), "there are more than 500"},
 		{"too many bytes", repeat(5, "'"+strings.Repeat("a", 15<<10)+"'"), "more than 32768 bytes"},
 		{"too many parts", repeat(450, "optional.of(1)"+strings.Repeat(".optMap(x, x)", 2)+".hasValue()"), "they have more than 10000 parts"},
-		{"types that are too large", repeat(300, strings.Repeat("[", 20)+strings.Repeat("]", 20)+" == []"), "come to more than 100000"},
+		{"types that are too large", repeat(300, strings.Repeat("[", 20)+strings.Repeat("]", 20)+" == []"), "add up to more than 100000"},
 		{"patterns that are too large", repeat(30, "'a'.matches('^(ab){500}')"), "have more than 20000 parts"},
-		{"one expression", []string{"'" + strings.Repeat("a", maxText) + "'"}, "it may have 16384 bytes"},
+		{"one expression", []string{"'" + strings.Repeat("a", maxText) + "'"}, "it can have at most 16384 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +75,7 @@ func TestPatternBudget(t *testing.T) {
 		{"ordinary", "[a-z]([-a-z0-9]{0,61}[a-z0-9])?", 100, nil},
 		{"one that is too large", "(abcdefgh){900}", 1, ErrTooLarge},
 		{"too large together", "(ab){500}", 30, ErrDocument},
-		{"too many", "a", documentTexts + 1, ErrDocument},
+		{"too many", "a", documentExpressions + 1, ErrDocument},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,7 +141,7 @@ func TestDocumentMargin(t *testing.T) {
 	}
 	var most Budget
 	for file, b := range files {
-		if margin*b.texts > documentTexts || margin*b.bytes > documentBytes || margin*b.parts > documentParts || margin*b.work > documentWork || margin*b.patterns > documentPatterns {
+		if margin*b.texts > documentExpressions || margin*b.bytes > documentBytes || margin*b.parts > documentParts || margin*b.work > documentWork || margin*b.patterns > documentPatterns {
 			t.Errorf("%s: %d expressions of %d bytes, %d parts, %d of work and %d of patterns", file, b.texts, b.bytes, b.parts, b.work, b.patterns)
 		}
 		most.texts, most.bytes, most.parts = max(most.texts, b.texts), max(most.bytes, b.bytes), max(most.parts, b.parts)

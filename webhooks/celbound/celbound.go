@@ -31,7 +31,7 @@ import (
 var ErrTooLarge = errors.New("this expression is too large to check")
 
 // Hint is how to avoid ErrTooLarge.
-const Hint = "take it apart, nest lists and maps less, call optMap fewer times, or repeat less in patterns"
+const Hint = "split it, nest lists and maps less, call optMap less often, or repeat less in patterns"
 
 // What an expression may have grows with the length of its text, so that many short
 // ones cost no more than a long one. An expression that names no type twice has a
@@ -109,7 +109,7 @@ func New(env *cel.Env) (*Bounds, error) {
 		b.functions[name] = f
 	}
 	for _, v := range env.Variables() {
-		b.names[v.Name()] = known(v.Type())
+		b.names[v.Name()] = kindOf(v.Type())
 	}
 	var err error
 	b.plain, err = parser.NewParser(parser.EnableOptionalSyntax(true), parser.EnableIdentEscapeSyntax(true))
@@ -135,8 +135,8 @@ func Size(t *types.Type) int {
 	return min(largest, fixed+parameters)
 }
 
-// known returns what is known of a declared type.
-func known(t *types.Type) kind {
+// kindOf returns the kind of a declared type.
+func kindOf(t *types.Type) kind {
 	return kind{size: Size(t), dyn: t.Kind() == types.DynKind, sure: isDefinite(t)}
 }
 
@@ -170,7 +170,7 @@ func (b *Bounds) ParseWithin(budget *Budget, env *cel.Env, text string, fields F
 		return nil, nil, err
 	}
 	if len(text) > maxText {
-		return nil, nil, fmt.Errorf("%w: it may have %d bytes", ErrTooLarge, maxText)
+		return nil, nil, fmt.Errorf("%w: it can have at most %d bytes", ErrTooLarge, maxText)
 	}
 	if repeats := strings.Count(text, "optMap") + strings.Count(text, "optFlatMap"); repeats > fewRepeats {
 		source := common.NewTextSource(text)
@@ -203,11 +203,11 @@ func (b *Bounds) check(budget *Budget, parsed *cel.Ast, fields Fields) error {
 	case r.parts > maxParts(text):
 		return tooManyParts(text)
 	case r.calls*r.generic > maxPairs(text):
-		return fmt.Errorf("%w: it may have %d pairs of calls", ErrTooLarge, maxPairs(text))
+		return fmt.Errorf("%w: it can have at most %d pairs of calls", ErrTooLarge, maxPairs(text))
 	case r.total() > maxWork(text):
-		return fmt.Errorf("%w: its types are too large, the squares of their sizes may come to %d", ErrTooLarge, maxWork(text))
+		return fmt.Errorf("%w: its types are too large: their squared sizes can add up to at most %d", ErrTooLarge, maxWork(text))
 	case r.patterns > maxPatterns(text):
-		return fmt.Errorf("%w: its regular expressions may have %d parts, with repetitions written out", ErrTooLarge, maxPatterns(text))
+		return fmt.Errorf("%w: its regular expressions can have at most %d parts, with repetitions expanded", ErrTooLarge, maxPatterns(text))
 	default:
 		return budget.take(&r)
 	}
@@ -216,7 +216,7 @@ func (b *Bounds) check(budget *Budget, parsed *cel.Ast, fields Fields) error {
 func maxPatterns(bytes int) int { return leastPatterns + patternsPerByte*bytes }
 
 func tooManyParts(text int) error {
-	return fmt.Errorf("%w: with what optMap and other macros repeat it may have %d parts", ErrTooLarge, maxParts(text))
+	return fmt.Errorf("%w: with optMap and other macros expanded, it can have at most %d parts", ErrTooLarge, maxParts(text))
 }
 
 // expanded returns how many parts an expression that was parsed without macros has with

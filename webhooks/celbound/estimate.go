@@ -134,7 +134,7 @@ func (r *estimate) selected(e ast.SelectExpr) kind {
 	}
 	if o := e.Operand(); r.fields != nil && o.Kind() == ast.IdentKind && !r.isLocal(o.AsIdent()) {
 		if t := r.fields(strings.TrimPrefix(o.AsIdent(), "."), e.FieldName()); t != nil {
-			return known(t)
+			return kindOf(t)
 		}
 	}
 	return field(of)

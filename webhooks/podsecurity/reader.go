@@ -51,7 +51,7 @@ func (r *reader) value(want rawjson.Kind) rawjson.Value {
 	case rawjson.Null:
 		return nil
 	default:
-		r.fail(at, fmt.Errorf("%s is not allowed, it must be %s", kind, want))
+		r.fail(at, fmt.Errorf("must be %s, not %s", want, kind))
 		return nil
 	}
 }
@@ -68,7 +68,7 @@ func (r *reader) integer(bits int) int64 {
 	}
 	n, err := strconv.ParseInt(string(value), 10, bits)
 	if err != nil {
-		r.fail(at, fmt.Errorf("%.40q is not allowed, it must be an integer of %d bits", value, bits))
+		r.fail(at, fmt.Errorf("%.40q is not a %d-bit integer", value, bits))
 	}
 	return n
 }

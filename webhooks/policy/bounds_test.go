@@ -32,7 +32,7 @@ func tooLarge() map[string]string {
 	}
 }
 
-const tooLargeHint = "take it apart, nest lists and maps less, call optMap fewer times, or repeat less in patterns"
+const tooLargeHint = "split it, nest lists and maps less, call optMap less often, or repeat less in patterns"
 
 // refusals returns the diagnostics that say that something is too large to be checked, by
 // their fields. All others are failures.
@@ -46,7 +46,7 @@ func refusals(t *testing.T, spec policy.Spec) []string {
 		if f.Severity != diagnostic.Error {
 			continue
 		}
-		together := strings.Contains(f.Message, "are too large together: ") && f.Hint == celbound.DocumentHint
+		together := strings.Contains(f.Message, "are too large in total: ") && f.Hint == celbound.DocumentHint
 		if !together && (!strings.Contains(f.Message, "this expression is too large to check: ") || f.Hint != tooLargeHint) {
 			t.Errorf("got %v", f)
 			continue

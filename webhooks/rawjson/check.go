@@ -68,7 +68,7 @@ func (c *checker) whole() (Value, error) {
 		return nil, c.err
 	}
 	if rest := skipSpace(c.data, end); rest != len(c.data) {
-		return nil, &SyntaxError{Offset: rest, reason: "text after the value"}
+		return nil, &SyntaxError{Offset: rest, reason: "unexpected data after the value"}
 	}
 	return Value(c.data[start:end:end]), nil
 }
@@ -104,7 +104,7 @@ func (l levels) objects(depth int) bool { return l == 1<<uint(depth)-1 }
 func (c *checker) fail(at int, reason string) int {
 	if c.err == nil {
 		if at >= len(c.data) {
-			at, reason = len(c.data), "text ends too early"
+			at, reason = len(c.data), "unexpected end"
 		}
 		c.err = &SyntaxError{Offset: at, reason: reason}
 	}
@@ -157,7 +157,7 @@ func (c *checker) value(i int) int {
 		case 'n':
 			i = c.word(i, "null")
 		default:
-			return c.fail(i, "a value must start here")
+			return c.fail(i, "expected a value")
 		}
 		if i < 0 {
 			return i
@@ -186,10 +186,10 @@ func (c *checker) value(i int) int {
 				break
 			}
 			if object && data[i] != '}' {
-				return c.fail(i, "a comma or } must stand here")
+				return c.fail(i, "expected a comma or }")
 			}
 			if !object && data[i] != ']' {
-				return c.fail(i, "a comma or ] must stand here")
+				return c.fail(i, "expected a comma or ]")
 			}
 			i++
 			depth--
@@ -206,7 +206,7 @@ func (c *checker) value(i int) int {
 // where its value starts.
 func (c *checker) key(i, depth int, open levels) int {
 	if i >= len(c.data) || c.data[i] != '"' {
-		return c.fail(i, "a member's name must start here")
+		return c.fail(i, "expected a member name")
 	}
 	start := i
 	end := c.text(i)
@@ -215,7 +215,7 @@ func (c *checker) key(i, depth int, open levels) int {
 	}
 	i = skipSpace(c.data, end)
 	if i >= len(c.data) || c.data[i] != ':' {
-		return c.fail(i, "a colon must stand here")
+		return c.fail(i, "expected a colon")
 	}
 	i = skipSpace(c.data, i+1)
 	// A noted object's members are noted only if every object around it is: an
@@ -233,7 +233,7 @@ func (c *checker) key(i, depth int, open levels) int {
 
 func (c *checker) word(i int, word string) int {
 	if len(c.data)-i < len(word) || string(c.data[i:i+len(word)]) != word {
-		return c.fail(i, "a value must start here")
+		return c.fail(i, "expected a value")
 	}
 	return i + len(word)
 }
@@ -252,12 +252,12 @@ func (c *checker) number(i int) int {
 	case '1' <= data[i] && data[i] <= '9':
 		i = digits(data, i)
 	default:
-		return c.fail(i, "a digit must stand here")
+		return c.fail(i, "expected a digit")
 	}
 	if i < len(data) && data[i] == '.' {
 		from := i + 1
 		if i = digits(data, from); i == from {
-			return c.fail(i, "a digit must stand here")
+			return c.fail(i, "expected a digit")
 		}
 	}
 	if i < len(data) && (data[i] == 'e' || data[i] == 'E') {
@@ -267,7 +267,7 @@ func (c *checker) number(i int) int {
 		}
 		from := i
 		if i = digits(data, from); i == from {
-			return c.fail(i, "a digit must stand here")
+			return c.fail(i, "expected a digit")
 		}
 	}
 	return i
@@ -342,7 +342,7 @@ func (c *checker) escape(i int) int {
 				return c.fail(k, "")
 			}
 			if _, ok := hex(data[k]); !ok {
-				return c.fail(k, "a hexadecimal digit must stand here")
+				return c.fail(k, "expected a hexadecimal digit")
 			}
 		}
 		return i + 6

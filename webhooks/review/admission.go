@@ -65,7 +65,7 @@ func decodeAdmission(members []rawjson.Member, body []byte, into *admissionv1.Ad
 		return values, err
 	}
 	if apiVersion != admissionV1 {
-		return values, fmt.Errorf("apiVersion: only %q is spoken here (hint: set admissionReviewVersions: [v1] in the webhook configuration)", admissionV1)
+		return values, fmt.Errorf("apiVersion: must be %q (hint: set admissionReviewVersions: [v1] in the webhook configuration)", admissionV1)
 	}
 
 	d := fieldReader{prefix: "request."}

@@ -62,14 +62,14 @@ func TestDecodeAdmission(t *testing.T) {
 func TestDecodeAdmissionRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, body, want string }{
-		{"nothing", "", "invalid JSON at byte 0: text ends too early"},
-		{"truncated", admissionBody()[:200], "invalid JSON at byte 200: text ends too early"},
+		{"nothing", "", "invalid JSON at byte 0: unexpected end"},
+		{"truncated", admissionBody()[:200], "invalid JSON at byte 200: unexpected end"},
 		{"an array", "[]", "the body must be a JSON object"},
 		{"an empty object", "{}", "the body must be a JSON object"},
 		{"wrong kind", admissionBody(`"AdmissionReview"`, `"Pod"`), `kind: must be "AdmissionReview"`},
 		{"kind is no text", admissionBody(`"AdmissionReview"`, `7`), `kind: must be "AdmissionReview"`},
-		{"v1beta1", admissionBody("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), `apiVersion: only "admission.k8s.io/v1" is spoken here (hint: set admissionReviewVersions: [v1] in the webhook configuration)`},
-		{"another version's text is not echoed", admissionBody("admission.k8s.io/v1", "evil\\u0000"), `apiVersion: only "admission.k8s.io/v1" is spoken here (hint: set admissionReviewVersions: [v1] in the webhook configuration)`},
+		{"v1beta1", admissionBody("admission.k8s.io/v1", "admission.k8s.io/v1beta1"), `apiVersion: must be "admission.k8s.io/v1" (hint: set admissionReviewVersions: [v1] in the webhook configuration)`},
+		{"another version's text is not echoed", admissionBody("admission.k8s.io/v1", "evil\\u0000"), `apiVersion: must be "admission.k8s.io/v1" (hint: set admissionReviewVersions: [v1] in the webhook configuration)`},
 		{"no request", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, "request: required"},
 		{"null request", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":null}`, "request: required"},
 		{"request is no object", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":[]}`, "request: must be an object"},
@@ -91,7 +91,7 @@ func TestDecodeAdmissionRefuses(t *testing.T) {
 		{"invalid UTF-8", admissionBody("jane", "ja\xffne"), "invalid JSON at byte 420: invalid UTF-8"},
 		{"nested deeply", strings.Repeat(`{"request":`, 20_000), "invalid JSON at byte 110000: nested too deeply"},
 		{"many members", `{"a":{` + strings.Repeat(`"a":1,`, 100) + `"b":1}}`, "invalid JSON at byte 384: too many members"},
-		{"10 MB of quotes", strings.Repeat(`"`, 10<<20), "invalid JSON at byte 2: text after the value"},
+		{"10 MB of quotes", strings.Repeat(`"`, 10<<20), "invalid JSON at byte 2: unexpected data after the value"},
 		{"10 MB of brackets", strings.Repeat(`[`, 10<<20), "invalid JSON at byte 10000: nested too deeply"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -100,7 +100,7 @@ func TestManyValues(t *testing.T) {
 			t.Errorf("a megabyte of %s is decided on", unit)
 			return admission.Allowed("")
 		}, o), "/?timeout=10s", body)
-		if want := "JSON values; beside its"; recorder.Code != http.StatusRequestEntityTooLarge || !strings.Contains(recorder.Body.String(), want) {
+		if want := "JSON values; with its"; recorder.Code != http.StatusRequestEntityTooLarge || !strings.Contains(recorder.Body.String(), want) {
 			t.Errorf("a megabyte of %s is answered %d %s, want %q", unit, recorder.Code, recorder.Body, want)
 		}
 		if out := <-seen; out.Reason != "too-large" {

@@ -35,7 +35,7 @@ type failure struct {
 // publicMessage is the message for the caller.
 func (f *failure) publicMessage() string {
 	if f.status == http.StatusInternalServerError {
-		return "could not decide; the webhook's log has the reason"
+		return "cannot decide: the webhook's log has the reason"
 	}
 	return f.message
 }
@@ -58,7 +58,7 @@ func refuse(w http.ResponseWriter, f *failure, retry bool) {
 // refuseWithoutMemory refuses a request for which there is no memory, not even to
 // read its body. It aborts the request if too many callers do not read such answers.
 func (h *handler) refuseWithoutMemory(w http.ResponseWriter, caller Caller, timeout time.Duration) {
-	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many reviews at one time"}
+	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many concurrent reviews"}
 	if h.Observe != nil {
 		outcome := Outcome{Endpoint: h.Name, Caller: caller, Started: h.Now()}
 		outcome.setFailure(f)
@@ -100,7 +100,7 @@ func valuesFailure(err error, values, bodyBytes int) *failure {
 	}
 	return &failure{
 		status: http.StatusRequestEntityTooLarge, reason: "too-large",
-		message: fmt.Sprintf("the review has %d JSON values; beside its %d bytes at most %d can be decoded (hint: raise the memory limit of Gatehouse or --max-in-flight-bytes)", values, bodyBytes, int64(available)/valueBytes),
+		message: fmt.Sprintf("the review has %d JSON values; with its %d bytes, at most %d can be decoded (hint: raise the memory limit of Gatehouse or --max-in-flight-bytes)", values, bodyBytes, int64(available)/valueBytes),
 	}
 }
 
@@ -111,7 +111,7 @@ func bodyFailure(err error, limit int64) *failure {
 	case tooLarge:
 		return &failure{
 			status: http.StatusRequestEntityTooLarge, reason: "too-large",
-			message: fmt.Sprintf("the body needs more memory than the %d bytes that are left for it (hint: announce its size in Content-Length)", int64(available)),
+			message: fmt.Sprintf("the body needs more memory than the %d bytes that are left for it (hint: send the header Content-Length)", int64(available)),
 		}
 	case errors.Is(err, errBodyTooLarge):
 		return &failure{
@@ -124,7 +124,7 @@ func bodyFailure(err error, limit int64) *failure {
 			message: fmt.Sprintf("the body did not arrive in time (hint: its first byte must follow the header within %s, %d bytes within %s, all within %s)", firstByteTime, requestBytes, smallBodyTime, bodyTime),
 		}
 	case errors.Is(err, errOverload):
-		return &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many bytes of reviews at one time"}
+		return &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many bytes of concurrent reviews"}
 	default:
 		return &failure{status: http.StatusBadRequest, reason: "aborted", message: "the body could not be read", detail: err.Error()}
 	}

@@ -194,7 +194,7 @@ func decisionTime(timeout time.Duration) time.Duration {
 // checkHeader checks the method, the caller and the media type.
 func (h *handler) checkHeader(r *http.Request) *failure {
 	if r.Method != http.MethodPost {
-		return &failure{status: http.StatusMethodNotAllowed, reason: "method", message: "only POST is answered here"}
+		return &failure{status: http.StatusMethodNotAllowed, reason: "method", message: "the method must be POST"}
 	}
 	if h.Admit != nil {
 		if err := h.Admit(r); err != nil {
@@ -236,7 +236,7 @@ func (h *handler) acquireSlot(ctx context.Context, x *exchange, values int) (*Sl
 		return nil, failed
 	}
 	if !acquired {
-		return nil, &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many reviews at one time"}
+		return nil, &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many concurrent reviews"}
 	}
 	return slots, nil
 }

@@ -74,19 +74,19 @@ func TestHostileRequests(t *testing.T) {
 		decision review.Decision
 		reason   string
 	}{
-		{"GET", func(r *http.Request, _ *review.Options) { r.Method = http.MethodGet }, text(""), 405, "only POST is answered here", review.Refused, "method"},
+		{"GET", func(r *http.Request, _ *review.Options) { r.Method = http.MethodGet }, text(""), 405, "the method must be POST", review.Refused, "method"},
 		{"wrong media type", header("Content-Type", "text/plain"), text("{}"), 415, "the media type must be application/json", review.Refused, "media-type"},
 		{"no media type", header("Content-Type", ""), text("{}"), 415, "the media type must be application/json", review.Refused, "media-type"},
 		{"compressed", header("Content-Encoding", "gzip"), text("{}"), 415, `Content-Encoding "gzip" is not supported (hint: send the review uncompressed)`, review.Refused, "media-type"},
 		{"compressed twice", header("Content-Encoding", "GZIP, br"), text("{}"), 415, `Content-Encoding "GZIP, br" is not supported (hint: send the review uncompressed)`, review.Refused, "media-type"},
-		{"not compressed, and empty", header("Content-Encoding", "Identity"), text(""), 400, "invalid JSON at byte 0: text ends too early", review.Refused, "malformed"},
+		{"not compressed, and empty", header("Content-Encoding", "Identity"), text(""), 400, "invalid JSON at byte 0: unexpected end", review.Refused, "malformed"},
 		{"media type with a parameter", header("Content-Type", "Application/JSON; charset=utf-8"), text("[]"), 400, "the body must be a JSON object", review.Refused, "malformed"},
 		{"caller that is not admitted", func(_ *http.Request, o *review.Options) {
 			o.Admit = func(*http.Request) error { return errors.New("a client certificate is required") }
 		}, text(tokenBody), 403, "a client certificate is required", review.Refused, "caller"},
 		{"announced to be too large", nil, text(strings.Repeat(" ", 1<<20+1)), 413, "the body is larger than 1048576 bytes", review.Refused, "too-large"},
 		{"endless", nil, func() io.Reader { return &endless{} }, 413, "the body is larger than 1048576 bytes", review.Refused, "too-large"},
-		{"quotes", nil, text(strings.Repeat(`"`, 1<<20)), 400, "invalid JSON at byte 2: text after the value", review.Refused, "malformed"},
+		{"quotes", nil, text(strings.Repeat(`"`, 1<<20)), 400, "invalid JSON at byte 2: unexpected data after the value", review.Refused, "malformed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +150,7 @@ func post(t *testing.T, handler http.Handler, url, body string) *httptest.Respon
 
 func TestAdmissionOutcomes(t *testing.T) {
 	t.Parallel()
-	const undecided = "could not decide; the webhook's log has the reason"
+	const undecided = "cannot decide: the webhook's log has the reason"
 	for _, tc := range []struct {
 		name, timeout string
 		f             review.AdmissionFunc
@@ -337,7 +337,7 @@ func TestOverload(t *testing.T) {
 					(recorder.Header().Get("Connection") == "close") != (tc.retry != "") {
 					t.Errorf("a shed review is answered %d %v", recorder.Code, recorder.Header())
 				}
-				if status := tokenStatus(t, token); status.Error != "too many reviews at one time" {
+				if status := tokenStatus(t, token); status.Error != "too many concurrent reviews" {
 					t.Errorf("a shed token review is answered %+v", status)
 				}
 				if out := <-seen; out.Decision != review.Shed || out.Reason != "overload" || out.Waited <= 0 {

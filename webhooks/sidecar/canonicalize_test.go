@@ -123,7 +123,7 @@ func TestValuesThatAreNotWrittenBack(t *testing.T) {
 		{
 			name: "a quantity that nobody can compare", profile: `template: {spec: {nodeSelector: {a: b}, resources: {requests: {cpu: 1}}}}`,
 			pod:  `spec: {containers: [{name: app, image: app}], resources: {requests: {cpu: 1e999999999}}}`,
-			says: `refused: spec.resources.requests.cpu: sidecar profile "a": the pod has "1e999999999", and the profile says "1"` + declines,
+			says: `refused: spec.resources.requests.cpu: sidecar profile "a": the pod has "1e999999999", but the profile sets "1"` + declines,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -139,7 +139,7 @@ func (sc *scratch) decide(set *Set, in *Input) Decision {
 	}
 	sc.selection = r.candidates(sc.about[:0])
 	if !r.readAnnotations(messages) {
-		sc.selection.setRest(Refused, "the pod's word cannot be understood")
+		sc.selection.setRest(Refused, "the pod's inject annotation is invalid")
 		return sc.conclude(nil, nil)
 	}
 	selector := selector{request: r, messages: messages, selection: &sc.selection}
@@ -193,7 +193,7 @@ func (sc *scratch) conclude(patch []jsonpatch.Operation, err error) Decision {
 
 // otherRefuses is the detail of a profile that could be applied to a pod which
 // another one refuses.
-const otherRefuses = "the pod is refused for another profile"
+const otherRefuses = "another profile refuses the pod"
 
 func (sc *scratch) warnNotApplied() {
 	value, messages := &sc.request.podValue, &sc.messages
@@ -202,7 +202,7 @@ func (sc *scratch) warnNotApplied() {
 		if v.warned || v.Reason == Applied || v.Reason == AlreadyThere || v.Reason == Replaced {
 			continue
 		}
-		messages.warn("%s asks for sidecar profile %q, which is not applied: %s", v1alpha1.InjectAnnotation, name, cmp.Or(v.Detail, v.Reason.Text()))
+		messages.warn("%s requests sidecar profile %q, which is not applied: %s", v1alpha1.InjectAnnotation, name, cmp.Or(v.Detail, v.Reason.Text()))
 	}
 	if value.all != asks {
 		return
@@ -242,7 +242,7 @@ func (sc *scratch) whyNotSelected() string {
 	const shown = 3 // A warning is one line.
 	all := sc.request.set.profiles
 	if len(all) == 0 {
-		return "there is no sidecar profile"
+		return "there are no sidecar profiles"
 	}
 	var b strings.Builder
 	b.WriteString("no sidecar profile selects the pod")

@@ -87,8 +87,8 @@ func (i *injector) checkLength(status string) {
 		}
 	}
 	if size > limit {
-		i.messages.refuse("metadata.annotations", "shorten them, or decline profiles with the annotation "+v1alpha1.InjectAnnotation,
-			"with what sidecar profiles add they would have %d bytes, and the API server allows %d", size, limit)
+		i.messages.refuse("metadata.annotations", "shorten the annotations, or decline profiles with the annotation "+v1alpha1.InjectAnnotation,
+			"with the status of sidecar profiles, the annotations have %d bytes: the API server allows %d", size, limit)
 	}
 }
 

@@ -39,7 +39,7 @@ template: {spec: {initContainers: [{name: mesh, image: "${presets.mesh[\"image\"
 		{name: "there", configMaps: map[string]map[string]string{"infra/mesh": {"image": "example/mesh:1"}}, reasons: "mesh=applied"},
 		{
 			name: "missing", reasons: "mesh=unknown", says: unknown,
-			loading: `warning: test.yaml: SidecarProfile/mesh: spec.presets[0].configMap: there is no ConfigMap "mesh" in namespace "infra": pods that ask for the profile are refused until there is, and others are created without it (hint: put the ConfigMap beside the profile)`,
+			loading: `warning: test.yaml: SidecarProfile/mesh: spec.presets[0].configMap: there is no ConfigMap "mesh" in namespace "infra": until it exists, pods that request the profile are refused, and others are created without it (hint: put the ConfigMap beside the profile)`,
 		},
 		{name: "without the key", configMaps: map[string]map[string]string{"infra/mesh": {}}, reasons: "mesh=refused", says: `refused: sidecar profile "mesh" cannot be rendered for this pod: `},
 	} {

@@ -79,7 +79,7 @@ func (i *injector) fallBack(v *Verdict, p *profile.Profile) error {
 		return nil
 	}
 	other.Reason, other.Detail = "", ""
-	other.step("rollout", "yes", fmt.Sprintf("sidecar profile %q does not take its place", p.Name))
+	other.step("rollout", "yes", fmt.Sprintf("sidecar profile %q, which replaces it, is not applied", p.Name))
 	return i.inject(other, i.request.set.byName[p.Replaces])
 }
 

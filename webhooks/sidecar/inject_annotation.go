@@ -1,6 +1,8 @@
 package sidecar
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -30,7 +32,7 @@ const maxInjectLength = 16 << 10
 
 type invalidValue struct{ message, hint string }
 
-const accepted = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
+const accepted = `must be "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
 
 func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 	switch text {
@@ -40,7 +42,7 @@ func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 		return injectValue{all: declines}, nil
 	}
 	if len(text) > maxInjectLength {
-		return injectValue{}, &invalidValue{message: "the text is too long: " + accepted}
+		return injectValue{}, &invalidValue{message: fmt.Sprintf("the value has %d bytes, at most %d are allowed: %s", len(text), maxInjectLength, accepted)}
 	}
 	var w injectValue
 	for name := range strings.SplitSeq(text, ",") {
@@ -49,15 +51,11 @@ func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 		_, known := s.byName[rest]
 		switch {
 		case rest == "" || rest == "true" || rest == "false":
-			return injectValue{}, &invalidValue{message: podtext.Quote(text) + " is not known: " + accepted}
+			return injectValue{}, &invalidValue{message: podtext.Quote(text) + " is invalid: " + accepted}
 		case !known:
-			names := make([]string, len(s.profiles), len(s.profiles)+2)
-			for i, p := range s.profiles {
-				names[i] = p.Name
-			}
 			return injectValue{}, &invalidValue{
 				message: podtext.Quote(rest) + " is not the name of a sidecar profile: " + accepted,
-				hint:    diagnostic.DidYouMean(rest, append(names, "true", "false")...),
+				hint:    cmp.Or(switchHint(rest), diagnostic.DidYouMean(rest, append(s.profileNames(), "true", "false")...)),
 			}
 		case minus:
 			w.declined = append(w.declined, rest)
@@ -67,10 +65,30 @@ func (s *Set) parseInject(text string) (injectValue, *invalidValue) {
 	}
 	for _, name := range w.asked {
 		if slices.Contains(w.declined, name) {
-			return injectValue{}, &invalidValue{message: podtext.Quote(text) + " both asks for " + podtext.Quote(name) + " and declines it"}
+			return injectValue{}, &invalidValue{message: podtext.Quote(text) + " both requests " + podtext.Quote(name) + " and declines it"}
 		}
 	}
 	return w, nil
+}
+
+func (s *Set) profileNames() []string {
+	names := make([]string, len(s.profiles), len(s.profiles)+2)
+	for i, p := range s.profiles {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// switchHint returns a hint for the words by which YAML and other injectors switch on and off.
+func switchHint(word string) string {
+	switch strings.ToLower(word) {
+	case "true", "yes", "on", "enabled":
+		return `did you mean "true"?`
+	case "false", "no", "off", "disabled":
+		return `did you mean "false"?`
+	default:
+		return ""
+	}
 }
 
 // choiceFor returns the choice for a profile: by its own name, else by the name of the

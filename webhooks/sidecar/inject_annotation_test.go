@@ -22,7 +22,7 @@ func TestWord(t *testing.T) {
 	const (
 		field   = "refused: metadata.annotations[sidecar.gatehouse.dev/inject]: "
 		ignored = `warning: the annotation sidecar.gatehouse.dev/inject of namespace "shop" is ignored: `
-		allowed = `allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
+		allowed = `must be "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`
 		refused = "logs=refused,mesh=refused"
 		usual   = "logs=applied,mesh=not-asked"
 	)
@@ -45,20 +45,20 @@ func TestWord(t *testing.T) {
 
 		{name: "unknown name", pod: "mash", namespace: "-", reasons: refused, says: field + `"mash" is not the name of a sidecar profile: ` + allowed + ` (hint: did you mean "mesh"?)`},
 		{name: "unknown name to decline", pod: "-mash", namespace: "-", reasons: refused, says: field + `"mash" is not the name of a sidecar profile: ` + allowed + ` (hint: did you mean "mesh"?)`},
-		{name: "nothing like it", pod: "yes", namespace: "-", reasons: refused, says: field + `"yes" is not the name of a sidecar profile: ` + allowed},
-		{name: "contradiction", pod: "mesh,-mesh", namespace: "-", reasons: refused, says: field + `"mesh,-mesh" both asks for "mesh" and declines it`},
-		{name: "empty", pod: "", namespace: "-", reasons: refused, says: field + `"" is not known: ` + allowed},
-		{name: "an empty part", pod: "mesh,,-logs", namespace: "-", reasons: refused, says: field + `"mesh,,-logs" is not known: ` + allowed},
-		{name: "a trailing comma", pod: "mesh,", namespace: "-", reasons: refused, says: field + `"mesh," is not known: ` + allowed},
-		{name: "a minus alone", pod: "-", namespace: "", reasons: usual, says: ignored + `"" is not known: ` + allowed},
-		{name: "true in a list", pod: "mesh,true", namespace: "-", reasons: refused, says: field + `"mesh,true" is not known: ` + allowed},
-		{name: "false to decline", pod: "-false", namespace: "-", reasons: refused, says: field + `"-false" is not known: ` + allowed},
+		{name: "nothing like it", pod: "yes", namespace: "-", reasons: refused, says: field + `"yes" is not the name of a sidecar profile: ` + allowed + ` (hint: did you mean "true"?)`},
+		{name: "contradiction", pod: "mesh,-mesh", namespace: "-", reasons: refused, says: field + `"mesh,-mesh" both requests "mesh" and declines it`},
+		{name: "empty", pod: "", namespace: "-", reasons: refused, says: field + `"" is invalid: ` + allowed},
+		{name: "an empty part", pod: "mesh,,-logs", namespace: "-", reasons: refused, says: field + `"mesh,,-logs" is invalid: ` + allowed},
+		{name: "a trailing comma", pod: "mesh,", namespace: "-", reasons: refused, says: field + `"mesh," is invalid: ` + allowed},
+		{name: "a minus alone", pod: "-", namespace: "", reasons: usual, says: ignored + `"" is invalid: ` + allowed},
+		{name: "true in a list", pod: "mesh,true", namespace: "-", reasons: refused, says: field + `"mesh,true" is invalid: ` + allowed},
+		{name: "false to decline", pod: "-false", namespace: "-", reasons: refused, says: field + `"-false" is invalid: ` + allowed},
 		{name: "in capitals", pod: "TRUE", namespace: "-", reasons: refused, says: field + `"TRUE" is not the name of a sidecar profile: ` + allowed + ` (hint: did you mean "true"?)`},
 		{name: "long", pod: strings.Repeat("x", 300), namespace: "-", reasons: refused, says: field + `"` + strings.Repeat("x", 64) + `…" is not the name of a sidecar profile: ` + allowed},
-		{name: "longer than any word", pod: strings.Repeat("mesh,", 4000), namespace: "-", reasons: refused, says: field + "the text is too long: " + allowed},
+		{name: "longer than any word", pod: strings.Repeat("mesh,", 4000), namespace: "-", reasons: refused, says: field + "the value has 20000 bytes, at most 16384 are allowed: " + allowed},
 
 		{name: "unknown name on the namespace", pod: "-", namespace: "mash", reasons: usual, says: ignored + `"mash" is not the name of a sidecar profile: ` + allowed},
-		{name: "contradiction on the namespace", pod: "mesh", namespace: "mesh,-mesh", reasons: "logs=applied,mesh=applied", says: ignored + `"mesh,-mesh" both asks for "mesh" and declines it`},
+		{name: "contradiction on the namespace", pod: "mesh", namespace: "mesh,-mesh", reasons: "logs=applied,mesh=applied", says: ignored + `"mesh,-mesh" both requests "mesh" and declines it`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

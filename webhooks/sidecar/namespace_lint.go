@@ -36,11 +36,11 @@ func (s *Set) lintNamespaces(all []KnownNamespace) diagnostic.List {
 		for _, key := range slices.Sorted(maps.Keys(ns.Annotations)) {
 			if key == v1alpha1.InjectAnnotation {
 				if _, bad := s.parseInject(ns.Annotations[key]); bad != nil {
-					warn(key, bad.hint, bad.message+", and nothing else has an effect")
+					warn(key, bad.hint, "the annotation is ignored: "+bad.message)
 				}
 				continue
 			}
-			if because, hint := s.withoutEffect(key); because != "" {
+			if because, hint := s.withoutEffect(key, true); because != "" {
 				warn(key, "", "has no effect: "+because+hint)
 				continue
 			}
@@ -51,16 +51,16 @@ func (s *Set) lintNamespaces(all []KnownNamespace) diagnostic.List {
 			}
 			p := s.profiles[i]
 			if !s.hasParameter(p, name) {
-				warn(key, diagnostic.DidYouMean(name, p.Scope.ParameterNames()...), fmt.Sprintf("has no effect: %s is not a parameter of sidecar profile %q", podtext.Quote(name), p.Name))
+				warn(key, parameterHint(p, name), fmt.Sprintf("has no effect: %s is not a parameter of sidecar profile %q", podtext.Quote(name), p.Name))
 			}
 		}
 		for _, p := range s.profiles {
 			for _, bad := range s.invalidIn(p, ns.Namespace) {
-				what := "refuses pods"
+				result := "are refused"
 				if bad.Skip {
-					what = "keeps sidecar profile " + podtext.Quote(p.Name) + " from pods"
+					result = "do not get sidecar profile " + podtext.Quote(p.Name)
 				}
-				warn(p.AnnotationPrefix+bad.Parameter, "", fmt.Sprintf("%s is not allowed, and %s that do not set it themselves: allowed is %s", podtext.Quote(bad.Text), what, bad.Allowed))
+				warn(p.AnnotationPrefix+bad.Parameter, "", fmt.Sprintf("%s is invalid, and pods that do not set the parameter %s: must be %s", podtext.Quote(bad.Text), result, bad.Allowed))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ spec:
 		}
 		return sidecar.KnownNamespace{Source: "ns.yaml", Namespace: ns}
 	}
-	const required = `warning: p.yaml: SidecarProfile/mesh: spec.parameters[2].default: every pod that the profile selects and for which nobody sets "team" is refused (hint: give it a default, or make the profile OptIn)`
+	const required = `warning: p.yaml: SidecarProfile/mesh: spec.parameters[2].default: a selected pod without a value for "team" is refused (hint: give it a default, or make the profile OptIn)`
 	for _, tc := range []struct {
 		name  string
 		known sidecar.KnownNamespace
@@ -40,16 +40,16 @@ spec:
 		{"nothing", namespace(), nil},
 		{"what is right", namespace("sidecar.gatehouse.dev/inject", "-mesh", "mesh.sidecar.gatehouse.dev/level", "debug", "example.com/inject", "no"), nil},
 		{"a wrong word", namespace("sidecar.gatehouse.dev/inject", "maybe"), []string{
-			`metadata.annotations[sidecar.gatehouse.dev/inject]: "maybe" is not the name of a sidecar profile: allowed are "true", "false", or names of profiles, with a minus to decline: "mesh,-logs", and nothing else has an effect`,
+			`metadata.annotations[sidecar.gatehouse.dev/inject]: the annotation is ignored: "maybe" is not the name of a sidecar profile: must be "true", "false", or names of profiles, with a minus to decline: "mesh,-logs"`,
 		}},
 		{"names that nobody reads", namespace("mesh.sidecar.gatehouse.dev/levell", "info", "mash.sidecar.gatehouse.dev/level", "info", "sidecar.gatehouse.dev/injct", "true"), []string{
-			`metadata.annotations[mash.sidecar.gatehouse.dev/level]: has no effect: there is no sidecar profile "mash"`,
+			`metadata.annotations[mash.sidecar.gatehouse.dev/level]: has no effect: there is no sidecar profile "mash" (hint: did you mean "mesh"?)`,
 			`metadata.annotations[mesh.sidecar.gatehouse.dev/levell]: has no effect: "levell" is not a parameter of sidecar profile "mesh" (hint: did you mean "level"?)`,
-			`metadata.annotations[sidecar.gatehouse.dev/injct]: has no effect: it is not known (hint: did you mean sidecar.gatehouse.dev/inject?)`,
+			`metadata.annotations[sidecar.gatehouse.dev/injct]: has no effect: the annotation is unknown (hint: did you mean sidecar.gatehouse.dev/inject?)`,
 		}},
 		{"values that are not allowed", namespace("mesh.sidecar.gatehouse.dev/level", "trace", "mesh.sidecar.gatehouse.dev/memory", "lots"), []string{
-			`metadata.annotations[mesh.sidecar.gatehouse.dev/level]: "trace" is not allowed, and refuses pods that do not set it themselves: allowed is one of "debug", "info"`,
-			`metadata.annotations[mesh.sidecar.gatehouse.dev/memory]: "lots" is not allowed, and keeps sidecar profile "mesh" from pods that do not set it themselves: allowed is a quantity such as 100m or 64Mi`,
+			`metadata.annotations[mesh.sidecar.gatehouse.dev/level]: "trace" is invalid, and pods that do not set the parameter are refused: must be one of "debug", "info"`,
+			`metadata.annotations[mesh.sidecar.gatehouse.dev/memory]: "lots" is invalid, and pods that do not set the parameter do not get sidecar profile "mesh": must be a quantity such as 100m or 64Mi`,
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

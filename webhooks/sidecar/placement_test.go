@@ -109,20 +109,20 @@ func TestPlacementFindings(t *testing.T) {
 		placements []string
 		want       string // behind the profile
 	}{
-		{"two", []string{"{before: [b]}", "{before: [a]}"}, "a: spec.placement: the profiles stand before each other in a circle: a before b before a"},
-		{"two, the other way", []string{"{after: [b]}", "{after: [a]}"}, "a: spec.placement: the profiles stand before each other in a circle: a before b before a"},
-		{"one contradicts the other", []string{"{before: [b], after: [b]}", "{}"}, "a: spec.placement: the profiles stand before each other in a circle: a before b before a"},
-		{"three beside others", []string{"{}", "{before: [c]}", "{before: [d]}", "{before: [b, a]}", "{after: [b]}"}, "d: spec.placement: the profiles stand before each other in a circle: d before b before c before d"},
-		{"itself", []string{"{before: [a]}"}, "a: spec.placement.before[0]: the profile cannot stand before or after itself"},
+		{"two", []string{"{before: [b]}", "{before: [a]}"}, "a: spec.placement: the placement of profiles has a cycle: a before b before a"},
+		{"two, the other way", []string{"{after: [b]}", "{after: [a]}"}, "a: spec.placement: the placement of profiles has a cycle: a before b before a"},
+		{"one contradicts the other", []string{"{before: [b], after: [b]}", "{}"}, "a: spec.placement: the placement of profiles has a cycle: a before b before a"},
+		{"three beside others", []string{"{}", "{before: [c]}", "{before: [d]}", "{before: [b, a]}", "{after: [b]}"}, "d: spec.placement: the placement of profiles has a cycle: d before b before c before d"},
+		{"itself", []string{"{before: [a]}"}, "a: spec.placement.before[0]: a profile cannot be placed before or after itself"},
 		{
 			"behind the pod's own before in front of them",
 			[]string{"{initContainers: Last, before: [b]}", "{}"},
-			`a: spec.placement.before[0]: profile "a" has its initContainers behind the pod's own, and profile "b" in front of them, so that the first cannot stand before the second`,
+			`a: spec.placement.before[0]: profile "a" places its initContainers Last and profile "b" places them First: the first cannot be placed before the second`,
 		},
 		{
 			"in front of the pod's own after behind them",
 			[]string{"{}", "{containers: First, after: [a]}"},
-			`b: spec.placement.after[0]: profile "a" has its containers behind the pod's own, and profile "b" in front of them, so that the first cannot stand before the second`,
+			`b: spec.placement.after[0]: profile "a" places its containers Last and profile "b" places them First: the first cannot be placed before the second`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	set := compile(t, spec("web", "{}", "OptOut"), optOut("ports", "template: {spec: {initContainers: ["+native("proxy", ", ports: [{containerPort: 8080}]")+"]}}"))
 	for pod, want := range map[string]string{
-		`{"spec":{"containers":[{"name":"\u0077eb"}]}}`: `spec.containers[0].name: "web" is the name of a container that sidecar profile "web" adds (hint: rename it, or decline the profile with the annotation sidecar.gatehouse.dev/inject: "-web")`,
+		`{"spec":{"containers":[{"name":"\u0077eb"}]}}`: `spec.containers[0].name: "web" is the name of a container that sidecar profile "web" adds (hint: rename the container, or decline the profile with the annotation sidecar.gatehouse.dev/inject: "-web")`,
 		`{"spec":{"containers":[{"name":"app","ports":[{"containerPort":"8080"},{"containerPort":8.08e3},{"containerPort":99999999999},"x",null]}]}}`: "",
 	} {
 		response := set.Review(context.Background(), request("shop", pod))

@@ -65,7 +65,7 @@ func (r *renderer) render() rendering {
 	in.Params = params
 	rendered, err := p.Render(func(t *template.Tree) ([]byte, error) { return t.Append(nil, in) })
 	if err != nil {
-		return r.explainFailure(in, err)
+		return r.classifyFailure(in, err)
 	}
 	if conflicts := r.checkLabels(rendered); len(conflicts) > 0 {
 		return rendering{conflicts: conflicts}
@@ -81,9 +81,9 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 	refused := false
 	for _, bad := range invalid {
 		annotation := p.AnnotationPrefix + bad.Parameter
-		path, message := "metadata.annotations["+annotation+"]", podtext.Quote(bad.Text)+" is not allowed"
+		path, message := "metadata.annotations["+annotation+"]", podtext.Quote(bad.Text)+" is invalid"
 		if x := r.report.verdict.Explanation; x != nil {
-			x.Parameters = append(x.Parameters, Parameter{bad.Parameter, bad.Text, strings.TrimPrefix(string(bad.From)+", not allowed", ", ")})
+			x.Parameters = append(x.Parameters, Parameter{bad.Parameter, bad.Text, strings.TrimPrefix(string(bad.From)+", invalid", ", ")})
 		}
 		switch bad.From {
 		case template.FromNamespace:
@@ -92,7 +92,7 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 		case "", template.FromDefault:
 			message = "the parameter is required"
 		}
-		message += ": allowed is " + bad.Allowed
+		message += ": must be " + bad.Allowed
 		if bad.Skip {
 			reason = InvalidParameter
 			r.report.verdict.Detail = message
@@ -106,7 +106,7 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 		for _, annotation := range gatehouseNames(r.request.first.Annotations) {
 			name, ok := strings.CutPrefix(annotation, p.AnnotationPrefix)
 			if ok && !r.request.set.hasParameter(p, name) {
-				r.report.Refuse("metadata.annotations["+strict.Cut(p.AnnotationPrefix+name, maxName)+"]", diagnostic.DidYouMean(name, p.Scope.ParameterNames()...),
+				r.report.Refuse("metadata.annotations["+strict.Cut(p.AnnotationPrefix+name, maxName)+"]", parameterHint(p, name),
 					"%s is not a parameter of sidecar profile %q", podtext.Quote(name), p.Name)
 				refused = true
 			}
@@ -119,9 +119,9 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 	return reason
 }
 
-// explainFailure says why the profile cannot be rendered for the pod. What fails on
+// classifyFailure returns the reason why the profile cannot be rendered for the pod. What fails on
 // this pod every time is a conflict, and all of it is named.
-func (r *renderer) explainFailure(in *template.Input, err error) rendering {
+func (r *renderer) classifyFailure(in *template.Input, err error) rendering {
 	p := r.profile
 	var conflicts []inject.Conflict
 	const most = 5
@@ -173,6 +173,20 @@ func (r *renderer) warnUnknownParameters() {
 		r.report.Warn("the annotation %s of namespace %q has no effect: %s is not a parameter of sidecar profile %q",
 			strict.Cut(p.AnnotationPrefix+name, maxName), r.request.in.Namespace, podtext.Quote(name), p.Name)
 	}
+}
+
+// parameterHint returns a hint for a name that is not a parameter of the profile.
+func parameterHint(p *profile.Profile, name string) string {
+	names := p.Scope.ParameterNames()
+	if hint := diagnostic.DidYouMean(name, names...); hint != "" || len(names) == 0 {
+		return hint
+	}
+	const most = 12
+	list := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		list += ", …"
+	}
+	return "the parameters are " + list
 }
 
 // hasParameter reports whether a profile has a parameter, or the other one of its

@@ -58,7 +58,7 @@ func (r *request) read(pod *podtext.Pod, messages *messages) error {
 	}
 	st, err := status.Parse(pod.StatusAnnotation.Text())
 	if err != nil {
-		messages.warn("%s cannot be read and is ignored: only Gatehouse writes it", status.Field)
+		messages.warn("%s is invalid and is ignored: only Gatehouse writes it", status.Field)
 		return nil //nolint:nilerr // whoever wrote it, the pod has not been here before
 	}
 	r.status = st
@@ -69,7 +69,7 @@ func (r *request) read(pod *podtext.Pod, messages *messages) error {
 	r.firstText, _ = r.found.Revert(make([]byte, 0, len(r.text)), r.text, "", nil)
 	r.first = new(podtext.Pod)
 	if err := r.first.Read(r.reader, r.firstText); err != nil {
-		return fmt.Errorf("without what %s lists: %w", status.Field, err)
+		return fmt.Errorf("the pod without the additions that %s lists: %w", status.Field, err)
 	}
 	return nil
 }
@@ -147,14 +147,15 @@ func (r *request) readAnnotations(messages *messages) bool {
 // warnUnknownNames warns about annotations that are meant for Gatehouse and have no
 // effect, and about labels that should be annotations.
 func (r *request) warnUnknownNames(messages *messages) {
-	for _, name := range gatehouseNames(r.first.Annotations) {
-		if because, hint := r.set.withoutEffect(name); because != "" {
+	const hinted = 4 // a pod can have thousands of annotations, and a hint compares one with each profile
+	for i, name := range gatehouseNames(r.first.Annotations) {
+		if because, hint := r.set.withoutEffect(name, i < hinted); because != "" {
 			messages.warn("metadata.annotations[%s] has no effect: %s%s", strict.Cut(name, maxName), because, hint)
 		}
 	}
 	for _, name := range gatehouseNames(r.first.Labels) {
 		if name == v1alpha1.InjectAnnotation || strings.Contains(name, "."+v1alpha1.ParameterDomain+"/") {
-			messages.warn("metadata.labels[%s] has no effect: it is a label (hint: make it an annotation)", strict.Cut(name, maxName))
+			messages.warn("metadata.labels[%s] has no effect as a label (hint: make it an annotation)", strict.Cut(name, maxName))
 		}
 	}
 }
@@ -172,8 +173,8 @@ func gatehouseNames(object rawjson.Value) []string {
 }
 
 // withoutEffect says why an annotation has no effect, if it looks as if it should have
-// one.
-func (s *Set) withoutEffect(name string) (because, hint string) {
+// one. The hint is the nearest name of a profile, if it is wanted.
+func (s *Set) withoutEffect(name string, hinted bool) (because, hint string) {
 	domain, rest, _ := strings.Cut(name, "/")
 	profile, ofParameter := strings.CutSuffix(domain, "."+v1alpha1.ParameterDomain)
 	switch {
@@ -184,16 +185,21 @@ func (s *Set) withoutEffect(name string) (because, hint string) {
 		if _, near := diagnostic.Nearest(rest, "inject"); !near {
 			hint = ""
 		}
-		return "it is not known", hint
+		return "the annotation is unknown", hint
 	case !ofParameter:
 		return "", ""
 	}
 	i, known := s.byName[profile]
 	switch {
 	case !known:
-		return "there is no sidecar profile " + podtext.Quote(profile), ""
+		if hinted {
+			if near, ok := diagnostic.Nearest(profile, s.profileNames()...); ok {
+				hint = fmt.Sprintf(" (hint: did you mean %q?)", near)
+			}
+		}
+		return "there is no sidecar profile " + podtext.Quote(profile), hint
 	case s.profiles[i].Replaces != "":
-		return fmt.Sprintf("sidecar profile %q takes the place of %q, and reads the annotations that are for that", profile, s.profiles[i].Replaces), ""
+		return fmt.Sprintf("sidecar profile %q replaces %q and reads the annotations of %[2]q", profile, s.profiles[i].Replaces), ""
 	}
 	return "", ""
 }

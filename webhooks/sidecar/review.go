@@ -61,11 +61,11 @@ func (s *Set) review(ctx context.Context, request *admission.Request, observe fu
 	isPods := request.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
 	switch {
 	case isPod != isPods:
-		return admission.Errored(codeCannotDecide, fmt.Errorf("kind %s and resource %s do not belong together", request.Kind.String(), request.Resource.String()))
+		return admission.Errored(codeCannotDecide, fmt.Errorf("the request's kind %s and resource %s do not match", request.Kind.String(), request.Resource.String()))
 	case !isPods:
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
 	case len(request.Object.Raw) == 0:
-		return admission.Errored(codeCannotDecide, errors.New("a pod is to be created, but the request has no object"))
+		return admission.Errored(codeCannotDecide, errors.New("the request to create a pod has no object"))
 	}
 	d := s.Decide(Input{Context: ctx, Namespace: request.Namespace, Pod: request.Object.Raw, Checked: checked})
 	if observe != nil && (request.DryRun == nil || !*request.DryRun) {

@@ -197,7 +197,7 @@ func TestRolloutThatNoLongerFits(t *testing.T) {
 	changed := strings.Replace(pod, app, `{"name":"late","volumeMounts":[{"name":"x","mountPath":"/v"}]},`+app, 1)
 	d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
 	check(t, "reasons", reasons(&d), "canary=conflict,mesh=replaced")
-	check(t, "said", said(&d), `warning: sidecar profile "canary" is not applied: spec.containers[0].volumeMounts[0]: sidecar profile "canary": the pod has another value, and the profile says another value`)
+	check(t, "said", said(&d), `warning: sidecar profile "canary" is not applied: spec.containers[0].volumeMounts[0]: sidecar profile "canary": the pod has a different entry with the same mountPath`)
 	if d.Patches != nil {
 		t.Errorf("got %v", d.Patches)
 	}

@@ -117,7 +117,7 @@ func (s *selector) selectProfiles() error {
 			continue
 		}
 		if unknown {
-			s.messages.cannotDecide(fmt.Errorf("namespace %q is not known, and sidecar profile %q selects namespaces by their labels", s.request.in.Namespace, p.Name))
+			s.messages.cannotDecide(fmt.Errorf("namespace %q is unknown, and sidecar profile %q selects namespaces by label", s.request.in.Namespace, p.Name))
 			continue
 		}
 		v.Reason = s.matchConditions(v, p)
@@ -139,12 +139,12 @@ func (s *selector) replace() {
 		other := s.selection.find(by.Name)
 		switch {
 		case s.request.has(by.Name):
-			v.replaced(fmt.Sprintf("sidecar profile %q, which takes its place, is there already", by.Name))
+			v.replaced(fmt.Sprintf("sidecar profile %q, which replaces it, is already applied", by.Name))
 		case other == nil || other.Reason != "" && other.Reason != Unknown:
 		case s.request.has(p.Name):
-			other.replaced(fmt.Sprintf("sidecar profile %q, whose place it takes, is there already", p.Name))
+			other.replaced(fmt.Sprintf("sidecar profile %q, which it replaces, is already applied", p.Name))
 		default:
-			v.replaced(fmt.Sprintf("sidecar profile %q takes its place for %d %% of workloads", by.Name, by.Percent))
+			v.replaced(fmt.Sprintf("sidecar profile %q replaces it for %d %% of workloads", by.Name, by.Percent))
 		}
 	}
 }
@@ -168,7 +168,7 @@ func describeSelector(selector labels.Selector, whose string, there map[string]s
 	if len(there) > 0 {
 		has = strict.Cut(labels.Set(there).String(), most)
 	}
-	return fmt.Sprintf("wants %s; the labels of %s are %s", selector, whose, has)
+	return fmt.Sprintf("requires %s; labels of %s: %s", selector, whose, has)
 }
 
 // selects returns the reason why the metadata of the pod excludes the profile, or none.
@@ -180,7 +180,7 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 			v.step("namespaceSelector", "no", describeSelector(p.NamespaceSelector, "the namespace", s.request.ns().labels))
 			return NamespaceNotSelected
 		case cannotDecide:
-			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is not known", s.request.in.Namespace))
+			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is unknown", s.request.in.Namespace))
 			unknown = true
 		case yes:
 			v.step("namespaceSelector", "yes", p.NamespaceSelector.String())
@@ -214,7 +214,7 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 			workload = s.request.first.WorkloadName()
 		}
 		in := isInRollout(p.AnnotationPrefix, s.request.in.Namespace, workload, p.Percent)
-		v.step("rollout", yesNo(in), fmt.Sprintf("%d %% of workloads, and this is %q", p.Percent, workload))
+		v.step("rollout", yesNo(in), fmt.Sprintf("%d %% of workloads; this workload is %q", p.Percent, workload))
 		if !in {
 			return NotInRollout
 		}
@@ -252,7 +252,7 @@ func (s *selector) wanted(v *Verdict, p *profile.Profile) Reason {
 // suits returns the reason why the spec of the pod excludes the profile, or none.
 func (s *selector) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
 	if s.request.first.HostNetwork.IsTrue() {
-		v.step("hostNetwork", yesNo(p.HostNetwork == v1alpha1.InjectPod), "the profile says "+string(p.HostNetwork))
+		v.step("hostNetwork", yesNo(p.HostNetwork == v1alpha1.InjectPod), "the profile has hostNetwork: "+string(p.HostNetwork))
 		if p.HostNetwork != v1alpha1.InjectPod {
 			return HostNetwork
 		}
@@ -262,7 +262,7 @@ func (s *selector) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
 		return HostProcess
 	}
 	if s.request.first.OS != nil && p.ExcludedSystems.Has(s.request.first.OS.Get("name").Text()) {
-		v.Detail = fmt.Sprintf("the pod is for %s, and the profile says what the API server does not allow there", podtext.Quote(s.request.first.OS.Get("name").Text()))
+		v.Detail = fmt.Sprintf("spec.os.name of the pod is %s, and the profile sets fields that the API server refuses for it", podtext.Quote(s.request.first.OS.Get("name").Text()))
 		v.step("operating system", "no", v.Detail)
 		return OtherSystem
 	}
@@ -270,8 +270,8 @@ func (s *selector) suits(v *Verdict, p *profile.Profile, unknown bool) Reason {
 	if p.AppContainer == "" || !policy.Is(string(corev1.RestartPolicyNever)) && !policy.Is(string(corev1.RestartPolicyOnFailure)) {
 		return ""
 	}
-	message := fmt.Sprintf("its container %q would keep the pod from ending (restartPolicy: %s); a native sidecar would not", p.AppContainer, policy.Text())
-	v.step("podsThatEnd", yesNo(p.PodsThatEnd == v1alpha1.InjectPod), "the profile says "+string(p.PodsThatEnd))
+	message := fmt.Sprintf("its container %q would keep the pod from completing (restartPolicy: %s); a native sidecar would not", p.AppContainer, policy.Text())
+	v.step("podsThatEnd", yesNo(p.PodsThatEnd == v1alpha1.InjectPod), "the profile has podsThatEnd: "+string(p.PodsThatEnd))
 	switch p.PodsThatEnd {
 	case v1alpha1.InjectPod:
 		return ""
@@ -302,7 +302,7 @@ func (s *selector) matchConditions(v *Verdict, p *profile.Profile) Reason {
 		}
 		v.step("matchCondition "+c.Name, yesNo(is), "")
 		if !is {
-			v.Detail = fmt.Sprintf("match condition %q does not hold", c.Name)
+			v.Detail = fmt.Sprintf("match condition %q is false", c.Name)
 			return ConditionFalse
 		}
 	}

@@ -51,19 +51,19 @@ func TestStatusAnnotation(t *testing.T) {
 		refusal            string
 	}{
 		{name: "second call, after others changed what was added", status: full, spec: allIn, audit: "both=already-there"},
-		{name: "second call, after another webhook dropped a field", status: full, spec: strings.Replace(allIn, `,"restartPolicy":"Always"`, "", 1), audit: "both=already-there", warning: `init container "proxy" of sidecar profile "both" has lost restartPolicy: Always, and the pod will not start`},
-		{name: "names alone are written", status: full, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: `claims that sidecar profile "both" was applied, but nothing of it is there: it is applied now`},
-		{name: "older revision, complete", status: old, spec: allIn, audit: "both=already-there", warning: `the pod has revision "0123456789ab" of sidecar profile "both" and is left as it is; revision "NOW" is in force`},
-		{name: "older revision, nothing there", status: old, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "nothing of it is there"},
+		{name: "second call, after another webhook dropped a field", status: full, spec: strings.Replace(allIn, `,"restartPolicy":"Always"`, "", 1), audit: "both=already-there", warning: `init container "proxy" of sidecar profile "both" has no restartPolicy: Always any more, and the pod will not start`},
+		{name: "names alone are written", status: full, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: `lists sidecar profile "both", but the pod has none of its additions: the profile is applied now`},
+		{name: "older revision, complete", status: old, spec: allIn, audit: "both=already-there", warning: `the pod keeps revision "0123456789ab" of sidecar profile "both": the active revision is "NOW"`},
+		{name: "older revision, nothing there", status: old, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "the pod has none of its additions"},
 		{
 			name: "older revision, something missing", status: old, spec: `{"initContainers":[{"name":"proxy","restartPolicy":"Always"}],"containers":[{"name":"app"}]}`,
-			refusal: `metadata.annotations[sidecar.gatehouse.dev/status]: revision "0123456789ab" of sidecar profile "both" is in the pod, and lacks something of revision "NOW", which is in force (hint: remove the annotation and what it lists from the pod)`,
+			refusal: `metadata.annotations[sidecar.gatehouse.dev/status]: the pod has revision "0123456789ab" of sidecar profile "both", but a part of the active revision "NOW" is missing (hint: remove the annotation and everything that it lists from the pod)`,
 		},
 		{name: "something missing", status: full, spec: `{"initContainers":[{"name":"first"},{"name":"setup"},{"name":"own"}],"containers":[{"name":"app"},{"name":"agent"}],"volumes":[{"name":"scratch"}]}`, audit: "both=applied", result: full, inits: "first setup proxy own"},
 		{name: "the first missing", status: full, spec: `{"initContainers":[{"name":"own"},{"name":"proxy","restartPolicy":"Always"}],"containers":[{"name":"app"},{"name":"agent"}],"volumes":[{"name":"scratch"}]}`, audit: "both=applied", result: full, inits: "setup own proxy"},
 
 		{name: "says nothing of the profile", status: `{"profiles":[{"name":"mesh","revision":"1","containers":["app","gone"],"volumes":["none"]}]}`, spec: nothing, audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"volumes":["scratch"]},{"name":"mesh","revision":"1","containers":["app"]}],"created":["/spec/initContainers","/spec/volumes"]}`},
-		{name: "claims nothing", status: `{"profiles":[{"name":"both","revision":"NOW"}]}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "nothing of it is there"},
+		{name: "claims nothing", status: `{"profiles":[{"name":"both","revision":"NOW"}]}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "the pod has none of its additions"},
 		{
 			name: "does not claim a name that is there", status: `{"profiles":[{"name":"both","revision":"NOW","containers":["agent"]}]}`, spec: `{"initContainers":[{"name":"proxy"}],"containers":[{"name":"agent"}]}`,
 			refusal: `spec.initContainers[0].name: "proxy" is the name of a container that sidecar profile "both" adds`,
@@ -74,7 +74,7 @@ func TestStatusAnnotation(t *testing.T) {
 		},
 		{
 			name: "a volume alone is no proof", status: full, spec: `{"volumes":[{"name":"scratch","hostPath":{"path":"/"}}]}`,
-			refusal: `spec.volumes[0].name: "scratch" is the name of a volume that sidecar profile "both" adds, and is not equal to it`,
+			refusal: `spec.volumes[0].name: volume "scratch" differs from the volume of the same name that sidecar profile "both" adds`,
 		},
 		{name: "an equal volume alone", status: full, spec: `{"volumes":[{"name":"scratch","emptyDir":{}}]}`, audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}],"created":["/spec/containers","/spec/initContainers"]}`},
 		{
@@ -87,15 +87,15 @@ func TestStatusAnnotation(t *testing.T) {
 			audit: "both=applied", inits: "setup proxy", result: `{"profiles":[{"name":"both","revision":"NOW","initContainers":["setup","proxy"],"containers":["agent"],"reusedVolumes":["scratch"]}],"created":["/spec/containers"]}`,
 		},
 
-		{name: "not JSON", status: `injected`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "empty", status: ``, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "null", status: `null`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "an array", status: `[]`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "of another shape", status: `{"profiles":{"both":true}}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "longer than any status", status: strings.Replace(full, `{"profiles":[`, `{"profiles":[`+strings.Repeat(" ", 256<<10), 1), spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
-		{name: "a profile twice", status: `{"profiles":[{"name":"both"},{"name":"both"}]}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "cannot be read and is ignored"},
+		{name: "not JSON", status: `injected`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "is invalid and is ignored"},
+		{name: "empty", status: ``, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "is invalid and is ignored"},
+		{name: "null", status: `null`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "is invalid and is ignored"},
+		{name: "an array", status: `[]`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "is invalid and is ignored"},
+		{name: "of another shape", status: `{"profiles":{"both":true}}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "is invalid and is ignored"},
+		{name: "longer than any status", status: strings.Replace(full, `{"profiles":[`, `{"profiles":[`+strings.Repeat(" ", 256<<10), 1), spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "is invalid and is ignored"},
+		{name: "a profile twice", status: `{"profiles":[{"name":"both"},{"name":"both"}]}`, spec: nothing, audit: "both=applied", result: made, inits: "setup proxy", warning: "is invalid and is ignored"},
 		{
-			name: "not JSON, but the names are taken", status: `injected`, spec: `{"containers":[{"name":"agent"}]}`, warning: "cannot be read and is ignored",
+			name: "not JSON, but the names are taken", status: `injected`, spec: `{"containers":[{"name":"agent"}]}`, warning: "is invalid and is ignored",
 			refusal: `spec.containers[0].name: "agent" is the name of a container that sidecar profile "both" adds`,
 		},
 		{name: "written by a newer Gatehouse", status: strings.Replace(full, `"name":"both",`, `"name":"both","since":1,`, 1), spec: allIn, audit: "both=already-there"},

@@ -188,7 +188,7 @@ func TestStaleRevisions(t *testing.T) {
 
 	d := now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
 	check(t, "reasons", reasons(&d), "a=already-there")
-	check(t, "said", said(&d), `warning: the pod has revision "`+was+`" of sidecar profile "a" and is left as it is; revision "`+is+`" is in force`)
+	check(t, "said", said(&d), `warning: the pod keeps revision "`+was+`" of sidecar profile "a": the active revision is "`+is+`"`)
 	if d.Patches != nil {
 		t.Errorf("got %v", d.Patches)
 	}
@@ -196,5 +196,5 @@ func TestStaleRevisions(t *testing.T) {
 	removed := strings.Replace(pod, `,"initContainers":[`, `,"initContainers":[],"was":[`, 1)
 	d = now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(removed)})
 	check(t, "reasons", reasons(&d), "a=refused")
-	check(t, "said", said(&d), `refused: metadata.annotations[sidecar.gatehouse.dev/status]: revision "`+was+`" of sidecar profile "a" is in the pod, and lacks something of revision "`+is+`", which is in force (hint: remove the annotation and what it lists from the pod)`)
+	check(t, "said", said(&d), `refused: metadata.annotations[sidecar.gatehouse.dev/status]: the pod has revision "`+was+`" of sidecar profile "a", but a part of the active revision "`+is+`" is missing (hint: remove the annotation and everything that it lists from the pod)`)
 }

@@ -26,7 +26,7 @@ func (i *injector) verify(p *profile.Profile, after *inject.State) Reason {
 		return Applied
 	}
 	v := i.report.verdict
-	v.Detail = fmt.Sprintf("with what sidecar profile %q adds, the pod %s, which namespace %q enforces",
+	v.Detail = fmt.Sprintf("with sidecar profile %q, the pod %s, which namespace %q enforces",
 		p.Name, podsecurity.Describe(i.security.level, violations...), i.request.in.Namespace)
 	v.step("Pod Security", "no", v.Detail)
 	if p.OnConflict == v1alpha1.RefuseConflict {
@@ -65,7 +65,7 @@ func (c *securityCheck) violations(r *request, p *profile.Profile, before []byte
 func (c *securityCheck) evaluate(r *request, text []byte) ([]podsecurity.Violation, error) {
 	pod, err := podsecurity.Decode(bytes.TrimSpace(text))
 	if err != nil {
-		return nil, fmt.Errorf("the pod cannot be read for Pod Security: %w", err)
+		return nil, fmt.Errorf("cannot decode the pod for Pod Security: %w", err)
 	}
 	return r.set.security.Violations(c.level, &pod.Metadata, &pod.Spec), nil
 }

@@ -147,7 +147,7 @@ func (c *check) integer(t reflect.Type, value any, path string) {
 	}
 	zero := reflect.Zero(t)
 	if zero.CanInt() && zero.OverflowInt(n) || zero.CanUint() && (n < 0 || zero.OverflowUint(uint64(n))) { // #nosec G115 -- not negative here
-		c.unreadable(path, value, fmt.Sprintf("an integer of %d bits", t.Bits()))
+		c.unreadable(path, value, fmt.Sprintf("a %d-bit integer", t.Bits()))
 	}
 }
 
@@ -167,7 +167,7 @@ func (c *check) unmarshaler(t reflect.Type, value any, path string) {
 	case t == reflect.TypeFor[metav1.Duration]():
 		c.unreadable(path, value, "a duration such as 90s or 24h")
 	case t == reflect.TypeFor[resource.Quantity]() && isText(value):
-		c.report(path, c.quote(value)+" is not allowed: expected "+Quantity, "")
+		c.report(path, c.quote(value)+" is invalid: must be "+Quantity, "")
 	case t == reflect.TypeFor[resource.Quantity]():
 		c.mismatch(path, value, Quantity)
 	case c.Secret:
@@ -279,9 +279,9 @@ func (c *check) hint(key string, fields map[string]reflect.Type) string {
 	}
 	const most = 12
 	if len(names) > most {
-		return "the fields here are " + strings.Join(names[:most], ", ") + ", …"
+		return "the allowed fields are " + strings.Join(names[:most], ", ") + ", …"
 	}
-	return "the fields here are " + strings.Join(names, ", ")
+	return "the allowed fields are " + strings.Join(names, ", ")
 }
 
 // spaced returns a name in lower case with a space around each of its words, so that

@@ -93,7 +93,7 @@ func TestCompare(t *testing.T) {
 			want: []string{
 				`spec.bytes: "?" is not base64 text`,
 				`spec.labels: is a list, expected a mapping`,
-				`spec.natural: "-1" is not an integer of 16 bits`,
+				`spec.natural: "-1" is not a 16-bit integer`,
 				`spec.number: "1" is a string, expected an integer`,
 				`spec.share: "x" is a string, expected a number`,
 				`spec.sources: is a mapping, expected a list`,
@@ -112,24 +112,24 @@ func TestCompare(t *testing.T) {
 			want: []string{
 				`spec.sources[0].emptydir: unknown field (hint: did you mean "emptyDir"?)`,
 				`spec.txet: unknown field (hint: did you mean "text"?)`,
-				`spec.zzz: unknown field (hint: the fields here are any, bytes, labels, natural, nested, number, share, size, sources, text, texts, time, …)`,
+				`spec.zzz: unknown field (hint: the allowed fields are any, bytes, labels, natural, nested, number, share, size, sources, text, texts, time, …)`,
 				`wanted: unknown field (hint: did you mean "spec.nested.wanted"?)`,
 			},
 		},
 		"a field by one of its words": {
 			text: `{"kind":"X","spec":{"kind":"x","sources":[{"secret":{"name":"x"}},{"persistentVolumeClaim":{"name":"x"}},{"configMap":{"configMapName":"x"}},{"nfs":{"hostname":"x"}}]}}`,
 			want: []string{
-				`spec.kind: unknown field (hint: the fields here are any, bytes, labels, natural, nested, number, share, size, sources, text, texts, time, …)`,
+				`spec.kind: unknown field (hint: the allowed fields are any, bytes, labels, natural, nested, number, share, size, sources, text, texts, time, …)`,
 				`spec.sources[0].secret.name: unknown field (hint: did you mean "secretName"?)`,
 				`spec.sources[1].persistentVolumeClaim.name: unknown field (hint: did you mean "claimName"?)`,
 				`spec.sources[2].configMap.configMapName: unknown field (hint: did you mean "name"?)`,
-				`spec.sources[3].nfs.hostname: unknown field (hint: the fields here are path, readOnly, server)`,
+				`spec.sources[3].nfs.hostname: unknown field (hint: the allowed fields are path, readOnly, server)`,
 			},
 		},
 		"quantities": {
 			text: `{"spec":{"size":"64MB","sources":[{"emptyDir":{"sizeLimit":true}},{"emptyDir":{"sizeLimit":["1"]}},{"emptyDir":{"sizeLimit":64}},{"emptyDir":{"sizeLimit":"64Mi"}}]}}`,
 			want: []string{
-				`spec.size: "64MB" is not allowed: expected a quantity such as 100m or 64Mi`,
+				`spec.size: "64MB" is invalid: must be a quantity such as 100m or 64Mi`,
 				`spec.sources[0].emptyDir.sizeLimit: "true" is a boolean, expected a quantity such as 100m or 64Mi`,
 				`spec.sources[1].emptyDir.sizeLimit: is a list, expected a quantity such as 100m or 64Mi`,
 			},
@@ -140,7 +140,7 @@ func TestCompare(t *testing.T) {
 			want: []string{
 				`spec.bytes: the value is not base64 text`,
 				`spec.number: the value is a string, expected an integer`,
-				`spec.size: the value is not allowed: expected a quantity such as 100m or 64Mi`,
+				`spec.size: the value is invalid: must be a quantity such as 100m or 64Mi`,
 				`spec.time: the value is not a time such as 2026-12-31T23:59:59Z`,
 			},
 		},
@@ -152,7 +152,7 @@ func TestCompare(t *testing.T) {
 			text:    `{"spec":{"nested":"$","texts":"$","labels":"$","sources":["$"],"$":1,"number":"x"}}`,
 			options: strict.Options{Placeholder: dollar},
 			want: []string{
-				`spec.$: unknown field (hint: the fields here are any, bytes, labels, natural, nested, number, share, size, sources, text, texts, time, …)`,
+				`spec.$: unknown field (hint: the allowed fields are any, bytes, labels, natural, nested, number, share, size, sources, text, texts, time, …)`,
 				`spec.labels: "$" is a string, expected a mapping`,
 				`spec.nested: "$" is a string, expected a mapping`,
 				`spec.number: "x" is a string, expected an integer`,

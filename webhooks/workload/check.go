@@ -102,7 +102,7 @@ func repeated[K interface {
 	case given:
 		return key.String() + " is given twice"
 	default:
-		return key.String() + " is known without this"
+		return key.String() + " is built in"
 	}
 }
 
@@ -118,7 +118,7 @@ func (k *Kind) check() []*Error {
 	}
 	switch group := strict.Cut(k.Group, most); {
 	case group == "":
-		report(Group, "such as argoproj.io", "the kind %q needs its API group", strict.Cut(k.Kind, most))
+		report(Group, "such as argoproj.io", "the API group of kind %q is required", strict.Cut(k.Kind, most))
 	case strings.Contains(k.Group, "/"):
 		report(Group, "such as argoproj.io", "the API group %q must be without a version", group)
 	case len(validation.IsDNS1123Subdomain(k.Group)) > 0:
@@ -131,10 +131,10 @@ func (k *Kind) check() []*Error {
 	last := len(k.Template) - 1
 	switch shown := strict.Cut(path, most); {
 	case path == "" || slices.ContainsFunc(k.Template, badStep):
-		report(Template, "", "%q is not the path of a pod template: names of fields with dots between them, without a list", shown)
+		report(Template, "", "%q is not the path of a pod template: write field names separated by dots, without lists", shown)
 	case last > 0 && k.Template[last] == "spec":
 		report(Template, fmt.Sprintf("%q", strict.Cut(strings.Join(k.Template[:last], "."), most)),
-			"the path %q ends in spec: it must be that of the whole pod template, which has metadata too", shown)
+			"the path %q ends in spec: it must name the whole pod template, with its metadata", shown)
 	}
 	return found
 }

@@ -23,7 +23,7 @@ func CheckElements(pod rawjson.Value) error {
 	for member, list := range pod.Get("spec").Members() {
 		if member.Is("containers") || member.Is("initContainers") || member.Is("ephemeralContainers") || member.Is("volumes") {
 			if n := list.Len(); list.Kind() == rawjson.Array && n > MaxElements {
-				return fmt.Errorf("%w: spec.%s has %d elements, allowed are %d", ErrElements, member.Text(), n, MaxElements)
+				return fmt.Errorf("%w: spec.%s has %d, at most %d are allowed", ErrElements, member.Text(), n, MaxElements)
 			}
 		}
 	}

@@ -127,34 +127,34 @@ func TestNewRefuses(t *testing.T) {
 		want   string
 	}{
 		{"resource for a kind", with(func(k *workload.Kind) { k.Kind = "rollouts" }), `[0].kind: "rollouts" does not begin with a capital letter (hint: a kind as manifests write it, such as Rollout, and not a resource)`},
-		{"no group", with(func(k *workload.Kind) { k.Group = "" }), `[0].group: the kind "Rollout" needs its API group (hint: such as argoproj.io)`},
+		{"no group", with(func(k *workload.Kind) { k.Group = "" }), `[0].group: the API group of kind "Rollout" is required (hint: such as argoproj.io)`},
 		{"version", with(func(k *workload.Kind) { k.Group += "/v1" }), `[0].group: the API group "argoproj.io/v1" must be without a version (hint: such as argoproj.io)`},
 		{"group", with(func(k *workload.Kind) { k.Group = "Argo_" }), `[0].group: "Argo_" is not an API group (hint: such as argoproj.io)`},
 		{"kind for a resource", with(func(k *workload.Kind) { k.Resource = "Rollout" }), `[0].resource: "Rollout" is not a resource: the plural of the kind in lower case (hint: such as rollouts)`},
 		{"subresource", with(func(k *workload.Kind) { k.Resource = "rollouts/scale" }), `[0].resource: "rollouts/scale" is not a resource: the plural of the kind in lower case (hint: such as rollouts)`},
-		{"no path", with(func(k *workload.Kind) { k.Template = nil }), `[0].template: "" is not the path of a pod template: names of fields with dots between them, without a list`},
-		{"empty step", with(func(k *workload.Kind) { k.Template = []string{"spec", "", "template"} }), `[0].template: "spec..template" is not the path of a pod template: names of fields with dots between them, without a list`},
-		{"list", with(func(k *workload.Kind) { k.Template = []string{"spec", "x[0]"} }), `[0].template: "spec.x[0]" is not the path of a pod template: names of fields with dots between them, without a list`},
-		{"two steps in one", with(func(k *workload.Kind) { k.Template = []string{"spec.template"} }), `[0].template: "spec.template" is not the path of a pod template: names of fields with dots between them, without a list`},
-		{"spec", with(func(k *workload.Kind) { k.Template = append(k.Template, "spec") }), `[0].template: the path "spec.template.spec" ends in spec: it must be that of the whole pod template, which has metadata too (hint: "spec.template")`},
-		{"built in", with(func(k *workload.Kind) { k.Group, k.Kind = "apps", "Deployment" }), `[0]: Deployment.apps is known without this`},
-		{"resource built in", with(func(k *workload.Kind) { k.Group, k.Resource = "batch", "jobs" }), `[0].resource: jobs.batch is known without this`},
+		{"no path", with(func(k *workload.Kind) { k.Template = nil }), `[0].template: "" is not the path of a pod template: write field names separated by dots, without lists`},
+		{"empty step", with(func(k *workload.Kind) { k.Template = []string{"spec", "", "template"} }), `[0].template: "spec..template" is not the path of a pod template: write field names separated by dots, without lists`},
+		{"list", with(func(k *workload.Kind) { k.Template = []string{"spec", "x[0]"} }), `[0].template: "spec.x[0]" is not the path of a pod template: write field names separated by dots, without lists`},
+		{"two steps in one", with(func(k *workload.Kind) { k.Template = []string{"spec.template"} }), `[0].template: "spec.template" is not the path of a pod template: write field names separated by dots, without lists`},
+		{"spec", with(func(k *workload.Kind) { k.Template = append(k.Template, "spec") }), `[0].template: the path "spec.template.spec" ends in spec: it must name the whole pod template, with its metadata (hint: "spec.template")`},
+		{"built in", with(func(k *workload.Kind) { k.Group, k.Kind = "apps", "Deployment" }), `[0]: Deployment.apps is built in`},
+		{"resource built in", with(func(k *workload.Kind) { k.Group, k.Resource = "batch", "jobs" }), `[0].resource: jobs.batch is built in`},
 		{"twice", []workload.Kind{rollout(), rollout()}, `[1]: Rollout.argoproj.io is given twice`},
 		{
 			"resource twice",
 			append(with(func(k *workload.Kind) { k.Kind = "Other" }), rollout()), `[1].resource: rollouts.argoproj.io is given twice`,
 		},
 		{"everything", []workload.Kind{rollout(), {}, {Group: "/", Kind: "\x1b", Resource: "\x1b", Template: []string{"\x1b", "spec"}}}, `[1].kind: "" does not begin with a capital letter (hint: a kind as manifests write it, such as Rollout, and not a resource)
-[1].group: the kind "" needs its API group (hint: such as argoproj.io)
-[1].template: "" is not the path of a pod template: names of fields with dots between them, without a list
+[1].group: the API group of kind "" is required (hint: such as argoproj.io)
+[1].template: "" is not the path of a pod template: write field names separated by dots, without lists
 [2].kind: "\x1b" does not begin with a capital letter (hint: a kind as manifests write it, such as Rollout, and not a resource)
 [2].group: the API group "/" must be without a version (hint: such as argoproj.io)
 [2].resource: "\x1b" is not a resource: the plural of the kind in lower case (hint: such as rollouts)
-[2].template: the path "\x1b.spec" ends in spec: it must be that of the whole pod template, which has metadata too (hint: "\x1b")`},
+[2].template: the path "\x1b.spec" ends in spec: it must name the whole pod template, with its metadata (hint: "\x1b")`},
 		{"long", []workload.Kind{{Group: long + "/", Kind: long, Resource: long, Template: []string{long, "spec"}}}, strings.ReplaceAll(`[0].kind: LONG does not begin with a capital letter (hint: a kind as manifests write it, such as Rollout, and not a resource)
 [0].group: the API group LONG must be without a version (hint: such as argoproj.io)
 [0].resource: LONG is not a resource: the plural of the kind in lower case (hint: such as rollouts)
-[0].template: the path LONG ends in spec: it must be that of the whole pod template, which has metadata too (hint: LONG)`, "LONG", `"`+long[:100]+`…"`)},
+[0].template: the path LONG ends in spec: it must name the whole pod template, with its metadata (hint: LONG)`, "LONG", `"`+long[:100]+`…"`)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

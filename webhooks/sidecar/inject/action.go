@@ -107,7 +107,7 @@ func (inj *injection) compareContainer(l podtext.List, i int) actionKind {
 	case where == l && inj.in.Earlier.Lists(l, e.Name):
 		f.kind = present
 		if e.IsNative && !inj.now.Pod.Element(inj.now.Pod.Lists[l].From+at).IsNative && !slices.Contains(inj.in.Earlier.Merged, e.Name) {
-			inj.in.Report.Warn("init container %q of sidecar profile %q has lost restartPolicy: Always, and the pod will not start: another webhook that does not know the field has removed it", e.Name, inj.in.Profile.Name)
+			inj.in.Report.Warn("init container %q of sidecar profile %q has no restartPolicy: Always any more, and the pod will not start: another webhook has removed the field", e.Name, inj.in.Profile.Name)
 		}
 	case where == l && inj.in.Profile.OnSameName == v1alpha1.KeepSameName:
 		f.kind = mergeInto
@@ -115,8 +115,8 @@ func (inj *injection) compareContainer(l podtext.List, i int) actionKind {
 		f.kind = replace
 	default:
 		inj.refused = true
-		inj.detail = "the pod has a container of a name that it adds"
-		inj.in.Report.Refuse(fmt.Sprintf("spec.%s[%d].name", where, at), "rename it, or "+inj.in.Profile.DeclineHint(),
+		inj.detail = "the pod has a container with the same name"
+		inj.in.Report.Refuse(fmt.Sprintf("spec.%s[%d].name", where, at), "rename the container, or "+inj.in.Profile.DeclineHint(),
 			"%q is the name of a container that sidecar profile %q adds", e.Name, inj.in.Profile.Name)
 	}
 	return f.kind
@@ -139,8 +139,8 @@ func (inj *injection) compareVolume(i int, held bool) actionKind {
 			f.kind = present
 		}
 	default:
-		inj.conflict(fmt.Sprintf("spec.volumes[%d].name", at), "rename it, or "+inj.in.Profile.DeclineHint()+"; an equal volume would be used as it is",
-			fmt.Sprintf("%q is the name of a volume that sidecar profile %q adds, and is not equal to it", e.Name, inj.in.Profile.Name))
+		inj.conflict(fmt.Sprintf("spec.volumes[%d].name", at), "rename the volume, make it equal, or "+inj.in.Profile.DeclineHint(),
+			fmt.Sprintf("volume %q differs from the volume of the same name that sidecar profile %q adds", e.Name, inj.in.Profile.Name))
 	}
 	return f.kind
 }

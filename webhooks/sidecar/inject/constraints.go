@@ -29,15 +29,15 @@ func CheckConstraints(profile *profile.Profile, state *State, reader *podtext.Re
 	}
 	if grace, bounded := seconds(made.GracePeriod); bounded {
 		if sleep := longestSleep(made); sleep > 0 && grace < sleep {
-			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q a container sleeps for %d seconds before it ends, and the pod has %d", profile.Name, sleep, grace)
+			return "spec.terminationGracePeriodSeconds", fmt.Sprintf("with sidecar profile %q, a lifecycle hook sleeps for %d seconds, longer than terminationGracePeriodSeconds: %d", profile.Name, sleep, grace)
 		}
 	}
 	if neverRestarts(made) && restartsToResize(made) {
-		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q a container is restarted to be resized, and the pod's never are", profile.Name)
+		return "spec.restartPolicy", fmt.Sprintf("with sidecar profile %q, a container has a resizePolicy with RestartContainer, which the API server refuses with restartPolicy: Never", profile.Name)
 	}
 	for _, name := range d.Resources {
 		if most, exceeded := exceeds(made, name); exceeded {
-			return "spec.resources", fmt.Sprintf("the pod has %s of %s for all of its containers, which does not suffice with what sidecar profile %q adds", most, name, profile.Name)
+			return "spec.resources", fmt.Sprintf("the pod reserves %s of %s for all its containers, less than they need with sidecar profile %q", most, name, profile.Name)
 		}
 	}
 	return "", ""
@@ -154,7 +154,7 @@ func (inj *injection) checkUser(name string, user rawjson.Value) {
 				continue
 			}
 			inj.conflict(path, "run the container as another user, or "+inj.in.Profile.DeclineHint(),
-				fmt.Sprintf("container %q runs as user %s, which container %q of sidecar profile %q needs for itself", it.Name.Text(), user, name, inj.in.Profile.Name))
+				fmt.Sprintf("container %q runs as user %s, which is reserved for container %q of sidecar profile %q", it.Name.Text(), user, name, inj.in.Profile.Name))
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (inj *injection) mergeContainers() error {
 			}
 			template := inj.withoutAppArmor(it.Name.Text(), rawjson.Value(raw))
 			if policy := own.Get("restartPolicy"); inj.in.Profile.Elements[l][i].IsNative && !it.IsNative && policy.Kind() == rawjson.String {
-				inj.keep(at.Member("restartPolicy").Display, fmt.Sprintf("the pod has %s, and the profile says %q", merge.Describe(policy), corev1.ContainerRestartPolicyAlways))
+				inj.keep(at.Member("restartPolicy").Display, fmt.Sprintf("the pod has %s, but the profile sets %q", merge.Describe(policy), corev1.ContainerRestartPolicyAlways))
 				template = merge.RemoveMembers(template, "restartPolicy", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 			}
 			kept := inj.merger.OnConflict
@@ -120,7 +120,7 @@ func (inj *injection) withoutAppArmor(container string, template rawjson.Value) 
 	if annotation == nil || annotation.Is(appArmorValue(profile)) {
 		return template
 	}
-	inj.in.Report.Step("app container", "kept", "the AppArmor profile of container "+podtext.Quote(container)+", which an annotation of the pod gives it")
+	inj.in.Report.Step("app container", "kept", "the AppArmor profile of container "+podtext.Quote(container)+", which an annotation of the pod sets")
 	rest := merge.RemoveMembers(security, "appArmorProfile")
 	template = merge.RemoveMembers(template, "securityContext")
 	if rest.Len() == 0 {

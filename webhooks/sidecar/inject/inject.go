@@ -113,7 +113,7 @@ func (s *State) Flush(reader *podtext.Reader) error {
 		err = next.SpecError()
 	}
 	if err != nil {
-		return fmt.Errorf("what sidecar profiles have made of the pod: %w", err)
+		return fmt.Errorf("the pod after sidecar injection: %w", err)
 	}
 	return nil
 }
@@ -196,14 +196,14 @@ func (inj *injection) checkRevision(missing int, held bool) bool {
 	in := &inj.in
 	switch {
 	case !held && in.Earlier != nil && inj.actions[podtext.Volumes] == nil:
-		in.Report.Warn("%s claims that sidecar profile %q was applied, but nothing of it is there: it is applied now", status.Field, in.Profile.Name)
+		in.Report.Warn("%s lists sidecar profile %q, but the pod has none of its additions: the profile is applied now", status.Field, in.Profile.Name)
 	case held && in.Earlier.Revision != in.Rendered.Revision && missing > 0:
 		inj.refused = true
-		in.Report.Refuse(status.Field, "remove the annotation and what it lists from the pod",
-			"revision %.64q of sidecar profile %q is in the pod, and lacks something of revision %q, which is in force", in.Earlier.Revision, in.Profile.Name, in.Rendered.Revision)
+		in.Report.Refuse(status.Field, "remove the annotation and everything that it lists from the pod",
+			"the pod has revision %.64q of sidecar profile %q, but a part of the active revision %q is missing", in.Earlier.Revision, in.Profile.Name, in.Rendered.Revision)
 		return false
 	case held && in.Earlier.Revision != in.Rendered.Revision:
-		inj.detail = fmt.Sprintf("the pod has revision %.64q of sidecar profile %q and is left as it is; revision %q is in force",
+		inj.detail = fmt.Sprintf("the pod keeps revision %.64q of sidecar profile %q: the active revision is %q",
 			in.Earlier.Revision, in.Profile.Name, in.Rendered.Revision)
 		in.Report.Warn("%s", inj.detail)
 		return false
@@ -221,7 +221,7 @@ func (inj *injection) conflict(path, hint, message string) bool {
 	if inj.in.Profile.OnConflict == v1alpha1.KeepConflict {
 		text := WithPath(path, message)
 		inj.in.Report.Step("conflict", "kept", text)
-		inj.in.Report.Warn("%s, and what is there is kept", text)
+		inj.in.Report.Warn("%s; the pod keeps its value", text)
 		return true
 	}
 	inj.conflicts = append(inj.conflicts, Conflict{path, hint, message})

@@ -35,7 +35,7 @@ func (inj *injection) checkPorts() error {
 					}
 					owner := &inj.in.Profile.Elements[where][at]
 					path := fmt.Sprintf("spec.%s[%d].ports[%d].%s", l, i-p.Lists[l].From, k, field)
-					message := fmt.Sprintf("%s is declared by container %q of sidecar profile %q too", port.Describe(field), owner.Name, inj.in.Profile.Name)
+					message := fmt.Sprintf("%s is also declared by container %q of sidecar profile %q", port.Describe(field), owner.Name, inj.in.Profile.Name)
 					if !inj.conflict(path, "change the port, or "+inj.in.Profile.DeclineHint(), message) {
 						break
 					}
@@ -104,7 +104,7 @@ func (inj *injection) withoutTakenHostPorts(l podtext.List, it *podtext.Element,
 		path, err := inj.findHostPort(&port, element, l, it)
 		failed = cmp.Or(failed, err)
 		return path == "" || !inj.conflict(path, "change the port, or "+inj.in.Profile.DeclineHint(),
-			fmt.Sprintf("%s is added by sidecar profile %q to container %q too", port.Describe("hostPort"), inj.in.Profile.Name, it.Name.Text()))
+			fmt.Sprintf("%s is also added by sidecar profile %q to container %q", port.Describe("hostPort"), inj.in.Profile.Name, it.Name.Text()))
 	})
 	switch left.Len() {
 	case ports.Len():

@@ -42,16 +42,16 @@ func (inj *injection) shareMounts() error {
 // share adds the shared settings to one container of the template: to the text that is
 // added, or to the container in the pod if it is there already.
 func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) error {
-	given, needed, err := inj.sharedSettings(s, inj.isPrivileged(l, k))
-	if err != nil || given == nil {
+	shared, needed, err := inj.sharedSettings(s, inj.isPrivileged(l, k))
+	if err != nil || shared == nil {
 		return err
 	}
 	f := inj.action(l, k)
-	inj.checkVariables(s, l, k, given, needed)
+	inj.checkVariables(s, l, k, shared, needed)
 	m := merge.Merger{Record: new(merge.Record)}
 	m.OnConflict = func(path, _ string) {
 		if !strings.Contains(path, "env[") {
-			inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has something else at %s than the pod's own containers, with which it shares",
+			inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q differs at %s from the application containers whose settings it shares",
 				s.Container, inj.in.Profile.Name, path))
 		}
 	}
@@ -61,7 +61,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 			text = f.raw
 		}
 		m.Editor = &merge.Editor{Text: text}
-		if err := m.Object(merge.Path{}, text, given, merge.ContainerRules); err != nil {
+		if err := m.Object(merge.Path{}, text, shared, merge.ContainerRules); err != nil {
 			return err
 		}
 		if inj.actions[l] == nil {
@@ -81,7 +81,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 		m.Record, m.Earlier = &inj.record, inj.earlierPaths
 	}
 	at := merge.Path{}.Member("spec").Member(l.String()).Element(f.index, merge.NameKey(s.Container))
-	err = m.Object(at, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text, given, merge.ContainerRules)
+	err = m.Object(at, inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text, shared, merge.ContainerRules)
 	if own {
 		inj.merger.Added = append(inj.merger.Added, m.Added...)
 	}
@@ -103,12 +103,12 @@ func (inj *injection) isPrivileged(l podtext.List, k int) bool {
 // checkVariables finds variables that paths of shared mounts expand, and which the
 // container has already with another value: it would see another directory than
 // the pod's own containers.
-func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k int, given rawjson.Value, needed map[string]bool) {
+func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k int, shared rawjson.Value, needed map[string]bool) {
 	if len(needed) == 0 {
 		return
 	}
 	want := make(map[string]rawjson.Value, len(needed))
-	for _, variable := range given.Get("env").Elements() {
+	for _, variable := range shared.Get("env").Elements() {
 		if name := variable.Get("name").Text(); needed[name] {
 			want[name] = variable
 		}
@@ -122,7 +122,7 @@ func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k
 		}
 		for _, name := range slices.Sorted(maps.Keys(last)) {
 			if !isSameVariable(last[name], want[name]) {
-				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q has another value of the variable %s than the pod's own containers, with which it shares a path that expands it",
+				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q sets the environment variable %s to another value than the application containers, and a shared subPathExpr uses it",
 					s.Container, inj.in.Profile.Name, podtext.Quote(name)))
 			}
 		}
@@ -257,7 +257,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 		if needed[name] {
 			g.expanded[name] = true
 			if other != nil && !isSameVariable(other, variable) {
-				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in the variable %s, which a path expands that sidecar profile %q shares with container %q",
+				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers set the environment variable %s to different values, and a subPathExpr uses it that sidecar profile %q shares with container %q",
 					podtext.Quote(name), inj.in.Profile.Name, g.share.Container))
 			}
 		}
@@ -270,7 +270,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, value rawjson.Value) {
 	path := value.Get(key).Text()
 	if other := u.add(path, value); other != nil && !merge.Equal(other, value) {
-		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the pod's own containers differ in what is at %s, which sidecar profile %q shares with container %q",
+		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers have different mounts at %s, which sidecar profile %q shares with container %q",
 			podtext.Quote(path), inj.in.Profile.Name, g.share.Container))
 	}
 }
@@ -328,7 +328,7 @@ func isSameVariable(a, b rawjson.Value) bool {
 func withoutDefaults(variable rawjson.Value) (any, error) {
 	decoded, err := variable.Decode()
 	if err != nil {
-		return nil, fmt.Errorf("a variable: %w", err)
+		return nil, fmt.Errorf("an environment variable: %w", err)
 	}
 	drop := func(object any, name string, absent ...any) {
 		if members, ok := object.(map[string]any); ok && slices.Contains(absent, members[name]) {

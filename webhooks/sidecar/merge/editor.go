@@ -45,7 +45,7 @@ type Splice struct {
 
 // errNotInText is returned for a value that is not part of the text that is edited. It
 // cannot happen, and must not corrupt a pod if it does.
-var errNotInText = errors.New("a change does not stand in the pod's text")
+var errNotInText = errors.New("internal error: a changed value is not a part of the pod")
 
 func (e *Editor) operate(operation, path string, value any) {
 	e.Operations = append(e.Operations, jsonpatch.Operation{Operation: operation, Path: path, Value: value})

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -42,11 +43,11 @@ func (m *Merger) Object(at Path, own, template rawjson.Value, rules *Rule) error
 	for nameText, value := range template.Members() {
 		name := nameText.Text()
 		if rules != nil && rules.contradicts != nil && rules.contradicts(own, name, value) {
-			m.OnConflict(at.Member(name).Display, "what the pod says beside it excludes what the profile says")
+			m.OnConflict(at.Member(name).Display, "the API server refuses the value of the profile together with other fields of the pod")
 			continue
 		}
 		if rules.excludes(own, name) {
-			m.OnConflict(at.Display, fmt.Sprintf("the pod has another choice than %q, which the profile makes", name))
+			m.OnConflict(at.Display, fmt.Sprintf("the profile sets %q, but the pod sets another of %s", name, strings.Join(rules.oneOf, ", ")))
 			continue
 		}
 		if err := m.Member(at.Member(name), own, name, value, rules.Field(name)); err != nil {
@@ -63,7 +64,7 @@ func (m *Merger) Member(at Path, object rawjson.Value, name string, value rawjso
 		value = m.withoutUsedPaths(at, object.Get(r.disjointFrom), value)
 	}
 	if r != nil && r.pair != "" {
-		value = m.withoutUnpaired(at, object.Get(r.pair), own, value)
+		value = m.withoutUnpaired(at, r.pair, object.Get(r.pair), own, value)
 	}
 	switch {
 	case value.Kind() == rawjson.Null:
@@ -84,9 +85,20 @@ func (m *Merger) Member(at Path, object rawjson.Value, name string, value rawjso
 	case m.Earlier[at.FieldPath]:
 		m.Added = append(m.Added, at.FieldPath)
 	case !r.equal(own, value):
-		m.OnConflict(at.Display, fmt.Sprintf("the pod has %s, and the profile says %s", Describe(own), Describe(value)))
+		m.OnConflict(at.Display, describeConflict(own, value))
 	}
 	return nil
+}
+
+// describeConflict returns the message for two values that differ. It shows only strings, numbers
+// and booleans: an object may hold secrets.
+func describeConflict(own, value rawjson.Value) string {
+	for _, v := range [...]rawjson.Value{own, value} {
+		if kind := v.Kind(); kind == rawjson.Array || kind == rawjson.Object {
+			return "the pod has a different value"
+		}
+	}
+	return fmt.Sprintf("the pod has %s, but the profile sets %s", Describe(own), Describe(value))
 }
 
 // deduplicate returns a value without elements that its lists have twice. Rendering can
@@ -113,7 +125,7 @@ func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Valu
 		key := r.Identity(element)
 		other, twice := first[key]
 		if twice && !r.IsSet && !Equal(other, element) {
-			m.OnConflict(at.Element(i, key).Display, "the profile says two things of the same "+r.KeyNames())
+			m.OnConflict(at.Element(i, key).Display, "the profile has two different entries with the same "+r.KeyNames())
 		}
 		if !twice {
 			first[key] = element
@@ -135,7 +147,7 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 	}
 	return orNull(FilterElements(value, func(_ int, element rawjson.Value) bool {
 		if taken[path(element)] {
-			m.OnConflict(at.Display, fmt.Sprintf("the container has a device or mount at %q already", strict.Cut(path(element), 64)))
+			m.OnConflict(at.Display, fmt.Sprintf("the container already has a mount or device at %q", strict.Cut(path(element), 64)))
 		}
 		return !taken[path(element)]
 	}))
@@ -143,14 +155,14 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 
 // withoutUnpaired returns requests or limits without the resources for which the pod sets
 // only the other of the two.
-func (m *Merger) withoutUnpaired(at Path, other, own, value rawjson.Value) rawjson.Value {
+func (m *Merger) withoutUnpaired(at Path, pair string, other, own, value rawjson.Value) rawjson.Value {
 	if other.Len() == 0 {
 		return value
 	}
 	return orNull(filterMembers(value, func(name string, _ rawjson.Value) bool {
 		unpaired := own.Get(name) == nil && other.Get(name) != nil
 		if unpaired {
-			m.OnConflict(at.Member(name).Display, "the pod says itself what it needs of it")
+			m.OnConflict(at.Member(name).Display, "the pod sets this resource only in "+pair)
 		}
 		return !unpaired
 	}))
@@ -173,7 +185,7 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 		index, element := there.find(key, value)
 		switch {
 		case index < 0 && r.maxItems > 0 && count >= r.maxItems:
-			m.OnConflict(at.Display, fmt.Sprintf("the pod has %d of at most %d, and the profile adds %s", own.Len(), r.maxItems, Describe(value)))
+			m.OnConflict(at.Display, fmt.Sprintf("the pod has %d entries, at most %d are allowed, and the profile adds %s", own.Len(), r.maxItems, Describe(value)))
 		case index < 0 && m.isDuplicate(at, own, value, r):
 		case index < 0:
 			count++
@@ -189,7 +201,7 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 				return err
 			}
 		case !Equal(element, value):
-			m.OnConflict(at.Element(index, key).Display, fmt.Sprintf("the pod has %s, and the profile says %s", Describe(element), Describe(value)))
+			m.OnConflict(at.Element(index, key).Display, "the pod has a different entry with the same "+r.KeyNames())
 		}
 	}
 	return nil
@@ -208,7 +220,7 @@ func (m *Merger) isDuplicate(at Path, own, value rawjson.Value, r *Rule) bool {
 			if clash == nil {
 				clash = m.OnConflict
 			}
-			clash(at.Element(i, "").Member(r.unique).Display, fmt.Sprintf("%s is the %s of another one that the profile adds", Describe(value.Get(r.unique)), r.unique))
+			clash(at.Element(i, "").Member(r.unique).Display, fmt.Sprintf("the profile adds another entry with the %s %s", r.unique, Describe(value.Get(r.unique))))
 			return true
 		}
 	}

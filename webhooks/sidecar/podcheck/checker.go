@@ -70,7 +70,7 @@ func OneOf[T ~string](c *Checker, path string, word T, allowed ...T) {
 		quoted[i], plain[i] = strconv.Quote(string(a)), string(a)
 	}
 	last := len(quoted) - 1
-	c.error(path, diagnostic.DidYouMean(string(word), plain...), "%q is not known: allowed are %s and %s", word, strings.Join(quoted[:last], ", "), quoted[last])
+	c.error(path, diagnostic.DidYouMean(string(word), plain...), "%q is invalid: must be %s or %s", word, strings.Join(quoted[:last], ", "), quoted[last])
 }
 
 // Selector checks a label selector.
@@ -83,7 +83,7 @@ func (c *Checker) Selector(path string, s *metav1.LabelSelector) {
 	for _, err := range errs {
 		body := err.ErrorBody()
 		if strings.HasSuffix(err.Field, ".operator") {
-			body += ": allowed are In, NotIn, Exists and DoesNotExist"
+			body += ": must be In, NotIn, Exists or DoesNotExist"
 		}
 		c.error(err.Field, "", "%s", strings.ToLower(body[:1])+body[1:])
 	}
@@ -100,7 +100,7 @@ func (c *Checker) name(path, name string, taken map[string]string) {
 		c.error(path, "", "%q: %s", name, message)
 	}
 	if first, dup := taken[name]; dup {
-		c.error(path, "", "%q is the name of %s too", name, first)
+		c.error(path, "", "%q is already the name of %s", name, first)
 		return
 	}
 	taken[name] = strings.TrimSuffix(path, ".name")

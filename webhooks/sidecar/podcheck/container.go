@@ -32,7 +32,7 @@ func (c *Checker) Container(at string, sort Sort, container *corev1.Container) {
 	case NativeSidecar:
 		if container.StartupProbe == nil {
 			c.warn(at, "add a startupProbe",
-				"native sidecar %q has no startupProbe: the pod's own containers start without waiting until it is ready", container.Name)
+				"native sidecar %q has no startupProbe: application containers do not wait until it is ready", container.Name)
 		}
 	case InitContainer:
 		c.plainInit(at, container)
@@ -43,7 +43,7 @@ func (c *Checker) Container(at string, sort Sort, container *corev1.Container) {
 	if strings.TrimSpace(container.Image) == "" {
 		c.error(at+".image", "", "container %q needs an image", container.Name)
 	} else if strings.TrimSpace(container.Image) != container.Image {
-		c.invalid(at+".image", "%q begins or ends with space", container.Image)
+		c.invalid(at+".image", "%q begins or ends with whitespace", container.Image)
 	}
 	if r := container.RestartPolicy; r != nil {
 		OneOf(c, at+".restartPolicy", *r, corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)
@@ -57,18 +57,18 @@ func (c *Checker) Container(at string, sort Sort, container *corev1.Container) {
 func (c *Checker) Addition(at string, names []string, init bool, container *corev1.Container) {
 	for field, isSet := range map[string]bool{"restartPolicy": container.RestartPolicy != nil, "restartPolicyRules": len(container.RestartPolicyRules) > 0} {
 		if isSet {
-			c.error(at+"."+field, "", "when a container of the pod's own is restarted is for the pod to say")
+			c.error(at+"."+field, "", "a profile cannot set the restart policy of application containers")
 		}
 	}
 	for i := range container.Ports {
 		if container.Ports[i].HostPort != 0 && len(names) != 1 {
-			c.error(Indexed(at+".ports", i)+".hostPort", "name the one container in names", "one container of a pod may have a port of the node, and this may be about several")
+			c.error(Indexed(at+".ports", i)+".hostPort", "list exactly one container in names", "only one container of a pod can have a hostPort, and this entry can match several")
 		}
 	}
 	if init {
 		c.plainInit(at, container)
 	}
-	c.parts(at, "what is added", container, nil)
+	c.parts(at, "the template", container, nil)
 }
 
 // plainInit refuses what the API server allows native sidecars only.
@@ -79,10 +79,10 @@ func (c *Checker) plainInit(at string, init *corev1.Container) {
 		switch {
 		case !isSet:
 		case init.Name == "":
-			c.error(at+"."+field, "make an entry of its own, without initContainers", "an init container runs to its end before others start, and may have no %s", field)
+			c.error(at+"."+field, "move it to an entry without initContainers", "an init container runs to completion and cannot have a %s", field)
 		default:
 			c.error(at+"."+field, "make it a native sidecar with restartPolicy: Always",
-				"init container %q runs to its end before others start, and may have no %s", init.Name, field)
+				"init container %q runs to completion and cannot have a %s", init.Name, field)
 		}
 	}
 }
@@ -119,16 +119,16 @@ func (c *Checker) repeated(path, member, message string, length int, value func(
 
 func (c *Checker) port(at, container string, p *corev1.ContainerPort, taken *podtext.PortIndex) {
 	if p.ContainerPort < 1 || p.ContainerPort > 65535 {
-		c.error(at+".containerPort", "", "%q is out of range: allowed is 1 to 65535", strconv.Itoa(int(p.ContainerPort)))
+		c.error(at+".containerPort", "", "%q is out of range: must be 1 to 65535", strconv.Itoa(int(p.ContainerPort)))
 	}
 	if p.HostPort < 0 || p.HostPort > 65535 {
-		c.error(at+".hostPort", "", "%q is out of range: allowed is 1 to 65535, or nothing", strconv.Itoa(int(p.HostPort)))
+		c.error(at+".hostPort", "", "%q is out of range: must be 1 to 65535, or unset", strconv.Itoa(int(p.HostPort)))
 	}
 	OneOf(c, at+".protocol", p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
 	port := podtext.NewPort(p, container)
 	port.Path = at
 	if other, field := taken.Conflict(&port); other != nil {
-		c.error(at+"."+field, "", "%s is declared at %s too", port.Describe(field), other.Path)
+		c.error(at+"."+field, "", "%s is also declared at %s", port.Describe(field), other.Path)
 	}
 	taken.Add(&port)
 }
@@ -151,7 +151,7 @@ func (c *Checker) envVar(path string, e *corev1.EnvVar) {
 		}
 	}
 	if e.Value != "" && e.ValueFrom != nil {
-		c.error(path, "", "value and valueFrom exclude each other")
+		c.error(path, "", "value and valueFrom cannot both be set")
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *Checker) envFromSource(path string, s *corev1.EnvFromSource) {
 
 func (c *Checker) oneSource(path string, of any) {
 	if n := countSet(of); n != 1 {
-		c.error(path, "", "exactly one source is required, and there are %d", n)
+		c.error(path, "", "exactly one source is required, found %d", n)
 	}
 }
 
@@ -206,9 +206,9 @@ func (c *Checker) localhostProfile(path string, is bool, profile *string) {
 	switch {
 	case c.placeholder(path + ".type"):
 	case is && (profile == nil || *profile == ""):
-		c.invalid(path+".localhostProfile", "is required for the type Localhost")
+		c.invalid(path+".localhostProfile", "is required for type Localhost")
 	case !is && profile != nil:
-		c.invalid(path+".localhostProfile", "is allowed for the type Localhost alone")
+		c.invalid(path+".localhostProfile", "is allowed only for type Localhost")
 	}
 }
 
@@ -217,7 +217,7 @@ func (c *Checker) localhostProfile(path string, is bool, profile *string) {
 func (c *Checker) AppArmorAnnotation(path, value string) {
 	if value != "" && value != corev1.DeprecatedAppArmorBetaProfileRuntimeDefault && value != corev1.DeprecatedAppArmorBetaProfileNameUnconfined &&
 		!strings.HasPrefix(value, corev1.DeprecatedAppArmorBetaProfileNamePrefix) {
-		c.error(path, "", "%q is not known: allowed are %q, %q and %q with the name of a profile", value,
+		c.error(path, "", "%q is invalid: must be %q, %q, or %q with the name of a profile", value,
 			corev1.DeprecatedAppArmorBetaProfileRuntimeDefault, corev1.DeprecatedAppArmorBetaProfileNameUnconfined, corev1.DeprecatedAppArmorBetaProfileNamePrefix)
 	}
 }
@@ -225,26 +225,26 @@ func (c *Checker) AppArmorAnnotation(path, value string) {
 func (c *Checker) startupOrLivenessProbe(path string, p *corev1.Probe) {
 	c.oneHandler(path, &p.ProbeHandler)
 	if p.SuccessThreshold > 1 {
-		c.error(path+".successThreshold", "", "%d is not allowed here: it must be 1", p.SuccessThreshold)
+		c.error(path+".successThreshold", "", "%d is invalid: must be 1", p.SuccessThreshold)
 	}
 }
 
 func (c *Checker) readinessProbe(path string, p *corev1.Probe) {
 	c.oneHandler(path, &p.ProbeHandler)
 	if p.TerminationGracePeriodSeconds != nil {
-		c.error(path+".terminationGracePeriodSeconds", "", "is for livenessProbe and startupProbe alone")
+		c.error(path+".terminationGracePeriodSeconds", "", "is allowed only in livenessProbe and startupProbe")
 	}
 }
 
 func (c *Checker) oneHandler(path string, h *corev1.ProbeHandler) {
 	if n := countSet(h); n != 1 {
-		c.error(path, "", "exactly one of exec, grpc, httpGet and tcpSocket is required, and there are %d", n)
+		c.error(path, "", "exactly one of exec, grpc, httpGet and tcpSocket is required, found %d", n)
 	}
 }
 
 func (c *Checker) lifecycleHandler(path string, h *corev1.LifecycleHandler) {
 	if n := countSet(h); n != 1 {
-		c.error(path, "", "exactly one of exec, httpGet, sleep and tcpSocket is required, and there are %d", n)
+		c.error(path, "", "exactly one of exec, httpGet, sleep and tcpSocket is required, found %d", n)
 	}
 	if h.Sleep == nil {
 		return
@@ -254,7 +254,7 @@ func (c *Checker) lifecycleHandler(path string, h *corev1.LifecycleHandler) {
 		grace = *c.grace
 	}
 	if seconds := h.Sleep.Seconds; seconds < 0 || c.grace != nil && seconds > grace {
-		c.invalid(path+".sleep.seconds", "%q is out of range: allowed is 0 to terminationGracePeriodSeconds, which is %d", strconv.FormatInt(seconds, 10), grace)
+		c.invalid(path+".sleep.seconds", "%q is out of range: must be 0 to terminationGracePeriodSeconds, which is %d", strconv.FormatInt(seconds, 10), grace)
 	}
 }
 
@@ -266,10 +266,10 @@ func (c *Checker) execAction(path string, e *corev1.ExecAction) {
 
 func (c *Checker) volumeMount(path string, m *corev1.VolumeMount) {
 	if r := m.RecursiveReadOnly; r != nil && *r != corev1.RecursiveReadOnlyDisabled && !m.ReadOnly {
-		c.invalid(path+".recursiveReadOnly", "%q does not go together with a mount that is not readOnly", *r)
+		c.invalid(path+".recursiveReadOnly", "%q requires readOnly: true", *r)
 	}
 	if m.SubPath != "" && m.SubPathExpr != "" {
-		c.error(path+".subPathExpr", "", "subPath and subPathExpr exclude each other")
+		c.error(path+".subPathExpr", "", "subPath and subPathExpr cannot both be set")
 	}
 }
 
@@ -289,7 +289,7 @@ func (c *Checker) mounts(at, owner string, container *corev1.Container) {
 		mounted[m.MountPath] = true
 		// What is added to a container that is not known may have privileges there.
 		if p := m.MountPropagation; p != nil && *p == corev1.MountPropagationBidirectional && container.Name != "" && !isPrivileged {
-			c.invalid(path+".mountPropagation", "%q is for privileged containers alone", *p)
+			c.invalid(path+".mountPropagation", "%q is allowed only for privileged containers", *p)
 		}
 	}
 }
@@ -302,13 +302,13 @@ func (c *Checker) devices(at string, container *corev1.Container) {
 		d, path := &container.VolumeDevices[i], Indexed(at, i)
 		c.declaredVolume(path+".name", d.Name)
 		if block, there := c.blocks[d.Name]; there && !block {
-			c.error(path+".name", "", "%q is no persistentVolumeClaim, and cannot be a device", d.Name)
+			c.error(path+".name", "", "%q is not a persistentVolumeClaim, and cannot be a device", d.Name)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
-			c.error(path+".devicePath", "", "%q is the path of a mount too", d.DevicePath)
+			c.error(path+".devicePath", "", "%q is also the path of a mount", d.DevicePath)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }) {
-			c.error(path+".name", "", "%q is mounted too", d.Name)
+			c.error(path+".name", "", "%q is also mounted", d.Name)
 		}
 	}
 	c.repeated(at, ".devicePath", "%q is the path of another device", len(container.VolumeDevices), func(i int) string { return container.VolumeDevices[i].DevicePath })
@@ -318,7 +318,7 @@ func (c *Checker) devices(at string, container *corev1.Container) {
 // own under that name is nothing that a profile can rely on.
 func (c *Checker) declaredVolume(path, name string) {
 	if c.Volumes[name] == "" {
-		c.error(path, "declare the volume in the template; if a pod has an equal one of the same name, that is used",
-			"%q is not among the template's volumes", name)
+		c.error(path, "declare the volume in the template; an equal volume of the pod is used",
+			"%q is not a volume of the template", name)
 	}
 }

@@ -246,7 +246,7 @@ func oneOf[T ~string](allowed ...T) rule {
 func atLeast(least int64) rule {
 	return func(c *Checker, path string, v reflect.Value) {
 		if v.Int() < least {
-			c.invalid(path, "%q is too low: allowed is %d or more", strconv.FormatInt(v.Int(), 10), least)
+			c.invalid(path, "%q is too low: must be %d or more", strconv.FormatInt(v.Int(), 10), least)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func atLeast(least int64) rule {
 func within(least, most int64) rule {
 	return func(c *Checker, path string, v reflect.Value) {
 		if v.Int() < least || v.Int() > most {
-			c.invalid(path, "%q is out of range: allowed is %d to %d", strconv.FormatInt(v.Int(), 10), least, most)
+			c.invalid(path, "%q is out of range: must be %d to %d", strconv.FormatInt(v.Int(), 10), least, most)
 		}
 	}
 }
@@ -342,12 +342,12 @@ func hasParentReference(path string) bool { return strings.Contains("/"+path+"/"
 func mode(c *Checker, path string, v reflect.Value) {
 	const most = 0o777
 	if v.Int() < 0 || v.Int() > most {
-		c.invalid(path, "%q is out of range: allowed is 0 to 511, which is 0777 in octal", strconv.FormatInt(v.Int(), 10))
+		c.invalid(path, "%q is out of range: must be 0 to 511, which is 0777 in octal", strconv.FormatInt(v.Int(), 10))
 	}
 }
 
 func notNegative(c *Checker, path string, v reflect.Value) {
 	if q, ok := reflect.TypeAssert[resource.Quantity](v); ok && q.Sign() < 0 {
-		c.invalid(path, "%q is below zero", q.String())
+		c.invalid(path, "%q is negative", q.String())
 	}
 }

@@ -27,7 +27,7 @@ func (c *Checker) podSpec(path string, t *corev1.PodSpec) {
 	}
 	for field, isSet := range map[string]bool{"hostNetwork": t.HostNetwork, "hostPID": t.HostPID, "hostIPC": t.HostIPC} {
 		if isSet {
-			c.error(path+"."+field, "", "a profile cannot give pods a part of the node")
+			c.error(path+"."+field, "", "a profile cannot give pods a namespace of the node")
 		}
 	}
 	for field, isSet := range map[string]bool{
@@ -36,14 +36,14 @@ func (c *Checker) podSpec(path string, t *corev1.PodSpec) {
 		if isSet {
 			// plugin/pkg/admission/priority, admitPod: it has run before webhooks
 			// do, and runs again.
-			c.error(path+"."+field, "", "the API server sets a pod's priority before webhooks are asked, and refuses another one")
+			c.error(path+"."+field, "", "the API server sets a pod's priority before it calls webhooks, and refuses another one")
 		}
 	}
 	if t.NodeName != "" {
 		c.error(path+".nodeName", "use nodeSelector or affinity", "a profile cannot put every pod on one node")
 	}
 	if t.HostPID && t.ShareProcessNamespace != nil && *t.ShareProcessNamespace {
-		c.invalid(path+".shareProcessNamespace", "shareProcessNamespace and hostPID exclude each other")
+		c.invalid(path+".shareProcessNamespace", "shareProcessNamespace and hostPID cannot both be true")
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.NodeSelector)) {
 		c.messages(path+".nodeSelector."+key, key, validation.IsQualifiedName(key))
@@ -54,7 +54,7 @@ func (c *Checker) podSpec(path string, t *corev1.PodSpec) {
 		d = new(corev1.PodDNSConfig)
 	}
 	if t.DNSPolicy == corev1.DNSNone && len(d.Nameservers) == 0 && !c.placeholder(path+".dnsPolicy") {
-		c.error(path+".dnsConfig.nameservers", "", "with dnsPolicy: None a pod needs at least one, and the profile adds none")
+		c.error(path+".dnsConfig.nameservers", "", "dnsPolicy: None requires at least one nameserver")
 	}
 	c.atMost(path+".dnsConfig.nameservers", len(d.Nameservers), 3)
 	c.atMost(path+".dnsConfig.searches", len(d.Searches), 32)
@@ -62,19 +62,19 @@ func (c *Checker) podSpec(path string, t *corev1.PodSpec) {
 
 func (c *Checker) atMost(path string, n, most int) {
 	if n > most {
-		c.error(path, "", "there are %d, and a pod may have %d", n, most)
+		c.error(path, "", "has %d entries: a pod can have at most %d", n, most)
 	}
 }
 
 func (c *Checker) toleration(at string, t *corev1.Toleration) {
 	if t.Key == "" && t.Operator != corev1.TolerationOpExists {
-		c.invalid(at+".operator", "%q is not allowed without a key: allowed is %q", t.Operator, corev1.TolerationOpExists)
+		c.invalid(at+".operator", "%q requires a key: without one, it must be %q", t.Operator, corev1.TolerationOpExists)
 	}
 	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
-		c.invalid(at+".effect", "%q does not go together with tolerationSeconds: allowed is %q", t.Effect, corev1.TaintEffectNoExecute)
+		c.invalid(at+".effect", "%q cannot have tolerationSeconds: must be %q", t.Effect, corev1.TaintEffectNoExecute)
 	}
 	if t.Operator == corev1.TolerationOpExists && t.Value != "" {
-		c.invalid(at+".value", "the operator Exists has no value")
+		c.invalid(at+".value", "must be empty with the operator Exists")
 	}
 }
 
@@ -92,22 +92,22 @@ func (c *Checker) Volume(at string, v *corev1.Volume) {
 	c.name(at+".name", v.Name, c.Volumes)
 	switch n := countSet(&v.VolumeSource); {
 	case n == 0:
-		c.warn(at, "write emptyDir: {}", "volume %q has no source: the API server makes it an emptyDir", v.Name)
+		c.warn(at, "write emptyDir: {}", "volume %q has no source: the API server uses an emptyDir", v.Name)
 	case n > 1:
-		c.error(at, "", "volume %q has %d sources, and may have one", v.Name, n)
+		c.error(at, "", "volume %q has %d sources: exactly one is allowed", v.Name, n)
 	}
 	c.fields(at, reflect.ValueOf(v))
 }
 
 func (c *Checker) volumeProjection(path string, s *corev1.VolumeProjection) {
 	if n := countSet(s); n > 1 {
-		c.error(path, "", "one source is allowed, and there are %d", n)
+		c.error(path, "", "one source is allowed, found %d", n)
 	}
 }
 
 func (c *Checker) downwardAPIFile(path string, f *corev1.DownwardAPIVolumeFile) {
 	if (f.FieldRef == nil) == (f.ResourceFieldRef == nil) {
-		c.error(path, "", "one of fieldRef and resourceFieldRef is required")
+		c.error(path, "", "exactly one of fieldRef and resourceFieldRef is required")
 	}
 	if f.ResourceFieldRef != nil {
 		c.require(path+".resourceFieldRef.containerName", f.ResourceFieldRef.ContainerName)

@@ -29,22 +29,22 @@ func (c *Checker) resources(at string, container *corev1.Container) {
 		limit, limited := r.Limits[name]
 		switch {
 		case limited && request.Cmp(limit) > 0:
-			c.error(path, "", "%q is more than the limit of %q", request.String(), limit.String())
+			c.error(path, "", "the request %q exceeds the limit %q", request.String(), limit.String())
 		case !isExclusive(name):
 		case !limited:
 			c.invalid(path, "%s cannot be overcommitted: a limit of %q is required", name, request.String())
 		case request.Cmp(limit) != 0:
-			c.invalid(path, "%s cannot be overcommitted: %q must be the limit of %q", name, request.String(), limit.String())
+			c.invalid(path, "%s cannot be overcommitted: the request %q must equal the limit %q", name, request.String(), limit.String())
 		}
 	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(r.Requests)), maps.Keys(r.Limits))
 	if slices.ContainsFunc(names, isHugePages) && !slices.Contains(names, corev1.ResourceCPU) && !slices.Contains(names, corev1.ResourceMemory) {
-		c.error(at+".resources", "", "huge pages need cpu or memory beside them")
+		c.error(at+".resources", "", "huge pages also require cpu or memory")
 	}
 	for i := range r.Claims {
 		claim := r.Claims[i].Name
 		if !c.claims[claim] {
-			c.invalid(Indexed(at+".resources.claims", i)+".name", "%q is not among the template's resourceClaims", claim)
+			c.invalid(Indexed(at+".resources.claims", i)+".name", "%q is not a resourceClaim of the template", claim)
 		}
 	}
 }
@@ -55,12 +55,12 @@ func (c *Checker) resource(path string, name corev1.ResourceName, quantity *reso
 		return
 	}
 	if quantity.Sign() < 0 {
-		c.error(path, "", "%q is below zero", quantity.String())
+		c.error(path, "", "%q is negative", quantity.String())
 	}
 	switch {
 	case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, isHugePages(name):
 	case !strings.Contains(string(name), "/"):
-		c.invalid(path, "%q is not known: allowed are cpu, memory, ephemeral-storage, hugepages-<size> and names with a domain", name)
+		c.invalid(path, "%q is unknown: must be cpu, memory, ephemeral-storage, hugepages-<size> or a name with a domain", name)
 	case isExclusive(name) && quantity.MilliValue()%1000 != 0:
 		c.invalid(path, "%q must be an integer", quantity.String())
 	}

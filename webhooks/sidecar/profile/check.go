@@ -45,13 +45,13 @@ func (c *compiler) checkProfile() {
 	case "":
 		c.error("metadata.name", "", "a name is required")
 	case "true", "false":
-		c.error("metadata.name", "", "%q cannot be a profile's name: it has a meaning of its own in the annotation %s", p.Name, v1alpha1.InjectAnnotation)
+		c.error("metadata.name", "", "%q is reserved: it means all profiles or none in the annotation %s", p.Name, v1alpha1.InjectAnnotation)
 	default:
 		for _, message := range validation.IsDNS1123Subdomain(p.Name) {
 			c.error("metadata.name", "", "%q: %s", p.Name, message)
 		}
 		if prefix := p.Name + "." + v1alpha1.ParameterDomain; len(prefix) > validation.DNS1123SubdomainMaxLength && len(p.Spec.Parameters) > 0 {
-			c.error("metadata.name", "", "%q is too long for the names of the annotations that set parameters: allowed are %d characters",
+			c.error("metadata.name", "", "%q is too long: the name of a profile with parameters can have at most %d characters",
 				p.Name, validation.DNS1123SubdomainMaxLength-len(v1alpha1.ParameterDomain)-1)
 		}
 	}
@@ -64,7 +64,7 @@ func (c *compiler) checkProfile() {
 	podcheck.OneOf(check, "spec.placement.initContainers", spec.Placement.InitContainers, v1alpha1.First, v1alpha1.Last)
 	podcheck.OneOf(check, "spec.placement.containers", spec.Placement.Containers, v1alpha1.First, v1alpha1.Last)
 	if r := spec.Rollout; r != nil && (r.Percent < 0 || r.Percent > 100) {
-		c.error("spec.rollout.percent", "", "%q is out of range: allowed is 0 to 100", strconv.Itoa(int(r.Percent)))
+		c.error("spec.rollout.percent", "", "%q is out of range: must be 0 to 100", strconv.Itoa(int(r.Percent)))
 	}
 	check.Selector("spec.match.namespaceSelector", spec.Match.NamespaceSelector)
 	check.Selector("spec.match.objectSelector", spec.Match.ObjectSelector)
@@ -75,7 +75,7 @@ func (c *compiler) checkProfile() {
 		case mc.Name == "":
 			c.error(path, "", "a name is required")
 		case seen[mc.Name]:
-			c.error(path, "", "%q is the name of another condition too", mc.Name)
+			c.error(path, "", "%q is already the name of another condition", mc.Name)
 		}
 		seen[mc.Name] = true
 	}
@@ -100,7 +100,7 @@ func (c *compiler) checkRequired(p *Profile) {
 			what = "does not get the profile"
 		}
 		c.warn(fmt.Sprintf("spec.parameters[%d].default", i), "give it a default, or make the profile OptIn",
-			"every pod that the profile selects and for which nobody sets %q %s", missing.Parameter, what)
+			"a selected pod without a value for %q %s", missing.Parameter, what)
 	}
 }
 
@@ -113,7 +113,7 @@ func (c *compiler) checkPresets() {
 		}
 		if _, known := c.configMaps.ConfigMapData(preset.ConfigMap.Namespace, preset.ConfigMap.Name); !known {
 			c.warn(fmt.Sprintf("spec.presets[%d].configMap", i), "put the ConfigMap beside the profile",
-				"there is no ConfigMap %q in namespace %q: pods that ask for the profile are refused until there is, and others are created without it", preset.ConfigMap.Name, preset.ConfigMap.Namespace)
+				"there is no ConfigMap %q in namespace %q: until it exists, pods that request the profile are refused, and others are created without it", preset.ConfigMap.Name, preset.ConfigMap.Namespace)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (c *compiler) checkTemplate(p *Profile) {
 	p.ExcludedSystems = c.typed.excludedSystems()
 	p.Constraints = c.typed.constraints()
 	if !c.addsAnything {
-		c.error("spec.template", "", "the profile adds nothing: template or appContainers must say something")
+		c.error("spec.template", "", "the profile adds nothing: set template or appContainers")
 	}
 }
 
@@ -203,7 +203,7 @@ func (c *compiler) checkContainer(at string, p *Profile, l podtext.List, e *Elem
 	if l == podtext.Containers {
 		p.AppContainer = cmp.Or(p.AppContainer, e.Name)
 		c.warn(at, "make it an init container with restartPolicy: Always",
-			"container %q is not a native sidecar: it starts and ends in no order with the pod's own containers, and pods that must end do not get the profile", e.Name)
+			"container %q is not a native sidecar: it starts and stops in no fixed order with the application containers, and pods of Jobs do not get the profile", e.Name)
 	}
 	if e.tree == nil {
 		c.check.Containers[e.Name] = at
@@ -253,19 +253,19 @@ func (c *compiler) checkMetadata(sample []byte) {
 			c.check.AppArmorAnnotation(at, m.Annotations[key])
 		}
 		if podtext.IsReservedAnnotation(key) {
-			c.error(at, "", "%q is not for a profile to set", key)
+			c.error(at, "", "a profile cannot set the annotation %q", key)
 		}
 	}
 }
 
 func (c *compiler) checkAddition(at string, a *Addition, container *corev1.Container) {
 	if container.Name != "" {
-		c.error(at+".template.name", "say in names which containers are meant", "the containers have names already")
+		c.error(at+".template.name", "select containers with names", "a template of appContainers cannot set the name")
 	}
 	except := sets.New(a.Except...)
 	for i, name := range a.Names {
 		if except.Has(name) {
-			c.error(fmt.Sprintf("%s.names[%d]", at, i), "", "%q is among the exceptions too", name)
+			c.error(fmt.Sprintf("%s.names[%d]", at, i), "", "%q is also in except", name)
 		}
 	}
 	c.check.Addition(at+".template", a.Names, a.InitContainers, container)
@@ -277,10 +277,10 @@ func (c *compiler) checkShare(at string, s *v1alpha1.SidecarShare, known []strin
 		c.error(at+".container", diagnostic.DidYouMean(s.Container, known...), "%q is not a container of the template", s.Container)
 	}
 	if !s.VolumeMounts && !s.VolumeDevices && len(s.Env) == 0 {
-		c.error(at, "", "nothing is shared: volumeMounts, volumeDevices or env must say something")
+		c.error(at, "", "nothing is shared: set volumeMounts, volumeDevices or env")
 	}
 	if s.ReadOnly && !s.VolumeMounts {
-		c.error(at+".readOnly", "", "says something about volumeMounts, and these are not shared")
+		c.error(at+".readOnly", "", "has no effect without volumeMounts: true")
 	}
 }
 
@@ -296,6 +296,7 @@ func (c *compiler) checkDistinctUsers(names []string, t *corev1.PodSpec) {
 	for i, name := range names {
 		at := fmt.Sprintf("spec.distinctUsers[%d]", i)
 		switch has, there := hasUser[name]; {
+		case !there && c.check.Containers[name] != "": // the container has errors of its own
 		case !there:
 			c.error(at, "", "%q is not a container of the template", name)
 		case !has:

@@ -218,8 +218,8 @@ func (c *compiler) add(found diagnostic.List) {
 func (c *compiler) compileTrees(p *Profile) {
 	from := &c.profile.Spec
 	c.addsAnything = len(from.Template.Metadata.Labels)+len(from.Template.Metadata.Annotations)+len(from.AppContainers) > 0
-	tree := func(path string, raw rawjson.Value, shape reflect.Type) *template.Tree {
-		t, found := p.Scope.Tree(path, raw, shape)
+	tree := func(path string, raw rawjson.Value, into reflect.Type) *template.Tree {
+		t, found := p.Scope.Tree(path, raw, into)
 		c.add(found)
 		if found.Err() != nil {
 			return nil // There is nothing that could be looked into further.
@@ -264,7 +264,7 @@ func (c *compiler) compileTrees(p *Profile) {
 				e := Element{Name: raw.Get("name").Text(), tree: tree(at, raw, elementType(l))}
 				e.IsNative = l == podtext.InitContainers && raw.Get("restartPolicy").Is(string(corev1.ContainerRestartPolicyAlways))
 				if policy := raw.Get("restartPolicy").Text(); l == podtext.InitContainers && strings.Contains(policy, "${") {
-					c.error(at+".restartPolicy", "write it out", "%q: whether an init container is a native sidecar cannot depend on the pod", strict.Cut(policy, 64))
+					c.error(at+".restartPolicy", "write the value literally: it decides whether the container is a native sidecar", "%q: the restartPolicy of an init container cannot have a placeholder", strict.Cut(policy, 64))
 				}
 				p.Elements[l], p.Names[l] = append(p.Elements[l], e), append(p.Names[l], e.Name)
 			}

@@ -23,7 +23,7 @@ func CheckNames(profiles []Document) diagnostic.List {
 			first[p.Name] = p.Source
 			continue
 		}
-		found = append(found, errorAt(p, "metadata.name", fmt.Sprintf("%q is the name of the profile %s too", p.Name, origin(source))))
+		found = append(found, errorAt(p, "metadata.name", fmt.Sprintf("%q is also the name of the profile %s", p.Name, origin(source))))
 	}
 	return found
 }
@@ -34,7 +34,7 @@ const clusterSource = "cluster"
 // origin describes where a profile is, for a diagnostic of another profile.
 func origin(source string) string {
 	if source == clusterSource {
-		return "of the cluster"
+		return "in the cluster"
 	}
 	return fmt.Sprintf("in %q", source)
 }

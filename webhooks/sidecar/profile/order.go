@@ -41,12 +41,12 @@ func Link(profiles []*Profile) (order []int, found diagnostic.List) {
 		case !known:
 			report(p, diagnostic.Error, path, diagnostic.DidYouMean(p.Replaces, names...), "%q is not the name of a sidecar profile", p.Replaces)
 		case k == i:
-			report(p, diagnostic.Error, path, "", "the profile replaces itself")
+			report(p, diagnostic.Error, path, "", "a profile cannot replace itself")
 		case profiles[k].Replaces != "":
-			report(p, diagnostic.Error, path, "", "profile %q replaces another one itself", p.Replaces)
+			report(p, diagnostic.Error, path, "", "profile %q itself replaces another profile", p.Replaces)
 			involve(k)
 		case profiles[k].ReplacedBy >= 0:
-			report(p, diagnostic.Error, path, "", "profile %q is replaced by %q already", p.Replaces, profiles[profiles[k].ReplacedBy].Name)
+			report(p, diagnostic.Error, path, "", "profile %q is already replaced by %q", p.Replaces, profiles[profiles[k].ReplacedBy].Name)
 			involve(profiles[k].ReplacedBy)
 		default:
 			profiles[k].ReplacedBy = i
@@ -68,7 +68,7 @@ func Link(profiles []*Profile) (order []int, found diagnostic.List) {
 					report(p, diagnostic.Warning, path, diagnostic.DidYouMean(name, names...), "%q is not the name of a sidecar profile, and is ignored", name)
 					continue
 				case k == i:
-					report(p, diagnostic.Error, path, "", "the profile cannot stand before or after itself")
+					report(p, diagnostic.Error, path, "", "a profile cannot be placed before or after itself")
 					continue
 				}
 				ahead, behind := i, k
@@ -78,7 +78,7 @@ func Link(profiles []*Profile) (order []int, found diagnostic.List) {
 				follows[ahead] = append(follows[ahead], behind)
 				for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 					if profiles[ahead].contradicts(profiles[behind], l) {
-						report(p, diagnostic.Error, path, "", "profile %q has its %s behind the pod's own, and profile %q in front of them, so that the first cannot stand before the second",
+						report(p, diagnostic.Error, path, "", "profile %q places its %s Last and profile %q places them First: the first cannot be placed before the second",
 							profiles[ahead].Name, l, profiles[behind].Name)
 						involve(ahead, behind)
 					}
@@ -92,7 +92,7 @@ func Link(profiles []*Profile) (order []int, found diagnostic.List) {
 		for i, k := range cycle {
 			chain[i] = profiles[k].Name
 		}
-		report(profiles[cycle[0]], diagnostic.Error, "spec.placement", "", "the profiles stand before each other in a circle: %s", strings.Join(chain, " before "))
+		report(profiles[cycle[0]], diagnostic.Error, "spec.placement", "", "the placement of profiles has a cycle: %s", strings.Join(chain, " before "))
 		involve(cycle...)
 	}
 	return order, found

@@ -82,7 +82,7 @@ func (p *Profile) Trees() []*template.Tree {
 func (p *Profile) Render(render func(*template.Tree) ([]byte, error)) (*Rendered, error) {
 	r := new(Rendered)
 	sum := sha256.New()
-	written := func(t *template.Tree, as reflect.Type) ([]byte, error) {
+	canonical := func(t *template.Tree, as reflect.Type) ([]byte, error) {
 		raw, err := render(t)
 		if err != nil {
 			return nil, err
@@ -92,7 +92,7 @@ func (p *Profile) Render(render func(*template.Tree) ([]byte, error)) (*Rendered
 	for l := range podtext.NumLists {
 		for i := range p.Elements[l] {
 			e := &p.Elements[l][i]
-			raw, err := written(e.tree, elementType(l))
+			raw, err := canonical(e.tree, elementType(l))
 			if err != nil {
 				return nil, err
 			}
@@ -120,7 +120,7 @@ func (p *Profile) Render(render func(*template.Tree) ([]byte, error)) (*Rendered
 		if field.tree == nil {
 			continue
 		}
-		raw, err := written(field.tree, field.as)
+		raw, err := canonical(field.tree, field.as)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (p *Profile) Render(render func(*template.Tree) ([]byte, error)) (*Rendered
 		digest(sum, raw)
 	}
 	for i := range p.Additions {
-		raw, err := written(p.Additions[i].tree, reflect.TypeFor[corev1.Container]())
+		raw, err := canonical(p.Additions[i].tree, reflect.TypeFor[corev1.Container]())
 		if err != nil {
 			return nil, err
 		}

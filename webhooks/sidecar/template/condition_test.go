@@ -58,14 +58,14 @@ func TestConditionFindings(t *testing.T) {
 	for name, tc := range map[string]struct{ expression, want string }{
 		"no boolean":              {`pod.metadata.name`, `c: "pod.metadata.name" is of type string, expected a boolean`},
 		"an integer":              {`1`, `c: "1" is of type int, expected a boolean`},
-		"a parameter":             {`params.level == 'info'`, `c: 1:1 in "params.level == 'info'": parameters cannot be read in match conditions (hint: compare what the pod or its namespace has, such as labels)`},
-		"an undeclared parameter": {`pod.spec.hostPID && params.none`, `c: 1:21 in "pod.spec.hostPID && params.none": parameters cannot be read in match conditions (hint: compare what the pod or its namespace has, such as labels)`},
-		"the name of a parameter": {`level == 'info'`, `c: 1:1 in "level == 'info'": "level" is not declared (hint: parameters cannot be read in match conditions)`},
+		"a parameter":             {`params.level == 'info'`, `c: 1:1 in "params.level == 'info'": match conditions cannot read parameters (hint: read a field of the pod or its namespace, such as a label)`},
+		"an undeclared parameter": {`pod.spec.hostPID && params.none`, `c: 1:21 in "pod.spec.hostPID && params.none": match conditions cannot read parameters (hint: read a field of the pod or its namespace, such as a label)`},
+		"the name of a parameter": {`level == 'info'`, `c: 1:1 in "level == 'info'": "level" is not declared (hint: match conditions cannot read parameters)`},
 		"the name of a preset":    {`mesh['a'] == ''`, `c: 1:1 in "mesh['a'] == ''": "mesh" is not declared (hint: did you mean "presets.mesh"?)`},
 		"a variable of a shell":   {`HOME == ''`, `c: 1:1 in "HOME == ''": "HOME" is not declared (hint: the names here are pod, namespace, presets)`},
-		"not known":               {`dyn(pod.metadata.name)`, `c: "dyn(pod.metadata.name)" has a type that is not known before there is a pod, expected a boolean (hint: compare it, as in "… == true")`},
+		"not known":               {`dyn(pod.metadata.name)`, `c: the type of "dyn(pod.metadata.name)" depends on the pod, expected a boolean (hint: compare it, as in "… == true")`},
 		"empty":                   {" ", `c: the expression is empty`},
-		"a placeholder":           {`${pod.spec.hostPID}`, `c: "${pod.spec.hostPID}" is a placeholder, expected an expression (hint: leave out ${ and })`},
+		"a placeholder":           {`${pod.spec.hostPID}`, `c: "${pod.spec.hostPID}" is a placeholder, expected an expression (hint: remove ${ and })`},
 	} {
 		c, found := s.Condition("c", tc.expression)
 		if got := lines(found); c != nil || got != tc.want {

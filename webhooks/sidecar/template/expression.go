@@ -135,7 +135,7 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		r.errorf(path, "", "%q: its cost cannot be estimated: %v", excerpt(text, 1), err)
 		return nil
 	case cost.Min > celconfig.PerCallLimit:
-		r.errorf(path, "", "%q costs at least %d, and %d is allowed", excerpt(text, 1), cost.Min, celconfig.PerCallLimit)
+		r.errorf(path, "", "%q costs at least %d: at most %d is allowed", excerpt(text, 1), cost.Min, celconfig.PerCallLimit)
 		return nil
 	}
 	e.selections = selections(checked.NativeRep())
@@ -206,7 +206,7 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 	ast.PreOrderVisit(root, ast.NewExprVisitor(func(x ast.Expr) {
 		switch x.Kind() { //nolint:exhaustive // the others hold no names
 		case ast.IdentKind:
-			name := spelled(x.AsIdent())
+			name := originalName(x.AsIdent())
 			switch name {
 			case "pod", "namespace", "params", "presets":
 				if !e.uses(name) {
@@ -217,14 +217,16 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 			e.loops = true
 		case ast.StructKind:
 			good = false
-			r.errorf(path, "", "%q: an object cannot be built", excerpt(e.text, 1))
+			r.errorf(path, "", "%q: an expression cannot construct an object", excerpt(e.text, 1))
 		}
 	}))
 	return good
 }
 
-// spelled has the name of the variable as authors write it.
-func spelled(text string) string { return strings.ReplaceAll(text, namespaceVariable, "namespace") }
+// originalName returns a text with the name of the variable as authors write it.
+func originalName(text string) string {
+	return strings.ReplaceAll(text, namespaceVariable, "namespace")
+}
 
 // sizes knows nothing about the sizes of variables: only the least cost is of
 // interest.
@@ -253,7 +255,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 	e, found := s.compile(path, expression, forCondition)
 	if len(found) > 0 {
 		if strings.HasPrefix(strings.TrimSpace(expression), "${") {
-			r.errorf(path, "leave out ${ and }", "%q is a placeholder, expected an expression", excerpt(expression, 1))
+			r.errorf(path, "remove ${ and }", "%q is a placeholder, expected an expression", excerpt(expression, 1))
 			return nil, r.found
 		}
 		return nil, found
@@ -263,7 +265,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 		return &Condition{path, e}, nil
 	}
 	if !known {
-		r.errorf(path, `compare it, as in "… == true"`, "%q has a type that is not known before there is a pod, expected a boolean", excerpt(expression, 1))
+		r.errorf(path, `compare it, as in "… == true"`, "the type of %q depends on the pod, expected a boolean", excerpt(expression, 1))
 		return nil, r.found
 	}
 	r.errorf(path, "", "%q is of type %s, expected a boolean", excerpt(expression, 1), typeName(e.output.String()))

@@ -74,21 +74,21 @@ func TestTreeFindings(t *testing.T) {
 		raw, want string
 		into      reflect.Type
 	}{
-		"not JSON":       {`{`, `t: invalid JSON at byte 1: text ends too early`, reflect.TypeFor[any]()},
+		"not JSON":       {`{`, `t: invalid JSON at byte 1: unexpected end`, reflect.TypeFor[any]()},
 		"not UTF-8":      {"\"\xff\"", `t: invalid JSON at byte 1: invalid UTF-8`, reflect.TypeFor[any]()},
-		"given twice":    {`{"a":{"b":1,"b":2}}`, `t: "b" is given twice in one mapping (hint: remove one of the two)`, reflect.TypeFor[any]()},
-		"no placeholder": {`["${a"]`, `t[0]: "${a" has a ${ without the } that ends it (hint: write $${ for the characters ${)`, reflect.TypeFor[any]()},
-		"too many":       {`[` + strings.Repeat(`"${params.on}${params.on}",`, 500) + `"${params.on}"]`, `t: has 1001 placeholders, and 1000 are allowed`, reflect.TypeFor[any]()},
+		"given twice":    {`{"a":{"b":1,"b":2}}`, `t: "b" occurs twice in one mapping (hint: remove one of the two)`, reflect.TypeFor[any]()},
+		"no placeholder": {`["${a"]`, `t[0]: "${a" has ${ without a closing } (hint: write $${ for a literal ${)`, reflect.TypeFor[any]()},
+		"too many":       {`[` + strings.Repeat(`"${params.on}${params.on}",`, 500) + `"${params.on}"]`, `t: has 1001 placeholders: at most 1000 are allowed`, reflect.TypeFor[any]()},
 		"too long":       {`"${'` + strings.Repeat("x", 10<<10) + `'}"`, `t: the expression is longer than 10240 bytes`, reflect.TypeFor[any]()},
 		"too deep":       {`"${` + strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300) + `}"`, `t: 1:1 in "` + strings.Repeat("(", 80) + `…": expression recursion limit exceeded: 250`, reflect.TypeFor[any]()},
 		"too large": {
 			`"${optional.of(1)` + strings.Repeat(".optMap(x, x)", 40) + `.value()}"`,
-			`t: "optional.of(1).optMap(x, x).optMap(x, x).optMap(x, x).optMap(x, x).optMap(x, x).…": this expression is too large to check: with what optMap and other macros repeat it may have 1584 parts` +
-				` (hint: take it apart, nest lists and maps less, call optMap fewer times, or repeat less in patterns)`, reflect.TypeFor[any](),
+			`t: "optional.of(1).optMap(x, x).optMap(x, x).optMap(x, x).optMap(x, x).optMap(x, x).…": this expression is too large to check: with optMap and other macros expanded, it can have at most 1584 parts` +
+				` (hint: split it, nest lists and maps less, call optMap less often, or repeat less in patterns)`, reflect.TypeFor[any](),
 		},
 		"too costly": {
 			`"${[` + strings.Repeat("1,", 100) + `1].map(a, [` + strings.Repeat("1,", 100) + `1].map(b, [` + strings.Repeat("1,", 100) + `1].map(c, a))).size()}"`,
-			`t: "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1…" costs at least 13733901, and 1000000 is allowed`, reflect.TypeFor[any](),
+			`t: "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1…" costs at least 13733901: at most 1000000 is allowed`, reflect.TypeFor[any](),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,23 +111,23 @@ func TestShellVariables(t *testing.T) {
 		"a name of two words":        {`${_HOME_1}`, `t: 1:1 in "_HOME_1": "_HOME_1" is not declared (hint: for a shell variable write $${_HOME_1})`},
 		"a name like a variable":     {`${POD}`, `t: 1:1 in "POD": "POD" is not declared (hint: for a shell variable write $${POD})`},
 		"a name in small letters":    {`${dir}/x`, `t: 1:1 in "dir": "dir" is not declared (hint: for a shell variable write $${dir})`},
-		"a default":                  {`${CMD:-run}`, `t: 1:4 in "CMD:-run": the expression ends too early (hint: for a shell variable write $${CMD:-run})`},
-		"a default in small letters": {`${cmd:-run}`, `t: 1:4 in "cmd:-run": the expression ends too early (hint: for a shell variable write $${cmd:-run})`},
+		"a default":                  {`${CMD:-run}`, `t: 1:4 in "CMD:-run": the expression is incomplete (hint: for a shell variable write $${CMD:-run})`},
+		"a default in small letters": {`${cmd:-run}`, `t: 1:4 in "cmd:-run": the expression is incomplete (hint: for a shell variable write $${cmd:-run})`},
 		"a default without colon":    {`${CMD-run}`, `t: 1:1 in "CMD-run": "CMD" is not declared (hint: for a shell variable write $${CMD-run})`},
 		"the length":                 {`${#x}`, `t: 1:1 in "#x": Syntax error: token recognition error at: '#' (hint: for a shell variable write $${#x})`},
 		"a prefix":                   {`${x##*/}`, `t: 1:2 in "x##*/": Syntax error: token recognition error at: '#' (hint: for a shell variable write $${x##*/})`},
 		"a suffix":                   {`${x%.*}`, `t: 1:4 in "x%.*": Syntax error: no viable alternative at input '.*' (hint: for a shell variable write $${x%.*})`},
 		"a suffix of any length":     {`${x%%.*}`, `t: 1:3 in "x%%.*": Syntax error: extraneous input '%' (hint: for a shell variable write $${x%%.*})`},
-		"a replacement":              {`${x//a/b}/c`, `t: "${x//a/b}/c" has a ${ without the } that ends it (hint: for a shell variable write $${x//a/b})`},
+		"a replacement":              {`${x//a/b}/c`, `t: "${x//a/b}/c" has ${ without a closing } (hint: for a shell variable write $${x//a/b})`},
 		"one replacement":            {`${x/a/b}`, `t: 1:1 in "x/a/b": "x" is not declared (hint: for a shell variable write $${x/a/b})`},
 		"an array":                   {`${x[@]}`, `t: 1:3 in "x[@]": Syntax error: token recognition error at: '@' (hint: for a shell variable write $${x[@]})`},
 		"all arguments":              {`sh ${@}`, `t: 1:1 in "@": Syntax error: token recognition error at: '@' (hint: for a shell variable write $${@})`},
-		"a broken expression":        {`${pod.metadata.name +}`, `t: 1:20 in "pod.metadata.name +": the expression ends too early (hint: for a shell variable write $${pod.metadata.name +})`},
-		"no placeholder":             {`${x//a`, `t: "${x//a" has a ${ without the } that ends it (hint: write $${ for the characters ${)`},
+		"a broken expression":        {`${pod.metadata.name +}`, `t: 1:20 in "pod.metadata.name +": the expression is incomplete (hint: for a shell variable write $${pod.metadata.name +})`},
+		"no placeholder":             {`${x//a`, `t: "${x//a" has ${ without a closing } (hint: write $${ for a literal ${)`},
 
 		"a parameter":        {`${level}`, `t: 1:1 in "level": "level" is not declared (hint: did you mean "params.level"?)`},
 		"a variable of ours": {`${pods}`, `t: 1:1 in "pods": "pods" is not declared (hint: did you mean "pod"? the names here are pod, namespace, params, presets)`},
-		"another mistake":    {`${pod.metadata.name = 'a'}`, `t: 1:19 in "pod.metadata.name = 'a'": Syntax error: token recognition error at: '= ' (hint: equality is written ==)`},
+		"another mistake":    {`${pod.metadata.name = 'a'}`, `t: 1:19 in "pod.metadata.name = 'a'": Syntax error: token recognition error at: '= ' (hint: write == to compare)`},
 		"a function":         {`${getenv('HOME')}`, `t: 1:7 in "getenv('HOME')": "getenv" is not declared (hint: the names here are pod, namespace, params, presets)`},
 		"double braces":      {`${{ params.level }}`, `t: 1:16 in "{ params.level }": Syntax error: mismatched input '}' expecting ':' (hint: write ${…} with one brace: it holds a CEL expression)`},
 	} {

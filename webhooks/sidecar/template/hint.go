@@ -46,7 +46,7 @@ func unterminatedHint(rest string) string {
 		hint, _ := shellHint(text, "", true)
 		return hint
 	}
-	return "write $${ for the characters ${"
+	return "write $${ for a literal ${"
 }
 
 // selection is a chain of fields and indexes in an expression, such as
@@ -98,7 +98,7 @@ func selectionOf(x ast.Expr, t *cel.Type, inner map[int64]bool) (selection, bool
 		case ast.CallKind:
 			s, below, ok = indexStep(x.AsCall())
 		case ast.IdentKind:
-			return written(spelled(x.AsIdent()), steps, end)
+			return newSelection(originalName(x.AsIdent()), steps, end)
 		}
 		if !ok {
 			return selection{}, false
@@ -130,9 +130,9 @@ func indexStep(call ast.CallExpr) (s step, below ast.Expr, ok bool) {
 	return s, call.Args()[0], true
 }
 
-// written writes the chain behind the variable: what every pod, namespace and
+// newSelection returns the chain behind the variable: what every pod, namespace and
 // set of presets has as it was, and the rest as optional.
-func written(variable string, steps []step, end string) (selection, bool) {
+func newSelection(variable string, steps []step, end string) (selection, bool) {
 	if len(steps) == 0 || end == "" || strings.HasPrefix(variable, "@") {
 		return selection{}, false
 	}
@@ -192,15 +192,15 @@ var (
 	noField    = regexp.MustCompile(`undefined field '([^']*)'`)
 )
 
-const noParameters = "parameters cannot be read in match conditions"
+const noParameters = "match conditions cannot read parameters"
 
 // explain turns some of CEL's own messages into what the author of a profile has
 // to know.
 func (s *Scope) explain(message string, use use) (text, hint string) {
-	message = spelled(message)
+	message = originalName(message)
 	if match := undeclared.FindStringSubmatch(message); match != nil {
 		if use == forCondition && match[1] == "params" {
-			return noParameters, "compare what the pod or its namespace has, such as labels"
+			return noParameters, "read a field of the pod or its namespace, such as a label"
 		}
 		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1], use)
 	}
@@ -228,10 +228,10 @@ func (s *Scope) explain(message string, use use) (text, hint string) {
 		}
 	}
 	if strings.Contains(message, "token recognition error at: '= '") {
-		return message, "equality is written =="
+		return message, "write == to compare"
 	}
 	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
-		return "the expression ends too early", ""
+		return "the expression is incomplete", ""
 	}
 	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
 	return message, ""
@@ -245,7 +245,7 @@ func (s *Scope) declared(name string, use use) string {
 	case "namespaceObject":
 		return `did you mean "namespace"?`
 	case "authorizer":
-		return "there is nobody to ask"
+		return "only policies have an authorizer"
 	}
 	if slices.Contains(s.presets, name) {
 		return fmt.Sprintf("did you mean %q?", "presets."+name)

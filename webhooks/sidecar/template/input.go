@@ -175,11 +175,11 @@ func (in *Input) namespaceMetadata(name string) ref.Val {
 	case name == "name":
 		return types.String(in.Namespace.Name)
 	case in.Namespace == nil:
-		return unknown("namespace %q is not known", in.NamespaceName)
+		return unknown("namespace %q is unknown", in.NamespaceName)
 	case name == "labels":
-		return texts(in.Namespace.Labels)
+		return stringMap(in.Namespace.Labels)
 	case name == "annotations":
-		return texts(in.Namespace.Annotations)
+		return stringMap(in.Namespace.Annotations)
 	default:
 		return nil
 	}
@@ -188,13 +188,15 @@ func (in *Input) namespaceMetadata(name string) ref.Val {
 func (in *Input) preset(name string) ref.Val {
 	if in.Presets != nil {
 		if values, ok := in.Presets(name); ok {
-			return texts(values)
+			return stringMap(values)
 		}
 	}
 	return types.WrapErr(&UnknownPresetError{name})
 }
 
-func texts(m map[string]string) ref.Val { return types.NewStringStringMap(types.DefaultTypeAdapter, m) }
+func stringMap(m map[string]string) ref.Val {
+	return types.NewStringStringMap(types.DefaultTypeAdapter, m)
+}
 
 // eval evaluates an expression that is at path. The result is a scalar.
 func (e *expression) eval(path string, in *Input) (ref.Val, error) {
@@ -220,19 +222,19 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 		return nil, e.failed(path, err.Error())
 	}
 	if text, ok := v.(types.String); ok && len(text) > maxTextLength {
-		return nil, e.failed(path, fmt.Sprintf("is a text of more than %d bytes", maxTextLength))
+		return nil, e.failed(path, fmt.Sprintf("is a string of more than %d bytes", maxTextLength))
 	}
 	// A pod offline may have anything in the place of a text.
 	kind := kindOf(v)
 	if want, known, _ := staticKind(e.output); known && !isNull(v) && kind != want && (!isNumber(kind) || !isNumber(want)) {
-		return nil, e.failed(path, fmt.Sprintf("gives %s, which is %s, expected %s", quote(v), describeKind(kind), describeKind(want)))
+		return nil, e.failed(path, fmt.Sprintf("results in %s, which is %s, expected %s", quote(v), describeKind(kind), describeKind(want)))
 	}
 	return v, nil
 }
 
 func (e *expression) failed(path, message string) *EvaluationError {
 	const most = 200
-	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: strict.Cut(spelled(message), most)}
+	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: strict.Cut(originalName(message), most)}
 }
 
 // run runs the program. Every error that is not ErrCannotDecide is the pod's.
@@ -331,7 +333,7 @@ func (o *object) IsSet(field ref.Val) ref.Val {
 
 // ConvertToNative implements ref.Val.
 func (o *object) ConvertToNative(t reflect.Type) (any, error) {
-	return nil, fmt.Errorf("a %s is no %s", o.name, t)
+	return nil, fmt.Errorf("cannot convert %s to %s", o.name, t)
 }
 
 // ConvertToType implements ref.Val.
@@ -339,7 +341,7 @@ func (o *object) ConvertToType(t ref.Type) ref.Val {
 	if t == types.TypeType {
 		return types.NewObjectType(o.name)
 	}
-	return types.NewErr("a %s is no %s", o.name, t.TypeName())
+	return types.NewErr("cannot convert %s to %s", o.name, t.TypeName())
 }
 
 // Equal implements ref.Val. There is one of each.

@@ -62,7 +62,7 @@ func (r *report) checkName(path, name string, taken map[string]bool) {
 	case isReserved(name):
 		r.errorf(path, "choose another name", "%q is a reserved word of CEL", name)
 	case taken[name]:
-		r.errorf(path, "", "%q is given twice", name)
+		r.errorf(path, "", "%q is declared twice", name)
 	}
 	taken[name] = true
 }
@@ -114,19 +114,19 @@ func (r *report) checkParameter(path string, in *v1alpha1.SidecarParameter) para
 	case "", v1alpha1.RefuseInvalid, v1alpha1.SkipInvalid:
 	default:
 		r.errorf(strict.Member(path, "onInvalid"), diagnostic.DidYouMean(string(in.OnInvalid), string(v1alpha1.RefuseInvalid), string(v1alpha1.SkipInvalid)),
-			"%q is not allowed: expected Refuse or Skip", strict.Cut(string(in.OnInvalid), mostQuoted))
+			"%q is invalid: must be Refuse or Skip", strict.Cut(string(in.OnInvalid), mostQuoted))
 	}
 	if !r.checkType(path, in.Type) {
 		return p
 	}
 	r.checkBounds(path, in, &p)
-	r.checkTexts(path, in, &p)
+	r.checkStringLimits(path, in, &p)
 	p.allowed = p.describe(in.Pattern)
 	if in.Default == nil || !r.checkWritten(strict.Member(path, "default"), in.Type, in.Default) || len(r.found) > before {
 		return p // against broken limits a default cannot be held
 	}
 	if p.fallback = p.parse(in.Default.Text); p.fallback == nil {
-		r.errorf(strict.Member(path, "default"), "", "%q is not allowed: expected %s", strict.Cut(in.Default.Text, mostQuoted), p.allowed)
+		r.errorf(strict.Member(path, "default"), "", "%q is invalid: must be %s", strict.Cut(in.Default.Text, mostQuoted), p.allowed)
 	}
 	return p
 }
@@ -167,11 +167,11 @@ func (r *report) checkItem(path string, item any) {
 	text, ok := item.(string)
 	switch {
 	case item == nil:
-		r.errorf(path, "leave it out", "is null, expected a string")
+		r.errorf(path, "remove it", "is null, expected a string")
 	case !ok:
 		r.found = append(r.found, new(strict.Checker).Compare(reflect.TypeFor[string](), item, path, strict.Options{})...)
 	case !isItem(text):
-		r.errorf(path, "", "%q cannot be in a list: expected a text without commas and space around it", strict.Cut(text, mostQuoted))
+		r.errorf(path, "", "%q cannot be in a list: expected a string without commas, and without whitespace around it", strict.Cut(text, mostQuoted))
 	}
 }
 
@@ -212,7 +212,7 @@ func hasBounds(kind v1alpha1.ParameterType) bool {
 		kind == v1alpha1.QuantityParameter || kind == v1alpha1.DurationParameter
 }
 
-func hasTexts(kind v1alpha1.ParameterType) bool {
+func hasStringLimits(kind v1alpha1.ParameterType) bool {
 	return kind == v1alpha1.StringParameter || kind == v1alpha1.ListParameter
 }
 
@@ -223,7 +223,7 @@ func (r *report) checkBounds(path string, in *v1alpha1.SidecarParameter, p *para
 		}
 		at := strict.Member(path, name)
 		if !hasBounds(in.Type) {
-			r.errorf(at, "", "a parameter of type %s has no %s: integer, port, quantity and duration have", in.Type, name)
+			r.errorf(at, "", "a parameter of type %s has no %s: only integer, port, quantity and duration have one", in.Type, name)
 			return nil
 		}
 		if !r.checkWritten(at, in.Type, v) {
@@ -239,11 +239,11 @@ func (r *report) checkBounds(path string, in *v1alpha1.SidecarParameter, p *para
 	}
 	p.minimum, p.maximum = read("minimum", in.Minimum), read("maximum", in.Maximum)
 	if p.minimum != nil && p.maximum != nil && p.compare(*p.minimum, *p.maximum) > 0 {
-		r.errorf(strict.Member(path, "minimum"), "", "%q is more than the maximum, %q", p.minimum.text, p.maximum.text)
+		r.errorf(strict.Member(path, "minimum"), "", "%q is greater than the maximum %q", p.minimum.text, p.maximum.text)
 	}
 }
 
-func (r *report) checkTexts(path string, in *v1alpha1.SidecarParameter, p *parameter) {
+func (r *report) checkStringLimits(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	limit := func(name string, v *int32, has bool, who string, into *int) {
 		at := strict.Member(path, name)
 		switch {
@@ -251,13 +251,13 @@ func (r *report) checkTexts(path string, in *v1alpha1.SidecarParameter, p *param
 		case !has:
 			r.errorf(at, "", "a parameter of type %s has no %s: %s", in.Type, name, who)
 		case *v < 1 || *v > maxTextLength:
-			r.errorf(at, "", "%q is not allowed: expected 1 to %d", fmt.Sprint(*v), maxTextLength)
+			r.errorf(at, "", "%q is out of range: must be 1 to %d", fmt.Sprint(*v), maxTextLength)
 		default:
 			*into = int(*v)
 		}
 	}
-	limit("maxLength", in.MaxLength, hasTexts(in.Type), "string and list have", &p.maxLength)
-	limit("maxItems", in.MaxItems, in.Type == v1alpha1.ListParameter, "list has", &p.maxItems)
+	limit("maxLength", in.MaxLength, hasStringLimits(in.Type), "only string and list have one", &p.maxLength)
+	limit("maxItems", in.MaxItems, in.Type == v1alpha1.ListParameter, "only list has one", &p.maxItems)
 	if in.Pattern != "" {
 		p.pattern = r.compilePattern(strict.Member(path, "pattern"), in)
 	}
@@ -266,8 +266,8 @@ func (r *report) checkTexts(path string, in *v1alpha1.SidecarParameter, p *param
 
 func (r *report) compilePattern(path string, in *v1alpha1.SidecarParameter) *regexp.Regexp {
 	switch {
-	case !hasTexts(in.Type):
-		r.errorf(path, "", "a parameter of type %s has no pattern: string and list have", in.Type)
+	case !hasStringLimits(in.Type):
+		r.errorf(path, "", "a parameter of type %s has no pattern: only string and list have one", in.Type)
 		return nil
 	case len(in.Pattern) > maxPatternLength:
 		r.errorf(path, "", "is longer than %d characters", maxPatternLength)
@@ -284,7 +284,7 @@ func (r *report) compilePattern(path string, in *v1alpha1.SidecarParameter) *reg
 	}
 	whole, err := regexp.Compile(`\A(?:` + in.Pattern + `)\z`)
 	if err != nil {
-		r.errorf(path, "", "%q cannot be matched against the whole of a text: %v", strict.Cut(in.Pattern, mostQuoted), err)
+		r.errorf(path, "", "%q cannot be matched against a whole string: %v", strict.Cut(in.Pattern, mostQuoted), err)
 		return nil
 	}
 	return whole
@@ -294,9 +294,9 @@ func (r *report) compilePattern(path string, in *v1alpha1.SidecarParameter) *reg
 func (r *report) checkEnum(path string, in *v1alpha1.SidecarParameter, p *parameter) {
 	switch {
 	case in.Type == v1alpha1.EnumParameter && len(in.Enum) == 0:
-		r.errorf(path, "list the values allowed", "is required for a parameter of type enum")
-	case in.Type != v1alpha1.EnumParameter && !hasTexts(in.Type) && len(in.Enum) > 0:
-		r.errorf(path, "", "a parameter of type %s has no enum: enum, string and list have", in.Type)
+		r.errorf(path, "list the allowed values", "is required for a parameter of type enum")
+	case in.Type != v1alpha1.EnumParameter && !hasStringLimits(in.Type) && len(in.Enum) > 0:
+		r.errorf(path, "", "a parameter of type %s has no enum: only enum, string and list have one", in.Type)
 		return
 	}
 	seen := map[string]bool{}
@@ -304,11 +304,11 @@ func (r *report) checkEnum(path string, in *v1alpha1.SidecarParameter, p *parame
 		at := strict.Element(path, i)
 		switch {
 		case seen[text]:
-			r.errorf(at, "", "%q is given twice", strict.Cut(text, mostQuoted))
+			r.errorf(at, "", "%q is listed twice", strict.Cut(text, mostQuoted))
 		case in.Type == v1alpha1.ListParameter && !isItem(text):
 			r.checkItem(at, text)
 		case !p.accepts(text):
-			r.errorf(at, "", "%q does not fit the other limits of the parameter", strict.Cut(text, mostQuoted))
+			r.errorf(at, "", "%q violates the other limits of the parameter", strict.Cut(text, mostQuoted))
 		}
 		seen[text] = true
 	}

@@ -25,7 +25,7 @@ func TestResolve(t *testing.T) {
 	if !s.HasParameter("a") || s.HasParameter("z") || !slices.Equal(s.ParameterNames(), []string{"a", "b", "c"}) {
 		t.Errorf("the parameters are %q", s.ParameterNames())
 	}
-	missing := template.Invalid{Parameter: "c", Allowed: "a text of at most 1024 characters, without control characters", Skip: true}
+	missing := template.Invalid{Parameter: "c", Allowed: "a string of at most 1024 characters, without control characters", Skip: true}
 	for name, tc := range map[string]struct {
 		pod, namespace map[string]string
 		want           []template.ParamValue
@@ -52,7 +52,7 @@ func TestResolve(t *testing.T) {
 			[]template.ParamValue{{"c", "z", template.FromPod}},
 			[]template.Invalid{
 				{Parameter: "a", Text: "11", From: template.FromPod, Allowed: "an integer of at most 10"},
-				{Parameter: "b", Text: "y\n", From: template.FromNamespace, Allowed: "a text of at most 1024 characters, without control characters"},
+				{Parameter: "b", Text: "y\n", From: template.FromNamespace, Allowed: "a string of at most 1024 characters, without control characters"},
 			},
 		},
 	} {
@@ -80,13 +80,13 @@ func TestParameterTypes(t *testing.T) {
 	}{
 		"string": {
 			v1alpha1.SidecarParameter{Type: v1alpha1.StringParameter},
-			"a text of at most 1024 characters, without control characters",
+			"a string of at most 1024 characters, without control characters",
 			[]string{"", " a ", `"'{}${x}<>&`, strings.Repeat("é", 1024), "\u2028"},
 			[]string{"a\nb", "\x00", "\x7f", "\u0085", "\x1b[2J", strings.Repeat("a", 1025), "\xff", strings.Repeat("a", 1<<20)},
 		},
 		"string with limits": {
 			v1alpha1.SidecarParameter{Type: v1alpha1.StringParameter, MaxLength: &length, Pattern: "a|b+"},
-			`a text of at most 5 characters that matches "a|b+", without control characters`,
+			`a string of at most 5 characters that matches "a|b+", without control characters`,
 			[]string{"a", "bbbbb"},
 			[]string{"", "ab", "bbbbbb", "xa", "ax", "a\n"},
 		},
@@ -146,13 +146,13 @@ func TestParameterTypes(t *testing.T) {
 		},
 		"list": {
 			v1alpha1.SidecarParameter{Type: v1alpha1.ListParameter, MaxItems: &items, MaxLength: &length, Pattern: "[a-z]+"},
-			`a list such as a,b of at most 2 texts, each of 1 to 5 characters that matches "[a-z]+"`,
+			`a list such as a,b of at most 2 strings, each of 1 to 5 characters that matches "[a-z]+"`,
 			[]string{"", " ", "a", "a,b", " a , b "},
 			[]string{",", "a,", "a,,b", "a,b,c", "abcdef", "A", "a\n,b\x00", strings.Repeat(",", 1<<20)},
 		},
 		"list of several": {
 			v1alpha1.SidecarParameter{Type: v1alpha1.ListParameter, Enum: []string{"a", "b"}},
-			`a list such as a,b of at most 64 texts, each one of "a", "b"`,
+			`a list such as a,b of at most 64 strings, each one of "a", "b"`,
 			[]string{"a,a,b"},
 			[]string{"c", "a,c"},
 		},

@@ -210,9 +210,9 @@ func (p *parameter) describe(pattern string) string {
 		if len(p.enum) > 0 {
 			return oneOf(p.enum)
 		}
-		return fmt.Sprintf("a text of at most %d characters%s, without control characters", p.maxLength, matching(pattern))
+		return fmt.Sprintf("a string of at most %d characters%s, without control characters", p.maxLength, matching(pattern))
 	case v1alpha1.ListParameter:
-		form := fmt.Sprintf("a list such as a,b of at most %d texts, each ", p.maxItems)
+		form := fmt.Sprintf("a list such as a,b of at most %d strings, each ", p.maxItems)
 		if len(p.enum) > 0 {
 			return form + oneOf(p.enum)
 		}

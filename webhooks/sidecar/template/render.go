@@ -51,9 +51,9 @@ type piece struct {
 	expression *expression
 }
 
-// folded makes neighbouring children that are the same for every pod one piece of
+// fold makes neighbouring children that are the same for every pod one piece of
 // JSON, and the whole a literal if all are.
-func (n node) folded(begin, end byte) node {
+func (n node) fold(begin, end byte) node {
 	children := make([]child, 0, len(n.children))
 	for _, c := range n.children {
 		if c.kind == absentNode {
@@ -204,7 +204,7 @@ func (n *node) appendText(dst []byte, r *rendering) (out []byte, present bool) {
 	}
 	if !n.trusted && !n.place.accepts(v) {
 		i := slices.IndexFunc(n.parts, func(p piece) bool { return p.expression != nil })
-		r.fail(n.parts[i].expression.failed(n.path, "gives "+quote(v)+", expected "+n.place.expected()))
+		r.fail(n.parts[i].expression.failed(n.path, "results in "+quote(v)+", expected "+n.place.expected()))
 		return dst, false
 	}
 	return appendPresent(dst, v)
@@ -243,7 +243,7 @@ func (n *node) text(r *rendering) (string, bool) {
 		}
 		v, err := p.expression.eval(n.path, r.in)
 		if err == nil && isNull(v) {
-			err = p.expression.failed(n.path, "is null, which cannot be a part of a text")
+			err = p.expression.failed(n.path, "is null, which cannot be part of a string")
 		}
 		if err != nil {
 			r.fail(err)
@@ -252,7 +252,7 @@ func (n *node) text(r *rendering) (string, bool) {
 		}
 		text = appendText(text, v)
 		if len(text) > maxTextLength {
-			r.fail(p.expression.failed(n.path, "makes a text of more than "+strconv.Itoa(maxTextLength)+" bytes"))
+			r.fail(p.expression.failed(n.path, "makes a string of more than "+strconv.Itoa(maxTextLength)+" bytes"))
 			return "", false
 		}
 	}

@@ -32,7 +32,7 @@ func scalarOf(v ref.Val) (ref.Val, error) {
 		return v, nil
 	case types.Double:
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, fmt.Errorf("is %v, which JSON cannot express", f)
+			return nil, fmt.Errorf("is %v, which JSON cannot represent", f)
 		}
 		return v, nil
 	case *types.Optional:
@@ -43,7 +43,7 @@ func scalarOf(v ref.Val) (ref.Val, error) {
 	case nil:
 		return nil, errors.New("has no result")
 	default:
-		return nil, fmt.Errorf("is of type %s, and a placeholder gives a text, a number or a boolean", typeName(v.Type().TypeName()))
+		return nil, fmt.Errorf("is of type %s, and a placeholder must result in a string, a number or a boolean", typeName(v.Type().TypeName()))
 	}
 }
 
@@ -262,7 +262,7 @@ func (p place) expected() string {
 	case p.decides:
 		return "a " + strings.ToLower(p.t.Name())
 	case zero.CanInt(), zero.CanUint():
-		return fmt.Sprintf("an integer of %d bits", p.t.Bits())
+		return fmt.Sprintf("a %d-bit integer", p.t.Bits())
 	case zero.CanFloat():
 		return "a number"
 	case p.t.Kind() == reflect.Bool:

@@ -14,7 +14,7 @@ type unterminatedError struct {
 	rest string
 }
 
-func (*unterminatedError) Error() string { return "has a ${ without the } that ends it" }
+func (*unterminatedError) Error() string { return "has ${ without a closing }" }
 
 // hasPlaceholder reports whether the text is more than characters that stand for
 // themselves. A text that split refuses is.

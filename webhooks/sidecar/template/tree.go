@@ -43,7 +43,7 @@ func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnos
 	decoded, err := value.Decode()
 	if err != nil {
 		if duplicate, ok := errors.AsType[*rawjson.DuplicateKeyError](err); ok {
-			c.errorf(path, "remove one of the two", "%q is given twice in one mapping", strict.Printable(duplicate.Key))
+			c.errorf(path, "remove one of the two", "%q occurs twice in one mapping", strict.Printable(duplicate.Key))
 		} else {
 			c.errorf(path, "", "%v", err)
 		}
@@ -55,7 +55,7 @@ func (s *Scope) Tree(path string, raw []byte, into reflect.Type) (*Tree, diagnos
 		t.root = node{kind: literalNode, literal: []byte("null")}
 	}
 	if c.placeholders > maxPlaceholders {
-		c.errorf(path, "", "has %d placeholders, and %d are allowed", c.placeholders, maxPlaceholders)
+		c.errorf(path, "", "has %d placeholders: at most %d are allowed", c.placeholders, maxPlaceholders)
 	}
 	if len(c.found) > 0 {
 		c.found.Sort()
@@ -89,7 +89,7 @@ func (c *treeCompiler) value(path string, v rawjson.Value, t reflect.Type) node 
 		for i, below := range v.Elements() {
 			n.children = append(n.children, child{node: c.value(strict.Element(path, i), below, element)})
 		}
-		return n.folded('[', ']')
+		return n.fold('[', ']')
 	case rawjson.String:
 		return c.text(path, v, t)
 	default:
@@ -103,17 +103,17 @@ func (c *treeCompiler) object(path string, v rawjson.Value, t reflect.Type) node
 		text := name.Text()
 		at := strict.Member(path, text)
 		if hasPlaceholder(text) {
-			c.errorf(at, "write the name out", "%q: a name cannot have a placeholder", strict.Cut(text, mostQuoted))
+			c.errorf(at, "write the name literally", "%q: a field name cannot have a placeholder", strict.Cut(text, mostQuoted))
 			continue
 		}
 		if below.Kind() == rawjson.String && isLiteral(t, text) && hasPlaceholder(below.Text()) {
-			c.errorf(at, "write it out: what is added is told by it", "%q: this name cannot have a placeholder", strict.Cut(below.Text(), mostQuoted))
+			c.errorf(at, "write the name literally: it identifies what is added", "%q: this name cannot have a placeholder", strict.Cut(below.Text(), mostQuoted))
 			continue
 		}
 		key := append(rawjson.AppendString(nil, unescaped(text)), ':')
 		n.children = append(n.children, child{key: key, node: c.value(at, below, c.scope.environment.checker.MemberType(t, text))})
 	}
-	return n.folded('{', '}')
+	return n.fold('{', '}')
 }
 
 func unescaped(text string) string { return strings.ReplaceAll(text, "$${", "${") }
@@ -161,7 +161,7 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 			continue // reported once, when they have been counted
 		}
 		if strings.TrimSpace(p.text) == "" {
-			c.errorf(path, "write $${} for the characters ${}", "%q has an empty placeholder", strict.Cut(text, mostQuoted))
+			c.errorf(path, "write $${} for a literal ${}", "%q has an empty placeholder", strict.Cut(text, mostQuoted))
 			good = false
 			continue
 		}
@@ -180,11 +180,11 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 		return node{kind: literalNode, literal: rawjson.AppendString(nil, unescaped(text))}
 	}
 	n.trusted = n.isTrusted()
-	return c.evaluated(n)
+	return c.evaluateConstant(n)
 }
 
-// evaluated returns the node, or what it results in if that is the same for every pod.
-func (c *treeCompiler) evaluated(n node) node {
+// evaluateConstant returns the node, or what it results in if that is the same for every pod.
+func (c *treeCompiler) evaluateConstant(n node) node {
 	for _, p := range n.parts {
 		if p.expression != nil && len(p.expression.names) > 0 {
 			return n
@@ -211,7 +211,7 @@ func (c *treeCompiler) checkPlace(path, text string, e *expression, p place, wit
 		// The comparison with the type has reported it.
 		for i := range c.found {
 			if c.found[i].Field == path {
-				c.found[i].Hint = "a placeholder stands for a text, a number or a boolean"
+				c.found[i].Hint = "a placeholder can replace a string, a number or a boolean"
 			}
 		}
 		return false
@@ -232,13 +232,13 @@ func (c *treeCompiler) checkPlace(path, text string, e *expression, p place, wit
 	}
 	switch {
 	case known && kind == types.NullTypeKind:
-		c.errorf(path, "leave it out", "%q: null cannot be a part of a text", quoted)
+		c.errorf(path, "remove the placeholder", "%q: null cannot be part of a string", quoted)
 		return false
 	case isOptional(e.output):
-		c.errorf(path, `write .orValue("") behind it`, "%q: an optional cannot be a part of a text", quoted)
+		c.errorf(path, `append .orValue("")`, "%q: an optional cannot be part of a string", quoted)
 		return false
 	case !p.fits(types.StringKind):
-		c.errorf(path, "write the placeholder alone", "%q is a string, expected %s", quoted, p.expected())
+		c.errorf(path, "remove the characters around the placeholder", "%q is a string, expected %s", quoted, p.expected())
 		return false
 	}
 	return true
@@ -248,23 +248,23 @@ func (c *treeCompiler) checkPlace(path, text string, e *expression, p place, wit
 // a hint.
 func (c *treeCompiler) structure(e *expression) (subject, hint string) {
 	name := e.output.String()
-	subject, hint = "a "+typeName(name), "a placeholder gives a text, a number or a boolean"
+	subject, hint = "a "+typeName(name), "a placeholder must result in a string, a number or a boolean"
 	if isOptional(e.output) {
 		subject = "an optional value"
 	}
 	switch name {
 	case paramsType:
 		if names := c.scope.ParameterNames(); len(names) > 0 {
-			hint = "name one of them: " + c.scope.declaration("parameters", names)
+			hint = "read one of them: " + c.scope.declaration("parameters", names)
 		}
-		return "the parameters as a whole", hint
+		return "the map of parameters", hint
 	case presetsType:
 		if names := c.scope.presets; len(names) > 0 {
-			hint = "name one of them: " + c.scope.declaration("presets", names)
+			hint = "read one of them: " + c.scope.declaration("presets", names)
 		}
-		return "the presets as a whole", hint
+		return "the map of presets", hint
 	case "list(string)":
-		hint = fmt.Sprintf("write ${(%s).join(\",\")} for its texts with commas", strings.TrimSpace(strict.Cut(e.text, mostQuoted)))
+		hint = fmt.Sprintf("write ${(%s).join(\",\")} to join its strings with commas", strings.TrimSpace(strict.Cut(e.text, mostQuoted)))
 	case "google.protobuf.Duration", "google.protobuf.Timestamp", "bytes":
 		hint = "write string(…) around it"
 	}

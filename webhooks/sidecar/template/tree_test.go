@@ -97,18 +97,18 @@ func TestAppendErrors(t *testing.T) {
 		"no such key":          {`{"hostname":"${pod.metadata.labels['none']}"}`, `the profile's t.hostname: "pod.metadata.labels['none']" fails: no such key: none (hint: write pod.metadata.?labels[?'none'].orValue("…"))`},
 		"no such field":        {`{"hostname":"${pod.spec.nodeName}"}`, `the profile's t.hostname: "pod.spec.nodeName" fails: no such key: nodeName (hint: write pod.spec.?nodeName.orValue("…"))`},
 		"overflow":             {`{"priority":"${9223372036854775807 + int(pod.spec.priority)}"}`, `the profile's t.priority: "9223372036854775807 + int(pod.spec.priority)" fails: integer overflow`},
-		"too large for 32":     {`{"priority":"${int(pod.metadata.annotations['port'])}"}`, `the profile's t.priority: "int(pod.metadata.annotations['port'])" gives "99999999999", expected an integer of 32 bits`},
-		"a text for a number":  {`{"priority":"${dyn(pod.metadata.name)}"}`, `the profile's t.priority: "dyn(pod.metadata.name)" gives "web-1", expected an integer of 32 bits`},
-		"a number for a text":  {`{"hostname":"${pod.spec.containers[0].resources.limits['memory']}"}`, `the profile's t.hostname: "pod.spec.containers[0].resources.limits['memory']" gives "67108864", expected a string`},
-		"a text for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}"}}`, `the profile's t.overhead.cpu: "pod.metadata.name" gives "web-1", expected a quantity such as 100m or 64Mi`},
-		"a part for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}Mi"}}`, `the profile's t.overhead.cpu: "pod.metadata.name" gives "web-1Mi", expected a quantity such as 100m or 64Mi`},
-		"an endless size":      {`{"overhead":{"cpu":"1e21474836${pod.spec.priority}"}}`, `the profile's t.overhead.cpu: "pod.spec.priority" gives "1e2147483610", expected a quantity such as 100m or 64Mi`},
-		"a list":               {`{"hostname":"${dyn(pod.spec.containers)}"}`, `the profile's t.hostname: "dyn(pod.spec.containers)" is of type list, and a placeholder gives a text, a number or a boolean`},
-		"a map":                {`{"hostname":"${dyn(pod.metadata)}"}`, `the profile's t.hostname: "dyn(pod.metadata)" is of type map, and a placeholder gives a text, a number or a boolean`},
-		"a map in a text":      {`{"hostname":"x${dyn(pod.metadata)}"}`, `the profile's t.hostname: "dyn(pod.metadata)" is of type map, and a placeholder gives a text, a number or a boolean`},
-		"null in a text":       {`{"hostname":"x${dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))}"}`, `the profile's t.hostname: "dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))" is null, which cannot be a part of a text`},
-		"a namespace":          {`{"hostname":"${dyn(namespace)}"}`, `the profile's t.hostname: "dyn(namespace)" is of type Namespace, and a placeholder gives a text, a number or a boolean`},
-		"infinity":             {`{"hostname":"x${double(pod.spec.priority) / 0.0}"}`, `the profile's t.hostname: "double(pod.spec.priority) / 0.0" is +Inf, which JSON cannot express`},
+		"too large for 32":     {`{"priority":"${int(pod.metadata.annotations['port'])}"}`, `the profile's t.priority: "int(pod.metadata.annotations['port'])" results in "99999999999", expected a 32-bit integer`},
+		"a text for a number":  {`{"priority":"${dyn(pod.metadata.name)}"}`, `the profile's t.priority: "dyn(pod.metadata.name)" results in "web-1", expected a 32-bit integer`},
+		"a number for a text":  {`{"hostname":"${pod.spec.containers[0].resources.limits['memory']}"}`, `the profile's t.hostname: "pod.spec.containers[0].resources.limits['memory']" results in "67108864", expected a string`},
+		"a text for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}"}}`, `the profile's t.overhead.cpu: "pod.metadata.name" results in "web-1", expected a quantity such as 100m or 64Mi`},
+		"a part for a size":    {`{"overhead":{"cpu":"${pod.metadata.name}Mi"}}`, `the profile's t.overhead.cpu: "pod.metadata.name" results in "web-1Mi", expected a quantity such as 100m or 64Mi`},
+		"an endless size":      {`{"overhead":{"cpu":"1e21474836${pod.spec.priority}"}}`, `the profile's t.overhead.cpu: "pod.spec.priority" results in "1e2147483610", expected a quantity such as 100m or 64Mi`},
+		"a list":               {`{"hostname":"${dyn(pod.spec.containers)}"}`, `the profile's t.hostname: "dyn(pod.spec.containers)" is of type list, and a placeholder must result in a string, a number or a boolean`},
+		"a map":                {`{"hostname":"${dyn(pod.metadata)}"}`, `the profile's t.hostname: "dyn(pod.metadata)" is of type map, and a placeholder must result in a string, a number or a boolean`},
+		"a map in a text":      {`{"hostname":"x${dyn(pod.metadata)}"}`, `the profile's t.hostname: "dyn(pod.metadata)" is of type map, and a placeholder must result in a string, a number or a boolean`},
+		"null in a text":       {`{"hostname":"x${dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))}"}`, `the profile's t.hostname: "dyn(pod.metadata.name == 'web-1' ? dyn(null) : dyn(1))" is null, which cannot be part of a string`},
+		"a namespace":          {`{"hostname":"${dyn(namespace)}"}`, `the profile's t.hostname: "dyn(namespace)" is of type Namespace, and a placeholder must result in a string, a number or a boolean`},
+		"infinity":             {`{"hostname":"x${double(pod.spec.priority) / 0.0}"}`, `the profile's t.hostname: "double(pod.spec.priority) / 0.0" is +Inf, which JSON cannot represent`},
 		"deep in a list":       {`{"containers":[{"name":"a"},{"name":"b","env":[{"name":"X","value":"${pod.metadata.labels.x}"}]}]}`, `the profile's t.containers[1].env[0].value: "pod.metadata.labels.x" fails: no such key: x (hint: write pod.metadata.?labels.?x.orValue("…"))`},
 		"no such key, through": {`{"hostname":"${namespace.metadata.labels['` + strings.Repeat("x", 1000) + `']}"}`, `the profile's t.hostname: "namespace.metadata.labels['` + strings.Repeat("x", 53) + `…" fails: no such key: ` + strings.Repeat("x", 180) + `…`},
 	} {
@@ -170,11 +170,11 @@ func TestEvaluationErrors(t *testing.T) {
 		"what is not of its type": {
 			`{"a":"${pod.metadata.labels['app']}","b":"app-${pod.metadata.labels['app']}","c":"${pod.metadata.?labels[?'on']}","d":"${pod.spec.hostNetwork}","e":"${pod.spec.priority}","f":"${pod.metadata.labels['none']}"}`,
 			[]string{
-				`a: "pod.metadata.labels['app']" gives "7", which is an integer, expected a string`,
-				`b: "pod.metadata.labels['app']" gives "7", which is an integer, expected a string`,
-				`c: "pod.metadata.?labels[?'on']" gives "true", which is a boolean, expected a string`,
-				`d: "pod.spec.hostNetwork" gives "yes", which is a string, expected a boolean`,
-				`e: "pod.spec.priority" gives "high", which is a string, expected an integer`,
+				`a: "pod.metadata.labels['app']" results in "7", which is an integer, expected a string`,
+				`b: "pod.metadata.labels['app']" results in "7", which is an integer, expected a string`,
+				`c: "pod.metadata.?labels[?'on']" results in "true", which is a boolean, expected a string`,
+				`d: "pod.spec.hostNetwork" results in "yes", which is a string, expected a boolean`,
+				`e: "pod.spec.priority" results in "high", which is a string, expected an integer`,
 			},
 		},
 		"hints": {
@@ -255,15 +255,15 @@ func TestCannotDecide(t *testing.T) {
 		change    func(in *template.Input)
 	}{
 		"labels of an unknown namespace": {
-			`"${namespace.metadata.labels['a']}"`, `the profile's t: "namespace.metadata.labels['a']": cannot decide: namespace "shop" is not known`,
+			`"${namespace.metadata.labels['a']}"`, `the profile's t: "namespace.metadata.labels['a']": cannot decide: namespace "shop" is unknown`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them": {
-			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `the profile's t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": cannot decide: namespace "shop" is not known`,
+			`"${has(namespace.metadata.labels.a) ? 'x' : 'y'}"`, `the profile's t: "has(namespace.metadata.labels.a) ? 'x' : 'y'": cannot decide: namespace "shop" is unknown`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"asking for them, with an alternative": {
-			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `the profile's t: "namespace.metadata.?annotations[?'a'].orValue('')": cannot decide: namespace "shop" is not known`,
+			`"${namespace.metadata.?annotations[?'a'].orValue('')}"`, `the profile's t: "namespace.metadata.?annotations[?'a'].orValue('')": cannot decide: namespace "shop" is unknown`,
 			func(in *template.Input) { in.Namespace, in.NamespaceName = nil, "shop" },
 		},
 		"an unknown preset": {

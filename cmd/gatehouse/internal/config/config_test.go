@@ -302,7 +302,7 @@ func TestLoadErrors(t *testing.T) {
 		},
 		"unknown field of no kinship": {
 			map[string]string{"a.yaml": head + "spec: {zzz: 1, template: {spec: {}}}"},
-			[]string{`a.yaml: SidecarProfile/log: spec.zzz: unknown field (hint: the fields here are appContainers, distinctUsers, hostNetwork, injection, match, onConflict, onSameName, parameters, placement, podsThatEnd, presets, rollout, …)`},
+			[]string{`a.yaml: SidecarProfile/log: spec.zzz: unknown field (hint: the allowed fields are appContainers, distinctUsers, hostNetwork, injection, match, onConflict, onSameName, parameters, placement, podsThatEnd, presets, rollout, …)`},
 		},
 		"unknown fields deep inside, and of upstream types": {
 			map[string]string{"a.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata: {name: p}\nspec: {matchConstraints: {resourceRules: [{}, {operatons: []}], namespaceSelector: {matchExpressions: [{ky: x}]}}}"},
@@ -542,7 +542,7 @@ func TestLoadDirectories(t *testing.T) {
 			},
 			[]string{`b.yaml: is larger than 5 MiB (hint: split it into several files)`},
 		},
-		"files that are too large together": {
+		"files that are too large in total": {
 			func(t *testing.T) string {
 				dir := directory(t, map[string]string{"a.yaml": profile})
 				for i := range 2 {

@@ -470,7 +470,7 @@ func misplacedWarnings(o *manifest.Object) []string {
 func undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
 	f := diagnostic.Diagnostic{Severity: diagnostic.Error}
 	var profiles, messages []string
-	unknown := fmt.Sprintf("namespace %q is not known, and sidecar profile", namespace)
+	unknown := fmt.Sprintf("namespace %q is unknown, and sidecar profile", namespace)
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; v.Reason == sidecar.NamespaceUnknown {
 			profiles = append(profiles, strconv.Quote(v.Profile))
@@ -479,9 +479,9 @@ func undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
 	switch len(profiles) {
 	case 0:
 	case 1:
-		messages = append(messages, unknown+" "+profiles[0]+" selects namespaces by their labels")
+		messages = append(messages, unknown+" "+profiles[0]+" selects namespaces by label")
 	default:
-		messages = append(messages, unknown+"s "+strings.Join(profiles, ", ")+" select namespaces by their labels")
+		messages = append(messages, unknown+"s "+strings.Join(profiles, ", ")+" select namespaces by label")
 	}
 	if len(profiles) > 0 {
 		f.Hint = labelsHint

@@ -26,7 +26,7 @@ func expensive() map[string][2]string {
 	pattern := func(length int) string {
 		return strings.Repeat(`(abcdefgh){900}`, length/15)
 	}
-	const together = "are too large together"
+	const together = "are too large in total"
 	return map[string][2]string{
 		"patterns of parameters, 20 KiB":  {profile("a", "proxy", "  parameters: "+list(20, "{name: p%d, type: string, pattern: '"+pattern(1000)+"'}")), "too large to check"},
 		"patterns of parameters, 101 KiB": {profile("a", "proxy", "  parameters: "+list(100, "{name: p%d, type: string, pattern: '"+pattern(1000)+"'}")), "too large to check"},

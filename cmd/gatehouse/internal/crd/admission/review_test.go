@@ -62,11 +62,11 @@ func TestReview(t *testing.T) {
 `},
 		{name: "an expression", document: profile("a", "a", "  match: {matchConditions: [{name: x, expression: 'object.spec.'}]}\n"), want: `SidecarProfile "a" is invalid: spec.match.matchConditions[0].expression: 1:13 in "object.spec.": Syntax error: no viable alternative at input '.'
 `},
-		{name: "the same container as another", config: []string{profile("b", "proxy", "")}, document: profile("a", "proxy", ""), want: `SidecarProfile "a" is invalid: spec: breaks SidecarProfile/b: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" of the cluster; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
+		{name: "the same container as another", config: []string{profile("b", "proxy", "")}, document: profile("a", "proxy", ""), want: `SidecarProfile "a" is invalid: spec: breaks SidecarProfile/b: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" in the cluster; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
 `},
 		{name: "the same container as one before it", config: []string{profile("a", "proxy", "")}, document: profile("b", "proxy", ""), want: `SidecarProfile "b" is invalid: spec.template.spec.initContainers[0].name: adds a container named "proxy", and so does profile "a" in "all.yaml#1"; both can apply to one pod (hint: change one, or give the profiles selectors that exclude each other)
 `},
-		{name: "a circle", config: []string{profile("a", "a", "  placement: {before: [b]}\n"), profile("b", "b", "")}, document: profile("b", "b", "  placement: {before: [a]}\n"), want: `SidecarProfile "b" is invalid: spec: breaks SidecarProfile/a: spec.placement: the profiles stand before each other in a circle: a before b before a
+		{name: "a circle", config: []string{profile("a", "a", "  placement: {before: [b]}\n"), profile("b", "b", "")}, document: profile("b", "b", "  placement: {before: [a]}\n"), want: `SidecarProfile "b" is invalid: spec: breaks SidecarProfile/a: spec.placement: the placement of profiles has a cycle: a before b before a
 `},
 		{name: "after one that is not there", config: []string{profile("mesh", "mesh", "")}, document: profile("a", "a", "  placement: {after: [mesch]}\n"), want: `allowed
 warning: SidecarProfile/a: spec.placement.after[0]: "mesch" is not the name of a sidecar profile, and is ignored (hint: did you mean "mesh"?)
@@ -74,12 +74,12 @@ warning: SidecarProfile/a: spec.placement.after[0]: "mesch" is not the name of a
 		{name: "replaces one that is not there", config: []string{profile("mesh", "mesh", "")}, document: profile("a", "a", "  rollout: {percent: 10, replaces: mesch}\n"), want: `allowed
 warning: SidecarProfile/a: spec.rollout.replaces: "mesch" is not the name of a sidecar profile, so this one is not active until there is one (hint: did you mean "mesh"?)
 `},
-		{name: "replaces itself", document: profile("a", "a", "  rollout: {percent: 10, replaces: a}\n"), want: `SidecarProfile "a" is invalid: spec.rollout.replaces: the profile replaces itself
+		{name: "replaces itself", document: profile("a", "a", "  rollout: {percent: 10, replaces: a}\n"), want: `SidecarProfile "a" is invalid: spec.rollout.replaces: a profile cannot replace itself
 `},
-		{name: "a second one replaces", config: []string{profile("m", "m", ""), profile("c", "c", "  rollout: {percent: 10, replaces: m}\n")}, document: profile("b", "b", "  rollout: {percent: 10, replaces: m}\n"), want: `SidecarProfile "b" is invalid: spec: breaks SidecarProfile/c: spec.rollout.replaces: profile "m" is replaced by "b" already
+		{name: "a second one replaces", config: []string{profile("m", "m", ""), profile("c", "c", "  rollout: {percent: 10, replaces: m}\n")}, document: profile("b", "b", "  rollout: {percent: 10, replaces: m}\n"), want: `SidecarProfile "b" is invalid: spec: breaks SidecarProfile/c: spec.rollout.replaces: profile "m" is already replaced by "b"
 `},
 		{name: "a preset that is not there", document: profile("a", "a", "  presets: [{name: p, configMap: {namespace: mesh, name: c}}]\n"), want: `allowed
-warning: SidecarProfile/a: spec.presets[0].configMap: there is no ConfigMap "c" in namespace "mesh": pods that ask for the profile are refused until there is, and others are created without it
+warning: SidecarProfile/a: spec.presets[0].configMap: there is no ConfigMap "c" in namespace "mesh": until it exists, pods that request the profile are refused, and others are created without it
 `},
 
 		// AdmissionPolicy
@@ -154,7 +154,7 @@ warning: AccessToken/ci: spec.expiresAt: "2020-01-01T00:00:00Z" is in the past: 
 		{name: "a token's text everywhere", document: token("ci", "{sha256: 5, user: {username: "+secret+", groups: "+secret+"}, expiresAt: "+secret+", audiences: ['', "+secret+"], "+secret+": 1}"), want: `AccessToken "ci" is invalid:
 * spec.audiences[0]: "" must not be empty (hint: without audiences, the token is valid for the API server's own)
 * spec.expiresAt: the value is not a time such as 2026-12-31T23:59:59Z
-* spec.gatehouse_…: unknown field (hint: the fields here are audiences, expiresAt, sha256, user)
+* spec.gatehouse_…: unknown field (hint: the allowed fields are audiences, expiresAt, sha256, user)
 * spec.sha256: the value is a number, expected a string (hint: put it in quotes)
 * spec.user.groups: the value is a string, expected a list
 `},

@@ -94,7 +94,7 @@ func TestBrokenNeighbours(t *testing.T) {
 	for _, tc := range []struct{ name, document, want string }{
 		{"a profile", profile("a", "a", ""), "allowed\n"},
 		{"a part of a circle", profile("w", "w", ""), "allowed\n"},
-		{"still a part of it", profile("w", "z", "  placement: {before: [v]}\n"), "SidecarProfile \"w\" is invalid: spec: breaks SidecarProfile/v: spec.placement: the profiles stand before each other in a circle: v before w before v\n"},
+		{"still a part of it", profile("w", "z", "  placement: {before: [v]}\n"), "SidecarProfile \"w\" is invalid: spec: breaks SidecarProfile/v: spec.placement: the placement of profiles has a cycle: v before w before v\n"},
 		{"one of the same", profile("two", "other", ""), "allowed\n"},
 		{"a policy", admissionPolicy("p", rules+deny), "allowed\n"},
 		{"the broken policy", admissionPolicy("broken", rules+deny), "allowed\n"},

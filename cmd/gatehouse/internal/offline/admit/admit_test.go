@@ -91,7 +91,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"of a profile": {
 			`{"logs.sidecar.gatehouse.dev/level":"loud"}`, "logs",
-			`metadata.annotations[logs.sidecar.gatehouse.dev/level]: "loud" is not allowed: allowed is one of "info", "debug"`,
+			`metadata.annotations[logs.sidecar.gatehouse.dev/level]: "loud" is invalid: must be one of "info", "debug"`,
 		},
 		"of a word that nobody understands": {
 			`{"sidecar.gatehouse.dev/inject":"yes"}`, "",

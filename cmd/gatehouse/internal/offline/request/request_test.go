@@ -190,7 +190,7 @@ func TestBuildRefuses(t *testing.T) {
 		want string
 	}{
 		"nothing":              {Spec{}, `object: is missing, and so is oldObject`},
-		"no JSON":              {Spec{Object: []byte(`{`), OldObject: []byte(`x`)}, "object: invalid JSON at byte 1: text ends too early\noldObject: invalid JSON at byte 0: a value must start here"},
+		"no JSON":              {Spec{Object: []byte(`{`), OldObject: []byte(`x`)}, "object: invalid JSON at byte 1: unexpected end\noldObject: invalid JSON at byte 0: expected a value"},
 		"no object":            {Spec{Object: []byte(`[]`)}, `object: is an array, and must be an object`},
 		"no apiVersion":        {Spec{Object: []byte(`{"kind":"Pod"}`)}, `object: apiVersion is missing, or not a string`},
 		"kind of another kind": {Spec{Object: []byte(`{"apiVersion":"v1","kind":1}`)}, `object: kind is missing, or not a string`},

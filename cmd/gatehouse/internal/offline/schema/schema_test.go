@@ -82,7 +82,7 @@ func TestCheck(t *testing.T) {
 		},
 		{"restart policy", head + "spec: {restartPolicy: never, containers: []}", []string{`spec.restartPolicy: "never": must be Always, OnFailure or Never`}},
 		{"hostPort 0", head + "spec: {containers: [{name: a, ports: [{containerPort: 1, hostPort: 0}]}]}", nil},
-		{"quantity", head + "spec: {containers: [{name: a, resources: {limits: {cpu: many}}}]}", []string{`spec.containers[0].resources.limits.cpu: "many" is not allowed: expected a quantity`}},
+		{"quantity", head + "spec: {containers: [{name: a, resources: {limits: {cpu: many}}}]}", []string{`spec.containers[0].resources.limits.cpu: "many" is invalid: must be a quantity`}},
 		{"annotation that is no string", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {a: 1}}", []string{`metadata.annotations.a: "1" is a number, expected a string`}},
 		{"good widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3}", nil},
 		{
