@@ -43,7 +43,7 @@ func TestElements(t *testing.T) {
 				response := decide(t, set, review(t, tc.object, tc.options...))
 				if got := verdict(response); got != want {
 					t.Errorf("%d %s %s: %s, want %s", n, name, tc.name, got, want)
-				} else if got != "allowed" && !strings.Contains(message(response), fmt.Sprintf("spec.%s has %d elements, allowed are %d", name, n, workload.MaxElements)) {
+				} else if got != "allowed" && !strings.Contains(message(response), fmt.Sprintf("spec.%s has %d elements: at most %d are allowed", name, n, workload.MaxElements)) {
 					t.Errorf("it says %s", message(response))
 				}
 			}

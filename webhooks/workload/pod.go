@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -16,14 +15,14 @@ const MaxElements = 1000
 
 // ErrElements is wrapped by the error for a pod that has more. Such a pod is refused: if
 // nothing were decided, padding would be a way past every webhook that fails open.
-var ErrElements = errors.New("too many elements")
+var ErrElements = fmt.Errorf("at most %d are allowed", MaxElements)
 
 // CheckElements returns an error for a pod, or the template of one, that has more.
 func CheckElements(pod rawjson.Value) error {
 	for member, list := range pod.Get("spec").Members() {
 		if member.Is("containers") || member.Is("initContainers") || member.Is("ephemeralContainers") || member.Is("volumes") {
 			if n := list.Len(); list.Kind() == rawjson.Array && n > MaxElements {
-				return fmt.Errorf("%w: spec.%s has %d, at most %d are allowed", ErrElements, member.Text(), n, MaxElements)
+				return fmt.Errorf("spec.%s has %d elements: %w", member.Text(), n, ErrElements)
 			}
 		}
 	}

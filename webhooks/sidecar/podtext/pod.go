@@ -267,7 +267,7 @@ func (p *Pod) readList(r *Reader, l List) {
 	}
 	into.Text, into.To = r.Since(start), len(p.Elements)
 	if n := into.To - into.From; n > workload.MaxElements {
-		p.noteSpecError("%w: spec.%s has %d, at most %d are allowed", workload.ErrElements, l, n, workload.MaxElements)
+		p.noteSpecError("spec.%s has %d elements: %w", l, n, workload.ErrElements)
 	}
 }
 

@@ -729,7 +729,7 @@ func TestInspectKeepsWhatFits(t *testing.T) {
 		`d.yaml: PolicyException: metadata.name: is missing (hint: set metadata.name)`,
 		`d.yaml: PolicyException: spec.match.names: "x" is a string, expected a list`,
 		`e.yaml: AccessToken: metadata.name: is missing (hint: set metadata.name)`,
-		`e.yaml: AccessToken: spec.hash: unknown field (hint: the fields here are audiences, expiresAt, sha256, user)`,
+		`e.yaml: AccessToken: spec.hash: unknown field (hint: the allowed fields are audiences, expiresAt, sha256, user)`,
 		`e.yaml: AccessToken: spec.user: the value is a number, expected a mapping`,
 	}
 	if got := findings(t, found); !slices.Equal(got, want) {

@@ -163,8 +163,8 @@ func TestIncompleteConfiguration(t *testing.T) {
 		code             int
 		says, detail     string
 	}{
-		{"mutate", "/mutate", admissionOf("", "pods"), 500, "could not decide", "some are missing"},
-		{"validate", "/validate", admissionOf("", "configmaps"), 500, "could not decide", "some are missing"},
+		{"mutate", "/mutate", admissionOf("", "pods"), 500, "cannot decide", "some are missing"},
+		{"validate", "/validate", admissionOf("", "configmaps"), 500, "cannot decide", "some are missing"},
 		{"custom resource", "/validate", admissionOf("gatehouse.dev", "others"), 200, `"allowed":true`, ""},
 		{"authenticate", "/authenticate", tokenBody, 200, `"error":`, "some are missing"},
 		{"login", "/login", "{}", 503, "try again", ""},

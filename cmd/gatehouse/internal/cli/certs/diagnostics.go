@@ -377,7 +377,7 @@ func (s *snapshot) diagnoseWebhook(e *trustEntry) []diagnostic {
 			add(levelProblem, "does not trust the CA of what "+join(refused)+" may serve: calls to it fail", publish)
 		}
 		if len(away) > 0 {
-			add(levelNote, "does not trust the CA of what "+join(away)+" may serve, of which nothing is heard: calls to it fail, if it runs", s.gone(away...))
+			add(levelNote, "does not trust the CA of what "+join(away)+" may serve, which has no heartbeat: calls to it fail if it still runs", s.gone(away...))
 		}
 	}
 	if s.whole() && lacks(s.state.Pending) {

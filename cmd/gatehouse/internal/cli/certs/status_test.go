@@ -180,7 +180,7 @@ func TestCertsStatus(t *testing.T) {
 			}, nil, cli.ExitYes,
 			[]string{
 				"note: replica gatehouse-1: is away since ", " -n gatehouse-system delete lease x; if it may, ",
-				"note: MutatingWebhookConfiguration/gatehouse, webhook default.mutate.gatehouse.dev: does not trust the CA of what gatehouse-1 may serve, of which nothing is heard: calls to it fail, if it runs\n",
+				"note: MutatingWebhookConfiguration/gatehouse, webhook default.mutate.gatehouse.dev: does not trust the CA of what gatehouse-1 may serve, which has no heartbeat: calls to it fail if it still runs\n",
 			},
 		},
 		"the Secret is not there": {

@@ -244,7 +244,7 @@ func (s *snapshot) nobody() string {
 	if len(s.replicas) == 0 {
 		return "no replica says what it serves"
 	}
-	return "nothing was heard of any replica for " + duration.HumanDuration(unreachableTime)
+	return "no replica has had a heartbeat for " + duration.HumanDuration(unreachableTime)
 }
 
 // view is what is shown.

@@ -70,8 +70,8 @@ login with Gatehouse first, and replaces it if it is rejected. When kubectl runs
 login, this is omitted to save time. -o token prints the token, but never to a
 terminal.
 
-Exit codes: 0 logged in, 1 rejected, 2 cannot decide: bad usage, no response, nobody
-to ask.`,
+Exit codes: 0 logged in, 1 rejected, 2 cannot decide: bad usage, no response, no
+terminal for the question.`,
 		Example: `  # in a browser
   gatehouse login --issuer https://dex.example --client-id kubernetes --scope email --scope groups
 

@@ -7,7 +7,7 @@ type result string
 
 const (
 	written result = "written"
-	// conflict is an object that changed in between, which is looked at again.
+	// conflict is an object that changed in between; it is reconciled again.
 	conflict result = "conflict"
 	// contested is a field that somebody else keeps.
 	contested result = "contested"
