@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE_GOLDEN") != "",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
@@ -29,7 +29,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Defer(func() { _ = taken.Close() })
-			env.Setenv("GATEHOUSE_TOKEN_STORE", "file") // not the keyring of whoever runs the tests
+			env.Setenv("GATEHOUSE_TOKEN_STORE", "file")        // not the keyring of whoever runs the tests
 			env.Setenv("TAKEN_ADDRESS", taken.Addr().String()) // for a server that cannot have it
 			return nil
 		},

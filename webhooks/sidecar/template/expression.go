@@ -98,12 +98,12 @@ func (s *Scope) plain(text string) *expression {
 
 func (s *Scope) program(r *report, path, text string, use use) *expression {
 	if err := s.budget.Add(text); err != nil {
-		r.errorf(path, celbound.DocumentHint, "%q: %v", excerpt(text, 1), err)
+		r.errorf(path, celbound.DocumentHint, "%q: %v", excerpt(text), err)
 		return nil
 	}
 	renamed, ok := rename(text)
 	if !ok {
-		r.errorf(path, `write "namespace"`, "%q: %q is not declared", excerpt(text, 1), namespaceVariable)
+		r.errorf(path, `write "namespace"`, "%q: %q is not declared", excerpt(text), namespaceVariable)
 		return nil
 	}
 	env, err := s.env(use)
@@ -114,7 +114,7 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 	// No field has a larger type than those of Kubernetes' own objects.
 	parsed, issues, err := s.environment.bounds.ParseWithin(s.budget, env, renamed, nil)
 	if err != nil {
-		r.errorf(path, boundHint(err), "%q: %v", excerpt(text, 1), err)
+		r.errorf(path, boundHint(err), "%q: %v", excerpt(text), err)
 		return nil
 	}
 	var checked *cel.Ast
@@ -132,16 +132,16 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 	cost, err := env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: sizes{}})
 	switch {
 	case err != nil:
-		r.errorf(path, "", "%q: its cost cannot be estimated: %v", excerpt(text, 1), err)
+		r.errorf(path, "", "%q: its cost cannot be estimated: %v", excerpt(text), err)
 		return nil
 	case cost.Min > celconfig.PerCallLimit:
-		r.errorf(path, "", "%q costs at least %d: at most %d is allowed", excerpt(text, 1), cost.Min, celconfig.PerCallLimit)
+		r.errorf(path, "", "%q costs at least %d: at most %d is allowed", excerpt(text), cost.Min, celconfig.PerCallLimit)
 		return nil
 	}
 	e.selections = selections(checked.NativeRep())
 	e.program, err = env.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit))
 	if err != nil {
-		r.errorf(path, "", "%q: %v", excerpt(text, 1), err)
+		r.errorf(path, "", "%q: %v", excerpt(text), err)
 		return nil
 	}
 	return e
@@ -217,7 +217,7 @@ func (e *expression) collectNames(r *report, path string, root ast.Expr) bool {
 			e.loops = true
 		case ast.StructKind:
 			good = false
-			r.errorf(path, "", "%q: an expression cannot construct an object", excerpt(e.text, 1))
+			r.errorf(path, "", "%q: an expression cannot construct an object", excerpt(e.text))
 		}
 	}))
 	return good
@@ -239,7 +239,7 @@ func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNod
 }
 
 // excerpt returns the first line of an expression, cut to a length that a message can hold.
-func excerpt(expression string, line int) string { return diagnostic.Excerpt(expression, line, 1) }
+func excerpt(expression string) string { return diagnostic.Excerpt(expression, 1, 1) }
 
 // Condition is a match condition. It is immutable and safe for concurrent use.
 type Condition struct {
@@ -255,7 +255,7 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 	e, found := s.compile(path, expression, forCondition)
 	if len(found) > 0 {
 		if strings.HasPrefix(strings.TrimSpace(expression), "${") {
-			r.errorf(path, "remove ${ and }", "%q is a placeholder, expected an expression", excerpt(expression, 1))
+			r.errorf(path, "remove ${ and }", "%q is a placeholder, expected an expression", excerpt(expression))
 			return nil, r.found
 		}
 		return nil, found
@@ -265,10 +265,10 @@ func (s *Scope) Condition(path, expression string) (*Condition, diagnostic.List)
 		return &Condition{path, e}, nil
 	}
 	if !known {
-		r.errorf(path, `compare it, as in "… == true"`, "the type of %q depends on the pod, expected a boolean", excerpt(expression, 1))
+		r.errorf(path, `compare it, as in "… == true"`, "the type of %q depends on the pod, expected a boolean", excerpt(expression))
 		return nil, r.found
 	}
-	r.errorf(path, "", "%q is of type %s, expected a boolean", excerpt(expression, 1), typeName(e.output.String()))
+	r.errorf(path, "", "%q is of type %s, expected a boolean", excerpt(expression), typeName(e.output.String()))
 	return nil, r.found
 }
 

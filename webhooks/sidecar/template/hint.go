@@ -34,7 +34,7 @@ func isShell(text string) bool { return shellOperator.MatchString(text) || shell
 // or how to write a variable of a shell if that may have been meant.
 func shellHint(text, hint string, syntax bool) (string, bool) {
 	if isShell(text) || hint == "" && (syntax || anyName.MatchString(text)) {
-		return "for a shell variable write $${" + excerpt(text, 1) + "}", true
+		return "for a shell variable write $${" + excerpt(text) + "}", true
 	}
 	return hint, false
 }

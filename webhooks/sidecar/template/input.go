@@ -211,7 +211,7 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 	result, err := e.run(in)
 	if err != nil {
 		if errors.Is(err, ErrCannotDecide) {
-			return nil, fmt.Errorf("%s: %q: %w", inProfile(path), excerpt(e.text, 1), err)
+			return nil, fmt.Errorf("%s: %q: %w", inProfile(path), excerpt(e.text), err)
 		}
 		failed := e.failed(path, "fails: "+err.Error())
 		failed.Hint = e.withoutKey(err)
@@ -234,7 +234,7 @@ func (e *expression) eval(path string, in *Input) (ref.Val, error) {
 
 func (e *expression) failed(path, message string) *EvaluationError {
 	const most = 200
-	return &EvaluationError{Path: path, Expression: excerpt(e.text, 1), Message: strict.Cut(originalName(message), most)}
+	return &EvaluationError{Path: path, Expression: excerpt(e.text), Message: strict.Cut(originalName(message), most)}
 }
 
 // run runs the program. Every error that is not ErrCannotDecide is the pod's.
