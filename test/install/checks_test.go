@@ -44,7 +44,7 @@ func TestChartRefuses(t *testing.T) {
 	const (
 		grace   = "terminationGracePeriodSeconds 60: must be at least drainDelay"
 		locks   = "must not fail closed"
-		egress  = "networkPolicy.egress: no rule lets Gatehouse call the API server"
+		egress  = "networkPolicy.egress: no rule allows the API server"
 		pattern = "does not match pattern"
 	)
 	for what, c := range map[string]struct {
