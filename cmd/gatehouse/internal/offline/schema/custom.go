@@ -71,8 +71,11 @@ func (c *customResource) check(ctx context.Context, object map[string]any) diagn
 		errs = append(errs, broken...)
 	}
 	for _, err := range errs {
-		path := strings.TrimPrefix(err.Field, "<nil>")
-		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: strings.TrimPrefix(path, "."), Message: lowerFirst(err.ErrorBody())})
+		path := strings.TrimPrefix(strings.TrimPrefix(err.Field, "<nil>"), ".")
+		if IsSecret(path) {
+			err.BadValue = field.OmitValueType{}
+		}
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: lowerFirst(err.ErrorBody())})
 	}
 	return found
 }

@@ -69,11 +69,11 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 			return nil, err
 		}
 		metadata := reflect.TypeFor[metav1.PartialObjectMetadata]()
-		found := s.types.Compare(metadata, metadataOf(object), "", strict.Options{})
+		found := s.types.Compare(metadata, metadataOf(object), "", strict.Options{SecretAt: IsSecret})
 		return s.finish(metadata, object, append(found, custom.check(ctx, object)...)), nil
 	}
 	if t := s.builtIn[gvk]; t != nil {
-		return s.finish(t, object, s.types.Compare(t, object, "", strict.Options{})), nil
+		return s.finish(t, object, s.types.Compare(t, object, "", strict.Options{SecretAt: IsSecret})), nil
 	}
 	return nil, ErrUnknown
 }
