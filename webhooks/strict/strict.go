@@ -18,6 +18,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
+// UnknownField is the message about a field that the type does not have.
+const UnknownField = "unknown field"
+
 // Quantity describes a resource.Quantity in messages.
 const Quantity = "a quantity such as 100m or 64Mi"
 
@@ -259,7 +262,7 @@ func (c *check) members(t reflect.Type, object map[string]any, path string) {
 			c.value(field, object[key], Member(path, key))
 			continue
 		}
-		c.report(Member(path, key), "unknown field", c.hint(key, fields))
+		c.report(Member(path, key), UnknownField, c.hint(key, fields))
 	}
 }
 
