@@ -93,7 +93,7 @@ func (d Diagnostic) String() string {
 		b.WriteString(d.Code)
 		b.WriteByte(']')
 	}
-	return b.String()
+	return OneLine(b.String())
 }
 
 // Text returns Message without the place in an expression that it begins with, as Redacted.

@@ -18,6 +18,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
+// UnknownField is the message about a field that the type does not have.
+const UnknownField = "unknown field"
+
 // Quantity describes a resource.Quantity in messages.
 const Quantity = "a quantity such as 100m or 64Mi"
 
@@ -36,6 +39,8 @@ type Checker struct {
 type Options struct {
 	// Secret keeps the document's values out of the messages.
 	Secret bool
+	// SecretAt reports whether the value at a path stays out of the messages. It may be nil.
+	SecretAt func(path string) bool
 	// Placeholder reports whether a string stands for a value that is known later. It may
 	// replace any value but a mapping or a list. It may be nil.
 	Placeholder func(text string) bool
@@ -167,10 +172,10 @@ func (c *check) unmarshaler(t reflect.Type, value any, path string) {
 	case t == reflect.TypeFor[metav1.Duration]():
 		c.unreadable(path, value, "a duration such as 90s or 24h")
 	case t == reflect.TypeFor[resource.Quantity]() && isText(value):
-		c.report(path, c.quote(value)+" is invalid: must be "+Quantity, "")
+		c.report(path, c.quote(path, value)+" is invalid: must be "+Quantity, "")
 	case t == reflect.TypeFor[resource.Quantity]():
 		c.mismatch(path, value, Quantity)
-	case c.Secret:
+	case c.isSecret(path):
 		c.unreadable(path, value, "a "+name)
 	default:
 		c.unreadable(path, value, fmt.Sprintf("a %s: %v", name, err))
@@ -185,7 +190,7 @@ func isText(value any) bool {
 // mismatch reports a value where another kind of value is expected.
 func (c *check) mismatch(path string, value any, want string) {
 	var kind, hint string
-	subject := c.quote(value) + " "
+	subject := c.quote(path, value) + " "
 	switch value.(type) {
 	case map[string]any:
 		kind, subject = "a mapping", ""
@@ -209,12 +214,15 @@ func (c *check) mismatch(path string, value any, want string) {
 
 // unreadable reports an invalid value of the right kind.
 func (c *check) unreadable(path string, value any, want string) {
-	c.report(path, fmt.Sprintf("%s is not %s", c.quote(value), want), "")
+	c.report(path, fmt.Sprintf("%s is not %s", c.quote(path, value), want), "")
 }
 
-// quote returns a value in quotes, shortened if it is long.
-func (c *check) quote(value any) string {
-	if c.Secret {
+// isSecret reports whether the value at a path must not be shown.
+func (c *check) isSecret(path string) bool { return c.Secret || c.SecretAt != nil && c.SecretAt(path) }
+
+// quote returns the value at a path in quotes, shortened if it is long.
+func (c *check) quote(path string, value any) string {
+	if c.isSecret(path) {
 		return "the value"
 	}
 	text, ok := value.(string)
@@ -254,7 +262,7 @@ func (c *check) members(t reflect.Type, object map[string]any, path string) {
 			c.value(field, object[key], Member(path, key))
 			continue
 		}
-		c.report(Member(path, key), "unknown field", c.hint(key, fields))
+		c.report(Member(path, key), UnknownField, c.hint(key, fields))
 	}
 }
 

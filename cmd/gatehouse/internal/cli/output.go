@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // ShellQuote returns a word as a shell reads it.
@@ -60,13 +62,8 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// OneLine returns a string as it can be shown on one line of a terminal: quoted if a character of it cannot be printed.
-func OneLine(text string) string {
-	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
-}
+// OneLine is diagnostic.OneLine.
+func OneLine(text string) string { return diagnostic.OneLine(text) }
 
 // FormatTime returns a time for people, "-" for none.
 func FormatTime(t *time.Time) string {

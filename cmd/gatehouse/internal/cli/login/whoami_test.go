@@ -138,7 +138,7 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
 			answer: login.Answer{
 				Outcome: "yes", Reason: "ok", Source: "\x1b]0;x", User: &authenticationv1.UserInfo{Username: "jane\nuser eve", Groups: []string{"\x1b[2J"}},
 			},
-			says: []string{`user        "jane\nuser eve"`, `groups      "\x1b[2J"`, `from        "\x1b]0;x"`},
+			says: []string{`user        jane\nuser eve`, `groups      \x1b[2J`, `from        \x1b]0;x`},
 		},
 		{
 			name: "no address of Gatehouse", user: token, says: []string{"gatehouse   not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)\n", "knows you as jane"},

@@ -78,47 +78,53 @@ object that cannot be decided, such as a document that cannot be read.`,
   # as the one who deploys
   helm template ./chart | gatehouse check --config ./config --as system:serviceaccount:ci:deployer`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
+			err := f.check()
+			if err == nil {
+				err = f.run(cmd.Context(), s)
 			}
-			f.lenient = true
-			in, err := f.open(s.In)
-			if err != nil {
-				return err
-			}
-			if !f.quiet {
-				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
-			}
-			if err := checkActive(in.config, f.config); err != nil && !f.allowEmpty {
-				return err
-			}
-			f.writeSkipped(s.Err)
-			e, err := in.evaluator(&f.requestFlags, s.In)
-			if err != nil {
-				return err
-			}
-			report, err := newCheckReport(cmd.Context(), e, progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, last: time.Now()})
-			if err != nil {
-				return err
-			}
-			if err := f.write(s, report); err != nil {
-				return err
-			}
-			if !f.quiet {
-				e.writeUnchecked(s.Err)
-			}
-			return report.exit()
+			return writeFailure(s.Out, f.output, cmd.Name(), err)
 		},
 	}
 	f.manifestFlags.add(cmd)
 	f.configFlag.add(cmd)
 	f.addLabels(cmd)
-	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
+	f.addAllowEmpty(cmd)
 	f.requestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only objects that there is something to report about, and the summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	f.color.Add(cmd)
 	return cmd
+}
+
+// run checks all objects, and writes the report.
+func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
+	f.lenient = true
+	in, err := f.open(s.In)
+	if err != nil {
+		return err
+	}
+	if !f.quiet {
+		writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+	}
+	if err := in.checkActive(); err != nil {
+		return err
+	}
+	f.writeSkipped(s.Err)
+	e, err := in.evaluator(&f.requestFlags, s.In)
+	if err != nil {
+		return err
+	}
+	report, err := newCheckReport(ctx, e, progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, last: time.Now()})
+	if err != nil {
+		return err
+	}
+	if err := f.write(s, report); err != nil {
+		return err
+	}
+	if !f.quiet {
+		e.writeUnchecked(s.Err)
+	}
+	return report.exit()
 }
 
 // check returns everything that is wrong with the flags.
@@ -238,15 +244,15 @@ func newChecked(e *evaluator, o *manifest.Object, from *evaluation) *checked {
 		place: placeOf(o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.warnings, Note: from.note,
 		source: o.Source, title: titleOf(o),
 	}
+	for _, d := range from.invalid {
+		v := checkedViolation{Violation: schemaViolation(o, &d), Effect: effectDenied}
+		v.setPosition(o.Position(strict.Steps(d.Field)...))
+		c.Violations = append(c.Violations, v)
+	}
 	for i := range from.violations {
 		v := checkedViolation{Violation: from.violations[i]}
 		v.Effect = effectOf(&v.Violation)
 		v.setPosition(o.Position(strict.Steps(v.Template)...))
-		c.Violations = append(c.Violations, v)
-	}
-	for _, d := range from.invalid {
-		v := checkedViolation{Violation: schemaViolation(o, &d), Effect: effectDenied}
-		v.setPosition(o.Position(strict.Steps(d.Field)...))
 		c.Violations = append(c.Violations, v)
 	}
 	if o.Suggestion != "" {

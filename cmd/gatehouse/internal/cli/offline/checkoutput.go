@@ -113,7 +113,7 @@ func (t *checkTable) print(r *checkReport) {
 		row("", "VERDICT", "OBJECT", "NAMESPACE", "FILE")
 	}
 	for _, c := range shown {
-		row(verdictColor(c.Verdict), c.Verdict.text(), c.title, cli.OneLine(c.Namespace), c.where())
+		row(verdictColor(c.Verdict), c.Verdict.text(), c.title, cli.OneLine(c.Namespace), cli.OneLine(c.where()))
 		for _, remark := range c.remarks() {
 			_, _ = fmt.Fprintf(t.out, "  %s: %s\n", remark.label, remark.text)
 		}

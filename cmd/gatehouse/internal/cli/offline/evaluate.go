@@ -189,6 +189,8 @@ type evaluation struct {
 	err     error
 	// invalid is what the API server rejects of the object by its name and the schema of its kind.
 	invalid diagnostic.List
+	// undecodable reports that a value has another type than its field, so that the request does not get to injection and policies.
+	undecodable bool
 	// skippedPolicies reports that no policy is evaluated, because injection refuses the pod.
 	skippedPolicies bool
 	// unknownSidecars reports that the sidecars of a workload's pods are unknown, so that violations of its template do not
@@ -203,7 +205,7 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 		return out
 	}
 	if e.operation != admissionv1.Delete {
-		out.invalid = e.checkSchema(ctx, o)
+		out.invalid, out.undecodable = e.checkSchema(ctx, o)
 	}
 	for _, d := range e.resources.CheckName(o.JSON()) {
 		if !slices.ContainsFunc(out.invalid, func(other diagnostic.Diagnostic) bool { return other.Field == d.Field }) {
@@ -211,6 +213,9 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 		}
 	}
 	out.invalid.Sort()
+	if out.undecodable {
+		return out
+	}
 	spec := request.Spec{Object: o.JSON(), Namespace: e.namespace, User: e.user}
 	switch e.operation {
 	case admissionv1.Update:
@@ -272,21 +277,22 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 	return out
 }
 
-// checkSchema returns what the API server rejects of an object by the schema of its kind, and notes a kind that is not checked.
-func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) diagnostic.List {
+// checkSchema returns what the API server rejects of an object by the schema of its kind, and whether it cannot even decode the
+// object. It notes a kind that is not checked.
+func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) (found diagnostic.List, undecodable bool) {
 	if e.schemas == nil || o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group { // ours are reviewed below
-		return nil
+		return nil, false
 	}
 	tree, err := rawjson.Value(o.JSON()).Decode()
 	if err != nil {
-		return nil //nolint:nilerr // evaluate reports it
+		return nil, false //nolint:nilerr // evaluate reports it
 	}
 	content, _ := tree.(map[string]any)
-	found, err := e.schemas.Check(ctx, o.GroupVersionKind(), content)
+	found, undecodable, err = e.schemas.Check(ctx, o.GroupVersionKind(), content)
 	if err != nil {
 		e.unchecked[o.GroupVersionKind()] = err
 	}
-	return found
+	return found, undecodable
 }
 
 // verdict returns what becomes of the object. A refusal is certain, whatever else is unknown.

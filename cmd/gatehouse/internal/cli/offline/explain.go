@@ -43,7 +43,8 @@ many policies do not match, only their number is shown without --all.
 It reads the same files and kinds as check, and knows the same namespaces.
 
 The last line of an object is the verdict of check. Exit codes: 0 done, whatever
-the verdicts; 2 bad usage, or an object that cannot be decided.
+the verdicts; 2 bad usage, no active policy or profile, or an object that cannot
+be decided.
 
 With --token-file it explains a bearer token instead: its authenticator, every
 step of its verification, and the answer to the API server. The token is read from
@@ -77,6 +78,10 @@ which is valid for the API server's: only the API server knows these. Exit codes
 			if err != nil {
 				return err
 			}
+			if err := in.checkActive(); err != nil {
+				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+				return err
+			}
 			f.writeSkipped(s.Err)
 			e, err := in.evaluator(&f.requestFlags, s.In)
 			if err != nil {
@@ -88,6 +93,7 @@ which is valid for the API server's: only the API server knows these. Exit codes
 	f.manifestFlags.add(cmd)
 	f.configFlag.add(cmd)
 	f.addLabels(cmd)
+	f.addAllowEmpty(cmd)
 	f.requestFlags.add(cmd)
 	f.token.add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
@@ -200,7 +206,7 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 			if e.Namespace != "" {
 				title += " in namespace " + e.Namespace
 			}
-			_, _ = fmt.Fprintln(out, x.paint.Paint(cli.Bold, o.Source+": "+title))
+			_, _ = fmt.Fprintln(out, x.paint.Paint(cli.Bold, cli.OneLine(o.Source+": "+title)))
 			e.paint = x.paint
 			e.print(out, x.all)
 		}
@@ -322,10 +328,10 @@ func (e *explained) print(out io.Writer, all bool) {
 	case e.NoPod == "":
 		e.printSidecars(line)
 	case mayHoldPod(e.object):
-		line("  no pod: %s", e.NoPod)
+		line("  no pod: %s", cli.OneLine(e.NoPod))
 	}
 	if e.from.note != "" {
-		line("  note: %s", e.from.note)
+		line("  note: %s", cli.OneLine(e.from.note))
 	}
 	for i := range e.Invalid {
 		line("  %s %s", e.paint.Paint(cli.Red, "invalid:"), cli.OneLine(e.Invalid[i].String()))
@@ -360,14 +366,14 @@ func (e *explained) printSidecars(line func(string, ...any)) {
 		if p.Detail != "" && !strings.Contains(below.String(), p.Detail) {
 			about = append(about, p.Detail)
 		}
-		line("  %-*s  %-*s  %s", name, p.Profile, reason, p.Reason, strings.Join(about, "; "))
+		line("  %-*s  %-*s  %s", name, p.Profile, reason, p.Reason, cli.OneLine(strings.Join(about, "; ")))
 		p.print(line, below.String())
 	}
 	if len(e.Profiles) == 0 && e.Error == "" && !e.hasPolicies {
 		line("  there is no sidecar profile")
 	}
 	for _, warning := range e.Warnings {
-		line("  %s %s", e.paint.Paint(cli.Yellow, "warning:"), warning)
+		line("  %s %s", e.paint.Paint(cli.Yellow, "warning:"), cli.OneLine(warning))
 	}
 	for i := range e.from.violations {
 		if v := &e.from.violations[i]; v.Kind == admit.InjectionKind {
@@ -391,12 +397,12 @@ func (p *explainedProfile) print(line func(string, ...any), below string) {
 			continue // one of several conflicts
 		}
 		last = s
-		line("      %-*s  %-*s  %s", width, s.Name, result, s.Result, s.Detail)
+		line("      %-*s  %-*s  %s", width, s.Name, result, s.Result, cli.OneLine(s.Detail))
 	}
 	for _, parameter := range p.Parameters {
-		line("      parameter %s = %q (%s)", parameter.Name, parameter.Value, parameter.From)
+		line("      parameter %s = %q (%s)", parameter.Name, parameter.Value, cli.OneLine(parameter.From))
 	}
 	for _, path := range p.Adds {
-		line("      adds %s", path)
+		line("      adds %s", cli.OneLine(path))
 	}
 }

@@ -34,6 +34,10 @@ const (
 
 // printPolicies writes the policies.
 func (e *explained) printPolicies(line func(string, ...any), all bool) {
+	if e.from.undecodable && e.hasPolicies {
+		line("  no policy is evaluated, because the API server cannot decode the object")
+		return
+	}
 	if e.from.skippedPolicies && e.hasPolicies {
 		line("  no policy is evaluated, because injection rejects the pod")
 		return
@@ -119,7 +123,7 @@ func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Eva
 		if x.Error != "" {
 			value = " failed: " + cli.OneLine(x.Error)
 		}
-		line("      %s %s%s (cost %d)", what, x.Name, value, x.Cost)
+		line("      %s %s%s (cost %d)", what, cli.OneLine(x.Name), value, x.Cost)
 		if all || x.Error != "" {
 			line("          %s", onOneLine(x.Text))
 		}
@@ -139,14 +143,14 @@ func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Eva
 		r := &p.Rules[i]
 		message := cli.OneLine(r.Message)
 		if r.Exception != "" {
-			message += " (PolicyException " + r.Exception + ")"
+			message += " (PolicyException " + cli.OneLine(r.Exception) + ")"
 		}
 		spent := ""
 		if p.Cost > 0 {
 			spent = fmt.Sprintf("cost %*d  ", cost, r.Cost)
 		}
 		outcome := paint.Paint(outcomeColor(r.Outcome), fmt.Sprintf("%-*s", result, strings.ToLower(string(r.Outcome))))
-		line("      %-*s  %s  %s%s", width, r.Name, outcome, spent, message)
+		line("      %-*s  %s  %s%s", width, cli.OneLine(r.Name), outcome, spent, message)
 		for _, tried := range r.Tried {
 			line("          PolicyException %s does not apply: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
 		}

@@ -47,8 +47,8 @@ configuration, then from the manifests.
 Files are YAML or JSON; those in directories must end in .yaml, .yml or .json.
 
 Exit codes: 0 done, whether or not there was something to change; 1 a pod would
-be refused; 2 bad usage or input, or cannot decide what a pod should
-become. With 1 and 2 nothing is printed or written.`,
+be refused; 2 bad usage or input, no active policy or profile, or cannot decide
+what a pod should become. With 1 and 2 nothing is printed or written.`,
 		Example: `  # what would be added?
   gatehouse inject --config ./config -f deploy/ -o diff
 
@@ -65,12 +65,17 @@ become. With 1 and 2 nothing is printed or written.`,
 			if err != nil {
 				return err
 			}
+			if err := in.checkActive(); err != nil {
+				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+				return err
+			}
 			return f.inject(cmd.Context(), s, in)
 		},
 	}
 	f.add(cmd)
 	f.configFlag.add(cmd)
 	f.addLabels(cmd)
+	f.addAllowEmpty(cmd)
 	return cmd
 }
 

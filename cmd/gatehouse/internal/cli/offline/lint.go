@@ -68,11 +68,15 @@ no policy or profile is active.`,
 			return "the directory is given with --config (hint: gatehouse lint --config " + arg + ")"
 		}),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(f.outputs(), f.output) {
 				return cli.OutputError(f.output, f.outputs()...)
 			}
-			return f.run(s.Out)
+			r, err := f.lint()
+			if err != nil {
+				return writeFailure(s.Out, f.output, cmd.Name(), err)
+			}
+			return f.write(s.Out, r)
 		},
 	}
 	f.add(cmd)
@@ -97,27 +101,34 @@ type lintReport struct {
 	dir              string
 }
 
-func (f *lintFlags) run(to io.Writer) error {
+// lint returns the report. The error is about the directory itself.
+func (f *lintFlags) lint() (*lintReport, error) {
 	info, err := os.Stat(f.config)
 	const hint = "(hint: --config takes a directory of YAML and JSON documents)"
 	if err != nil {
-		return fmt.Errorf("%s: cannot be read: %w %s", f.config, cli.Cause(err), hint)
+		return nil, fmt.Errorf("%s: cannot be read: %w %s", cli.OneLine(f.config), cli.Cause(err), hint)
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s: is not a directory %s", f.config, hint)
+		return nil, fmt.Errorf("%s: is not a directory %s", cli.OneLine(f.config), hint)
 	}
-	r := newLintReport(f.config)
+	return newLintReport(f.config), nil
+}
+
+// write writes the report, and returns the error for the exit code.
+func (f *lintFlags) write(to io.Writer, r *lintReport) error {
+	var err error
+	inactive := f.checkActive(r)
 	out := bufio.NewWriter(to)
 	switch f.output {
 	case "json":
 		err = r.json(out)
 	case "sarif":
 		found := r.results()
-		err = found.writeSARIF(out, nil)
+		err = found.writeSARIF(out, failureNotifications(inactive))
 	case "junit":
-		err = junit.Write(out, r.junit())
+		err = junit.Write(out, append(r.junit(), failureSuites("lint", inactive)...))
 	case "github":
-		err = github.Write(out, r.results().list)
+		err = github.Write(out, append(r.results().list, failureResults(inactive)...))
 	default:
 		r.print(out, f.color.Painter(to))
 	}
@@ -126,6 +137,14 @@ func (f *lintFlags) run(to io.Writer) error {
 	}
 	if r.errors > 0 {
 		return &cli.ExitError{Code: cli.ExitNo}
+	}
+	return inactive
+}
+
+// checkActive returns an error if a configuration without errors has nothing that is active.
+func (f *lintFlags) checkActive(r *lintReport) error {
+	if r.errors > 0 {
+		return nil
 	}
 	// A directory may configure logins, or what custom resources do.
 	a, p := &r.config.Authn, &r.config.Policy

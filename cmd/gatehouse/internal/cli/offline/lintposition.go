@@ -38,7 +38,9 @@ func newPositions(dir string) *positions {
 func (p *positions) locate(d *diagnostic.Diagnostic) []string {
 	name, document, item := p.parseSource(d.Source)
 	if name == "" {
-		d.File = filepath.ToSlash(d.Source)
+		if d.File = filepath.ToSlash(d.Source); d.File != "" && d.Source != p.dir {
+			d.File = filepath.ToSlash(filepath.Join(p.dir, filepath.FromSlash(d.Source))) // a file that cannot be read
+		}
 		return nil
 	}
 	d.File = filepath.ToSlash(filepath.Join(p.dir, filepath.FromSlash(name)))

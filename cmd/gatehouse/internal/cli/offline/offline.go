@@ -92,6 +92,11 @@ func (f *manifestFlags) addLabels(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
 }
 
+// addAllowEmpty adds the flag for a configuration that decides nothing.
+func (f *manifestFlags) addAllowEmpty(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
+}
+
 func noFileArguments() cobra.PositionalArgs {
 	return cli.NoArgs(func(string) string { return "files are given with -f" })
 }
@@ -127,6 +132,14 @@ func (f *manifestFlags) open(stdin io.Reader) (*input, error) {
 	return &input{manifestFlags: f, sources: sources, config: &c, snapshot: snapshot}, nil
 }
 
+// checkActive returns an error if nothing would be decided, unless that is accepted.
+func (in *input) checkActive() error {
+	if in.allowEmpty {
+		return nil
+	}
+	return checkActive(in.config, in.manifestFlags.config)
+}
+
 // checkActive returns an error if a configuration has no active policy and no sidecar profile, so that nothing would be decided.
 func checkActive(c *config.Config, dir string) error {
 	bound := sets.New[string]()
@@ -151,7 +164,11 @@ func checkActive(c *config.Config, dir string) error {
 	if policies+len(c.Sidecar.Profiles) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: a policy needs validationActions or a binding; --allow-empty accepts this)", dir)
+	hint := "a policy needs validationActions or a binding"
+	if len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies) == 0 {
+		hint = "--config takes policies and sidecar profiles; manifests are given with -f"
+	}
+	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: %s; --allow-empty accepts this)", cli.OneLine(dir), hint)
 }
 
 // writeSkipped names the documents that were left out.
@@ -262,11 +279,14 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		if path == "" {
 			name = cli.StdinName
 			s.text, err = readMost(stdin)
+			if err == nil && len(bytes.TrimSpace(s.text)) == 0 {
+				err = errors.New("is empty (hint: the command in front of the pipe may have failed)")
+			}
 		} else {
 			s.text, err = readFile(path)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(name), err))
 			continue
 		}
 		read := manifest.Read
@@ -391,7 +411,7 @@ func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
 func filesOf(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot be read: %w", name, cli.Cause(err))
+		return nil, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(err))
 	}
 	name = filepath.Clean(name)
 	if !info.IsDir() {
@@ -401,7 +421,7 @@ func filesOf(name string) ([]string, error) {
 	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s: cannot be read: %w", path, cli.Cause(err))
+			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
 		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
 			return filepath.SkipDir
 		case strings.HasPrefix(entry.Name(), "."), entry.IsDir(), !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
@@ -409,7 +429,7 @@ func filesOf(name string) ([]string, error) {
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return fmt.Errorf("%s: cannot be read: %w", path, cli.Cause(err))
+			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
 		}
 		if !info.Mode().IsRegular() {
 			return nil
@@ -418,7 +438,7 @@ func filesOf(name string) ([]string, error) {
 		return nil
 	})
 	if err == nil && len(paths) == 0 {
-		err = fmt.Errorf("%s: there is no file that ends in .yaml, .yml or .json in or below this directory", name)
+		err = fmt.Errorf("%s: there is no file that ends in .yaml, .yml or .json in or below this directory", cli.OneLine(name))
 	}
 	return paths, err
 }
@@ -506,12 +526,13 @@ func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
 	if l.quiet {
 		return
 	}
-	for _, part := range []string{o.Source, cmp.Or(o.Title(), o.Item)} {
+	line := fmt.Sprintf(format, args...)
+	for _, part := range []string{cmp.Or(o.Title(), o.Item), o.Source} {
 		if part != "" {
-			l.lines.WriteString(part + ": ")
+			line = part + ": " + line
 		}
 	}
-	_, _ = fmt.Fprintf(&l.lines, format+"\n", args...) // to memory
+	l.lines.WriteString(cli.OneLine(line) + "\n")
 }
 
 // addSum adds how many objects were changed.

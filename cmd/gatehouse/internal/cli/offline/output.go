@@ -238,7 +238,7 @@ func writeFiles(sources []source, texts [][]byte) error {
 	for i, s := range sources {
 		if !bytes.Equal(s.text, texts[i]) {
 			if err := replaceFile(s.path, texts[i]); err != nil {
-				errs = append(errs, fmt.Errorf("%s: cannot be written: %w", s.Name, cli.Cause(err)))
+				errs = append(errs, fmt.Errorf("%s: cannot be written: %w", cli.OneLine(s.Name), cli.Cause(err)))
 			}
 		}
 	}

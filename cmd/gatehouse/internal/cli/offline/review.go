@@ -210,7 +210,7 @@ func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error
 	} else {
 		file, err := os.Open(name) //nolint:gosec // the user names the file
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(err))
 		}
 		defer func() { _ = file.Close() }() // it was only read
 		in = file
@@ -224,7 +224,7 @@ func (r *reviewer) file(ctx context.Context, stdin io.Reader, name string) error
 		return r.one(ctx, text, fmt.Sprintf("%s, review %d", name, n))
 	})
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", cli.OneLine(name), err)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestLogLevelCannotTell(t *testing.T) {
 	}{
 		{"nobody listens", "no server answers at 127.0.0.1:1: ", []string{"--ops-address", "127.0.0.1:1"}},
 		{"something else listens", "is not a Gatehouse server (hint: ", []string{"--ops-address", address}},
-		{"it is refused", `answers 403: "no\x1b[31m"`, []string{"debug", "--ops-address", address}},
+		{"it is refused", `answers 403: no\x1b[31m`, []string{"debug", "--ops-address", address}},
 		{"no level", `the level must be one of debug, info, warn, error`, []string{"loud"}},
 		{"no time", "gatehouse: --for 0s: must be from 1s to 24h (hint: --for 1h)\n", []string{"debug", "--for", "0s"}},
 		{"for ever", "gatehouse: --for 2d: must be from 1s to 24h (hint: --for 1h)\n", []string{"debug", "--for", "48h"}},

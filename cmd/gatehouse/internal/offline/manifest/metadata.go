@@ -35,7 +35,7 @@ func (o *Object) Errors() diagnostic.List {
 		if err != nil {
 			list[0].Message = err.Error()
 		} else {
-			list = checker.Compare(reflect.TypeFor[map[string]string](), value, field, strict.Options{})
+			list = checker.Compare(reflect.TypeFor[map[string]string](), value, field, strict.Options{Secret: name == "annotations"})
 		}
 		for _, f := range list {
 			f.Source, f.Object = o.Source, o.Title()

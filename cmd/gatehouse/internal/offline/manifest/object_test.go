@@ -202,7 +202,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: c, labels: {not: 1}}
 `
-	const want = `app.yaml#1: Deployment/a: spec.template.metadata.annotations[a.b/c]: "2021" is a number, expected a string (hint: put it in quotes)
+	const want = `app.yaml#1: Deployment/a: spec.template.metadata.annotations[a.b/c]: the value is a number, expected a string (hint: put it in quotes)
 app.yaml#1: Deployment/a: spec.template.metadata.labels.d: "true" is a boolean, expected a string (hint: put it in quotes: YAML reads yes, no, on, off, y and n as booleans)
 app.yaml#2: Pod/b: items[0].metadata.annotations: is a list, expected a mapping
 app.yaml#2: Pod/b: items[0].metadata.labels.x: is a mapping, expected a string

@@ -18,6 +18,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // customResource is the schema of a version of a custom resource.
@@ -56,12 +57,11 @@ func compile(version map[string]any) (*customResource, error) {
 }
 
 // check does what the API server does with an object at its creation: find unknown
-// fields, fill in defaults, validate.
-func (c *customResource) check(ctx context.Context, object map[string]any) diagnostic.List {
+// fields, fill in defaults, validate. wrongType reports whether a value has another type than its field.
+func (c *customResource) check(ctx context.Context, object map[string]any) (found diagnostic.List, wrongType bool) {
 	object = runtime.DeepCopyJSON(object)
-	var found diagnostic.List
 	for _, path := range pruning.PruneWithOptions(object, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: "unknown field"})
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: strict.UnknownField})
 	}
 	defaulting.Default(object, c.structural)
 	errs := validation.ValidateCustomResource(nil, object, c.values)
@@ -71,10 +71,14 @@ func (c *customResource) check(ctx context.Context, object map[string]any) diagn
 		errs = append(errs, broken...)
 	}
 	for _, err := range errs {
-		path := strings.TrimPrefix(err.Field, "<nil>")
-		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: strings.TrimPrefix(path, "."), Message: lowerFirst(err.ErrorBody())})
+		path := strings.TrimPrefix(strings.TrimPrefix(err.Field, "<nil>"), ".")
+		wrongType = wrongType || err.Type == field.ErrorTypeTypeInvalid
+		if IsSecret(path) {
+			err.BadValue = field.OmitValueType{}
+		}
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: lowerFirst(err.ErrorBody())})
 	}
-	return found
+	return found, wrongType
 }
 
 // lowerFirst returns a message as messages of Gatehouse begin.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -49,18 +51,25 @@ var rules = map[reflect.Type]map[string]rule{
 		"restartPolicy":      oneOf(corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever),
 		"dnsPolicy":          oneOf(corev1.DNSClusterFirst, corev1.DNSClusterFirstWithHostNet, corev1.DNSDefault, corev1.DNSNone),
 		"serviceAccountName": text(validation.IsDNS1123Subdomain), "priorityClassName": text(validation.IsDNS1123Subdomain),
-		"nodeSelector": labels,
 	},
 	reflect.TypeFor[networkingv1.ServiceBackendPort]():           {"number": port},
 	reflect.TypeFor[appsv1.DeploymentSpec]():                     {"replicas": notNegative},
 	reflect.TypeFor[appsv1.StatefulSetSpec]():                    {"replicas": notNegative},
 	reflect.TypeFor[appsv1.ReplicaSetSpec]():                     {"replicas": notNegative},
 	reflect.TypeFor[autoscalingv2.HorizontalPodAutoscalerSpec](): {"minReplicas": notNegative, "maxReplicas": notNegative},
-	reflect.TypeFor[metav1.LabelSelector]():                      {"matchLabels": labels},
-	reflect.TypeFor[metav1.ObjectMeta](): {
-		"labels": labels, "annotations": annotations,
-	},
 }
+
+// entryRules are the rules for the entries of fields that map strings to strings.
+//
+//nolint:gochecknoglobals // a table
+var entryRules = map[reflect.Type]map[string]entryRule{
+	reflect.TypeFor[corev1.PodSpec]():       {"nodeSelector": label},
+	reflect.TypeFor[metav1.LabelSelector](): {"matchLabels": label},
+	reflect.TypeFor[metav1.ObjectMeta]():    {"labels": label, "annotations": annotation},
+}
+
+// entryRule returns what is wrong with the key of an entry, and with its value.
+type entryRule func(key, value string) (ofKey, ofValue []string)
 
 //nolint:gochecknoglobals // a table
 var containerRules = map[string]rule{
@@ -86,11 +95,14 @@ type fieldWalker struct {
 func (w *fieldWalker) walk(t reflect.Type, value any, path string) {
 	switch value := value.(type) {
 	case map[string]any:
-		ofType := rules[indirect(t)]
+		ofType, ofEntries := rules[indirect(t)], entryRules[indirect(t)]
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			at := strict.Member(path, key)
 			if r := ofType[key]; r != nil {
 				w.apply(r, value[key], at)
+			}
+			if r := ofEntries[key]; r != nil {
+				w.applyToEntries(r, value[key], at)
 			}
 			if below := w.types.MemberType(t, key); below != nil {
 				w.walk(below, value[key], at)
@@ -106,12 +118,34 @@ func (w *fieldWalker) walk(t reflect.Type, value any, path string) {
 
 func (w *fieldWalker) apply(r rule, value any, path string) {
 	for _, problem := range r(value) {
-		message := problem
 		if text, ok := value.(string); ok {
-			message = quoted(text) + ": " + problem
+			problem = quoted(text) + ": " + problem
 		}
-		w.found = append(w.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: message})
+		w.report(path, problem)
 	}
+}
+
+// applyToEntries applies a rule to each entry. The path has the key, and a message about a value has the value, unless it may be
+// a secret.
+func (w *fieldWalker) applyToEntries(r entryRule, value any, path string) {
+	m, _ := value.(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		text, ok := m[key].(string)
+		if !ok {
+			continue
+		}
+		ofKey, ofValue := r(key, text)
+		for _, problem := range ofKey {
+			w.report(strict.Member(path, key), "the key is invalid: "+problem)
+		}
+		for _, problem := range ofValue {
+			w.report(strict.Member(path, key), quoted(text)+": "+problem)
+		}
+	}
+}
+
+func (w *fieldWalker) report(path, problem string) {
+	w.found = append(w.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: request.WithoutPattern(problem)})
 }
 
 func indirect(t reflect.Type) reflect.Type {
@@ -123,7 +157,7 @@ func indirect(t reflect.Type) reflect.Type {
 
 func quoted(value string) string {
 	const most = 60
-	return `"` + truncate.Runes(strict.Printable(value), most) + `"`
+	return strconv.Quote(truncate.Runes(value, most))
 }
 
 // text makes a rule of a rule for strings. An empty string is as none.
@@ -199,27 +233,11 @@ func prefixed(value any, problems []string) []string {
 	return problems
 }
 
-func labels(value any) []string {
-	return entries(value, func(key, value string) []string {
-		return append(content.IsLabelKey(key), content.IsLabelValue(value)...)
-	})
+func label(key, value string) (ofKey, ofValue []string) {
+	return content.IsLabelKey(key), content.IsLabelValue(value)
 }
 
-func annotations(value any) []string {
+func annotation(key, _ string) (ofKey, ofValue []string) {
 	// The letters of an annotation's key may be of either case.
-	return entries(value, func(key, _ string) []string { return content.IsLabelKey(strings.ToLower(key)) })
-}
-
-// entries returns what is wrong with the entries of a map of strings.
-func entries(value any, validate func(key, value string) []string) []string {
-	m, _ := value.(map[string]any)
-	var problems []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		if text, ok := m[key].(string); ok {
-			for _, problem := range validate(key, text) {
-				problems = append(problems, quoted(key+": "+text)+": "+problem)
-			}
-		}
-	}
-	return problems
+	return content.IsLabelKey(strings.ToLower(key)), nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -60,22 +61,29 @@ func New(definitions []*unstructured.Unstructured) *Schemas {
 
 // Check returns what an API server rejects of an object on its own, in the order of the
 // fields: unknown fields, and values of a wrong type or form. The diagnostics have Field,
-// Message and Hint. The error is why the object was not checked: ErrUnknown, or what is
+// Message and Hint. Undecodable reports that a value has another type than its field. The error is why the object was not checked: ErrUnknown, or what is
 // wrong with the definition of its kind.
-func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object map[string]any) (diagnostic.List, error) {
+func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object map[string]any) (found diagnostic.List, undecodable bool, err error) {
 	if compiled := s.custom[gvk]; compiled != nil {
 		custom, err := compiled()
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		metadata := reflect.TypeFor[metav1.PartialObjectMetadata]()
-		found := s.types.Compare(metadata, metadataOf(object), "", strict.Options{})
-		return s.finish(metadata, object, append(found, custom.check(ctx, object)...)), nil
+		found = s.types.Compare(metadata, metadataOf(object), "", strict.Options{SecretAt: IsSecret})
+		values, wrongType := custom.check(ctx, object)
+		return s.finish(metadata, object, append(found, values...)), wrongType || hasWrongType(found), nil
 	}
 	if t := s.builtIn[gvk]; t != nil {
-		return s.finish(t, object, s.types.Compare(t, object, "", strict.Options{})), nil
+		found = s.types.Compare(t, object, "", strict.Options{SecretAt: IsSecret})
+		return s.finish(t, object, found), hasWrongType(found), nil
 	}
-	return nil, ErrUnknown
+	return nil, false, ErrUnknown
+}
+
+// hasWrongType reports whether there is more than unknown fields, which a decoder can leave out.
+func hasWrongType(found diagnostic.List) bool {
+	return slices.ContainsFunc(found, func(d diagnostic.Diagnostic) bool { return d.Message != strict.UnknownField })
 }
 
 // metadataOf returns the part of an object that is of the same type in every kind.

@@ -38,6 +38,7 @@ spec:
               size: {type: integer, minimum: 1}
               most: {type: integer, default: 10}
               color: {type: string, enum: [red, blue]}
+              env: {type: array, items: {type: object, properties: {name: {type: string}, value: {type: string}}}}
               parts:
                 type: array
                 x-kubernetes-list-type: set
@@ -57,6 +58,41 @@ func decode(t *testing.T, text string) *unstructured.Unstructured {
 	return &u
 }
 
+// TestSecretsAreNotShown puts a secret into every field that people use for one.
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Parallel()
+	const secret = "481516"
+	schemas := schema.New([]*unstructured.Unstructured{decode(t, widgets)})
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, image: b, "
+	for _, object := range []string{
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: '481516!'}",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {a: 481516}",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: '481516'",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {'a.b': 481516}",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: '481516'",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\ndata: {a: 481516}",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\nbinaryData: {a: '481516!'}",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s, annotations: {'bad key!': '481516'}}",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s, annotations: {a: 481516}}",
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s, annotations: '481516'}",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: s}\nspec: {template: {metadata: {annotations: {a: 481516}}}}",
+		pod + "env: [{name: a, value: 481516}]}]}",
+		pod + "env: ['a=481516']}]}",
+		pod + "env: 'a=481516'}]}",
+		pod + "args: [-p, 481516]}]}",
+		pod + "command: 'run -p 481516'}]}",
+		pod + "livenessProbe: {httpGet: {port: 80, httpHeaders: [{name: Authorization, value: 481516}]}}}]}",
+		"apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w, annotations: {a: 481516}}\nspec: {size: 1}",
+		"apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 1, env: [{name: a, value: {b: '481516'}}]}",
+	} {
+		o := decode(t, object)
+		found, _, err := schemas.Check(t.Context(), o.GroupVersionKind(), o.Object)
+		if err != nil || len(found) == 0 || strings.Contains(found.Error(), secret) {
+			t.Errorf("%s\n%v, %v", object, found, err)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	definitions, err := crds.All()
@@ -74,7 +110,7 @@ func TestCheck(t *testing.T) {
 		{
 			"everything at once", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: A_b, labels: {'a b': c}}\n" +
 				"spec: {replicas: \"x\", template: {spec: {containers: [{name: A_b, ports: [{containerPort: 99999}]}]}}}", []string{
-				`metadata.labels: "a b: c": name part must consist of alphanumeric characters`,
+				`metadata.labels[a b]: the key is invalid: name part must consist of alphanumeric characters`,
 				`spec.replicas: "x" is a string, expected an integer`,
 				`spec.template.spec.containers[0].name: "A_b": a lowercase RFC 1123 label must consist of`,
 				`spec.template.spec.containers[0].ports[0].containerPort: 99999: must be between 1 and 65535`,
@@ -83,7 +119,10 @@ func TestCheck(t *testing.T) {
 		{"restart policy", head + "spec: {restartPolicy: never, containers: []}", []string{`spec.restartPolicy: "never": must be Always, OnFailure or Never`}},
 		{"hostPort 0", head + "spec: {containers: [{name: a, ports: [{containerPort: 1, hostPort: 0}]}]}", nil},
 		{"quantity", head + "spec: {containers: [{name: a, resources: {limits: {cpu: many}}}]}", []string{`spec.containers[0].resources.limits.cpu: "many" is invalid: must be a quantity`}},
-		{"annotation that is no string", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {a: 1}}", []string{`metadata.annotations.a: "1" is a number, expected a string`}},
+		{"annotation that is no string", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, annotations: {a: 1}}", []string{`metadata.annotations.a: the value is a number, expected a string`}},
+		{"label value", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, labels: {ok: a b}}", []string{
+			`metadata.labels.ok: "a b": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue' or 'my_value' or '12345')`,
+		}},
 		{"good widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3}", nil},
 		{
 			"bad widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: W}\nspec: {size: 0, color: green, collor: red, parts: [a, a]}", []string{
@@ -99,7 +138,7 @@ func TestCheck(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			object := decode(t, test.object)
-			found, err := schemas.Check(t.Context(), object.GroupVersionKind(), object.Object)
+			found, _, err := schemas.Check(t.Context(), object.GroupVersionKind(), object.Object)
 			if err != nil {
 				t.Error(err)
 			}
@@ -114,7 +153,7 @@ func TestCheck(t *testing.T) {
 	}
 	for kind, want := range map[string]string{"Nothing": schema.ErrUnknown.Error(), "Gadget": "its definition has no schema.openAPIV3Schema"} {
 		gvk := k8sschema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}
-		if found, err := schemas.Check(t.Context(), gvk, map[string]any{}); err == nil || err.Error() != want || len(found) > 0 {
+		if found, _, err := schemas.Check(t.Context(), gvk, map[string]any{}); err == nil || err.Error() != want || len(found) > 0 {
 			t.Errorf("%s: %v, %v, want %s", kind, found, err, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // Write writes a command for each result that is not suppressed. The error is that of out.
@@ -29,7 +30,10 @@ func command(r *report.Result) string {
 	if r.Level == report.Note {
 		name = "notice"
 	}
-	properties := []string{"file=" + property(r.File)}
+	var properties []string
+	if r.File != "" {
+		properties = append(properties, "file="+property(r.File))
+	}
 	if r.Line > 0 {
 		properties = append(properties, "line="+strconv.Itoa(r.Line))
 		if r.Column > 0 {
@@ -40,9 +44,13 @@ func command(r *report.Result) string {
 	return "::" + name + " " + strings.Join(properties, ",") + "::" + message(r.Message) + "\n"
 }
 
-// message returns a text as the message of a command.
+// message returns a text as the message of a command, without other control characters than ends of lines.
 func message(text string) string {
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text)
+	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(diagnostic.OneLine(lines[i]), "%", "%25")
+	}
+	return strings.Join(lines, "%0A")
 }
 
 // property returns a text as the value of a property, which ends at a comma or a colon.

@@ -25,7 +25,7 @@ func TestWrite(t *testing.T) {
 		"suppressed": {report.Result{Rule: "type", Level: report.Error, Message: "no", Suppressed: "because"}, ""},
 		"another command in a message": {
 			report.Result{Rule: "a:b,c", Level: report.Error, Message: "100%\r\n::set-output name=a::b", File: "a,b:c%.yaml", Line: 1},
-			"::error file=a%2Cb%3Ac%25.yaml,line=1,title=a%3Ab%2Cc::100%25%0D%0A::set-output name=a::b\n",
+			"::error file=a%2Cb%3Ac%25.yaml,line=1,title=a%3Ab%2Cc::100%25%0A::set-output name=a::b\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

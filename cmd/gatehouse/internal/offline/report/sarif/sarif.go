@@ -30,7 +30,7 @@ type Log struct {
 // Notification is why the tool cannot decide something about one place.
 type Notification struct {
 	Message string
-	// File and Line are as in report.Result.
+	// File and Line are as in report.Result. File is empty for what is about no file.
 	File string
 	Line int
 }
@@ -51,10 +51,11 @@ func (l *Log) document() *document {
 		Results:     make([]result, 0, len(l.Results)),
 	}
 	for _, n := range l.Notifications {
-		r.Invocations[0].Notifications = append(r.Invocations[0].Notifications, notification{
-			Level: report.Error, Message: text{n.Message},
-			Locations: []location{{PhysicalLocation: physicalLocation{artifactLocation{uri(n.File)}, region{StartLine: max(n.Line, 1)}}}},
-		})
+		written := notification{Level: report.Error, Message: text{n.Message}}
+		if n.File != "" {
+			written.Locations = []location{{PhysicalLocation: physicalLocation{artifactLocation{uri(n.File)}, region{StartLine: max(n.Line, 1)}}}}
+		}
+		r.Invocations[0].Notifications = append(r.Invocations[0].Notifications, written)
 	}
 	indexes := make(map[string]int)
 	for i := range l.Results {
@@ -135,7 +136,7 @@ type invocation struct {
 type notification struct {
 	Level     report.Level `json:"level"`
 	Message   text         `json:"message"`
-	Locations []location   `json:"locations"`
+	Locations []location   `json:"locations,omitempty"`
 }
 
 type result struct {
