@@ -18,44 +18,50 @@ const (
 	noNull       = "compare with null, as in value == null, or test a field with has(…)"
 )
 
-// functions maps functions of other languages to hints.
-var functions = map[string]string{
-	"any": meant("exists"), "some": meant("exists"), "every": meant("all"), "forEach": loops, "forall": meant("all"),
-	"len": meant("size"), "length": meant("size"), "count": meant("size"),
-	"includes": meant("contains"), "include": meant("contains"), "containsKey": fieldTest, "hasKey": fieldTest, "hasField": fieldTest, "exist": fieldTest,
-	"isNull": noNull, "isNil": noNull, "isNone": noNull, "notNull": noNull, "defined": fieldTest, "isDefined": fieldTest, "isSet": fieldTest, "has": fieldTest,
-	"isEmpty": "write size(value) == 0", "empty": "write size(value) == 0", "not": "negation is written !, as in !(a == b)",
-	"regex": meant("matches"), "regexMatch": meant("matches"), "match": meant("matches"), "test": meant("matches"), "search": meant("matches"), "like": meant("matches"),
-	"toLowerCase": meant("lowerAscii"), "toLower": meant("lowerAscii"), "lower": meant("lowerAscii"), "lowercase": meant("lowerAscii"),
-	"toUpperCase": meant("upperAscii"), "toUpper": meant("upperAscii"), "upper": meant("upperAscii"), "uppercase": meant("upperAscii"),
-	"toString": meant("string"), "str": meant("string"), "parseInt": meant("int"), "toInt": meant("int"), "number": meant("int"), "float": meant("double"),
-	"strip": meant("trim"), "trimSpace": meant("trim"), "substr": meant("substring"), "slice": meant("substring"),
-	"beginsWith": meant("startsWith"), "hasPrefix": meant("startsWith"), "prefix": meant("startsWith"), "hasSuffix": meant("endsWith"), "suffix": meant("endsWith"),
-	"concat": "strings and lists are joined with +", "append": "strings and lists are joined with +", "push": "strings and lists are joined with +",
-	"default": meant("orValue"), "getOrDefault": meant("orValue"), "coalesce": meant("orValue"), "if": conditionals,
+// functions returns hints for functions of other languages.
+func functions() map[string]string {
+	return map[string]string{
+		"any": meant("exists"), "some": meant("exists"), "every": meant("all"), "forEach": loops, "forall": meant("all"),
+		"len": meant("size"), "length": meant("size"), "count": meant("size"),
+		"includes": meant("contains"), "include": meant("contains"), "containsKey": fieldTest, "hasKey": fieldTest, "hasField": fieldTest, "exist": fieldTest,
+		"isNull": noNull, "isNil": noNull, "isNone": noNull, "notNull": noNull, "defined": fieldTest, "isDefined": fieldTest, "isSet": fieldTest, "has": fieldTest,
+		"isEmpty": "write size(value) == 0", "empty": "write size(value) == 0", "not": "negation is written !, as in !(a == b)",
+		"regex": meant("matches"), "regexMatch": meant("matches"), "match": meant("matches"), "test": meant("matches"), "search": meant("matches"), "like": meant("matches"),
+		"toLowerCase": meant("lowerAscii"), "toLower": meant("lowerAscii"), "lower": meant("lowerAscii"), "lowercase": meant("lowerAscii"),
+		"toUpperCase": meant("upperAscii"), "toUpper": meant("upperAscii"), "upper": meant("upperAscii"), "uppercase": meant("upperAscii"),
+		"toString": meant("string"), "str": meant("string"), "parseInt": meant("int"), "toInt": meant("int"), "number": meant("int"), "float": meant("double"),
+		"strip": meant("trim"), "trimSpace": meant("trim"), "substr": meant("substring"), "slice": meant("substring"),
+		"beginsWith": meant("startsWith"), "hasPrefix": meant("startsWith"), "prefix": meant("startsWith"), "hasSuffix": meant("endsWith"), "suffix": meant("endsWith"),
+		"concat": "strings and lists are joined with +", "append": "strings and lists are joined with +", "push": "strings and lists are joined with +",
+		"default": meant("orValue"), "getOrDefault": meant("orValue"), "coalesce": meant("orValue"), "if": conditionals,
+	}
 }
 
-// macros are functions that CEL knows behind a list or map only, with a variable.
-var macros = []string{"all", "exists", "exists_one", "filter", "map"}
+// macros returns functions that CEL knows behind a list or map only, with a variable.
+func macros() []string {
+	return []string{"all", "exists", "exists_one", "filter", "map"}
+}
 
-// usual are functions that are misspelt most.
-var usual = []string{
-	"startsWith", "endsWith", "contains", "matches", "size", "string", "int", "double", "quantity", "duration", "timestamp", "lowerAscii", "upperAscii",
-	"split", "join", "replace", "substring", "trim", "format", "isSorted", "indexOf", "find", "findAll", "orValue", "hasValue", "filter", "map", "all",
-	"exists", "exists_one", "has", "isQuantity", "isGreaterThan", "isLessThan", "compareTo", "url", "getHost", "ip", "cidr", "semver",
+// usual returns functions that are misspelt most.
+func usual() []string {
+	return []string{
+		"startsWith", "endsWith", "contains", "matches", "size", "string", "int", "double", "quantity", "duration", "timestamp", "lowerAscii", "upperAscii",
+		"split", "join", "replace", "substring", "trim", "format", "isSorted", "indexOf", "find", "findAll", "orValue", "hasValue", "filter", "map", "all",
+		"exists", "exists_one", "has", "isQuantity", "isGreaterThan", "isLessThan", "compareTo", "url", "getHost", "ip", "cidr", "semver",
+	}
 }
 
 // Function returns a hint for a function that is not declared.
 func Function(name string) string {
 	switch {
-	case functions[name] != "":
-		return functions[name]
-	case slices.Contains(macros, name):
+	case functions()[name] != "":
+		return functions()[name]
+	case slices.Contains(macros(), name):
 		return fmt.Sprintf("write it behind a list or map with a variable, as in list.%s(x, …)", name)
-	case slices.Contains(usual, name):
+	case slices.Contains(usual(), name):
 		return "it needs a later celCompatibilityVersion"
 	}
-	if hint := diagnostic.DidYouMean(name, usual...); hint != "" {
+	if hint := diagnostic.DidYouMean(name, usual()...); hint != "" {
 		return hint
 	}
 	return "functions are such as size, contains, startsWith, matches, all and exists"
@@ -105,16 +111,50 @@ var (
 	unexpected   = regexp.MustCompile(`(?s)(?:mismatched|extraneous) input '(.+?)' expecting`)
 	reserved     = regexp.MustCompile(`^reserved identifier: (\w+)`)
 	lastWord     = regexp.MustCompile(`(\w+|[^\w\s]+)\s*$`)
-	tokenHints   = [...]struct{ token, hint string }{ // the first one that a token begins with
-		{"=>", "implication is written !a || b; " + loops}, {"=~", pattern}, {"~", pattern}, {"=", "equality is written =="},
-		{"&", "and is written &&"}, {"|", "or is written ||"}, {"$", "names have no $"}, {"#", "comments begin with //"},
-		{"“", `write straight quotes: " or '`}, {"”", `write straight quotes: " or '`}, {"‘", `write straight quotes: " or '`}, {"’", `write straight quotes: " or '`},
-	}
-	wordHints = map[string]string{
-		"and": "and is written &&", "or": "or is written ||", "is": noNull, "not": "negation is written !, as in !(x in list)",
-		"like": pattern, "then": conditionals, "else": conditionals, "if": conditionals, "unless": conditionals,
-	}
 )
+
+type tokenHint struct{ token, hint string }
+
+// tokenHints returns hints for tokens that CEL does not have. The first one that a token begins with counts.
+func tokenHints() []tokenHint {
+	const quotes = `write straight quotes: " or '`
+	return []tokenHint{
+		{"=>", "implication is written !a || b; " + loops},
+		{"=~", pattern},
+		{"~", pattern},
+		{"=", "equality is written =="},
+		{"&", "and is written &&"},
+		{"|", "or is written ||"},
+		{"$", "names have no $"},
+		{"#", "comments begin with //"},
+		{"“", quotes},
+		{"”", quotes},
+		{"‘", quotes},
+		{"’", quotes},
+	}
+}
+
+const negation = "negation is written !, as in !(x in list)"
+
+// wordHint returns a hint for a word in the place of an operator.
+func wordHint(word string) string {
+	switch word {
+	case "and":
+		return "and is written &&"
+	case "or":
+		return "or is written ||"
+	case "is":
+		return noNull
+	case "not":
+		return negation
+	case "like":
+		return pattern
+	case "then", "else", "if", "unless":
+		return conditionals
+	default:
+		return ""
+	}
+}
 
 // Reserved returns the name in CEL's message about a reserved word, and "" for another message.
 func Reserved(message string) string {
@@ -140,7 +180,7 @@ func ReservedWord(word string) string {
 func Syntax(message string, at diagnostic.Place) string {
 	before, _ := split(at)
 	if found := unrecognized.FindStringSubmatch(message); found != nil {
-		for _, t := range tokenHints {
+		for _, t := range tokenHints() {
 			if strings.HasPrefix(found[1], t.token) {
 				return t.hint
 			}
@@ -155,17 +195,17 @@ func Syntax(message string, at diagnostic.Place) string {
 	follows := func(word string) bool { return last != nil && last[1] == word }
 	switch input := found[1]; {
 	case follows("not"):
-		return wordHints["not"]
+		return negation
 	case input == ">" && follows("<"):
 		return "inequality is written !="
 	case input == "*" && follows("["):
 		return "for elements of a list write list.all(x, …) or list.exists(x, …)"
 	case strings.Contains(at.Text, "?.") && strings.HasSuffix(message, "expecting ':'"):
 		return "an optional field is written object.?field"
-	case slices.Contains(usual, input):
+	case slices.Contains(usual(), input):
 		return fmt.Sprintf("functions are called as in value.%s(…)", input)
 	default:
-		return wordHints[input]
+		return wordHint(input)
 	}
 }
 
