@@ -191,7 +191,7 @@ func TestFewDiagnostics(t *testing.T) {
 	for i := range 64 {
 		var rules []string
 		for k := range 64 {
-			rules = append(rules, fmt.Sprintf("nothing%d", k))
+			rules = append(rules, fmt.Sprintf("\"validations[%d]\"", k+1))
 		}
 		policies = append(policies, fmt.Sprintf("{name: p%d, rules: [%s]}", i, strings.Join(rules, ", ")))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -176,33 +177,34 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 			case named[rule] != "":
 				// The index goes on to mean the rule when it gets a name.
 				out.policies[key] = append(out.policies[key], named[rule])
-			case rule != "podSecurity" && knows.Has(rule):
-			case isRuleName(rule):
-				names := slices.Sorted(maps.Values(named))
-				d.Errorf(at, nearestName(rule, names), "the policy has no rule %q; %s", rule, describeNames(names))
+			case rule != podSecurityPart && knows.Has(rule):
+			case mayExist(rule):
+				d.Warnf(at, nearestRule(rule, known, nil), "the policy has no rule %q", rule)
 			default:
-				d.Warnf(at, nearestRule(rule, known), "the policy has no rule %q", rule)
+				names := validNames(named)
+				d.Errorf(at, nearestRule(rule, known, names), "the policy has no rule %q; %s", rule, describeNames(names, known))
 			}
 		}
 	}
 }
 
-// isRuleName reports whether a rule is a validation by its name, and not by its index.
-func isRuleName(rule string) bool {
-	name, isValidation := strings.CutPrefix(rule, "validations[")
-	return isValidation && strings.Trim(name, "0123456789]") != ""
+// podSecurityPart and matchConditionsPart are parts of a policy in messages, which are no rules.
+const (
+	podSecurityPart     = "podSecurity"
+	matchConditionsPart = "matchConditions"
+)
+
+// mayExist reports whether a policy, or a later version of Kubernetes, may have such a rule: an index, or a check of podSecurity. A
+// validation by its name is in the policy or a mistake.
+func mayExist(rule string) bool {
+	_, indexed := RuleIndex(rule)
+	return indexed || strings.HasPrefix(rule, podSecurityPart+".") || strings.HasPrefix(rule, "auditAnnotations[")
 }
 
-// nearestName returns a hint for an unknown validation by its name. What all of them have in common makes none near.
-func nearestName(rule string, names []string) string {
-	bare := make([]string, len(names))
-	for i, name := range names {
-		bare[i] = bareName(name)
-	}
-	if near, isNear := diagnostic.Nearest(bareName(rule), bare...); isNear {
-		return fmt.Sprintf("did you mean %q?", "validations["+near+"]")
-	}
-	return ""
+// validNames returns the names of rules that have one, in a fixed order, without those that CheckRuleNames reports.
+func validNames(named map[string]string) []string {
+	names := slices.Compact(slices.Sorted(maps.Values(named)))
+	return slices.DeleteFunc(names, func(name string) bool { return !validation.IsRuleName(bareName(name)) })
 }
 
 // bareName returns NAME for validations[NAME].
@@ -211,27 +213,51 @@ func bareName(rule string) string {
 }
 
 // describeNames returns which rules of a policy have a name.
-func describeNames(names []string) string {
+func describeNames(names, known []string) string {
 	const most = 10
 	switch {
-	case len(names) == 0:
-		return `its rules have no names, so use an index, such as "validations[0]"`
 	case len(names) > most:
 		return fmt.Sprintf("its rules with names are %s and %d more", diagnostic.QuotedList(names[:most]), len(names)-most)
-	default:
+	case len(names) > 0:
 		return "its rules with names are " + diagnostic.QuotedList(names)
+	case slices.Contains(known, v1alpha1.IndexedRule(0)):
+		return `its rules have no names, so use an index, such as "validations[0]"`
+	case len(known) > 0:
+		return fmt.Sprintf("its rules are checks, such as %q", known[0])
+	default:
+		return "it has no rules"
 	}
 }
 
-// nearestRule returns a hint for an unknown rule. Checks of a standard may have the
-// level behind their name.
-func nearestRule(rule string, known []string) string {
-	for _, name := range known {
-		if name == "validations["+rule+"]" || strings.HasPrefix(name, rule+"_") {
+// nearestRule returns a hint for an unknown rule. Checks of a standard may have the level behind their name. What the names of all rules
+// have in common makes none near.
+func nearestRule(rule string, known, names []string) string {
+	bare, isValidation := strings.CutPrefix(rule, "validations[")
+	bare = strings.TrimSuffix(bare, "]")
+	if i, err := strconv.ParseUint(bare, 10, 31); err == nil && isValidation {
+		if name := v1alpha1.IndexedRule(int(i)); name != rule && slices.Contains(known, name) {
 			return fmt.Sprintf("did you mean %q?", name)
 		}
 	}
-	return diagnostic.DidYouMean(rule, known...)
+	for _, name := range known {
+		if name == "validations["+rule+"]" || name == podSecurityPart+"."+rule || strings.HasPrefix(name, rule+"_") {
+			return fmt.Sprintf("did you mean %q?", name)
+		}
+	}
+	all := make([]string, len(names))
+	for i := range names {
+		all[i] = bareName(names[i])
+	}
+	if near, isNear := diagnostic.Nearest(bare, all...); isNear {
+		return fmt.Sprintf("did you mean %q?", "validations["+near+"]")
+	}
+	if rule == podSecurityPart || rule == matchConditionsPart {
+		return "leave out rules for an exception to the whole policy"
+	}
+	if !isValidation || mayExist(rule) {
+		return diagnostic.DidYouMean(rule, known...)
+	}
+	return ""
 }
 
 // exceptionMatch checks and compiles what an exception is about.

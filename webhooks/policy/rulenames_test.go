@@ -127,15 +127,23 @@ func TestRuleNameDiagnostics(t *testing.T) {
 	for _, letter := range "abcdefghijkl" {
 		many = append(many, `{name: rule-`+string(letter)+`, expression: "object.data.a != '`+string(letter)+`'"}`)
 	}
+	const checks = `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: own}, spec: {podSecurity: {level: baseline}, validationActions: [Deny],
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]}}}`
 	for name, c := range map[string]struct{ policy, rule, want string }{
 		"a typing error":      {named(), "validations[b-is-y]", `error: ` + x + `"validations[b-is-y]"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[b-is-x]"?)`},
 		"something else":      {named(), "validations[memory-limit]", `error: ` + x + `"validations[memory-limit]"; its rules with names are "validations[b-is-x]", "validations[c-is-x]"`},
-		"only the name":       {named(), "b-is-x", `warning: ` + x + `"b-is-x" (hint: did you mean "validations[b-is-x]"?)`},
+		"only the name":       {named(), "b-is-x", `error: ` + x + `"b-is-x"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[b-is-x]"?)`},
 		"no rule has a name":  {own(`validations: [{expression: "object.data.a == 'x'"}]`), "validations[a]", `error: ` + x + `"validations[a]"; its rules have no names, so use an index, such as "validations[0]"`},
 		"many rules":          {own(`validations: [` + strings.Join(many, ", ") + `]`), "validations[limits]", `error: ` + x + `"validations[limits]"; its rules with names are "validations[rule-a]", "validations[rule-b]", "validations[rule-c]", "validations[rule-d]", "validations[rule-e]", "validations[rule-f]", "validations[rule-g]", "validations[rule-h]", "validations[rule-i]", "validations[rule-j]" and 2 more`},
 		"an index, still":     {named(), "validations[2]", ""},
 		"an index too many":   {named(), "validations[3]", `warning: ` + x + `"validations[3]" (hint: did you mean "validations[0]"?)`},
-		"an empty index":      {named(), "validations[]", `warning: ` + x + `"validations[]" (hint: did you mean "validations[0]"?)`},
+		"an empty index":      {named(), "validations[]", `error: ` + x + `"validations[]"; its rules with names are "validations[b-is-x]", "validations[c-is-x]"`},
+		"leading zeros":       {named(), "validations[00]", `error: ` + x + `"validations[00]"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[0]"?)`},
+		"nearly the name":     {named(), "b-is-y", `error: ` + x + `"b-is-y"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[b-is-x]"?)`},
+		"a bare index":        {named(), "0", `error: ` + x + `"0"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[0]"?)`},
+		"a bare check":        {checks, "hostPorts", `error: ` + x + `"hostPorts"; its rules are checks, such as "podSecurity.allowPrivilegeEscalation" (hint: did you mean "podSecurity.hostPorts"?)`},
+		"a later check":       {checks, "podSecurity.somethingElse", `warning: ` + x + `"podSecurity.somethingElse"`},
+		"a part of a policy":  {named(), "matchConditions", `error: ` + x + `"matchConditions"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: leave out rules for an exception to the whole policy)`},
 		"of an upstream rule": {denyAll("own", "", ""), "validations[a]", `error: ` + x + `"validations[a]"; its rules have no names, so use an index, such as "validations[0]"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celhint"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -42,27 +43,41 @@ func (r Reporter) ExpressionError(path *field.Path, expression string, err *apis
 		r.Errorf(path, hint, "%q %s", diagnostic.Excerpt(expression, 1, 1), err.Detail)
 		return
 	}
+	var loopVariables []string
 	for _, issue := range compilation.Issues.Errors() {
-		line, column := issue.Location.Line(), issue.Location.Column()+1
+		at := diagnostic.Place{Text: expression, Line: issue.Location.Line(), Column: issue.Location.Column() + 1}
 		message, _, _ := strings.Cut(issue.Message, " (in container")
-		message, hint := names.explain(strings.TrimSpace(message))
+		message = strings.TrimSpace(message)
+		if name, found := quotedIn(message, "undeclared reference to"); found {
+			if slices.Contains(loopVariables, name) {
+				continue // the function that declares it is unknown
+			}
+			if celhint.IsCall(at) {
+				loopVariables = append(loopVariables, celhint.LoopVariable(at))
+			}
+		}
+		message, hint := names.explain(message, at)
 		syntax := strings.Contains(message, "Syntax error")
 		if syntax {
-			hint = cmp.Or(bracesHint(expression), hint)
+			hint = cmp.Or(bracesHint(expression, at), hint)
 		}
-		r.ErrorIn(path, diagnostic.Place{Text: expression, Line: line, Column: column}, hint, message)
-		if syntax && hint != "" {
+		r.ErrorIn(path, at, hint, message)
+		if hint != "" && (syntax || celhint.Reserved(issue.Message) != "") {
 			break // what follows is about the same mistake
 		}
 	}
 }
 
-// bracesHint returns a hint for an expression that is written like a placeholder of a template.
-func bracesHint(expression string) string {
-	switch begin := strings.TrimSpace(expression); {
-	case strings.HasPrefix(begin, "{{"):
+// bracesHint returns a hint for a syntax error in an expression that has a placeholder of a template.
+func bracesHint(expression string, at diagnostic.Place) string {
+	lines := strings.Split(expression, "\n")
+	line := []rune(lines[min(max(at.Line, 1), len(lines))-1])
+	// The error is at the end of a placeholder, or at its $.
+	begin := string(line[:min(at.Column+1, len(line))])
+	switch {
+	case strings.Contains(begin, "{{"):
 		return "write the CEL expression without {{ and }}"
-	case strings.HasPrefix(begin, "${"):
+	case strings.Contains(begin, "${"):
 		return "write the CEL expression without ${ and }"
 	default:
 		return ""
@@ -70,7 +85,7 @@ func bracesHint(expression string) string {
 }
 
 // explain returns some of CEL's own messages in terms of policies, with a hint.
-func (n Names) explain(message string) (text, hint string) {
+func (n Names) explain(message string, at diagnostic.Place) (text, hint string) {
 	if name, found := quotedIn(message, "undeclared reference to"); found {
 		switch {
 		case name == plugincel.AuthorizerVarName || strings.HasPrefix(name, plugincel.AuthorizerVarName+"."):
@@ -82,6 +97,10 @@ func (n Names) explain(message string) (text, hint string) {
 		case name == plugincel.VariableVarName:
 			return `"variables" is not declared`, "declare them in spec.variables"
 		}
+		text = fmt.Sprintf("%q is not declared", name)
+		if celhint.IsCall(at) {
+			return text, celhint.Function(name)
+		}
 		known := []string{plugincel.ObjectVarName, plugincel.OldObjectVarName, plugincel.RequestVarName, plugincel.NamespaceVarName}
 		if n.Authorizer {
 			known = append(known, plugincel.AuthorizerVarName)
@@ -92,40 +111,66 @@ func (n Names) explain(message string) (text, hint string) {
 		if len(n.Variables) > 0 {
 			known = append(known, plugincel.VariableVarName)
 		}
-		hint := diagnostic.DidYouMean(name, known...)
 		if slices.Contains(n.Variables, name) {
-			hint = fmt.Sprintf("did you mean %q?", plugincel.VariableVarName+"."+name)
+			return text, fmt.Sprintf("did you mean %q?", plugincel.VariableVarName+"."+name)
 		}
-		if hint == "" {
-			hint = diagnostic.DidYouMean(name, usualFunctions()...)
+		if hint := cmp.Or(celhint.PartOfKey(at), celhint.Value(name), fieldHint(name)); hint != "" {
+			return text, hint
 		}
-		if near, _ := diagnostic.Nearest(name, known...); near != "" || hint == "" {
-			hint = strings.TrimPrefix(hint+" the names here are "+strings.Join(known, ", "), " ")
+		hint := diagnostic.DidYouMean(name, known...)
+		return text, strings.TrimPrefix(hint+" the names here are "+strings.Join(known, ", "), " ")
+	}
+	if word := celhint.Reserved(message); word != "" {
+		hint := celhint.ReservedWord(word)
+		switch word {
+		case "namespace":
+			hint = fmt.Sprintf("did you mean %q? the name of the namespace is request.namespace", plugincel.NamespaceVarName)
+		case "let", "var", "const":
+			hint = "declare variables in spec.variables"
 		}
-		return fmt.Sprintf("%q is not declared", name), hint
+		return fmt.Sprintf("%q is a reserved word of CEL", word), hint
 	}
 	if name, found := quotedIn(message, "undefined field"); found {
 		switch {
 		case slices.Contains(n.Variables, name):
 			return fmt.Sprintf("there is no field %q", name), "a variable can name only those that are declared above it"
-		case slices.Contains([]string{"username", "uid", "groups", "extra"}, name):
-			return fmt.Sprintf("there is no field %q", name), fmt.Sprintf("did you mean %q?", "request.userInfo."+name)
+		case slices.Contains([]string{"user", "username", "uid", "groups", "extra"}, name):
+			return fmt.Sprintf("there is no field %q", name), fieldHint(name)
 		}
 		return fmt.Sprintf("there is no field %q", name), diagnostic.DidYouMean(name, slices.Concat(n.Variables, requestFields())...)
 	}
-	if strings.Contains(message, "token recognition error at: '= '") {
-		return message, "equality is written =="
+	if strings.Contains(message, "invalid argument to has() macro") {
+		return message, "has takes a field, as in has(object.spec.replicas); for a key of a map write 'key' in map"
 	}
-	return message, ""
+	hint = celhint.Syntax(message, at)
+	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
+	return message, hint
 }
 
-// usualFunctions returns those that are misspelt most.
-func usualFunctions() []string {
-	return []string{
-		"startsWith", "endsWith", "contains", "matches", "size", "string", "int", "double", "quantity", "duration", "timestamp", "lowerAscii", "upperAscii",
-		"split", "join", "replace", "substring", "trim", "format", "isSorted", "indexOf", "find", "findAll", "orValue", "hasValue", "filter", "map", "all",
-		"exists", "exists_one", "has", "isQuantity", "isGreaterThan", "isLessThan", "compareTo", "url", "getHost", "ip", "cidr", "semver",
+// fieldHint returns a hint for a name that is that of a field, or of a variable in other languages.
+func fieldHint(name string) string {
+	meant := ""
+	switch name {
+	case "self", "this", "obj", "resource", "input":
+		meant = plugincel.ObjectVarName
+	case "old", "oldSelf", "oldObj":
+		meant = plugincel.OldObjectVarName
+	case "apiVersion", "kind", "metadata", "spec", "status", "data":
+		meant = "object." + name
+	case "labels", "annotations", "name":
+		meant = "object.metadata." + name
+	case "containers", "initContainers", "volumes":
+		meant = "object.spec." + name
+	case "operation", "userInfo", "dryRun", "subResource":
+		meant = "request." + name
+	case "user":
+		meant = "request.userInfo"
+	case "username", "uid", "groups", "extra":
+		meant = "request.userInfo." + name
+	default:
+		return ""
 	}
+	return fmt.Sprintf("did you mean %q?", meant)
 }
 
 // requestFields returns the fields of the request and of what it holds.

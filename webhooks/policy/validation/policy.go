@@ -160,6 +160,9 @@ func checkValidation(r Reporter, rule *admissionregistrationv1.Validation, path 
 	}
 }
 
+// IsRuleName reports whether a rule can have this name.
+func IsRuleName(name string) bool { return len(validation.IsDNS1035Label(name)) == 0 }
+
 // CheckRuleNames reports names of rules that are invalid or not unique.
 func CheckRuleNames(r Reporter, rules []v1alpha1.Validation, path *field.Path) {
 	first := make(map[string]int, len(rules))
@@ -168,7 +171,7 @@ func CheckRuleNames(r Reporter, rules []v1alpha1.Validation, path *field.Path) {
 		if name == "" {
 			continue
 		}
-		if len(validation.IsDNS1035Label(name)) > 0 {
+		if !IsRuleName(name) {
 			r.Errorf(at, `as in "memory-limit"`,
 				"%q is not allowed; allowed are at most 63 lower-case letters, digits and \"-\", a letter first and no \"-\" last", truncate.Runes(name, maxShownName))
 		}

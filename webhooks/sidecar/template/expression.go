@@ -178,7 +178,9 @@ func (s *Scope) env(use use) (*cel.Env, error) {
 func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use use) {
 	for _, issue := range issues {
 		message, _, _ := strings.Cut(issue.Message, " (in container")
-		message, hint := s.explain(strings.TrimSpace(message), use)
+		// Without a place, it is about the whole.
+		in := diagnostic.Place{Text: text, Line: max(issue.Location.Line(), 1), Column: max(issue.Location.Column(), 0) + 1}
+		message, hint := s.explain(strings.TrimSpace(message), in, use)
 		syntax := strings.Contains(issue.Message, "Syntax error")
 		isShell := false
 		if use == forPlaceholder {
@@ -190,9 +192,6 @@ func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use us
 		case hint == "" && undeclared.MatchString(issue.Message):
 			hint = declaredHere(use)
 		}
-		// Without a place, it is about the whole.
-		line, column := max(issue.Location.Line(), 1), max(issue.Location.Column(), 0)+1
-		in := diagnostic.Place{Text: text, Line: line, Column: column}
 		r.found = append(r.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: in.Message("%s", message), In: in, Hint: hint})
 		if syntax || isShell {
 			break // what follows is about the same mistake

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celhint"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -196,13 +198,17 @@ const noParameters = "match conditions cannot read parameters"
 
 // explain turns some of CEL's own messages into what the author of a profile has
 // to know.
-func (s *Scope) explain(message string, use use) (text, hint string) {
+func (s *Scope) explain(message string, at diagnostic.Place, use use) (text, hint string) {
 	message = originalName(message)
 	if match := undeclared.FindStringSubmatch(message); match != nil {
 		if use == forCondition && match[1] == "params" {
 			return noParameters, "read a field of the pod or its namespace, such as a label"
 		}
-		return fmt.Sprintf("%q is not declared", match[1]), s.declared(match[1], use)
+		text = fmt.Sprintf("%q is not declared", match[1])
+		if celhint.IsCall(at) {
+			return text, celhint.Function(match[1])
+		}
+		return text, cmp.Or(s.declared(match[1], use), celhint.Value(match[1]))
 	}
 	if match := noField.FindStringSubmatch(message); match != nil {
 		owner, fields := s.provider.owner(match[1])
@@ -227,8 +233,12 @@ func (s *Scope) explain(message string, use use) (text, hint string) {
 			return fmt.Sprintf("%q is not a field of %s", match[1], owner), hint
 		}
 	}
-	if strings.Contains(message, "token recognition error at: '= '") {
-		return message, "write == to compare"
+	if word := celhint.Reserved(message); word != "" {
+		return fmt.Sprintf("%q is a reserved word of CEL", word), celhint.ReservedWord(word)
+	}
+	if hint = celhint.Syntax(message, at); hint != "" {
+		message, _, _ = strings.Cut(message, " expecting {")
+		return message, hint
 	}
 	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
 		return "the expression is incomplete", ""

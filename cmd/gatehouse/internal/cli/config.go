@@ -19,6 +19,8 @@ const (
 	unlessAnnotation = "gatehouse.dev/unless"
 	// variableAnnotation is on a flag whose value is that of ConfigVariable.
 	variableAnnotation = "gatehouse.dev/variable"
+	// noteAnnotation is on a command of NoteConfigVariable.
+	noteAnnotation = "gatehouse.dev/note-variable"
 )
 
 // AddConfigFlag adds -c and --config, a directory of documents. Beside a flag of unless the command ignores ConfigVariable, because it then
@@ -64,6 +66,15 @@ func ReadEnvironment(cmd *cobra.Command) error {
 		return err
 	}
 	return cmd.Flags().Set(configFlag, dir)
+}
+
+// NoteConfigVariable makes a command say that --config is the value of ConfigVariable when it succeeds, too: for commands whose result
+// looks the same with another directory.
+func NoteConfigVariable(cmd *cobra.Command) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[noteAnnotation] = "true"
 }
 
 // environmentNote returns a line which says that --config of a command is the value of ConfigVariable, and "" if it is not.

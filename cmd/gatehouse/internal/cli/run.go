@@ -56,6 +56,9 @@ func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams
 		}
 	}
 	if err == nil {
+		if cmd.Annotations[noteAnnotation] != "" {
+			_, _ = io.WriteString(s.Err, environmentNote(cmd)) // there is no other place to report to
+		}
 		return ExitYes
 	}
 	if _, _, unknown := root.Find(args); unknown != nil {

@@ -156,6 +156,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "let Gatehouse fill in the CA of cert-manager, in place of the cainjector (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "admission-configuration", "crds")
+	cli.NoteConfigVariable(cmd)
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")

@@ -65,7 +65,7 @@ no policy or profile is active.`,
   # in a pipeline
   gatehouse lint --config . -o sarif > gatehouse.sarif`,
 		Args: cli.NoArgs(func(arg string) string {
-			return "the directory is given with --config (hint: gatehouse lint --config " + arg + ")"
+			return "the directory is given with --config (hint: gatehouse lint --config " + cli.ShellQuote(arg) + ")"
 		}),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

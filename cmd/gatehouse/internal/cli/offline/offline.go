@@ -45,6 +45,14 @@ func (f *configFlag) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 }
 
+// configWords returns --config for a command in a hint, and "" for a command without it.
+func (f *configFlag) configWords() string {
+	if f.config == "" {
+		return ""
+	}
+	return " --config " + cli.ShellQuote(f.config)
+}
+
 // load reads and compiles the directory.
 func (f *configFlag) load() (*config.Config, *webhooks.Snapshot, error) {
 	c, snapshot, found := active.Load(f.config)
@@ -345,7 +353,7 @@ func podHint(o *manifest.Object) string {
 
 // addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
 func (f *manifestFlags) addHint(file string, o *manifest.Object) {
-	rendered := "helm template CHART | gatehouse " + f.command + " -f -"
+	rendered := "helm template CHART | gatehouse " + f.command + f.configWords() + " -f -"
 	name := path.Base(file)
 	switch {
 	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
@@ -390,7 +398,7 @@ func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
 			continue
 		}
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s -f -)", name, name, f.command))
+			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, cli.ShellQuote(name), f.command, f.configWords()))
 			continue
 		}
 		paths, err := filesOf(name)

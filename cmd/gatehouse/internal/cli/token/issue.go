@@ -179,7 +179,7 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 		return err
 	}
 	return fmt.Errorf("the token was issued and is not valid yet: %s in %s, and servers do not use the new document until you fix that (hint: %s lint --config %s):\n  %s",
-		thereAre(n), f.config, cli.DisplayName(os.Args[0]), f.config, first)
+		thereAre(n), f.config, cli.DisplayName(os.Args[0]), cli.ShellQuote(f.config), first)
 }
 
 // issueProblem is what is wrong with a flag of token issue, which is for a field of

@@ -306,7 +306,7 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 		return err
 	}
 	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and servers do not use the documents until you fix that (hint: %s lint --config %s):\n  %s",
-		thereAre(n), dir, cli.DisplayName(os.Args[0]), dir, first)
+		thereAre(n), dir, cli.DisplayName(os.Args[0]), cli.ShellQuote(dir), first)
 }
 
 // listingErrors returns the number of errors, and the first of them.

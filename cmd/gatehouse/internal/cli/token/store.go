@@ -77,7 +77,7 @@ func (f *tokenPlace) flags() string {
 	if f.Given() {
 		return f.Words()
 	}
-	return " --config " + f.config
+	return " --config " + cli.ShellQuote(f.config)
 }
 
 // file returns the place for JSON output: a file, or "" for an object.

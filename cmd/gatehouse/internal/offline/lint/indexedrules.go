@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	policyvalidation "github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
 // lintIndexedRules reports rules that an exception names by their index: the index means another rule once a rule is inserted
@@ -47,7 +48,10 @@ func (l *linter) lintIndexedRule(d document, policyName, rule string, at *field.
 		return // Compile reports a rule that does not exist.
 	}
 	hint := "give the rule a name and use it"
-	if spec.Validations[n].Name != "" {
+	name := spec.Validations[n].Name
+	twice := slices.ContainsFunc(spec.Validations[:n], func(v v1alpha1.Validation) bool { return v.Name == name }) ||
+		slices.ContainsFunc(spec.Validations[n+1:], func(v v1alpha1.Validation) bool { return v.Name == name })
+	if policyvalidation.IsRuleName(name) && !twice { // Compile reports other names.
 		hint = "write " + quoted(spec.RuleName(n))
 	}
 	d.warn(RuleIndex, at, hint, "%s is an index: it means another rule once a rule is inserted before it", quoted(rule))
