@@ -40,7 +40,9 @@ var replacedWords = []replacedWord{
 	}},
 	{word: "tells", phrase: `tells whether`, use: "reports whether", comments: true, found: "isPod tells whether", plain: "tell the user whether"},
 	{word: "settl", phrase: `settl(e|es|ed|ing)`, use: "resolve", comments: true, found: "is settled", plain: "settings"},
-	{word: "use", phrase: configurationInUse, use: "active", found: "the configuration in use", plain: "the port is in use"},
+	{word: "use", phrase: configurationInUse, use: "active", found: "the configuration in use", plain: "the port is in use", exceptions: map[string]string{
+		"CHANGELOG.md": "names the old log message",
+	}},
 	{word: "into", phrase: `(bring|brings|brought|come|comes|came|go|goes|went) into use`, use: "activate", comments: true, found: "brought into use", plain: "put to use"},
 	{word: "look", phrase: `look(s|ed|ing)? at( it| them)? again`, use: "reconcile, read again", comments: true, found: "looked at again", plain: "look at the log"},
 	{word: "predecessor", phrase: `predecessors?`, use: "stale reports, the process before", found: "its predecessor", plain: "preceding"},
