@@ -62,7 +62,7 @@ of custom resources need their CustomResourceDefinition, in either place; withou
 it their fields are not checked. Kustomization files are ignored.
 
   -o table  objects and remarks (the default)
-  -o json   an object a line, for programs
+  -o json   an object a line, for programs; -o yaml is the same in YAML
   -o sarif  for code hosting services
   -o junit  for CI systems, an object a test case
   -o github workflow commands, which GitHub Actions shows beside the lines

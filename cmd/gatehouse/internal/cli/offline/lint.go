@@ -52,7 +52,7 @@ docs/lint.md explains. The annotation gatehouse.dev/lint-ignore of a policy,
 binding, exception or profile lists codes to suppress.
 
   -o text    for people and editors (the default)
-  -o json    one document, for programs
+  -o json    one document, for programs; -o yaml is the same in YAML
   -o sarif   for code hosting services
   -o junit   for CI systems, an error or warning a test case
   -o github  workflow commands, which GitHub Actions shows beside the lines
