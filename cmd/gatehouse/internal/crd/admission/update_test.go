@@ -135,7 +135,7 @@ func TestNotSent(t *testing.T) {
 	c := configOf(t)
 	r := crdadmission.New(crdadmission.Options{
 		Current: func() *config.Config { return c },
-		NotSent: func(any) []string { return []string{"it is not\tsent", "it is not sent"} },
+		NotSent: func(any) []string { return []string{"it is not sent", "it is not sent"} },
 	})
 	want := "allowed\nwarning: AdmissionPolicy/p: it is not sent\n"
 	if got := text(t, r.Review(t.Context(), about(t, admissionPolicy("p", rules+deny), ""))); got != want {
