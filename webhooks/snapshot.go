@@ -7,6 +7,9 @@ package webhooks
 import (
 	"errors"
 	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -16,6 +19,8 @@ import (
 
 // Spec is the configuration of all three endpoints.
 type Spec struct {
+	// Digest names the configuration, and may be empty.
+	Digest  string
 	Sidecar sidecar.Spec
 	Policy  policy.Spec
 	Authn   authn.Spec
@@ -27,8 +32,40 @@ type Snapshot struct {
 	Sidecar *sidecar.Set
 	Policy  *policy.Set
 	Authn   *authn.Set
+	// Digest is that of the Spec.
+	Digest string
 
+	lookups Lookups
+	// injects is true if policies see pod templates as the profiles of the Snapshot change
+	// them.
+	injects  bool
 	warnings diagnostic.List
+}
+
+// Lookups are what admission reads besides the request. Each of them may be nil.
+type Lookups struct {
+	Objects    policy.Objects
+	Authorizer authorizer.UnconditionalAuthorizer
+	Namespaces sidecar.Namespaces
+	ConfigMaps sidecar.ConfigMaps
+	Now        func() time.Time
+}
+
+// Lookups returns those that the Snapshot was compiled with.
+func (s *Snapshot) Lookups() Lookups { return s.lookups }
+
+// With returns the Snapshot with other lookups. It costs no compilation, so that a caller may
+// have a Snapshot for each request.
+func (s *Snapshot) With(l Lookups) *Snapshot {
+	with := *s
+	with.lookups = l
+	with.Sidecar = s.Sidecar.With(l.Namespaces, l.ConfigMaps)
+	inject := s.Policy.Lookups().Inject
+	if s.injects {
+		inject = Injector(with.Sidecar)
+	}
+	with.Policy = s.Policy.With(policy.Lookups{Objects: l.Objects, Authorizer: l.Authorizer, Inject: inject, Now: l.Now})
+	return &with
 }
 
 // Compile compiles all three parts. If any has an error there is no Snapshot, and the
@@ -37,10 +74,13 @@ type Snapshot struct {
 // warnings of the Snapshot.
 func Compile(spec Spec) (*Snapshot, error) {
 	var (
-		snapshot Snapshot
-		found    diagnostic.List
-		err      error
+		found diagnostic.List
+		err   error
 	)
+	snapshot := Snapshot{Digest: spec.Digest, lookups: Lookups{
+		Objects: spec.Policy.Objects, Authorizer: spec.Policy.Authorizer, Now: spec.Policy.Now,
+		Namespaces: spec.Sidecar.Namespaces, ConfigMaps: spec.Sidecar.ConfigMaps,
+	}}
 	if snapshot.Authn, err = authn.Compile(spec.Authn); err != nil {
 		found = appendDiagnostics(found, err)
 	} else {
@@ -52,7 +92,7 @@ func Compile(spec Spec) (*Snapshot, error) {
 		found = append(found, snapshot.Sidecar.Warnings()...)
 	}
 	if spec.Policy.Inject == nil && snapshot.Sidecar != nil {
-		spec.Policy.Inject = Injector(snapshot.Sidecar)
+		spec.Policy.Inject, snapshot.injects = Injector(snapshot.Sidecar), true
 	}
 	if snapshot.Policy, err = policy.Compile(spec.Policy); err != nil {
 		found = appendDiagnostics(found, err)

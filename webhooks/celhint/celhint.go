@@ -53,9 +53,10 @@ func usual() []string {
 
 // Function returns a hint for a function that is not declared.
 func Function(name string) string {
+	if hint := functions()[name]; hint != "" {
+		return hint
+	}
 	switch {
-	case functions()[name] != "":
-		return functions()[name]
 	case slices.Contains(macros(), name):
 		return fmt.Sprintf("write it behind a list or map with a variable, as in list.%s(x, …)", name)
 	case slices.Contains(usual(), name):

@@ -76,6 +76,9 @@ func (a *answer) add(v *Violation, index int) {
 		shown = v.Template + ": " + shown
 	}
 	a.violations = append(a.violations, *v)
+	if v.Unknown != "" {
+		return
+	}
 	switch v.Outcome {
 	case Excepted:
 		a.annotate(ExceptedByKey, v.Exception+":"+v.Policy+"/"+v.Rule)
@@ -110,7 +113,7 @@ func (v *Violation) describe() string {
 	if v.Template != "" {
 		message = v.Template + ": " + message
 	}
-	return fmt.Sprintf("%s denied request: %s", title(v.Kind, v.Policy, v.Binding), message)
+	return title(v.Kind, v.Policy, v.Binding) + " denied request: " + message
 }
 
 // cause returns the violation for programs, and for kubectl, which shows causes and not

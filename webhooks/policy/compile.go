@@ -42,6 +42,8 @@ type Set struct {
 	inject     Injector
 	now        func() time.Time
 	workloads  *workload.Kinds
+	// guarded is true if redacted values are guarded.
+	guarded bool
 	// budget is what all policies together may spend on a request.
 	budget int64
 	// checksTemplates is true if a policy checks pod templates.
@@ -86,12 +88,17 @@ type compiledPolicy struct {
 	ruleNames []string
 }
 
+// needsKnownNamespace returns the value of needsNamespace.
+func (p *compiledPolicy) needsKnownNamespace() bool {
+	return p.uses.Has(expression.UsesNamespace) || p.podSecurity != nil && p.podSecurity.labels
+}
+
 // title returns how messages name a policy and a binding.
 func title(kind, name, binding string) string {
 	if binding == "" {
-		return fmt.Sprintf("%s '%s'", kind, name)
+		return kind + " '" + name + "'"
 	}
-	return fmt.Sprintf("%s '%s' with binding '%s'", kind, name, binding)
+	return kind + " '" + name + "' with binding '" + binding + "'"
 }
 
 // binding applies a policy.
@@ -116,7 +123,7 @@ func Compile(spec Spec) (*Set, error) {
 	c := &compilation{
 		set: &Set{
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
-			budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
+			guarded: spec.GuardRedacted, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
 		selectors:  selectors{byString: map[string]*selector{}},
 		previous:   map[exceptedPolicy]*compiledPolicy{},
@@ -132,7 +139,7 @@ func Compile(spec Spec) (*Set, error) {
 		return nil, err
 	}
 	c.configuration(spec.Configuration)
-	if err := c.compilerFor(spec.Previous); err != nil {
+	if err := c.compilerFor(spec.Previous, spec.GuardRedacted); err != nil {
 		return nil, err
 	}
 
@@ -185,8 +192,9 @@ type compilation struct {
 }
 
 // compilerFor takes the compiler of the previous Set, and the policies that it
-// compiled, if it is for the same version.
-func (c *compilation) compilerFor(previous *Set) error {
+// compiled, if it is for the same version. A new compiler guards redacted values if guarded is
+// true.
+func (c *compilation) compilerFor(previous *Set, guarded bool) error {
 	if previous != nil && previous.version == c.set.version {
 		c.compiler, c.conditions = previous.compiler, previous.conditions
 		for _, p := range previous.policies {
@@ -196,6 +204,9 @@ func (c *compilation) compilerFor(previous *Set) error {
 		var err error
 		if c.compiler, err = expression.NewCompiler(c.set.version); err != nil {
 			return err
+		}
+		if guarded {
+			c.compiler.GuardRedacted()
 		}
 	}
 	c.set.compiler = c.compiler
@@ -337,7 +348,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 	out.conditionsReadObjectOnly = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !readsObjectOnly(c.Program) })
 	out.match = c.selectors.compileMatch(p.Spec.MatchConstraints)
 	out.checksTemplates = templates && out.match.matchesPodCreation()
-	out.needsNamespace = out.uses.Has(expression.UsesNamespace) || out.podSecurity != nil && out.podSecurity.labels
+	out.needsNamespace = out.needsKnownNamespace()
 	if c.set.authorizer == nil && out.uses.Has(expression.UsesAuthorizer) {
 		p.Warnf(nil, "add the Roles and bindings to the directory, or connect to a cluster", "the policy uses authorizer, and no Roles and bindings are known: these expressions fail")
 	}

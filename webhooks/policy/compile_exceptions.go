@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
@@ -342,11 +343,12 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 				break
 			}
 		}
+		known.bound, known.uses = s.bound, s.uses
 		kept := min(maxDiagnostics, len(found))
 		known.found, known.more = slices.Clone(found[:kept]), len(found)-kept
 	}
 	c.set.conditions[out.title] = known
-	out.conditions = known.compiled
+	out.conditions, out.bound, out.uses = known.compiled, known.bound, known.uses
 	for _, f := range known.found {
 		f.Source = d.Source
 		c.diagnostics = append(c.diagnostics, f)
@@ -358,6 +360,8 @@ func (c *compilation) exceptionConditions(d validation.Reporter, x *Exception, o
 type exceptionConditions struct {
 	given    []admissionregistrationv1.MatchCondition
 	compiled []condition
+	bound    celcost.Bound
+	uses     expression.Uses
 	// found are the first diagnostics, and more how many there are beside them.
 	found diagnostic.List
 	more  int

@@ -15,6 +15,8 @@ type Decision struct {
 	Response admission.Response
 	// Err is why the request cannot be decided.
 	Err error
+	// Undecided is an UndecidedError, or nil. Unlike Err it is set for a request that is refused, too.
+	Undecided error
 	// Violations are all that were found, in the order of the answer, with those
 	// that are only warned about or audited and those that are let pass.
 	Violations []Violation
@@ -78,7 +80,12 @@ type Violation struct {
 	Actions []admissionregistrationv1.ValidationAction `json:"actions,omitempty"`
 	// Exception is the one that allows it, as namespace/name.
 	Exception string `json:"exception,omitempty"`
+	// Unknown says why it is not known whether Exception allows it, and is "" if that is known. Only a
+	// Set of ForObjects has such violations.
+	Unknown string `json:"unknown,omitempty"`
 
+	// static is StaticMessage.
+	static string
 	// indexed is "validations[2]" for a rule with a name.
 	indexed string
 }
@@ -88,8 +95,15 @@ func (v *Violation) HasRule(rule string) bool {
 	return v.Rule == rule || v.indexed != "" && v.indexed == rule
 }
 
+// StaticMessage returns the message of the rule without that of its messageExpression: nothing of the
+// object is in it. It is "" for what is no validation.
+func (v *Violation) StaticMessage() string { return v.static }
+
 // Refuses reports whether the violation alone is enough to refuse the request.
 func (v *Violation) Refuses() bool {
+	if v.Unknown != "" {
+		return false
+	}
 	if v.Outcome != Violated && v.Outcome != Failed {
 		return false
 	}

@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // evaluation is the result of evaluating a policy for a request and a param,
@@ -124,18 +127,22 @@ func evaluate(t target) *evaluation {
 		out = new(evaluation)
 		r.evaluations[key] = out
 	}
+	v.unanswered = nil
 	*out = evaluation{matched: true, results: out.results[:0], annotations: out.annotations[:0]}
 	e := evaluator{request: r, policy: p, input: &v.input, out: out}
 	if v.explain {
 		e.explanation = &Evaluation{Kind: p.kind, Policy: p.name, Binding: t.bindingName(), Param: t.param.name(), Template: r.template, Why: Evaluated}
 	}
 	e.input.Reset(r, t.param.value(), p.variables)
+	var times int64
+	e.input.Counting, times = v.counting(&t)
 	e.evaluate()
 	out.cost = e.input.Spent
 	if out.failed {
 		out.results[0].cost = out.cost
 	}
 	v.spent += e.input.Spent
+	v.observed += times * e.input.Spent
 	if e.explanation != nil {
 		v.evaluations = append(v.evaluations, e.explain())
 	}
@@ -187,11 +194,25 @@ func (result *evaluated) err() error {
 
 func (e *evaluator) evaluateExpression(phase *expression.Phase, program *expression.Program) evaluated {
 	value, cost, err := phase.Eval(e.request.review.context, program)
-	out := evaluated{value: value, cost: cost}
-	if !errors.As(err, &out.failure) {
-		out.end = err
+	failure := e.request.review.unansweredError(program)
+	if err != nil {
+		var failed *expression.EvaluationError
+		if !errors.As(err, &failed) {
+			return evaluated{value: value, cost: cost, end: err}
+		}
+		failure = cmp.Or(failure, failed)
 	}
-	return out
+	return evaluated{value: value, cost: cost, failure: failure}
+}
+
+// isUndecided reports whether an expression has no result because of a redacted value, and
+// notes it for the review.
+func (e *evaluator) isUndecided(failure *expression.EvaluationError) bool {
+	if failure == nil || !e.request.review.dependsOnRedacted(failure) {
+		return false
+	}
+	e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
+	return true
 }
 
 // failPolicy replaces the results by one: the whole policy could not be evaluated.
@@ -220,6 +241,10 @@ func (e *evaluator) evaluateConditions() bool {
 	}
 	var errs []error
 	failed, denied := "", -1
+	var (
+		undecided *condition
+		unknown   error
+	)
 	for i := range conditions {
 		c := &conditions[i]
 		result := e.evaluateExpression(phase, c.Program)
@@ -228,6 +253,9 @@ func (e *evaluator) evaluateConditions() bool {
 		case result.end != nil:
 			fail(c.name, result.end)
 			return false
+		case result.failure != nil && e.request.review.dependsOnRedacted(result.failure):
+			undecided = c
+			unknown = result.failure
 		case result.failure != nil:
 			errs, failed = append(errs, result.failure), c.name
 		case result.value == types.False && denied < 0:
@@ -237,6 +265,10 @@ func (e *evaluator) evaluateConditions() bool {
 	switch {
 	case denied >= 0:
 		e.out.matched, e.out.condition = false, conditions[denied].name
+		return false
+	case undecided != nil:
+		e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), unknown)
+		e.out.matched, e.out.condition = false, undecided.name
 		return false
 	case len(errs) > 0:
 		fail(failed, utilerrors.NewAggregate(errs))
@@ -254,6 +286,9 @@ func (e *evaluator) checkPodSecurity() bool {
 	}
 	failure, err := e.policy.podSecurity.check(e.request, e.out)
 	switch {
+	case errors.Is(failure, redacted.ErrMissing), errors.Is(failure, redacted.Err):
+		e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
+		return false
 	case failure != nil:
 		e.failPolicy("podSecurity", failure)
 		return false
@@ -280,6 +315,8 @@ func (e *evaluator) evaluateValidations() (remaining int64, ok bool) {
 			case result.end != nil:
 				e.failPolicy("", result.end)
 				return 0, false
+			case e.isUndecided(result.failure):
+				out.outcome = Ignored
 			case result.failure != nil:
 				out.outcome, out.message = e.policy.failureOutcome(), result.failure.Error()
 			case result.value != types.True:
@@ -323,6 +360,9 @@ func (e *evaluator) evaluateMessages(results []ruleResult, remaining int64) {
 			}
 			return
 		}
+		if out.outcome == Violated && result.failure != nil && e.request.review.dependsOnRedacted(result.failure) {
+			out.message = fmt.Sprintf("%s (%v)", out.message, redacted.Err)
+		}
 		if out.outcome == Violated && result.failure == nil {
 			if message := validMessage(result.value); message != "" {
 				out.message = message
@@ -359,6 +399,7 @@ func (e *evaluator) evaluateAnnotations() {
 		case result.end != nil:
 			e.failPolicy("", result.end)
 			return
+		case e.isUndecided(result.failure):
 		case result.failure != nil:
 			if e.policy.failurePolicy != admissionregistrationv1.Ignore {
 				e.out.results = append(e.out.results, ruleResult{part: partAnnotation, name: a.name, outcome: Failed, message: result.failure.Error()})

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
@@ -31,8 +33,13 @@ type exception struct {
 	// inNamespaces and objects are nil for one that does not select by labels.
 	inNamespaces, objects labels.Selector
 	conditions            []condition
+	// bound is that of what the conditions cost together, and uses are the names that they mention.
+	bound celcost.Bound
+	uses  expression.Uses
 	// inert is why it does nothing, whatever the request is.
 	inert string
+	// unknown says which condition was left out, because it depends on the request, "" for none.
+	unknown string
 }
 
 // exceptedPolicy names a policy: its kind may be "" for both.
@@ -46,22 +53,29 @@ func (e exceptedPolicy) includes(p exceptedPolicy) bool {
 // findException returns the title of the exception that covers a violation of the rule,
 // and "" if there is none; then also those that were tried, if they are to be explained.
 // A rule that is "" is the whole policy, which only an exception from all of it covers.
-func findException(t target, rule string) (exceptionTitle string, tried []TriedException) {
+// If no exception surely covers it, it is the first that may, and unknown says why that is not known.
+func findException(t target, rule string) (exceptionTitle, unknown string, tried []TriedException) {
 	for _, x := range t.policy.exceptions {
 		if !x.covers(t.policy, rule) {
 			continue
 		}
 		why := x.inert
 		if why == "" {
-			if why = x.whyNot(t.request); why == "" {
-				return x.title, nil
+			if why = x.whyNot(t.request); why == "" && x.unknown == "" {
+				return x.title, "", nil
 			}
+		}
+		if why == "" {
+			if unknown == "" {
+				exceptionTitle, unknown = x.title, x.unknown
+			}
+			continue
 		}
 		if t.request.review.explain {
 			tried = append(tried, TriedException{x.title, why})
 		}
 	}
-	return "", tried
+	return exceptionTitle, unknown, tried
 }
 
 // covers reports whether the exception names the rule.
@@ -92,17 +106,30 @@ func (x *exception) whyNot(r *request) string {
 	if name, generated := r.nameForExceptions(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
 		return fmt.Sprintf("it selects names %s, and the object is %q", diagnostic.QuotedList(x.names), name)
 	}
+	var missing error
 	if x.inNamespaces != nil {
 		found, known := r.review.set.objects.Namespace(namespace)
-		if namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels)) {
+		if !known && namespace != "" {
+			if err := r.review.missingNamespace(namespace); err != nil {
+				missing = err
+			}
+		}
+		if missing == nil && (namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels))) {
 			return "its namespaceSelector does not match"
 		}
 	}
-	if x.objects != nil && !x.selects(r) {
-		return "its objectSelector does not match"
+	if x.objects != nil {
+		if !x.selects(r) {
+			return "its objectSelector does not match"
+		}
+		missing = cmp.Or(missing, r.oldObject.missing)
 	}
-	if condition := r.falseCondition(x.conditions); condition != "" {
+	if condition := r.falseCondition(x); condition != "" {
 		return "its match condition " + condition + " is not true"
+	}
+	if missing != nil {
+		// The exception may hold; the request is not allowed because of it.
+		r.review.noteUndecided("exception "+x.title, missing)
 	}
 	return ""
 }
@@ -122,17 +149,27 @@ func (x *exception) selects(r *request) bool {
 	return true
 }
 
-// falseCondition returns the name of the first condition that is not true, and "" if all are.
-func (r *request) falseCondition(conditions []condition) string {
+// falseCondition returns the name of the first condition of the exception that is not true, and "" if all are.
+func (r *request) falseCondition(x *exception) string {
+	conditions := x.conditions
 	if len(conditions) == 0 {
 		return ""
 	}
 	var in expression.Input
 	in.Reset(r, nil, nil)
+	in.Counting = r.review.countingOf(r, x.bound, x.uses, nil)
 	defer func() { r.review.spent += in.Spent }()
 	phase := in.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range conditions {
-		if value, _, err := phase.Eval(r.review.context, conditions[i].Program); err != nil || value != types.True {
+		value, _, err := phase.Eval(r.review.context, conditions[i].Program)
+		if failure := r.review.unansweredError(conditions[i].Program); failure != nil {
+			err = failure
+		}
+		if err != nil && r.review.dependsOnRedacted(err) {
+			r.review.noteUndecided("the condition "+conditions[i].name+" of an exception", err)
+			continue // the exception may hold; the request is not allowed because of it
+		}
+		if err != nil || value != types.True {
 			return conditions[i].name
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
@@ -183,6 +184,14 @@ func (c *candidates) appendTo(to []int, r *request) []int {
 	// The options of a CONNECT have no labels: no selector selects them.
 	if len(c.byObject) > 0 && r.Operation != admissionv1.Connect {
 		for _, object := range [...]*payload{&r.object, &r.oldObject} {
+			if object.missing != nil {
+				// It may have any label: each of them has to see.
+				for _, values := range c.byObject {
+					for _, numbers := range values {
+						to = append(to, numbers...)
+					}
+				}
+			}
 			if !object.present() {
 				continue
 			}
@@ -202,10 +211,13 @@ func (c *candidates) appendTo(to []int, r *request) []int {
 // and so does an offline check. Upstream's are in
 // k8s.io/apiserver/pkg/admission/plugin/policy/generic/plugin.go and in
 // https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
-func isExempt(r *request) bool {
-	switch r.requested.Group {
+func isExempt(r *request) bool { return IsExempt(r.requested.GroupResource()) }
+
+// IsExempt reports whether no policy is ever evaluated for requests of a resource.
+func IsExempt(resource schema.GroupResource) bool {
+	switch resource.Group {
 	case admissionregistrationv1.GroupName:
-		switch r.requested.Resource {
+		switch resource.Resource {
 		case "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings":
 			return true
@@ -213,9 +225,9 @@ func isExempt(r *request) bool {
 	case v1alpha1.GroupVersion.Group:
 		return true
 	case "authentication.k8s.io":
-		return r.requested.Resource == "tokenreviews" || r.requested.Resource == "selfsubjectreviews"
+		return resource.Resource == "tokenreviews" || resource.Resource == "selfsubjectreviews"
 	case "authorization.k8s.io":
-		switch r.requested.Resource {
+		switch resource.Resource {
 		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
 			return true
 		}

@@ -7,35 +7,29 @@ import (
 	"strconv"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // IndexedRules returns a function that returns the rules that an exception names by their index, as they are in the policies of the
 // spec: at most v1alpha1.MaxExceptedRules, in the order of the exception. Rules that do not exist are left out.
 func IndexedRules(spec *Spec) func(*v1alpha1.PolicyException) []v1alpha1.ExceptedRule {
-	expressions := make(map[exceptedPolicy][]string, len(spec.Policies)+len(spec.AdmissionPolicies))
+	validations := make(map[exceptedPolicy][]admissionregistrationv1.Validation, len(spec.Policies)+len(spec.AdmissionPolicies))
 	for i := range spec.Policies {
 		p := &spec.Policies[i]
-		var all []string
-		for k := range p.Spec.Validations {
-			all = append(all, p.Spec.Validations[k].Expression)
-		}
-		expressions[exceptedPolicy{policyKind, p.Name}] = all
+		validations[exceptedPolicy{policyKind, p.Name}] = p.Spec.Validations
 	}
 	for i := range spec.AdmissionPolicies {
 		p := &spec.AdmissionPolicies[i]
-		var all []string
-		for k := range p.Spec.Validations {
-			all = append(all, p.Spec.Validations[k].Expression)
-		}
-		expressions[exceptedPolicy{admissionKind, p.Name}] = all
+		validations[exceptedPolicy{admissionKind, p.Name}] = p.Spec.Upstream().Validations
 	}
 	return func(x *v1alpha1.PolicyException) []v1alpha1.ExceptedRule {
 		var out []v1alpha1.ExceptedRule
 		for _, p := range x.Spec.Policies {
 			for _, kind := range [...]string{policyKind, admissionKind} {
 				key := exceptedPolicy{kind, p.Name}
-				all := expressions[key]
+				all := validations[key]
 				if p.Kind != "" && p.Kind != kind {
 					continue
 				}
@@ -44,7 +38,7 @@ func IndexedRules(spec *Spec) func(*v1alpha1.PolicyException) []v1alpha1.Excepte
 					if !indexed || i >= len(all) {
 						continue
 					}
-					one := v1alpha1.ExceptedRule{Policy: kind + "/" + p.Name, Rule: rule, Hash: hashExpression(all[i])}
+					one := v1alpha1.ExceptedRule{Policy: kind + "/" + p.Name, Rule: rule, Hash: hashExpression(all[i].Expression)}
 					if !slices.Contains(out, one) {
 						out = append(out, one)
 					}

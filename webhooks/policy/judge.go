@@ -17,7 +17,7 @@ func judge(t target, result *ruleResult) (Violation, []TriedException) {
 		Rule: result.name, Message: result.message, Reason: result.reason, Outcome: result.outcome,
 	}
 	if result.rule != nil {
-		v.indexed = result.rule.indexed
+		v.indexed, v.static = result.rule.indexed, result.rule.message
 	}
 	rule := result.name
 	switch result.part {
@@ -31,8 +31,9 @@ func judge(t target, result *ruleResult) (Violation, []TriedException) {
 		rule = ""
 	}
 	var tried []TriedException
-	v.Exception, tried = findException(t, rule)
+	v.Exception, v.Unknown, tried = findException(t, rule)
 	switch {
+	case v.Unknown != "":
 	case v.Exception != "":
 		v.Outcome = Excepted
 	case t.policy.allowsExisting && isExisting(t, result):
@@ -49,10 +50,20 @@ func isExisting(t target, result *ruleResult) bool {
 	case partRule:
 		return existedBefore(t, result)
 	case partPolicy, partConfiguration:
-		return !t.policy.readsBeyondHarmless() && t.request.isHarmless()
+		return !t.policy.readsBeyondHarmless() && (t.request.isHarmless() || t.hasUnknownBaseline())
 	case partAnnotation:
 	}
 	return false
+}
+
+// hasUnknownBaseline reports whether the object before the update was not recorded, so that it is not
+// known whether it violated the rule, and notes that.
+func (t *target) hasUnknownBaseline() bool {
+	missing := t.request.baselineMissing
+	if missing != nil {
+		t.request.review.noteUndecided(title(t.policy.kind, t.policy.name, ""), missing)
+	}
+	return missing != nil
 }
 
 func existedBefore(t target, result *ruleResult) bool {
@@ -63,6 +74,9 @@ func existedBefore(t target, result *ruleResult) bool {
 	}
 	if v.context.Err() != nil || !p.conditionsReadObjectOnly || !result.readsObjectOnly() {
 		return false
+	}
+	if t.hasUnknownBaseline() {
+		return true // unknown, which refuses nothing by itself
 	}
 	if r.isHarmless() && !result.reads("finalizers") && !result.reads("ownerReferences") {
 		return true
@@ -93,12 +107,17 @@ func existedBefore(t target, result *ruleResult) bool {
 			return false
 		}
 	}
+	before.review.uncounted = v.uncounted
 	ev := evaluate(target{before, p, t.binding, t.param})
-	v.spent += before.review.spent
-	before.review.spent = 0
+	v.spent, v.observed, v.uncounted = v.spent+before.review.spent, v.observed+before.review.observed, before.review.uncounted
+	before.review.spent, before.review.observed = 0, 0
 	if err := before.review.err; err != nil {
 		v.fail(err)
 		return false
+	}
+	if before.review.undecided != nil {
+		v.undecided = before.review.undecided
+		return true // unknown, which refuses nothing by itself
 	}
 	if !ev.matched || ev.failed {
 		return false

@@ -98,12 +98,15 @@ func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.Gro
 			return m
 		}
 	}
-	params, err := b.params.find(r.review.set.objects, r.Namespace)
-	if err != nil {
-		return misconfigured(r, err)
-	}
-	if len(params) == 0 {
-		return match{why: NoParams, request: r}
+	params := r.review.noParams[:]
+	if b.params.ref != nil {
+		var err error
+		if params, err = b.params.find(r.review.set.objects, r.Namespace); err != nil {
+			return misconfigured(r, err)
+		}
+		if len(params) == 0 {
+			return match{why: NoParams, request: r}
+		}
 	}
 	converted, err := r.inVersion(p.match, resource)
 	if err != nil {
@@ -115,7 +118,7 @@ func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.Gro
 			if !p.uses.Has(expression.UsesNamespace) {
 				why = "its labels decide"
 			}
-			return misconfigured(converted, fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why))
+			return misconfigured(converted, r.unknownNamespace(why))
 		}
 	}
 	return match{why: Evaluated, request: converted, params: params}
@@ -139,13 +142,17 @@ func (c *constraints) match(r *request) match {
 		}
 	}
 	selected, namespaceErr := r.selectsNamespace(c.namespaces)
-	switch {
-	case !selected && namespaceErr == nil:
+	if !selected && namespaceErr == nil {
 		return match{why: NamespaceNotSelected, request: r}
-	case !r.selectsObject(c.objects):
+	}
+	selected, objectErr := r.selectsObject(c.objects)
+	switch {
+	case !selected && objectErr == nil:
 		return match{why: ObjectNotSelected, request: r}
 	case excludeErr != nil:
 		return misconfigured(r, excludeErr)
+	case objectErr != nil:
+		return misconfigured(r, objectErr)
 	case namespaceErr != nil:
 		return misconfigured(r, namespaceErr)
 	default:

@@ -54,13 +54,10 @@ func (p *compiledPolicy) paramKind() schema.GroupVersionKind {
 // errNoParams is upstream's.
 var errNoParams = errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
 
-// find returns every param of the binding for a request in a namespace, in the order
-// of their names, and one nil without params. The policy is evaluated once for
+// find returns every param of the binding, which has a ref, for a request in a namespace, in the order
+// of their names. The policy is evaluated once for
 // each. An error denies, or not, as the failure policy says.
 func (p *params) find(objects Objects, namespace string) ([]*param, error) {
-	if p.ref == nil {
-		return []*param{nil}, nil
-	}
 	namespaced, err := objects.Namespaced(p.kind)
 	switch {
 	case err != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // podSecurity is a Pod Security Standard in one version, evaluated by upstream's
@@ -82,10 +83,13 @@ func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator,
 // a failure leaves the decision to failurePolicy.
 func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	level := p.level
+	if (p.labels || level.Enforces()) && r.hasRedactedPod() {
+		return redacted.Err, nil
+	}
 	if p.labels {
 		namespace, known := r.namespaceObject()
 		if !known {
-			return fmt.Errorf("namespace %q is not known, and its labels decide", r.Namespace), nil
+			return r.unknownNamespace("its labels decide"), nil
 		}
 		if namespace != nil {
 			if _, labelled := namespace.Labels[podsecurityapi.EnforceLevelLabel]; labelled {
@@ -98,6 +102,10 @@ func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.baselineMissing != nil && len(found)+len(out.modes) > 0 {
+		out.modes = nil
+		return r.baselineMissing, nil
+	}
 	for _, v := range found {
 		out.results = append(out.results, ruleResult{
 			name: "podSecurity." + v.Check, index: -1, outcome: Violated, reason: metav1.StatusReasonForbidden,
@@ -108,6 +116,16 @@ func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 		out.results = append(out.results, ruleResult{name: "podSecurity", index: -1, outcome: Passed})
 	}
 	return nil, nil
+}
+
+// hasRedactedPod reports whether a redacted value is where checks of Pod Security read. A pod that
+// cannot be read is reported by them.
+func (r *request) hasRedactedPod() bool {
+	if !r.review.set.guarded {
+		return false
+	}
+	_, _, err := r.pod()
+	return err == nil && r.podRead.HasString(redacted.Is)
 }
 
 // modeResults are the warnings and audit annotations that the labels of a namespace ask

@@ -132,9 +132,34 @@ type Spec struct {
 	// warnings, as errors. Without it they are Compile's error. With it, conditions
 	// of exceptions that do nothing are not compiled.
 	KeepBroken bool
+	// GuardRedacted makes a rule undecided if its result depends on a redacted value, see
+	// package redacted. A request with an undecided rule is refused if another rule refuses
+	// it, and cannot be decided otherwise. It is for requests of a recording.
+	GuardRedacted bool
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
 	// it before each expression and returns its error. It may be nil.
 	Stop func() error
+}
+
+// Lookups are what policies read besides the request.
+type Lookups struct {
+	Objects    Objects
+	Authorizer authorizer.UnconditionalAuthorizer
+	Inject     Injector
+	Now        func() time.Time
+}
+
+// Lookups returns those that the Set was compiled with.
+func (s *Set) Lookups() Lookups { return Lookups{s.objects, s.authorizer, s.inject, s.now} }
+
+// With returns the Set with other lookups, which may be nil as in Spec. It costs no
+// compilation. Whether kinds of params are served remains as at the compilation.
+func (s *Set) With(l Lookups) *Set {
+	with := *s
+	if with.objects, with.authorizer, with.inject, with.now = l.Objects, l.Authorizer, l.Inject, l.Now; l.Objects == nil {
+		with.objects = nothing{}
+	}
+	return &with
 }
 
 // nothing are the Objects of a Spec without.

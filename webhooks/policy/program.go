@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
@@ -34,6 +36,10 @@ type program struct {
 	variables *expression.Variables
 	// uses are the names that any of the expressions mentions.
 	uses expression.Uses
+	// bound is that of all expressions, each evaluated once.
+	bound celcost.Bound
+	// uncounted is how often the cost of an observed evaluation could be left uncounted, see review.counting.
+	uncounted *atomic.Uint64
 }
 
 // condition is a match condition.
@@ -71,7 +77,7 @@ type auditAnnotation struct {
 // policy that has too many, or too large ones.
 func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, ruleNames []string, reads bool, budget *celbound.Budget) *program {
 	s := &scope{Reporter: d, compiler: compiler, declarations: expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}}
-	path, out := field.NewPath("spec"), new(program)
+	path, out := field.NewPath("spec"), &program{uncounted: new(atomic.Uint64)}
 	for expression := range expressionsOf(spec) {
 		if err := budget.Add(expression); err != nil {
 			d.Errorf(path, celbound.DocumentHint, "%v", err)
@@ -125,7 +131,9 @@ func compileProgram(d validation.Reporter, compiler *expression.Compiler, policy
 			name: fmt.Sprintf("auditAnnotations[%d]", i), key: a.Key, Program: p, published: auditKey(policy, a.Key),
 		})
 	}
+	out.bound = s.bound
 	if out.variables != nil {
+		out.bound = out.bound.Add(out.variables.Bound())
 		out.variables.Seal()
 	}
 	for i := range out.conditions {
@@ -171,7 +179,7 @@ func (s *scope) message(path *field.Path, text string) *expression.Program {
 	without.declarations.Authorizer, without.declarations.Reads = false, false
 	compiled := without.compile(path, text, cel.StringType)
 	s.uses |= without.uses
-	s.tooLarge = without.tooLarge
+	s.bound, s.tooLarge = without.bound, without.tooLarge
 	return compiled
 }
 
@@ -184,6 +192,8 @@ type scope struct {
 	variables []string
 	// uses are the names that the expressions mention.
 	uses expression.Uses
+	// bound is that of what they cost together, without variables.
+	bound celcost.Bound
 	// tooLarge is true once the expressions are too large together.
 	tooLarge bool
 }
@@ -207,6 +217,7 @@ func (s *scope) compiled(path *field.Path, text string, by func(string, expressi
 		return nil
 	}
 	s.uses |= compiled.Uses()
+	s.bound = s.bound.Add(compiled.Bound())
 	return compiled
 }
 

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
@@ -45,8 +47,22 @@ func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe
 func (s *Set) Decide(ctx context.Context, req admission.Request, explain bool) Decision {
 	v := newReview(ctx, s)
 	v.explain = explain
-	response := v.decide(newRequest(v, req))
-	return Decision{Response: response, Err: cmp.Or(v.err, v.rejection), Violations: v.answer.violations, Evaluations: v.evaluations}
+	return v.decision(newRequest(v, req))
+}
+
+// DecideReview returns Decide for a caller whose codec has checked that the objects are JSON, as
+// webhooks/review does.
+func (s *Set) DecideReview(ctx context.Context, req admission.Request, explain bool) Decision {
+	v := newReview(ctx, s)
+	v.explain = explain
+	r := newRequest(v, req)
+	r.object.checked, r.oldObject.checked = true, true
+	return v.decision(r)
+}
+
+func (v *review) decision(r *request) Decision {
+	response := v.decide(r)
+	return Decision{Response: response, Err: cmp.Or(v.err, v.rejection), Undecided: v.undecided, Violations: v.answer.violations, Evaluations: v.evaluations}
 }
 
 // review is the state of one call of Review. Its steps are match (match.go),
@@ -57,12 +73,21 @@ type review struct {
 	answer  answer
 	// err is why the request cannot be decided.
 	err error
+	// undecided is why a rule is neither satisfied nor violated: its result depends on a
+	// redacted value. It is nil outside of recordings.
+	undecided error
+	// unanswered is why an answer of the authorizer is not known that the policy that is being
+	// evaluated has asked for. It is nil outside of recordings.
+	unanswered error
 	// rejection is why the object is rejected without evaluating a policy: otherwise
 	// its author could avoid evaluation by padding it. A kubelet does not even notice
 	// volumes that no container mounts.
 	rejection error
-	// spent is the cost of all evaluations so far.
-	spent int64
+	// spent is the cost of all evaluations so far whose cost is counted, and uncounted is the bound of that of all others.
+	spent     int64
+	uncounted float64
+	// observed is spent for those who observe, see counting.
+	observed int64
 	// compared is how much may still be compared with the object before the update.
 	compared int
 	// explain and observe say what is recorded besides the answer.
@@ -72,6 +97,8 @@ type review struct {
 	// input and scratch are reused by each evaluation that is not shared.
 	input   expression.Input
 	scratch evaluation
+	// noParams are those of a binding without: the policy is evaluated once.
+	noParams [1]*param
 	// caching is the authorizer, with what it has answered in this review.
 	caching authorizer.UnconditionalAuthorizer
 	// now is the time when the clock was first read.
@@ -141,9 +168,13 @@ func (v *review) decide(r *request) admission.Response {
 	case v.rejection != nil:
 		// Not "cannot decide", which a webhook that fails open treats as allowed.
 		return admission.Errored(422, v.rejection)
-	default:
-		return v.answer.response(r)
 	}
+	response := v.answer.response(r)
+	if v.undecided != nil && response.Allowed {
+		v.err = v.undecided
+		return admission.Errored(500, v.err)
+	}
+	return response
 }
 
 // reviewPolicies reviews the policies in their order, each for the object and then
@@ -237,6 +268,10 @@ func (v *review) skip(t target, m match) {
 	if m.why != Misconfigured {
 		return
 	}
+	if errors.Is(m.err, redacted.ErrMissing) {
+		v.noteUndecided(title(t.policy.kind, t.policy.name, t.bindingName()), m.err)
+		return
+	}
 	what := "policy"
 	if t.bindingName() != "" {
 		what = "binding"
@@ -254,7 +289,7 @@ func (v *review) reviewBinding(t target, params []*param) {
 	if v.observe && v.set.now != nil {
 		started = v.set.now()
 	}
-	spent, outcome := v.spent, Done
+	observed, outcome := v.observed, Done
 	for _, t.param = range params {
 		ev := evaluate(t)
 		if v.checkLimits(t.policy); v.err != nil {
@@ -275,7 +310,7 @@ func (v *review) reviewBinding(t target, params []*param) {
 		}
 	}
 	if v.observe {
-		o := Observation{Kind: t.policy.kind, Policy: t.policy.name, Binding: t.binding.name, Outcome: outcome, Cost: v.spent - spent}
+		o := Observation{Kind: t.policy.kind, Policy: t.policy.name, Binding: t.binding.name, Outcome: outcome, Cost: v.observed - observed}
 		if v.set.now != nil {
 			o.Elapsed = v.set.now().Sub(started)
 		}

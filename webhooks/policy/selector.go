@@ -73,7 +73,7 @@ func (r *request) selectsNamespace(s *selector) (bool, error) {
 		r.selections[s.number] = r.evaluateSelector(s)
 	}
 	if r.selections[s.number] == unknown {
-		return false, fmt.Errorf("namespace %q is not known, and its labels decide", r.Namespace)
+		return false, r.unknownNamespace("its labels decide")
 	}
 	return r.selections[s.number] == selected, nil
 }
@@ -143,20 +143,20 @@ func (r *request) namespaceLabels() (labels.Set, bool) {
 // selectsObject follows upstream's
 // k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/object: the object or
 // the old object must be selected. The options of a CONNECT have no labels, not
-// even none.
-func (r *request) selectsObject(s *selector) bool {
+// even none. The error is that the old object was not recorded, whose labels decide.
+func (r *request) selectsObject(s *selector) (bool, error) {
 	if s == nil {
-		return true
+		return true, nil
 	}
 	if r.Operation == admissionv1.Connect {
-		return false
+		return false, nil
 	}
 	for _, object := range []*payload{&r.object, &r.oldObject} {
 		if object.present() && s.Matches(r.objectLabels(object)) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, r.oldObject.missing
 }
 
 // objectLabels reads the labels of an object. If they cannot be read, the

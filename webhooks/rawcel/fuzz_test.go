@@ -63,7 +63,8 @@ func FuzzValue(f *testing.F) {
 			p := programOf(t, expression)
 			want := outcome(p, measure, measure)
 			for _, objects := range [][2]any{{value, value}, {value, measure}, {measure, value}} {
-				if got := outcome(p, objects[0], objects[1]); got != want {
+				got := outcome(p, objects[0], objects[1])
+				if got = goTypeName.ReplaceAllString(got, "*type"); got != goTypeName.ReplaceAllString(want, "*type") {
 					t.Fatalf("%s of %s:\n got %s\nwant %s", expression, data, got, want)
 				}
 			}
@@ -75,6 +76,9 @@ func FuzzValue(f *testing.F) {
 // through an object of several, what comes out of the decoded one differs from
 // run to run.
 var walksThrough = regexp.MustCompile(`\.(all|exists|exists_one|existsOne|map|filter|sortBy|transform\w+)\(|sum\(|min\(|max\(|isSorted\(`)
+
+// goTypeName is how a message names the Go type of a value, which differs.
+var goTypeName = regexp.MustCompile(`\*(rawcel|types)\.[A-Za-z]+`)
 
 // anyOrder reports whether there is an object of several members.
 func anyOrder(tree any) bool {

@@ -2,6 +2,9 @@ package rawcel
 
 import (
 	"bytes"
+	"hash/maphash"
+	"math/bits"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -9,20 +12,58 @@ import (
 // few is up to how many names comparing with each beats a map of them.
 const few = 16
 
-// duplicate returns a name that occurs twice among those at the spans. escaped
-// reports whether one of them has an escape: if none has, the same name is the same
+// nameSet finds names that occur twice. It keeps its memory for the next object.
+type nameSet struct {
+	seed maphash.Seed
+	// slots are indexes of names by their hashes, each one higher; 0 is a free slot.
+	slots []int32
+}
+
+// duplicate returns a name that occurs twice among those at the spans. ambiguous
+// reports whether one of them isAmbiguous: if none is, the same name is the same
 // text.
-func duplicate(text rawjson.Value, names []span, escaped bool) (name string, found bool) {
-	if len(names) <= few && !escaped {
-		for i, a := range names {
-			for _, b := range names[:i] {
-				if bytes.Equal(text[a.start:a.end], text[b.start:b.end]) {
-					return text[a.start:a.end].Text(), true
-				}
+func (s *nameSet) duplicate(text rawjson.Value, names []span, ambiguous bool) (name string, found bool) {
+	switch {
+	case ambiguous:
+		return decodedDuplicate(text, names)
+	case len(names) > few:
+		return s.find(text, names)
+	}
+	for i, a := range names {
+		for _, b := range names[:i] {
+			if bytes.Equal(text[a.start:a.end], text[b.start:b.end]) {
+				return text[a.start:a.end].Text(), true
 			}
 		}
-		return "", false
 	}
+	return "", false
+}
+
+// find is duplicate for many names. The hash has a seed, so that nobody can choose names that share one.
+func (s *nameSet) find(text rawjson.Value, names []span) (name string, found bool) {
+	if s.slots == nil {
+		s.seed = maphash.MakeSeed()
+	}
+	size := 1 << bits.Len(uint(2*len(names)))
+	s.slots = slices.Grow(s.slots[:0], size)[:size]
+	clear(s.slots)
+	last := uint64(size - 1) //nolint:gosec // it is positive
+	for i, at := range names {
+		raw := text[at.start:at.end]
+		slot := maphash.Bytes(s.seed, raw) & last
+		for s.slots[slot] != 0 {
+			if other := names[s.slots[slot]-1]; bytes.Equal(raw, text[other.start:other.end]) {
+				return raw.Text(), true
+			}
+			slot = (slot + 1) & last
+		}
+		s.slots[slot] = int32(i + 1)
+	}
+	return "", false
+}
+
+// decodedDuplicate is duplicate for names that may be written in several ways.
+func decodedDuplicate(text rawjson.Value, names []span) (name string, found bool) {
 	seen := make(map[string]struct{}, len(names))
 	for i, at := range names {
 		name := text[at.start:at.end].Text()
@@ -32,4 +73,10 @@ func duplicate(text rawjson.Value, names []span, escaped bool) (name string, fou
 		}
 	}
 	return "", false
+}
+
+// isAmbiguous reports whether a name with an escape can be written in another way: any character as \uXXXX, and a slash as
+// it is. All others that have an escape cannot be written without.
+func isAmbiguous(name []byte) bool {
+	return bytes.Contains(name, []byte(`\u`)) || bytes.Contains(name, []byte(`\/`))
 }

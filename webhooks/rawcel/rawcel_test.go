@@ -483,3 +483,39 @@ func TestManyMembers(t *testing.T) {
 		t.Error("not equal")
 	}
 }
+
+// TestDuplicateNames has names that occur twice, in whatever way they are written, among few and among many.
+func TestDuplicateNames(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"n%d":%d`, i, i)
+	}
+	for _, tc := range []struct {
+		name, members string
+		want          bool
+	}{
+		{"different", `"a":1,"b":2`, false},
+		{"same", `"a":1,"b":2,"a":3`, true},
+		{"quotes", `"k:{\"a\"}":1,"k:{\"b\"}":2`, false},
+		{"same quotes", `"k:{\"a\"}":1,"b":2,"k:{\"a\"}":2`, true},
+		{"quote in another way", `"k\"":1,"k\u0022":2`, true},
+		{"letter in another way", `"a":1,"\u0061":2`, true},
+		{"slash in another way", `"a\/b":1,"a/b":2`, true},
+		{"backslash and u", `"\\u0061":1,"a":2`, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			for _, text := range []string{"{" + tc.members + "}", "{" + tc.members + "," + strings.Join(many, ",") + "}", "{" + strings.Join(many, ",") + "," + tc.members + "}"} {
+				value, err := rawjson.Parse([]byte(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := rawcel.Value(value)
+				if _, failed := got.(*types.Err); failed != tc.want {
+					t.Errorf("%.60s: got %v", text, got)
+				}
+			}
+		})
+	}
+}

@@ -37,6 +37,7 @@ func scan(text rawjson.Value) ([]node, error) {
 		names = make([]span, 0, 64)
 		open  = make([]opened, 0, 16)
 		last  span // the string read last
+		set   nameSet
 		// slash is where the next backslash is, from the last string on.
 		slash   = indexFrom(text, 0, '\\')
 		escaped bool // whether the last string has one
@@ -52,7 +53,7 @@ func scan(text rawjson.Value) ([]node, error) {
 		case ':':
 			names = append(names, last)
 			top := &open[len(open)-1]
-			top.escaped = top.escaped || escaped
+			top.ambiguous = top.ambiguous || escaped && isAmbiguous(text[last.start:last.end])
 			i++
 		case ',':
 			nodes[open[len(open)-1].node].size++
@@ -66,7 +67,7 @@ func scan(text rawjson.Value) ([]node, error) {
 			n := &nodes[top.node]
 			if b == '}' {
 				members := names[top.names:]
-				if name, found := duplicate(text, members, top.escaped); found {
+				if name, found := set.duplicate(text, members, top.ambiguous); found {
 					return nil, &rawjson.DuplicateKeyError{Key: name}
 				}
 				n.size = len(members)
@@ -94,8 +95,8 @@ type opened struct {
 	node int
 	// names is how many names there were before its own.
 	names int
-	// escaped reports whether one of its own has an escape.
-	escaped bool
+	// ambiguous reports whether one of its own is.
+	ambiguous bool
 }
 
 // indexFrom returns the index of the first such byte from i on, and that of the

@@ -1,6 +1,7 @@
 package rawjson
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -97,6 +98,17 @@ func (c *Cursor) Skip() Value {
 	start := c.at
 	c.at = skipValue(c.text, c.at)
 	return c.text[start:c.at:c.at]
+}
+
+// SkipIf passes by the value that comes next if it is written exactly as v, which must be an
+// object or an array: these end where they end, whatever follows. It reports whether it did. It
+// costs less than Skip.
+func (c *Cursor) SkipIf(v Value) bool {
+	if !bytes.HasPrefix(c.text[c.at:], v) {
+		return false
+	}
+	c.at += len(v)
+	return true
 }
 
 // At returns where the Cursor stands: the number of bytes that it has read.

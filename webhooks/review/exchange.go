@@ -24,12 +24,35 @@ type exchange struct {
 	token      authentication.Request
 	apiVersion string
 
+	// finished gets the review once it is finished, and may be nil.
+	finished func(*Outcome, Exchange)
 	// answered reports whether the answer, or a refusal, may have been written.
 	answered bool
 }
 
 //nolint:gochecknoglobals // a pool is shared by its nature
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// Exchange is a review as it was received and answered. Its bytes are valid during the call
+// that gets it only, and must not be changed.
+type Exchange struct {
+	// Body is an AdmissionReview. It is nil for a TokenReview, which holds the token.
+	Body []byte
+	// Answer is the review that was sent, nil if there was none or the caller did not take it.
+	Answer []byte
+}
+
+// public returns what of the exchange others than the protocol may see.
+func (x *exchange) public() Exchange {
+	out := Exchange{Body: x.body, Answer: x.answer}
+	if x.outcome.Decision != Allowed && x.outcome.Decision != Denied {
+		out.Answer = nil
+	}
+	if x.apiVersion != "" {
+		out.Body = nil
+	}
+	return out
+}
 
 // newExchange begins an exchange for which the budget has reserved requestBytes.
 func (h *handler) newExchange(r *http.Request, caller Caller, timeout time.Duration) *exchange {

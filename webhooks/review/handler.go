@@ -76,6 +76,9 @@ type Options struct {
 	Admit func(*http.Request) error
 	// Observe, if set, gets each finished review. It must not keep the Outcome.
 	Observe func(*Outcome)
+	// Begin, if set, is called before each decision. It returns the context of the decision, and
+	// the function that gets the review once it is finished, which may be nil.
+	Begin func(context.Context) (context.Context, func(*Outcome, Exchange))
 	// TraceParents has each Outcome hold the caller's trace context.
 	TraceParents bool
 	// Now is the clock. Required.
@@ -162,6 +165,9 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return failed
 	}
 	defer slots.release(x.memory.caller, 1)
+	if h.Begin != nil {
+		ctx, x.finished = h.Begin(ctx)
+	}
 	return h.protocol.decide(ctx, x)
 }
 
@@ -277,6 +283,9 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
 			_ = http.NewResponseController(w).Flush() // fails if the caller has closed the connection
 		}
 		h.Observe(&x.outcome)
+	}
+	if x.finished != nil {
+		x.finished(&x.outcome, x.public())
 	}
 	x.free()
 }

@@ -103,6 +103,9 @@ type Decision struct {
 	// Again says that the pod came with a status annotation: it has been here
 	// before, or is a copy of one that has.
 	Again bool
+
+	// had is the status annotation of the pod, nil without one.
+	had *status.Status
 }
 
 const (
@@ -114,19 +117,15 @@ const (
 // Decide decides about a pod that is to be created. It is safe for concurrent
 // use.
 func (s *Set) Decide(in Input) Decision {
-	d, _ := s.decide(in)
-	return d
-}
-
-// decide is Decide. It also returns the status annotation of the pod, nil without one.
-func (s *Set) decide(in Input) (Decision, *status.Status) {
 	sc, _ := s.scratch.Get().(*scratch)
 	// Nothing of the request may be kept.
 	defer func() {
 		sc.clear()
 		s.scratch.Put(sc)
 	}()
-	return sc.decide(s, &in), sc.request.status
+	d := sc.decide(s, &in)
+	d.had = sc.request.status
+	return d
 }
 
 // decide runs the stages of a request: select, then render, merge and verify for each

@@ -1,6 +1,10 @@
 package sidecar
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"slices"
+)
 
 // ProfileStatus is what one profile is to a pod that exists.
 type ProfileStatus struct {
@@ -29,7 +33,12 @@ func (s *Set) Profiles() []string {
 // With an error it cannot be decided what the pod would get. Injected and Stale are valid
 // nevertheless. PodStatus is safe for concurrent use.
 func (s *Set) PodStatus(ctx context.Context, namespace string, pod []byte) ([]ProfileStatus, error) {
-	d, had := s.decide(Input{Context: ctx, Namespace: namespace, Pod: pod})
+	d := s.Decide(Input{Context: ctx, Namespace: namespace, Pod: pod})
+	return d.statuses(s), d.Err
+}
+
+// statuses returns the status of the profiles of the Set that a pod has or would get, by name.
+func (d *Decision) statuses(s *Set) []ProfileStatus {
 	matched, revisions := map[string]bool{}, map[string]string{}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -39,7 +48,7 @@ func (s *Set) PodStatus(ctx context.Context, namespace string, pod []byte) ([]Pr
 	var out []ProfileStatus
 	for _, p := range s.profiles {
 		one := ProfileStatus{Profile: p.Name, Matched: matched[p.Name]}
-		if e := had.Find(p.Name); e != nil {
+		if e := d.had.Find(p.Name); e != nil {
 			revision := revisions[p.Name]
 			if revision == "" {
 				revision = p.FixedRevision()
@@ -50,5 +59,22 @@ func (s *Set) PodStatus(ctx context.Context, namespace string, pod []byte) ([]Pr
 			out = append(out, one)
 		}
 	}
-	return out, d.Err
+	return out
+}
+
+// Statuses returns what PodStatus returns for the pod that the Set has decided about with d, and the
+// profiles that the status annotation of the pod lists and that do not exist, by name.
+func (s *Set) Statuses(d *Decision) []ProfileStatus {
+	out := d.statuses(s)
+	if d.had == nil {
+		return out
+	}
+	for i := range d.had.Profiles {
+		name := d.had.Profiles[i].Name
+		if _, exists := s.byName[name]; !exists {
+			out = append(out, ProfileStatus{Profile: name, Injected: true})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b ProfileStatus) int { return cmp.Compare(a.Profile, b.Profile) })
+	return slices.CompactFunc(out, func(a, b ProfileStatus) bool { return a.Profile == b.Profile })
 }

@@ -43,35 +43,43 @@ const (
 // The request's object may be unchecked bytes and is not referred to afterwards.
 // Review is safe for concurrent use.
 func (s *Set) Review(ctx context.Context, request admission.Request) admission.Response {
-	return s.review(ctx, &request, nil, false)
+	response, _ := s.review(ctx, &request, nil, false)
+	return response
 }
 
 // ReviewObserved is Review for a caller whose codec has checked that the object is JSON
 // without space around it, as webhooks/review does. It passes the verdicts to an observer,
 // for metrics. The observer is not called for a dry run, and may be nil.
 func (s *Set) ReviewObserved(ctx context.Context, request admission.Request, observe func([]Verdict)) admission.Response {
-	return s.review(ctx, &request, observe, true)
+	response, _ := s.review(ctx, &request, observe, true)
+	return response
 }
 
-func (s *Set) review(ctx context.Context, request *admission.Request, observe func([]Verdict), checked bool) admission.Response {
+// DecideReview returns ReviewObserved with the decision, the zero Decision for a request that is
+// not about a new pod.
+func (s *Set) DecideReview(ctx context.Context, request admission.Request) (admission.Response, Decision) {
+	return s.review(ctx, &request, nil, true)
+}
+
+func (s *Set) review(ctx context.Context, request *admission.Request, observe func([]Verdict), checked bool) (admission.Response, Decision) {
 	if len(s.profiles) == 0 || request.Operation != admissionv1.Create || request.SubResource != "" {
-		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}, Decision{}
 	}
 	isPod := request.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	isPods := request.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
 	switch {
 	case isPod != isPods:
-		return admission.Errored(codeCannotDecide, fmt.Errorf("the request's kind %s and resource %s do not match", request.Kind.String(), request.Resource.String()))
+		return admission.Errored(codeCannotDecide, fmt.Errorf("the request's kind %s and resource %s do not match", request.Kind.String(), request.Resource.String())), Decision{}
 	case !isPods:
-		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}, Decision{}
 	case len(request.Object.Raw) == 0:
-		return admission.Errored(codeCannotDecide, errors.New("the request to create a pod has no object"))
+		return admission.Errored(codeCannotDecide, errors.New("the request to create a pod has no object")), Decision{}
 	}
 	d := s.Decide(Input{Context: ctx, Namespace: request.Namespace, Pod: request.Object.Raw, Checked: checked})
 	if observe != nil && (request.DryRun == nil || !*request.DryRun) {
 		observe(d.Verdicts)
 	}
-	return d.response()
+	return d.response(), d
 }
 
 func (d *Decision) response() admission.Response {

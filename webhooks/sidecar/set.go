@@ -47,7 +47,14 @@ type Set struct {
 	security   *podsecurity.Evaluator
 	warnings   diagnostic.List
 	// scratch holds cleared *scratch values for Decide.
-	scratch sync.Pool
+	scratch *sync.Pool
+}
+
+// With returns the Set with other lookups. It costs no compilation.
+func (s *Set) With(namespaces Namespaces, configMaps ConfigMaps) *Set {
+	with := *s
+	with.namespaces, with.configMaps = namespaces, configMaps
+	return &with
 }
 
 // Warnings returns a copy of the diagnostics that did not stop the compilation.
@@ -57,14 +64,19 @@ func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 // The error is a diagnostic.List of everything that is wrong, in the order of
 // sources, or the error of the spec's Stop. There is no Set then.
 func Compile(spec Spec) (*Set, error) {
-	s := &Set{namespaces: spec.Namespaces, configMaps: spec.ConfigMaps}
-	s.scratch.New = func() any { return new(scratch) }
+	s := &Set{
+		namespaces: spec.Namespaces, configMaps: spec.ConfigMaps,
+		scratch: &sync.Pool{New: func() any { return new(scratch) }},
+	}
 	if len(spec.Profiles) == 0 {
 		return s, nil // What follows takes memory.
 	}
 	environment, err := template.NewEnvironment()
 	if err != nil {
 		return nil, fmt.Errorf("sidecar profiles: %w", err)
+	}
+	if spec.GuardRedacted {
+		environment.GuardRedacted()
 	}
 	if s.security, err = podsecurity.New(); err != nil {
 		return nil, fmt.Errorf("sidecar profiles: %w", err)
@@ -128,6 +140,9 @@ type Spec struct {
 	// Known are namespaces whose annotations are checked at once, where they are
 	// known beforehand, as those of a directory are.
 	Known []KnownNamespace
+	// GuardRedacted makes expressions fail whose result depends on a redacted value, see
+	// package redacted. It is for requests of a recording.
+	GuardRedacted bool
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
 	// it before each profile and each expression and returns its error. It may be nil.
 	Stop func() error

@@ -95,7 +95,36 @@ type AdmissionPolicyStatus struct {
 	// one.
 	// +optional
 	Requests *PolicyCounts `json:"requests,omitempty"`
+	// Audit is what the audit of existing objects found. It is absent until there is
+	// an audit, and without serve --audit-every.
+	// +optional
+	Audit *PolicyAudit `json:"audit,omitempty"`
 }
+
+// PolicyAudit counts objects that exist in the cluster, as the policy would decide their
+// creation now. Reports have the objects.
+type PolicyAudit struct {
+	// Violations is the number of results that would deny a request.
+	Violations int64 `json:"violations"`
+	// Warnings is the number of results that warn or are audited.
+	Warnings int64 `json:"warnings"`
+	// Errors is the number of results that cannot be decided.
+	Errors int64 `json:"errors"`
+	// Exempted is the number of violations that exceptions exempt.
+	Exempted int64 `json:"exempted"`
+	// NotAudited is what the audit has not evaluated, with the reasons: rules that depend on
+	// the request, and resources that were not read.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	NotAudited []string `json:"notAudited,omitempty"`
+	// AuditedAt is the start of an audit with these numbers. While they stay the same it is
+	// updated once a day: the metrics have the time of the last audit.
+	AuditedAt metav1.Time `json:"auditedAt"`
+}
+
+// MaxNotAudited is how many entries NotAudited has at most.
+const MaxNotAudited = 20
 
 // PolicyCounts are counts of the running replicas since they started, without dry
 // runs. Metrics have more details.

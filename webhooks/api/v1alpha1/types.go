@@ -46,7 +46,7 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghap,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=3"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -54,6 +54,7 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
 // +kubebuilder:printcolumn:name="Evaluations",type=integer,JSONPath=`.status.requests.evaluations`
 // +kubebuilder:printcolumn:name="Refusals",type=integer,JSONPath=`.status.requests.refusals`
+// +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.audit.violations`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
 // +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`

@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/version"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
 )
 
 // Declarations say what an expression may name besides object, oldObject,
@@ -44,6 +46,8 @@ type Declarations struct {
 // it makes.
 type Compiler struct {
 	base *environment.EnvSet
+	// guarded is true if redacted values are guarded.
+	guarded bool
 
 	// mutex guards what follows, and that the variables of one policy at a time
 	// are declared.
@@ -55,6 +59,8 @@ type Compiler struct {
 // declared distinguishes environments, and so planners.
 type declared struct{ params, authorizer, variables bool }
 
+func keyOf(d Declarations) declared { return declared{d.Params, d.Authorizer, d.Variables != nil} }
+
 // NewCompiler returns a compiler for a Kubernetes version, such as "1.36", whose
 // functions and rules hold. An error means that there is no such version.
 func NewCompiler(compatibility string) (*Compiler, error) {
@@ -65,12 +71,17 @@ func NewCompiler(compatibility string) (*Compiler, error) {
 	return &Compiler{base: environment.MustBaseEnvSet(parsed), planners: map[declared]*planner{}}, nil
 }
 
+// GuardRedacted makes expressions that are compiled from now on fail with an error that wraps
+// redacted.Err if their result depends on a redacted value. It is called before the first
+// Compile.
+func (c *Compiler) GuardRedacted() { c.guarded = true }
+
 // variablesType is upstream's name for the type of variables.
 const variablesType = "kubernetes.variables"
 
 // planner returns that of the environment for the declarations. The mutex is held.
 func (c *Compiler) planner(d Declarations) (*planner, error) {
-	key := declared{d.Params, d.Authorizer, d.Variables != nil}
+	key := keyOf(d)
 	if p := c.planners[key]; p != nil {
 		return p, nil
 	}
@@ -78,7 +89,7 @@ func (c *Compiler) planner(d Declarations) (*planner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables of policies: %w", err)
 	}
-	p, err := newPlanner(env)
+	p, err := newPlanner(env, c.guarded)
 	if err != nil {
 		return nil, fmt.Errorf("plan expressions: %w", err)
 	}
@@ -155,15 +166,15 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 func (c *Compiler) Compile(text string, d Declarations, results ...*cel.Type) (*Program, *apiservercel.Error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	program, root, err := c.compile(text, d, results)
+	out, err := c.compile(text, d, results)
 	if err == nil && d.Reads {
 		var conditions []ast.Expr
 		for _, condition := range d.Conditions {
 			conditions = append(conditions, condition.root)
 		}
-		program.reads = readsOf(root, conditions, d.Variables)
+		out.program.reads = readsOf(out.root, conditions, d.Variables)
 	}
-	return program, err
+	return out.program, err
 }
 
 // CompileCondition is Compile for a condition of others: their
@@ -171,11 +182,11 @@ func (c *Compiler) Compile(text string, d Declarations, results ...*cel.Type) (*
 func (c *Compiler) CompileCondition(text string, d Declarations) (*Program, *apiservercel.Error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	program, root, err := c.compile(text, d, []*cel.Type{cel.BoolType})
+	out, err := c.compile(text, d, []*cel.Type{cel.BoolType})
 	if err == nil {
-		program.root = root
+		out.program.root = out.root
 	}
-	return program, err
+	return out.program, err
 }
 
 // Declare compiles the expression of a variable and declares it, for the
@@ -184,28 +195,36 @@ func (c *Compiler) CompileCondition(text string, d Declarations) (*Program, *api
 func (c *Compiler) Declare(name, text string, d Declarations) *apiservercel.Error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	program, root, err := c.compile(text, d, []*cel.Type{cel.AnyType, cel.DynType})
-	d.Variables.declare(variable{name: name, program: program, root: root})
+	out, err := c.compile(text, d, []*cel.Type{cel.AnyType, cel.DynType})
+	d.Variables.declare(variable{name: name, compiled: out})
 	return err
 }
 
-// compile is Compile with the mutex held, and returns the parsed expression too.
-func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*Program, ast.Expr, *apiservercel.Error) {
+// compiled is a program, with what is known of it for compiling others.
+type compiled struct {
+	program *Program
+	root    ast.Expr
+	// size is that of its value.
+	size celcost.Value
+}
+
+// compile is Compile with the mutex held.
+func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (compiled, *apiservercel.Error) {
 	c.current = d.Variables
 	planner, err := c.planner(d)
 	if err != nil {
-		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: err.Error()}
+		return compiled{}, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: err.Error()}
 	}
 	parsed, issues, err := planner.bounds.ParseWithin(d.Budget, planner.env, text, d.Variables.field)
 	if err != nil {
-		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: err.Error(), Cause: err}
+		return compiled{}, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: err.Error(), Cause: err}
 	}
 	var checked *cel.Ast
 	if issues == nil {
 		checked, issues = planner.env.Check(parsed)
 	}
 	if issues != nil {
-		return nil, nil, &apiservercel.Error{
+		return compiled{}, &apiservercel.Error{
 			Type: apiservercel.ErrorTypeInvalid, Detail: "compilation failed: " + issues.String(), Cause: apiservercel.NewCompilationError(issues),
 		}
 	}
@@ -215,16 +234,56 @@ func (c *Compiler) compile(text string, d Declarations, results []*cel.Type) (*P
 		if len(results) == 1 {
 			detail = fmt.Sprintf("must evaluate to %v but got %v", results[0], output)
 		}
-		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: detail}
+		return compiled{}, &apiservercel.Error{Type: apiservercel.ErrorTypeInvalid, Detail: detail}
 	}
 	root := checked.NativeRep().Expr()
-	out := &Program{text: text, output: output, variables: d.Variables}
-	out.uses, out.loops = analyze(root)
+	out := &Program{text: text, output: output, variables: d.Variables, compiler: c, declared: keyOf(d)}
+	out.uses, out.asked, out.loops = analyze(root)
 	out.patterns = celbound.Patterns(root)
-	if out.plan, err = planner.plan(checked.NativeRep()); err != nil {
-		return nil, nil, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
+	var size celcost.Value
+	out.bound, size = celcost.Of(checked.NativeRep(), d.Variables.size)
+	if !out.bound.IsFinite() {
+		out.bound = celcost.Unbounded()
+		var counting *interpreter.ObservableInterpretable
+		counting, err = planner.planCounting(checked.NativeRep())
+		out.counting.Store(counting)
+	} else {
+		out.plan, err = planner.plan(checked.NativeRep())
 	}
-	return out, root, nil
+	if err != nil {
+		return compiled{}, &apiservercel.Error{Type: apiservercel.ErrorTypeInternal, Detail: "program instantiation failed: " + err.Error()}
+	}
+	return compiled{out, root, size}, nil
+}
+
+// countingPlan returns the plan that counts the cost of the expression. It is made when it is first needed, and kept:
+// large objects need it, and must not make work for each request.
+func (p *Program) countingPlan() (*interpreter.ObservableInterpretable, error) {
+	if plan := p.counting.Load(); plan != nil {
+		return plan, nil
+	}
+	p.compiler.mutex.Lock()
+	defer p.compiler.mutex.Unlock()
+	return p.planCounting()
+}
+
+// planCounting is countingPlan with the compiler's mutex held.
+func (p *Program) planCounting() (*interpreter.ObservableInterpretable, error) {
+	if plan := p.counting.Load(); plan != nil {
+		return plan, nil
+	}
+	p.compiler.current = p.variables
+	planner := p.compiler.planners[p.declared]
+	checked, issues := planner.env.Compile(p.text)
+	if issues != nil {
+		return nil, issues.Err() // it compiled before
+	}
+	plan, err := planner.planCounting(checked.NativeRep())
+	if err != nil {
+		return nil, err
+	}
+	p.counting.Store(plan)
+	return plan, nil
 }
 
 // isOneOf follows upstream's compiler: a type that is given as any stands for

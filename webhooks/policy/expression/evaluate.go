@@ -19,7 +19,16 @@ const interruptCheckFrequency = celconfig.CheckFrequency
 // an expression that loops over nothing, which ends by itself, what Eval does. A cost
 // that cannot be had is more than any budget.
 func (p *Program) evaluate(ctx context.Context, in *Input) (value ref.Val, cost int64, err error) {
-	var costs *interpreter.CostTracker
+	var (
+		counting *interpreter.ObservableInterpretable
+		costs    *interpreter.CostTracker
+	)
+	uncounted := in.Counting != Counted && p.plan != nil
+	if !uncounted {
+		if counting, err = p.countingPlan(); err != nil {
+			return nil, math.MaxInt64, err
+		}
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			if cancelled, ok := r.(interpreter.EvalCancelledError); ok {
@@ -28,9 +37,13 @@ func (p *Program) evaluate(ctx context.Context, in *Input) (value ref.Val, cost 
 				err = fmt.Errorf("internal error: %v", r)
 			}
 		}
-		cost = math.MaxInt64
-		if costs != nil {
+		switch {
+		case uncounted:
+			cost = 0
+		case costs != nil:
 			cost = int64(min(costs.ActualCost(), math.MaxInt64))
+		default:
+			cost = math.MaxInt64
 		}
 		if err != nil && p.loops && errors.Is(err, interpreter.InterruptError{}) {
 			err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
@@ -41,16 +54,20 @@ func (p *Program) evaluate(ctx context.Context, in *Input) (value ref.Val, cost 
 		return nil, 0, err
 	}
 	defer frame.Close()
-	if p.loops {
+	if p.loops && (!uncounted || in.Counting != Brief) {
 		if err := frame.SetContext(ctx, interruptCheckFrequency); err != nil {
 			return nil, 0, err
 		}
 	}
-	value = p.plan.ObserveExec(frame, func(observed any) {
-		if counting, ok := observed.(*interpreter.CostTracker); ok {
-			costs = counting
-		}
-	})
+	if uncounted {
+		value = p.plan.Exec(frame)
+	} else {
+		value = counting.ObserveExec(frame, func(observed any) {
+			if tracker, ok := observed.(*interpreter.CostTracker); ok {
+				costs = tracker
+			}
+		})
+	}
 	if failed, ok := value.(*types.Err); ok {
 		return value, 0, failed
 	}

@@ -23,6 +23,18 @@ type Source interface {
 	ResourceAuthorizerValue() ref.Val
 }
 
+// Counting is whether the cost of expressions is counted.
+type Counting uint8
+
+const (
+	// Counted counts the cost, and ends what costs too much.
+	Counted Counting = iota
+	// Uncounted is for what is known to cost less than every limit, by Program.Bound: its cost is 0.
+	Uncounted
+	// Brief is Uncounted for what is also known to end soon: the context is not checked.
+	Brief
+)
+
 // Input is what the expressions of one policy are evaluated with, once. It is
 // not safe for concurrent use.
 type Input struct {
@@ -34,6 +46,8 @@ type Input struct {
 	// Spent is what everything evaluated with this Input has cost, each variable
 	// once.
 	Spent int64
+	// Counting is how what follows is evaluated, until the next Reset.
+	Counting Counting
 
 	values values
 	phase  Phase
@@ -45,7 +59,7 @@ type Input struct {
 // Reset makes the Input one for another evaluation. What was evaluated before is
 // forgotten.
 func (in *Input) Reset(source Source, params ref.Val, variables *Variables) {
-	in.Source, in.Params, in.Variables, in.Spent = source, params, variables, 0
+	in.Source, in.Params, in.Variables, in.Spent, in.Counting = source, params, variables, 0, Counted
 	in.values.reset(in)
 	in.phase.pending = 0
 }

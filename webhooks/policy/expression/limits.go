@@ -134,15 +134,15 @@ func limited(env *cel.Env) cel.ProgramOption {
 		if !ok {
 			return part, nil
 		}
-		limit := limitOf(call.Function())
-		if limit == nil || celbound.IsPattern(call.Function()) && len(call.Args()) > 1 && isConstant(call.Args()[1]) {
+		limit, args := limitOf(call.Function()), call.Args()
+		if limit == nil || celbound.IsPattern(call.Function()) && len(args) > 1 && isConstant(args[1]) {
 			return part, nil
 		}
-		inner, err := binding(env, call)
+		inner, err := celbound.Binding(env, call)
 		if err != nil {
 			return nil, err
 		}
-		return &limitedCall{InterpretableCall: call, limit: limit, inner: inner}, nil
+		return &limitedCall{InterpretableCall: call, args: args, limit: limit, inner: inner}, nil
 	})
 }
 
@@ -150,6 +150,8 @@ func limited(env *cel.Env) cel.ProgramOption {
 // of it, and so costs something, is the same as without one.
 type limitedCall struct {
 	interpreter.InterpretableCall
+	// args are those of the call, which makes a list of them each time.
+	args  []interpreter.InterpretableV2
 	limit limit
 	inner functions.FunctionOp
 }
@@ -159,11 +161,10 @@ type limitedCall struct {
 // either, and any other stops at the first that is an error.
 func (c *limitedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	const binary = 2
-	parts := c.Args()
-	args := make([]ref.Val, len(parts))
-	for i, part := range parts {
+	args := make([]ref.Val, len(c.args))
+	for i, part := range c.args {
 		args[i] = part.Exec(frame)
-		if len(parts) != binary && types.IsUnknownOrError(args[i]) {
+		if len(args) != binary && types.IsUnknownOrError(args[i]) {
 			return args[i]
 		}
 	}
@@ -185,34 +186,4 @@ func (c *limitedCall) Eval(activation interpreter.Activation) ref.Val {
 func isConstant(part interpreter.InterpretableV2) bool {
 	_, ok := part.(interpreter.InterpretableConst)
 	return ok
-}
-
-// binding returns what a function of upstream's does: the overload that is called, or
-// what finds that by the arguments.
-func binding(env *cel.Env, call interpreter.InterpretableCall) (functions.FunctionOp, error) {
-	bindings, err := env.Functions()[call.Function()].Bindings()
-	if err != nil {
-		return nil, fmt.Errorf("find what %s does: %w", call.Function(), err)
-	}
-	var found *functions.Overload
-	for _, b := range bindings {
-		if b.Operator == call.OverloadID() || b.Operator == call.Function() && found == nil {
-			found = b
-		}
-	}
-	switch n := len(call.Args()); {
-	case found == nil:
-	case n == 1 && found.Unary != nil:
-		return func(args ...ref.Val) ref.Val { return found.Unary(args[0]) }, nil
-	case n == 2 && found.Binary != nil:
-		return func(args ...ref.Val) ref.Val {
-			if found.OperandTrait != 0 && !args[0].Type().HasTrait(found.OperandTrait) {
-				return types.NewErr("no such overload: %s", call.Function())
-			}
-			return found.Binary(args[0], args[1])
-		}, nil
-	case found.Function != nil:
-		return found.Function, nil
-	}
-	return nil, fmt.Errorf("find what %s does: it has no binding for %d arguments", call.Function(), len(call.Args()))
 }

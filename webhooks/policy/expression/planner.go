@@ -5,9 +5,12 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/interpreter"
+	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // planner plans the expressions of an environment.
@@ -18,29 +21,43 @@ import (
 // with nothing but the plan is kept.
 type planner struct {
 	env *cel.Env
+	// guarded is true if redacted values are guarded.
+	guarded bool
 	// bounds are those of what env may check.
 	bounds *celbound.Bounds
 	// costs is how every plan counts what it costs.
 	costs *interpreter.CostTracker
 	// counted is a plan with what begins to count each time that it is evaluated.
 	counted interpreter.ObservableInterpretable
+	// uncounted is env for plans that do not count. It has what plans depend on, and nothing of what
+	// the checker needs.
+	uncounted *cel.Env
 }
 
 // errNoPlan means that the library does not plan as it did.
 var errNoPlan = errors.New("the plan of the expression was not found")
 
-func newPlanner(env *cel.Env) (*planner, error) {
+func newPlanner(env *cel.Env, guarded bool) (*planner, error) {
 	bounds, err := celbound.New(env)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{env: env, bounds: bounds}
+	functions := make([]*decls.FunctionDecl, 0, len(env.Functions()))
+	for _, f := range env.Functions() {
+		functions = append(functions, f)
+	}
+	uncounted, err := cel.NewCustomEnv(cel.OptionalTypes(), cel.FunctionDecls(functions...),
+		cel.CustomTypeAdapter(env.CELTypeAdapter()), cel.CustomTypeProvider(env.CELTypeProvider()))
+	if err != nil {
+		return nil, err
+	}
+	p := &planner{env: env, bounds: bounds, guarded: guarded, uncounted: uncounted}
 	checked, issues := env.Compile("null")
 	if issues != nil {
 		return nil, issues.Err()
 	}
 	constant := checked.NativeRep()
-	if _, err := p.part(constant); err != nil {
+	if _, err := p.part(env, constant, cel.CostTrackerOptions(p.shareCosts)); err != nil {
 		return nil, err
 	}
 	if p.costs == nil {
@@ -61,9 +78,16 @@ func newPlanner(env *cel.Env) (*planner, error) {
 	return p, nil
 }
 
-// plan plans a checked expression. Its functions keep to their limits.
-func (p *planner) plan(checked *ast.AST) (*interpreter.ObservableInterpretable, error) {
-	part, err := p.part(checked)
+// plan plans a checked expression without counting its cost. Its functions keep to their limits.
+func (p *planner) plan(checked *ast.AST) (interpreter.InterpretableV2, error) {
+	// The options are those of the API server's environment, see environment.MustBaseEnvSet, without the
+	// cost. TestBound holds that the results are the same.
+	return p.part(p.uncounted, checked, cel.EvalOptions(cel.OptOptimize), cel.OptimizeRegex(library.FindRegexOptimization, library.FindAllRegexOptimization))
+}
+
+// planCounting plans a checked expression so that its cost is counted.
+func (p *planner) planCounting(checked *ast.AST) (*interpreter.ObservableInterpretable, error) {
+	part, err := p.part(p.env, checked, cel.CostTrackerOptions(p.shareCosts))
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +98,12 @@ func (p *planner) plan(checked *ast.AST) (*interpreter.ObservableInterpretable, 
 
 // part plans an expression as part of another one, a list of it, because decorators
 // are shown parts when all else is done to them, and the whole one before.
-func (p *planner) part(checked *ast.AST) (plan interpreter.InterpretableV2, err error) {
+func (p *planner) part(env *cel.Env, checked *ast.AST, options ...cel.ProgramOption) (plan interpreter.InterpretableV2, err error) {
 	id := ast.MaxID(checked) + 1
 	list := ast.NewExprFactory().NewList(id, []ast.Expr{checked.Expr()}, nil)
 	whole := ast.NewCheckedAST(ast.NewAST(list, checked.SourceInfo()), checked.TypeMap(), checked.ReferenceMap())
-	options := []cel.ProgramOption{
+	options = append(options,
 		cel.InterruptCheckFrequency(interruptCheckFrequency),
-		cel.CostTrackerOptions(p.shareCosts),
 		cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 			if list, ok := i.(interpreter.InterpretableConstructor); ok && i.ID() == id && len(list.InitVals()) == 1 {
 				plan = list.InitVals()[0]
@@ -88,8 +111,11 @@ func (p *planner) part(checked *ast.AST) (plan interpreter.InterpretableV2, err 
 			return i, nil
 		}),
 		limited(p.env),
+	)
+	if p.guarded {
+		options = append(options, redacted.Guard(p.env))
 	}
-	if _, err := p.env.PlanProgram(whole, options...); err != nil {
+	if _, err := env.PlanProgram(whole, options...); err != nil {
 		return nil, err
 	}
 	if plan == nil {

@@ -4,20 +4,34 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
 )
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
-	text   string
-	plan   *interpreter.ObservableInterpretable
+	text string
+	// plan does not count the cost of the expression. It is nil if the cost has no bound.
+	plan interpreter.InterpretableV2
+	// counting is the plan that counts the cost, nil until countingPlan is called. It takes more memory
+	// than plan, and most policies never need it.
+	counting atomic.Pointer[interpreter.ObservableInterpretable]
+	// compiler and declared are for countingPlan.
+	compiler *Compiler
+	declared declared
+	// bound is that of the expression alone, without variables.
+	bound  celcost.Bound
 	output *cel.Type
 	uses   Uses
+	// asked are the variables that it names.
+	asked askedVariables
 	// loops is true if a part of the expression may be evaluated more than once.
 	loops     bool
 	patterns  int
@@ -37,12 +51,43 @@ func (p *Program) Text() string { return p.text }
 // expression, which are kept with it: a hundred bytes for each.
 func (p *Program) Patterns() int { return p.patterns }
 
+// Bound returns an upper bound of what the expression costs. What variables cost is not included.
+func (p *Program) Bound() celcost.Bound { return p.bound }
+
 // Uses returns the names that the expression mentions, with what the variables that
 // it may ask for mention.
 func (p *Program) Uses() Uses {
+	if !p.uses.Has(UsesVariables) || p.variables == nil {
+		return p.uses
+	}
+	return p.usesWith(make([]bool, len(p.variables.list)))
+}
+
+// usesWith returns Uses without variables that are marked, and marks those that it visits.
+func (p *Program) usesWith(visited []bool) Uses {
 	uses := p.uses
-	if uses.Has(UsesVariables) && p.variables != nil {
-		uses |= p.variables.uses
+	if p.variables == nil {
+		return uses
+	}
+	visit := func(i int) {
+		if !visited[i] {
+			visited[i] = true
+			if declared := p.variables.list[i].program; declared != nil {
+				uses |= declared.usesWith(visited)
+			}
+		}
+	}
+	all := p.asked.all
+	for _, name := range p.asked.names {
+		i, ok := p.variables.find(name)
+		if !ok {
+			all = true // what it names is not known
+			break
+		}
+		visit(i)
+	}
+	for i := 0; all && i < len(visited); i++ {
+		visit(i)
 	}
 	return uses
 }

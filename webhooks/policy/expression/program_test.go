@@ -99,7 +99,8 @@ func TestUnknownVersion(t *testing.T) {
 func TestUses(t *testing.T) {
 	t.Parallel()
 	compiler := sharedCompiler()
-	variables := declare(t, compiler, pair{"a", "oldObject.a"}, pair{"b", "authorizer.path('/x').check('get').allowed()"})
+	variables := declare(t, compiler, pair{"a", "oldObject.a"}, pair{"b", "authorizer.path('/x').check('get').allowed()"},
+		pair{"c", "variables.a == 1 || request.options == null"}, pair{"who", "request.userInfo.uid"})
 	for text, want := range map[string]expression.Uses{
 		"true":                     0,
 		"object.a == 1":            expression.UsesObject,
@@ -108,9 +109,18 @@ func TestUses(t *testing.T) {
 		"object.a == request.name": expression.UsesObject | expression.UsesRequest,
 		"namespaceObject == null":  expression.UsesNamespace,
 		"authorizer.requestResource.check('get').allowed()": expression.UsesAuthorizer,
-		// A variable stands for all of them.
-		"variables.a == 1":             expression.UsesVariables | expression.UsesOldObject | expression.UsesAuthorizer,
-		"[1].all(object, object == 1)": expression.UsesObject,
+		// A variable counts with those that it names itself.
+		"variables.a == 1":                      expression.UsesVariables | expression.UsesOldObject,
+		"has(variables.b)":                      expression.UsesVariables | expression.UsesAuthorizer,
+		"variables.c":                           expression.UsesVariables | expression.UsesOldObject | expression.UsesRequest | expression.UsesUser | expression.UsesOptions,
+		"variables.who == ''":                   expression.UsesVariables | expression.UsesRequest | expression.UsesUser | expression.UsesUserInfo,
+		"dyn(variables) == 1":                   expression.UsesVariables | expression.UsesOldObject | expression.UsesAuthorizer | expression.UsesRequest | expression.UsesUser | expression.UsesOptions | expression.UsesUserInfo,
+		"[1].exists(variables, variables == 1)": expression.UsesVariables | expression.UsesOldObject | expression.UsesAuthorizer | expression.UsesRequest | expression.UsesUser | expression.UsesOptions | expression.UsesUserInfo,
+		"request.operation == 'CREATE'":         expression.UsesRequest | expression.UsesUser | expression.UsesOperation,
+		"has(request.dryRun)":                   expression.UsesRequest | expression.UsesUser | expression.UsesDryRun,
+		"request.options == request.name":       expression.UsesRequest | expression.UsesUser | expression.UsesOptions,
+		"dyn(request) == 1":                     expression.UsesRequest | expression.UsesUser | expression.UsesAllOfRequest,
+		"[1].all(object, object == 1)":          expression.UsesObject,
 	} {
 		if got := compile(t, compiler, variables, text).Uses(); got != want {
 			t.Errorf("%s uses %b, want %b", text, got, want)

@@ -14,6 +14,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
 )
 
 // Variables are the variables of a policy. They are immutable, and safe for
@@ -23,14 +25,15 @@ type Variables struct {
 	index map[string]int
 	types map[string]*types.Type
 	uses  Uses
+	// bound is that of all variables, each evaluated once.
+	bound celcost.Bound
 }
 
+// variable is nothing but its name if its expression does not compile, and nothing but its name and
+// program once Seal was called.
 type variable struct {
-	name    string
-	program *Program
-	// program is nil for an expression that does not compile, and root is nil
-	// once Seal was called.
-	root ast.Expr
+	name string
+	compiled
 }
 
 // NewVariables returns a policy without variables so far.
@@ -40,10 +43,20 @@ func NewVariables() *Variables {
 
 // declare adds a variable. Of two with one name the last one holds.
 func (v *Variables) declare(declared variable) {
+	if _, again := v.index[declared.name]; again {
+		// What names the variable was compiled for the one before.
+		v.bound = celcost.Unbounded()
+		for i := range v.list {
+			if p := v.list[i].program; p != nil {
+				_, _ = p.planCounting() // without it, it does not compile later either
+			}
+		}
+	}
 	t := types.DynType
 	if declared.program != nil {
 		t = fieldType(declared.program.output)
 		v.uses |= declared.program.uses
+		v.bound = v.bound.Add(declared.program.bound)
 	}
 	v.types[declared.name] = t
 	if i, again := v.index[declared.name]; again {
@@ -57,8 +70,35 @@ func (v *Variables) declare(declared variable) {
 // Seal drops what is kept for compiling expressions that name the variables.
 func (v *Variables) Seal() {
 	for i := range v.list {
-		v.list[i].root = nil
+		v.list[i].compiled = compiled{program: v.list[i].program}
 	}
+}
+
+// Bound returns an upper bound of what the variables cost together.
+func (v *Variables) Bound() celcost.Bound { return v.bound }
+
+// size returns what is known of the size of a variable, and false if it is none.
+func (v *Variables) size(name string) (celcost.Value, bool) {
+	if v == nil {
+		return celcost.Value{}, false
+	}
+	i, ok := v.index[name]
+	if !ok {
+		return celcost.Value{}, false
+	}
+	return v.list[i].size, true
+}
+
+// find returns the index of the variable that a field names.
+func (v *Variables) find(field string) (int, bool) {
+	if strings.Contains(field, "__") {
+		var ok bool
+		if field, ok = apiservercel.Unescape(field); !ok {
+			return 0, false
+		}
+	}
+	i, ok := v.index[field]
+	return i, ok
 }
 
 // root returns the expression of a variable, or nil.
@@ -157,7 +197,7 @@ func (v *values) get(i int) ref.Val {
 		k = &v.known[i]
 		k.cost, k.err, k.value = cost, err, value
 		if err != nil {
-			k.value = types.NewErr("composited variable %q fails to evaluate: %v", declared.name, err)
+			k.value = types.NewErr("composited variable %q fails to evaluate: %w", declared.name, err)
 		}
 	}
 	v.charge(i)
@@ -195,16 +235,10 @@ func (v *values) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), true
 	}
-	name := string(text)
-	if strings.Contains(name, "__") {
-		if name, ok = apiservercel.Unescape(name); !ok {
-			return nil, false
-		}
-	}
 	if v.input.Variables == nil {
 		return nil, false
 	}
-	i, ok := v.input.Variables.index[name]
+	i, ok := v.input.Variables.find(string(text))
 	if !ok {
 		return nil, false
 	}

@@ -50,7 +50,9 @@ const CompatibilityVersion = "1.36"
 // Environment is what the expressions of all profiles share. It is immutable and
 // safe for concurrent use.
 type Environment struct {
-	cel *cel.Env
+	// guarded is true if redacted values are guarded.
+	guarded bool
+	cel     *cel.Env
 	// bounds are those of the expressions of all profiles.
 	bounds  *celbound.Bounds
 	base    types.Provider
@@ -85,6 +87,10 @@ func NewEnvironment() (*Environment, error) {
 	}
 	return &Environment{cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(strict.Checker)}, nil
 }
+
+// GuardRedacted makes expressions that are compiled from now on fail if their result depends
+// on a redacted value. It is called before the first Scope is made.
+func (e *Environment) GuardRedacted() { e.guarded = true }
 
 // The object types that are not those of a pod.
 const (

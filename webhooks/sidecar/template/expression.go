@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // maxExpressionLength is the largest number of bytes of an expression. What
@@ -39,6 +40,8 @@ type expression struct {
 	names []string
 	// selections are what the expression needs of them.
 	selections []selection
+	// guarded is true if redacted values are guarded.
+	guarded bool
 }
 
 func (e *expression) uses(variable string) bool { return slices.Contains(e.names, variable) }
@@ -139,7 +142,11 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 		return nil
 	}
 	e.selections = selections(checked.NativeRep())
-	e.program, err = env.Program(checked, cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit))
+	options := []cel.ProgramOption{cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit)}
+	if e.guarded = s.environment.guarded; e.guarded {
+		options = append(options, redacted.Guard(env))
+	}
+	e.program, err = env.Program(checked, options...)
 	if err != nil {
 		r.errorf(path, "", "%q: %v", excerpt(text), err)
 		return nil

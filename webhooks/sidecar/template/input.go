@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
@@ -270,6 +271,9 @@ func (e *expression) run(in *Input) (ref.Val, error) {
 	}
 	if cost := details.ActualCost(); cost != nil {
 		in.spent += *cost
+	}
+	if err != nil && e.guarded {
+		err = redacted.Explain(err)
 	}
 	return result, err
 }

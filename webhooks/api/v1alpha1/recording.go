@@ -1,0 +1,62 @@
+package v1alpha1
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// RecordingConfiguration defines which reviews 'gatehouse serve --record' records, and what it
+// redacts. It is the document of --record-config, and not a resource of the cluster.
+type RecordingConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Match selects admission requests. The default is all. Token reviews are always selected.
+	Match RecordingMatch `json:"match,omitzero"`
+	// Sampling defines the share of the selected reviews to record. Reviews that are denied, that
+	// have a warning or that cannot be decided are always recorded.
+	Sampling RecordingSampling `json:"sampling,omitzero"`
+	// Redaction adds to what is redacted by default.
+	Redaction RecordingRedaction `json:"redaction,omitzero"`
+}
+
+// RecordingMatch selects admission requests as a ValidatingAdmissionPolicy does.
+type RecordingMatch struct {
+	// MatchConstraints select requests by resource, namespace and labels. Without resourceRules,
+	// they select every resource.
+	MatchConstraints *admissionregistrationv1.MatchResources `json:"matchConstraints,omitempty"`
+	// MatchConditions are CEL expressions that must all be true. A request for which one fails is
+	// selected.
+	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
+}
+
+// RecordingSampling defines the share of reviews to record. Which reviews that are is a
+// function of their UID. If several names apply to a review, the largest share counts; if none
+// applies, Default does.
+type RecordingSampling struct {
+	// Default is a share from 0 to 1. The default is 1.
+	Default *float64 `json:"default,omitempty"`
+	// Policies are the shares of requests that a policy evaluates, by the name of the policy.
+	Policies []RecordingShare `json:"policies,omitempty"`
+	// Namespaces are the shares of requests in a namespace, by its name.
+	Namespaces []RecordingShare `json:"namespaces,omitempty"`
+	// Groups are the shares of requests of users in a group, by the name of the group.
+	Groups []RecordingShare `json:"groups,omitempty"`
+}
+
+// RecordingShare is the share of the reviews to record that a name applies to.
+type RecordingShare struct {
+	// Name is the name of a policy, a namespace or a group.
+	Name string `json:"name"`
+	// Share is from 0, none, to 1, all.
+	Share float64 `json:"share"`
+}
+
+// RecordingRedaction adds to what is redacted by default.
+type RecordingRedaction struct {
+	// Paths are field paths in objects, such as "spec.containers[*].args": all values at and below
+	// them are redacted. Paths below spec apply to pod templates too.
+	Paths []string `json:"paths,omitempty"`
+	// Annotations are patterns for keys of annotations whose values are redacted. "*" stands for
+	// any characters; case is ignored.
+	Annotations []string `json:"annotations,omitempty"`
+}

@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
+)
+
+// Recording is implemented by Objects that answer from a recording.
+type Recording interface {
+	// MissingNamespace returns an error that wraps redacted.ErrMissing if it was not recorded
+	// whether the namespace is known, and nil otherwise.
+	MissingNamespace(name string) error
+	// MissingOldObject returns an error that wraps redacted.ErrMissing if an update or deletion
+	// without oldObject had one that was not recorded, and nil otherwise.
+	MissingOldObject() error
+}
+
+// UndecidedError is the Decision.Err of a request of a recording on whose decision a part of
+// the configuration depends that reads what is redacted or was not recorded.
+type UndecidedError struct {
+	// Where names the policy, or the condition of an exception.
+	Where string
+	// Err says what is read. It wraps redacted.ErrMissing, or says that a value is redacted.
+	Err error
+}
+
+// Error returns both.
+func (e *UndecidedError) Error() string { return e.Where + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *UndecidedError) Unwrap() error { return e.Err }
+
+// dependsOnRedacted reports whether an expression has no result, or none that is known, because of a
+// redacted value, or of what was not recorded.
+func (v *review) dependsOnRedacted(err error) bool {
+	return v.set.guarded && redacted.Depends(redacted.Explain(err).Error()) || errors.Is(err, redacted.ErrMissing)
+}
+
+// noteUndecided notes why a part of the configuration is undecided. The first reason is kept.
+func (v *review) noteUndecided(where string, err error) {
+	if v.undecided == nil {
+		v.undecided = &UndecidedError{where, err}
+	}
+}
+
+// unknownNamespace returns the error for a namespace that is not known, and why that matters.
+func (r *request) unknownNamespace(why string) error {
+	if err := r.review.missingNamespace(r.Namespace); err != nil {
+		return err
+	}
+	return fmt.Errorf("namespace %q is not known, and %s", r.Namespace, why)
+}
+
+// missingNamespace returns an error if a namespace is not known because it was not recorded.
+func (v *review) missingNamespace(name string) error {
+	if recording, ok := v.set.objects.(Recording); ok {
+		return recording.MissingNamespace(name)
+	}
+	return nil
+}
+
+// noteMissingOldObject notes that the object before an update or a deletion was not recorded.
+func (r *request) noteMissingOldObject() {
+	if r.Operation != admissionv1.Update && r.Operation != admissionv1.Delete || r.oldObject.present() {
+		return
+	}
+	if recording, ok := r.review.set.objects.(Recording); ok {
+		r.oldObject.missing = recording.MissingOldObject()
+	}
+	if r.Operation == admissionv1.Update {
+		r.baselineMissing = r.oldObject.missing
+	}
+}
+
+// noticingAuthorizer notes in the review that an answer was not recorded: an expression may go on
+// without it, as if it were a no.
+type noticingAuthorizer struct {
+	authorizer.UnconditionalAuthorizer
+
+	review *review
+}
+
+func (a *noticingAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := a.UnconditionalAuthorizer.Authorize(ctx, attributes)
+	if err != nil && errors.Is(err, redacted.ErrMissing) {
+		a.review.unanswered = err
+	}
+	return decision, reason, err //nolint:wrapcheck // it is that of the authorizer
+}
+
+// unansweredError returns the error of an expression that has asked the authorizer, or a variable of
+// which has, for what was not recorded.
+func (v *review) unansweredError(program *expression.Program) *expression.EvaluationError {
+	if v.unanswered == nil || !program.Uses().Has(expression.UsesAuthorizer) {
+		return nil
+	}
+	return &expression.EvaluationError{Expression: program.Text(), Cause: v.unanswered}
+}
