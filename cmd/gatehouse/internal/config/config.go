@@ -9,7 +9,11 @@ package config
 
 import (
 	"crypto/rand"
+	"fmt"
+	"path/filepath"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -47,6 +51,11 @@ type Config struct {
 	// Directories are the LDAP services, with what connecting to them needs. They are
 	// those of Authn.Directories, in the same order; nobody has connected there.
 	Directories []Directory
+	// Recording is the RecordingConfiguration, nil without one. It is valid, and the server takes that of
+	// --record-config.
+	Recording *v1alpha1.RecordingConfiguration
+	// Context are the objects that policies and templates may look up.
+	Context []*unstructured.Unstructured
 	// Warnings are diagnostics that are no errors.
 	Warnings diagnostic.List
 }
@@ -118,6 +127,7 @@ func (t tree) decode() (*Config, diagnostic.List) {
 	d.found.Sort()
 	c.Warnings = d.warnings
 	c.Warnings.Sort()
+	c.Context = d.context
 	objects := newObjects(c.Sidecar.Known, d.context)
 	c.Sidecar.Namespaces, c.Sidecar.ConfigMaps = objects, objects
 	c.Policy.Objects, c.Policy.Authorizer, c.Policy.Now = objects, authorizer, time.Now
@@ -126,4 +136,22 @@ func (t tree) decode() (*Config, diagnostic.List) {
 		c.Authn.Directories = append(c.Authn.Directories, c.Directories[i].NamedDirectory)
 	}
 	return c, append(d.found, c.Warnings...)
+}
+
+// InspectFile is Inspect for one file, such as the configuration that a recording holds. A document
+// may name no other file. The file may have no document, as that of a server without any, but a file of
+// 0 bytes is damaged: it begins with a comment.
+func InspectFile(path string) (*Config, diagnostic.List) {
+	t := tree{dir: filepath.Dir(path), limits: defaultLimits()}
+	data, err := readFile(path, t.limits)
+	switch {
+	case err != nil:
+		return nil, diagnostic.List{{Severity: diagnostic.Error, Source: path, Message: "cannot be read: " + reason(err)}}
+	case len(data) > t.limits.fileBytes:
+		return nil, diagnostic.List{{Severity: diagnostic.Error, Source: path, Message: fmt.Sprintf("is larger than %d MiB", t.limits.fileBytes>>20)}}
+	}
+	t.files = []file{{path: filepath.Base(path), data: data}}
+	t.mayBeEmpty = len(data) > 0
+	t.seal()
+	return t.decode()
 }

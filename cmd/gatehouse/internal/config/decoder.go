@@ -206,6 +206,11 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 			o.configure()
 		}
 		return
+	case singleton(recordingConfig):
+		if o.isKnown(gvk) && o.isFirst(gvk) {
+			o.record()
+		}
+		return
 	case singleton(authenticationConfiguration):
 		if o.isKnown(gvk) && o.isFirst(gvk) {
 			o.authenticate()

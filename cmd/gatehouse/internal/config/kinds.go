@@ -24,6 +24,7 @@ const (
 	admissionBinding    = "AdmissionPolicyBinding"
 	policyException     = "PolicyException"
 	policyConfiguration = "PolicyConfiguration"
+	recordingConfig     = "RecordingConfiguration"
 	accessToken         = "AccessToken"
 	tokenRevocation     = "TokenRevocation"
 	// authenticationConfiguration is the name of a kind of ours and of one of
@@ -54,6 +55,7 @@ var typedKinds = map[string]typedKind{
 	accessToken:         {v1alpha1.GroupVersion, func() any { return new(v1alpha1.AccessToken) }},
 	tokenRevocation:     {v1alpha1.GroupVersion, func() any { return new(v1alpha1.TokenRevocation) }},
 	policyConfiguration: {v1alpha1.GroupVersion, nil},
+	recordingConfig:     {v1alpha1.GroupVersion, nil},
 	testKind:            {v1alpha1.GroupVersion, nil},
 	upstreamPolicy: {admissionregistrationv1.SchemeGroupVersion, func() any {
 		return new(admissionregistrationv1.ValidatingAdmissionPolicy)
@@ -110,7 +112,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 	case v1alpha1.GroupVersion.Group:
 		names = []string{
 			accessToken, admissionPolicy, admissionBinding, authenticationConfiguration, policyConfiguration, policyException,
-			sidecarProfile, testKind, tokenRevocation,
+			recordingConfig, sidecarProfile, testKind, tokenRevocation,
 		}
 	case admissionregistrationv1.GroupName:
 		names = []string{upstreamPolicy, upstreamBinding}

@@ -1,4 +1,5 @@
-// Package debug serves profiles of the process and the level of its log to the operator.
+// Package debug serves profiles of the process, the level of its log and its recording to the
+// operator.
 package debug
 
 import (
@@ -31,12 +32,15 @@ type Options struct {
 	Level *Level
 	// Profiling enables /debug/pprof/.
 	Profiling bool
+	// Recording is the directory of the recording, "" if none is written.
+	Recording string
 }
 
-// Handler answers GET and PUT of LevelPath, and the profiles of net/http/pprof below
-// /debug/pprof/. Callers from another host get 403: these requests can slow down the
-// process, and callers are not authenticated. kubectl exec and kubectl port-forward come
-// from the pod's own loopback address.
+// Handler answers GET and PUT of LevelPath, the profiles of net/http/pprof below
+// /debug/pprof/, and the recording at and below RecordingPath. Callers from another host get
+// 403: these requests can slow down the process and read what users have sent, and callers are
+// not authenticated. kubectl exec and kubectl port-forward come from the pod's own loopback
+// address.
 //
 // Importing net/http/pprof registers handlers with http.DefaultServeMux, which
 // nothing serves here.
@@ -53,6 +57,16 @@ func Handler(o Options) http.Handler {
 		mux.HandleFunc("/debug/", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "profiling is off (hint: gatehouse serve --profiling)", http.StatusNotFound)
 		})
+	}
+	if o.Recording != "" {
+		mux.HandleFunc(RecordingPath, recording{o.Recording}.list)
+		mux.HandleFunc(RecordingPath+"/{name}", recording{o.Recording}.file)
+	} else {
+		off := func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "recording is off (hint: gatehouse serve --record DIR)", http.StatusNotFound)
+		}
+		mux.HandleFunc(RecordingPath, off)
+		mux.HandleFunc(RecordingPath+"/", off)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.RemoteAddr) {

@@ -187,7 +187,8 @@ func sentBy(configs []admissionregistrationv1.ValidatingWebhookConfiguration) (f
 	for i := range configs {
 		for j := range configs[i].Webhooks {
 			w := &configs[i].Webhooks[j]
-			if w.Name == documentsWebhook || pathOfClient(&w.ClientConfig) != webhooks.ValidatePath {
+			// What is only recorded may be sampled: no policy can rely on it.
+			if w.Name == documentsWebhook || w.Name == recordWebhook || pathOfClient(&w.ClientConfig) != webhooks.ValidatePath {
 				continue
 			}
 			for _, c := range w.MatchConditions {

@@ -65,6 +65,10 @@ type Options struct {
 	// Validate and ValidateOpen are sent for validation besides, by the webhook that
 	// fails closed and by the one that fails open.
 	Validate, ValidateOpen []admissionregistrationv1.RuleWithOperations
+	// RecordOnly are sent besides to be recorded, by a webhook that fails open, as far as no policy
+	// matches them. RecordShare is the share of their objects that are sent, above 0 and up to 1.
+	RecordOnly  []admissionregistrationv1.RuleWithOperations
+	RecordShare float64
 	// NoMatchConditions leaves all match conditions of policies to Gatehouse. Without
 	// it, those that the API server can decide keep requests from being sent, and a
 	// registration must be renewed when one of them changes.
@@ -133,10 +137,15 @@ func ForAdmission(o Options) (Admission, error) {
 		return Admission{}, err
 	}
 	a.Notes = append(a.Notes, notes...)
-	if len(rules.fail)+len(rules.ignore) == 0 {
+	record, notes, err := o.recordOnly(rules)
+	if err != nil {
+		return Admission{}, err
+	}
+	a.Notes = append(a.Notes, notes...)
+	if len(rules.fail)+len(rules.ignore) == 0 && record == nil {
 		a.Notes = append(a.Notes, "no policy is active: the validating webhooks are left out")
 	} else {
-		add(PartRegistration, o.validating(rules))
+		add(PartRegistration, o.validating(rules, record))
 	}
 	return a, nil
 }
@@ -160,6 +169,9 @@ func (o *Options) check() error {
 	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
 		problems = append(problems, fmt.Errorf("service account %.100q: must be a DNS name in lower case (hint: gatehouse)", o.ServiceAccount))
+	}
+	if len(o.RecordOnly) > 0 && !(o.RecordShare > 0 && o.RecordShare <= 1) {
+		problems = append(problems, fmt.Errorf("share of recorded objects %v: must be above 0 and at most 1", o.RecordShare))
 	}
 	if o.Server == (Server{}) {
 		problems = append(problems, errors.New("there is no address of the server"))

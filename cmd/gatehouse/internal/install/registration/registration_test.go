@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"math"
 	"math/big"
 	"net/url"
 	"os"
@@ -143,6 +144,10 @@ func TestGolden(t *testing.T) {
 		"custom-resources.yaml": options(func(o *Options) {
 			o.SelfSigned, o.CustomResources = true, true
 			o.Validate, o.ValidateOpen = rulesOf("services,pods/exec"), rulesOf("ingresses.networking.k8s.io:DELETE,deployments.apps")
+		}),
+		"record-only.yaml": options(withURL, func(o *Options) {
+			o.Spec = &webhooks.Spec{Policy: spec().Policy}
+			o.RecordOnly, o.RecordShare = rulesOf("services,configmaps:CREATE,UPDATE,DELETE,deployments.apps,*.networking.k8s.io"), 0.1
 		}),
 		// In the namespace default there are Events of all kinds, and no policy looks at anything.
 		"self-signed-default.yaml": options(func(o *Options) {
@@ -373,6 +378,12 @@ func TestErrors(t *testing.T) {
 			t.Errorf("ForAdmission: got %v, want also %q", err, want)
 		}
 	}
+	for _, share := range []float64{0, -1, 1.5, math.NaN()} {
+		_, err = ForAdmission(options(withURL, func(o *Options) { o.RecordOnly, o.RecordShare = rulesOf("services"), share }))
+		if err == nil || !strings.Contains(err.Error(), "must be above 0 and at most 1") {
+			t.Errorf("share %v: got %v", share, err)
+		}
+	}
 	many := strings.Repeat("a,", maxAtoms)
 	_, err = ForAdmission(options(func(o *Options) {
 		o.Spec = &webhooks.Spec{Policy: policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{ours("x", specWith("", named(numbered(many), numbered(many), numbered(many), create)))}}}
@@ -486,6 +497,25 @@ func TestNotes(t *testing.T) {
 			}),
 			[]string{"Mutating", "Validating"},
 			nil,
+		},
+		"nothing but what is recorded": {
+			options(withURL, func(o *Options) {
+				o.Spec, o.RecordOnly, o.RecordShare = &webhooks.Spec{}, rulesOf("services,nodes"), 1
+			}),
+			[]string{"Validating"},
+			[]string{"there is no SidecarProfile", `"nodes" is never sent`},
+		},
+		"what policies match is recorded anyway": {
+			options(withURL, func(o *Options) {
+				o.Spec, o.RecordOnly, o.RecordShare = spec(), rulesOf("deployments.apps,ingresses.networking.k8s.io:*"), 1
+			}),
+			[]string{"Mutating", "Validating"},
+			[]string{`"deployments.apps" is sent for its policies, and recorded without --record-only`},
+		},
+		"everything is recorded, but no Secrets": {
+			options(withURL, func(o *Options) { o.Spec, o.RecordOnly, o.RecordShare = spec(), rulesOf("*.*"), 1 }),
+			[]string{"Mutating", "Validating"},
+			[]string{"Secrets are not recorded for a wildcard"},
 		},
 		"a CA of its own":           {options(func(o *Options) { o.SelfSigned = true }), []string{"Mutating", "Validating"}, nil},
 		"cert-manager not excluded": {options(func(o *Options) { o.Spec = &webhooks.Spec{Sidecar: spec().Sidecar} }), []string{"Mutating"}, []string{"Gatehouse needs cert-manager", "no policy is active"}},

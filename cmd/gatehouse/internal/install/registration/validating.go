@@ -5,6 +5,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -28,6 +29,12 @@ var excluded = []excludedResource{ //nolint:gochecknoglobals // a constant table
 	{"leases", []string{"coordination.k8s.io"}, ""},
 	{"reviews", []string{"authentication.k8s.io", "authorization.k8s.io"}, ""},
 	{"gatehouse-documents", []string{v1alpha1.GroupVersion.Group}, ""},
+}
+
+// IsNeverSent reports whether requests of a resource are never sent for validation, whatever policies match.
+func IsNeverSent(resource schema.GroupResource) bool {
+	a := atom{group: resource.Group, resource: resource.Resource}
+	return a.isExcluded()
 }
 
 // notTheAPIServer excludes requests of the API server itself, over its loopback
@@ -109,10 +116,10 @@ func (s excludedResource) condition() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{Name: "not-" + s.name, Expression: "!(" + expression + ")"}
 }
 
-// validating is the configuration of up to three webhooks: one for the policies
-// that fail closed, one for those that fail open, and one for custom resources of
-// Gatehouse.
-func (o *Options) validating(rules ruleSets) Document {
+// validating is the configuration of up to four webhooks: one for the policies
+// that fail closed, one for those that fail open, one for custom resources of
+// Gatehouse, and one for what is only recorded, which may be nil.
+func (o *Options) validating(rules ruleSets, record *admissionregistrationv1.ValidatingWebhook) Document {
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   typeMeta("ValidatingWebhookConfiguration"),
 		ObjectMeta: o.metadata(),
@@ -147,6 +154,9 @@ func (o *Options) validating(rules ruleSets) Document {
 			MatchConditions:         conditions,
 		})
 	}
+	if record != nil {
+		config.Webhooks = append(config.Webhooks, *record)
+	}
 	comment := "The resources that the policies match, and no others."
 	switch {
 	case o.CustomResources:
@@ -155,6 +165,9 @@ func (o *Options) validating(rules ruleSets) Document {
 other resources says so in its status (hint: --validate RESOURCE sends these too).`
 	case o.Spec == nil:
 		comment = "Pods and workloads, because no configuration was given (hint: --config DIR registers what its policies match)."
+	}
+	if record != nil {
+		comment += "\nRequests to " + recordWebhook + " are only recorded: they are always allowed, also while Gatehouse is down."
 	}
 	return Document{comment: comment, object: config}
 }

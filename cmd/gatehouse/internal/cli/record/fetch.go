@@ -1,0 +1,229 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+)
+
+const (
+	// maxList bounds the list of files of a replica, in bytes, and maxConfiguration a configuration.
+	maxList          = 16 << 20
+	maxConfiguration = 64 << 20
+	// stallTimeout ends a transfer of which nothing arrives any more.
+	stallTimeout = 30 * time.Second
+	// attempts is how often a transfer is begun. Later ones go on where the last one ended.
+	attempts = 3
+)
+
+// replica is a server from which a recording is fetched.
+type replica struct {
+	name   string
+	client *http.Client
+	// base is the URL of its listener for health and metrics.
+	base string
+	// stall is stallTimeout, and pause the time between attempts.
+	stall, pause time.Duration
+}
+
+// answerError is an answer that is not the file.
+type answerError struct {
+	code int
+	text string
+}
+
+// Error says what the server answered.
+func (e *answerError) Error() string {
+	return fmt.Sprintf("the server answers %d: %s", e.code, cli.OneLine(truncate.Runes(e.text, 300)))
+}
+
+// list returns the files of the replica's recording.
+func (r *replica) list(ctx context.Context) ([]debug.RecordingFile, error) {
+	body, done, err := r.get(ctx, debug.RecordingPath, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	text, err := io.ReadAll(io.LimitReader(body, maxList+1))
+	if err != nil {
+		return nil, fmt.Errorf("the list of files is incomplete: %w", err)
+	}
+	var list debug.Recording
+	if err := json.Unmarshal(text, &list); err != nil || len(text) > maxList {
+		return nil, errors.New("the answer is no list of files (hint: --ops-port is the port of --ops-listen)")
+	}
+	return list.Files, nil
+}
+
+// download writes a file of the recording to a path, which it makes, and at most a number of bytes.
+// Progress gets the number of bytes that have arrived each time.
+func (r *replica) download(ctx context.Context, name, path string, most int64, progress func(int64)) error {
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // #nosec G304 -- the path is made by the caller
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, cli.Cause(err))
+	}
+	var written int64
+	for attempt := 1; ; attempt++ {
+		var n int64
+		n, err = r.part(ctx, name, out, written, most-written, progress)
+		written += n
+		answer, refused := errors.AsType[*answerError](err)
+		if err == nil || ctx.Err() != nil || attempt == attempts || refused && answer.code < http.StatusInternalServerError {
+			break
+		}
+		if !sleep.Context(ctx, r.pause) {
+			break
+		}
+	}
+	if closed := out.Close(); err == nil && closed != nil {
+		err = fmt.Errorf("%s: %w", path, cli.Cause(closed))
+	}
+	return err
+}
+
+// errTooLarge is a file that is larger than it may be.
+var errTooLarge = errors.New("the file is larger than the server has listed")
+
+// part writes a file from an offset on.
+func (r *replica) part(ctx context.Context, name string, out io.Writer, offset, most int64, progress func(int64)) (written int64, err error) {
+	body, done, err := r.get(ctx, debug.RecordingPath+"/"+url.PathEscape(name), offset)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := body.Read(buffer)
+		if written+int64(n) > most {
+			return written, errTooLarge
+		}
+		if n > 0 {
+			if _, failed := out.Write(buffer[:n]); failed != nil {
+				return written, fmt.Errorf("write the file: %w", cli.Cause(failed))
+			}
+			written += int64(n)
+			progress(int64(n))
+		}
+		if errors.Is(err, io.EOF) {
+			return written, nil
+		}
+		if err != nil {
+			return written, fmt.Errorf("the connection ended early: %w", err)
+		}
+	}
+}
+
+// get asks for a path. The body ends with an error after the stall timeout without a byte. The caller
+// must call done.
+func (r *replica) get(ctx context.Context, path string, offset int64) (body io.Reader, done func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watch := time.AfterFunc(r.stall, func() { cancel(fmt.Errorf("nothing has arrived for %s", cli.FormatDuration(r.stall))) })
+	stop := func() {
+		watch.Stop()
+		cancel(nil)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, http.NoBody)
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	if offset > 0 {
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		stop()
+		return nil, nil, withoutURL(err)
+	}
+	done = func() {
+		_ = response.Body.Close() // it was only read
+		stop()
+	}
+	want := http.StatusOK
+	if offset > 0 {
+		want = http.StatusPartialContent
+	}
+	switch {
+	case response.StatusCode == want:
+		return &watched{ctx, response.Body, watch, r.stall}, done, nil
+	case offset > 0 && response.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		return strings.NewReader(""), done, nil // all of it was there already
+	}
+	const most = 1 << 10
+	text, _ := io.ReadAll(io.LimitReader(response.Body, most)) // what can be read of it will do
+	done()
+	return nil, nil, &answerError{response.StatusCode, strings.TrimSpace(string(text))}
+}
+
+// withoutURL returns an error of a request without the URL, which names this machine.
+func withoutURL(err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return failed.Err
+	}
+	return err
+}
+
+// watched is a body whose reads put off a timer.
+type watched struct {
+	ctx   context.Context //nolint:containedctx // its cause is why a read failed
+	body  io.Reader
+	timer *time.Timer
+	stall time.Duration
+}
+
+// Read implements io.Reader.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.body.Read(p)
+	if n > 0 {
+		w.timer.Reset(w.stall)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && w.ctx.Err() != nil {
+		err = context.Cause(w.ctx)
+	}
+	return n, err
+}
+
+// writeNew makes a file by a function, and puts it in its place when it is complete. The file must not
+// exist unless it may be replaced.
+func writeNew(path string, replace bool, write func(io.Writer) error) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".gatehouse-*")
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, cli.Cause(err))
+	}
+	defer os.Remove(temporary.Name()) //nolint:errcheck // it is there only after an error
+	err = write(temporary)
+	if closed := temporary.Close(); err == nil && closed != nil {
+		err = cli.Cause(closed)
+	}
+	if err == nil {
+		if err = place(temporary.Name(), path, replace); err != nil {
+			return fmt.Errorf("%s: %w", path, cli.Cause(err))
+		}
+	}
+	return err
+}
+
+// place moves a file to where there must be none, unless it may be replaced.
+func place(from, to string, replace bool) error {
+	if _, err := os.Lstat(to); err == nil && !replace {
+		return fs.ErrExist
+	}
+	return os.Rename(from, to)
+}

@@ -1,0 +1,131 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// reviewFilter are the flags that select reviews of a recording.
+type reviewFilter struct {
+	namespaces, users, kinds, endpoints []string
+	since, until                        string
+	// from and to are the times of since and until, after check.
+	from, to time.Time
+}
+
+// add adds the flags. The verb is what the command does with the reviews.
+func (f *reviewFilter) add(cmd *cobra.Command, verb string) {
+	flags := cmd.Flags()
+	only := verb + " only reviews "
+	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, only+"of this namespace; repeatable")
+	flags.StringArrayVar(&f.users, "user", nil, only+"of this user; repeatable")
+	flags.StringArrayVar(&f.kinds, "kind", nil, only+"of this kind, as in Pod or Deployment.apps; repeatable")
+	flags.StringArrayVar(&f.endpoints, "endpoint", nil, only+"of this endpoint: "+strings.Join(endpoints(), ", ")+"; repeatable")
+	flags.StringVar(&f.since, "since", "", only+"since this time, as in 2026-11-20T12:00:00Z, or in this time before now, as in 24h or 7d")
+	flags.StringVar(&f.until, "until", "", only+"before this time, given as for --since")
+	for _, name := range []string{"namespace", "user", "kind", "since", "until"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist, here and below
+	}
+	_ = cmd.RegisterFlagCompletionFunc("endpoint", cobra.FixedCompletions(endpoints(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func endpoints() (names []string) {
+	for _, e := range webhooks.Endpoints() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// check parses the times, and returns everything that is wrong with the flags.
+func (f *reviewFilter) check(now time.Time) error {
+	errs := []error{checkValues("--endpoint", f.endpoints, endpoints())}
+	for _, of := range []struct {
+		flag, value string
+		into        *time.Time
+	}{{"--since", f.since, &f.from}, {"--until", f.until, &f.to}} {
+		if of.value == "" {
+			continue
+		}
+		var err error
+		if *of.into, err = parseTime(of.value, now); err != nil {
+			errs = append(errs, fmt.Errorf("%s %q: %w", of.flag, of.value, err))
+		}
+	}
+	if !f.from.IsZero() && !f.to.IsZero() && !f.from.Before(f.to) {
+		errs = append(errs, errors.New("--since must be before --until"))
+	}
+	return errors.Join(errs...)
+}
+
+// checkValues returns an error for each value of a flag that is not allowed.
+func checkValues(flag string, given, allowed []string) error {
+	var errs []error
+	for _, value := range given {
+		if !slices.Contains(allowed, value) {
+			errs = append(errs, fmt.Errorf("%s %q: must be one of %s", flag, value, strings.Join(allowed, ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parseTime returns a time that is given as such, or as a duration before now.
+func parseTime(value string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, value); err == nil {
+		return at, nil
+	}
+	ago, err := cli.ParseDuration(value)
+	if err != nil || ago < 0 {
+		return time.Time{}, errors.New("must be a time such as 2026-11-20T12:00:00Z, or a duration before now such as 90m, 24h or 7d")
+	}
+	return now.Add(-ago), nil
+}
+
+// isEmpty reports whether all reviews are selected.
+func (f *reviewFilter) isEmpty() bool {
+	return len(f.namespaces)+len(f.users)+len(f.kinds)+len(f.endpoints) == 0 && f.from.IsZero() && f.to.IsZero()
+}
+
+// matches reports whether a review is selected.
+func (f *reviewFilter) matches(s *replay.Subject) bool {
+	kind, _, _ := strings.Cut(s.Kind, ".")
+	return f.hasTime(s.Time) && isAny(f.namespaces, s.Namespace) && isAny(f.users, s.User) && isAny(f.endpoints, s.Endpoint) &&
+		(len(f.kinds) == 0 || slices.ContainsFunc(f.kinds, func(name string) bool { return strings.EqualFold(name, s.Kind) || strings.EqualFold(name, kind) }))
+}
+
+// hasTime reports whether reviews of this time are selected.
+func (f *reviewFilter) hasTime(at time.Time) bool {
+	return (f.from.IsZero() || !at.Before(f.from)) && (f.to.IsZero() || at.Before(f.to))
+}
+
+// isAny reports whether a value is in the list of a filter, of which an empty one selects everything.
+func isAny(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+
+// String describes the filter, "" for all reviews.
+func (f *reviewFilter) String() string {
+	var parts []string
+	for _, of := range []struct {
+		name   string
+		values []string
+	}{{"namespace", f.namespaces}, {"user", f.users}, {"kind", f.kinds}, {"endpoint", f.endpoints}} {
+		if len(of.values) > 0 {
+			parts = append(parts, of.name+" "+diagnostic.QuotedList(of.values))
+		}
+	}
+	if !f.from.IsZero() {
+		parts = append(parts, "since "+cli.FormatTime(&f.from))
+	}
+	if !f.to.IsZero() {
+		parts = append(parts, "until "+cli.FormatTime(&f.to))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,552 @@
+package record
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/merge"
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+const (
+	// fileTime is the format of times in file names.
+	fileTime = "20060102T150405Z"
+	// opsPortName is the name of the port of --ops-listen in the manifests, and defaultOpsPort
+	// its number.
+	opsPortName    = "ops"
+	defaultOpsPort = 8080
+	// fetchers bounds the replicas that are asked at one time.
+	fetchers = 4
+)
+
+// getFlags are what the command line of record get says.
+type getFlags struct {
+	cli.ClusterFlags
+	namespace, selector, file, since, output string
+	opsPort                                  int
+	force                                    bool
+
+	now func() time.Time
+	// after is the time of --since.
+	after  time.Time
+	labels labels.Selector
+}
+
+func newGetCommand(s cli.Streams) *cobra.Command {
+	f := getFlags{now: time.Now}
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Fetch the recordings of all replicas into one file",
+		Long: `Get fetches the recordings that the replicas of Gatehouse in a cluster have written,
+and merges them into one file, in the order of time. The configurations that were
+active are written beside it.
+
+Get uses your kubeconfig and your rights: you need list on pods and create on
+pods/portforward in the namespace of Gatehouse. It connects as kubectl port-forward
+does, without opening a port on this machine. The servers must run with --record.
+
+If a replica cannot be reached, or a file of it cannot be read to its end, get names
+it, writes everything else and exits with 2. Get fetches to temporary files beside the
+output: the disk needs space for twice the size of the recordings.
+
+Exit codes: 0 fetched, 1 the replicas have recorded nothing, 2 bad usage, no replica
+was found, or not everything could be fetched.`,
+		Example: `  # fetch everything from the cluster of the current context
+  gatehouse record get
+
+  # the last day, into a file of your choice
+  gatehouse record get --context prod --since 24h -f prod.gatehouse.zst
+
+  # then try a configuration
+  gatehouse replay --config ./candidate prod.gatehouse.zst`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), s)
+		},
+	}
+	f.Add(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", "gatehouse-system", "namespace of the servers")
+	flags.StringVarP(&f.selector, "selector", "l", "app.kubernetes.io/name=gatehouse,app.kubernetes.io/component=server", "labels of the pods of the servers")
+	flags.IntVar(&f.opsPort, "ops-port", 0, "port of --ops-listen in the pods (default the container port named ops, or 8080)")
+	flags.StringVarP(&f.file, "output-file", "f", "", "file to write (default gatehouse-recording-TIME"+record.SegmentSuffix+")")
+	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
+	flags.StringVar(&f.since, "since", "", "fetch only reviews since this time, as in 2026-11-20T12:00:00Z, or in this time before now, as in 24h or 7d")
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	for _, name := range []string{"namespace", "selector", "ops-port", "since"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
+	}
+	_ = cmd.MarkFlagFilename("output-file", "zst")
+	return cmd
+}
+
+// check returns everything that is wrong with the flags.
+func (f *getFlags) check() error {
+	var problems []error
+	if f.output != "text" && f.output != "json" {
+		problems = append(problems, cli.OutputError(f.output, "text", "json"))
+	}
+	if err := f.Check(); err != nil {
+		problems = append(problems, err)
+	}
+	if f.opsPort < 0 || f.opsPort > math.MaxUint16 {
+		problems = append(problems, fmt.Errorf("--ops-port %d: must be from 1 to 65535", f.opsPort))
+	}
+	var err error
+	if f.labels, err = labels.Parse(f.selector); err != nil || f.selector == "" {
+		problems = append(problems, fmt.Errorf("--selector %q: must be a label selector such as app.kubernetes.io/name=gatehouse", f.selector))
+	}
+	now := f.now()
+	if f.since != "" {
+		if f.after, err = parseTime(f.since, now); err != nil {
+			problems = append(problems, fmt.Errorf("--since %q: %w", f.since, err))
+		}
+	}
+	f.file = cmp.Or(f.file, "gatehouse-recording-"+now.UTC().Format(fileTime)+record.SegmentSuffix)
+	return errors.Join(append(problems, checkOutput(f.file, f.force))...)
+}
+
+// checkOutput returns an error if a file exists and must not be replaced, or its directory does not
+// exist.
+func checkOutput(path string, force bool) error {
+	if err := cli.CheckDir("--output-file", filepath.Dir(path)); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("--output-file: %q cannot be read: %w", path, cli.Cause(err))
+	case info.IsDir():
+		return fmt.Errorf("--output-file: %q is a directory", path)
+	case !force:
+		return fmt.Errorf("--output-file: %q exists (hint: --force replaces it)", path)
+	default:
+		return nil
+	}
+}
+
+// getResult is what record get has done, for -o json.
+type getResult struct {
+	// File is "" if there were no reviews.
+	File    string     `json:"file,omitempty"`
+	Reviews int64      `json:"reviews"`
+	Begin   *time.Time `json:"begin,omitempty"`
+	End     *time.Time `json:"end,omitempty"`
+	// Gaps is the number of reviews that servers could not record.
+	Gaps           int64           `json:"gaps,omitempty"`
+	Configurations []string        `json:"configurations,omitempty"`
+	RedactionKeys  []string        `json:"redactionKeys,omitempty"`
+	Replicas       []replicaResult `json:"replicas"`
+	Problems       []string        `json:"problems,omitempty"`
+}
+
+// replicaResult is what was fetched from a replica.
+type replicaResult struct {
+	Name     string `json:"name"`
+	Segments int    `json:"segments"`
+	Bytes    int64  `json:"bytes"`
+}
+
+// run fetches and merges.
+func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
+	replicas, err := f.replicas(ctx)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(f.file), ".gatehouse-record-")
+	if err != nil {
+		return fmt.Errorf("--output-file: the directory of %q cannot be written to: %w", f.file, cli.Cause(err))
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a directory that is left harms nobody
+	c := &collection{flags: f, dir: dir, line: cli.NewLiveLine(s.Err), replicas: replicas, segments: map[string][]*listedSegment{}, holders: map[string]*replica{}}
+	defer c.line.Clear()
+	segments := c.fetchAll(ctx)
+	result, err := c.merge(ctx, segments)
+	if err == nil {
+		c.fetchConfigurations(ctx, result.Configurations)
+		err = ctx.Err()
+	}
+	if err != nil {
+		return errors.Join(append(c.problems, err)...)
+	}
+	c.line.Clear()
+	return c.report(s, segments, result)
+}
+
+// replicas returns the servers of the cluster.
+func (f *getFlags) replicas(ctx context.Context) ([]*replica, error) {
+	access, err := f.Connect("--in-cluster in a pod")
+	if err != nil {
+		return nil, err
+	}
+	access.UserAgent = "gatehouse-record/" + build.Version()
+	client, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("no client for the API server: %w", err)
+	}
+	pods, err := client.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.labels.String()})
+	if err != nil {
+		hint := ""
+		if apierr.LacksRight(err, "list") {
+			hint = " (hint: " + apierr.GrantHint("a Role in "+f.namespace, "list", "pods and create of pods/portforward") + ")"
+		}
+		return nil, fmt.Errorf("list the pods in %s: %w%s", f.namespace, err, hint)
+	}
+	var replicas []*replica
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		one, err := f.replica(access, client, pod)
+		if err != nil {
+			return nil, err
+		}
+		replicas = append(replicas, one)
+	}
+	if len(replicas) == 0 {
+		return nil, fmt.Errorf("no running pod in namespace %q has the labels %s (hint: --namespace and --selector name the servers)", f.namespace, f.labels)
+	}
+	slices.SortFunc(replicas, func(a, b *replica) int { return cmp.Compare(a.name, b.name) })
+	return replicas, nil
+}
+
+func (f *getFlags) replica(access *rest.Config, client kubernetes.Interface, pod *corev1.Pod) (*replica, error) {
+	port := cmp.Or(f.opsPort, opsPort(pod))
+	forward := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	forward.RawQuery = "" // the timeout of access, which is for short requests
+	transport, err := forwardTransport(access, forward, port)
+	if err != nil {
+		return nil, err
+	}
+	return &replica{
+		name: pod.Name, client: &http.Client{Transport: transport}, base: fmt.Sprintf("http://localhost:%d", port), stall: stallTimeout, pause: time.Second,
+	}, nil
+}
+
+// opsPort returns the port for health and metrics of a pod.
+func opsPort(pod *corev1.Pod) int {
+	for i := range pod.Spec.Containers {
+		for _, port := range pod.Spec.Containers[i].Ports {
+			if port.Name == opsPortName {
+				return int(port.ContainerPort)
+			}
+		}
+	}
+	return defaultOpsPort
+}
+
+// collection is the state of record get.
+type collection struct {
+	flags *getFlags
+	// dir is for temporary files.
+	dir      string
+	line     *cli.LiveLine
+	replicas []*replica
+
+	mu sync.Mutex
+	// segments are those that replicas list, by name. Replicas that share a directory list the
+	// same ones.
+	segments map[string][]*listedSegment
+	// holders are the replicas that have a configuration, by the name of its file.
+	holders map[string]*replica
+	// listed are the replicas whose files are known.
+	listed []*replica
+	// total and arrived are bytes.
+	total, arrived int64
+	problems       []error
+}
+
+// listedSegment is a segment as a replica has listed it.
+type listedSegment struct {
+	debug.RecordingFile
+
+	replica *replica
+	// path is where it is fetched to.
+	path string
+}
+
+// problem notes what could not be fetched.
+func (c *collection) problem(r *replica, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.problems = append(c.problems, fmt.Errorf("replica %s: %w", r.name, err))
+}
+
+// fetchAll fetches the segments of all replicas, and returns each once.
+func (c *collection) fetchAll(ctx context.Context) []*listedSegment {
+	turns := make(chan struct{}, fetchers)
+	var group sync.WaitGroup
+	for _, r := range c.replicas {
+		group.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			if err := c.fetch(ctx, r); err != nil {
+				c.problem(r, err)
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(c.problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	var out []*listedSegment
+	for _, name := range slices.Sorted(maps.Keys(c.segments)) {
+		out = append(out, distinct(c.segments[name])...)
+	}
+	return out
+}
+
+// fetch fetches the segments of one replica.
+func (c *collection) fetch(ctx context.Context, r *replica) error {
+	files, err := r.list(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range c.claim(r, files) {
+		// A segment that is being written grows until its size is reached.
+		const grows = 256 << 20
+		if err := r.download(ctx, one.Name, one.path, one.Bytes+grows, c.advance); err != nil {
+			c.problem(r, fmt.Errorf("%s: %w", one.Name, err))
+		}
+		if info, err := os.Stat(one.path); err == nil {
+			one.Bytes = info.Size()
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// claim notes the files of a replica, and returns the segments that it is to fetch: those that are not
+// too old, and that no other has listed at the same size and time.
+func (c *collection) claim(r *replica, files []debug.RecordingFile) (mine []*listedSegment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listed = append(c.listed, r)
+	for _, file := range files {
+		if _, configuration := record.ConfigurationDigest(file.Name); configuration {
+			c.holders[file.Name] = r
+			continue
+		}
+		same := func(other *listedSegment) bool { return other.RecordingFile == file }
+		if !record.IsSegmentName(file.Name) || file.Modified.Before(c.flags.after) || slices.ContainsFunc(c.segments[file.Name], same) {
+			continue
+		}
+		one := &listedSegment{RecordingFile: file, replica: r, path: filepath.Join(c.dir, strconv.Itoa(len(c.listed))+"-"+strconv.Itoa(len(mine)))}
+		c.segments[file.Name] = append(c.segments[file.Name], one)
+		mine = append(mine, one)
+		c.total += max(file.Bytes, 0)
+	}
+	return mine
+}
+
+// distinct returns segments of one name, each once. Replicas that share a directory list the segment
+// that is being written at different sizes: the longest has what the others have. Segments
+// with different headers are of servers that have the same name.
+func distinct(all []*listedSegment) []*listedSegment {
+	if len(all) == 1 {
+		return all
+	}
+	slices.SortStableFunc(all, func(a, b *listedSegment) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	seen := map[string]bool{}
+	return slices.DeleteFunc(all, func(one *listedSegment) bool {
+		header, err := readHeader(one.path)
+		if err != nil {
+			return false // merging reports it
+		}
+		known := seen[header]
+		seen[header] = true
+		return known
+	})
+}
+
+// readHeader returns the header of a segment as a text.
+func readHeader(path string) (string, error) {
+	file, err := os.Open(path) // #nosec G304 -- get has made the file
+	if err != nil {
+		return "", err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	reader, err := record.NewReader(file)
+	if err != nil {
+		return "", err
+	}
+	defer reader.Close()
+	text, err := json.Marshal(reader.Header())
+	return string(text), err
+}
+
+// advance notes that bytes have arrived.
+func (c *collection) advance(n int64) {
+	c.mu.Lock()
+	c.arrived += n
+	arrived, total := c.arrived, max(c.total, c.arrived)
+	c.mu.Unlock()
+	c.line.Show(func() string {
+		const mib = 1 << 20
+		return fmt.Sprintf("fetching from %s: %.1f of %.1f MiB", diagnostic.Count(len(c.replicas), "replica"), float64(arrived)/mib, float64(total)/mib)
+	})
+}
+
+// merge writes the recording.
+func (c *collection) merge(ctx context.Context, segments []*listedSegment) (result *merge.Result, err error) {
+	inputs := make([]merge.Input, len(segments))
+	for i, one := range segments {
+		inputs[i] = merge.Input{Name: "replica " + one.replica.name + ": " + one.Name, Open: func() (io.ReadCloser, error) {
+			return os.Open(one.path) // #nosec G304 -- get has made the file
+		}}
+	}
+	write := func(out io.Writer) error {
+		result, err = merge.Merge(ctx, out, merge.Options{Inputs: inputs, Since: c.flags.after, Progress: func(reviews int64) {
+			c.line.Show(func() string { return fmt.Sprintf("merging: %d reviews", reviews) })
+		}})
+		if err == nil && result.Reviews == 0 {
+			err = errNothing
+		}
+		return err
+	}
+	err = writeNew(c.flags.file, c.flags.force, write)
+	if errors.Is(err, errNothing) {
+		err = nil
+	}
+	return result, err
+}
+
+// errNothing means that there are no reviews.
+var errNothing = errors.New("there are no reviews")
+
+// fetchConfigurations fetches the configurations that have decided on the reviews.
+func (c *collection) fetchConfigurations(ctx context.Context, digests []string) {
+	for _, digest := range digests {
+		name := record.ConfigurationName(digest)
+		if _, valid := record.ConfigurationDigest(name); !valid {
+			c.problems = append(c.problems, fmt.Errorf("configuration %.100q: is not the digest of a configuration", digest))
+			continue
+		}
+		path := filepath.Join(filepath.Dir(c.flags.file), name)
+		if _, err := os.Stat(path); err == nil {
+			continue // it has the same content, whose digest is in the name
+		}
+		r := c.holders[name]
+		if r == nil {
+			c.problems = append(c.problems, fmt.Errorf("configuration %s: no replica has it any more (hint: replay needs --config or --against then)", digest))
+			continue
+		}
+		temporary := filepath.Join(c.dir, name)
+		err := r.download(ctx, name, temporary, maxConfiguration, func(int64) {})
+		if err == nil {
+			if err = place(temporary, path, false); err != nil && !errors.Is(err, fs.ErrExist) {
+				err = fmt.Errorf("%s: %w", path, cli.Cause(err))
+			} else {
+				err = nil
+			}
+		}
+		if err != nil {
+			c.problem(r, fmt.Errorf("configuration %s: %w", digest, err))
+		}
+	}
+}
+
+// report prints what was fetched.
+func (c *collection) report(s cli.Streams, segments []*listedSegment, merged *merge.Result) error {
+	for i := range merged.Problems {
+		// A segment that is being written, or whose server was killed, has no end.
+		if p := &merged.Problems[i]; !errors.Is(p, record.ErrTruncated) || record.IsDamaged(p.Err) {
+			c.problems = append(c.problems, p)
+		}
+	}
+	r := getResult{
+		Reviews: merged.Reviews, Gaps: merged.Gaps, Configurations: merged.Configurations, RedactionKeys: merged.Keys, Replicas: []replicaResult{},
+	}
+	for _, replica := range c.listed {
+		result := replicaResult{Name: replica.name}
+		for _, one := range segments {
+			if one.replica == replica {
+				result.Segments, result.Bytes = result.Segments+1, result.Bytes+one.Bytes
+			}
+		}
+		r.Replicas = append(r.Replicas, result)
+	}
+	slices.SortFunc(r.Replicas, func(a, b replicaResult) int { return cmp.Compare(a.Name, b.Name) })
+	if merged.Reviews > 0 {
+		r.File, r.Begin, r.End = c.flags.file, &merged.Begin, &merged.End
+	}
+	var problems []string
+	for _, problem := range c.problems {
+		r.Problems = append(r.Problems, problem.Error())
+		problems = append(problems, cli.OneLine(problem.Error()))
+	}
+	if err := c.print(s, &r); err != nil {
+		return err
+	}
+	switch {
+	case len(c.problems) > 0:
+		return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("not everything was fetched:\n  %s%s", strings.Join(problems, "\n  "), c.hint())}
+	case r.Reviews == 0:
+		return &cli.ExitError{Code: cli.ExitNo, Err: errors.New("no reviews were recorded in that time (hint: serve writes within 2 seconds; record get without --since fetches everything)")}
+	default:
+		return nil
+	}
+}
+
+// print prints the result.
+func (c *collection) print(s cli.Streams, r *getResult) error {
+	if c.flags.output == "json" {
+		return cli.WriteJSON(s.Out, r)
+	}
+	if r.File == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.Out, "%s: %d reviews of %s, %s to %s\n", cli.OneLine(r.File), r.Reviews, diagnostic.Count(len(r.Replicas), "replica"), cli.FormatTime(r.Begin), cli.FormatTime(r.End))
+	if err == nil && r.Gaps > 0 {
+		_, err = fmt.Fprintf(s.Out, "%d more reviews are missing: the servers could not record them\n", r.Gaps)
+	}
+	if err == nil && len(r.RedactionKeys) > 1 {
+		_, err = fmt.Fprintf(s.Out, "%d redaction keys: equal values of different keys differ (hint: give all replicas the same serve --record-key-file)\n", len(r.RedactionKeys))
+	}
+	return err
+}
+
+// hint returns what to do about the problems. The error of a connection that the API server refuses is
+// only text, because SPDY has no other.
+func (c *collection) hint() string {
+	if !slices.ContainsFunc(c.problems, func(err error) bool {
+		return strings.Contains(err.Error(), ` cannot create resource "pods/portforward" `)
+	}) {
+		return ""
+	}
+	return "\n(hint: " + apierr.GrantHint("a Role in "+c.flags.namespace, "create", "pods/portforward") + ")"
+}

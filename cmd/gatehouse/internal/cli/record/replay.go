@@ -1,0 +1,334 @@
+package record
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+)
+
+// recorded is the value of --config and --against for the configurations that a recording holds.
+const recorded = "recorded"
+
+// replayFlags are the flags of replay.
+type replayFlags struct {
+	config, against string
+	filter          reviewFilter
+	show            string
+	all             bool
+	failOn          cli.Thresholds
+	exceptions      string
+	tests           string
+	output          string
+	color           cli.ColorFlag
+}
+
+// outputs returns the values of --output; the first is the default.
+func (*replayFlags) outputs() []string { return []string{"table", "json", "html", "junit"} }
+
+// NewReplayCommand returns the command "gatehouse replay".
+func NewReplayCommand(s cli.Streams) *cobra.Command {
+	f := replayFlags{failOn: newThresholds()}
+	cmd := &cobra.Command{
+		Use:   "replay [--config DIR] RECORDING...",
+		Short: "Test a configuration against recorded reviews",
+		Long: `Replay decides recorded reviews again under another configuration, and reports which
+answers differ: whom a change of a policy or profile would have affected.
+
+A RECORDING is a file of 'gatehouse record get', or a directory that 'gatehouse serve
+--record' writes to. --config is the candidate. It is compared with the recorded
+answers, or with those of --against. Without --config, or with --config recorded,
+reviews are decided by the configuration that is stored beside the recording: what
+differs then comes from this version of the program (upgrade preview).
+
+  newly-refused        the request was admitted, and would be refused
+  newly-admitted       the reverse
+  changed-patch        another mutation
+  changed-identity     a login with another user, other groups or extra values
+  new-warnings         the client gets a warning that it did not get
+  no-longer-decidable  the server cannot decide: the failurePolicy would
+
+A replay is one step: it does not know what clients would have done after another
+answer. A review whose answer depends on a value that is redacted or that was not
+recorded is counted as "cannot decide", with the reason.
+
+  -o table  text for a terminal (the default)
+  -o json   the same for programs
+  -o html   one file without scripts, to attach to a pull request
+  -o junit  for CI systems, a group of changes a test case
+
+--fail-on NAME[=N|N%] sets when the exit code is 1; it can be given several
+times. NAME is one of the changes above, or changed for any of them (the default),
+or undecided. More than N reviews, or more than N percent of them, fail; N is 0 by
+default.
+
+--suggest-exceptions writes a PolicyException for each policy and namespace with
+requests that would be refused. lint rejects them until reason and expiresAt are
+filled in. --as-tests writes each changed workload as a Test that expects the answer
+before: it passes under the old configuration and fails under the candidate.
+
+Exit codes: 0 no answer differs; 1 an answer differs, or the limits of --fail-on are
+exceeded; 2 bad usage, a recording that cannot be read to its end, or no review that
+can be decided.`,
+		Example: `  # whom would the new policies have hit?
+  gatehouse replay --config ./new ./recording
+
+  # one review, with the rules and their values
+  gatehouse replay --config ./new ./recording --show 0bd8e8f3
+
+  # in a pipeline: warnings may be new, refusals may not
+  gatehouse replay --config ./new ./recording --fail-on newly-refused -o html > replay.html
+
+  # what would an upgrade of Gatehouse change?
+  gatehouse-next replay ./recording`,
+		ValidArgsFunction: cobra.FixedCompletions([]string{"zst"}, cobra.ShellCompDirectiveFilterFileExt),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name a recording: a file or a directory (hint: gatehouse replay --config DIR RECORDING)")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.show == "" && cmd.Flags().Changed("show") {
+				return errors.New("--show: name a review by its ID or the beginning of it (hint: the report and 'gatehouse record show' list IDs)")
+			}
+			if err := f.check(time.Now()); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), s, args)
+		},
+	}
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents to try, or 'recorded' for the configuration of the recording")
+	flags := cmd.Flags()
+	flags.StringVar(&f.against, "against", "", "directory of documents to compare with in place of the recorded answers, or 'recorded'")
+	f.filter.add(cmd, "replay")
+	flags.StringVar(&f.show, "show", "", "show one review, by its ID or the beginning of it")
+	flags.BoolVar(&f.all, "all", false, "with --show: list every policy, and all expressions")
+	flags.Var(&f.failOn, "fail-on", "fail if there are more than N reviews, or N%, of this change; repeatable (default changed=0)")
+	flags.StringVar(&f.exceptions, "suggest-exceptions", "", "file for PolicyExceptions for what would be refused, or - for standard output in place of the report")
+	flags.StringVar(&f.tests, "as-tests", "", "empty or new directory for changes as documents of kind Test")
+	_ = cmd.MarkFlagDirname("against") // the flags exist
+	_ = cmd.MarkFlagDirname("as-tests")
+	_ = cmd.MarkFlagFilename("suggest-exceptions", "yaml", "yml")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("show", cobra.NoFileCompletions)
+	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
+	f.color.Add(cmd)
+	return cmd
+}
+
+// check returns everything that is wrong with the flags.
+func (f *replayFlags) check(now time.Time) error {
+	var errs []error
+	if !slices.Contains(f.outputs(), f.output) {
+		errs = append(errs, cli.OutputError(f.output, f.outputs()...))
+	}
+	errs = append(errs, f.filter.check(now))
+	if f.show != "" {
+		if f.output != "table" && f.output != "json" {
+			errs = append(errs, fmt.Errorf("--show has -o table, json or yaml, and no %s", f.output))
+		}
+		if f.exceptions != "" || f.tests != "" || f.failOn.Given() {
+			errs = append(errs, errors.New("--show replays one review alone: --fail-on, --suggest-exceptions and --as-tests cannot be given with it"))
+		}
+	}
+	if f.all && f.show == "" {
+		errs = append(errs, errors.New("--all is for --show"))
+	}
+	if f.exceptions != "" && f.exceptions != "-" {
+		if _, err := os.Lstat(f.exceptions); err == nil {
+			errs = append(errs, fmt.Errorf("--suggest-exceptions: %q exists, and is not overwritten (hint: name another file)", f.exceptions))
+		}
+	}
+	if f.tests != "" {
+		if entries, err := os.ReadDir(f.tests); len(entries) > 0 {
+			errs = append(errs, fmt.Errorf("--as-tests: %q is not empty (hint: name a new directory)", f.tests))
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("--as-tests: %q cannot be used: %w", f.tests, cli.Cause(err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// garbage is the GC percentage of a replay: the decisions of a review are garbage at once, and a replay has little else in
+// memory. Near softMemory bytes, less garbage is left.
+const (
+	garbage    = 200
+	softMemory = 72 << 20
+)
+
+// run replays recordings.
+func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) error {
+	sources, problems := sourcesOf(args)
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	candidate, err := candidateOf("--config", cmp.Or(f.config, recorded))
+	if err != nil {
+		return err
+	}
+	var against *replay.Candidate
+	if f.against != "" {
+		if against, err = candidateOf("--against", f.against); err != nil {
+			return err
+		}
+	}
+	if f.show != "" {
+		return f.showReview(ctx, s, sources, candidate, against)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+		if debug.SetMemoryLimit(-1) == math.MaxInt64 { // nobody has set GOMEMLIMIT
+			debug.SetMemoryLimit(softMemory)
+		}
+	}
+	suggestions := newSuggestions(candidate.Config())
+	tests := newTestWriter(f.tests)
+	progress, begin := cli.NewLiveLine(s.Err), time.Now()
+	var keep func(*replay.Subject) bool
+	if !f.filter.isEmpty() {
+		keep = f.filter.matches
+	}
+	report, err := replay.Run(ctx, replay.Options{
+		Sources: sources, Candidate: candidate, Against: against, Keep: keep, Result: f.results(suggestions, tests),
+		Progress: func(done replay.Progress) {
+			progress.Show(func() string { return progressText(done, time.Since(begin)) })
+		},
+	})
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	out := newReplayReport(f, report)
+	if report.Reviews == 0 && len(report.Problems) > 0 {
+		return out.exit()
+	}
+	if err := f.write(s, out, suggestions); err != nil {
+		return err
+	}
+	if f.tests != "" {
+		if err := tests.finish(s.Err); err != nil {
+			return err
+		}
+	}
+	return out.exit()
+}
+
+// results returns what is called with each result, nil for nothing.
+func (f *replayFlags) results(suggestions *suggestions, tests *testWriter) func(*replay.Result, *replay.Item) {
+	if f.exceptions == "" && f.tests == "" {
+		return nil
+	}
+	return func(r *replay.Result, item *replay.Item) {
+		if f.exceptions != "" {
+			suggestions.add(r)
+		}
+		if f.tests != "" {
+			tests.add(r, item)
+		}
+	}
+}
+
+// write writes the report and the exceptions.
+func (f *replayFlags) write(s cli.Streams, r *replayReport, suggested *suggestions) error {
+	if f.exceptions != "" {
+		if err := suggested.write(s, f.exceptions); err != nil {
+			return err
+		}
+	}
+	out := bufio.NewWriter(s.Out)
+	var err error
+	switch {
+	case f.exceptions == "-":
+	case f.output == "json":
+		err = cli.WriteJSON(out, r)
+	case f.output == "html":
+		err = r.writeHTML(out)
+	case f.output == "junit":
+		err = r.writeJUnit(out)
+	default:
+		r.print(out, f.color.Painter(s.Out))
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// candidateOf returns the configuration that a flag names.
+func candidateOf(flag, value string) (*replay.Candidate, error) {
+	if value == recorded {
+		return replay.Recorded(), nil
+	}
+	if err := cli.CheckDir(flag, value); err != nil {
+		return nil, err
+	}
+	return replay.Load(value)
+}
+
+// sourcesOf returns the files that are named, and the segments in directories that are named. What cannot be read is among
+// the problems.
+func sourcesOf(args []string) (sources []replay.Source, problems []error) {
+	problem := func(name string, err error) {
+		problems = append(problems, fmt.Errorf("%s: %w", cli.OneLine(name), err))
+	}
+	add := func(file string, info fs.FileInfo) {
+		sources = append(sources, replay.Source{
+			Name: filepath.ToSlash(file), Dir: filepath.Dir(file), Size: info.Size(),
+			Open: func() (io.ReadCloser, error) {
+				opened, err := os.Open(file) // #nosec G304 -- the user names the file
+				if err != nil {
+					return nil, fmt.Errorf("cannot be read: %w", cli.Cause(err))
+				}
+				return opened, nil
+			},
+		})
+	}
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err == nil && !info.IsDir() {
+			add(arg, info)
+			continue
+		}
+		var entries []fs.DirEntry
+		if err == nil {
+			entries, err = os.ReadDir(arg) // in the order of their names, which is that of time
+		}
+		before := len(sources)
+		for _, entry := range entries {
+			info, gone := entry.Info() // a server may have removed it meanwhile
+			if gone == nil && info.Mode().IsRegular() && record.IsSegmentName(entry.Name()) {
+				add(filepath.Join(arg, entry.Name()), info)
+			}
+		}
+		switch {
+		case err != nil:
+			problem(arg, fmt.Errorf("cannot be read: %w", cli.Cause(err)))
+		case len(sources) == before:
+			problem(arg, fmt.Errorf("no file in this directory ends in %s (hint: gatehouse serve --record writes them)", record.SegmentSuffix))
+		}
+	}
+	return sources, problems
+}
+
+// progressText says how far a replay is, with the rate and the remaining time.
+func progressText(done replay.Progress, elapsed time.Duration) string {
+	text := fmt.Sprintf("%d reviews, %.0f/s", done.Reviews, float64(done.Reviews)/max(elapsed, time.Millisecond).Seconds())
+	if done.Size > 0 && done.Read > 0 {
+		part := min(1, float64(done.Read)/float64(done.Size))
+		text += fmt.Sprintf(", %.0f %%, %s left", 100*part, time.Duration(float64(elapsed)*(1-part)/part).Round(time.Second))
+	}
+	return text
+}

@@ -1,0 +1,410 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// oneStep is the limit of every replay.
+const oneStep = "A replay is one step: it does not know what clients would have done after another answer."
+
+// replayReport is the JSON output of replay.
+type replayReport struct {
+	// Candidate and Against are what was compared. Against is "" for the recorded answers.
+	Candidate string `json:"candidate"`
+	Against   string `json:"against,omitempty"`
+	// Filter says which reviews were replayed, "" for all.
+	Filter string `json:"filter,omitempty"`
+
+	*replay.Report
+
+	// UndecidedReviews is the sum of Undecided.
+	UndecidedReviews int64 `json:"undecidedReviews"`
+	// Exceeded are the limits of --fail-on that are exceeded.
+	Exceeded []string `json:"exceeded,omitempty"`
+	// Limits say what a replay does not show.
+	Limits string `json:"limits"`
+
+	failed []cli.Threshold
+}
+
+func newReplayReport(f *replayFlags, report *replay.Report) *replayReport {
+	r := &replayReport{
+		Candidate: f.config, Against: f.against, Filter: f.filter.String(), Report: report, UndecidedReviews: report.UndecidedReviews(), Limits: oneStep,
+	}
+	if r.Candidate == "" {
+		r.Candidate = recorded
+	}
+	for _, t := range thresholdsOf(&f.failOn) {
+		if n := countOf(t.Name, report); t.IsExceeded(n, report.Reviews) {
+			r.failed = append(r.failed, t)
+			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %d of %s, allowed is %s", t.Name, n, diagnostic.Count(int(report.Reviews), "review"), t.Limit()))
+		}
+	}
+	return r
+}
+
+// exit returns the error with the exit code.
+func (r *replayReport) exit() error {
+	var errs []error
+	for _, problem := range r.Problems {
+		errs = append(errs, errors.New(cli.Inert(problem)))
+	}
+	switch {
+	case r.Reviews == 0 && len(errs) == 0 && r.Filter != "":
+		errs = append(errs, fmt.Errorf("there is no such review in the recording: %s", r.Filter))
+	case r.Reviews == 0 && len(errs) == 0:
+		errs = append(errs, errors.New("there is no review in the recording"))
+	case r.Reviews > 0 && r.UndecidedReviews == r.Reviews:
+		errs = append(errs, fmt.Errorf("no review can be decided: %s", cli.Inert(r.reasons()[0])))
+	}
+	for _, t := range r.failed {
+		if t.Name == undecidedName {
+			errs = append(errs, fmt.Errorf("%d of %s cannot be decided, and --fail-on undecided allows %s", r.UndecidedReviews, diagnostic.Count(int(r.Reviews), "review"), t.Limit()))
+		}
+	}
+	switch {
+	case len(errs) > 0:
+		return &cli.ExitError{Code: cli.ExitUnknown, Err: errors.Join(errs...)}
+	case len(r.failed) > 0:
+		return &cli.ExitError{Code: cli.ExitNo}
+	default:
+		return nil
+	}
+}
+
+// reasons returns the reasons of undecided reviews, the most frequent first.
+func (r *replayReport) reasons() []string {
+	return slices.SortedFunc(maps.Keys(r.Undecided), func(a, b string) int {
+		if d := r.Undecided[b] - r.Undecided[a]; d != 0 {
+			return int(d)
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// mostNames is how many names the table and JUnit list, and mostNamesHTML how many the page does.
+const (
+	mostNames     = 10
+	mostNamesHTML = 50
+)
+
+// nameList returns names on one line, at most a number of them.
+func nameList(names []string, more bool, most int) string {
+	shown := names[:min(most, len(names))]
+	parts := make([]string, len(shown))
+	for i, name := range shown {
+		parts[i] = cli.InertName(name)
+	}
+	text := strings.Join(parts, ", ")
+	rest := len(names) - len(shown)
+	switch {
+	case more:
+		text += fmt.Sprintf(" and more than %d others", rest)
+	case rest > 0:
+		text += fmt.Sprintf(" and %s", diagnostic.Count(rest, "other"))
+	}
+	return text
+}
+
+// changeText returns a change as words.
+func changeText(c replay.Change) string { return strings.ReplaceAll(string(c), "-", " ") }
+
+// changeColor returns the color of a change.
+func changeColor(c replay.Change) cli.Color {
+	switch c { //nolint:exhaustive // the others are neither
+	case replay.NewlyRefused, replay.NoLongerDecidable:
+		return cli.Red
+	case replay.NewlyAdmitted:
+		return cli.Green
+	default:
+		return cli.Yellow
+	}
+}
+
+// ruleTitle names the rule of a group.
+func ruleTitle(r replay.Rule) string {
+	return decision.RuleText(&policy.Violation{Kind: cli.InertName(r.Kind), Policy: r.Name, Rule: r.Rule})
+}
+
+// groupTitle says which reviews a group has.
+func groupTitle(g *replay.Group) string {
+	text := diagnostic.Count(int(g.Reviews), "review")
+	if g.Kind != "" {
+		text += " of " + cli.InertName(g.Kind)
+	}
+	if g.Namespace != "" {
+		text += " in namespace " + cli.InertName(g.Namespace)
+	}
+	return text
+}
+
+// kindText returns the kind of a review with its subresource.
+func kindText(s *replay.Subject) string {
+	if s.SubResource == "" {
+		return s.Kind
+	}
+	return s.Kind + "/" + s.SubResource
+}
+
+// subjectTitle names a review on one line.
+func subjectTitle(s *replay.Subject) string {
+	var parts []string
+	if s.Operation != "" {
+		parts = append(parts, cli.InertName(s.Operation))
+	}
+	if s.Kind != "" {
+		parts = append(parts, cli.InertName(kindText(s)))
+	}
+	name := cli.InertName(s.Name)
+	if s.Namespace != "" {
+		name = cli.InertName(s.Namespace) + "/" + name
+	}
+	if name != "" {
+		parts = append(parts, name)
+	}
+	if s.User != "" {
+		parts = append(parts, "by "+cli.InertName(s.User))
+	}
+	if s.DryRun {
+		parts = append(parts, "(dry run)")
+	}
+	return strings.Join(parts, " ")
+}
+
+// answerText returns an answer on one line.
+func answerText(a *replay.Answer) string {
+	if a == nil {
+		return "not kept: the replay has too many examples"
+	}
+	text := cli.InertName(a.Decision)
+	switch text {
+	case "":
+		text = "not decided"
+	case "unknown":
+		text = "cannot decide"
+	}
+	switch {
+	case a.Message != "":
+		text += ": " + cli.Inert(a.Message)
+	case a.User != "":
+		text += " as " + cli.InertName(a.User)
+		if len(a.Groups) > 0 {
+			text += " with groups " + nameList(a.Groups, false, mostNames)
+		}
+	}
+	if len(a.Warnings) > 0 {
+		text += ", warning: " + cli.Inert(a.Warnings[0])
+		if rest := len(a.Warnings) - 1; rest > 0 {
+			text += fmt.Sprintf(" and %d more", rest)
+		}
+	}
+	if a.Patch != "" {
+		text += ", with a patch"
+	}
+	return text
+}
+
+// span returns the times between which the reviews are.
+func (r *replayReport) span() string {
+	if r.Begin.IsZero() {
+		return ""
+	}
+	return cli.FormatTime(&r.Begin) + " to " + cli.FormatTime(&r.End)
+}
+
+// comparison says what was compared.
+func (r *replayReport) comparison() string {
+	name := func(of string) string {
+		if of == recorded {
+			return "the recorded configuration"
+		}
+		return cli.InertName(of)
+	}
+	with := "the recorded answers"
+	if r.Against != "" {
+		with = name(r.Against)
+	}
+	return name(r.Candidate) + " compared with " + with
+}
+
+// count is a row of the summary.
+type count struct {
+	Title   string
+	Reviews int64
+	Share   string
+	Color   cli.Color
+	// Class is the name of the change, or "undecided".
+	Class string
+}
+
+// counts returns the rows of the summary.
+func (r *replayReport) counts() []count {
+	share := func(n int64) string {
+		if r.Reviews == 0 {
+			return ""
+		}
+		return strconv.FormatFloat(100*float64(n)/float64(r.Reviews), 'f', 1, 64) + " %"
+	}
+	rows := []count{{"unchanged", r.Unchanged, share(r.Unchanged), cli.Green, "unchanged"}}
+	for _, c := range replay.Changes() {
+		if n := r.Changed[c]; n > 0 {
+			rows = append(rows, count{changeText(c), n, share(n), changeColor(c), string(c)})
+		}
+	}
+	if n := r.UndecidedReviews; n > 0 {
+		rows = append(rows, count{"cannot decide", n, share(n), cli.Yellow, undecidedName})
+	}
+	return rows
+}
+
+// print writes the report as a table. Flush of out has the error.
+func (r *replayReport) print(out io.Writer, paint cli.Painter) {
+	line := decision.LinePrinter(out)
+	line("%s", paint.Paint(cli.Bold, diagnostic.Count(int(r.Reviews), "review")+": "+r.comparison()))
+	if span := r.span(); span != "" {
+		line("%s", span)
+	}
+	if r.Filter != "" {
+		line("only %s", cli.Inert(r.Filter))
+	}
+	line("")
+	for _, c := range r.counts() {
+		line("%10d  %7s  %s", c.Reviews, c.Share, paint.Paint(c.Color, c.Title))
+	}
+	for _, reason := range r.reasons() {
+		line("%21s%d  %s", "", r.Undecided[reason], cli.Inert(reason))
+	}
+	if r.Gaps > 0 {
+		line("%10d  %7s  not recorded: the server could not write them in time", r.Gaps, "")
+	}
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		line("")
+		line("%s: %s", paint.Paint(changeColor(g.Change), changeText(g.Change)), ruleTitle(g.Rule))
+		line("  %s", groupTitle(g))
+		for _, part := range groupNames(g) {
+			line("  %-9s  %s", part[0], part[1])
+		}
+		for j := range g.Examples {
+			x := &g.Examples[j]
+			line("  example    %s  %s", cli.FormatTime(&x.Review.Time), subjectTitle(&x.Review))
+			line("             --show %s", cli.ShellQuote(truncate.Runes(x.Review.ID, 100)))
+			if j > 0 && answerText(x.Before) == answerText(g.Examples[j-1].Before) && answerText(x.After) == answerText(g.Examples[j-1].After) {
+				continue // once is enough
+			}
+			line("             before: %s", answerText(x.Before))
+			line("             after:  %s", answerText(x.After))
+		}
+	}
+	if r.MoreGroups > 0 {
+		line("")
+		line("%s in further groups", diagnostic.Count(int(r.MoreGroups), "changed review"))
+	}
+	if len(r.Notes) > 0 {
+		line("")
+		for _, note := range r.Notes {
+			line("note: %s", cli.Inert(note))
+		}
+	}
+	line("")
+	for _, exceeded := range r.Exceeded {
+		line("%s", paint.Paint(cli.Red, "failed: "+exceeded))
+	}
+	line("%s", oneStep)
+}
+
+// groupNames returns the workloads and users of a group, each with a title.
+func groupNames(g *replay.Group) (out [][2]string) {
+	if len(g.Workloads) > 0 {
+		out = append(out, [2]string{"workloads", nameList(g.Workloads, g.MoreWorkloads, mostNames)})
+	}
+	if len(g.Users) > 0 {
+		out = append(out, [2]string{"users", nameList(g.Users, g.MoreUsers, mostNames)})
+	}
+	return out
+}
+
+// writeJUnit writes the report for systems for continuous integration: a case for each group. Those fail of which a limit is
+// exceeded.
+func (r *replayReport) writeJUnit(out io.Writer) error {
+	var text strings.Builder
+	line := decision.LinePrinter(&text)
+	line("%s", r.comparison())
+	if span := r.span(); span != "" {
+		line("%s", span)
+	}
+	for _, c := range r.counts() {
+		line("%d %s", c.Reviews, c.Title)
+	}
+	for _, note := range r.Notes {
+		line("note: %s", cli.Inert(note))
+	}
+	line("%s", oneStep)
+	const class = "replay"
+	fails := func(name string) bool {
+		return slices.ContainsFunc(r.failed, func(t cli.Threshold) bool { return t.Name == name || t.Name == changedName && name != undecidedName })
+	}
+	suite := junit.Suite{Name: "gatehouse replay", Cases: []junit.Case{{Name: diagnostic.Count(int(r.Reviews), "review") + " replayed", Class: class, Output: text.String()}}}
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		var text strings.Builder
+		line := decision.LinePrinter(&text)
+		for _, part := range groupNames(g) {
+			line("%s: %s", part[0], part[1])
+		}
+		for j := range g.Examples {
+			x := &g.Examples[j]
+			line("%s, ID %s", subjectTitle(&x.Review), cli.InertName(x.Review.ID))
+			line("  before: %s", answerText(x.Before))
+			line("  after:  %s", answerText(x.After))
+		}
+		one := junit.Case{Name: changeText(g.Change) + ": " + ruleTitle(g.Rule) + ": " + groupScope(*g), Class: class}
+		if fails(string(g.Change)) {
+			one.Failure, one.Text = groupTitle(g), text.String()
+		} else {
+			one.Output = groupTitle(g) + "\n" + text.String()
+		}
+		suite.Cases = append(suite.Cases, one)
+	}
+	if r.MoreGroups > 0 {
+		one := junit.Case{Name: "further groups", Class: class}
+		if about := diagnostic.Count(int(r.MoreGroups), "changed review"); len(r.failed) > 0 {
+			one.Failure = about
+		} else {
+			one.Output = about
+		}
+		suite.Cases = append(suite.Cases, one)
+	}
+	for _, reason := range r.reasons() {
+		one := junit.Case{Name: "cannot decide: " + cli.Inert(reason), Class: class}
+		if about := diagnostic.Count(int(r.Undecided[reason]), "review"); fails(undecidedName) {
+			one.Error = about
+		} else {
+			one.Output = about
+		}
+		suite.Cases = append(suite.Cases, one)
+	}
+	for _, problem := range r.Problems {
+		suite.Cases = append(suite.Cases, junit.Case{Name: "recording", Class: class, Error: cli.Inert(problem)})
+	}
+	return junit.Write(out, []junit.Suite{suite})
+}
+
+// groupScope names the kind and namespace of a group.
+func groupScope(g replay.Group) string {
+	return strings.TrimSuffix(cli.InertName(g.Kind)+" in "+cli.InertName(g.Namespace), " in ")
+}

@@ -1,0 +1,249 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	evanphx "gopkg.in/evanphx/json-patch.v4"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// replayedReview is the JSON output of replay --show.
+type replayedReview struct {
+	Review replay.Subject `json:"review"`
+	// Before and After are the answers. UndecidedBefore and Undecided are why the replay cannot decide.
+	Before          *replay.Answer `json:"before,omitempty"`
+	UndecidedBefore string         `json:"undecidedBefore,omitempty"`
+	After           *replay.Answer `json:"after,omitempty"`
+	Undecided       string         `json:"undecided,omitempty"`
+	// Diff is the difference between the objects that the two answers make of that of the request, as YAML.
+	Diff string `json:"diff,omitempty"`
+	// Profiles and Policies explain the answer of the candidate.
+	Profiles []replayedProfile   `json:"profiles,omitempty"`
+	Policies []policy.Evaluation `json:"policies,omitempty"`
+	Limits   string              `json:"limits"`
+
+	violations []policy.Violation
+}
+
+// replayedProfile explains the verdict about a sidecar profile.
+type replayedProfile struct {
+	Profile  string         `json:"profile"`
+	Reason   sidecar.Reason `json:"reason"`
+	Detail   string         `json:"detail,omitempty"`
+	Revision string         `json:"revision,omitempty"`
+	Steps    []string       `json:"steps,omitempty"`
+}
+
+// mostFound bounds the reviews of --show that are compared.
+const mostFound = 100
+
+// showReview shows one review.
+func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []replay.Source, candidate, against *replay.Candidate) error {
+	found, damaged := replay.Find(ctx, sources, f.show, mostFound)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	item, err := f.choose(found)
+	if err != nil {
+		return errors.Join(err, damaged)
+	}
+	shown, err := newReplayedReview(ctx, item, candidate, against)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(s.Out)
+	if f.output == "json" {
+		err = cli.WriteJSON(out, shown)
+	} else {
+		shown.print(out, f.color.Painter(s.Out), f.all)
+	}
+	if err = errors.Join(err, out.Flush()); err != nil {
+		return err
+	}
+	if shown.Undecided != "" || shown.UndecidedBefore != "" {
+		return &cli.ExitError{Code: cli.ExitUnknown}
+	}
+	return nil
+}
+
+// choose returns the review of --show.
+func (f *replayFlags) choose(found []replay.Item) (*replay.Item, error) {
+	if len(found) == 0 {
+		return nil, fmt.Errorf("--show %q: there is no such review in the recording", f.show)
+	}
+	if exact := slices.IndexFunc(found, func(i replay.Item) bool { return i.Review.ID == f.show }); exact >= 0 {
+		return &found[exact], nil
+	}
+	var ids []string
+	for i := range found {
+		if id := cli.InertName(found[i].Review.ID); !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	const most = 5
+	switch {
+	case len(ids) == 1:
+		return &found[0], nil
+	case len(ids) > most:
+		ids = append(ids[:most], "…")
+	}
+	return nil, fmt.Errorf("--show %q: is the beginning of several IDs: %s", f.show, strings.Join(ids, ", "))
+}
+
+func newReplayedReview(ctx context.Context, item *replay.Item, candidate, against *replay.Candidate) (*replayedReview, error) {
+	before := func() (*replay.Explanation, error) {
+		if against == nil {
+			return replay.RecordedAnswer(ctx, item)
+		}
+		return against.Explain(ctx, item)
+	}
+	was, err := before()
+	if err != nil {
+		return nil, err
+	}
+	is, err := candidate.Explain(ctx, item)
+	if err != nil {
+		return nil, err
+	}
+	out := &replayedReview{
+		Review: is.Subject, Before: was.Answer, UndecidedBefore: was.Undecided, After: is.Answer, Undecided: is.Undecided, Limits: oneStep,
+	}
+	if is.Policy != nil {
+		out.Policies, out.violations = is.Policy.Evaluations, is.Policy.Violations
+	}
+	if is.Sidecar != nil {
+		for i := range is.Sidecar.Verdicts {
+			out.Profiles = append(out.Profiles, newReplayedProfile(&is.Sidecar.Verdicts[i]))
+		}
+	}
+	if was.Answer != nil && is.Answer != nil && was.Answer.Patch != is.Answer.Patch {
+		out.Diff = patchDiff(item, was.Answer.Patch, is.Answer.Patch)
+	}
+	return out, nil
+}
+
+func newReplayedProfile(v *sidecar.Verdict) replayedProfile {
+	p := replayedProfile{Profile: v.Profile, Reason: v.Reason, Detail: v.Detail, Revision: v.Revision}
+	if v.Explanation == nil {
+		return p
+	}
+	for _, step := range v.Explanation.Steps {
+		p.Steps = append(p.Steps, strings.TrimRight(step.Name+": "+step.Result+"  "+step.Detail, " "))
+	}
+	for _, parameter := range v.Explanation.Parameters {
+		p.Steps = append(p.Steps, fmt.Sprintf("parameter %s = %q (%s)", parameter.Name, parameter.Value, parameter.From))
+	}
+	return p
+}
+
+// patchDiff returns the difference between the objects that two patches make of that of the request.
+func patchDiff(item *replay.Item, before, after string) string {
+	object := rawjson.Value(item.Review.Request).Get("request", "object")
+	was, err := patched(object, before)
+	is, otherErr := patched(object, after)
+	if err := errors.Join(err, otherErr); err != nil {
+		return "the patches cannot be compared: " + err.Error()
+	}
+	return string(diff.Diff("before", was, "after", is))
+}
+
+// patched returns an object with a patch, as YAML.
+func patched(object []byte, patch string) ([]byte, error) {
+	if patch != "" {
+		decoded, err := evanphx.DecodePatch([]byte(patch))
+		if err != nil {
+			return nil, fmt.Errorf("a patch cannot be read: %w", err)
+		}
+		if object, err = decoded.Apply(object); err != nil {
+			return nil, fmt.Errorf("a patch does not apply: %w", err)
+		}
+	}
+	return yaml.JSONToYAML(object)
+}
+
+// print writes the review as text. Flush of out has the error.
+func (r *replayedReview) print(out io.Writer, paint cli.Painter, all bool) {
+	line := decision.LinePrinter(out)
+	s := &r.Review
+	line("%s", paint.Paint(cli.Bold, subjectTitle(s)))
+	for _, part := range [][2]string{
+		{"id", cli.InertName(s.ID)},
+		{"time", cli.FormatTime(&s.Time)},
+		{"endpoint", cli.InertName(s.Endpoint)},
+		{"workload", cli.InertName(s.Workload)},
+		{"recording", cli.InertName(s.Recording)},
+	} {
+		if part[1] != "" {
+			line("  %-9s  %s", part[0], part[1])
+		}
+	}
+	printAnswer(line, paint, "before", r.Before, r.UndecidedBefore)
+	printAnswer(line, paint, "after", r.After, r.Undecided)
+	for i := range r.violations {
+		line("  %s", decision.ViolationLine(&r.violations[i]))
+	}
+	if r.Diff != "" {
+		line("")
+		line("what the two answers make of the object:")
+		var text bytes.Buffer
+		for one := range strings.Lines(r.Diff) {
+			text.WriteString(cli.OneLine(strings.TrimSuffix(one, "\n")) + "\n")
+		}
+		_, _ = out.Write(decision.PaintDiff(paint, text.Bytes()))
+	}
+	if len(r.Profiles) > 0 {
+		line("")
+		line("sidecar profiles:")
+		for i := range r.Profiles {
+			p := &r.Profiles[i]
+			line("  %s  %s  %s", cli.InertName(p.Profile), p.Reason, cli.Inert(p.Detail))
+			for _, step := range p.Steps {
+				line("      %s", cli.Inert(step))
+			}
+		}
+	}
+	if len(r.Policies) > 0 {
+		line("")
+		line("policies of the candidate:")
+		decision.PrintPolicies(line, paint, r.Policies, all)
+	}
+	line("")
+	line("%s", oneStep)
+}
+
+// printAnswer writes an answer.
+func printAnswer(line func(string, ...any), paint cli.Painter, title string, a *replay.Answer, undecided string) {
+	line("")
+	if undecided != "" {
+		line("%s: %s", title, paint.Paint(cli.Yellow, "cannot decide: "+cli.Inert(undecided)))
+		return
+	}
+	if a == nil {
+		return
+	}
+	shown := *a
+	shown.Warnings = nil
+	color := cli.Red
+	if a.Decision == "allowed" {
+		color = cli.Green
+	}
+	line("%s: %s", title, paint.Paint(color, answerText(&shown)))
+	for _, warning := range a.Warnings {
+		line("  %s %s", paint.Paint(cli.Yellow, "warning:"), cli.Inert(warning))
+	}
+}

@@ -1,0 +1,416 @@
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// noDecision is the value of --decision for reviews that nobody has decided on.
+const noDecision = "none"
+
+// showFlags are what the command line of record show says.
+type showFlags struct {
+	filter        reviewFilter
+	decisions     []string
+	id, output    string
+	verbose, full bool
+}
+
+func newShowCommand(s cli.Streams) *cobra.Command {
+	var f showFlags
+	cmd := &cobra.Command{
+		Use:   "show RECORDING…",
+		Short: "List the reviews in recordings",
+		Long: `Show lists the reviews of recordings: when, which endpoint, the decision, what was
+requested by whom. A RECORDING is a file, or a directory with segments.
+
+Filters of different kinds must all match. With --full, JSON and YAML hold
+everything: the request as it came, but for what is redacted, the answer, and what the
+decision has read. If a file ends early or is damaged, show lists what is before that,
+and exits with 2.
+
+Exit codes: 0 listed, 1 no review matches, 2 bad usage, or a file cannot be read to
+its end.`,
+		Example: `  gatehouse record show prod.gatehouse.zst
+
+  # what was refused in two namespaces today
+  gatehouse record show prod.gatehouse.zst --decision denied -n shop -n billing --since 24h
+
+  # one review, with request and answer
+  gatehouse record show prod.gatehouse.zst --id 0f5c --full -o yaml
+
+  # by whom, by number
+  gatehouse record show /var/lib/gatehouse/recording -o ndjson | jq -r .user | sort | uniq -c`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("a recording is missing (hint: gatehouse record show FILE)")
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.FixedCompletions([]string{"zst"}, cobra.ShellCompDirectiveFilterFileExt),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.check(time.Now()); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), s, args)
+		},
+	}
+	flags := cmd.Flags()
+	f.filter.add(cmd, "show")
+	flags.StringArrayVar(&f.decisions, "decision", nil, "show only reviews with this decision: "+strings.Join(decisions(), ", ")+"; repeatable")
+	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this")
+	flags.BoolVar(&f.full, "full", false, "with -o json, yaml or ndjson: show requests, answers and lookups")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show on standard error what has made each recording, and gaps")
+	cli.AddOutputFlag(cmd, &f.output, showOutputs()...)
+	_ = cmd.RegisterFlagCompletionFunc("id", cobra.NoFileCompletions) // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("decision", cobra.FixedCompletions(decisions(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// showOutputs are the values of -o. The command writes YAML itself, one document at a time.
+func showOutputs() []string { return []string{"table", "json", "yaml", "ndjson"} }
+
+func decisions() []string {
+	return []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed), noDecision}
+}
+
+// check returns everything that is wrong with the flags.
+func (f *showFlags) check(now time.Time) error {
+	var errs []error
+	if !slices.Contains(showOutputs(), f.output) {
+		errs = append(errs, cli.OutputError(f.output, showOutputs()...))
+	}
+	errs = append(errs, checkValues("--decision", f.decisions, decisions()), f.filter.check(now))
+	if f.full && f.output == "table" {
+		errs = append(errs, errors.New("--full needs -o json, yaml or ndjson"))
+	}
+	return errors.Join(errs...)
+}
+
+// shownReview is a review as record show prints it.
+type shownReview struct {
+	replay.Subject
+
+	Took     string        `json:"took,omitempty"`
+	Decision string        `json:"decision,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Message  string        `json:"message,omitempty"`
+	Warnings []string      `json:"warnings,omitempty"`
+	Redacted bool          `json:"redacted,omitempty"`
+	Token    *record.Token `json:"token,omitempty"`
+	Config   string        `json:"config,omitempty"`
+	Replica  string        `json:"replica,omitempty"`
+	// The following are there with --full. Objects are those that lookups name, by number.
+	Request  json.RawMessage         `json:"request,omitempty"`
+	Response json.RawMessage         `json:"response,omitempty"`
+	Lookups  *record.Lookups         `json:"lookups,omitempty"`
+	Objects  map[int]json.RawMessage `json:"objects,omitempty"`
+}
+
+// summarize returns what a review is about, and the answer.
+func summarize(r *record.Review, header *record.Header) shownReview {
+	s := shownReview{
+		Subject: replay.SubjectOf(r), Decision: string(r.Decision), Reason: r.Reason, Redacted: r.Redacted, Token: r.Token,
+		Config: cmp.Or(r.Config, header.Config), Replica: cmp.Or(r.Replica, header.Replica),
+	}
+	if r.Took > 0 {
+		s.Took = r.Took.String()
+	}
+	answer := rawjson.Value(r.Response)
+	s.Message = cmp.Or(answer.Get("status", "message").Text(), answer.Get("status", "error").Text()) // of a login
+	for _, warning := range answer.Get("warnings").Elements() {
+		s.Warnings = append(s.Warnings, warning.Text())
+	}
+	return s
+}
+
+// matches reports whether the filters select a review.
+func (f *showFlags) matches(s *shownReview) bool {
+	return strings.HasPrefix(s.ID, f.id) && isAny(f.decisions, cmp.Or(s.Decision, noDecision)) && f.filter.matches(&s.Subject)
+}
+
+// run lists the reviews of all files.
+func (f *showFlags) run(ctx context.Context, s cli.Streams, args []string) error {
+	sources, problems := sourcesOf(args)
+	if len(sources) == 0 {
+		return errors.Join(problems...)
+	}
+	out := newReviewWriter(s.Out, f.output)
+	listing := &listing{flags: f, out: out, remarks: s.Err}
+	for i := range sources {
+		err := listing.file(ctx, &sources[i])
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if failed, ok := errors.AsType[*outputError](err); ok {
+			return failed.err
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", cli.OneLine(sources[i].Name), err))
+		}
+	}
+	if listing.read == 0 && len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	if err := out.close(); err != nil {
+		return err
+	}
+	if f.output == "table" || f.verbose {
+		listing.sum()
+	}
+	switch {
+	case len(problems) > 0:
+		return errors.Join(problems...)
+	case listing.shown == 0:
+		return &cli.ExitError{Code: cli.ExitNo, Err: f.noMatch()}
+	default:
+		return nil
+	}
+}
+
+// noMatch returns the error if no review is selected, nil if the filters explain it.
+func (f *showFlags) noMatch() error {
+	switch {
+	case f.id != "":
+		return fmt.Errorf("--id %q: no review that is selected has an ID that begins like this", f.id)
+	case slices.Contains(f.decisions, string(review.Refused)) && !slices.Contains(f.decisions, string(review.Denied)):
+		return errors.New("no request was refused because it was no valid review (hint: --decision denied selects what policies and profiles refused)")
+	default:
+		return nil
+	}
+}
+
+// listing is the state of record show.
+type listing struct {
+	flags   *showFlags
+	out     *reviewWriter
+	remarks io.Writer
+
+	read, shown, denied, missing int64
+	gaps                         int
+}
+
+// outputError is an error of standard output, which ends the listing.
+type outputError struct{ err error }
+
+func (e *outputError) Error() string { return e.err.Error() }
+
+// file lists the reviews of a file.
+func (l *listing) file(ctx context.Context, source *replay.Source) error {
+	file, err := source.Open()
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // it is only read
+	reader, err := record.NewReader(file)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	described := ""
+	for n := 0; ; n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		one, err := reader.Next()
+		if l.flags.verbose {
+			if text := describeHeader(reader.Header()); text != described {
+				described = text
+				_, _ = fmt.Fprintf(l.remarks, "%s: %s\n", cli.OneLine(source.Name), text) // remarks only
+			}
+		}
+		if err != nil {
+			l.noteGaps(source.Name, reader.Gaps())
+			if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
+				return nil
+			}
+			return err //nolint:wrapcheck // run names the file
+		}
+		l.read++
+		if !l.flags.filter.hasTime(one.Time) {
+			continue
+		}
+		row := summarize(one, reader.Header())
+		if !l.flags.matches(&row) {
+			continue
+		}
+		if l.shown++; row.Decision == string(review.Denied) {
+			l.denied++
+		}
+		if l.flags.full {
+			row.Request, row.Response, row.Lookups, row.Objects = one.Request, one.Response, one.Lookups, map[int]json.RawMessage{}
+			one.Lookups.EachObject(func(id *int) {
+				if object := reader.Object(*id); object != nil {
+					row.Objects[*id] = object
+				}
+			})
+		}
+		if err := l.out.write(&row); err != nil {
+			return &outputError{err}
+		}
+	}
+}
+
+// noteGaps counts the gaps of a file, and shows them with --verbose.
+func (l *listing) noteGaps(path string, gaps []record.Gap) {
+	l.gaps += len(gaps)
+	for _, gap := range gaps {
+		l.missing += gap.Reviews
+		if l.flags.verbose {
+			_, _ = fmt.Fprintf(l.remarks, "%s: gap: %s missing from %s to %s (%s)\n", cli.OneLine(path),
+				diagnostic.Count(int(gap.Reviews), "review"), cli.FormatTime(&gap.From), cli.FormatTime(&gap.To), cli.OneLine(truncate.Runes(gap.Reason, 20))) // remarks only
+		}
+	}
+}
+
+// sum sums up on standard error.
+func (l *listing) sum() {
+	text := fmt.Sprintf("%s of %d", diagnostic.Count(int(l.shown), "review"), l.read)
+	if l.denied > 0 {
+		text += fmt.Sprintf(", %d denied", l.denied)
+	}
+	if l.missing > 0 {
+		text += fmt.Sprintf("; %d more could not be recorded, in %s", l.missing, diagnostic.Count(l.gaps, "gap"))
+	}
+	_, _ = fmt.Fprintln(l.remarks, text) // remarks only
+}
+
+// describeHeader returns what has made a segment, but for its replica and time.
+func describeHeader(h *record.Header) string {
+	short := func(text string) string { return cli.OneLine(truncate.Runes(text, 200)) }
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, gatehouse %s, Kubernetes %s, CEL %s, configuration %s, sampling %s, redaction key %s",
+		short(string(h.Source)), short(h.Program), short(h.Kubernetes), short(h.CEL), cli.OrDash(short(h.Config)), cli.OrDash(short(h.Sampling)), cli.OrDash(short(h.Redaction.Key)))
+	const most = 20
+	for _, missing := range h.Missing[:min(most, len(h.Missing))] {
+		b.WriteString("\n  lacks: " + short(missing))
+	}
+	return b.String()
+}
+
+// reviewWriter writes reviews in a format, without keeping them.
+type reviewWriter struct {
+	out    io.Writer
+	format string
+	table  *tabwriter.Writer
+	buffer bytes.Buffer
+	n      int
+}
+
+// tableRows is how many rows of a table are aligned with each other.
+const tableRows = 1000
+
+func newReviewWriter(out io.Writer, format string) *reviewWriter {
+	w := &reviewWriter{out: out, format: format}
+	if format == "table" {
+		const padding = 2
+		w.table = tabwriter.NewWriter(&w.buffer, 0, 0, padding, ' ', 0)
+	}
+	return w
+}
+
+// write writes a review.
+func (w *reviewWriter) write(r *shownReview) error {
+	w.n++
+	switch w.format {
+	case "json":
+		if w.n == 1 {
+			w.buffer.WriteString("[\n")
+		} else {
+			w.buffer.WriteString(",\n")
+		}
+		encoded := new(bytes.Buffer)
+		if err := cli.WriteJSON(encoded, r); err != nil {
+			return err
+		}
+		for line := range bytes.Lines(bytes.TrimSpace(encoded.Bytes())) {
+			w.buffer.WriteString("  ")
+			w.buffer.Write(line)
+		}
+	case "yaml":
+		text, err := yaml.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if w.n > 1 {
+			w.buffer.WriteString("---\n")
+		}
+		w.buffer.Write(text)
+	case "ndjson":
+		if err := cli.WriteJSONLine(&w.buffer, r); err != nil {
+			return err
+		}
+	default:
+		return w.row(r)
+	}
+	const enough = 64 << 10
+	if w.buffer.Len() < enough {
+		return nil
+	}
+	return w.flush()
+}
+
+// row writes a row of the table.
+func (w *reviewWriter) row(r *shownReview) error {
+	if w.n == 1 {
+		_, _ = fmt.Fprintln(w.table, "TIME\tENDPOINT\tDECISION\tOPERATION\tKIND\tNAMESPACE\tNAME\tUSER\tID") // Flush returns errors
+	}
+	const most = 63 // characters, as most names have
+	name := func(text string) string { return cli.OrDash(cli.OneLine(truncate.Runes(text, most))) }
+	decision := r.Decision
+	if len(r.Warnings) > 0 {
+		decision += ", warned"
+	}
+	cells := []string{
+		r.Time.UTC().Format("2006-01-02T15:04:05.000Z"), name(r.Endpoint), name(decision), name(r.Operation), name(kindText(&r.Subject)), name(r.Namespace), name(r.Name), name(r.User), name(r.ID),
+	}
+	_, _ = fmt.Fprintln(w.table, strings.Join(cells, "\t")) // Flush returns errors
+	if w.n%tableRows != 0 {
+		return nil
+	}
+	return w.flush()
+}
+
+// flush writes out what is in memory.
+func (w *reviewWriter) flush() error {
+	if w.table != nil {
+		if err := w.table.Flush(); err != nil {
+			return err
+		}
+	}
+	_, err := w.buffer.WriteTo(w.out)
+	return err
+}
+
+// close ends the output.
+func (w *reviewWriter) close() error {
+	if w.format == "json" {
+		if w.n == 0 {
+			w.buffer.WriteString("[")
+		} else {
+			w.buffer.WriteString("\n")
+		}
+		w.buffer.WriteString("]\n")
+	}
+	return w.flush()
+}

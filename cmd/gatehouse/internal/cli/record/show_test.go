@@ -1,0 +1,219 @@
+package record
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+)
+
+// write writes files into a new directory, and returns it.
+func write(t testing.TB, files map[string][]byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestShow(t *testing.T) {
+	t.Parallel()
+	login := &record.Review{ID: "a-1", Endpoint: "authenticate", Decision: "allowed", Token: &record.Token{Backend: "AccessTokens", ID: "ci"}, Response: json.RawMessage(`{"status":{"authenticated":true,"user":{"username":"ci-bot"}}}`)}
+	hostile := admitted("h1", "shop\x1b[31m", "\u202ename", "<b>joe", "unknown")
+	hostile.Response = nil
+	hostile.Lookups = &record.Lookups{Namespaces: []record.NamespaceLookup{{Name: "shop"}}}
+	whole := segment(t, "a", "k1", admitted("0f5c", "shop", "cart", "joe", "allowed"), func() *record.Review {
+		r := admitted("1a", "billing", "", "ann", "denied")
+		r.Decision = "denied"
+		return r
+	}(), login, hostile)
+	dir := write(t, map[string][]byte{"1.gatehouse.zst": whole, "key": []byte("no segment")})
+	for _, tt := range []struct {
+		name, args string
+		code       int
+		// want are the IDs.
+		want string
+	}{
+		{"all", "", 0, "0f5c 1a a-1 h1"},
+		{"namespace", "-n shop", 0, "0f5c"},
+		{"two namespaces", "-n shop -n billing", 0, "0f5c 1a"},
+		{"user", "--user ci-bot", 0, "a-1"},
+		{"kind", "--kind pod --user ann", 0, "1a"},
+		{"decision", "--decision denied --decision none", 0, "1a"},
+		{"endpoint", "--endpoint authenticate", 0, "a-1"},
+		{"ID", "--id 0f", 0, "0f5c"},
+		{"since", "--since 2026-11-20T12:01:00Z", 0, "1a a-1 h1"},
+		{"until", "--until 2026-11-20T12:01:00Z", 0, "0f5c"},
+		{"nothing", "--user nobody", 1, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, format := range showOutputs() {
+				result := clitest.Run(t.Context(), "", append([]string{"record", "show", dir, "-o", format}, strings.Fields(tt.args)...), NewCommand)
+				if got := strings.Join(shownIDs(t, format, result.Out), " "); got != tt.want || result.Code != tt.code {
+					t.Errorf("-o %s: %s %+v, want %s", format, got, result, tt.want)
+				}
+				if strings.ContainsAny(result.Out, "\x1b") || format == "table" && strings.Contains(result.Out, "\u202e") {
+					t.Errorf("-o %s: %q", format, result.Out)
+				}
+			}
+		})
+	}
+	t.Run("table", func(t *testing.T) {
+		t.Parallel()
+		result := clitest.Run(t.Context(), "", []string{"record", "show", "-v", filepath.Join(dir, "1.gatehouse.zst")}, NewCommand)
+		const want = `TIME                      ENDPOINT      DECISION  OPERATION  KIND         NAMESPACE     NAME        USER    ID
+2026-11-20T12:00:00.000Z  validate      allowed   CREATE     Pod          shop          cart        joe     0f5c
+2026-11-20T12:01:00.000Z  validate      denied    CREATE     Pod          billing       gen-*       ann     1a
+2026-11-20T12:02:00.000Z  authenticate  allowed   -          TokenReview  -             ci          ci-bot  a-1
+2026-11-20T12:03:00.000Z  validate      allowed   CREATE     Pod          shop\x1b[31m  \u202ename  <b>joe  h1
+`
+		if result.Out != want {
+			t.Errorf("got\n%s\nwant\n%s", result.Out, want)
+		}
+		for _, want := range []string{"server, gatehouse v1.0.0, Kubernetes 1.37, CEL v0.28.0, configuration 0a1b, sampling all, redaction key k1\n", "4 reviews of 4, 1 denied\n"} {
+			if !strings.Contains(result.Err, want) {
+				t.Errorf("standard error\n%s\nlacks %s", result.Err, want)
+			}
+		}
+	})
+	t.Run("full", func(t *testing.T) {
+		t.Parallel()
+		result := clitest.Run(t.Context(), "", []string{"record", "show", dir, "--id", "1a", "--full", "-o", "yaml"}, NewCommand)
+		if !strings.Contains(result.Out, "generateName: gen-") || !strings.Contains(result.Out, "allowed: false") || !strings.Contains(result.Out, "message: \"no\"") {
+			t.Errorf("%+v", result)
+		}
+	})
+}
+
+// shownIDs returns the IDs of an output.
+func shownIDs(t *testing.T, format, out string) (ids []string) {
+	t.Helper()
+	add := func(text []byte) {
+		var r shownReview
+		if err := yaml.Unmarshal(text, &r); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		ids = append(ids, r.ID)
+	}
+	switch format {
+	case "json":
+		var list []json.RawMessage
+		if err := json.Unmarshal([]byte(out), &list); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		for _, text := range list {
+			add(text)
+		}
+	case "ndjson":
+		for line := range bytes.Lines([]byte(out)) {
+			add(line)
+		}
+	case "yaml":
+		for text := range strings.SplitSeq(out, "---\n") {
+			if text != "" {
+				add([]byte(text))
+			}
+		}
+	default:
+		for i, line := range strings.Split(strings.TrimSpace(out), "\n") {
+			if cells := strings.Fields(line); i > 0 {
+				ids = append(ids, cells[len(cells)-1])
+			}
+		}
+	}
+	return ids
+}
+
+func TestShowProblems(t *testing.T) {
+	t.Parallel()
+	whole := segment(t, "a", "k1", admitted("0f5c", "shop", "cart", "joe", "allowed"))
+	dir := write(t, map[string][]byte{"whole": whole, "damaged": append(bytes.Clone(whole), "garbage"...), "foreign": []byte("hello"), "empty": nil})
+	for _, tt := range []struct {
+		name, want string
+		args       []string
+		reviews    int
+	}{
+		{"no file", "a recording is missing", nil, 0},
+		{"missing file", "none: cannot be read: no such file", []string{"none"}, 0},
+		{"a file that is damaged, and a good one", "damaged: line 3: the recording ends here", []string{"damaged", "whole"}, 2},
+		{"foreign", "foreign: is no recording: it is not compressed with zstd", []string{"foreign", "whole"}, 1},
+		{"empty", "empty: is empty", []string{"empty"}, 0},
+		{"directory without segments", "no file in this directory ends in .gatehouse.zst", []string{"."}, 0},
+		{"decision", `--decision "no": must be one of allowed, denied`, []string{"whole", "--decision", "no"}, 0},
+		{"endpoint", `--endpoint "no": must be one of authenticate, mutate, validate`, []string{"whole", "--endpoint", "no"}, 0},
+		{"time", `--until "soon": must be a time such as`, []string{"whole", "--until", "soon"}, 0},
+		{"times", "--since must be before --until", []string{"whole", "--since", "1h", "--until", "2h"}, 0},
+		{"full table", "--full needs -o json", []string{"whole", "--full"}, 0},
+		{"output", `--output "csv": must be table, json, yaml or ndjson`, []string{"whole", "-o", "csv"}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"record", "show"}
+			for _, arg := range tt.args {
+				if _, err := os.Stat(filepath.Join(dir, arg)); err == nil || arg == "none" {
+					arg = filepath.Join(dir, arg)
+				}
+				args = append(args, arg)
+			}
+			result := clitest.Run(t.Context(), "", args, NewCommand)
+			if rows := max(strings.Count(result.Out, "\n")-1, 0); result.Code != 2 || !strings.Contains(result.Err, tt.want) || rows != tt.reviews {
+				t.Errorf("%+v, want %s", result, tt.want)
+			}
+			if tt.reviews == 0 && (result.Out != "" || strings.Contains(result.Err, "0 reviews")) {
+				t.Errorf("%+v: it lists nothing", result)
+			}
+		})
+	}
+	for flag, want := range map[string]string{
+		"--id=zz":            `--id "zz": no review that is selected has an ID that begins like this`,
+		"--decision=refused": "(hint: --decision denied selects what policies and profiles refused)",
+	} {
+		if result := clitest.Run(t.Context(), "", []string{"record", "show", filepath.Join(dir, "whole"), flag}, NewCommand); result.Code != 1 || !strings.Contains(result.Err, want) {
+			t.Errorf("%s: %+v, want %s", flag, result, want)
+		}
+	}
+}
+
+func TestParseTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]string{
+		"2026-11-20T12:00:00Z": "2026-11-20T12:00:00Z", "2026-11-20T12:00:00+01:00": "2026-11-20T11:00:00Z", "24h": "2026-11-22T12:00:00Z", "7d": "2026-11-16T12:00:00Z", "-1h": "", "": "", "today": "",
+	} {
+		got, err := parseTime(value, now)
+		if (err != nil) != (want == "") || err == nil && got.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%q is %s, %v; want %s", value, got, err, want)
+		}
+	}
+}
+
+// BenchmarkShow lists reviews of 5 KB. One operation is one review.
+func BenchmarkShow(b *testing.B) {
+	reviews := make([]*record.Review, b.N)
+	for i := range reviews {
+		one := admitted(fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Itoa(i)))), "shop", "cart", "joe", "allowed")
+		one.Request = json.RawMessage(strings.Replace(string(one.Request), `"metadata":{`, `"spec":"`+strings.Repeat("x", 5000)+`","metadata":{`, 1))
+		reviews[i] = one
+	}
+	path := filepath.Join(write(b, map[string][]byte{"1.gatehouse.zst": segment(b, "a", "k1", reviews...)}), "1.gatehouse.zst")
+	b.ReportAllocs()
+	b.ResetTimer()
+	if result := clitest.Run(b.Context(), "", []string{"record", "show", path}, NewCommand); result.Code != 0 {
+		b.Fatal(result.Err)
+	}
+}

@@ -1,0 +1,619 @@
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
+)
+
+// DefaultPaths returns the field paths that are redacted in every recording.
+func DefaultPaths() []string {
+	return []string{
+		"data", "stringData", "binaryData",
+		"spec.containers[*].env[*].value", "spec.initContainers[*].env[*].value", "spec.ephemeralContainers[*].env[*].value",
+		"spec.extra", // of the user in a SubjectAccessReview or a CertificateSigningRequest
+	}
+}
+
+// DefaultAnnotations returns the patterns of the annotations that are redacted in every
+// recording. The first ones hold a copy of the object, written by kubectl, kopf, kapp and Rancher.
+func DefaultAnnotations() []string {
+	return []string{
+		"*last-applied*", "*last-handled*", "kapp.k14s.io/*", "objectset.rio.cattle.io/*",
+		"*token*", "*secret*", "*password*", "*credential*", "*apikey*", "*api-key*",
+	}
+}
+
+// MinKey is the smallest size of a redaction key, in bytes.
+const MinKey = 32
+
+// ReadKey returns the redaction key in a file, which is in base64, and a random one without a file.
+// Errors name the file, and say nothing of its bytes.
+func ReadKey(file string) ([]byte, error) {
+	if file == "" {
+		key := make([]byte, MinKey)
+		_, _ = rand.Read(key) // it does not fail
+		return key, nil
+	}
+	text, err := os.ReadFile(file) // #nosec G304 -- the user names the file
+	if err != nil {
+		return nil, fmt.Errorf("%q: cannot be read: %w", file, errors.Unwrap(err)) // err names the file too
+	}
+	key, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
+	if err != nil || len(key) < MinKey {
+		return nil, fmt.Errorf("%q: must hold at least %d bytes in base64 (hint: gatehouse record key --out FILE makes one)", file, MinKey)
+	}
+	return key, nil
+}
+
+// Redactor replaces values by keyed hashes. Equal values have equal hashes, which nobody without
+// the key can guess the values of. It is for one goroutine.
+type Redactor struct {
+	redaction Redaction
+	prefix    string
+	mac       hash.Hash
+	// object is the root of objects, secret that of Secrets, and user that of userInfo.
+	object, secret, user *pathNode
+	patterns             []*regexp.Regexp
+	cache                *partCache
+	sum                  [sha256.Size]byte
+	// space is how many bytes of hashes the text that is redacted now may still get. It is counted if
+	// bounded is true.
+	space   int
+	bounded bool
+}
+
+// pathNode is a place in objects.
+type pathNode struct {
+	members map[string]*pathNode
+	// each is the place of the elements of a list, nil if nothing is redacted in them.
+	each *pathNode
+	// all is true if everything below is redacted, and annotations if it is a map of annotations.
+	all, annotations bool
+	// one is true if one hash stands for everything below.
+	one bool
+}
+
+// find returns the place of a member, nil if nothing is redacted in it.
+func (n *pathNode) find(name rawjson.Value) *pathNode {
+	if n == nil || n.members == nil {
+		return nil
+	}
+	plain := name[1 : len(name)-1]
+	if bytes.IndexByte(plain, '\\') >= 0 {
+		return n.members[name.Text()]
+	}
+	return n.members[string(plain)]
+}
+
+// everything is a place at which all is redacted.
+//
+//nolint:gochecknoglobals // constant
+var everything = &pathNode{all: true}
+
+// asOne is a place at which one hash stands for all.
+//
+//nolint:gochecknoglobals // constant
+var asOne = &pathNode{one: true}
+
+// below is find for an object of which all or an annotation may be redacted.
+func (n *pathNode) below(name rawjson.Value, r *Redactor) *pathNode {
+	switch {
+	case n == nil:
+		return nil
+	case n.all || n.annotations && r.hidesAnnotation(name.Text()):
+		return everything
+	default:
+		return n.find(name)
+	}
+}
+
+func (n *pathNode) member(name string) *pathNode {
+	if n.members == nil {
+		n.members = map[string]*pathNode{}
+	}
+	if n.members[name] == nil {
+		n.members[name] = new(pathNode)
+	}
+	return n.members[name]
+}
+
+// descend returns the place at the end of steps, of which "[*]" is every element of a list.
+func (n *pathNode) descend(steps ...string) *pathNode {
+	for _, step := range steps {
+		if step != "[*]" {
+			n = n.member(step)
+			continue
+		}
+		if n.each == nil {
+			n.each = new(pathNode)
+		}
+		n = n.each
+	}
+	return n
+}
+
+// templates returns the paths at which pods are in objects: the object itself, and pod templates.
+func templates() [][]string {
+	return [][]string{nil, {"template"}, {"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}}
+}
+
+// NewRedactor returns a Redactor for the default paths and annotations and those of the caller. Paths
+// are as in Redaction; patterns have * for any characters and ignore case. The error names
+// every path that cannot be used: labels, names and the like cannot be redacted, because selectors
+// read them.
+func NewRedactor(key []byte, paths, annotations []string) (*Redactor, error) {
+	if len(key) < MinKey {
+		return nil, fmt.Errorf("the redaction key has %d bytes, and needs %d", len(key), MinKey)
+	}
+	id := sha256.Sum256(append([]byte("gatehouse redaction key id:"), key...))
+	r := &Redactor{mac: hmac.New(sha256.New, key), object: new(pathNode), user: new(pathNode), cache: newPartCache()}
+	r.user.member("extra").all = true
+	r.redaction = Redaction{
+		Key: hex.EncodeToString(id[:4]), Paths: appendNew(DefaultPaths(), paths), Annotations: appendNew(DefaultAnnotations(), annotations),
+	}
+	r.prefix = redacted.Prefix + r.redaction.Key + ":"
+	var problems []error
+	for _, path := range r.redaction.Paths {
+		if err := r.addPath(path); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for _, at := range append(templates(), []string{"spec", "jobTemplate"}, []string{"spec", "volumeClaimTemplates", "[*]"}) {
+		r.object.descend(at...).descend("metadata", "annotations").annotations = true
+	}
+	r.secret = &pathNode{members: maps.Clone(r.object.members)}
+	r.secret.members["metadata"] = &pathNode{members: map[string]*pathNode{"annotations": everything}}
+	for _, pattern := range r.redaction.Annotations {
+		r.patterns = append(r.patterns, regexp.MustCompile("(?is)^"+strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")+"$"))
+	}
+	return r, errors.Join(problems...)
+}
+
+func appendNew(list, more []string) []string {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// addPath adds a path for objects and, if it is in a pod's spec, for pod templates.
+func (r *Redactor) addPath(path string) error {
+	var steps []string
+	for part := range strings.SplitSeq(path, ".") {
+		name, list := strings.CutSuffix(part, "[*]")
+		if name == "" || strings.ContainsAny(name, "[]* ") {
+			return fmt.Errorf("path %q: must be names of fields, as in spec.containers[*].env[*].value", path)
+		}
+		if steps = append(steps, name); list {
+			steps = append(steps, "[*]")
+		}
+	}
+	if first := steps[0]; first == "metadata" || first == "apiVersion" || first == "kind" {
+		return fmt.Errorf("path %q: %s cannot be redacted, because selectors and exceptions read it (hint: annotations have a list of their own)", path, first)
+	}
+	for _, at := range templates() {
+		if at != nil && steps[0] != "spec" {
+			continue
+		}
+		r.object.descend(at...).descend(steps...).all = true
+	}
+	return nil
+}
+
+// Redaction returns what is redacted.
+func (r *Redactor) Redaction() Redaction { return r.redaction }
+
+// values are the values that were redacted in a request, to be found in its answer.
+type values struct {
+	// long are those that are searched for everywhere.
+	long []string
+	// env are the values of environment variables by name.
+	env map[string]string
+	// any is true if anything was redacted.
+	any bool
+	// many is true if they were too many to be noted.
+	many bool
+	// parts are the parts of the request whose values belong to these too.
+	parts []*part
+}
+
+// own reports whether there are values that are of no part.
+func (f *values) own() bool { return len(f.long) > 0 || len(f.env) > 0 || f.many }
+
+func (f *values) addPart(p *part) {
+	if p.found.any {
+		f.any = true
+		f.parts = append(f.parts, p)
+	}
+}
+
+// search returns the values that are searched for, the longest first, and false if they are too
+// many.
+func (f *values) search() ([]string, bool) {
+	all, many := slices.Clone(f.long), f.many
+	for _, p := range f.parts {
+		all, many = append(all, p.found.long...), many || p.found.many
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(-cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	all = slices.Compact(all)
+	return all, len(all) <= maxLong && !many
+}
+
+// isEnv reports whether an environment variable has a value that was redacted.
+func (f *values) isEnv(name, value string) bool {
+	if name == "" || value == "" {
+		return false
+	}
+	if f.env[name] == value {
+		return true
+	}
+	return slices.ContainsFunc(f.parts, func(p *part) bool { return p.found.env[name] == value })
+}
+
+const (
+	// minLong is the size of the smallest value that is searched for everywhere, in bytes.
+	minLong = 8
+	// maxLong bounds how many values are searched for, so that the work for a byte is bounded.
+	maxLong = 256
+)
+
+const (
+	// hashSize is the size of a hash in JSON, in bytes.
+	hashSize = len(redacted.Prefix) + 8 + len(":") + 22 + len(`""`)
+	// Hashes may have maxGrowth bytes for each byte of the text that they are in, and those of a short
+	// text growthSpace: this is more than maps of strings and environment variables can need, but
+	// lists of small numbers need 26. maxHashes bounds those of the largest texts.
+	maxGrowth, growthSpace, maxHashes = 8, 64 << 10, 16 << 20
+)
+
+// limit sets the bound of the hashes in a text that is redacted from now on.
+func (r *Redactor) limit(text []byte) {
+	r.space = min(maxGrowth*len(text)+growthSpace, maxHashes)
+	// Values are between commas: most texts have too few for more than the bound.
+	r.bounded = (bytes.Count(text, []byte{','})+1)*hashSize > r.space
+}
+
+// bound returns the place for a member of an object or request: asOne if hashes in it would exceed
+// the bound of the text.
+func (r *Redactor) bound(v rawjson.Value, at *pathNode) *pathNode {
+	if !r.bounded || at == nil {
+		return at
+	}
+	size := r.hashes(v, at) * hashSize
+	if size > r.space {
+		return asOne
+	}
+	r.space -= size
+	return at
+}
+
+// hashes returns how many hashes a value at a place gets.
+func (r *Redactor) hashes(v rawjson.Value, at *pathNode) (n int) {
+	if at == nil {
+		return 0
+	}
+	switch v.Kind() {
+	case rawjson.Object:
+		for name, member := range v.Members() {
+			n += r.hashes(member, at.below(name, r))
+		}
+	case rawjson.Array:
+		each := at.each
+		if at.all {
+			each = at
+		}
+		for _, element := range v.Elements() {
+			n += r.hashes(element, each)
+		}
+	default:
+		if at.all {
+			n = 1
+		}
+	}
+	return n
+}
+
+// root returns the place of an object, which may be followed by other text.
+func (r *Redactor) root(object rawjson.Value) *pathNode {
+	if object.Get("kind").Is("Secret") {
+		return r.secret
+	}
+	return r.object
+}
+
+// appendObject appends a redacted object.
+func (r *Redactor) appendObject(dst []byte, object rawjson.Value) []byte {
+	r.limit(object)
+	root, found := r.root(object), new(values)
+	return appendMembers(dst, object, func(dst []byte, name string, v rawjson.Value) []byte {
+		return r.appendValue(dst, v, r.bound(v, root.members[name]), found)
+	})
+}
+
+// Object returns an object, as JSON, in which values are redacted.
+func (r *Redactor) Object(object []byte) []byte { return r.appendObject(nil, object) }
+
+// appendAnnotations appends an object of which the annotations are redacted alone.
+func (r *Redactor) appendAnnotations(dst []byte, object rawjson.Value) []byte {
+	return appendMembers(dst, object, func(dst []byte, name string, v rawjson.Value) []byte {
+		if name != "metadata" {
+			return append(dst, v...)
+		}
+		return r.appendValue(dst, v, r.object.members["metadata"], new(values))
+	})
+}
+
+// appendMembers appends an object whose values are appended by a function. Anything else is
+// appended as it is.
+func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name string, v rawjson.Value) []byte) []byte {
+	if v.Kind() != rawjson.Object {
+		return append(dst, v...)
+	}
+	dst = append(dst, '{')
+	begin := len(dst)
+	for name, member := range v.Members() {
+		if len(dst) > begin {
+			dst = append(dst, ',')
+		}
+		dst = append(append(dst, name...), ':')
+		dst = value(dst, name.Text(), member)
+	}
+	return append(dst, '}')
+}
+
+// appendValue appends a value at a place, nil for one at which nothing is redacted.
+func (r *Redactor) appendValue(dst []byte, v rawjson.Value, at *pathNode, found *values) []byte {
+	switch {
+	case at == nil:
+		return append(dst, v...)
+	case at.all:
+		return r.appendAll(dst, v, found)
+	case at.one:
+		found.any, found.many = true, true
+		return append(append(append(dst, '"'), r.hash(string(v))...), '"')
+	}
+	switch v.Kind() {
+	case rawjson.Object:
+		if at.members["value"] != nil && at.members["value"].all {
+			found.noteEnv(v)
+		}
+		dst = append(dst, '{')
+		begin := len(dst)
+		for name, member := range v.Members() {
+			if len(dst) > begin {
+				dst = append(dst, ',')
+			}
+			dst = append(append(dst, name...), ':')
+			dst = r.appendValue(dst, member, at.below(name, r), found)
+		}
+		return append(dst, '}')
+	case rawjson.Array:
+		if at.each == nil {
+			return append(dst, v...)
+		}
+		dst = append(dst, '[')
+		for i, element := range v.Elements() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = r.appendValue(dst, element, at.each, found)
+		}
+		return append(dst, ']')
+	default:
+		return append(dst, v...)
+	}
+}
+
+func (r *Redactor) hidesAnnotation(key string) bool {
+	return slices.ContainsFunc(r.patterns, func(p *regexp.Regexp) bool { return p.MatchString(key) })
+}
+
+// appendAll appends a value in which every string and number is redacted. Empty strings are kept:
+// whether there is a value may be known.
+func (r *Redactor) appendAll(dst []byte, v rawjson.Value, found *values) []byte {
+	switch v.Kind() {
+	case rawjson.Object:
+		return appendMembers(dst, v, func(dst []byte, _ string, v rawjson.Value) []byte { return r.appendAll(dst, v, found) })
+	case rawjson.Array:
+		dst = append(dst, '[')
+		for i, element := range v.Elements() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = r.appendAll(dst, element, found)
+		}
+		return append(dst, ']')
+	case rawjson.String:
+		text := v.Text()
+		if text == "" {
+			return append(dst, v...)
+		}
+		found.note(text)
+		return append(append(append(dst, '"'), r.hash(text)...), '"')
+	case rawjson.Number, rawjson.Bool:
+		found.any = true
+		return append(append(append(dst, '"'), r.hash(string(v))...), '"')
+	default:
+		return append(dst, v...)
+	}
+}
+
+// hash returns the string that stands for a value.
+func (r *Redactor) hash(text string) string {
+	const size = 16 // bytes
+	r.mac.Reset()
+	_, _ = r.mac.Write([]byte(text)) // a hash does not fail
+	return r.prefix + base64.RawURLEncoding.EncodeToString(r.mac.Sum(r.sum[:0])[:size])
+}
+
+func (f *values) note(text string) {
+	f.any = true
+	switch {
+	case len(text) < minLong || slices.Contains(f.long, text):
+	case len(f.long) >= maxLong:
+		f.many = true
+	default:
+		f.long = append(f.long, text)
+	}
+}
+
+// noteEnv notes the value of an environment variable.
+func (f *values) noteEnv(v rawjson.Value) {
+	name, value := v.Get("name").Text(), v.Get("value").Text()
+	switch {
+	case name == "" || value == "":
+		return
+	case len(f.env) >= maxLong:
+		f.many = true
+		return
+	case f.env == nil:
+		f.env = map[string]string{}
+	}
+	f.env[name] = value
+}
+
+// appendAnswer appends the response of an AdmissionReview. In its patch, which is appended as JSON,
+// and in its texts are redacted the values that were redacted in the request. Refer and cuts are as for
+// appendRequest.
+func (r *Redactor) appendAnswer(dst, answer []byte, found *values, refer func(*part) int, cuts []cut) ([]byte, []cut) {
+	search := searcher{Redactor: r, found: found}
+	response := rawjson.Value(answer).Get("response")
+	if response.Kind() != rawjson.Object {
+		return append(dst, "null"...), cuts
+	}
+	dst = append(dst, '{')
+	begin := len(dst)
+	for name, v := range response.Members() {
+		if len(dst) > begin {
+			dst = append(dst, ',')
+		}
+		dst = append(append(dst, name...), ':')
+		switch {
+		case name.Is("patch"):
+			known := r.cache.patch(v, found, func(dst []byte) []byte { return search.appendPatch(dst, v) })
+			if known == nil {
+				dst = search.appendPatch(dst, v)
+			} else if id := refer(known); id > 0 {
+				cuts = append(cuts, cut{len(dst), id})
+				dst = append(dst, placeholder)
+			} else {
+				dst = append(dst, known.redacted...)
+			}
+		case !found.any || name.Is("uid") || name.Is("allowed") || name.Is("patchType"):
+			dst = append(dst, v...)
+		default:
+			dst = search.appendFound(dst, v)
+		}
+	}
+	return append(dst, '}'), cuts
+}
+
+// searcher redacts values wherever they occur in an answer.
+type searcher struct {
+	*Redactor
+
+	found *values
+	// long is what is searched for once prepared is true, and few is false if it is too much.
+	long          []string
+	prepared, few bool
+}
+
+// appendPatch appends the patch of an answer, which is base64, as JSON.
+func (s *searcher) appendPatch(dst []byte, v rawjson.Value) []byte {
+	patch, err := base64.StdEncoding.DecodeString(v.Text())
+	if err != nil {
+		return append(dst, "null"...) // it is our own, so that this does not happen
+	}
+	if !s.found.any {
+		return append(dst, patch...)
+	}
+	return s.appendFound(dst, patch)
+}
+
+// appendTokenAnswer appends the status of a TokenReview. The extra values of the user are redacted, as
+// those in requests are.
+func (r *Redactor) appendTokenAnswer(dst, answer []byte) []byte {
+	var found values
+	dst = append(dst, `{"status":`...)
+	dst = appendMembers(dst, rawjson.Value(answer).Get("status"), func(dst []byte, name string, v rawjson.Value) []byte {
+		if name != "user" {
+			return append(dst, v...)
+		}
+		return appendMembers(dst, v, func(dst []byte, name string, v rawjson.Value) []byte {
+			if name == "extra" {
+				return r.appendAll(dst, v, &found)
+			}
+			return append(dst, v...)
+		})
+	})
+	return append(dst, '}')
+}
+
+// appendFound appends a value in which the noted values are redacted wherever they occur.
+func (s *searcher) appendFound(dst []byte, v rawjson.Value) []byte {
+	if !s.prepared {
+		s.long, s.few = s.found.search()
+		s.prepared = true
+	}
+	switch v.Kind() {
+	case rawjson.Object:
+		env := ""
+		if value := v.Get("value"); value.Kind() == rawjson.String && s.found.isEnv(v.Get("name").Text(), value.Text()) {
+			env = value.Text()
+		}
+		return appendMembers(dst, v, func(dst []byte, name string, v rawjson.Value) []byte {
+			if env != "" && name == "value" {
+				return append(append(append(dst, '"'), s.hash(env)...), '"')
+			}
+			return s.appendFound(dst, v)
+		})
+	case rawjson.Array:
+		dst = append(dst, '[')
+		for i, element := range v.Elements() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = s.appendFound(dst, element)
+		}
+		return append(dst, ']')
+	case rawjson.String:
+		text := v.Text()
+		if !s.few {
+			return append(append(append(dst, '"'), s.hash(text)...), '"') // too many to search for
+		}
+		changed, most := false, maxGrowth*len(text)+hashSize
+		for _, value := range s.long {
+			if strings.Contains(text, value) {
+				text, changed = strings.ReplaceAll(text, value, s.hash(value)), true
+			}
+			if len(text) > most { // values that are in hashes could be replaced without end
+				text = s.hash(v.Text())
+				break
+			}
+		}
+		if !changed {
+			return append(dst, v...)
+		}
+		return rawjson.AppendString(dst, text)
+	default:
+		return append(dst, v...)
+	}
+}

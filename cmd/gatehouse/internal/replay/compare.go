@@ -1,0 +1,294 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
+)
+
+// difference is what differs between two answers.
+type difference struct {
+	changes   []Change
+	undecided string
+	rules     []Rule
+}
+
+// compare compares two answers to an admission review. A request that both refuse is unchanged,
+// whatever the rules and messages are: the client gets the same verdict. Messages and audit
+// annotations are not compared.
+//
+// If nobody has decided before, what the candidate refuses, warns about or cannot decide is a
+// change, and a patch is none.
+func compare(before, after *answer, recorded bool) difference {
+	switch {
+	case before.undecided != "" || after.undecided != "":
+		return difference{undecided: cmp.Or(after.undecided, before.undecided)}
+	case after.decision == review.Unknown && before.decision != review.Unknown:
+		return difference{changes: []Change{NoLongerDecidable}, rules: after.rulesOfFailure()}
+	case after.decision == before.decision && after.decision != review.Allowed:
+		return difference{}
+	case before.decision == review.Unknown && recorded:
+		return difference{undecided: notDecided}
+	case after.decision == review.Denied:
+		return difference{changes: []Change{NewlyRefused}, rules: after.refusingRules()}
+	case before.decision == review.Denied || before.decision == review.Unknown:
+		return difference{changes: []Change{NewlyAdmitted}, rules: before.refusingRules()}
+	}
+	return compareAllowed(before, after)
+}
+
+// compareAllowed compares two answers that allow the request.
+func compareAllowed(before, after *answer) (out difference) {
+	if len(after.patch)+len(before.patch) > 0 && before.decision != "" {
+		switch comparePatches(before.patch, after.patch) {
+		case redacted.Different:
+			out.changes = append(out.changes, ChangedPatch)
+			out.rules = append(out.rules, patchRules(before, after)...)
+		case redacted.Unknown:
+			out.undecided = sidecars + "the patch differs where a value is redacted in the recording"
+		case redacted.Same:
+		}
+	}
+	if len(after.warnings) > 0 && !bytes.Equal(before.warnings, after.warnings) {
+		added, unclear := newWarnings(texts(before.warnings), texts(after.warnings))
+		if unclear {
+			out.undecided = cmp.Or(out.undecided, "the text of a warning depends on a value that is redacted in the recording")
+		}
+		if len(added) > 0 {
+			out.changes = append(out.changes, NewWarnings)
+			out.rules = append(out.rules, after.warningRules(added)...)
+		}
+	}
+	if len(out.changes) > 0 {
+		out.undecided = "" // what is known to change counts
+	}
+	out.rules = sortedRules(out.rules)
+	return out
+}
+
+// newWarnings returns the warnings that were not there before. It is unclear whether a warning is
+// new if it differs from an earlier one in a redacted value.
+func newWarnings(before, after []string) (added []string, unclear bool) {
+	for _, warning := range after {
+		if slices.Contains(before, warning) {
+			continue
+		}
+		head, _, _ := strings.Cut(warning, ": ")
+		similar := slices.ContainsFunc(before, func(earlier string) bool {
+			return !slices.Contains(after, earlier) && strings.HasPrefix(earlier, head+": ") && (redacted.Depends(earlier) || redacted.Depends(warning))
+		})
+		if similar {
+			unclear = true
+			continue
+		}
+		added = append(added, warning)
+	}
+	return added, unclear
+}
+
+const statusPath = "/metadata/annotations/sidecar.gatehouse.dev~1status"
+
+// comparePatches compares JSON patches: the same operations in the same order are the same patch. The
+// status annotation has a hash of what is added, which differs if that has redacted values.
+func comparePatches(before, after rawjson.Value) redacted.Relation {
+	if bytes.Equal(before, after) {
+		return redacted.Same
+	}
+	a, b := decodePatch(before), decodePatch(after)
+	if a == nil || b == nil || len(a) != len(b) {
+		return redacted.Different
+	}
+	var operations, annotation redacted.Relation
+	for i := range a {
+		y, _ := b[i].(map[string]any)
+		into := &operations
+		if path, _ := y["path"].(string); path == statusPath {
+			into = &annotation
+		}
+		*into = max(*into, redacted.Compare(types.DefaultTypeAdapter.NativeToValue(a[i]), types.DefaultTypeAdapter.NativeToValue(b[i])))
+	}
+	if annotation == redacted.Different && operations != redacted.Different && (bytes.Contains(before, []byte(redacted.Prefix)) || bytes.Contains(after, []byte(redacted.Prefix))) {
+		annotation = redacted.Unknown
+	}
+	return max(operations, annotation)
+}
+
+// decodePatch returns the operations of a patch, nil if it is none.
+func decodePatch(patch rawjson.Value) []any {
+	if len(patch) == 0 {
+		return []any{}
+	}
+	tree, err := patch.Decode()
+	list, _ := tree.([]any)
+	if err != nil {
+		return nil
+	}
+	return list
+}
+
+// refusingRules returns the rules that refuse the request.
+func (a *answer) refusingRules() []Rule {
+	var out []Rule
+	for i := range a.violations {
+		if v := &a.violations[i]; v.Refuses() {
+			out = append(out, Rule{v.Kind, cmp.Or(v.Policy, otherRule), v.Rule})
+		}
+	}
+	if a.violations == nil {
+		out = a.recordedRules()
+	}
+	if len(out) == 0 {
+		out = append(out, Rule{Name: otherRule})
+	}
+	return sortedRules(out)
+}
+
+// otherRule is the name of a rule that the answer does not name.
+const otherRule = "other"
+
+// recordedRules returns the rules that a recorded refusal names: in the causes of its status, and of
+// a refusal by sidecar profiles in the audit annotation.
+func (a *answer) recordedRules() (out []Rule) {
+	for _, cause := range a.status.Get("details", "causes").Elements() {
+		if kind, name, ok := policyOf(cause.Get("message").Text()); ok {
+			out = append(out, Rule{kind, name, cause.Get("reason").Text()})
+		}
+	}
+	for name, reason := range a.profiles() {
+		if reason == string(sidecar.Refused) {
+			out = append(out, Rule{admit.InjectionKind, name, admit.InjectionRule})
+		}
+	}
+	return out
+}
+
+// policyOf returns the policy that a message of an answer begins with, as policy.Set writes it:
+// "AdmissionPolicy 'team-label' denied request: …".
+func policyOf(message string) (kind, name string, ok bool) {
+	message = strings.TrimPrefix(message, "Validation failed for ")
+	for _, kind := range [...]string{"ValidatingAdmissionPolicy", "AdmissionPolicy"} {
+		if rest, found := strings.CutPrefix(message, kind+" '"); found {
+			name, _, ok = strings.Cut(rest, "'")
+			return kind, name, ok
+		}
+	}
+	return "", "", false
+}
+
+// warningRules returns the rules that warnings come from.
+func (a *answer) warningRules(warnings []string) (out []Rule) {
+	for _, warning := range warnings {
+		kind, name, ok := policyOf(warning)
+		if !ok {
+			out = append(out, a.profileOf(warning))
+			continue
+		}
+		found := false
+		for i := range a.violations {
+			if v := &a.violations[i]; v.Kind == kind && v.Policy == name && strings.Contains(warning, firstLine(v.Message)) {
+				out, found = append(out, Rule{kind, name, v.Rule}), true
+			}
+		}
+		if !found {
+			out = append(out, Rule{Kind: kind, Name: name})
+		}
+	}
+	return out
+}
+
+// profileOf returns the sidecar profile that a text names.
+func (a *answer) profileOf(text string) Rule {
+	for i := range a.verdicts {
+		if name := a.verdicts[i].Profile; strings.Contains(text, `"`+name+`"`) {
+			return Rule{Kind: admit.InjectionKind, Name: name}
+		}
+	}
+	return Rule{Name: otherRule}
+}
+
+// rulesOfFailure returns the rules for which a request cannot be decided.
+func (a *answer) rulesOfFailure() (out []Rule) {
+	for i := range a.verdicts {
+		if v := &a.verdicts[i]; v.Reason == sidecar.Unknown || v.Reason == sidecar.NamespaceUnknown {
+			out = append(out, Rule{Kind: admit.InjectionKind, Name: v.Profile})
+		}
+	}
+	if _, at, ok := strings.Cut(a.failure, ", at "); ok {
+		if kind, name, ok := policyOf(at); ok {
+			out = append(out, Rule{Kind: kind, Name: name})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, Rule{Name: otherRule})
+	}
+	return sortedRules(out)
+}
+
+// patchRules returns the profiles that patches differ by: those with another verdict or another
+// revision, or else all that are applied.
+func patchRules(before, after *answer) (out []Rule) {
+	was, is := before.profiles(), after.profiles()
+	earlier, later := revisions(before.patch), revisions(after.patch)
+	applied := func(reason string) bool {
+		return reason == string(sidecar.Applied) || reason == string(sidecar.AlreadyThere)
+	}
+	var all []Rule
+	for _, verdicts := range [...]map[string]string{was, is} {
+		for name := range verdicts {
+			if !applied(was[name]) && !applied(is[name]) {
+				continue
+			}
+			rule := Rule{Kind: admit.InjectionKind, Name: name}
+			all = append(all, rule)
+			if was[name] != is[name] || earlier[name] != later[name] {
+				out = append(out, rule)
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = all
+	}
+	if len(out) == 0 {
+		out = append(out, Rule{Name: otherRule})
+	}
+	return out
+}
+
+// revisions returns the revisions of profiles in the status annotation that a patch sets.
+func revisions(patch rawjson.Value) map[string]string {
+	out := map[string]string{}
+	for _, operation := range patch.Elements() {
+		text := operation.Get("value")
+		if !operation.Get("path").Is(statusPath) {
+			text = text.Get(v1alpha1.StatusAnnotation)
+		}
+		if text.Kind() != rawjson.String {
+			continue
+		}
+		if parsed, err := status.Parse(text.Text()); err == nil {
+			for i := range parsed.Profiles {
+				out[parsed.Profiles[i].Name] = parsed.Profiles[i].Revision
+			}
+		}
+	}
+	return out
+}
+
+// sortedRules returns each rule once.
+func sortedRules(rules []Rule) []Rule {
+	slices.SortFunc(rules, func(a, b Rule) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Rule, b.Rule))
+	})
+	return slices.Compact(rules)
+}

@@ -1,0 +1,298 @@
+package replay
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// item is a review on its way through a replay.
+type item struct {
+	source  *Source
+	segment *segment
+	review  *record.Review
+	lookups *lookups
+	// base is the configuration that has decided, and baseErr why it is not known.
+	base    *configuration
+	baseErr error
+	// request is the decoded Request of an admission review.
+	request    admission.Request
+	requestErr error
+	user       *authenticationv1.UserInfo
+}
+
+// answer is an answer to a review.
+type answer struct {
+	// decision is review.Allowed, Denied or Unknown, and "" if nobody has decided.
+	decision review.Decision
+	// undecided is why the replay cannot decide, and "" if it can.
+	undecided string
+	// failure says why the decision is Unknown.
+	failure string
+
+	// status, warnings, patch and audit are members of the answer as it is sent, the patch as JSON.
+	status, warnings, patch, audit rawjson.Value
+
+	// What follows is known of an answer that was computed.
+	violations []policy.Violation
+	verdicts   []sidecar.Verdict
+	policy     *policy.Decision
+	sidecar    *sidecar.Decision
+	token      *tokenAnswer
+}
+
+// decider decides reviews by one configuration. It is for one goroutine.
+type decider struct {
+	configuration *configuration
+	playback      playback
+	// snapshots are views of those of the configuration: guarded or not, with or without an
+	// authorizer of the recording.
+	snapshots [2][2]*webhooks.Snapshot
+	explain   bool
+	// compared is the configuration that hasProfilesOf has compared last, and same its result.
+	compared *configuration
+	same     bool
+}
+
+func newDecider(c *configuration) *decider {
+	return &decider{configuration: c, playback: playback{candidate: c}}
+}
+
+// snapshot returns the compiled configuration for a review.
+func (d *decider) snapshot(item *item) (*webhooks.Snapshot, error) {
+	guard, without := plain, 0
+	if item.review.Redacted || item.lookups != nil && item.lookups.redacted {
+		guard = guarded
+	}
+	if item.lookups != nil && item.lookups.NoAuthorizer {
+		without = 1
+	}
+	if d.snapshots[guard][without] == nil {
+		compiled, err := d.configuration.snapshots[guard]()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the caller does
+		}
+		d.snapshots[guard][without] = compiled.With(d.playback.answers(without == 1))
+	}
+	return d.snapshots[guard][without], nil
+}
+
+// The reasons for which a replay cannot decide a review, and beginnings of reasons.
+const (
+	notDecided  = "it was not decided when it was recorded, and then the failurePolicy of the webhook decides, which the recording does not hold"
+	ownResource = "it is about an object of Gatehouse itself, which no policy decides on"
+	sidecars    = "sidecar profiles: "
+	injected    = sidecars + "the pod has what the recorded profiles inject, and those of this configuration may inject something else"
+	unreadable  = "it cannot be read where it is redacted: "
+)
+
+// decide decides an admission review as the server does: the same function, the same answer.
+func (d *decider) decide(ctx context.Context, item *item) (out answer) {
+	defer func() {
+		if failed := recover(); failed != nil {
+			out = answer{undecided: truncate.Runes(fmt.Sprintf("%s%v", programFailed, failed), maxName)}
+		}
+	}()
+	s, err := d.snapshot(item)
+	if err != nil {
+		return answer{undecided: "the configuration cannot be used: " + firstLine(err.Error())}
+	}
+	d.playback.begin(item)
+	if item.review.Endpoint == "mutate" {
+		return d.mutate(ctx, s, item)
+	}
+	if crdadmission.Concerns(&item.request) {
+		return answer{undecided: ownResource}
+	}
+	return d.validate(ctx, s, item)
+}
+
+const programFailed = "the program has failed on it: "
+
+func firstLine(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	return truncate.Runes(text, maxName)
+}
+
+// validate decides by policies.
+func (d *decider) validate(ctx context.Context, s *webhooks.Snapshot, item *item) answer {
+	decision := s.Policy.DecideReview(ctx, item.request, d.explain)
+	out := d.answer(item, &decision.Response)
+	out.violations, out.policy = decision.Violations, &decision
+	missing := d.playback.missing
+	switch undecided, ok := errors.AsType[*policy.UndecidedError](decision.Err); {
+	case ok:
+		out.undecided = reasonOf(undecided)
+	case missing != nil && !slices.ContainsFunc(decision.Violations, func(v policy.Violation) bool { return v.Refuses() && v.Template == "" }):
+		out.undecided = sidecars + missing.Error()
+	case out.decision == review.Unknown && item.review.Redacted && item.hasOwnPaths():
+		out.undecided = unreadable + firstLine(out.failure)
+	case d.injectsOtherwise(ctx, s, item):
+		out.undecided = injected
+	}
+	return out
+}
+
+// reasonOf returns the reason without values.
+func reasonOf(e *policy.UndecidedError) string {
+	if errors.Is(e.Err, redacted.ErrMissing) {
+		text := e.Err.Error()
+		for err := e.Err; err != nil; err = errors.Unwrap(err) {
+			text = err.Error()
+			if next := errors.Unwrap(err); next == redacted.ErrMissing { //nolint:errorlint // the innermost text is wanted
+				break
+			}
+		}
+		return e.Where + " " + firstLine(text)
+	}
+	return e.Where + ": " + redacted.Err.Error()
+}
+
+// hasOwnPaths reports whether more is redacted than by default: then what must be a number or a
+// boolean may be a string.
+func (i *item) hasOwnPaths() bool {
+	return len(i.segment.Header.Redaction.Paths) > len(record.DefaultPaths())
+}
+
+// mutate decides by sidecar profiles.
+func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) answer {
+	response, decision := s.Sidecar.DecideReview(ctx, item.request)
+	if d.explain && admit.IsNewPod(&item.request) {
+		decision = s.Sidecar.Decide(sidecar.Input{Context: ctx, Namespace: item.request.Namespace, Pod: item.request.Object.Raw, Explain: true})
+	}
+	out := d.answer(item, &response)
+	out.verdicts, out.sidecar = decision.Verdicts, &decision
+	out.violations = admit.Refusals(&decision)
+	switch {
+	case d.playback.missing != nil:
+		out.undecided = sidecars + d.playback.missing.Error()
+	case item.review.Redacted && dependsOnRedacted(&decision):
+		out.undecided = sidecars + redacted.Err.Error()
+	case out.decision == review.Unknown && item.review.Redacted && item.hasOwnPaths():
+		out.undecided = unreadable + firstLine(out.failure)
+	}
+	return out
+}
+
+// dependsOnRedacted reports whether what a decision says depends on a redacted value.
+func dependsOnRedacted(d *sidecar.Decision) bool {
+	return d.Err != nil && redacted.Depends(d.Err.Error()) || slices.ContainsFunc(d.Warnings, redacted.Depends) ||
+		len(d.Refusals) > 0 && redacted.Depends(d.Refusals.Error()) ||
+		slices.ContainsFunc(d.Verdicts, func(v sidecar.Verdict) bool { return redacted.Depends(v.Detail) })
+}
+
+// answer returns a response as it is sent.
+func (d *decider) answer(item *item, response *admission.Response) answer {
+	if !response.Allowed && response.Result != nil && response.Result.Code >= http.StatusInternalServerError {
+		return answer{decision: review.Unknown, failure: response.Result.Message}
+	}
+	if response.Allowed && len(response.Patches)+len(response.Warnings) == 0 {
+		return answer{decision: review.Allowed} // the most frequent case
+	}
+	text, err := review.AppendAdmission(nil, item.request.UID, response)
+	if err != nil {
+		return answer{decision: review.Unknown, failure: err.Error()}
+	}
+	out := readAnswer(rawjson.Value(text).Get("response"))
+	if out.patch.Kind() == rawjson.String {
+		if out.patch, err = base64.StdEncoding.DecodeString(out.patch.Text()); err != nil {
+			return answer{decision: review.Unknown, failure: err.Error()}
+		}
+	}
+	return out
+}
+
+// readAnswer reads the response of an AdmissionReview.
+func readAnswer(response rawjson.Value) (out answer) {
+	out.decision = review.Denied
+	for name, v := range response.Members() {
+		switch {
+		case name.Is("allowed") && v.IsTrue():
+			out.decision = review.Allowed
+		case name.Is("status"):
+			out.status = v
+		case name.Is("warnings"):
+			out.warnings = v
+		case name.Is("patch") && v.Kind() != rawjson.Null:
+			out.patch = v
+		case name.Is("auditAnnotations"):
+			out.audit = v
+		}
+	}
+	return out
+}
+
+// recordedAnswer returns the answer that was recorded to an admission review.
+func recordedAnswer(r *record.Review) answer {
+	switch {
+	case r.Decision == "":
+		return answer{}
+	case (r.Decision == review.Allowed || r.Decision == review.Denied) && rawjson.Value(r.Response).Kind() == rawjson.Object:
+		out := readAnswer(rawjson.Value(r.Response))
+		out.decision = r.Decision
+		return out
+	default:
+		return answer{decision: review.Unknown, failure: r.Reason}
+	}
+}
+
+// public returns the answer for a Result.
+func (a *answer) public() *Answer {
+	if a.token != nil {
+		return a.token.public()
+	}
+	out := &Answer{Decision: string(a.decision), Message: a.status.Get("message").Text(), Patch: string(a.patch), Violations: a.violations}
+	if a.decision == review.Unknown {
+		out.Message = a.failure
+	}
+	out.Warnings = texts(a.warnings)
+	if verdicts := a.profiles(); len(verdicts) > 0 {
+		out.Profiles = verdicts
+	}
+	return out
+}
+
+// texts returns the strings of a list.
+func texts(list rawjson.Value) (out []string) {
+	for _, v := range list.Elements() {
+		out = append(out, v.Text())
+	}
+	return out
+}
+
+// profiles returns the verdicts about profiles by name.
+func (a *answer) profiles() map[string]string {
+	out := map[string]string{}
+	for i := range a.verdicts {
+		out[a.verdicts[i].Profile] = string(a.verdicts[i].Reason)
+	}
+	if a.verdicts != nil {
+		return out
+	}
+	for _, key := range [...]string{sidecar.AuditKey, sidecar.AuditKeyAgain} {
+		for one := range strings.SplitSeq(a.audit.Get(key).Text(), ",") {
+			if name, reason, ok := strings.Cut(one, "="); ok {
+				out[name] = reason
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
+)
+
+const (
+	// maxDecoded bounds the bytes of objects of a segment, as JSON, that stay in memory decoded. Of a
+	// segment with more, the rest is decoded for each review.
+	maxDecoded = 4 << 20
+	// maxLookups bounds the texts of lookups that stay in memory decoded, and maxLookupsText
+	// the size of each in bytes.
+	maxLookups     = 256
+	maxLookupsText = 16 << 10
+)
+
+// segment is a segment whose objects are decoded once for all reviews. It is safe for concurrent use,
+// and what it returns must not be changed.
+type segment struct {
+	*record.Segment
+
+	mu      sync.Mutex
+	decoded map[int]*object
+	bytes   int
+	lookups map[string]*lookups
+}
+
+func newSegment(s *record.Segment) *segment {
+	return &segment{Segment: s, decoded: map[int]*object{}, lookups: map[string]*lookups{}}
+}
+
+// object is a recorded object in the forms in which it was asked for. They share one pointer for
+// each form, by which policies know it again.
+type object struct {
+	text json.RawMessage
+	// redacted is true if anything in it is.
+	redacted bool
+
+	once      [3]sync.Once
+	namespace *corev1.Namespace
+	tree      *unstructured.Unstructured
+	data      map[string]string
+	err       [3]error
+}
+
+// object returns an object of the segment, nil if there is none.
+func (s *segment) object(id int) *object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.decoded[id]; o != nil {
+		return o
+	}
+	text := s.Object(id)
+	if text == nil {
+		return nil
+	}
+	o := &object{text: text, redacted: bytes.Contains(text, []byte(redacted.Prefix))}
+	if s.bytes += len(text); s.bytes <= maxDecoded {
+		s.decoded[id] = o
+	}
+	return o
+}
+
+// asNamespace returns the object as a namespace.
+func (o *object) asNamespace() (*corev1.Namespace, error) {
+	o.once[0].Do(func() {
+		o.namespace = new(corev1.Namespace)
+		o.err[0] = json.Unmarshal(o.text, o.namespace)
+	})
+	return o.namespace, o.err[0]
+}
+
+// asTree returns the object as params are given.
+func (o *object) asTree() (*unstructured.Unstructured, error) {
+	o.once[1].Do(func() {
+		value, err := rawjson.Parse(o.text)
+		if err == nil {
+			var tree any
+			if tree, err = value.Decode(); err == nil {
+				fields, ok := tree.(map[string]any)
+				if !ok {
+					err = fmt.Errorf("it is %s", value.Kind())
+				}
+				o.tree = &unstructured.Unstructured{Object: fields}
+			}
+		}
+		o.err[1] = err
+	})
+	return o.tree, o.err[1]
+}
+
+// asData returns the data of the object, a ConfigMap.
+func (o *object) asData() (map[string]string, error) {
+	o.once[2].Do(func() {
+		var configMap corev1.ConfigMap
+		o.err[2] = json.Unmarshal(o.text, &configMap)
+		o.data = configMap.Data
+	})
+	return o.data, o.err[2]
+}
+
+// lookups are the lookups of a review.
+type lookups struct {
+	*record.Lookups
+
+	// redacted is true if anything in the objects is.
+	redacted bool
+}
+
+// lookupsOf decodes the lookups of record.DecodeReview, nil for none.
+func (s *segment) lookupsOf(text []byte) (*lookups, error) {
+	if text == nil {
+		return nil, nil //nolint:nilnil // nothing was recorded
+	}
+	s.mu.Lock()
+	known := s.lookups[string(text)]
+	s.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	decoded, err := record.DecodeLookups(text)
+	if err != nil {
+		return nil, err
+	}
+	l := &lookups{Lookups: decoded}
+	decoded.EachObject(func(id *int) {
+		if o := s.object(*id); *id > 0 && o != nil {
+			l.redacted = l.redacted || o.redacted
+		}
+	})
+	if len(text) <= maxLookupsText {
+		s.mu.Lock()
+		if len(s.lookups) < maxLookups {
+			s.lookups[string(text)] = l
+		}
+		s.mu.Unlock()
+	}
+	return l, nil
+}

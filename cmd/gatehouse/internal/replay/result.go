@@ -1,0 +1,178 @@
+// Package replay decides the reviews of a recording under another configuration, and compares
+// the answers with those that were recorded.
+//
+// A replay is one step: it does not know what clients would have done after another answer. A
+// review whose answer depends on what the recording does not hold is counted as "cannot decide",
+// with the reason, and never guessed.
+package replay
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// Change is how the answer to a review differs under the candidate configuration.
+type Change string
+
+// The changes, in the order in which reports list them.
+const (
+	// NewlyRefused is a request, or a login, that was admitted.
+	NewlyRefused Change = "newly-refused"
+	// NewlyAdmitted is one that was refused.
+	NewlyAdmitted Change = "newly-admitted"
+	// ChangedPatch is a mutation that differs, appears or disappears.
+	ChangedPatch Change = "changed-patch"
+	// ChangedIdentity is a login with another user, other groups or other extra values.
+	ChangedIdentity Change = "changed-identity"
+	// NewWarnings is a request that gets a warning that it did not get.
+	NewWarnings Change = "new-warnings"
+	// NoLongerDecidable is a request that the candidate itself cannot decide, as a server would
+	// not: the failurePolicy of the webhook then decides.
+	NoLongerDecidable Change = "no-longer-decidable"
+)
+
+// Changes returns all changes in the order of reports.
+func Changes() []Change {
+	return []Change{NewlyRefused, NewlyAdmitted, ChangedPatch, ChangedIdentity, NewWarnings, NoLongerDecidable}
+}
+
+// Result is the result of one review.
+type Result struct {
+	// Review describes the review.
+	Review Subject
+	// Changes are none if the candidate answers as before, or if it is not known: see Undecided.
+	Changes []Change
+	// Undecided is why the replay cannot decide, "" if it can: a value is redacted or was not
+	// recorded.
+	Undecided string
+	// Rules are the rules of policies, or the profiles, or the source of the identity, that the
+	// changes come from, sorted.
+	Rules []Rule
+	// Before and After are the answers. They are kept for examples and --show alone.
+	Before, After *Answer
+}
+
+// Rule is a part of a configuration that a change comes from.
+type Rule struct {
+	// Kind and Name are those of the policy, profile or token source.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Rule is as in policy.Violation, and "" for a profile.
+	Rule string `json:"rule,omitempty"`
+}
+
+// Subject says what a review is about. It holds nothing of the object but names.
+type Subject struct {
+	// Recording is the name of the file, and ID that of the review in it.
+	Recording string    `json:"recording,omitempty"`
+	ID        string    `json:"id"`
+	Time      time.Time `json:"time"`
+	Endpoint  string    `json:"endpoint"`
+	User      string    `json:"user,omitempty"`
+	Operation string    `json:"operation,omitempty"`
+	// Kind is the kind with its group, as "Deployment.apps", and Name is the name of the
+	// object, or generateName with an asterisk; of a login, the ID of the token.
+	Kind        string `json:"kind,omitempty"`
+	SubResource string `json:"subResource,omitempty"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	// Workload is the object that people know: "Deployment/checkout" for a pod of its
+	// ReplicaSet, as far as owner and name show it, otherwise kind and name of the object.
+	Workload string `json:"workload,omitempty"`
+	DryRun   bool   `json:"dryRun,omitempty"`
+}
+
+// Answer is an answer to a review.
+type Answer struct {
+	// Decision is "allowed", "denied", "unknown" (the server cannot decide) or "" (nobody has
+	// decided: the recording is from an audit log).
+	Decision string `json:"decision,omitempty"`
+	Message  string `json:"message,omitempty"`
+	// Warnings are in the order of the answer.
+	Warnings []string `json:"warnings,omitempty"`
+	// Patch is the JSON patch, "" without one.
+	Patch string `json:"patch,omitempty"`
+	// User, Groups and Extra are the identity of a login.
+	User   string              `json:"user,omitempty"`
+	Groups []string            `json:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty"`
+	// Violations are those of an answer that was computed.
+	Violations []policy.Violation `json:"violations,omitempty"`
+	// Profiles are the verdicts about profiles, by name.
+	Profiles map[string]string `json:"profiles,omitempty"`
+}
+
+// Report sums up a replay. Its size does not depend on that of the recording.
+type Report struct {
+	// Reviews is the number of reviews, and Unchanged that of those with the same answer.
+	Reviews   int64 `json:"reviews"`
+	Unchanged int64 `json:"unchanged"`
+	// Changed are the numbers of reviews by change.
+	Changed map[Change]int64 `json:"changed"`
+	// Undecided are the numbers of reviews that the replay cannot decide, by reason. Of many
+	// reasons, the rest is under "other reasons".
+	Undecided map[string]int64 `json:"undecided,omitempty"`
+	// Gaps is the number of reviews that the server could not record.
+	Gaps int64 `json:"gaps,omitempty"`
+	// Begin and End are the times of the first and the last review.
+	Begin time.Time `json:"begin"`
+	End   time.Time `json:"end"`
+	// Groups are the changes by rule, namespace and kind, the most frequent first. MoreGroups is
+	// the number of changed reviews beyond them.
+	Groups     []Group `json:"groups,omitempty"`
+	MoreGroups int64   `json:"moreGroups,omitempty"`
+	// Problems are files that could not be read to their end, each with its error. What was
+	// read before counts.
+	Problems []string `json:"problems,omitempty"`
+	// Notes say what the recording lacks (record.Header.Missing), and of what it is a sample
+	// (record.Header.Sampling).
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Group are reviews with the same change for the same reason.
+type Group struct {
+	Change    Change `json:"change"`
+	Rule      Rule   `json:"rule"`
+	Namespace string `json:"namespace,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Reviews   int64  `json:"reviews"`
+	// Workloads and Users are the distinct ones, sorted, at most MaxNames; MoreWorkloads and
+	// MoreUsers are true if there are more.
+	Workloads     []string `json:"workloads,omitempty"`
+	MoreWorkloads bool     `json:"moreWorkloads,omitempty"`
+	Users         []string `json:"users,omitempty"`
+	MoreUsers     bool     `json:"moreUsers,omitempty"`
+	// Examples are the first reviews of the group, at most three.
+	Examples []Example `json:"examples,omitempty"`
+}
+
+// Example is one review of a group.
+type Example struct {
+	Review Subject `json:"review"`
+	Before *Answer `json:"before,omitempty"`
+	After  *Answer `json:"after,omitempty"`
+}
+
+// The bounds of a Report.
+const (
+	// MaxGroups bounds the groups.
+	MaxGroups = 1000
+	// MaxNames bounds the workloads, and the users, of a group.
+	MaxNames = 100
+	// MaxReasons bounds the reasons of undecided reviews.
+	MaxReasons = 50
+	// MaxExamples bounds the examples of a group.
+	MaxExamples = 3
+)
+
+// IsChanged reports whether any review has another answer.
+func (r *Report) IsChanged() bool { return r.Reviews-r.Unchanged-r.UndecidedReviews() > 0 }
+
+// UndecidedReviews returns the number of reviews that the replay cannot decide.
+func (r *Report) UndecidedReviews() (n int64) {
+	for _, of := range r.Undecided {
+		n += of
+	}
+	return n
+}

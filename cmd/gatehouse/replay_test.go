@@ -1,0 +1,561 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// replayExample is the example of docs/record-replay.md: a configuration, a candidate, and a recording.
+const replayExample = "testdata/replay"
+
+// recordedAt is the time of the first review of recordings here.
+var recordedAt = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+
+// reviewed is a review for a recording.
+type reviewed struct {
+	endpoint                                    string
+	operation, group, kind, resource, namespace string
+	user, object                                string
+}
+
+func (r *reviewed) body(uid string) []byte {
+	return fmt.Appendf(nil, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":%q,"kind":{"group":%q,"version":"v1","kind":%q},`+
+		`"resource":{"group":%q,"version":"v1","resource":%q},"namespace":%q,"operation":%q,"userInfo":{"username":%q},"object":%s,"oldObject":null}}`,
+		uid, r.group, r.kind, r.group, r.resource, r.namespace, r.operation, r.user, r.object)
+}
+
+// writeRecording answers reviews by a configuration, as the server does, and records them in a directory. Times, names and
+// the version of the program are always the same.
+func writeRecording(t *testing.T, config, into string, reviews []reviewed) {
+	t.Helper()
+	c, snapshot, found := active.Load(config)
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	redactor, err := record.NewRedactor(bytes.Repeat([]byte("k"), record.MinKey), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	recorder := record.New(record.Options{
+		Dir: dir, Replica: "gatehouse-0", Redactor: redactor, MaxBytes: 1 << 30, MaxAge: time.Hour, Log: slog.New(slog.DiscardHandler),
+	})
+	documents, err := os.ReadFile(filepath.Join(config, "policies.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder.Configuration(c.Digest, documents)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		recorder.Run(ctx)
+	}()
+	endpoints := webhooks.Endpoints()
+	for i := range reviews {
+		r := &reviews[i]
+		uid := fmt.Sprintf("%08x-0000-4000-8000-%012x", uint32(i+1)*0x9e3779b1, i+1)
+		body := r.body(uid)
+		decoded, err := review.DecodeAdmission(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := endpoints[slices.IndexFunc(endpoints, func(e webhooks.Endpoint) bool { return e.Name == r.endpoint })]
+		ctx, finished := recorder.Begin(t.Context())
+		response := e.Admission(ctx, record.Traced(ctx, snapshot), decoded, webhooks.Observers{})
+		answer, err := review.AppendAdmission(nil, decoded.UID, &response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcome := review.Outcome{Endpoint: e.Name, UID: types.UID(uid), Namespace: r.namespace, Started: recordedAt.Add(time.Duration(i) * time.Minute), Decision: review.Denied}
+		if response.Allowed {
+			outcome.Decision = review.Allowed
+		}
+		finished(&outcome, review.Exchange{Body: body, Answer: answer})
+	}
+	cancel()
+	<-done
+	files, err := filepath.Glob(filepath.Join(dir, "*"+record.SegmentSuffix))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got %d files, %v", len(files), err)
+	}
+	lines := readLines(t, files[0])
+	lines[0] = regexp.MustCompile(`"program":"[^"]*","kubernetes":"[^"]*","cel":"[^"]*"`).ReplaceAllString(lines[0], `"program":"v1.0.0","kubernetes":"1.37","cel":"v0.29.0"`)
+	lines[0] = regexp.MustCompile(`"started":"[^"]*"`).ReplaceAllString(lines[0], `"started":"`+recordedAt.Format(time.RFC3339)+`"`)
+	name := filepath.Join(into, recordedAt.Format("20060102T150405.000Z")+"-gatehouse-0"+record.SegmentSuffix)
+	if os.Getenv("UPDATE_GOLDEN") != "" || filepath.IsAbs(into) {
+		writeSegment(t, name, lines)
+		if err := os.WriteFile(filepath.Join(into, record.ConfigurationName(c.Digest)), documents, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := readLines(t, name); !slices.Equal(got, lines) {
+		t.Errorf("%s is not what the server records (hint: UPDATE_GOLDEN=1)\ngot\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(lines, "\n"))
+	}
+}
+
+// readLines returns the lines of a segment as they are in it.
+func readLines(t *testing.T, name string) (lines []string) {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	decoder, err := zstd.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	text, err := io.ReadAll(decoder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+func writeSegment(t *testing.T, name string, lines []string) {
+	t.Helper()
+	var out bytes.Buffer
+	encoder, err := zstd.NewWriter(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = encoder.Write([]byte(strings.Join(lines, "\n") + "\n"))
+	if err := errors.Join(err, encoder.Close(), os.WriteFile(name, out.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod returns a pod of a ReplicaSet of a Deployment.
+func pod(deployment, hash, image, container string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"%[1]s-%[2]s-","labels":{"app":%[1]q,"pod-template-hash":%[2]q},`+
+		`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"%[1]s-%[2]s","uid":"1","controller":true}]},`+
+		`"spec":{"containers":[{"name":%[1]q,"image":%[3]q%[4]s}]}}`, deployment, hash, image, container)
+}
+
+// exampleReviews are a morning in a cluster.
+func exampleReviews() (all []reviewed) {
+	const (
+		controller = "system:serviceaccount:kube-system:replicaset-controller"
+		limits     = `,"resources":{"limits":{"memory":"128Mi"}}`
+		env        = `,"env":[{"name":"LOG_LEVEL","value":"info"}]`
+	)
+	pods := func(n int, namespace, deployment, hash, image, container string) {
+		for range n {
+			all = append(all, reviewed{
+				endpoint: "validate", operation: "CREATE", kind: "Pod", resource: "pods", namespace: namespace, user: controller,
+				object: pod(deployment, hash, image, container),
+			})
+		}
+	}
+	deployment := func(namespace, name, user, image, container string) {
+		all = append(all, reviewed{
+			endpoint: "validate", operation: "CREATE", group: "apps", kind: "Deployment", resource: "deployments", namespace: namespace, user: user,
+			object: fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":%[1]q},"spec":{"selector":{"matchLabels":{"app":%[1]q}},"template":`+
+				`{"metadata":{"labels":{"app":%[1]q}},"spec":{"containers":[{"name":%[1]q,"image":%[2]q%[3]s}]}}}}`, name, image, container),
+		})
+	}
+	deployment("shop", "checkout", "anna", "registry.example/checkout:2", "")
+	pods(3, "shop", "checkout", "6c9d7", "registry.example/checkout:2", "")
+	deployment("shop", "cart", "anna", "registry.example/cart:7", limits)
+	pods(2, "shop", "cart", "5b4f8", "registry.example/cart:7", limits)
+	deployment("search", "indexer", "system:serviceaccount:ci:deployer", "registry.example/indexer:4", env+limits)
+	pods(1, "search", "indexer", "7d8c6", "registry.example/indexer:4", env+limits)
+	deployment("search", "crawler", "bert", "mirror.example/crawler:1", limits)
+	return all
+}
+
+// gatehouse runs a command in this process.
+func gatehouse(t *testing.T, args ...string) clitest.Result {
+	t.Helper()
+	return clitest.Run(t.Context(), "", args, commands()...)
+}
+
+// TestReplayExample runs what docs/record-replay.md shows. The recording in testdata is what the server records of the reviews here.
+func TestReplayExample(t *testing.T) {
+	config, candidate, recording := replayExample+"/config", replayExample+"/candidate", replayExample+"/recording"
+	writeRecording(t, config, recording, exampleReviews())
+	for name, c := range map[string]struct {
+		code int
+		args []string
+	}{
+		"table.txt":       {cli.ExitNo, []string{"--config", candidate, recording}},
+		"report.json":     {cli.ExitNo, []string{"--config", candidate, recording, "-o", "json"}},
+		"report.html":     {cli.ExitNo, []string{"--config", candidate, recording, "-o", "html"}},
+		"junit.xml":       {cli.ExitNo, []string{"--config", candidate, recording, "-o", "junit"}},
+		"tolerated.xml":   {cli.ExitYes, []string{"--config", candidate, recording, "-o", "junit", "--fail-on", "newly-refused=4"}},
+		"show.txt":        {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e"}},
+		"show.json":       {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e", "-o", "json"}},
+		"upgrade.txt":     {cli.ExitYes, []string{recording}},
+		"against.txt":     {cli.ExitNo, []string{"--config", candidate, "--against", config, recording, "-n", "search", "--kind", "deployment"}},
+		"exceptions.yaml": {cli.ExitNo, []string{"--config", candidate, recording, "--suggest-exceptions", "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := gatehouse(t, append([]string{"replay"}, c.args...)...)
+			if got.Code != c.code || got.Err != "" {
+				t.Errorf("got exit code %d, want %d: %s", got.Code, c.code, got.Err)
+			}
+			file := filepath.Join(replayExample, "golden", name)
+			text := regexp.MustCompile(`<p>gatehouse [^<]*</p>`).ReplaceAllString(got.Out, "<p>gatehouse VERSION</p>")
+			text = strings.ReplaceAll(text, replayExample+"/", "")
+			if os.Getenv("UPDATE_GOLDEN") != "" {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text != string(want) {
+				t.Errorf("%s (hint: UPDATE_GOLDEN=1)\ngot\n%s\nwant\n%s", file, text, want)
+			}
+		})
+	}
+}
+
+// TestReplayGuide keeps what docs/record-replay.md shows what TestReplayExample runs.
+func TestReplayGuide(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/record-replay.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(replayExample, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	_, policy, _ := strings.Cut(read("candidate/policies.yaml"), "---\n")
+	for name, want := range map[string]string{
+		"the candidate":  "```yaml\n" + policy + "```\n",
+		"the report":     "```console\n$ gatehouse replay --config candidate recording\n" + read("golden/table.txt") + "```\n",
+		"one review":     "```console\n$ gatehouse replay --config candidate recording --show 3c6e\n" + read("golden/show.txt") + "```\n",
+		"the exceptions": "```console\n$ gatehouse replay --config candidate recording --suggest-exceptions -\n" + read("golden/exceptions.yaml") + "```\n",
+		"the upgrade":    "```console\n$ gatehouse replay recording\n" + read("golden/upgrade.txt") + "```\n",
+	} {
+		if !strings.Contains(string(guide), want) {
+			t.Errorf("docs/record-replay.md does not show %s:\n%s", name, want)
+		}
+	}
+}
+
+// candidateWith returns a new directory with the candidate of the example and a further document.
+func candidateWith(t *testing.T, document string) string {
+	t.Helper()
+	dir := t.TempDir()
+	candidate, err := os.ReadFile(replayExample + "/candidate/policies.yaml")
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "policies.yaml"), candidate, 0o600), os.WriteFile(filepath.Join(dir, "more.yaml"), []byte(document), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestReplaySuggestsExceptions goes from what would be refused to exceptions that allow it.
+func TestReplaySuggestsExceptions(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "exceptions.yaml")
+	args := []string{"replay", "--config", replayExample + "/candidate", replayExample + "/recording", "--suggest-exceptions", file}
+	got := gatehouse(t, args...)
+	if got.Code != cli.ExitNo || !strings.Contains(got.Out, "newly refused") || !strings.Contains(got.Err, "fill in reason and expiresAt in "+file) {
+		t.Fatalf("got %+v", got)
+	}
+	if again := gatehouse(t, args...); again.Code != cli.ExitUnknown || !strings.Contains(again.Err, "exists, and is not overwritten") {
+		t.Errorf("the second time: got %+v", again)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reason, expiry := regexp.MustCompile(`reason: "".*`), regexp.MustCompile(`expiresAt: "".*`)
+	withReason := reason.ReplaceAllString(string(text), "reason: moves in June, says Anna")
+	filledIn := expiry.ReplaceAllString(withReason, "expiresAt: 2099-06-30T00:00:00Z")
+	for name, c := range map[string]struct {
+		document string
+		code     int
+		message  string
+	}{
+		"as written": {string(text), cli.ExitNo, "spec.expiresAt"},
+		"no expiry":  {withReason, cli.ExitNo, "spec.expiresAt"},
+		"no reason":  {expiry.ReplaceAllString(string(text), "expiresAt: 2099-06-30T00:00:00Z"), cli.ExitNo, "spec.reason"},
+		"filled in":  {filledIn, cli.ExitYes, ""},
+	} {
+		if got := gatehouse(t, "lint", "--config", candidateWith(t, c.document)); got.Code != c.code || !strings.Contains(got.Out+got.Err, c.message) {
+			t.Errorf("lint of exceptions %s: got %+v", name, got)
+		}
+	}
+	got = gatehouse(t, "replay", "--config", candidateWith(t, filledIn), replayExample+"/recording", "--fail-on", "newly-refused")
+	if got.Code != cli.ExitYes || strings.Contains(got.Out, "newly refused") {
+		t.Errorf("with the exceptions: got %+v", got)
+	}
+}
+
+// TestReplayWritesTests writes changes as tests, which pass under the recorded configuration and fail under the candidate.
+func TestReplayWritesTests(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "tests")
+	args := []string{"replay", "--config", replayExample + "/candidate", replayExample + "/recording", "--as-tests", dir}
+	got := gatehouse(t, args...)
+	if got.Code != cli.ExitNo || !strings.Contains(got.Err, "3 tests in "+dir) {
+		t.Fatalf("got %+v", got)
+	}
+	if again := gatehouse(t, args...); again.Code != cli.ExitUnknown || !strings.Contains(again.Err, "is not empty") {
+		t.Errorf("the second time: got %+v", again)
+	}
+	if got := gatehouse(t, "test", "--config", replayExample+"/config", dir); got.Code != cli.ExitYes || !strings.Contains(got.Out, "3 passed, 0 failed") {
+		t.Errorf("under the recorded configuration: got %+v", got)
+	}
+	if got := gatehouse(t, "test", "--config", replayExample+"/candidate", dir); got.Code != cli.ExitNo || !strings.Contains(got.Out, "0 passed, 3 failed") {
+		t.Errorf("under the candidate: got %+v", got)
+	}
+}
+
+// TestReplayOfInjection replays mutations, and requests that policies look namespaces up for.
+func TestReplayOfInjection(t *testing.T) {
+	t.Parallel()
+	const profile = `apiVersion: gatehouse.dev/v1alpha1
+kind: SidecarProfile
+metadata:
+  name: shipper
+spec:
+  injection: OptOut
+  template:
+    spec:
+      containers:
+        - name: shipper
+          image: registry.example/shipper:%d
+---
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata:
+  name: owner
+spec:
+  matchConstraints:
+    namespaceSelector:
+      matchLabels: {team: shop}
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        operations: [CREATE]
+        resources: [pods]
+  validations:
+    - expression: '"owner" in object.metadata.?labels.orValue({})'
+      message: pods need an owner
+  validationActions: [%s]
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: shop
+  labels: {team: shop}
+`
+	config, recording := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(config, "policies.yaml"), fmt.Appendf(nil, profile, 1, "Warn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one := reviewed{endpoint: "mutate", operation: "CREATE", kind: "Pod", resource: "pods", namespace: "shop", user: "anna", object: pod("cart", "1", "i:1", "")}
+	other := one
+	other.endpoint = "validate"
+	other.object = strings.Replace(other.object, `"labels"`, `"annotations":{"sidecar.gatehouse.dev/inject":"false"},"labels"`, 1) // policies see it as it is under each profile
+	writeRecording(t, config, recording, []reviewed{one, other})
+	candidate, tests := t.TempDir(), filepath.Join(t.TempDir(), "tests")
+	if err := os.WriteFile(filepath.Join(candidate, "policies.yaml"), fmt.Appendf(nil, profile, 2, "Deny"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := gatehouse(t, "replay", "--config", candidate, recording, "--as-tests", tests)
+	for _, want := range []string{"changed patch: SidecarProfile shipper\n", "newly refused: AdmissionPolicy owner, validations[0]\n"} {
+		if !strings.Contains(got.Out, want) {
+			t.Errorf("%q is not in\n%s%s", want, got.Out, got.Err)
+		}
+	}
+	if !strings.Contains(got.Err, "no test for 1 change: it is about a patch") || !strings.Contains(got.Err, "1 test in") {
+		t.Errorf("got %s", got.Err)
+	}
+	got = gatehouse(t, "replay", "--config", candidate, recording, "--show", "9e3779b1")
+	for _, want := range []string{"-  - image: registry.example/shipper:1\n", "+  - image: registry.example/shipper:2\n", "  shipper  applied"} {
+		if !strings.Contains(got.Out, want) {
+			t.Errorf("%q is not in\n%s%s", want, got.Out, got.Err)
+		}
+	}
+	// The test has the namespace, so that it needs none in the configuration.
+	bare := t.TempDir()
+	documents, _, _ := strings.Cut(fmt.Sprintf(profile, 2, "Deny"), "---\napiVersion: v1\n")
+	if err := os.WriteFile(filepath.Join(bare, "policies.yaml"), []byte(documents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := gatehouse(t, "test", "--config", bare, tests); got.Code != cli.ExitNo || !strings.Contains(got.Out, "pods need an owner") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestReplayCannotJudge gives replay what it cannot judge, or only in part.
+func TestReplayCannotJudge(t *testing.T) {
+	t.Parallel()
+	const candidate, recording = replayExample + "/candidate", replayExample + "/recording"
+	segment, err := filepath.Glob(recording + "/*" + record.SegmentSuffix)
+	if err != nil || len(segment) != 1 {
+		t.Fatal(segment, err)
+	}
+	lines := readLines(t, segment[0])
+	alone := filepath.Join(t.TempDir(), "alone.zst")
+	writeSegment(t, alone, lines)
+	cut := filepath.Join(t.TempDir(), "cut.zst")
+	writeSegment(t, cut, append(slices.Clone(lines[:7]), `{"review":{"id":"x`)) // of lines 4 to 6, the third review has its parts
+	later := filepath.Join(t.TempDir(), "later.zst")
+	writeSegment(t, later, append([]string{strings.Replace(lines[0], `"format":1`, `"format":9`, 1)}, lines[1:]...))
+	otherKey := filepath.Join(t.TempDir(), "other.zst")
+	writeSegment(t, otherKey, append([]string{regexp.MustCompile(`"key":"[^"]*"`).ReplaceAllString(lines[0], `"key":"00000000"`)}, lines[1:]...))
+	text := filepath.Join(t.TempDir(), "text.zst")
+	broken := t.TempDir()
+	if err := errors.Join(
+		os.WriteFile(text, []byte("kind: Pod\n"), 0o600),
+		os.WriteFile(filepath.Join(broken, "a.yaml"), []byte("apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata:\n  name: x\nspec: {validation: []}\n"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args     []string
+		code     int
+		out, err string
+	}{
+		"no recording":          {nil, cli.ExitUnknown, "", "name a recording"},
+		"no such file":          {[]string{"none.zst"}, cli.ExitUnknown, "", "none.zst: cannot be read: no such file"},
+		"empty directory":       {[]string{t.TempDir()}, cli.ExitUnknown, "", "no file in this directory ends in .gatehouse.zst"},
+		"no such configuration": {[]string{"--config", "none", recording}, cli.ExitUnknown, "", `--config: "none" cannot be read`},
+		"broken configuration":  {[]string{"--config", broken, recording}, cli.ExitUnknown, "", "AdmissionPolicy/x"},
+		"broken old one":        {[]string{"--config", candidate, "--against", broken, recording}, cli.ExitUnknown, "", "AdmissionPolicy/x"},
+		"not recorded":          {[]string{alone}, cli.ExitUnknown, "cannot decide", "no review can be decided: configuration-"},
+		"filter":                {[]string{"--config", candidate, recording, "-n", "none"}, cli.ExitUnknown, "0 reviews", `there is no such review in the recording: namespace "none"`},
+		"time":                  {[]string{"--config", candidate, recording, "--since", "2026-11-20T09:08:00Z", "--until", "2026-11-20T09:09:00Z"}, cli.ExitUnknown, "1 review:", "no review can be decided"},
+		"until":                 {[]string{"--config", candidate, recording, "--until", "2026-11-20T09:01:00Z"}, cli.ExitNo, "1 review:", ""},
+		"user":                  {[]string{"--config", candidate, recording, "--user", "bert"}, cli.ExitNo, "1 review:", ""},
+		"endpoint":              {[]string{"--config", candidate, recording, "--endpoint", "validate"}, cli.ExitNo, "10 reviews:", ""},
+		"cut off":               {[]string{"--config", candidate, cut}, cli.ExitUnknown, "3 reviews:", "cut.zst: "},
+		"later format":          {[]string{"--config", candidate, later}, cli.ExitUnknown, "", "later.zst: line 1: has format 9"},
+		"text":                  {[]string{"--config", candidate, text}, cli.ExitUnknown, "", "is no recording"},
+		"two keys":              {[]string{"--config", candidate, recording, otherKey}, cli.ExitUnknown, "10 reviews:", "redacted with key"},
+		"undecided":             {[]string{"--config", candidate, recording, "--fail-on", "undecided=1"}, cli.ExitUnknown, "cannot decide", "2 of 10 reviews cannot be decided, and --fail-on undecided allows 1"},
+		"undecided, allowed":    {[]string{"--config", candidate, recording, "--fail-on", "undecided=20%"}, cli.ExitYes, "cannot decide", ""},
+		"percent":               {[]string{"--config", candidate, recording, "--fail-on", "newly-refused=39%"}, cli.ExitNo, "failed: newly-refused: 4 of 10 reviews, allowed is 39%", ""},
+		"percent, allowed":      {[]string{"--config", candidate, recording, "--fail-on", "newly-refused=40%", "--fail-on", "new-warnings"}, cli.ExitYes, "newly refused", ""},
+		"no such change":        {[]string{recording, "--fail-on", "refused"}, cli.ExitUnknown, "", "must be NAME, NAME=N or NAME=N%"},
+		"no number":             {[]string{recording, "--fail-on", "newly-refused=some"}, cli.ExitUnknown, "", "the limit must be a number"},
+		"no time":               {[]string{recording, "--since", "monday"}, cli.ExitUnknown, "", "must be a time such as"},
+		"no endpoint":           {[]string{recording, "--endpoint", "valid"}, cli.ExitUnknown, "", "must be one of"},
+		"show nothing":          {[]string{recording, "--show", "zzz"}, cli.ExitUnknown, "", "there is no such review"},
+		"show undecided":        {[]string{"--config", candidate, recording, "--show", "f1bbcd88"}, cli.ExitUnknown, "after: cannot decide: ", ""},
+		"show as HTML":          {[]string{recording, "--show", "a9", "-o", "html"}, cli.ExitUnknown, "", "--show has -o table, json or yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := gatehouse(t, append([]string{"replay"}, c.args...)...)
+			if got.Code != c.code || !strings.Contains(got.Out, c.out) || !strings.Contains(got.Err, c.err) || c.err == "" && got.Err != "" {
+				t.Errorf("got exit code %d, want %d, and %q and %q in\n%s%s", got.Code, c.code, c.out, c.err, got.Out, got.Err)
+			}
+		})
+	}
+}
+
+// TestReplayQuickStart does what docs/record-replay.md shows for a host: it serves, records a review, and replays it.
+func TestReplayQuickStart(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/record-replay.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(guide), "\n### On a host\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	commands := regexp.MustCompile(`(?m)^   gatehouse (.*)$`).FindAllStringSubmatch(section, -1)
+	if len(commands) != 3 || !strings.HasPrefix(commands[0][1], "serve ") || !strings.HasPrefix(commands[1][1], "manifests ") || !strings.HasPrefix(commands[2][1], "replay ") {
+		t.Fatalf("the commands are %q", commands)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"config", "candidate"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(replayExample, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Ports may be taken, and nobody waits for requests that are on their way.
+	server := exec.CommandContext(t.Context(), "gatehouse", append(strings.Fields(commands[0][1]), "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--drain-delay", "0s")...) // #nosec G204 -- of the guide
+	server.Dir = dir
+	log, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var address string
+	lines := bufio.NewScanner(log)
+	for address == "" && lines.Scan() {
+		var line struct{ Msg, Reviews string }
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		address = line.Reviews
+	}
+	go func() { _, _ = io.Copy(io.Discard, log) }()
+
+	manifests, _, _ := strings.Cut(commands[1][1], " | ")
+	if printed, err := shell(t, dir, "gatehouse "+manifests); err != nil || !strings.Contains(printed, "url: https://127.0.0.1:9443/validate") {
+		t.Fatalf("%v\n%s", err, printed)
+	}
+	authority, err := os.ReadFile(filepath.Join(dir, "certs/ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}
+	review := exampleReviews()[0]
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address+"/validate", bytes.NewReader(review.body("1")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = answer.Body.Close(); answer.StatusCode != http.StatusOK {
+		t.Fatal(answer.Status)
+	}
+	client.CloseIdleConnections()
+	if err := errors.Join(server.Process.Signal(os.Interrupt), server.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	printed, err := shell(t, dir, "gatehouse "+commands[2][1]+"|| test $? = 1")
+	if err != nil || !strings.Contains(printed, "1 review: candidate compared with the recorded answers\n") || !strings.Contains(printed, "newly refused: AdmissionPolicy memory-limits, validations[memory-limit]\n") {
+		t.Errorf("%v\n%s", err, printed)
+	}
+}
