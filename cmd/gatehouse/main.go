@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/serve"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/token"
 )
@@ -44,6 +46,9 @@ func commands() []func(cli.Streams) *cobra.Command {
 		offline.NewCheckCommand,
 		offline.NewExplainCommand,
 		offline.NewTestCommand,
+		record.NewCommand,
+		record.NewReplayCommand,
+		audit.NewCommand,
 		install.NewManifestsCommand,
 		install.NewUninstallCommand,
 		certs.NewCommand,

@@ -32,6 +32,9 @@ type Active struct {
 	Metrics *telemetry.Telemetry
 	// Usage records the use of access tokens.
 	Usage TokenUsage
+	// Activated, if set, gets each configuration before it is the active one, with its access tokens. It
+	// must not keep them.
+	Activated func(*config.Config)
 
 	Seed     maphash.Seed
 	Snapshot atomic.Pointer[webhooks.Snapshot]
@@ -70,6 +73,9 @@ type accessToken struct {
 // activate makes a configuration the active one, and drops the documents of access tokens.
 func (u *Active) activate(of *Resolution) {
 	c, s := of.config, of.snapshot
+	if u.Activated != nil {
+		u.Activated(c)
+	}
 	u.Snapshot.Store(s)
 	found := of.diagnostics()
 	if of.clustered {

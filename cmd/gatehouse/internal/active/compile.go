@@ -25,7 +25,7 @@ func Load(dir string) (*config.Config, *webhooks.Snapshot, diagnostic.List) {
 // Compile compiles a configuration and returns all errors and warnings, those that were found when it was read included. With
 // an error there is no Snapshot.
 func Compile(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diagnostic.List) {
-	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
+	snapshot, err := webhooks.Compile(webhooks.Spec{Digest: c.Digest, Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
 	var list diagnostic.List
 	switch {
 	case err == nil:

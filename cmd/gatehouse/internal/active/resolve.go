@@ -190,7 +190,7 @@ func (a *resolution) compile() (*Resolution, diagnostic.List, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: merged.Sidecar, Policy: merged.Policy, Authn: merged.Authn})
+	snapshot, err := webhooks.Compile(webhooks.Spec{Digest: merged.Digest, Sidecar: merged.Sidecar, Policy: merged.Policy, Authn: merged.Authn})
 	if err != nil {
 		list, ok := errors.AsType[diagnostic.List](err)
 		if !ok {

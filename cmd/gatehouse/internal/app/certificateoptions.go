@@ -174,7 +174,7 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 	const (
 		anyCluster = "--in-cluster or --kubeconfig"
 		hold       = "--self-signed or --registration"
-		shared     = "--self-signed-secret, --self-signed-dir, --cert-manager, --registration or --custom-resources"
+		shared     = "--self-signed-secret, --self-signed-dir, --cert-manager, --registration, --custom-resources or --record"
 	)
 	var (
 		problems []error
@@ -196,7 +196,7 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 		{"cert-manager-hosts", f.changed("cert-manager"), "--cert-manager"},
 		{"cert-manager-issuer", f.changed("cert-manager-hosts"), "--cert-manager-hosts"},
 		{"rotation-hold", hasNames || f.changed("self-signed"), hold},
-		{"replica", share || f.changed("custom-resources"), shared},
+		{"replica", share || f.changed("custom-resources") || f.changed("record"), shared},
 		{"require-client-certificate", !f.requireClientForAll || f.changed("client-ca") || f.changed("self-signed-dir"), "--client-ca"},
 	} {
 		if f.changed(needs.flag) && !needs.has {

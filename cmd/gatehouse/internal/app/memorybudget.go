@@ -43,10 +43,10 @@ type memoryBudget struct {
 
 // divideMemory returns a budget. Flags that are 0 default to what fits: of the memory beside
 // the program, half is for reviews and a sixth for connections. The last third is for
-// uncollected garbage and for decisions. Files is the limit of open files, 0 without one: a
-// connection is an open file.
-func divideMemory(limit, liveHeap, inFlight int64, connections int, files uint64) memoryBudget {
-	b := memoryBudget{limit: limit, base: programBytes + 2*liveHeap, inFlight: inFlight, connections: connections}
+// uncollected garbage and for decisions. Others is the memory of background work. Files is
+// the limit of open files, 0 without one: a connection is an open file.
+func divideMemory(limit, liveHeap, others, inFlight int64, connections int, files uint64) memoryBudget {
+	b := memoryBudget{limit: limit, base: programBytes + 2*liveHeap + others, inFlight: inFlight, connections: connections}
 	left := max(0, limit-b.base)
 	if b.connections == 0 {
 		b.connections = defaultConnections
@@ -99,7 +99,11 @@ func (f *Options) budget(m *memoryLimit, log *slog.Logger) memoryBudget {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	files := openFiles()
-	b := divideMemory(m.available(), int64(min(stats.HeapAlloc, math.MaxInt64/4)), f.InFlight, f.Connections, files)
+	var others int64
+	if f.Auditing.Every > 0 {
+		others = auditBytes
+	}
+	b := divideMemory(m.available(), int64(min(stats.HeapAlloc, math.MaxInt64/4)), others, f.InFlight, f.Connections, files)
 	log.Info("limits", "maxInFlightBytes", b.inFlight, "maxConnections", b.connections, "largestReviewBytes", server.LargestReview(b.inFlight))
 	for _, problem := range b.problems(files) {
 		log.Warn("limits", "problem", problem)

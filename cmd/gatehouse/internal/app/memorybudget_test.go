@@ -41,7 +41,7 @@ func TestDivideMemory(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			b := divideMemory(test.limit*mebibyte, test.live*mebibyte, test.inFlight*mebibyte, test.connections, test.files)
+			b := divideMemory(test.limit*mebibyte, test.live*mebibyte, 0, test.inFlight*mebibyte, test.connections, test.files)
 			if b.inFlight/mebibyte != test.wantInFlight || b.connections != test.wantConnections {
 				t.Errorf("%d MiB and %d connections, want %d and %d", b.inFlight/mebibyte, b.connections, test.wantInFlight, test.wantConnections)
 			}

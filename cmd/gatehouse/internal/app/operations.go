@@ -76,8 +76,8 @@ func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tr
 	}), nil
 }
 
-// Debug returns the handler of profiles and of the level of the log, which it sets through
-// the variable.
-func (f *OperationOptions) Debug(level *slog.LevelVar, log *slog.Logger) http.Handler {
-	return debug.Handler(debug.Options{Level: debug.NewLevel(level, log), Profiling: f.profiling})
+// Debug returns the handler of profiles, of the level of the log, which it sets through the
+// variable, and of the directory of the recording, "" for none.
+func (f *OperationOptions) Debug(level *slog.LevelVar, log *slog.Logger, recording string) http.Handler {
+	return debug.Handler(debug.Options{Level: debug.NewLevel(level, log), Profiling: f.profiling, Recording: recording})
 }

@@ -24,6 +24,8 @@ type Options struct {
 	CertificateOptions
 
 	Operations OperationOptions
+	Recording  RecordingOptions
+	Auditing   AuditOptions
 
 	Config     string
 	Kubeconfig string
@@ -75,6 +77,8 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.OpsListen, "ops-listen", DefaultOpsListen, "address for health and metrics, HOST:PORT")
 	f.addFlags(cmd)
 	f.Operations.addFlags(cmd)
+	f.Recording.addFlags(cmd)
+	f.Auditing.addFlags(cmd)
 	flags.StringVar(&f.TLSMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.Audit, "audit-authentication", false, "log every token review at level info, including allowed ones, with the user, the source and the token's id")
 	flags.StringVar(&f.StateDir, "state-dir", "", "directory that stores when access tokens were last used; without it, only the status of AccessTokens in the cluster has the time")
@@ -103,6 +107,8 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 // Validate returns an error with all problems of the flags.
 func (f *Options) Validate() error {
 	problems := append(f.CertificateOptions.Validate(f.InCluster || f.Kubeconfig != ""), f.Operations.Validate()...)
+	problems = append(problems, f.Recording.Validate(f.Config)...)
+	problems = append(problems, f.Auditing.Validate(f.CustomResources)...)
 	if f.Kubeconfig != "" && f.InCluster {
 		problems = append(problems, errors.New("--kubeconfig and --in-cluster exclude each other"))
 	}

@@ -10,8 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -19,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/background"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
@@ -40,6 +39,8 @@ type reporting struct {
 	status        *status.Controller
 	definitions   *crdversion.Definitions
 	registrations *cluster.Registrations
+	// audits is nil without --audit-every.
+	audits *background.Controller
 	// assumed reports whether the registrations are the default because no flag names them.
 	assumed bool
 }
@@ -102,6 +103,14 @@ func (r *reporting) documents(current *active.Active) *crdadmission.Reviewer {
 	})
 }
 
+// details returns the state of audits for /readyz?verbose.
+func (r *reporting) details() []string {
+	if r == nil || r.audits == nil {
+		return nil
+	}
+	return []string{r.audits.Details()}
+}
+
 // run writes reports until the context ends.
 func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 	if r == nil {
@@ -136,7 +145,7 @@ func policyCounts(metrics *telemetry.Telemetry, c *config.Config) map[string]sta
 
 // reports returns what writes the status of custom resources. The cluster need not be
 // reachable yet.
-func (f *Options) reports(ctx context.Context, access *rest.Config, world *cluster.Cluster, current *active.Active, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
+func (f *Options) reports(ctx context.Context, access *rest.Config, world *cluster.Cluster, current *active.Active, load *reviewLoad, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-status/" + build.Version()
 	access.QPS, access.Burst = reportingQPS, reportingBurst
@@ -154,13 +163,22 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 	}
 	replica := certstore.ReplicaName(f.replica)
 	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
-	r := &reporting{definitions: checked}
-	r.status = status.New(status.Config{
+	audits, err := f.auditor(access, current, load, log)
+	if err != nil {
+		return nil, err
+	}
+	r := &reporting{definitions: checked, audits: audits}
+	cfg := status.Config{
 		Client: objects, Leases: client.CoordinationV1(), Namespace: f.ownNamespace(), Group: install.DefaultGroup, Replica: replica,
 		Record: recorder.Write, Log: log,
 		Policies: func() map[string]status.PolicyCount { return policyCounts(metrics, current.Config.Load()) },
 		Pods:     f.podCounter(client, current, log),
-	})
+	}
+	if audits != nil {
+		cfg.Audit = audits
+		metrics.Registry.MustRegister(audits)
+	}
+	r.status = status.New(cfg)
 	metrics.Registry.MustRegister(r.status)
 	names := f.registrationNames()
 	if r.assumed = !f.changed("registration") && len(names) == 0; r.assumed {
@@ -178,7 +196,7 @@ func (f *Options) podCounter(client certs.Client, current *active.Active, log *s
 	if f.CountPods == 0 {
 		return nil
 	}
-	left := []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, f.ownNamespace()}
+	left := neverSent(f.ownNamespace())
 	return podcount.New(podcount.Config{
 		Client: client.CoreV1().RESTClient(), Every: f.CountPods, Log: log,
 		Set: func() *sidecar.Set {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -58,8 +59,9 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	defer current.Reminder.Stop()
 	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
 	var reports *reporting
+	load := &reviewLoad{since: time.Now()}
 	if f.CustomResources {
-		if reports, err = f.reports(ctx, access, lookups, current, log, metrics); err != nil {
+		if reports, err = f.reports(ctx, access, lookups, current, load, log, metrics); err != nil {
 			return err
 		}
 		reports.follow(configuration)
@@ -68,6 +70,13 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	tracer, err := f.Operations.tracer(f.replica, log)
 	if err != nil {
 		return err
+	}
+	recording, err := f.Recording.recording(ctx, f.replica, f.ownNamespace(), access, log)
+	if err != nil {
+		return err
+	}
+	if recording != nil {
+		current.Activated = recording.activated
 	}
 	loaded, found := configuration.Read()
 	if found.Err() != nil {
@@ -118,8 +127,8 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		Reviews:     reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
 		Handler: server.Reviews(&current.Snapshot, server.ReviewOptions{
 			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
-			Observe:  observer(metrics, usage, tracer), //nolint:contextcheck // calls have contexts of their own
-			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil,
+			Observe:  load.observe(f.Auditing.Every > 0, observer(metrics, usage, tracer)), //nolint:contextcheck // calls have contexts of their own
+			Profiles: metrics.Profiles, Policies: metrics.Policies, TraceParents: tracer != nil, Begin: recording.begin(),
 			ReadNamespace:   readNamespace(lookups),
 			CustomResources: reports.documents(current), CheckComplete: configuration.CheckComplete,
 			Login: login.Handler(login.HandlerOptions{
@@ -127,9 +136,9 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 				Observe: metrics.Login, Attempts: providers.Attempts,
 			}),
 		}),
-		Debug: f.Operations.Debug(&f.Level, log),
+		Debug: f.Operations.Debug(&f.Level, log, f.Recording.dir),
 		Ops:   health, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
-		Ready: func() error { return errors.Join(certificates.ready(), configuration.Ready()) }, DrainDelay: f.DrainDelay, Log: log,
+		Ready: func() error { return errors.Join(certificates.ready(), configuration.Ready()) }, Details: func() []string { return slices.Concat(recording.details(), reports.details()) }, DrainDelay: f.DrainDelay, Log: log,
 	})
 	log.Info("serving", "version", build.Version(), "reviews", reviews.Addr().String(), "ops", health.Addr().String())
 
@@ -148,6 +157,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		})
 	}
 	reports.run(background, group)
+	recording.run(background, group, metrics.Registry)
 	group.Go(func() error {
 		memory.run(background)
 		return nil

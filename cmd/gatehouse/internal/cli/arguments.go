@@ -205,6 +205,13 @@ func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 		hint := "the " + strings.TrimSuffix(flag.Usage, requiredSuffix)
 		if flag.Name == configFlag {
 			hint = "--config DIR, or set " + ConfigVariable
+			if slices.Contains(flag.Annotations[unlessAnnotation], "context") {
+				hint += ", or --context NAME for a cluster"
+			}
+		}
+		if slices.ContainsFunc(flag.Annotations[unlessAnnotation], cmd.Flags().Changed) {
+			delete(flag.Annotations, cobra.BashCompOneRequiredFlag) // cobra checks it later
+			continue
 		}
 		if flag.Value.String() == "" {
 			missing = append(missing, fmt.Errorf("--%s is required (hint: %s; %s)", flag.Name, hint, helpHint(cmd, "")))

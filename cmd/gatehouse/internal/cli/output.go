@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -64,6 +65,18 @@ func IsTerminal(w io.Writer) bool {
 
 // OneLine is diagnostic.OneLine.
 func OneLine(text string) string { return diagnostic.OneLine(text) }
+
+// Inert returns a text on one line, in which characters that cannot be seen are escaped. It is short: for texts that strangers write.
+func Inert(text string) string {
+	const most = 300 // characters
+	return OneLine(truncate.Runes(text, most))
+}
+
+// InertName is Inert for names, which nobody reads to such an end.
+func InertName(name string) string {
+	const most = 100 // characters
+	return OneLine(truncate.Runes(name, most))
+}
 
 // FormatTime returns a time for people, "-" for none.
 func FormatTime(t *time.Time) string {

@@ -43,3 +43,11 @@ func ReplacedFilesWarning(dir string) string {
 	return fmt.Sprintf("%s has files of an older Gatehouse and no %s: files of a new CA replace them (hint: if the API server has copies of %s and the client certificate, copy them again)",
 		dir, certstore.AuthorityFile, certstore.CAFile)
 }
+
+// ReportName returns the name of the audit reports of an install, by its namespace.
+func ReportName(namespace string) string {
+	if namespace == DefaultNamespace {
+		return "gatehouse-audit"
+	}
+	return "gatehouse-audit-" + namespace
+}

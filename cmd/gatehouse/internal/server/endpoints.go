@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -41,13 +42,15 @@ const (
 func KeyWaits() int { return runtime.GOMAXPROCS(0) }
 
 // ReviewOptions is what Reviews needs. Every field is required but for
-// RequireClientCertificate, CustomResources, CheckComplete, ReadNamespace and
+// RequireClientCertificate, CustomResources, CheckComplete, ReadNamespace, Begin and
 // TraceParents.
 type ReviewOptions struct {
 	// Bytes bounds the memory of reviews in progress, and of decoding them.
 	Bytes int64
 	// Observe gets every finished review.
 	Observe func(*review.Outcome)
+	// Begin, if set, is that of review.Options.
+	Begin func(context.Context) (context.Context, func(*review.Outcome, review.Exchange))
 	// TraceParents has the outcomes for Observe hold the caller's trace context.
 	TraceParents bool
 	// Profiles and Policies are the observers of admission requests.
@@ -126,7 +129,7 @@ func (o *ReviewOptions) endpoint(maxBytes int64, maxTime time.Duration, inFlight
 	return review.Options{
 		MaxBytes: maxBytes, MaxTime: maxTime,
 		InFlight: review.NewBudget(inFlight), Slots: review.NewSlots(slotsPerProcessor * runtime.GOMAXPROCS(0)),
-		Caller: callerOf, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
+		Caller: callerOf, Observe: o.Observe, Begin: o.Begin, TraceParents: o.TraceParents, Now: o.Now,
 	}
 }
 
@@ -138,7 +141,7 @@ func (s *reviews) tokenEndpoint(e webhooks.Endpoint) http.Handler {
 		if err := s.checkComplete(); err != nil {
 			return authentication.Errored(err)
 		}
-		return e.Token(ctx, s.current.Load(), r)
+		return e.Token(ctx, record.Traced(ctx, s.current.Load()), r)
 	}, o))
 }
 
@@ -152,7 +155,7 @@ func (s *reviews) admissionEndpoint(e webhooks.Endpoint) http.Handler {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
 		s.readNamespace(ctx, &r)
-		return e.Admission(ctx, s.current.Load(), r, observers)
+		return e.Admission(ctx, record.Traced(ctx, s.current.Load()), r, record.Observers(ctx, observers))
 	}
 	handler := review.Admission(decide, o)
 	if own := s.CustomResources; own != nil && e.CustomResources {

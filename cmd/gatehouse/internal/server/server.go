@@ -60,7 +60,7 @@ const (
 )
 
 // Options configure a Server. All are required but for Connections,
-// ConnectionAge, HandshakeFailed and Debug.
+// ConnectionAge, HandshakeFailed, Debug and Details.
 type Options struct {
 	// Connections bounds the connections for reviews without a verified client
 	// certificate. The default is 2,048.
@@ -80,6 +80,8 @@ type Options struct {
 	Debug http.Handler
 	// Ready returns an error if the server should not get reviews.
 	Ready func() error
+	// Details, if set, returns lines for /readyz?verbose, about parts whose failure leaves the server ready.
+	Details func() []string
 	// DrainDelay is how long the server goes on answering after Run was stopped, so
 	// that the API server notices before the listener closes.
 	DrainDelay time.Duration
@@ -274,7 +276,7 @@ func (s *Server) logReadiness(err error) {
 func (s *Server) ops() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
 		err := s.options.Ready()
 		if s.draining.Load() {
 			err = errors.New("draining")
@@ -285,6 +287,11 @@ func (s *Server) ops() http.Handler {
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))
+		if r.URL.Query().Has("verbose") && s.options.Details != nil {
+			for _, line := range s.options.Details() {
+				_, _ = w.Write([]byte(line + "\n"))
+			}
+		}
 	})
 	mux.Handle("/metrics", s.options.Metrics)
 	if s.options.Debug != nil {

@@ -51,7 +51,7 @@ const (
 
 // HandlerOptions is what Handler needs.
 type HandlerOptions struct {
-	// Current is the configuration in use at the time of a call. Required.
+	// Current returns the active configuration. Required.
 	Current func() *authn.Set
 	// Now is the clock. Required.
 	Now func() time.Time

@@ -4,8 +4,13 @@ package clitest
 import (
 	"bytes"
 	"context"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,6 +42,28 @@ func Run(ctx context.Context, stdin string, args []string, commands ...func(cli.
 	var out, remarks bytes.Buffer
 	code := cli.Run(ctx, args, cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &remarks}, commands...)
 	return Result{code, out.String(), remarks.String()}
+}
+
+// Kubeconfig starts an API server that answers as api does, and returns the path of a kubeconfig for it.
+func Kubeconfig(t *testing.T, api http.RoundTripper) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		response, err := api.RoundTrip(r)
+		if err != nil {
+			panic(http.ErrAbortHandler) // an error of the connection
+		}
+		defer func() { _ = response.Body.Close() }()
+		maps.Copy(w.Header(), response.Header)
+		w.WriteHeader(response.StatusCode)
+		_, _ = io.Copy(w, response.Body) // the client tells
+	}))
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // Counter is a reader of the bytes 0, 1, 2 and so on, in place of random ones.

@@ -31,8 +31,11 @@ type manifestsFlags struct {
 	admissionConfiguration        bool
 	noMatchConditions             bool
 	customResources, crds         bool
-	countPods                     bool
+	countPods, audit              bool
+	cluster                       cli.ClusterFlags
 	validate, validateOpen, parts []string
+	recordOnly                    []string
+	recordRatio                   float64
 	rights, publish               bool
 	serviceAccount                string
 	clientCert, clientKey, output string
@@ -80,6 +83,17 @@ and Gatehouse's custom resources, so that invalid ones are rejected. The status 
 policy says if the API server does not send what it matches. With --crds only the
 CustomResourceDefinitions are printed; apply them first.
 
+With --record-only the API server also sends resources that no policy matches, so that
+serve --record records them. Gatehouse allows these requests, and they are not delayed
+while it is down. --record-sample-ratio is the share of objects that are sent, with all
+requests about them.
+
+With --audit only the rights for serve --audit-every are printed: to list exactly the
+resources that policies and profiles match, and to write reports. The policies are those
+that are active in the cluster of the kubeconfig, those of --config, or with both a
+directory and --context, all of them. Without a cluster, what policies match by wildcards
+is left out.
+
 With --authentication it prints the kubeconfig for --authentication-token-webhook-config-file
 of kube-apiserver, a file on the control plane nodes. With --for it prints what makes
 kube-apiserver read that file: its flags, the kubeadm configuration of a new or a
@@ -110,6 +124,13 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --custom-resources \
     --validate services | kubectl apply -f -
 
+  # record a tenth of all Services and ConfigMaps too, before there is a policy for them
+  gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --config DIR \
+    --record-only services,configmaps | kubectl apply -f -
+
+  # the rights of audits, for the policies that are active
+  gatehouse manifests --audit | kubectl apply -f -
+
   # outside of the cluster
   gatehouse manifests --url https://192.0.2.10:9443 --ca-file certs/ca.crt --config DIR | kubectl apply -f -
 
@@ -133,6 +154,20 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 				}
 				return printCRDs(s.Out, f.output)
 			}
+			if f.audit {
+				if err := f.checkAudit(cmd); err != nil {
+					return err
+				}
+				text, err := f.auditRights(cmd.Context(), s.Err)
+				if err != nil {
+					return err
+				}
+				_, err = s.Out.Write(text)
+				return err
+			}
+			if f.cluster.Given() {
+				return errors.New("--in-cluster, --kubeconfig and --context are for --audit (hint: --kubeconfig-path is the path of the kubeconfig on the hosts of kube-apiserver)")
+			}
 			f.purposeGiven = cmd.Flags().Changed("for")
 			text, notes, err := f.run()
 			if err != nil {
@@ -155,16 +190,20 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "let Gatehouse fill in the CA of cert-manager, in place of the cainjector (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "admission-configuration", "crds")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "admission-configuration", "crds", "audit")
 	cli.NoteConfigVariable(cmd)
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources and for any policy and profile, and print the roles for that")
 	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
+	flags.BoolVar(&f.audit, "audit", false, "print only the rights that serve --audit-every needs: to what the active policies of the cluster match, or those of --config, and to reports")
+	f.cluster.Add(cmd)
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringArrayVar(&f.validate, "validate", nil, "more resources to validate: "+validateText+"; rejected while Gatehouse is unavailable")
 	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "as --validate, but allowed while Gatehouse is unavailable")
+	flags.StringArrayVar(&f.recordOnly, "record-only", nil, "resources to send to be recorded, as for --validate, as far as no policy matches them; allowed while Gatehouse is unavailable; '*.*' is all but Secrets")
+	flags.Float64Var(&f.recordRatio, "record-sample-ratio", defaultRecordRatio, "share of the objects of --record-only that are sent, above 0 and up to 1")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+orText(partNames())+" (default: all)")
 	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "put no match conditions of policies into the webhooks")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews, or the output of --for")
@@ -177,7 +216,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
 	// The client certificate and the kubeconfig are on other hosts.
 	for _, name := range []string{
-		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "kubeconfig-path", "client-cert", "client-key",
+		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "record-only", "record-sample-ratio", "kubeconfig-path", "client-cert", "client-key",
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
@@ -186,6 +225,10 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
+
+// defaultRecordRatio is the default of --record-sample-ratio: enough to see who would be hit, at
+// a tenth of the calls.
+const defaultRecordRatio = 0.1
 
 // The values of --certificates.
 const (
@@ -225,8 +268,8 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	}
 	o := registration.Options{
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
-		NoMatchConditions: f.noMatchConditions,
-		CustomResources:   f.customResources, CountPods: f.countPods,
+		NoMatchConditions: f.noMatchConditions, RecordShare: f.recordRatio,
+		CustomResources: f.customResources, CountPods: f.countPods,
 		SelfSigned: f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
 	}
 	switch {
@@ -236,7 +279,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	default:
 		o.Namespace = "gatehouse-system"
 	}
-	if o.Validate, o.ValidateOpen, err = f.validated(); err != nil {
+	if o.Validate, o.ValidateOpen, o.RecordOnly, err = f.validated(); err != nil {
 		return nil, nil, err
 	}
 	if f.caFile != "" {
@@ -264,7 +307,7 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	}
 	var notes []string
 	if slices.Contains(f.wantedParts(), registration.PartRegistration) {
-		notes = slices.Concat(admission.Notes, unknownResources(slices.Concat(o.Validate, o.ValidateOpen)))
+		notes = slices.Concat(admission.Notes, unknownResources(slices.Concat(o.Validate, o.ValidateOpen, o.RecordOnly)))
 	}
 	text, err := f.render(header, documents)
 	return text, notes, err

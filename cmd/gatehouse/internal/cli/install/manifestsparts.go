@@ -57,6 +57,7 @@ func (f *manifestsFlags) checkContents(problem func(string)) {
 		{f.countPods, "--count-pods"},
 		{len(f.validate) > 0, "--validate"},
 		{len(f.validateOpen) > 0, "--validate-open"},
+		{len(f.recordOnly) > 0, "--record-only"},
 		{len(f.parts) > 0, "--part"},
 	} {
 		if flag.given && f.onHosts() {
@@ -68,7 +69,13 @@ func (f *manifestsFlags) checkContents(problem func(string)) {
 			problem(notOneOf("part", name, partNames()))
 		}
 	}
-	if _, _, err := f.validated(); err != nil {
+	switch {
+	case len(f.recordOnly) == 0 && f.recordRatio != defaultRecordRatio:
+		problem("--record-sample-ratio is for --record-only")
+	case len(f.recordOnly) > 0 && !(f.recordRatio > 0 && f.recordRatio <= 1):
+		problem(fmt.Sprintf("--record-sample-ratio %v: must be above 0 and at most 1 (hint: 0.1 sends a tenth of the objects)", f.recordRatio))
+	}
+	if _, _, _, err := f.validated(); err != nil {
 		problem(err.Error())
 	}
 }

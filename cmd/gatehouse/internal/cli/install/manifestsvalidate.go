@@ -16,8 +16,8 @@ import (
 // validateText is the syntax of --validate.
 const validateText = "RESOURCE[.GROUP][/SUBRESOURCE][:OPERATION,…],… such as services,deployments.apps,pods/exec:CONNECT"
 
-// validated returns the rules of --validate and --validate-open.
-func (f *manifestsFlags) validated() (closed, open []admissionregistrationv1.RuleWithOperations, err error) {
+// validated returns the rules of --validate, --validate-open and --record-only.
+func (f *manifestsFlags) validated() (closed, open, record []admissionregistrationv1.RuleWithOperations, err error) {
 	var problems []error
 	read := func(flag string, values []string) (rules []admissionregistrationv1.RuleWithOperations) {
 		for _, value := range values {
@@ -30,8 +30,9 @@ func (f *manifestsFlags) validated() (closed, open []admissionregistrationv1.Rul
 		return rules
 	}
 	closed, open = read("validate", f.validate), read("validate-open", f.validateOpen)
+	record = read("record-only", f.recordOnly)
 	problems = append(problems, registration.CheckClosed(closed))
-	return closed, open, errors.Join(problems...)
+	return closed, open, record, errors.Join(problems...)
 }
 
 // unknownResources returns notes about resources that do not exist in Kubernetes' own API

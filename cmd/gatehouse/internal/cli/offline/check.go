@@ -38,7 +38,7 @@ func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif"
 func NewCheckCommand(s cli.Streams) *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check --config DIR [-f FILE|DIR]...",
+		Use:   "check --config DIR|--context NAME [-f FILE|DIR]...",
 		Short: "Check whether manifests would be admitted",
 		Long: `Check processes every object in manifests as the API server and Gatehouse do when
 it is created: it validates the object against the schema of its kind, sets
@@ -61,6 +61,11 @@ Namespaces come from the configuration, then from the manifests, then from
 of custom resources need their CustomResourceDefinition, in either place; without
 it their fields are not checked. Kustomization files are ignored.
 
+With --context, --kubeconfig or --in-cluster it decides by what is active in that
+cluster, with its namespaces, params and CustomResourceDefinitions. --config then
+decides in place of what is active, or beside it with --with-cluster; --native adds
+the cluster's own ValidatingAdmissionPolicies.
+
   -o table  objects and remarks (the default)
   -o json   an object a line, for programs; -o yaml is the same in YAML
   -o sarif  for code hosting services
@@ -68,12 +73,16 @@ it their fields are not checked. Kustomization files are ignored.
   -o github workflow commands, which GitHub Actions shows beside the lines
 
 Exit codes: 0 everything is admitted; 1 an object is refused; 2 bad usage, or an
-object that cannot be decided, such as a document that cannot be read.`,
+object that cannot be decided, such as a document that cannot be read, or any object
+if policies of the cluster cannot be read.`,
 		Example: `  # would the cluster take this?
   gatehouse check --config ./config -f deploy/
 
   # what the change of a branch would do, for a pipeline
   gatehouse check --config ./config -f deploy/ --old main/deploy/ -o sarif > gatehouse.sarif
+
+  # by what is active in a cluster
+  gatehouse check --context prod -f new.yaml
 
   # as the one who deploys
   helm template ./chart | gatehouse check --config ./config --as system:serviceaccount:ci:deployer`,
@@ -86,7 +95,7 @@ object that cannot be decided, such as a document that cannot be read.`,
 		},
 	}
 	f.manifestFlags.add(cmd)
-	f.configFlag.add(cmd)
+	f.cluster.AddBeside(cmd, &f.config)
 	f.addLabels(cmd)
 	f.addAllowEmpty(cmd)
 	f.requestFlags.add(cmd)
@@ -99,12 +108,13 @@ object that cannot be decided, such as a document that cannot be read.`,
 // run checks all objects, and writes the report.
 func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 	f.lenient = true
-	in, err := f.open(s.In)
+	in, err := f.open(ctx, s.In)
 	if err != nil {
 		return err
 	}
+	defer in.close()
 	if !f.quiet {
-		writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+		in.writeWarnings(s.Err)
 	}
 	if err := in.checkActive(); err != nil {
 		return err
@@ -124,7 +134,8 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 	if !f.quiet {
 		e.writeUnchecked(s.Err)
 	}
-	return report.exit()
+	in.writeProblems(s.Err)
+	return report.exit(in.problems() > 0)
 }
 
 // check returns everything that is wrong with the flags.
@@ -133,7 +144,7 @@ func (f *checkFlags) check() error {
 	if !slices.Contains(f.outputs(), f.output) {
 		err = cli.OutputError(f.output, f.outputs()...)
 	}
-	return errors.Join(f.requestFlags.check(f.files), err)
+	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config), err)
 }
 
 // checkVerdict is what becomes of an object.
@@ -241,7 +252,7 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 
 func newChecked(e *evaluator, o *manifest.Object, from *evaluation) *checked {
 	c := &checked{
-		place: placeOf(o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.warnings, Note: from.note,
+		place: placeOf(o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.Warnings, Note: from.note,
 		source: o.Source, title: titleOf(o),
 	}
 	for _, d := range from.invalid {
@@ -249,8 +260,8 @@ func newChecked(e *evaluator, o *manifest.Object, from *evaluation) *checked {
 		v.setPosition(o.Position(strict.Steps(d.Field)...))
 		c.Violations = append(c.Violations, v)
 	}
-	for i := range from.violations {
-		v := checkedViolation{Violation: from.violations[i]}
+	for i := range from.Violations {
+		v := checkedViolation{Violation: from.Violations[i]}
 		v.Effect = effectOf(&v.Violation)
 		v.setPosition(o.Position(strict.Steps(v.Template)...))
 		c.Violations = append(c.Violations, v)
@@ -277,7 +288,10 @@ func (e *evaluator) writeUnchecked(out io.Writer) {
 	var lines []string
 	for kind, err := range e.unchecked {
 		reason := err.Error()
-		if errors.Is(err, schemas.ErrUnknown) {
+		switch {
+		case e.opaque[kind]:
+			reason = "its CustomResourceDefinition cannot be read from the cluster"
+		case errors.Is(err, schemas.ErrUnknown):
 			reason += " (hint: put its CustomResourceDefinition into the --config directory, or among the manifests)"
 		}
 		lines = append(lines, fmt.Sprintf("note: %s %s is not checked against a schema: %s", kind.GroupVersion(), kind.Kind, reason))
@@ -288,13 +302,15 @@ func (e *evaluator) writeUnchecked(out io.Writer) {
 	}
 }
 
-// exit returns the exit code.
-func (r *checkReport) exit() error {
+// exit returns the exit code. If something could not be read, an object is refused or it is unknown what becomes of it.
+func (r *checkReport) exit(unread bool) error {
 	switch {
 	case r.counts[checkUnknown] > 0:
 		return &cli.ExitError{Code: cli.ExitUnknown}
 	case r.counts[checkRefused] > 0:
 		return &cli.ExitError{Code: cli.ExitNo}
+	case unread:
+		return &cli.ExitError{Code: cli.ExitUnknown}
 	default:
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
@@ -75,7 +76,7 @@ func (c *checked) remarks() []remark {
 	}
 	for i := range c.Violations {
 		v := &c.Violations[i]
-		all = append(all, remark{string(v.Effect), violationLine(&v.Violation)})
+		all = append(all, remark{string(v.Effect), decision.ViolationLine(&v.Violation)})
 	}
 	for _, warning := range c.Warnings {
 		all = append(all, remark{"warning", cli.OneLine(warning)})

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,9 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
@@ -28,9 +24,7 @@ import (
 	schemas "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // requestFlags are the flags that say what the API server is asked to do with the objects of manifests, and by whom.
@@ -94,8 +88,7 @@ type evaluator struct {
 	old map[objectKey]*manifest.Object
 	// matchers are the resource rules of all policies.
 	matchers []*admissionregistrationv1.MatchResources
-	// documents reviews custom resources of our own.
-	documents *crdadmission.Reviewer
+	decider  admit.Decider
 	// schemas are those of the kinds, nil if they are not to be checked.
 	schemas *schemas.Schemas
 	// unchecked are the kinds of evaluated objects that were not checked, and why.
@@ -108,13 +101,9 @@ type objectKey struct{ group, kind, namespace, name string }
 func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error) {
 	e := &evaluator{
 		input: in, user: request.WithGroups(authenticationv1.UserInfo{Username: f.as, Groups: f.groups}),
-		operation: admissionv1.Operation(f.operation), documents: newDocumentReviewer(in.config),
+		operation: admissionv1.Operation(f.operation), decider: admit.Decider{Snapshot: in.snapshot, Documents: newDocumentReviewer(in.config), NamespaceHint: labelsHint},
 	}
-	configured, err := in.config.Policy.Objects.List(crdKind(), "", labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	crds := slices.Clone(configured)
+	crds := slices.Clone(in.definitions)
 	for _, s := range in.sources {
 		for _, object := range s.Objects {
 			if object.GroupVersionKind() == crdKind() {
@@ -127,7 +116,12 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	}
 	e.resources = request.NewResources(append(crdadmission.Definitions(), crds...))
 	if !f.noSchema {
-		e.schemas, e.unchecked = schemas.New(crds), map[schema.GroupVersionKind]error{}
+		known := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
+			opaque := false
+			request.Versions(u.Object, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { opaque = opaque || in.opaque[kind] })
+			return opaque
+		})
+		e.schemas, e.unchecked = schemas.New(known), map[schema.GroupVersionKind]error{}
 	}
 	for i := range in.config.Policy.Policies {
 		e.matchers = append(e.matchers, in.config.Policy.Policies[i].Spec.MatchConstraints)
@@ -171,37 +165,31 @@ func (e *evaluator) namespaceOf(o *manifest.Object) string {
 	return e.input.namespaceOf(o)
 }
 
-// evaluation is what both endpoints decide about an object.
+// evaluation is what the API server and both endpoints decide about an object.
 type evaluation struct {
+	admit.Decision
+
 	operation admissionv1.Operation
-	// violations are those of injection, and then those of policies.
-	violations []policy.Violation
-	// warnings are those that say more than violations. warned reports whether the user gets any.
-	warnings []string
-	warned   bool
-	// refusals are the messages of those of injection.
-	refusals []string
-	policies []policy.Evaluation
 	// note says what was assumed that may be wrong.
 	note string
-	// refused reports whether the request is refused, and err is why something is unknown. Both can be set.
-	refused bool
-	err     error
 	// invalid is what the API server rejects of the object by its name and the schema of its kind.
 	invalid diagnostic.List
 	// undecodable reports that a value has another type than its field, so that the request does not get to injection and policies.
 	undecodable bool
-	// skippedPolicies reports that no policy is evaluated, because injection refuses the pod.
-	skippedPolicies bool
-	// unknownSidecars reports that the sidecars of a workload's pods are unknown, so that violations of its template do not
-	// refuse it.
-	unknownSidecars bool
 }
 
-// evaluate decides about an object.
+// evaluate decides about an object. What could not be read for it, or for all objects, makes the decision unknown.
 func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bool) *evaluation {
+	before := e.problems()
+	out := e.decide(ctx, o, explain)
+	out.Err = errors.Join(out.Err, e.unread, e.problemsSince(before))
+	return out
+}
+
+// decide decides about an object by what is known.
+func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool) *evaluation {
 	out := &evaluation{}
-	if out.err = cmp.Or(unreadableError(o), e.resources.Served(o.GroupVersionKind())); out.err != nil {
+	if out.Err = cmp.Or(unreadableError(o), e.resources.Served(o.GroupVersionKind())); out.Err != nil {
 		return out
 	}
 	if e.operation != admissionv1.Delete {
@@ -231,49 +219,21 @@ func (e *evaluator) evaluate(ctx context.Context, o *manifest.Object, explain bo
 		return out // because a value of a wrong type has no defaults
 	}
 	if err != nil {
-		out.err = errors.Join(out.err, err)
+		out.Err = errors.Join(out.Err, err)
 		return out
 	}
 	out.operation = req.Operation
 	out.note = e.guessNote(o.GroupVersionKind())
-	switch {
-	case admit.IsNewPod(&req):
-		d := admit.Inject(ctx, e.snapshot.Sidecar, &req)
-		if out.addInjection(&d, req.Namespace, ""); d.Err != nil || len(d.Refusals) > 0 {
-			out.skippedPolicies = len(d.Refusals) > 0
-			return out
-		}
-	case o.Workload != "" && o.NoPod == "" && req.Operation != admissionv1.Delete && req.SubResource == "":
-		in := e.sidecarInput(o)
-		if in.Pod, err = admit.Defaulted(in.Pod); err != nil {
-			out.err = errors.Join(out.err, fmt.Errorf("%s: %w", o.Template, err))
-			return out
-		}
-		in.Context = ctx
-		d := e.snapshot.Sidecar.Decide(in)
-		out.addInjection(&d, in.Namespace, o.Template)
+	var template *admit.Template
+	if o.Workload != "" && o.NoPod == "" {
+		template = &admit.Template{Path: o.Template, Workload: o.Workload, Pod: e.sidecarInput(o).Pod}
 	}
+	out.Decision = e.decider.Decide(ctx, &req, template, explain)
 	if req.Operation != admissionv1.Delete {
-		out.warnings = slices.Concat(misplacedWarnings(o), out.warnings)
+		if misplaced := misplacedWarnings(o); len(misplaced) > 0 {
+			out.Warnings, out.Warned = slices.Concat(misplaced, out.Warnings), true
+		}
 	}
-	if crdadmission.Concerns(&req) {
-		response := e.documents.Review(ctx, req)
-		out.addDocument(&response)
-	}
-	_, known := e.config.Policy.Objects.Namespace(req.Namespace)
-	d := e.snapshot.Policy.Decide(ctx, req, explain || !known && req.Namespace != "")
-	if !known {
-		out.addUnknownNamespace(&d, req.Namespace)
-	}
-	if explain {
-		out.policies = d.Evaluations
-	}
-	out.violations = append(out.violations, d.Violations...)
-	out.addWarnings(&d)
-	out.err = errors.Join(out.err, d.Err)
-	out.refused = out.refused || slices.ContainsFunc(d.Violations, func(v policy.Violation) bool {
-		return v.Refuses() && (v.Template == "" || !out.unknownSidecars)
-	})
 	return out
 }
 
@@ -298,11 +258,11 @@ func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) (found 
 // verdict returns what becomes of the object. A refusal is certain, whatever else is unknown.
 func (out *evaluation) verdict() checkVerdict {
 	switch {
-	case out.refused, len(out.invalid) > 0:
+	case out.Refused, len(out.invalid) > 0:
 		return checkRefused
-	case out.err != nil:
+	case out.Err != nil:
 		return checkUnknown
-	case out.warned:
+	case out.Warned:
 		return checkWarned
 	default:
 		return checkAdmitted
@@ -311,100 +271,14 @@ func (out *evaluation) verdict() checkVerdict {
 
 // problem returns what is unknown, on one line.
 func (out *evaluation) problem() string {
-	if out.err == nil {
+	if out.Err == nil {
 		return ""
 	}
-	return strings.ReplaceAll(out.err.Error(), "\n", "; ")
-}
-
-// addUnknownNamespace makes it an error that policies depend on a namespace that is not known. In the cluster it is known, so
-// that what failurePolicy says would be a guess.
-func (out *evaluation) addUnknownNamespace(d *policy.Decision, namespace string) {
-	because := fmt.Sprintf("namespace %q is not known", namespace)
-	var policies []string
-	for i := range d.Evaluations {
-		e := &d.Evaluations[i]
-		if name := strconv.Quote(e.Policy); e.Why == policy.Misconfigured && strings.Contains(e.Detail, because) && !slices.Contains(policies, name) {
-			policies = append(policies, name)
-		}
-	}
-	if len(policies) == 0 {
-		return
-	}
-	d.Violations = slices.DeleteFunc(slices.Clone(d.Violations), func(v policy.Violation) bool {
-		return v.Outcome == policy.Failed && v.Rule == "" && strings.Contains(v.Message, because)
-	})
-	what := "policy " + policies[0] + " depends on it"
-	if len(policies) > 1 {
-		what = "policies " + strings.Join(policies, ", ") + " depend on it"
-	}
-	out.err = errors.Join(out.err, fmt.Errorf("%s, and %s (hint: %s)", because, what, labelsHint))
+	return strings.ReplaceAll(out.Err.Error(), "\n", "; ")
 }
 
 // labelsHint says how a namespace becomes known.
 const labelsHint = "put the Namespace into the --config directory, or among the manifests, or set its labels with --namespace-labels"
-
-// addWarnings adds the warnings of policies that say more than violations and refusals do.
-func (out *evaluation) addWarnings(d *policy.Decision) {
-	told := slices.Clone(out.refusals)
-	for i := range d.Violations {
-		told = append(told, d.Violations[i].Message)
-	}
-	const enough = 80 // bytes of a message, which may be cut in a warning
-	for _, text := range d.Response.Warnings {
-		if !slices.ContainsFunc(told, func(message string) bool {
-			message = strings.ReplaceAll(message, "\n", " ")
-			return strings.Contains(text, message[:min(len(message), enough)])
-		}) {
-			out.warnings = append(out.warnings, text)
-		}
-	}
-	out.warned = len(out.warnings)+len(d.Response.Warnings) > 0
-}
-
-// addInjection adds what injection decides about a pod, or about the pod template at a path.
-func (out *evaluation) addInjection(d *sidecar.Decision, namespace, template string) {
-	out.warnings = append(out.warnings, d.Warnings...)
-	for _, f := range d.Refusals {
-		out.refusals = append(out.refusals, f.Message)
-	}
-	for _, v := range admit.Refusals(d) {
-		v.Template = template
-		out.violations = append(out.violations, v)
-		out.refused = true
-	}
-	if d.Err != nil {
-		f := undecided(namespace, d)
-		f.Field = template
-		out.err = errors.Join(out.err, errors.New(f.String()))
-		out.unknownSidecars = template != ""
-	}
-}
-
-// addDocument adds the review of a custom resource of our own. Its violations have the object in place of a policy, and a field
-// in place of a rule.
-func (out *evaluation) addDocument(response *admission.Response) {
-	if response.Result != nil && response.Result.Code >= http.StatusInternalServerError {
-		out.err = errors.Join(out.err, errors.New(response.Result.Message))
-		return
-	}
-	for _, text := range response.Warnings {
-		_, text, _ = strings.Cut(text, ": ") // without the object, which is named above
-		out.warnings, out.warned = append(out.warnings, text), true
-	}
-	if response.Allowed {
-		return
-	}
-	out.refused = true
-	details := response.Result.Details
-	for _, cause := range details.Causes {
-		out.violations = append(out.violations, policy.Violation{
-			Kind: details.Kind, Policy: details.Name, Rule: cause.Field, Message: cause.Message,
-			Reason: response.Result.Reason, Outcome: policy.Violated,
-			Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		})
-	}
-}
 
 // newDocumentReviewer returns what reviews custom resources of our own as the server does, with this configuration as the
 // cluster's.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -28,7 +29,7 @@ import (
 func NewExplainCommand(s cli.Streams) *cobra.Command {
 	f := explainFlags{token: newExplainTokenFlags()}
 	cmd := &cobra.Command{
-		Use:   "explain --config DIR [-f FILE|DIR]... | --token-file FILE",
+		Use:   "explain --config DIR|--context NAME [-f FILE|DIR]... | --token-file FILE",
 		Short: "Explain injection, policies and tokens, step by step",
 		Long: `Explain shows for every pod in manifests what each profile does and why: the
 results of selectors, annotations, rollout and conditions, the sources of
@@ -40,7 +41,9 @@ whether it matches, the results of match conditions, variables and rules, and
 their CEL cost. Objects without a pod are explained if a policy matches them. If
 many policies do not match, only their number is shown without --all.
 
-It reads the same files and kinds as check, and knows the same namespaces.
+It reads the same files and kinds as check, and knows the same namespaces. With
+--context, --kubeconfig or --in-cluster it explains what is active in that cluster,
+as check does.
 
 The last line of an object is the verdict of check. Exit codes: 0 done, whatever
 the verdicts; 2 bad usage, no active policy or profile, or an object that cannot
@@ -74,12 +77,13 @@ which is valid for the API server's: only the API server knows these. Exit codes
 				return f.token.explain(cmd.Context(), s, f.config, f.output)
 			}
 			f.lenient = true
-			in, err := f.open(s.In)
+			in, err := f.open(cmd.Context(), s.In)
 			if err != nil {
 				return err
 			}
+			defer in.close()
 			if err := in.checkActive(); err != nil {
-				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+				in.writeWarnings(s.Err)
 				return err
 			}
 			f.writeSkipped(s.Err)
@@ -87,11 +91,12 @@ which is valid for the API server's: only the API server knows these. Exit codes
 			if err != nil {
 				return err
 			}
+			defer in.writeProblems(s.Err)
 			return (&explainer{e, f.all, f.color.Painter(s.Out)}).explain(cmd.Context(), s, f.output)
 		},
 	}
 	f.manifestFlags.add(cmd)
-	f.configFlag.add(cmd)
+	f.cluster.AddBeside(cmd, &f.config)
 	f.addLabels(cmd)
 	f.addAllowEmpty(cmd)
 	f.requestFlags.add(cmd)
@@ -118,7 +123,7 @@ func (f *explainFlags) check() error {
 	if f.output != "text" && f.output != "json" {
 		err = cli.OutputError(f.output, "text", "json")
 	}
-	return errors.Join(f.requestFlags.check(f.files), err)
+	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config), err)
 }
 
 // explained is the explanation of an object.
@@ -182,7 +187,7 @@ type explainer struct {
 
 func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) error {
 	out := bufio.NewWriter(s.Out)
-	unknown, pods, told := false, 0, 0
+	unknown, pods, told := x.unread != nil, 0, 0
 	for _, source := range x.sources {
 		for _, o := range source.Objects {
 			e := x.explainObject(ctx, o)
@@ -215,7 +220,7 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 		return err
 	}
 	switch {
-	case unknown:
+	case unknown, x.problems() > 0:
 		return &cli.ExitError{Code: cli.ExitUnknown}
 	case pods == 0:
 		what := "no pod"
@@ -239,7 +244,7 @@ func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *expl
 		x.explainSidecars(ctx, o, e)
 	}
 	e.Invalid = e.from.invalid
-	e.Policies, e.Verdict, e.Error = e.from.policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
+	e.Policies, e.Verdict, e.Error = e.from.Policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
 	return e
 }
 
@@ -322,7 +327,7 @@ func injectedRevisions(pod []byte) map[string]string {
 
 // print writes the explanation for people. Flush of out has the error.
 func (e *explained) print(out io.Writer, all bool) {
-	line := linePrinter(out)
+	line := decision.LinePrinter(out)
 	switch {
 	case unreadableError(e.object) != nil:
 	case e.NoPod == "":
@@ -375,9 +380,9 @@ func (e *explained) printSidecars(line func(string, ...any)) {
 	for _, warning := range e.Warnings {
 		line("  %s %s", e.paint.Paint(cli.Yellow, "warning:"), cli.OneLine(warning))
 	}
-	for i := range e.from.violations {
-		if v := &e.from.violations[i]; v.Kind == admit.InjectionKind {
-			line("  %s %s", e.paint.Paint(cli.Red, string(effectDenied)+":"), violationLine(v))
+	for i := range e.from.Violations {
+		if v := &e.from.Violations[i]; v.Kind == admit.InjectionKind {
+			line("  %s %s", e.paint.Paint(cli.Red, string(effectDenied)+":"), decision.ViolationLine(v))
 		}
 	}
 }

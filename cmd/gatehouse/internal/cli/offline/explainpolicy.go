@@ -1,36 +1,16 @@
 package offline
 
 import (
-	"fmt"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // isMatched reports whether there is something to explain about an object without a pod.
 func (e *explained) isMatched() bool {
-	return e.Error != "" || len(e.Invalid) > 0 || e.from.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return isMatch(p.Why) })
+	return e.Error != "" || len(e.Invalid) > 0 || e.from.note != "" || slices.ContainsFunc(e.Policies, func(p policy.Evaluation) bool { return decision.IsMatch(p.Why) })
 }
-
-// isMatch reports whether a policy matches requests like this one.
-func isMatch(why policy.Why) bool {
-	return why != policy.OtherRequest && why != policy.Exempt && why != policy.NotInForce
-}
-
-// isEvaluated reports whether a policy was evaluated, or should have been.
-func isEvaluated(why policy.Why) bool { return why == policy.Evaluated || why == policy.Misconfigured }
-
-const (
-	// mostOthers is how many policies that are not evaluated are listed.
-	mostOthers = 8
-	// mostValue is how many characters of the value of a variable are shown.
-	mostValue = 160
-)
 
 // printPolicies writes the policies.
 func (e *explained) printPolicies(line func(string, ...any), all bool) {
@@ -38,142 +18,9 @@ func (e *explained) printPolicies(line func(string, ...any), all bool) {
 		line("  no policy is evaluated, because the API server cannot decode the object")
 		return
 	}
-	if e.from.skippedPolicies && e.hasPolicies {
+	if e.from.SkippedPolicies && e.hasPolicies {
 		line("  no policy is evaluated, because injection rejects the pod")
 		return
 	}
-	// A policy that matches a pod template, or the object itself, is not listed as one that does not match.
-	type key struct{ kind, name string }
-	matching := make(map[key]bool)
-	for i := range e.Policies {
-		if p := &e.Policies[i]; isMatch(p.Why) {
-			matching[key{p.Kind, p.Policy}] = true
-		}
-	}
-	var listed []*policy.Evaluation
-	others := make(map[policy.Why]int)
-	sum := 0
-	for i := range e.Policies {
-		p := &e.Policies[i]
-		if !isMatch(p.Why) && matching[key{p.Kind, p.Policy}] {
-			continue
-		}
-		if listed = append(listed, p); !isEvaluated(p.Why) {
-			others[p.Why]++
-			sum++
-		}
-	}
-	list := all || sum <= mostOthers
-	for _, p := range listed {
-		if list || isEvaluated(p.Why) {
-			printEvaluation(line, e.paint, p, all)
-		}
-	}
-	if list {
-		return
-	}
-	var parts []string
-	for _, why := range slices.Sorted(maps.Keys(others)) {
-		parts = append(parts, fmt.Sprintf("%d %s", others[why], whyText(why)))
-	}
-	line("  %d others are not evaluated: %s (hint: --all lists them)", sum, strings.Join(parts, ", "))
+	decision.PrintPolicies(line, e.paint, e.Policies, all)
 }
-
-// whyText returns the reason for people.
-func whyText(why policy.Why) string {
-	switch why {
-	case policy.Evaluated:
-		return "evaluated"
-	case policy.Exempt:
-		return "exempt"
-	case policy.OtherRequest:
-		return "about other requests"
-	case policy.NamespaceNotSelected:
-		return "namespace not selected"
-	case policy.ObjectNotSelected:
-		return "object not selected"
-	case policy.ConditionFalse:
-		return "condition false"
-	case policy.NoParams:
-		return "no params"
-	case policy.NotInForce:
-		return "without a binding"
-	case policy.Misconfigured:
-		return "cannot be evaluated"
-	default:
-		return string(why)
-	}
-}
-
-// printEvaluation writes one policy.
-func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Evaluation, all bool) {
-	about := ruleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + whyText(p.Why)
-	if p.Detail != "" && p.Why != policy.NotInForce { // which says it already
-		about += "; " + cli.OneLine(p.Detail)
-	}
-	if p.Cost > 0 {
-		about += fmt.Sprintf("; cost %d", p.Cost)
-	}
-	line("  %s", about)
-	expression := func(what string, x *policy.Expression) {
-		value := " = " + cli.OneLine(x.Value)
-		if !all {
-			value = strict.Cut(value, mostValue)
-		}
-		if x.Error != "" {
-			value = " failed: " + cli.OneLine(x.Error)
-		}
-		line("      %s %s%s (cost %d)", what, cli.OneLine(x.Name), value, x.Cost)
-		if all || x.Error != "" {
-			line("          %s", onOneLine(x.Text))
-		}
-	}
-	for i := range p.Conditions {
-		expression("condition", &p.Conditions[i])
-	}
-	for i := range p.Variables {
-		expression("variable", &p.Variables[i])
-	}
-	width, result, cost := 0, 0, 0
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		width, result, cost = max(width, len(r.Name)), max(result, len(r.Outcome)), max(cost, len(strconv.FormatInt(r.Cost, 10)))
-	}
-	for i := range p.Rules {
-		r := &p.Rules[i]
-		message := cli.OneLine(r.Message)
-		if r.Exception != "" {
-			message += " (PolicyException " + cli.OneLine(r.Exception) + ")"
-		}
-		spent := ""
-		if p.Cost > 0 {
-			spent = fmt.Sprintf("cost %*d  ", cost, r.Cost)
-		}
-		outcome := paint.Paint(outcomeColor(r.Outcome), fmt.Sprintf("%-*s", result, strings.ToLower(string(r.Outcome))))
-		line("      %-*s  %s  %s%s", width, cli.OneLine(r.Name), outcome, spent, message)
-		for _, tried := range r.Tried {
-			line("          PolicyException %s does not apply: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
-		}
-		if r.Text != "" && (all || r.Outcome != policy.Passed) {
-			line("          %s", onOneLine(r.Text))
-		}
-	}
-	for i := range p.AuditAnnotations {
-		expression("audit annotation", &p.AuditAnnotations[i])
-	}
-}
-
-// outcomeColor returns the color of what became of a rule.
-func outcomeColor(outcome policy.Outcome) cli.Color {
-	switch outcome { //nolint:exhaustive // the others are neither
-	case policy.Passed:
-		return cli.Green
-	case policy.Violated, policy.Failed:
-		return cli.Red
-	default:
-		return cli.Yellow
-	}
-}
-
-// onOneLine returns an expression on one line.
-func onOneLine(text string) string { return cli.OneLine(strings.Join(strings.Fields(text), " ")) }

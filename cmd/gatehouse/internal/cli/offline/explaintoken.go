@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
@@ -298,7 +299,7 @@ func tokenHint(d *authn.Decision) string {
 
 // print writes the explanation for people. Flush of out has the error.
 func (e *explainedToken) print(out io.Writer, now time.Time) {
-	line := linePrinter(out)
+	line := decision.LinePrinter(out)
 	title := cmp.Or(string(e.Backend), "foreign token")
 	if e.TokenID != "" {
 		title += " " + strict.Printable(e.TokenID)

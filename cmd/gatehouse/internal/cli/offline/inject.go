@@ -61,12 +61,12 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			in, err := f.open(s.In)
+			in, err := f.open(cmd.Context(), s.In)
 			if err != nil {
 				return err
 			}
 			if err := in.checkActive(); err != nil {
-				writeWarnings(s.Err, in.config.Warnings, in.snapshot.Warnings())
+				in.writeWarnings(s.Err)
 				return err
 			}
 			return f.inject(cmd.Context(), s, in)

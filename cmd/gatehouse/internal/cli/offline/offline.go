@@ -5,6 +5,7 @@ package offline
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,13 +15,15 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -28,7 +31,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -53,6 +59,9 @@ func (f *configFlag) configWords() string {
 	return " --config " + cli.ShellQuote(f.config)
 }
 
+// sourceWords returns the flags that name the configuration, for a command in a hint.
+func (f *manifestFlags) sourceWords() string { return f.configWords() + f.cluster.Words() }
+
 // load reads and compiles the directory.
 func (f *configFlag) load() (*config.Config, *webhooks.Snapshot, error) {
 	c, snapshot, found := active.Load(f.config)
@@ -75,6 +84,8 @@ type manifestFlags struct {
 	labels map[string]string
 	// allowEmpty accepts a configuration without active policies and profiles.
 	allowEmpty bool
+	// cluster names one whose active configuration, namespaces and params are used.
+	cluster cli.SourceFlags
 	// skipped are documents for --config that lenient commands leave out of manifests.
 	skipped []string
 }
@@ -115,11 +126,31 @@ type input struct {
 	sources  []source
 	config   *config.Config
 	snapshot *webhooks.Snapshot
+	// warnings are those about the configuration.
+	warnings diagnostic.List
+	// definitions are the CustomResourceDefinitions that are known. Of those of opaque kinds only the scope is.
+	definitions []*unstructured.Unstructured
+	opaque      map[schema.GroupVersionKind]bool
+	// source is the cluster, nil without one, and loaded is what is active there.
+	source *cli.Source
+	loaded *active.CommandConfig
+	// unread is what of the active configuration of the cluster is not known, so that nothing is certainly admitted.
+	unread error
+}
+
+// close ends the connection to the cluster.
+func (in *input) close() {
+	if in.source != nil {
+		in.source.Close()
+	}
 }
 
 // open reads the configuration and the manifests. Namespaces and CustomResourceDefinitions among the manifests are known
 // as they will be created.
-func (f *manifestFlags) open(stdin io.Reader) (*input, error) {
+func (f *manifestFlags) open(ctx context.Context, stdin io.Reader) (*input, error) {
+	if f.cluster.Given() {
+		return f.openCluster(ctx, stdin)
+	}
 	read, found := config.Inspect(f.config)
 	c := *read
 	configured := workload.FromAPI(c.Workloads())
@@ -130,14 +161,71 @@ func (f *manifestFlags) open(stdin io.Reader) (*input, error) {
 	if err != nil {
 		return nil, err
 	}
-	given := namespacesIn(sources)
-	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, given, f.labels}
-	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, given, f.labels}}
+	f.addNamespaces(&c, sources, false)
 	snapshot, found := active.Compile(&c, found)
 	if err := found.Err(); err != nil {
 		return nil, active.InvalidError(f.config, err)
 	}
-	return &input{manifestFlags: f, sources: sources, config: &c, snapshot: snapshot}, nil
+	in := &input{manifestFlags: f, sources: sources, config: &c, snapshot: snapshot, warnings: slices.Concat(c.Warnings, snapshot.Warnings())}
+	in.definitions, err = c.Policy.Objects.List(crdKind(), "", labels.Everything())
+	return in, err
+}
+
+// openCluster is open for what is active in a cluster.
+func (f *manifestFlags) openCluster(ctx context.Context, stdin io.Reader) (*input, error) {
+	source, err := f.cluster.Open(ctx, f.config)
+	if err != nil {
+		return nil, err
+	}
+	in := &input{manifestFlags: f, source: source, opaque: map[schema.GroupVersionKind]bool{}}
+	documents := source.Documents.Policy.Objects
+	if in.sources, err = f.read(stdin, workload.FromAPI(source.Documents.Workloads())...); err == nil {
+		in.loaded, err = source.Load(func(c *config.Config) { f.addNamespaces(c, in.sources, true) })
+	}
+	if err == nil {
+		in.config, in.snapshot, in.warnings = in.loaded.Config, in.loaded.Snapshot, in.loaded.Found
+		in.unread = errors.Join(source.Unread(in.loaded)...)
+		in.definitions, err = documents.List(crdKind(), "", labels.Everything())
+	}
+	if err == nil {
+		err = in.readDefinitions()
+	}
+	if err != nil {
+		source.Close()
+		return nil, err
+	}
+	return in, nil
+}
+
+// readDefinitions reads the CustomResourceDefinitions of the kinds of the manifests from the cluster.
+func (in *input) readDefinitions() error {
+	known := request.NewResources(append(crdadmission.Definitions(), in.definitions...))
+	asked := map[schema.GroupVersionKind]bool{}
+	for _, s := range in.sources {
+		for _, o := range s.Objects {
+			kind := o.GroupVersionKind()
+			if asked[kind] || unreadableError(o) != nil || !known.Of(kind).Guessed {
+				continue
+			}
+			asked[kind] = true
+			definition, opaque, err := in.source.Once.Definition(kind)
+			if err != nil {
+				return in.source.Explain(err)
+			}
+			if definition != nil {
+				in.definitions, in.opaque[kind] = append(in.definitions, definition), opaque
+			}
+		}
+	}
+	return nil
+}
+
+// addNamespaces makes the namespaces among manifests, and those of labels, known beside the others. With merged, a namespace
+// among them changes the other of its name.
+func (f *manifestFlags) addNamespaces(c *config.Config, sources []source, merged bool) {
+	given := namespacesIn(sources)
+	c.Sidecar.Namespaces = namespaces{c.Sidecar.Namespaces, given, f.labels, merged}
+	c.Policy.Objects = contextObjects{c.Policy.Objects, namespaces{c.Policy.Objects, given, f.labels, merged}}
 }
 
 // checkActive returns an error if nothing would be decided, unless that is accepted.
@@ -145,31 +233,15 @@ func (in *input) checkActive() error {
 	if in.allowEmpty {
 		return nil
 	}
+	if in.source != nil {
+		return in.source.CheckDeciding(in.loaded)
+	}
 	return checkActive(in.config, in.manifestFlags.config)
 }
 
 // checkActive returns an error if a configuration has no active policy and no sidecar profile, so that nothing would be decided.
 func checkActive(c *config.Config, dir string) error {
-	bound := sets.New[string]()
-	for i := range c.Policy.Bindings {
-		bound.Insert(c.Policy.Bindings[i].Spec.PolicyName)
-	}
-	policies := 0
-	for i := range c.Policy.Policies {
-		if bound.Has(c.Policy.Policies[i].Name) {
-			policies++
-		}
-	}
-	bound = sets.New[string]()
-	for i := range c.Policy.AdmissionPolicyBindings {
-		bound.Insert(c.Policy.AdmissionPolicyBindings[i].Spec.PolicyName)
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		if p := &c.Policy.AdmissionPolicies[i]; len(p.Spec.ValidationActions) > 0 || bound.Has(p.Name) {
-			policies++
-		}
-	}
-	if policies+len(c.Sidecar.Profiles) > 0 {
+	if active.Deciding(c) > 0 {
 		return nil
 	}
 	hint := "a policy needs validationActions or a binding"
@@ -186,13 +258,53 @@ func (f *manifestFlags) writeSkipped(out io.Writer) {
 	}
 }
 
-// writeWarnings writes the warnings about a configuration.
-func writeWarnings(out io.Writer, found ...diagnostic.List) {
-	for _, d := range slices.Concat(found...) {
-		if d.Severity == diagnostic.Warning {
-			_, _ = fmt.Fprintln(out, "warning: "+cli.OneLine(d.String())) // best effort
-		}
+// writeWarnings writes the warnings about the configuration, and what is wrong with objects of the cluster.
+func (in *input) writeWarnings(out io.Writer) {
+	for i := range in.warnings {
+		_, _ = fmt.Fprintln(out, string(in.warnings[i].Severity)+": "+cli.OneLine(in.warnings[i].String())) // best effort
 	}
+}
+
+// writeProblems says what could not be read from the cluster.
+func (in *input) writeProblems(out io.Writer) {
+	if in.source == nil {
+		return
+	}
+	problems, more := in.source.Once.Problems()
+	for i := range problems {
+		_, _ = fmt.Fprintln(out, "note: "+cli.Inert(problems[i].String())) // best effort, here and below
+	}
+	if more > 0 {
+		_, _ = fmt.Fprintf(out, "note: and %s\n", diagnostic.Count(more, "more problem"))
+	}
+}
+
+// problems returns the number of what could not be read from the cluster so far.
+func (in *input) problems() int {
+	if in.source == nil {
+		return 0
+	}
+	problems, more := in.source.Once.Problems()
+	return len(problems) + more
+}
+
+// errUnread is the error of an object if so many problems came before that this one is only counted.
+var errUnread = errors.New("something that decides about it could not be read from the cluster")
+
+// problemsSince returns what could not be read from the cluster after the first problems, nil for nothing.
+func (in *input) problemsSince(before int) error {
+	if in.problems() == before {
+		return nil
+	}
+	var errs []error
+	problems, _ := in.source.Once.Problems()
+	for i := before; i < len(problems); i++ {
+		errs = append(errs, errors.New(problems[i].String()))
+	}
+	if len(errs) == 0 {
+		return errUnread
+	}
+	return errors.Join(errs...)
 }
 
 // contextObjects are the objects of the configuration, with more namespaces.
@@ -211,12 +323,17 @@ type namespaces struct {
 	configured sidecar.Namespaces
 	given      map[string]*corev1.Namespace
 	labels     map[string]string // of all others, which are unknown without labels
+	// merged reports whether a given namespace changes a configured one.
+	merged bool
 }
 
 // Namespace returns the namespace of this name, and whether it is known.
 func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	if n.configured != nil {
 		if found, ok := n.configured.Namespace(name); ok {
+			if next := n.given[name]; n.merged && next != nil {
+				found = active.Applied(found, next)
+			}
 			return found, true
 		}
 	}
@@ -333,7 +450,7 @@ func isKustomization(name string) bool {
 func isForConfig(o *manifest.Object) bool {
 	switch kind := o.GroupVersionKind(); kind.Group {
 	case v1alpha1.GroupVersion.Group:
-		return slices.Contains([]string{"PolicyConfiguration", "AuthenticationConfiguration", "Test"}, kind.Kind)
+		return slices.Contains([]string{"PolicyConfiguration", "AuthenticationConfiguration", "RecordingConfiguration", "Test"}, kind.Kind)
 	case apiserver.GroupName:
 		return kind.Kind == "AuthenticationConfiguration"
 	default:
@@ -353,7 +470,7 @@ func podHint(o *manifest.Object) string {
 
 // addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
 func (f *manifestFlags) addHint(file string, o *manifest.Object) {
-	rendered := "helm template CHART | gatehouse " + f.command + f.configWords() + " -f -"
+	rendered := "helm template CHART | gatehouse " + f.command + f.sourceWords() + " -f -"
 	name := path.Base(file)
 	switch {
 	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
@@ -398,7 +515,7 @@ func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
 			continue
 		}
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, cli.ShellQuote(name), f.command, f.configWords()))
+			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, cli.ShellQuote(name), f.command, f.sourceWords()))
 			continue
 		}
 		paths, err := filesOf(name)
@@ -496,32 +613,7 @@ func misplacedWarnings(o *manifest.Object) []string {
 
 // undecided returns why it cannot be decided what becomes of a pod, on one line.
 func undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
-	f := diagnostic.Diagnostic{Severity: diagnostic.Error}
-	var profiles, messages []string
-	unknown := fmt.Sprintf("namespace %q is unknown, and sidecar profile", namespace)
-	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.Reason == sidecar.NamespaceUnknown {
-			profiles = append(profiles, strconv.Quote(v.Profile))
-		}
-	}
-	switch len(profiles) {
-	case 0:
-	case 1:
-		messages = append(messages, unknown+" "+profiles[0]+" selects namespaces by label")
-	default:
-		messages = append(messages, unknown+"s "+strings.Join(profiles, ", ")+" select namespaces by label")
-	}
-	if len(profiles) > 0 {
-		f.Hint = labelsHint
-	}
-	for line := range strings.Lines(d.Err.Error()) {
-		// The message about all of these profiles stands for that about each.
-		if line = strings.TrimSpace(line); len(profiles) == 0 || !strings.HasPrefix(line, unknown) {
-			messages = append(messages, line)
-		}
-	}
-	f.Message = strings.Join(messages, "; ")
-	return f
+	return admit.Undecided(namespace, d, labelsHint)
 }
 
 // changeLog is what a command that changes manifests writes to standard error, a line for each object.

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -147,7 +148,7 @@ func tree(t *testing.T, text []byte) (value any) {
 
 func TestColoured(t *testing.T) {
 	t.Parallel()
-	got := string(paintDiff(colors(), []byte("diff a b\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z\n--- not a header\n")))
+	got := string(decision.PaintDiff(colors(), []byte("diff a b\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z\n--- not a header\n")))
 	want := "\x1b[1mdiff a b\x1b[0m\n\x1b[1m--- a\x1b[0m\n\x1b[1m+++ b\x1b[0m\n\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m-x\x1b[0m\n\x1b[32m+y\x1b[0m\n z\n\x1b[31m--- not a header\x1b[0m\n"
 	if got != want {
 		t.Errorf("got %q\nwant %q", got, want)

@@ -18,11 +18,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // changeFlags are the flags of a command that changes manifests.
@@ -131,7 +129,7 @@ func writeDiffs(out io.Writer, paint cli.Painter, sources []source, texts [][]by
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
 		text := removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))
-		_, _ = buffered.Write(paintDiff(paint, text)) // Flush has the error
+		_, _ = buffered.Write(decision.PaintDiff(paint, text)) // Flush has the error
 	}
 	return buffered.Flush()
 }
@@ -163,30 +161,6 @@ func removeLineNumbers(text []byte) []byte {
 			line = rest
 		}
 		out.Write(line)
-	}
-	return out.Bytes()
-}
-
-// paintDiff returns a diff in colors.
-func paintDiff(paint cli.Painter, text []byte) []byte {
-	var out bytes.Buffer
-	hunks := false
-	for line := range bytes.Lines(text) {
-		var color cli.Color
-		switch {
-		case bytes.HasPrefix(line, []byte("@@")):
-			color, hunks = cli.Cyan, true
-		case !hunks:
-			color = cli.Bold
-		case line[0] == '-':
-			color = cli.Red
-		case line[0] == '+':
-			color = cli.Green
-		}
-		content, ended := bytes.CutSuffix(line, []byte("\n"))
-		if out.WriteString(paint.Paint(color, string(content))); ended {
-			out.WriteByte('\n')
-		}
 	}
 	return out.Bytes()
 }
@@ -276,41 +250,7 @@ func replaceFile(path string, text []byte) (err error) {
 	return err
 }
 
-// linePrinter returns a function that writes a line without trailing spaces. Errors are those of a later Flush of out.
-func linePrinter(out io.Writer) func(format string, args ...any) {
-	return func(format string, args ...any) {
-		_, _ = io.WriteString(out, strings.TrimRight(fmt.Sprintf(format, args...), " ")+"\n")
-	}
-}
-
 // titleOf returns the name of an object in output, or the place of what is no object.
 func titleOf(o *manifest.Object) string {
 	return cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document))
-}
-
-// violationLine returns a violation on one line, without its effect.
-func violationLine(v *policy.Violation) string {
-	text := ruleText(v) + ": " + cli.OneLine(v.Message)
-	if v.Exception != "" {
-		text += " (PolicyException " + strict.Printable(v.Exception) + ")"
-	}
-	return text
-}
-
-// ruleText names the rule and the policy of a violation. Injection can refuse a pod without a profile.
-func ruleText(v *policy.Violation) string {
-	text := v.Kind + " " + strict.Printable(v.Policy)
-	rule := v.Rule
-	if v.Kind == admit.InjectionKind && v.Policy == "" {
-		text, rule = "sidecar injection", ""
-	}
-	if v.Binding != "" {
-		text += " with binding " + strict.Printable(v.Binding)
-	}
-	for _, part := range []struct{ what, name string }{{"param ", v.Param}, {"template ", v.Template}, {"", rule}} {
-		if part.name != "" {
-			text += ", " + part.what + strict.Printable(part.name)
-		}
-	}
-	return text
 }

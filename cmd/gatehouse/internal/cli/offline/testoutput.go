@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -82,7 +83,7 @@ type testPrinter struct {
 }
 
 func (p *testPrinter) line(format string, args ...any) {
-	linePrinter(p.out)(format, args...)
+	decision.LinePrinter(p.out)(format, args...)
 }
 
 func (p *testPrinter) report(report *testReport) {
@@ -225,7 +226,7 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 		if e.Why == policy.OtherRequest || e.Why == policy.NotInForce {
 			continue // of a large configuration these are nearly all
 		}
-		about := ruleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
+		about := decision.RuleText(&policy.Violation{Kind: e.Kind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: e.Template}) + ": " + string(e.Why)
 		if e.Detail != "" {
 			about += ", " + quoteInvisible(e.Detail)
 		}
@@ -234,7 +235,7 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 }
 
 func violationText(v *policy.Violation) string {
-	return ruleText(v) + ": " + quoteInvisible(v.Message)
+	return decision.RuleText(v) + ": " + quoteInvisible(v.Message)
 }
 
 // coverage writes what cases have seen of the rules.

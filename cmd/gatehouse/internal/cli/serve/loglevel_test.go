@@ -17,7 +17,7 @@ import (
 func TestLogLevel(t *testing.T) {
 	t.Parallel()
 	var level slog.LevelVar
-	server := httptest.NewServer((&app.OperationOptions{}).Debug(&level, slog.New(slog.DiscardHandler)))
+	server := httptest.NewServer((&app.OperationOptions{}).Debug(&level, slog.New(slog.DiscardHandler), ""))
 	defer server.Close()
 	address := strings.TrimPrefix(server.URL, "http://")
 	const until = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`

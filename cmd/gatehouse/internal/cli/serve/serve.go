@@ -49,8 +49,15 @@ writes their caBundle itself, and no call fails during a rotation of the CA. If 
 disk is full or read-only, it starts if it can read the CA, and logs what it cannot
 write.
 
+With --record, serve writes the reviews that it answers, with the answers and what they
+depended on, to a directory: 'gatehouse replay' decides them again by another
+configuration. Reviews never wait for the disk. Values of Secrets, of environment
+variables and others are replaced by keyed hashes, and tokens are not recorded. Without
+--record-key-file the key is random at each start: then recordings of different
+replicas and starts cannot be compared.
+
 Health and metrics are on a second listener without TLS: /livez, /readyz and
-/metrics. On the same host, it also answers /log-level, and /debug/pprof/ with
+/metrics. /readyz?verbose also shows whether reviews can be recorded. On the same host, it also answers /log-level, and /debug/pprof/ with
 --profiling.
 
 On SIGTERM, the server reports that it is not ready, closes each connection after its
@@ -75,7 +82,12 @@ configuration or certificate, or an address that is in use.`,
     --self-signed-secret gatehouse-system/gatehouse-ca --client-ca client-ca.crt
 
   # in a pod, with a certificate that cert-manager issues
-  gatehouse serve --config /etc/gatehouse --in-cluster --cert-manager gatehouse-system/gatehouse --client-ca client-ca.crt`,
+  gatehouse serve --config /etc/gatehouse --in-cluster --cert-manager gatehouse-system/gatehouse --client-ca client-ca.crt
+
+  # record reviews for 'gatehouse replay', up to 5 GiB of the last two weeks
+  gatehouse record key --out record.key
+  gatehouse serve --config ./config --self-signed 127.0.0.1 --record ./recording --record-key-file record.key \
+    --record-max-bytes 5Gi --record-max-age 14d`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -7,10 +7,8 @@ package podcount
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -34,8 +33,6 @@ const (
 	// maxPause bounds the pause: a continue token of the API server expires after five
 	// minutes.
 	maxPause = 5 * time.Second
-	// pageTimeout bounds how long one page is waited for.
-	pageTimeout = 30 * time.Second
 )
 
 // Config says what to count. Client and Set are required.
@@ -154,60 +151,24 @@ func hint(err error) string {
 	return "Gatehouse retries with the next count"
 }
 
-// count counts the pods, page by page.
+// count counts the pods that have not ended, page by page.
 func (c *Counter) count(ctx context.Context, t *tally) error {
 	if len(t.counts) == 0 {
 		return nil // there is no profile
 	}
-	for next := ""; ; {
-		start := time.Now()
-		text, err := c.page(ctx, next)
-		if expired := continueToken(err); expired != "" && expired != next {
-			// What is left of the list is as of now.
-			next = expired
-			continue
+	list := paging.List{Client: c.config.Client, Resource: "pods", FieldSelector: "status.phase!=Succeeded,status.phase!=Failed", Limit: c.config.Page}
+	return list.Each(ctx, func(page paging.Page) error {
+		for _, pod := range page.Items {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			t.pod(ctx, pod)
 		}
-		if err != nil {
-			return err
-		}
-		if next, err = t.page(ctx, text); err != nil {
-			return err
-		}
-		if next == "" {
-			return nil
-		}
-		if !sleep.Context(ctx, min(pauseFactor*time.Since(start), maxPause)) {
+		if !page.Last && !sleep.Context(ctx, min(pauseFactor*time.Since(page.Began), maxPause)) {
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// page returns a page of the pods that have not ended, as JSON.
-func (c *Counter) page(ctx context.Context, next string) ([]byte, error) {
-	request := c.config.Client.Get().Resource("pods").
-		SetHeader("Accept", "application/json").
-		// A list as of any resource version would come in one piece.
-		Param("limit", strconv.FormatInt(c.config.Page, 10)).
-		Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed").
-		Timeout(pageTimeout)
-	if next != "" {
-		request = request.Param("continue", next)
-	}
-	result := request.Do(ctx)
-	if err := result.Error(); err != nil { // unlike that of Raw, it is what the answer says
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	return result.Raw()
-}
-
-// continueToken returns the token with which to continue a list whose own has expired,
-// and "" for any other error.
-func continueToken(err error) string {
-	var status apierrors.APIStatus
-	if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
-		return status.Status().Continue
-	}
-	return ""
+		return nil
+	})
 }
 
 // tally is one count.
@@ -219,25 +180,6 @@ type tally struct {
 	// get, and err is the reason for the first.
 	undecided int
 	err       error
-}
-
-// page counts the pods of a page, and returns where the next one is, "" behind the
-// last.
-func (t *tally) page(ctx context.Context, text []byte) (next string, err error) {
-	list, err := rawjson.Parse(text)
-	if err != nil {
-		return "", fmt.Errorf("list pods: the answer is not JSON: %w", err)
-	}
-	if items := list.Get("items").Kind(); list.Get("kind").Text() != "PodList" || items != rawjson.Array && items != rawjson.Null {
-		return "", errors.New("list pods: the answer is not a list of pods")
-	}
-	for _, pod := range list.Get("items").Elements() {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		t.pod(ctx, pod)
-	}
-	return list.Get("metadata", "continue").Text(), nil
 }
 
 func (t *tally) pod(ctx context.Context, pod rawjson.Value) {

@@ -6,11 +6,17 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// hurryPause is between two looks at counts that change all the time.
-const hurryPause = 5 * time.Second
+const (
+	// hurryPause is between two looks at counts that change all the time.
+	hurryPause = 5 * time.Second
+	// auditAge is how old the time of an audit may be in a status whose numbers stay the same.
+	auditAge = 24 * time.Hour
+)
 
 // numbers are what the counts of objects are made of.
 type numbers struct {
@@ -20,6 +26,7 @@ type numbers struct {
 	// started.
 	policies map[string]PolicyCount
 	since    time.Time
+	audits   map[string]v1alpha1.PolicyAudit
 	pods     map[string]v1alpha1.SidecarPodCounts
 	// waiting are the objects whose counts may differ, the one first that was written
 	// the longest ago.
@@ -48,7 +55,7 @@ func (w *writer) writeCounts(ctx context.Context, v *view, a *agenda) {
 				a.add(next)
 				return // those behind were written later
 			}
-			if counts := w.countsOf(o); counts != nil {
+			if counts := w.countsOf(v, o); counts != nil {
 				if !w.counts.Allow() {
 					a.add(time.Now().Add(time.Second / countsRate))
 					return
@@ -76,9 +83,12 @@ func (w *writer) count(v *view) {
 	if w.c.cfg.Pods != nil {
 		n.pods = w.c.cfg.Pods.Counts()
 	}
+	if w.c.cfg.Audit != nil {
+		n.audits = w.c.cfg.Audit.Counts()
+	}
 	n.waiting = n.waiting[:0]
 	for _, o := range w.order {
-		if w.isCountable(o) && w.countsOf(o) != nil {
+		if w.isCountable(o) && w.countsOf(v, o) != nil {
 			n.waiting = append(n.waiting, keyOf(&o.Object))
 		}
 	}
@@ -95,18 +105,15 @@ func (w *writer) isCountable(o *outcome) bool {
 
 // countsOf are the counts of an object if they differ from those of the cluster, else
 // nil.
-func (w *writer) countsOf(o *outcome) *fields {
+func (w *writer) countsOf(v *view, o *outcome) *fields {
 	found := &w.known[keyOf(&o.Object)].fields
 	switch o.Kind {
 	case "AdmissionPolicy":
-		count, since := w.numbers.policies[o.Name], stamp(w.numbers.since)
-		if found.Requests == nil && count == (PolicyCount{}) {
+		requests, audit := w.requestsOf(o, found), w.auditOf(v, o, found)
+		if requests == found.Requests && audit == found.Audit {
 			return nil
 		}
-		if r := found.Requests; r != nil && r.Evaluations == count.Evaluations && r.Refusals == count.Refusals && r.Since.Time.Equal(since.Time) {
-			return nil
-		}
-		return &fields{Requests: &v1alpha1.PolicyCounts{Evaluations: count.Evaluations, Refusals: count.Refusals, Since: since}}
+		return &fields{Requests: requests, Audit: audit}
 	case "SidecarProfile":
 		count, counted := w.numbers.pods[o.Name]
 		if p := found.Pods; !counted || p != nil && p.Matched == count.Matched && p.Injected == count.Injected && p.Stale == count.Stale {
@@ -117,4 +124,35 @@ func (w *writer) countsOf(o *outcome) *fields {
 	default:
 		return nil
 	}
+}
+
+// requestsOf are the counts of requests: those of the cluster if they are the same.
+func (w *writer) requestsOf(o *outcome, found *fields) *v1alpha1.PolicyCounts {
+	count, since := w.numbers.policies[o.Name], stamp(w.numbers.since)
+	if r := found.Requests; r == nil && count == (PolicyCount{}) ||
+		r != nil && r.Evaluations == count.Evaluations && r.Refusals == count.Refusals && r.Since.Time.Equal(since.Time) {
+		return found.Requests
+	}
+	return &v1alpha1.PolicyCounts{Evaluations: count.Evaluations, Refusals: count.Refusals, Since: since}
+}
+
+// auditOf is the result of the audit: that of the cluster if it is the same, and not old. Without
+// audits there is none. An outdated definition may not have the field, and then the API server
+// refuses the whole status.
+func (w *writer) auditOf(v *view, o *outcome, found *fields) *v1alpha1.PolicyAudit {
+	if w.c.cfg.Audit == nil {
+		return nil
+	}
+	last, audited := w.numbers.audits[o.Name]
+	if !audited || v.outdated[o.Kind] != "" {
+		return found.Audit
+	}
+	if was := found.Audit; was != nil {
+		same := *was
+		same.AuditedAt = last.AuditedAt
+		if equality.Semantic.DeepEqual(same, last) && last.AuditedAt.Sub(was.AuditedAt.Time) < auditAge {
+			return was
+		}
+	}
+	return &last
 }

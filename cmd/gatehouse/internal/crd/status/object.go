@@ -27,6 +27,7 @@ type fields struct {
 	v1alpha1.ObjectStatus `json:",inline"`
 
 	Requests *v1alpha1.PolicyCounts     `json:"requests,omitempty"`
+	Audit    *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
 	Pods     *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
 	Rules    []v1alpha1.ExceptedRule    `json:"rules,omitempty"`
 }

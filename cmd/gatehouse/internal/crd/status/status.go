@@ -35,6 +35,18 @@ type PodCounter interface {
 	Changed() <-chan struct{}
 }
 
+// PolicyAuditor audits existing objects.
+type PolicyAuditor interface {
+	// Run audits until the context ends. It is called whenever this replica begins
+	// to write status, and never while it runs.
+	Run(ctx context.Context)
+	// Counts are those of the last audit by name of the AdmissionPolicy, nil before the
+	// first. The caller does not change them.
+	Counts() map[string]v1alpha1.PolicyAudit
+	// Changed has a value to receive after Counts changed.
+	Changed() <-chan struct{}
+}
+
 // Config is what a Controller is made of. What is not said to be optional is
 // required.
 type Config struct {
@@ -56,6 +68,8 @@ type Config struct {
 	Policies func() map[string]PolicyCount
 	// Pods may be nil.
 	Pods PodCounter
+	// Audit may be nil: then the status of policies has no audit.
+	Audit PolicyAuditor
 	// Log is told what is wrong, once for as long as it lasts, and what to do.
 	Log *slog.Logger
 	// Now is the time by the clock on the wall; nil is time.Now. It must be safe for

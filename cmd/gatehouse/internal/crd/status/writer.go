@@ -38,10 +38,11 @@ const (
 // writer writes status while this replica is elected. All but its channels belongs to one
 // goroutine.
 type writer struct {
-	c         *Controller
-	reporter  *failureReporter
-	replicas  *replicas
-	podsMoved <-chan struct{}
+	c        *Controller
+	reporter *failureReporter
+	replicas *replicas
+	// podsMoved and audited are told that there are other counts.
+	podsMoved, audited <-chan struct{}
 
 	conditions, counts *rate.Limiter
 
@@ -88,6 +89,10 @@ func (c *Controller) lead(ctx context.Context) {
 		w.podsMoved = c.cfg.Pods.Changed()
 		wg.Go(func() { c.cfg.Pods.Run(ctx) })
 	}
+	if c.cfg.Audit != nil {
+		w.audited = c.cfg.Audit.Changed()
+		wg.Go(func() { c.cfg.Audit.Run(ctx) })
+	}
 	w.run(ctx)
 	wg.Wait()
 }
@@ -100,6 +105,8 @@ func (w *writer) run(ctx context.Context) {
 		case <-w.c.decided:
 		case <-w.replicas.changed:
 		case <-w.podsMoved:
+			w.numbers.countSoon()
+		case <-w.audited:
 			w.numbers.countSoon()
 		case <-timer.C:
 		case <-ctx.Done():
@@ -321,10 +328,10 @@ func (w *writer) write(ctx context.Context, v *view, o *outcome, counts *fields)
 			ObjectStatus: v1alpha1.ObjectStatus{
 				ObservedGeneration: o.Generation, Conditions: withTransitionTimes(conditions, e.fields.Conditions, w.c.cfg.Now()),
 			},
-			Requests: e.fields.Requests, Pods: e.fields.Pods, Rules: v.rules(o, &e.fields),
+			Requests: e.fields.Requests, Audit: e.fields.Audit, Pods: e.fields.Pods, Rules: v.rules(o, &e.fields),
 		}
 		if counts != nil {
-			f.Requests, f.Pods = counts.Requests, counts.Pods
+			f.Requests, f.Audit, f.Pods = counts.Requests, counts.Audit, counts.Pods
 		} else if v.isWritten(o, &e.fields, conditions) {
 			return // another replica wrote it
 		}
@@ -374,7 +381,7 @@ func (w *writer) send(ctx context.Context, v *view, o *outcome, e *entry, f *fie
 		before := e.fields
 		e.observe(object)
 		e.failures, e.hasNoStatus, e.next = 0, false, time.Time{}
-		if f.Requests != before.Requests || f.Pods != before.Pods {
+		if f.Requests != before.Requests || f.Audit != before.Audit || f.Pods != before.Pods {
 			e.countedAt = time.Now()
 		}
 		w.announce(ctx, v, o, &before, f.Conditions)

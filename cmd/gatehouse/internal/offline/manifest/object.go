@@ -167,10 +167,8 @@ func (o *Object) find(object rawjson.Value, path []string) {
 	switch {
 	case len(path) > 0 && template.Kind() != rawjson.Object:
 		o.NoPod = o.Template + " is " + describe(template)
-	case template.Get("spec").Kind() != rawjson.Object:
-		o.NoPod = where + "spec is " + describe(template.Get("spec"))
-	case !isAbsent(template.Get("metadata")) && template.Get("metadata").Kind() != rawjson.Object:
-		o.NoPod = where + "metadata is " + describe(template.Get("metadata")) + " and no object"
+	case noPod(template) != "":
+		o.NoPod = where + noPod(template)
 	default:
 		o.pod = template
 	}
@@ -215,14 +213,41 @@ func (o *Object) Pod(namespace string) []byte {
 	if o.NoPod != "" {
 		return nil
 	}
-	metadata := rawjson.AppendString([]byte(`{"namespace":`), namespace)
-	metadata = append(appendMembers(metadata, o.pod.Get("metadata"), "namespace"), '}')
 	if o.Workload != "" {
-		dst := append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":`), metadata...)
-		dst = append(dst, `,"spec":`...)
-		return append(append(dst, o.pod.Get("spec")...), '}')
+		pod, _ := PodOfTemplate(o.pod, namespace)
+		return pod
 	}
-	return append(appendMembers(append([]byte(`{"metadata":`), metadata...), o.pod, "metadata"), '}')
+	return append(appendMembers(append([]byte(`{"metadata":`), metadataIn(o.pod, namespace)...), o.pod, "metadata"), '}')
+}
+
+// PodOfTemplate returns the JSON of the pod that a pod template makes, as a request to create it in the namespace, and false if the
+// template makes none.
+func PodOfTemplate(template rawjson.Value, namespace string) ([]byte, bool) {
+	if noPod(template) != "" {
+		return nil, false
+	}
+	dst := append([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":`), metadataIn(template, namespace)...)
+	dst = append(dst, `,"spec":`...)
+	return append(append(dst, template.Get("spec")...), '}'), true
+}
+
+// metadataIn returns the metadata of a pod or template with the namespace.
+func metadataIn(pod rawjson.Value, namespace string) []byte {
+	metadata := rawjson.AppendString([]byte(`{"namespace":`), namespace)
+	return append(appendMembers(metadata, pod.Get("metadata"), "namespace"), '}')
+}
+
+// noPod returns why a pod or template cannot be one, "" if it can. The field comes first.
+func noPod(pod rawjson.Value) string {
+	metadata := pod.Get("metadata")
+	switch {
+	case pod.Get("spec").Kind() != rawjson.Object:
+		return "spec is " + describe(pod.Get("spec"))
+	case !isAbsent(metadata) && metadata.Kind() != rawjson.Object:
+		return "metadata is " + describe(metadata) + " and no object"
+	default:
+		return ""
+	}
 }
 
 // appendMembers appends the members of an object but for some, each behind a comma.

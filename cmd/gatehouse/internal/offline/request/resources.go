@@ -1,6 +1,7 @@
 package request
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -60,6 +61,15 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 	return r
 }
 
+// With returns the resources with more kinds, which take precedence.
+func (r *Resources) With(kinds map[schema.GroupVersionKind]Resource) *Resources {
+	out := &Resources{kinds: maps.Clone(r.kinds), resources: maps.Clone(r.resources), preferred: maps.Clone(r.preferred)}
+	for kind, as := range kinds {
+		out.know(kind, as)
+	}
+	return out
+}
+
 // addedKinds returns the kinds of Kubernetes that are not in the scheme of its client.
 func addedKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
@@ -102,6 +112,16 @@ func (r *Resources) Of(gvk schema.GroupVersionKind) Resource {
 		return known
 	}
 	return Resource{Name: plural(gvk.Kind), Guessed: true}
+}
+
+// Kind returns the kind of a resource, and false if it is unknown.
+func (r *Resources) Kind(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
+	for kind, as := range r.kinds {
+		if as.Name == gvr.Resource && kind.GroupVersion() == gvr.GroupVersion() {
+			return kind, true
+		}
+	}
+	return schema.GroupVersionKind{}, false
 }
 
 // named returns the resource of that name.

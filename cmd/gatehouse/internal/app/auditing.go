@@ -1,0 +1,273 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/background"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/openreports"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+)
+
+// AuditOptions are the flags of serve about the audit of existing objects.
+type AuditOptions struct {
+	// Every is the pause between two audits, 0 for none.
+	Every         time.Duration
+	qps           float32
+	results       int
+	bytes         string
+	policyReports bool
+
+	// changed reports whether a flag was set on the command line.
+	changed func(name string) bool
+}
+
+const (
+	minAuditEvery   = time.Minute
+	defaultAuditQPS = 5
+	// auditBytes is the memory of an audit: a page of objects, decoding, and the results that are kept.
+	auditBytes = 32 << 20
+)
+
+// addFlags adds the flags to a command.
+func (f *AuditOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.changed = flags.Changed
+	flags.DurationVar(&f.Every, "audit-every", 0, "interval between audits of the objects that exist in the cluster, such as 1h, with --custom-resources; one replica audits, also after changes of policies, and writes reports of openreports.io; needs the rights that gatehouse manifests --audit prints (default: no audits)")
+	flags.Float32Var(&f.qps, "audit-qps", defaultAuditQPS, "maximum requests of the audit to the API server, each second")
+	flags.IntVar(&f.results, "audit-results", openreports.DefaultResults, fmt.Sprintf("maximum results in a report, at most %d; the totals are always complete", openreports.MaxResults))
+	flags.StringVar(&f.bytes, "audit-reports-bytes", "2Mi", "maximum size of all reports together, such as 500Ki; above it, reports have fewer results, down to totals alone")
+	flags.BoolVar(&f.policyReports, "audit-policy-reports", false, "write PolicyReports of wgpolicyk8s.io/v1alpha2, for programs that do not read OpenReports, in place of these")
+	for _, name := range []string{"audit-every", "audit-qps", "audit-results", "audit-reports-bytes"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
+	}
+}
+
+// Validate returns all problems of the flags.
+func (f *AuditOptions) Validate(customResources bool) []error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if f.Every == 0 {
+		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-policy-reports"} {
+			if f.changed(flag) {
+				problem("--%s needs --audit-every", flag)
+			}
+		}
+		return problems
+	}
+	if !customResources {
+		problem("--audit-every needs --custom-resources: the replica audits that writes their status")
+	}
+	if f.Every < minAuditEvery {
+		problem("--audit-every %s: must be at least %s (hint: 1h, or 0 for no audits)", f.Every, minAuditEvery)
+	}
+	if !(f.qps > 0 && f.qps <= 1000) { // neither is NaN
+		problem("--audit-qps %g: must be above 0 and at most 1000 (hint: %d)", f.qps, defaultAuditQPS)
+	}
+	if f.results < 0 || f.results > openreports.MaxResults {
+		problem("--audit-results %d: must be from 0 to %d (hint: %d; 0 writes totals alone)", f.results, openreports.MaxResults, openreports.DefaultResults)
+	}
+	if size, err := resource.ParseQuantity(f.bytes); err != nil || size.Value() < openreports.MinBytes || size.Value() > math.MaxInt32 {
+		problem("--audit-reports-bytes %.100q: must be a quantity from %dKi to 2047Mi (hint: 2Mi)", f.bytes, openreports.MinBytes>>10)
+	}
+	return problems
+}
+
+// reviewLoad measures which part of the processors reviews take.
+type reviewLoad struct {
+	nanoseconds atomic.Int64
+	// since is used by one goroutine.
+	since time.Time
+}
+
+// observe returns an observer of finished reviews that measures them too, if that is needed.
+func (l *reviewLoad) observe(needed bool, next func(*review.Outcome)) func(*review.Outcome) {
+	if !needed {
+		return next
+	}
+	return func(o *review.Outcome) {
+		l.nanoseconds.Add(int64(o.Took - o.Waited))
+		next(o)
+	}
+}
+
+// last returns the part since the last call, from 0 to 1. What a decision waits for is counted too.
+func (l *reviewLoad) last() float64 {
+	now := time.Now()
+	took, passed := l.nanoseconds.Swap(0), now.Sub(l.since)
+	l.since = now
+	return min(1, float64(took)/float64(max(passed, time.Millisecond))/float64(runtime.GOMAXPROCS(0)))
+}
+
+// auditor returns what audits the cluster, nil without --audit-every.
+func (f *Options) auditor(access *rest.Config, current *active.Active, load *reviewLoad, log *slog.Logger) (*background.Controller, error) {
+	if f.Auditing.Every == 0 {
+		return nil, nil //nolint:nilnil // nothing is audited
+	}
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-audit/" + build.Version()
+	access.QPS, access.Burst = f.Auditing.qps, max(1, int(2*f.Auditing.qps))
+	access.DisableCompression = true // it takes more of both processors than it saves
+	objects, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
+	}
+	names, err := metadata.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
+	}
+	namespace := f.ownNamespace()
+	format, other := openreports.OpenReports(), openreports.PolicyReports()
+	if f.Auditing.policyReports {
+		format, other = other, format
+	}
+	size, _ := resource.ParseQuantity(f.Auditing.bytes) // checked with the flags
+	a := &auditing{access: access, current: current, exclude: neverSent(namespace)}
+	log.Info("audits enabled", "every", f.Auditing.Every.String(), "reports", format.String(), "resultsPerReport", f.Auditing.results, "maxBytes", size.Value())
+	return background.New(background.Config{
+		Active: a.active, Every: f.Auditing.Every, Limits: openreports.Limits{Results: f.Auditing.results, Bytes: int(size.Value())},
+		Reports: openreports.NewWriter(objects, names, format, namespace, time.Now), Format: format,
+		Stale: openreports.NewWriter(objects, names, other, namespace, time.Now),
+		Load:  load.last, Log: log,
+	}), nil
+}
+
+// neverSent returns the namespaces whose objects the API server does not send to an install in a namespace.
+func neverSent(namespace string) []string {
+	return []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease, namespace}
+}
+
+// auditing gives the active configuration to audits. Its methods are called by one goroutine.
+type auditing struct {
+	access  *rest.Config
+	current *active.Active
+	exclude []string
+
+	// of is the configuration that fingerprint and policies were made of.
+	of          *config.Config
+	fingerprint string
+	policies    []openreports.Policy
+}
+
+// active is background.Config.Active.
+func (a *auditing) active() *background.Active {
+	c, s := a.current.Config.Load(), a.current.Snapshot.Load()
+	if c == nil || s == nil {
+		return nil
+	}
+	if a.of != c {
+		a.of, a.fingerprint, a.policies = c, fingerprint(c), policies(c)
+	}
+	return &background.Active{
+		Fingerprint: a.fingerprint, Policies: a.policies, Concerns: func(name string, of *audit.Coverage) bool { return concerns(c, name, of) },
+		Audit: func(ctx context.Context, sink audit.Sink, pace func(context.Context, time.Duration) error) (*audit.Outcome, error) {
+			return a.run(ctx, c, s, sink, pace)
+		},
+	}
+}
+
+func (a *auditing) run(ctx context.Context, c *config.Config, s *webhooks.Snapshot, sink audit.Sink, pace func(context.Context, time.Duration) error) (*audit.Outcome, error) {
+	return audit.Run(ctx, audit.Options{Access: a.access, Config: c, Snapshot: s, Exclude: a.exclude, Pace: pace, NamespaceShare: namespaceShare, KnowsNamespaces: true}, sink)
+}
+
+// namespaceShare is audit.Options.NamespaceShare.
+const namespaceShare = 10
+
+// fingerprint identifies what an audit depends on: not the access tokens, which change more often.
+func fingerprint(c *config.Config) string {
+	digest := sha256.New()
+	out := json.NewEncoder(digest)
+	add := func(name string, spec any) { _ = out.Encode([]any{name, spec}) } //nolint:errchkjson // API types can be encoded
+	for i := range c.Policy.Policies {
+		add(c.Policy.Policies[i].Name, c.Policy.Policies[i].Spec)
+	}
+	for i := range c.Policy.Bindings {
+		add(c.Policy.Bindings[i].Name, c.Policy.Bindings[i].Spec)
+	}
+	for i := range c.Policy.AdmissionPolicies {
+		add(c.Policy.AdmissionPolicies[i].Name, c.Policy.AdmissionPolicies[i].Spec)
+	}
+	for i := range c.Policy.AdmissionPolicyBindings {
+		add(c.Policy.AdmissionPolicyBindings[i].Name, c.Policy.AdmissionPolicyBindings[i].Spec)
+	}
+	for i := range c.Policy.Exceptions {
+		add(c.Policy.Exceptions[i].Namespace+"/"+c.Policy.Exceptions[i].Name, c.Policy.Exceptions[i].Spec)
+	}
+	for i := range c.Sidecar.Profiles {
+		add(c.Sidecar.Profiles[i].Name, c.Sidecar.Profiles[i].Spec)
+	}
+	add("", c.Policy.Configuration)
+	return hex.EncodeToString(digest.Sum(nil))
+}
+
+// policies returns the names of all policies, and of profiles: a refused injection is a result of one.
+func policies(c *config.Config) []openreports.Policy {
+	var all []openreports.Policy
+	for i := range c.Policy.Policies {
+		all = append(all, openreports.Policy{Kind: "ValidatingAdmissionPolicy", Name: c.Policy.Policies[i].Name})
+	}
+	for i := range c.Policy.AdmissionPolicies {
+		all = append(all, openreports.Policy{Kind: "AdmissionPolicy", Name: c.Policy.AdmissionPolicies[i].Name})
+	}
+	for i := range c.Sidecar.Profiles {
+		all = append(all, openreports.Policy{Kind: "SidecarProfile", Name: c.Sidecar.Profiles[i].Name})
+	}
+	return all
+}
+
+// concerns reports whether an AdmissionPolicy matches a resource, itself or by the pod template in it.
+func concerns(c *config.Config, name string, of *audit.Coverage) bool {
+	i := slices.IndexFunc(c.Policy.AdmissionPolicies, func(p policy.AdmissionPolicy) bool { return p.Name == name })
+	if i < 0 || c.Policy.AdmissionPolicies[i].Spec.MatchConstraints == nil {
+		return false
+	}
+	rules := c.Policy.AdmissionPolicies[i].Spec.MatchConstraints.ResourceRules
+	matches := func(r schema.GroupResource) bool {
+		return slices.ContainsFunc(rules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
+			return names(rule.APIGroups, r.Group) && (r.Resource == "*" || names(rule.Resources, r.Resource))
+		})
+	}
+	if matches(of.GroupResource()) {
+		return true
+	}
+	kinds, err := workload.New(workload.FromAPI(c.Workloads()))
+	if err != nil {
+		return false // then the configuration would not be active
+	}
+	_, hasPods := kinds.Template(of.Group, of.Kind)
+	return hasPods && matches(schema.GroupResource{Resource: "pods"})
+}
+
+// names reports whether a list of a rule has a name.
+func names(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(one string) bool {
+		return one == "*" || one == "*/*" || one == name || strings.TrimSuffix(one, "/*") == name
+	})
+}

@@ -1,0 +1,376 @@
+package audit
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// report is the JSON output of audit.
+type report struct {
+	// Configuration says by what was decided, for people, and Digest identifies it.
+	Configuration string `json:"configuration"`
+	Digest        string `json:"digest"`
+	// Namespaces and Kinds are the filters, if any.
+	Namespaces []string  `json:"namespaces,omitempty"`
+	Kinds      []string  `json:"kinds,omitempty"`
+	Began      time.Time `json:"began"`
+	Ended      time.Time `json:"ended"`
+	// Result is "pass" (exit code 0), "fail" (1) or "cannot-decide" (2).
+	Result result `json:"result"`
+	// Complete reports whether everything was judged but what Skipped lists.
+	Complete bool `json:"complete"`
+
+	*summary.Summary
+
+	// Coverage says what was read of each resource.
+	Coverage []coverage `json:"coverage"`
+	// Unjudged says for people what keeps the audit from being complete.
+	Unjudged []string `json:"unjudged,omitempty"`
+	// Skipped are the rules that no audit can judge, with the reason.
+	Skipped []audit.Skipped `json:"skipped,omitempty"`
+	// Unknown are resources that policies name and the cluster does not have.
+	Unknown []string `json:"unknown,omitempty"`
+	// Exceeded are the limits of --fail-on that are exceeded.
+	Exceeded []string `json:"exceeded,omitempty"`
+
+	failed []cli.Threshold
+}
+
+// result is the result of an audit.
+type result string
+
+const (
+	passed       result = "pass"
+	violated     result = "fail"
+	cannotDecide result = "cannot-decide"
+)
+
+// coverage is what was read of a resource.
+type coverage struct {
+	// Resource is the plural with its group, as "deployments.apps".
+	Resource string    `json:"resource"`
+	Version  string    `json:"version"`
+	Kind     string    `json:"kind"`
+	Objects  int64     `json:"objects"`
+	Complete bool      `json:"complete"`
+	Problem  string    `json:"problem,omitempty"`
+	Right    string    `json:"right,omitempty"`
+	ReadAt   time.Time `json:"readAt,omitzero"`
+}
+
+// Names of --fail-on.
+const (
+	violationsName = "violations"
+	warningsName   = "warnings"
+	exceptedName   = "excepted"
+)
+
+// newThresholds returns --fail-on without a value.
+func newThresholds() cli.Thresholds {
+	names := []string{violationsName, warningsName, exceptedName}
+	for _, state := range []audit.Injection{audit.Stale, audit.Missing, audit.Extra, audit.Declined} {
+		names = append(names, string(state))
+	}
+	return cli.Thresholds{Names: names, What: "objects"}
+}
+
+// newReport returns the report of an audit.
+func newReport(f *auditFlags, loaded *active.CommandConfig, outcome *audit.Outcome, sum *summary.Summary) *report {
+	r := &report{
+		Configuration: f.Describe(f.config), Digest: outcome.Digest, Namespaces: f.namespaces, Kinds: f.kinds,
+		Began: outcome.Began, Ended: outcome.Ended, Complete: outcome.Complete, Summary: sum,
+		Coverage: make([]coverage, 0, len(outcome.Coverage)), Skipped: outcome.Skipped, Unknown: outcome.Unknown,
+	}
+	for _, name := range loaded.LeftOut {
+		r.addUnjudged(cli.LeftOutFormat, name)
+	}
+	for _, c := range outcome.Coverage {
+		r.Coverage = append(r.Coverage, coverage{c.GroupResource().String(), c.Version, c.Kind, c.Objects, c.Complete, c.Problem, c.Right, c.ReadAt})
+		if c.Complete {
+			continue
+		}
+		text := c.GroupResource().String() + ": "
+		if c.Objects > 0 {
+			text += "only " + diagnostic.Count(int(c.Objects), "object") + " judged: "
+		}
+		if c.Right != "" {
+			text += "missing right: " + c.Right
+		} else {
+			text += cmp.Or(c.Problem, "not read to the end")
+		}
+		r.addUnjudged("%s", text)
+	}
+	r.Unknown = nil
+	for _, text := range outcome.Unknown {
+		// A filter that fits nothing looks like a cluster without violations.
+		switch missing := slices.IndexFunc(f.namespaces, func(name string) bool { return text == fmt.Sprintf("namespace %q", name) }); {
+		case missing >= 0:
+			r.addUnjudged("--namespace %s: there is no such namespace", f.namespaces[missing])
+		case slices.ContainsFunc(f.kinds, func(kind string) bool { return strings.HasPrefix(text, kind+": ") }):
+			r.addUnjudged("--kind %s", text)
+		default:
+			r.Unknown = append(r.Unknown, text)
+		}
+	}
+	if sum.Totals.Error > 0 {
+		r.addUnjudged("%s cannot be decided", diagnostic.Count(int(sum.Totals.Error), "object"))
+	}
+	return r
+}
+
+// addUnjudged adds what keeps the audit from being complete.
+func (r *report) addUnjudged(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.Unjudged, text) {
+		r.Unjudged = append(r.Unjudged, text)
+	}
+}
+
+// addProblems adds what could not be looked up.
+func (r *report) addProblems(problems []cluster.Problem, more int) {
+	for i := range problems {
+		r.addUnjudged("%s", problems[i].String())
+	}
+	if more > 0 {
+		r.addUnjudged("and %s of looking up objects", diagnostic.Count(more, "more problem"))
+	}
+}
+
+// addStop adds why the audit was cut off, and which kinds it has not seen.
+func (r *report) addStop(ctx, limited context.Context, timeout time.Duration, err error) {
+	switch {
+	case ctx.Err() != nil:
+		r.addUnjudged("the audit was interrupted: objects that are not counted were not judged")
+	case limited.Err() != nil:
+		r.addUnjudged("the audit ended after --timeout %s: objects that are not counted were not judged", timeout)
+	case err != nil:
+		r.addUnjudged("the audit ended: %s", cli.Inert(err.Error()))
+	}
+}
+
+// conclude decides on the result.
+func (r *report) conclude(limits *cli.Thresholds) {
+	for _, t := range limits.List(violationsName) {
+		if n := r.count(t.Name); t.IsExceeded(n, r.Objects) {
+			r.failed = append(r.failed, t)
+			r.Exceeded = append(r.Exceeded, fmt.Sprintf("%s: %s of %s, allowed is %s", t.Name, grouped(n), countOf(r.Objects, "object"), t.Limit()))
+		}
+	}
+	r.Complete = r.Complete && len(r.Unjudged) == 0
+	if !r.Complete && len(r.Unjudged) == 0 {
+		r.addUnjudged("not all that the API server has could be discovered")
+	}
+	switch {
+	case !r.Complete:
+		r.Result = cannotDecide
+	case len(r.failed) > 0:
+		r.Result = violated
+	default:
+		r.Result = passed
+	}
+}
+
+// count returns how many objects a name of --fail-on is about.
+func (r *report) count(name string) (n int64) {
+	switch name {
+	case violationsName:
+		return r.Totals.Fail
+	case warningsName:
+		return r.Totals.Warn
+	case exceptedName:
+		return r.Totals.Excepted
+	default:
+		for i := range r.Injection {
+			n += r.Injection[i].States[audit.Injection(name)]
+		}
+		return n
+	}
+}
+
+// countOf returns a number of things.
+func countOf(n int64, what string) string {
+	_, text, _ := strings.Cut(diagnostic.Count(int(n), what), " ")
+	return grouped(n) + " " + text
+}
+
+// exit returns the error with the exit code.
+func (r *report) exit() error {
+	switch r.Result {
+	case cannotDecide:
+		return &cli.ExitError{Code: cli.ExitUnknown}
+	case violated:
+		return &cli.ExitError{Code: cli.ExitNo}
+	case passed:
+	}
+	return nil
+}
+
+// fails reports whether a limit on objects of this name is exceeded.
+func (r *report) fails(name string) bool {
+	return slices.ContainsFunc(r.failed, func(t cli.Threshold) bool { return t.Name == name })
+}
+
+// ruleTitle names a rule.
+func ruleTitle(r *summary.Rule) string {
+	if r.Kind == "" {
+		return "not of a policy"
+	}
+	return decision.RuleText(&policy.Violation{Kind: cli.InertName(r.Kind), Policy: r.Policy, Rule: r.Rule})
+}
+
+// kindTitle returns a kind with its group, as "Deployment.apps".
+func kindTitle(o *summary.Object) string {
+	group, _, grouped := strings.Cut(o.APIVersion, "/")
+	if !grouped {
+		return cli.InertName(o.Kind)
+	}
+	return cli.InertName(o.Kind + "." + group)
+}
+
+// objectTitle names an object on one line.
+func objectTitle(o *summary.Object) string {
+	name := cli.InertName(o.Name)
+	if o.Namespace != "" {
+		name = cli.InertName(o.Namespace) + "/" + name
+	}
+	return kindTitle(o) + " " + name
+}
+
+// exampleText returns an example on one line.
+func exampleText(x *summary.Example) string {
+	text := objectTitle(&x.Object)
+	if x.Template != "" {
+		text += ", " + cli.InertName(x.Template)
+	}
+	if x.Message != "" {
+		text += ": " + cli.Inert(x.Message)
+	}
+	if x.Exception != "" {
+		text += " (PolicyException " + cli.InertName(x.Exception) + ")"
+	}
+	return text
+}
+
+// exampleLabel returns the status or state of an example.
+func exampleLabel(x *summary.Example) string {
+	switch {
+	case x.State != "":
+		return string(x.State)
+	case x.Exception != "" && x.Status == audit.Skip:
+		return "excepted"
+	default:
+		return string(x.Status)
+	}
+}
+
+// namesText returns names with their numbers on one line, the most frequent first, at most a number of them. More is the number
+// of objects of names that are not known.
+func namesText(list []summary.Named, more int64, most int) string {
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b summary.Named) int { return -cmp.Compare(a.Objects, b.Objects) })
+	parts := make([]string, 0, most+1)
+	for i, one := range list {
+		if i >= most {
+			more += one.Objects
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s)", cli.InertName(one.Name), grouped(one.Objects)))
+	}
+	if more > 0 {
+		parts = append(parts, "others ("+grouped(more)+")")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// write writes the report.
+func (f *auditFlags) write(out *bufio.Writer, r *report, paint cli.Painter) error {
+	switch f.output {
+	case "json":
+		return cli.WriteJSON(out, r)
+	case "ndjson":
+		return cli.WriteJSONLine(out, map[string]*report{"report": r})
+	case "sarif":
+		return r.writeSARIF(out)
+	case "junit":
+		return r.writeJUnit(out)
+	case "html":
+		return r.writeHTML(out)
+	default:
+		r.print(out, paint, f.quiet)
+		return nil
+	}
+}
+
+// lines is a sink that writes each result on a line.
+type lines struct {
+	out *bufio.Writer
+	// err is the first error, after which nothing is written. Flush has it too.
+	err error
+}
+
+// line is a line of -o ndjson: a result, or the state of an injection.
+type line struct {
+	summary.Example
+	PolicyKind string `json:"policyKind,omitempty"`
+	Policy     string `json:"policy,omitempty"`
+	Rule       string `json:"rule,omitempty"`
+	Profile    string `json:"profile,omitempty"`
+}
+
+// Object implements audit.Sink.
+func (*lines) Object(audit.Object) {}
+
+// Result implements audit.Sink.
+func (l *lines) Result(r audit.Result) {
+	l.write(&line{
+		Example: summary.Example{
+			Status: r.Status, Object: summary.ObjectOf(&r.Object), Binding: r.Binding, Template: r.Template, Exception: r.Exception, Message: r.Message,
+		},
+		PolicyKind: r.Kind, Policy: r.Policy, Rule: r.Rule,
+	})
+}
+
+// Injection implements audit.Sink.
+func (l *lines) Injection(o audit.Object, profile string, state audit.Injection) {
+	l.write(&line{Example: summary.Example{State: state, Object: summary.ObjectOf(&o)}, Profile: profile})
+}
+
+func (l *lines) write(one *line) {
+	if l.err == nil {
+		l.err = cli.WriteJSONLine(l.out, one)
+	}
+}
+
+// elapsed returns how long the audit took.
+func (r *report) elapsed() string {
+	return r.Ended.Sub(r.Began).Round(time.Second / 10).String()
+}
+
+// scope says what was audited, "" for everything.
+func (r *report) scope() string {
+	var parts []string
+	if len(r.Namespaces) > 0 {
+		parts = append(parts, "namespace "+diagnostic.QuotedList(r.Namespaces))
+	}
+	if len(r.Kinds) > 0 {
+		parts = append(parts, "kind "+cli.Inert(diagnostic.QuotedList(r.Kinds)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// skippedText returns a rule that is skipped on one line, without the reason.
+func skippedText(s *audit.Skipped) string {
+	return decision.RuleText(&policy.Violation{Kind: cli.InertName(s.Kind), Policy: s.Policy, Rule: s.Rule})
+}

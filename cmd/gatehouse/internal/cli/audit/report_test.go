@@ -1,0 +1,458 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+)
+
+// pod returns a pod.
+func pod(namespace, name string) audit.Object {
+	return audit.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: namespace, Name: name}
+}
+
+// deployment returns a Deployment.
+func deployment(namespace, name string) audit.Object {
+	return audit.Object{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Namespace: namespace, Name: name}
+}
+
+// sampleFlags are those of the samples.
+func sampleFlags() *auditFlags {
+	f := &auditFlags{config: "./candidate", failOn: newThresholds(), examples: 2}
+	f.Context, f.WithCluster = "prod", true
+	return f
+}
+
+// sampleOutcome is an audit that took two seconds and read everything.
+func sampleOutcome() *audit.Outcome {
+	began := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	return &audit.Outcome{
+		Began: began, Ended: began.Add(2 * time.Second), Digest: "0123", Complete: true,
+		Coverage: []audit.Coverage{
+			{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Objects: 1200, Complete: true, ReadAt: began},
+			{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment", Objects: 3, Complete: true, ReadAt: began},
+		},
+		Skipped: []audit.Skipped{{Kind: "AdmissionPolicy", Policy: "owners", Rule: "owner", Reason: "it reads request.userInfo, which an audit does not know"}},
+		Unknown: []string{"widgets.example.com"},
+	}
+}
+
+// sampleSummary has results of every status, and every state of injection.
+func sampleSummary(examples int) *summary.Summary {
+	a := summary.New(examples, "proxy")
+	rule := func(o audit.Object, s audit.Status, rule, message string) audit.Result {
+		return audit.Result{Object: o, Status: s, Kind: "AdmissionPolicy", Policy: "limits", Rule: rule, Message: message}
+	}
+	for i := range 1200 {
+		o := pod([]string{"shop", "pay", "web"}[i%3], fmt.Sprintf("pod-%04d", i))
+		a.Object(o)
+		if i%4 == 0 {
+			a.Result(rule(o, audit.Fail, "memory", "set resources.limits.memory"))
+		}
+		a.Injection(o, "proxy", summary.States()[i%len(summary.States())])
+	}
+	checkout, legacy, broken := deployment("shop", "checkout"), deployment("shop", "legacy"), deployment("pay", "broken")
+	a.Object(checkout)
+	r := rule(checkout, audit.Warn, "image", "use a digest")
+	r.Template = "spec.template"
+	a.Result(r)
+	a.Object(legacy)
+	r = rule(legacy, audit.Skip, "image", "use a digest")
+	r.Exception = "shop/legacy-images"
+	a.Result(r)
+	a.Object(broken)
+	return a.Summary()
+}
+
+// complete returns the report of a summary, as run does.
+func complete(f *auditFlags, outcome *audit.Outcome, sum *summary.Summary, change ...func(*report)) *report {
+	r := newReport(f, &active.CommandConfig{}, outcome, sum)
+	for _, one := range change {
+		one(r)
+	}
+	r.conclude(&f.failOn)
+	return r
+}
+
+// TestOutputs compares the formats of a report with files.
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	partial := sampleOutcome()
+	partial.Complete = false
+	partial.Coverage[1].Complete, partial.Coverage[1].Objects, partial.Coverage[1].Right = false, 0, `list deployments in namespace "pay"`
+	for name, c := range map[string]struct {
+		output  string
+		outcome *audit.Outcome
+		quiet   bool
+	}{
+		"table.txt":         {"table", sampleOutcome(), false},
+		"quiet.txt":         {"table", sampleOutcome(), true},
+		"partial.txt":       {"table", partial, false},
+		"report.json":       {"json", sampleOutcome(), false},
+		"report.sarif":      {"sarif", partial, false},
+		"report.xml":        {"junit", partial, false},
+		"report.html":       {"html", partial, false},
+		"last-line.ndjson":  {"ndjson", sampleOutcome(), false},
+		"partial-list.json": {"json", partial, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := sampleFlags()
+			f.output, f.quiet = c.output, c.quiet
+			r := complete(f, c.outcome, sampleSummary(2))
+			var out bytes.Buffer
+			buffered := bufio.NewWriter(&out)
+			if err := errors.Join(f.write(buffered, r, cli.Painter{}), buffered.Flush()); err != nil {
+				t.Fatal(err)
+			}
+			compareGolden(t, filepath.Join("testdata", name), out.Bytes())
+		})
+	}
+}
+
+// compareGolden compares an output with a file, which UPDATE_GOLDEN=1 writes.
+func compareGolden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, got, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+// TestExitCodes decides by limits, and by what was not judged, which has precedence.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	problem := func(r *report) {
+		r.addProblems([]cluster.Problem{{Right: `get configmaps in namespace "shop"`, Err: errors.New("forbidden")}}, 3)
+	}
+	for name, c := range map[string]struct {
+		failOn []string
+		change func(*report)
+		want   int
+		says   string
+	}{
+		"violations":              {nil, nil, cli.ExitNo, "violations: 300 of 1,203 objects, allowed is 0"},
+		"allowed":                 {[]string{"violations=300"}, nil, cli.ExitYes, ""},
+		"allowed percentage":      {[]string{"violations=25%"}, nil, cli.ExitYes, ""},
+		"one more":                {[]string{"violations=299"}, nil, cli.ExitNo, "violations: 300 of 1,203 objects, allowed is 299"},
+		"warnings":                {[]string{"violations=100%", "warnings"}, nil, cli.ExitNo, "warnings: 1 of 1,203 objects, allowed is 0"},
+		"warnings and violations": {[]string{"warnings"}, nil, cli.ExitNo, "violations: 300 of 1,203 objects, allowed is 0"},
+		"stale sidecars":          {[]string{"violations=100%", "stale"}, nil, cli.ExitNo, "stale: 240 of 1,203 objects, allowed is 0"},
+		"excepted":                {[]string{"violations=100%", "excepted=1"}, nil, cli.ExitYes, ""},
+		"a missing right":         {nil, problem, cli.ExitUnknown, `missing right: get configmaps in namespace "shop"`},
+		"interrupted":             {nil, func(r *report) { r.addStop(cancelled, cancelled, 0, context.Canceled) }, cli.ExitUnknown, "the audit was interrupted: objects that are not counted were not judged"},
+		"timed out":               {nil, func(r *report) { r.addStop(t.Context(), cancelled, time.Minute, context.Canceled) }, cli.ExitUnknown, "the audit ended after --timeout 1m0s: objects that are not counted were not judged"},
+		"a resource":              {nil, func(r *report) { r.Complete = false }, cli.ExitUnknown, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := sampleFlags()
+			for _, value := range c.failOn {
+				if err := f.failOn.Set(value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := complete(f, sampleOutcome(), sampleSummary(0), func(r *report) {
+				if c.change != nil {
+					c.change(r)
+				}
+			})
+			code := cli.ExitYes
+			if err := r.exit(); err != nil {
+				code = cli.WorstCode(err)
+			}
+			if code != c.want {
+				t.Errorf("got exit code %d, want %d", code, c.want)
+			}
+			if c.says != "" && !slices.Contains(append(r.Exceeded, r.Unjudged...), c.says) {
+				t.Errorf("got %q and %q, want %q", r.Exceeded, r.Unjudged, c.says)
+			}
+		})
+	}
+}
+
+// TestUndecided: objects that cannot be decided, objects of the cluster with errors, and kinds that nothing matches are no success.
+func TestUndecided(t *testing.T) {
+	t.Parallel()
+	f := sampleFlags()
+	f.kinds = []string{"gadgets"}
+	a := summary.New(1)
+	a.Object(pod("shop", "a"))
+	a.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Error, Message: "namespace is not known"})
+	outcome := sampleOutcome()
+	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile is about such a kind")
+	r := newReport(f, &active.CommandConfig{LeftOut: []string{"AdmissionPolicy/broken"}}, outcome, a.Summary())
+	r.conclude(&f.failOn)
+	want := []string{
+		"AdmissionPolicy/broken has errors, so that nothing can be decided by it",
+		"--kind gadgets: no active policy or profile is about such a kind",
+		"1 object cannot be decided",
+	}
+	if !slices.Equal(r.Unjudged, want) || r.Result != cannotDecide || r.Complete {
+		t.Errorf("got %q, %s", r.Unjudged, r.Result)
+	}
+}
+
+// TestNoSuchNamespace: a namespace that does not exist looks like one without violations.
+func TestNoSuchNamespace(t *testing.T) {
+	t.Parallel()
+	f := sampleFlags()
+	f.namespaces = []string{"shop", "nosuch"}
+	outcome := sampleOutcome()
+	outcome.Unknown = []string{`namespace "nosuch"`, "widgets.example.com"}
+	r := complete(f, outcome, summary.New(1).Summary())
+	if want := []string{"--namespace nosuch: there is no such namespace"}; !slices.Equal(r.Unjudged, want) || r.Result != cannotDecide || !slices.Equal(r.Unknown, outcome.Unknown[1:]) {
+		t.Errorf("got %q, %q, %s", r.Unjudged, r.Unknown, r.Result)
+	}
+}
+
+// TestUnknownResources: all formats name resources that the cluster does not have, which is no failure.
+func TestUnknownResources(t *testing.T) {
+	t.Parallel()
+	for _, output := range outputs() {
+		f := sampleFlags()
+		f.output, f.quiet = output, true
+		r := complete(f, sampleOutcome(), summary.New(1).Summary())
+		var out bytes.Buffer
+		buffered := bufio.NewWriter(&out)
+		if err := errors.Join(f.write(buffered, r, cli.Painter{}), buffered.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); r.Result != passed || !strings.Contains(text, "widgets.example.com") || strings.Contains(text, `"executionSuccessful": false`) || strings.Contains(text, "<error") {
+			t.Errorf("%s: %s\n%s", output, r.Result, text)
+		}
+	}
+}
+
+// TestNothingViolates: the page says that no object violates a rule only if objects were judged, and all of them.
+func TestNothingViolates(t *testing.T) {
+	t.Parallel()
+	one := summary.New(1)
+	one.Object(pod("shop", "a"))
+	partial := sampleOutcome()
+	partial.Complete = false
+	for name, c := range map[string]struct {
+		outcome *audit.Outcome
+		sum     *summary.Summary
+		want    string
+	}{
+		"all":          {sampleOutcome(), one.Summary(), "<p>No object violates a rule.</p>"},
+		"some":         {partial, one.Summary(), "<p>No violation in what was judged.</p>"},
+		"nothing read": {sampleOutcome(), summary.New(1).Summary(), "<p>No violation in what was judged.</p>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			if err := complete(sampleFlags(), c.outcome, c.sum).writeHTML(&out); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(out.String(), c.want) {
+				t.Errorf("the page lacks %s:\n%s", c.want, out.String())
+			}
+		})
+	}
+}
+
+// TestPossibleException: a violation that an exception may exempt is an error in all formats, and not excepted.
+func TestPossibleException(t *testing.T) {
+	t.Parallel()
+	a := summary.New(1)
+	a.Object(pod("shop", "a"))
+	a.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Error, Kind: "AdmissionPolicy", Policy: "limits", Rule: "memory", Exception: "shop/some", Message: "set it"})
+	r := complete(sampleFlags(), sampleOutcome(), a.Summary())
+	var table, sarifText bytes.Buffer
+	r.print(&table, cli.Painter{}, false)
+	if err := r.writeSARIF(&sarifText); err != nil {
+		t.Fatal(err)
+	}
+	if r.Result != cannotDecide || r.Totals.Excepted != 0 || !strings.Contains(table.String(), "error     Pod shop/a: set it (PolicyException shop/some)") || strings.Contains(sarifText.String(), "suppressions") {
+		t.Errorf("%s, %+v\n%s\n%s", r.Result, r.Totals, table.String(), sarifText.String())
+	}
+}
+
+// hostileTexts are what a tenant can put into names of objects and namespaces, and into messages.
+func hostileTexts() []string {
+	return []string{
+		"\x1b[2J\x1b]0;title\x07\x1b[31mred",
+		"line\nline\r\nline",
+		"\u202egnp.exe\u2066 bidi \u200b zero width \ufeff",
+		`<script>window.ran = true</script>`,
+		`<img src="http://127.0.0.1:9/x.png" onerror="window.ran = true">`,
+		`</style></title><link rel="stylesheet" href="http://127.0.0.1:9/x.css"><iframe src="http://127.0.0.1:9/"></iframe>`,
+		`{{.Report}} ${{ secrets.X }} ::error::x ]]>`,
+		strings.Repeat("W", 5000),
+		"\xff\xfe invalid",
+	}
+}
+
+// TestHostileTextsAreInert renders a report with hostile texts in every place.
+func TestHostileTextsAreInert(t *testing.T) {
+	t.Parallel()
+	f := sampleFlags()
+	outcome := sampleOutcome()
+	a := summary.New(3)
+	var problems []cluster.Problem
+	loaded := &active.CommandConfig{}
+	f.kinds, f.namespaces, f.config, f.Context = hostileTexts(), hostileTexts(), hostileTexts()[3], hostileTexts()[0]
+	for _, text := range hostileTexts() {
+		o := audit.Object{GroupVersionKind: schema.GroupVersionKind{Group: text, Version: text, Kind: text}, Namespace: text, Name: text}
+		a.Object(o)
+		for _, status := range []audit.Status{audit.Fail, audit.Warn, audit.Error, audit.Skip} {
+			r := audit.Result{Object: o, Status: status, Kind: text, Policy: text, Binding: text, Rule: text, Template: text, Message: text}
+			if status == audit.Skip {
+				r.Exception = text
+			}
+			a.Result(r)
+		}
+		a.Injection(o, text, audit.Extra)
+		outcome.Skipped = append(outcome.Skipped, audit.Skipped{Kind: text, Policy: text, Rule: text, Reason: text})
+		outcome.Unknown = append(outcome.Unknown, text)
+		outcome.Coverage = append(outcome.Coverage, audit.Coverage{GroupVersionResource: schema.GroupVersionResource{Resource: text}, Problem: text, Right: text})
+		problems = append(problems, cluster.Problem{Right: text}, cluster.Problem{Err: errors.New(text)})
+		loaded.LeftOut = append(loaded.LeftOut, text)
+	}
+	r := newReport(f, loaded, outcome, a.Summary())
+	r.addProblems(problems, 1)
+	r.conclude(&f.failOn)
+	var table, html, xmlText, sarifText, jsonText bytes.Buffer
+	r.print(&table, cli.Painter{}, false)
+	if err := errors.Join(r.writeHTML(&html), r.writeJUnit(&xmlText), r.writeSARIF(&sarifText), cli.WriteJSON(&jsonText, r)); err != nil {
+		t.Fatal(err)
+	}
+	checkInert(t, table.String())
+	checkInert(t, html.String())
+	for _, tag := range []string{"<script", "<img", "<iframe", "<link", "onerror=\""} {
+		if strings.Contains(html.String(), tag) {
+			t.Errorf("%q is in the HTML", tag)
+		}
+	}
+	for _, text := range []string{`&lt;script&gt;window.ran = true`, `http-equiv="Content-Security-Policy" content="default-src 'none'`} {
+		if !strings.Contains(html.String(), text) {
+			t.Errorf("%q is not in the HTML", text)
+		}
+	}
+	for line := range strings.Lines(table.String()) {
+		if most := 12000; len(line) > most {
+			t.Errorf("a line has %d bytes", len(line))
+		}
+	}
+	for _, text := range [][]byte{sarifText.Bytes(), jsonText.Bytes()} {
+		var value any
+		if err := json.Unmarshal(text, &value); err != nil {
+			t.Error(err)
+		}
+	}
+	decoder := xml.NewDecoder(&xmlText)
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := token.(xml.CharData); ok {
+			checkInert(t, string(text))
+		}
+	}
+}
+
+// checkInert fails for characters that a terminal or browser does not show as such.
+func checkInert(t *testing.T, text string) {
+	t.Helper()
+	for _, r := range text {
+		if r != '\n' && !strconv.IsPrint(r) {
+			t.Errorf("character %U is in %q", r, text)
+			return
+		}
+	}
+}
+
+// TestLines writes every result on a line.
+func TestLines(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	buffered := bufio.NewWriter(&out)
+	l := &lines{out: buffered}
+	l.Object(pod("shop", "a"))
+	l.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Fail, Kind: "AdmissionPolicy", Policy: "limits", Rule: "memory", Message: "set it"})
+	l.Injection(pod("shop", "a"), "proxy", audit.Stale)
+	if err := buffered.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"status":"fail","apiVersion":"v1","kind":"Pod","namespace":"shop","name":"a","message":"set it","policyKind":"AdmissionPolicy","policy":"limits","rule":"memory"}
+{"state":"stale","apiVersion":"v1","kind":"Pod","namespace":"shop","name":"a","profile":"proxy"}
+`
+	if out.String() != want {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
+// TestOnlyNative: in namespaces that are not sent to Gatehouse, the API server's own policies count.
+func TestOnlyNative(t *testing.T) {
+	t.Parallel()
+	a := summary.New(0, "proxy")
+	s := &onlyNative{Sink: a, excluded: []string{"kube-system"}}
+	namespace := audit.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Name: "kube-system"}
+	for _, o := range []audit.Object{pod("kube-system", "a"), namespace, pod("shop", "b")} {
+		s.Object(o)
+		for _, kind := range []string{"AdmissionPolicy", "ValidatingAdmissionPolicy"} {
+			s.Result(audit.Result{Object: o, Status: audit.Fail, Kind: kind, Policy: "p"})
+		}
+		s.Injection(o, "proxy", audit.Missing)
+	}
+	got := a.Summary()
+	counts := map[string]int64{}
+	for _, r := range got.Rules {
+		counts[r.Kind] = r.Fail
+	}
+	if counts["AdmissionPolicy"] != 1 || counts["ValidatingAdmissionPolicy"] != 3 || got.Injection[0].States[audit.Missing] != 1 || got.Objects != 3 {
+		t.Errorf("got %v and %+v", counts, got.Injection)
+	}
+}
+
+// TestProgress says how far an audit is.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var p progress
+	for _, of := range []struct {
+		resource string
+		objects  int64
+	}{{"configmaps", 0}, {"configmaps", 500}, {"configmaps", 3000}, {"pods", 0}, {"pods", 12000}} {
+		p.add(audit.Coverage{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: of.resource}, Objects: of.objects})
+	}
+	if got, want := p.text(10*time.Second), "pods: 12,000 objects; 15,000 in all, 1 kind done, 1500/s"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

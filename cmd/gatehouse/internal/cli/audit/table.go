@@ -1,0 +1,189 @@
+package audit
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+)
+
+// mostNames is how many namespaces and kinds the table and JUnit list, and mostNamesHTML how many the page does.
+const (
+	mostNames     = 10
+	mostNamesHTML = 100
+)
+
+// mostUnjudged is how many lines the table has about what was not judged, of each sort.
+const mostUnjudged = 50
+
+// print writes the report for people. Flush of out has the error. Quiet leaves out what has no violation.
+func (r *report) print(out io.Writer, paint cli.Painter, quiet bool) {
+	line := decision.LinePrinter(out)
+	line("%s", paint.Paint(cli.Bold, countOf(r.Objects, "object")+" judged by "+r.Configuration))
+	if scope := r.scope(); scope != "" {
+		line("only %s", scope)
+	}
+	if !quiet {
+		line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
+	}
+	rules := r.Rules
+	if quiet {
+		rules = nil
+		for i := range r.Rules {
+			if one := &r.Rules[i]; one.Fail+one.Error > 0 {
+				rules = append(rules, *one)
+			}
+		}
+	}
+	if len(rules) > 0 {
+		line("")
+		printRules(line, paint, rules)
+	}
+	if r.MoreRules > 0 {
+		line("and %s of further rules", countOf(r.MoreRules, "result"))
+	}
+	if !quiet {
+		r.printInjection(line, paint)
+		r.printExceptions(line)
+	}
+	r.printUnjudged(line, paint, quiet)
+	line("")
+	for _, exceeded := range r.Exceeded {
+		line("%s", paint.Paint(cli.Red, "failed: "+exceeded))
+	}
+	line("%s", paint.Paint(r.color(), r.sentence()))
+}
+
+// sentence says what the result is.
+func (r *report) sentence() string {
+	t := &r.Totals
+	text := fmt.Sprintf("%s: %s fail, %s warn, %s excepted, %s cannot be decided", countOf(r.Objects, "object"), grouped(t.Fail), grouped(t.Warn), grouped(t.Excepted), grouped(t.Error))
+	if !r.Complete {
+		text += "; the audit is not complete"
+	}
+	return text
+}
+
+// color returns the color of the result.
+func (r *report) color() cli.Color {
+	switch r.Result {
+	case cannotDecide:
+		return cli.Yellow
+	case violated:
+		return cli.Red
+	case passed:
+	}
+	return cli.Green
+}
+
+// printRules writes a row for each rule, with its namespaces and examples.
+func printRules(line func(string, ...any), paint cli.Painter, rules []summary.Rule) {
+	const row = "%8s  %8s  %8s  %8s  %s"
+	line(row, "FAIL", "WARN", "ERROR", "EXCEPTED", "RULE")
+	for i := range rules {
+		one := &rules[i]
+		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), paint.Paint(ruleColor(&one.Counts), ruleTitle(one)))
+		printWhere(line, &one.Where)
+		for j := range one.Examples {
+			x := &one.Examples[j]
+			line("%10s%-8s  %s", "", exampleLabel(x), exampleText(x))
+		}
+	}
+}
+
+func ruleColor(c *summary.Counts) cli.Color {
+	switch {
+	case c.Fail > 0:
+		return cli.Red
+	case c.Error+c.Warn > 0:
+		return cli.Yellow
+	default:
+		return ""
+	}
+}
+
+func printWhere(line func(string, ...any), w *summary.Where) {
+	if text := namesText(w.Kinds, w.MoreKinds, mostNames); text != "" {
+		line("%10skinds     %s", "", text)
+	}
+	if text := namesText(w.Namespaces, w.MoreNamespaces, mostNames); text != "" {
+		line("%10sin        %s", "", text)
+	}
+}
+
+// printInjection writes a row for each profile.
+func (r *report) printInjection(line func(string, ...any), paint cli.Painter) {
+	if len(r.Injection) == 0 {
+		return
+	}
+	line("")
+	const row = "%8s  %8s  %8s  %8s  %8s  %s"
+	titles := make([]any, 0, len(summary.States())+1)
+	for _, state := range summary.States() {
+		titles = append(titles, strings.ToUpper(string(state)))
+	}
+	line(row, append(titles, "PROFILE")...)
+	for i := range r.Injection {
+		p := &r.Injection[i]
+		cells := make([]any, 0, len(summary.States())+1)
+		for _, state := range summary.States() {
+			cells = append(cells, grouped(p.States[state]))
+		}
+		var color cli.Color
+		if p.States[audit.Stale]+p.States[audit.Missing]+p.States[audit.Extra] > 0 {
+			color = cli.Yellow
+		}
+		line(row, append(cells, paint.Paint(color, cli.InertName(p.Profile)))...)
+		printWhere(line, &p.Where)
+		for j := range p.Examples {
+			line("%10s%-8s  %s", "", exampleLabel(&p.Examples[j]), exampleText(&p.Examples[j]))
+		}
+	}
+	if r.MoreProfiles > 0 {
+		line("and %s with profiles that are not in the configuration", countOf(r.MoreProfiles, "object"))
+	}
+}
+
+// printExceptions writes which exceptions are used.
+func (r *report) printExceptions(line func(string, ...any)) {
+	if len(r.Exceptions) == 0 {
+		return
+	}
+	line("")
+	line("exceptions in use: %s", namesText(r.Exceptions, r.MoreExceptions, mostNames))
+}
+
+// printUnjudged writes what was not judged, and why.
+func (r *report) printUnjudged(line func(string, ...any), paint cli.Painter, quiet bool) {
+	list := func(title string, color cli.Color, texts []string) {
+		if len(texts) == 0 {
+			return
+		}
+		line("")
+		line("%s", paint.Paint(color, title))
+		for _, text := range texts[:min(mostUnjudged, len(texts))] {
+			line("  %s", cli.Inert(text))
+		}
+		if more := len(texts) - mostUnjudged; more > 0 {
+			line("  and %d more (hint: -o json has all)", more)
+		}
+	}
+	list("not judged:", cli.Yellow, r.Unjudged)
+	if !quiet {
+		list("rules that an audit cannot judge:", "", r.skippedTexts())
+	}
+	list("resources that policies name and the cluster does not have:", "", r.Unknown)
+}
+
+// skippedTexts returns a line for each skipped rule.
+func (r *report) skippedTexts() []string {
+	texts := make([]string, len(r.Skipped))
+	for i := range r.Skipped {
+		texts[i] = skippedText(&r.Skipped[i]) + ": " + r.Skipped[i].Reason
+	}
+	return texts
+}

@@ -1,0 +1,109 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+)
+
+// checkAudit returns an error for each flag that cannot be combined with --audit.
+func (f *manifestsFlags) checkAudit(cmd *cobra.Command) error {
+	problems := []error{f.cluster.Check()}
+	allowed := append(cli.ClusterFlagNames(), "audit", "config", "name", "namespace", "service-account", "output")
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if !slices.Contains(allowed, flag.Name) {
+			problems = append(problems, fmt.Errorf("--%s does not go with --audit, which prints only the rights of audits", flag.Name))
+		}
+	})
+	if f.output != "yaml" && f.output != "json" {
+		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
+	}
+	return errors.Join(problems...)
+}
+
+// auditRights returns the rights of audits as text, and writes notes.
+func (f *manifestsFlags) auditRights(ctx context.Context, notes io.Writer) ([]byte, error) {
+	o := registration.AuditOptions{Name: f.name, Namespace: cmp.Or(f.namespace, install.DefaultNamespace), ServiceAccount: f.serviceAccount}
+	from := "the active policies of the cluster"
+	c, served, err := f.audited(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if f.config != "" {
+		from = "the policies in " + cli.InertName(f.config)
+		if f.cluster.Given() {
+			from += " and the active ones of the cluster"
+		}
+	}
+	if active.Deciding(c) == 0 {
+		return nil, fmt.Errorf("nothing is audited: 0 of %s decide, and 0 profiles (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
+	}
+	o.Rules = audit.Rights(c, served)
+	if served == nil && matchesWildcards(c) {
+		_, err = fmt.Fprintln(notes, "gatehouse: note: what policies match by wildcards is left out (hint: --context NAME, to ask the API server what it serves)")
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f.render(fmt.Sprintf(`Made by "gatehouse manifests --audit" from %s, for "gatehouse serve --audit-every 1h".`, from), registration.ForAudit(o))
+}
+
+// audited returns the configuration, and what the API server serves, nil without one.
+func (f *manifestsFlags) audited(ctx context.Context) (*config.Config, *audit.Served, error) {
+	if f.config != "" && !f.cluster.Given() {
+		c, _, found := active.Load(f.config)
+		if err := found.Err(); err != nil {
+			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, active.WithPaths(f.config, err))
+		}
+		return c, nil, nil
+	}
+	flags := cli.SourceFlags{ClusterFlags: f.cluster, WithCluster: f.config != ""}
+	source, err := flags.Open(ctx, f.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer source.Close()
+	loaded, err := source.Load(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	served, err := audit.Discover(ctx, source.Access)
+	if err != nil {
+		return nil, nil, source.Explain(err)
+	}
+	problems := source.Unread(loaded)
+	if err := loaded.Found.Err(); err != nil {
+		problems = append(problems, err)
+	}
+	if len(problems) > 0 {
+		// Applied, rights that lack some would narrow a role that has them.
+		return nil, nil, fmt.Errorf("nothing is printed, because rights would be missing (hint: gatehouse lint, and kubectl auth whoami):\n%w", errors.Join(problems...))
+	}
+	return loaded.Config, served, nil
+}
+
+// matchesWildcards reports whether a policy matches all groups, or all resources of one.
+func matchesWildcards(c *config.Config) bool {
+	has := func(m *admissionregistrationv1.MatchResources) bool {
+		return m != nil && slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Contains(r.APIGroups, "*") || slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*")
+		})
+	}
+	return slices.ContainsFunc(c.Policy.AdmissionPolicies, func(p policy.AdmissionPolicy) bool { return has(p.Spec.MatchConstraints) }) ||
+		slices.ContainsFunc(c.Policy.Policies, func(p policy.Policy) bool { return has(p.Spec.MatchConstraints) })
+}
