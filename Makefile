@@ -46,7 +46,7 @@ PACKAGE_TEST := go test -race -vet=off
 # Suites that test the program as a process. The race detector would see their own code alone and slow down the load that they
 # make, so that they go without, and so do the scripts of cmd/gatehouse, which start the program 500 times. With the flags of 'make build' they share its compiled packages. PROGRAM_TEST='go test -race'
 # checks the suites themselves.
-PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,bench demo e2e install monitoring support/...)
+PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,audit bench demo e2e install monitoring recording support/...)
 PROGRAM_GO := CGO_ENABLED=0 go
 PROGRAM_TEST ?= $(PROGRAM_GO) test -trimpath -vet=off
 
@@ -61,7 +61,7 @@ test: build controlplane peers ## Run all tests, end-to-end on a real API server
 
 .PHONY: test-packages
 test-packages: ## Run the tests of packages, with the race detector.
-	$(PACKAGE_TEST) -timeout 20m $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|bench|certificates|demo|e2e|incluster|install|monitoring|support/.*))$$')
+	$(PACKAGE_TEST) -timeout 20m $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|certificates|demo|e2e|incluster|install|monitoring|recording|support/.*))$$')
 
 .PHONY: test-program
 test-program: ## Run the suites that test bin/gatehouse and need no machine of their own.
@@ -130,7 +130,11 @@ apiserver: ## Build the part of the control plane that the demo starts: etcd, ku
 	@sh test/controlplane/build.sh etcd kubectl kube-apiserver
 
 .PHONY: peers
-peers: slapd dex certmanager installers ## Get what the tests work with: slapd, dex, cert-manager, helm and kustomize.
+peers: slapd dex certmanager installers chromium ## Get what the tests work with: slapd, dex, cert-manager, helm, kustomize and Chromium.
+
+.PHONY: chromium
+chromium: ## Get Chromium, from Debian packages if it is not installed (once).
+	@sh test/support/chromium/build.sh
 
 .PHONY: slapd
 slapd: ## Get OpenLDAP's slapd, from Debian packages if it is not installed (once).
@@ -195,8 +199,8 @@ image: ## Build the image for PLATFORMS into bin/dist, or to a registry: make im
 		--output $(if $(PUSH),type=image$(comma)push=true,type=oci$(comma)dest=$(DIST)/gatehouse-image.tar),rewrite-timestamp=true .
 
 .PHONY: clean
-clean: ## Remove what was built, but for the control plane, slapd, dex, cert-manager, helm and kustomize.
-	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex ! -name certmanager ! -name installers -exec rm -rf {} +
+clean: ## Remove what was built, but for the control plane, slapd, dex, cert-manager, helm, kustomize and Chromium.
+	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex ! -name certmanager ! -name installers ! -name chromium -exec rm -rf {} +
 
 # Tools are built from the module proxy, each in its own version, outside go.mod.
 $(GOLANGCI_LINT):

@@ -39,6 +39,10 @@ const (
 	manyTokens        = "100,000 tokens"          //nolint:gosec // no secret
 )
 
+// recorded ends the names of configurations whose reviews are recorded, all of them. The rest of the name is
+// the configuration.
+const recorded = ", recorded"
+
 const (
 	// tokenID, tokenUser and tokenGroup are the name and the identity of the
 	// benchmark's access token.
@@ -69,7 +73,7 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 	profiles := []string{telemetry}
 	files := map[string]string{"namespace.yaml": namespaceDocument}
 	var policies []string
-	switch configuration {
+	switch configuration = strings.TrimSuffix(configuration, recorded); configuration {
 	case issuer, issuerCEL:
 		files["issuer.yaml"], files["issuer.jwks"] = issuerDocuments(configuration == issuerCEL), issuerKeys
 	case manyTokens:

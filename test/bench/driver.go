@@ -79,7 +79,7 @@ func drive(ctx context.Context, o options, progress io.Writer) (*report, error) 
 	default:
 		return nil, fmt.Errorf("--scenario %q matches nothing (hint: docs/performance.md lists the scenarios)", o.scenario)
 	}
-	for _, step := range []func(context.Context, *report) error{d.start, d.prove, d.measure, d.readMemory} {
+	for _, step := range []func(context.Context, *report) error{d.start, d.prove, d.measure, d.readMemory, d.readRecordings} {
 		if err := step(ctx, r); err != nil {
 			return nil, err
 		}
@@ -144,6 +144,9 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 				args = append(args, "--tls-cert", certFile, "--tls-key", keyFile)
 			default:
 				args = append(args, "--tls-cert", certFile, "--tls-key", keyFile, "--client-ca", caFile)
+			}
+			if binary.kind == gatehouseServer && strings.HasSuffix(s.configuration, recorded) {
+				args = append(args, "--record", documents+recordings)
 			}
 			if err := d.startServer(ctx, server{kind: binary.kind, configuration: s.configuration}, binary.path, args...); err != nil {
 				return err
@@ -389,6 +392,49 @@ func processTime(pid int) (time.Duration, error) {
 		total += time.Duration(statistics.RunningNanoseconds) //nolint:gosec // years
 	}
 	return total, nil
+}
+
+// recordings ends the names of the directories of recordings.
+const recordings = " recording"
+
+// readRecordings notes how many bytes a recorded review has on disk.
+func (d *driver) readRecordings(ctx context.Context, r *report) error {
+	var bytes, reviews float64
+	for _, server := range d.servers {
+		if server.kind != gatehouseServer || !strings.HasSuffix(server.configuration, recorded) {
+			continue
+		}
+		if bytes == 0 {
+			<-time.After(3 * time.Second) // what is in memory is written every two seconds
+		}
+		files, err := filepath.Glob(filepath.Join(d.directory, server.kind+" "+server.configuration+recordings, "*.zst"))
+		if err != nil {
+			return err
+		}
+		for _, name := range files {
+			info, err := os.Stat(name)
+			if err != nil {
+				return err
+			}
+			bytes += float64(info.Size())
+		}
+		n, err := server.process.Metric(ctx, "gatehouse_record_reviews_total", `result="recorded"`)
+		if err != nil {
+			return err
+		}
+		dropped, err := server.process.Metric(ctx, "gatehouse_record_dropped_total")
+		if err != nil {
+			return err
+		}
+		if dropped > 0 {
+			return fmt.Errorf("%s: %g reviews of %g were not recorded", server.configuration, dropped, n+dropped)
+		}
+		reviews += n
+	}
+	if reviews > 0 {
+		r.diskBytes = bytes / reviews
+	}
+	return nil
 }
 
 // readMemory records how much memory every server holds.

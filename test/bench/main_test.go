@@ -78,8 +78,8 @@ func measure(t *testing.T, old bool, args ...string) *report {
 // Gatehouse, the null webhook and the usual one give right answers in every
 // scenario, or the run would fail, and every bar of a scenario is measured.
 func TestRunMeasures(t *testing.T) {
-	r := measure(t, false, "--rounds", "1", "--scenario", "/http2/c16|^handshake")
-	if len(r.results) != 27 || len(r.memory) != 2+17 {
+	r := measure(t, false, "--rounds", "1", "--scenario", "/http2/c16|-recorded/|^(mutate|validate-10-policies)/5KB/http1/c16|^handshake")
+	if len(r.results) != 33 || len(r.memory) != 2+19 {
 		t.Errorf("%d scenarios, memory of %d servers", len(r.results), len(r.memory))
 	}
 	for _, m := range r.memory {

@@ -18,6 +18,8 @@ type report struct {
 	results  []result
 	memory   []memory
 	compiled map[string]compiled // by the name of the compilation
+	// diskBytes is the size of a recorded review, of the servers that record.
+	diskBytes float64
 }
 
 // result is what was measured in one scenario.
@@ -71,6 +73,28 @@ func (r *report) added(less, more string) float64 {
 		return 0
 	}
 	return max(resident[more]-resident[less], 0.01)
+}
+
+// addedRatio returns the median over the rounds of how much more processor time one scenario takes than
+// another, as a ratio to null in the same scenario and round. It is 0 if one was not measured.
+func (r *report) addedRatio(less, more string) float64 {
+	ratio := func(scenario string, round int) float64 {
+		of, null := r.samples(scenario, gatehouseServer), r.samples(scenario, nullServer)
+		if round >= len(of) || round >= len(null) || null[round].perRequest() == 0 {
+			return 0
+		}
+		return of[round].perRequest().Seconds() / null[round].perRequest().Seconds()
+	}
+	var all []float64
+	for round := range r.rounds {
+		if a, b := ratio(less, round), ratio(more, round); a > 0 && b > 0 {
+			all = append(all, b-a)
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return max(median(all), 0.01)
 }
 
 // passed reports whether every bar was measured and held.

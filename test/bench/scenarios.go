@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -112,6 +113,15 @@ func scenarios(match *regexp.Regexp) []scenario {
 		add(s, "/5KB", both, concurrencies[:1])
 	}
 
+	// The same with all reviews recorded.
+	for _, s := range []scenario{
+		{name: "mutate-recorded", path: pathMutate, configuration: onePolicy + recorded, wants: wants{adds: []string{sidecarName}}},
+		{name: "validate-10-policies-recorded", path: pathValidate, configuration: tenPolicies + recorded, refused: refused},
+	} {
+		s.review = medium
+		add(s, "/5KB", both, concurrencies[:1])
+	}
+
 	// Other policies.
 	denied := reviewOf(realisticPod(5_000, breakRules))
 	excepted := reviewOf(realisticPod(5_000, func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }))
@@ -217,6 +227,7 @@ func bars() []bar {
 		bar{"resident memory of 100 policies over none, MiB", 20, func(r *report) float64 { return r.added(noPolicies, hundredPolicies) }},
 		bar{"resident memory of 100,000 access tokens, MiB", 64, func(r *report) float64 { return r.added(onePolicy, manyTokens) }},
 	)
+	all = append(all, recordingBars()...)
 	for _, c := range compilations() {
 		all = append(all,
 			bar{c.name + ", seconds on one processor", 3, func(r *report) float64 { return r.compiled[c.name].all.Seconds() }},
@@ -228,4 +239,31 @@ func bars() []bar {
 			}})
 	}
 	return all
+}
+
+// recordingBars are the bars of what recording everything adds.
+func recordingBars() []bar {
+	var all []bar
+	for _, of := range []struct{ recorded, without string }{
+		{"mutate-recorded/5KB/", "mutate/5KB/"},
+		{"validate-10-policies-recorded/5KB/", "validate-10-policies/5KB/"},
+	} {
+		for _, protocol := range []string{http2, http1} {
+			with, without := of.recorded+protocol+"/c16", of.without+protocol+"/c16"
+			all = append(all,
+				bar{with + ", over " + without + ", ratio to null", 0.15, func(r *report) float64 { return r.addedRatio(without, with) }},
+				bar{with + ", 99th percentile, ratio to " + without, 1.1, func(r *report) float64 {
+					p99 := func(scenario string) float64 {
+						return median(each(r.samples(scenario, gatehouseServer), func(s sample) time.Duration { return s.p99 })).Seconds()
+					}
+					if p99(without) == 0 {
+						return 0
+					}
+					return p99(with) / p99(without)
+				}})
+		}
+	}
+	return append(all,
+		bar{"resident memory of recording, MiB", 16, func(r *report) float64 { return r.added(tenPolicies, tenPolicies+recorded) }},
+		bar{"a recorded review of 5 KB, bytes on disk", 400, func(r *report) float64 { return r.diskBytes }})
 }

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documents are the demonstration's own configuration, the pods that are created,
+// documents are the demonstration's own configuration, a policy that is not yet in it, the pods that are created,
 // and custom resources.
 //
-//go:embed config/*.yaml pods/*.yaml resources/*.yaml
+//go:embed config/*.yaml candidate/*.yaml pods/*.yaml resources/*.yaml
 var documents embed.FS
 
 // What is shown of the repository's own examples.
@@ -29,6 +29,7 @@ const (
 	configDir = "config" // what gatehouse serve reads
 	podsDir   = "pods"
 	certsDir  = "certs" // what gatehouse serve writes
+	recordDir = "recording"
 	tagPolicy = configDir + "/image-tags.yaml"
 )
 

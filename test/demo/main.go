@@ -1,7 +1,7 @@
 // Command demo shows what Gatehouse does on a real API server, in less than a
 // minute: a login with an access token, a pod that gets its sidecar, a pod that
-// is refused with every reason, a warning, and a policy that changes without a
-// restart. Everything runs on this machine, on loopback addresses, in a
+// is refused with every reason, a warning, a policy that changes without a
+// restart, and a replay of what was recorded. Everything runs on this machine, on loopback addresses, in a
 // temporary directory.
 //
 // What it prints is a transcript: the commands as they were run and their real

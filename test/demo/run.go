@@ -136,8 +136,7 @@ func (s *stage) must(ctx context.Context, command string, expectations ...expect
 		defer cancel()
 		s.out.command(command)
 		var text bytes.Buffer
-		shell := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // the commands are those of the steps
-		shell.Dir, shell.Env = s.dir, s.environment()
+		shell := s.shell(ctx, command)
 		shell.Stdout, shell.Stderr = &text, &text
 		shell.WaitDelay = time.Second // what the shell started may hold the pipe
 		err := shell.Run()
@@ -150,6 +149,13 @@ func (s *stage) must(ctx context.Context, command string, expectations ...expect
 		}
 		return output{command: command, text: text.String(), code: shell.ProcessState.ExitCode()}.check(expectations...)
 	})
+}
+
+// shell returns a command line in the working directory.
+func (s *stage) shell(ctx context.Context, command string) *exec.Cmd {
+	shell := exec.CommandContext(ctx, "sh", "-c", command) //nolint:gosec // the commands are those of the steps
+	shell.Dir, shell.Env = s.dir, s.environment()
+	return shell
 }
 
 // expectation returns what is wrong with an output, or nothing.

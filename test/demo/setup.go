@@ -41,8 +41,8 @@ func (s *stage) setUp(ctx context.Context) {
 	s.issueToken(ctx)
 	s.note("Is there anything wrong with the documents?")
 	s.must(ctx, "gatehouse lint --config config", succeeds, prints("0 errors"))
-	s.note("The server, with a certificate of its own.")
-	s.serve(ctx, 7, "--config", configDir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0")
+	s.note("The server, with a certificate of its own. It records what it is asked.")
+	s.serve(ctx, 9, "--config", configDir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--record", recordDir)
 	s.startCluster(ctx)
 	s.register(ctx)
 }

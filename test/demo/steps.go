@@ -56,6 +56,18 @@ func steps() []step {
 			show:    edit,
 		},
 		{
+			title:   "Whom would a policy hit?",
+			says:    "Somebody wants a new policy. It is tried on what the server has recorded, before anybody meets it.",
+			summary: "a replay names whom a candidate policy would have refused",
+			show:    replay,
+		},
+		{
+			title:   "What is there already?",
+			says:    "Policies judge requests. An audit judges what exists: here by the same candidate.",
+			summary: "an audit names what exists and would be refused by a candidate policy",
+			show:    audit,
+		},
+		{
 			title:   "In a cluster",
 			says:    "There people write custom resources instead of files. What could not be used is refused at kubectl apply.",
 			summary: "custom resources are in use as soon as they are applied, or refused with what is wrong",
@@ -130,4 +142,23 @@ func edit(ctx context.Context, s *stage) {
 	s.until(ctx, "the changed policy is in force", func(ctx context.Context) error { return s.refuses(ctx, "report") })
 	s.must(ctx, "kubectl --token "+s.token+" create -f pods/report.yaml",
 		fails, prints("denied request: ", `an image tagged "latest" is another image tomorrow`))
+}
+
+func replay(ctx context.Context, s *stage) {
+	s.must(ctx, "cp -r "+configDir+" new-config && cp candidate/owners.yaml new-config/ && tail -4 new-config/owners.yaml", succeeds)
+	const command = "gatehouse replay --config new-config --kind Pod " + recordDir
+	// Reviews are written every two seconds.
+	s.until(ctx, "the pods are in the recording", func(ctx context.Context) error {
+		text, _ := s.shell(ctx, command).CombinedOutput() // the exit code says that there are changes
+		if !strings.Contains(string(text), "Pod/checkout") || !strings.Contains(string(text), "Pod/report") {
+			return errors.New("they are not")
+		}
+		return nil
+	})
+	s.must(ctx, command, fails, prints("newly refused: AdmissionPolicy owners", "Pod/checkout", "users jane", "a pod needs the label team"), lacks(s.token))
+}
+
+func audit(ctx context.Context, s *stage) {
+	s.must(ctx, "gatehouse audit --context admin --config new-config --kind Pod --quiet",
+		fails, prints("AdmissionPolicy owners", "fail Pod "+namespace+"/checkout", "a pod needs the label team", "failed: violations: "))
 }

@@ -526,7 +526,7 @@ func (d *defined) testDefaults(t *testing.T) {
 func (d *defined) testColumns(t *testing.T) {
 	want := map[string][]string{
 		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +MATCHED +INJECTED +STALE +AGE`, `small +True +InUse +Healthy +12 +11 +3 +[0-9]+s`},
-		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +ACTIONS +EVALUATIONS +REFUSALS +AGE`, `small +True +InUse +Healthy +\["Deny"\] +420 +17 +[0-9]+s`},
+		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +ACTIONS +EVALUATIONS +REFUSALS +VIOLATIONS +AGE`, `small +True +InUse +Healthy +\["Deny"\] +420 +17 +[0-9]+s`},
 		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +ACTIONS +AGE`, `small +True +InUse +Healthy +small +\["Deny","Audit"\] +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +Healthy +[0-9]+s`},
 		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +EXPIRES +LAST USED +AGE`, `small +True +InUse +Healthy +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
-// lastDigest is that of the configuration in use, and how many there were.
+// lastDigest is that of the active configuration, and how many there were.
 func (c *resourceInstall) lastDigest(t *testing.T) (digest string, n int) {
 	t.Helper()
 	for _, line := range c.lines(t) {

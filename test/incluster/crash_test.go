@@ -125,6 +125,7 @@ func (l *traffic) became() map[string]int {
 		for _, test := range []struct{ kind, text string }{
 			{lost, ": EOF"},
 			{lost, "connection reset by peer"},
+			{lost, "use of closed network connection"},
 			{lost, "broken pipe"},
 			{lost, "server closed idle connection"},
 			{late, "context deadline exceeded"},

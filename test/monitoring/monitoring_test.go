@@ -348,7 +348,7 @@ func start(t *testing.T, flags ...string) *gatehouse.Server {
 // ofGatehouse are the metrics of a server that has just started.
 func ofGatehouse(t *testing.T) string {
 	t.Helper()
-	_, text, err := start(t, "--tracing-endpoint", "http://127.0.0.1:1").Get(t.Context(), "/metrics")
+	_, text, err := start(t, "--tracing-endpoint", "http://127.0.0.1:1", "--record", filepath.Join(t.TempDir(), "recording")).Get(t.Context(), "/metrics")
 	must(t, err)
 	return text
 }

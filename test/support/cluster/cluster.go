@@ -70,6 +70,9 @@ type Cluster struct {
 	controllerManager *Process
 }
 
+// KubeletClient is the user as whom the API server connects to kubelets, the name that kubeadm gives it.
+const KubeletClient = "kube-apiserver-kubelet-client"
+
 const (
 	etcdProgram              = "etcd"
 	apiServerProgram         = "kube-apiserver"
@@ -240,6 +243,9 @@ func (c *Cluster) startAPIServer(ctx context.Context, flags []string) error {
 		"--tls-cert-file=" + c.path("apiserver.crt"),
 		"--tls-private-key-file=" + c.path("apiserver.key"),
 		"--client-ca-file=" + c.CAFile(),
+		"--kubelet-certificate-authority=" + c.CAFile(),
+		"--kubelet-client-certificate=" + c.path("kubelet-client.crt"),
+		"--kubelet-client-key=" + c.path("kubelet-client.key"),
 		"--etcd-servers=unix://" + c.etcdAddress,
 		"--service-account-issuer=" + accountIssuer,
 		"--service-account-key-file=" + c.path("sa.pub"),
@@ -274,6 +280,10 @@ func (c *Cluster) writeAPIServerFiles() error {
 	if err != nil {
 		return err
 	}
+	clientPEM, clientKeyPEM, err := c.authority.Client(KubeletClient)
+	if err != nil {
+		return err
+	}
 	accountPrivate, err := encodeKey(c.accountKey)
 	if err != nil {
 		return err
@@ -289,6 +299,8 @@ func (c *Cluster) writeAPIServerFiles() error {
 		{"ca.crt", c.authority.certPEM},
 		{"apiserver.crt", certPEM},
 		{"apiserver.key", keyPEM},
+		{"kubelet-client.crt", clientPEM},
+		{"kubelet-client.key", clientKeyPEM},
 		{"sa.key", accountPrivate},
 		{"sa.pub", encodePEM("PUBLIC KEY", accountPublic)},
 	} {
@@ -418,6 +430,11 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 			KeyData:  keyPEM,
 		},
 	}, nil
+}
+
+// Serve issues a serving certificate of the cluster's authority for DNS names and IP addresses.
+func (c *Cluster) Serve(hosts ...string) (certPEM, keyPEM []byte, err error) {
+	return c.authority.Serve(hosts...)
 }
 
 // Client returns a client for the cluster's administrator.

@@ -366,19 +366,45 @@ func (s *Server) served(gvr schema.GroupVersionResource) (*Resource, bool) {
 }
 
 func (s *Server) discover(path string) (any, error) {
+	switch path {
+	case "/api":
+		return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}, nil
+	case "/apis":
+		return s.groups(), nil
+	}
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
 	for _, r := range s.resources {
 		if gv := r.GroupVersion(); path == "/apis/"+gv.String() || gv.Group == "" && path == "/api/"+gv.Version {
 			list.GroupVersion = gv.String()
 			list.APIResources = append(list.APIResources,
 				metav1.APIResource{Name: r.Resource + "/status", Kind: r.Kind, Namespaced: r.Namespaced, Verbs: []string{"get"}},
-				metav1.APIResource{Name: r.Resource, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: []string{"get", "list", "watch"}})
+				metav1.APIResource{Name: r.Resource, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: []string{"create", "get", "list", "watch"}})
 		}
 	}
 	if len(list.APIResources) == 0 {
 		return nil, Unserved(schema.GroupResource{})
 	}
 	return list, nil
+}
+
+// groups returns the API groups. The first version of a group is preferred.
+func (s *Server) groups() metav1.APIGroupList {
+	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	for _, r := range s.resources {
+		if r.Group == "" {
+			continue
+		}
+		i := slices.IndexFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == r.Group })
+		version := metav1.GroupVersionForDiscovery{GroupVersion: r.GroupVersion().String(), Version: r.Version}
+		if i < 0 {
+			i = len(list.Groups)
+			list.Groups = append(list.Groups, metav1.APIGroup{Name: r.Group, PreferredVersion: version})
+		}
+		if !slices.Contains(list.Groups[i].Versions, version) {
+			list.Groups[i].Versions = append(list.Groups[i].Versions, version)
+		}
+	}
+	return list
 }
 
 // selection returns what a list or a watch is of.

@@ -3,8 +3,9 @@
 // It is a scheduler and a kubelet for the pods of one program: each pod gets an address of its own in the network
 // namespace of the test, its process is started with the arguments, the environment, the mounted files and the
 // ServiceAccount's token that its spec says, is asked whether it is ready as its probe says, and is ended as its grace
-// period says. Everything in between is Kubernetes' own: kube-controller-manager makes the pods, replaces them, and keeps
-// the endpoints of Services. It speaks to the API server as a node does, with a node's rights.
+// period says. Its ports are forwarded to users of the API server. Everything in between is Kubernetes' own:
+// kube-controller-manager makes the pods, replaces them, and keeps the endpoints of Services. It speaks to the API server
+// as a node does, with a node's rights.
 //
 // What it does not do: images, limits and security contexts, and several containers.
 package kubelet
@@ -68,8 +69,10 @@ type Kubelet struct {
 	// admin stands for the scheduler, node is what the node may do.
 	admin, node kubernetes.Interface
 	client      *http.Client
-	stop        context.CancelFunc
-	group       sync.WaitGroup
+	// endpoint is where the API server finds the kubelet.
+	endpoint netip.AddrPort
+	stop     context.CancelFunc
+	group    sync.WaitGroup
 
 	// block is the number of the addresses that the pods of this kubelet have.
 	block int
@@ -82,6 +85,8 @@ type Kubelet struct {
 	pods map[string]*Pod
 	// started counts the pods that have an address.
 	started int
+	// intercept is the function of Intercept, or nil.
+	intercept func(p *Pod, sent io.Reader) io.Reader
 	// renewals counts how often the node has renewed its Lease, and failures how often it could not.
 	renewals, failures int
 }
@@ -102,16 +107,22 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	if k.node, err = kubernetes.NewForConfig(access); err != nil {
 		return nil, err
 	}
+	var running context.Context
+	running, k.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if k.endpoint, err = k.serve(running); err != nil {
+		k.stop()
+		return nil, fmt.Errorf("listen for the API server: %w", err)
+	}
 	if err := k.register(ctx); err != nil {
+		k.stop()
 		return nil, fmt.Errorf("make the node: %w", err)
 	}
 	select {
 	case k.block = <-blocks:
 	case <-ctx.Done():
+		k.stop()
 		return nil, fmt.Errorf("wait for addresses: %w", context.Cause(ctx))
 	}
-	var running context.Context
-	running, k.stop = context.WithCancel(context.WithoutCancel(ctx))
 	k.group.Go(func() { k.keepNode(running) })
 	k.group.Go(func() { k.run(running) })
 	return k, nil
@@ -157,11 +168,16 @@ func (k *Kubelet) register(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Name: NodeName, Labels: map[string]string{corev1.LabelHostname: NodeName, corev1.LabelOSStable: "linux"}},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity,
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
+			Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
+			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: k.endpoint.Addr().String()}},
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: int32(k.endpoint.Port())}},
 		},
 	}
 	_, err := k.node.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if apierrors.IsAlreadyExists(err) {
+		_, err = k.node.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	}
+	if err != nil {
 		return err
 	}
 	return k.renew(ctx)

@@ -1,10 +1,12 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -329,13 +331,15 @@ func (p *Pod) prepare(ctx context.Context) (*cluster.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The longest first: one path may be the beginning of another.
+	paths := slices.SortedFunc(maps.Keys(mounts), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
 	var args []string
 	for _, arg := range append(append([]string{}, container.Command...), container.Args...) {
 		for name, value := range env {
 			arg = strings.ReplaceAll(arg, "$("+name+")", value)
 		}
-		for path, dir := range mounts {
-			arg = strings.ReplaceAll(arg, path, dir)
+		for _, path := range paths {
+			arg = strings.ReplaceAll(arg, path, mounts[path])
 		}
 		if arg == "--in-cluster" {
 			// Where a pod's credentials are is fixed in a place that this machine has for others.

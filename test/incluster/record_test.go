@@ -1,0 +1,431 @@
+package incluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
+	"github.com/gatehouse-dev/gatehouse/test/support/load"
+)
+
+// recorded is a review as record show prints it.
+type recorded struct {
+	ID, Endpoint, Decision, Kind, Namespace, Name, User, Replica string
+
+	Time time.Time
+}
+
+// fetched is what record get says with -o json.
+type fetched struct {
+	File     string
+	Reviews  int
+	Gaps     int
+	Replicas []struct {
+		Name            string
+		Segments, Bytes int
+	}
+	RedactionKeys, Problems []string
+}
+
+// recorder is a user who fetches recordings.
+type recorder struct {
+	site *site
+	// dir is the directory of the file, and kubeconfig names a user.
+	dir, file, kubeconfig string
+}
+
+// recorder returns a user with these rights in the namespace of the install, given as a list of "verb resource".
+func (s *site) recorder(t *testing.T, name string, rights ...string) *recorder {
+	t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, right := range rights {
+		verb, resource, _ := strings.Cut(right, " ")
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{verb}})
+	}
+	_, err := s.Client().RbacV1().Roles(system).Create(t.Context(), role, metav1.CreateOptions{})
+	must(t, err)
+	_, err = s.Client().RbacV1().RoleBindings(system).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	config, err := s.ConfigFor(name)
+	must(t, err)
+	r := &recorder{site: s, dir: t.TempDir(), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	r.file = filepath.Join(r.dir, "recording.gatehouse.zst")
+	must(t, cluster.WriteKubeconfig(r.kubeconfig, config.Host, config.CAData, config.CertData, config.KeyData))
+	return r
+}
+
+// get runs record get, and returns the exit code and what it prints.
+func (r *recorder) get(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return runProgram(t, append([]string{"record", "get", "--kubeconfig", r.kubeconfig, "-n", system, "-f", r.file, "--force"}, args...)...)
+}
+
+// fetch runs record get -o json.
+func (r *recorder) fetch(t *testing.T) (result fetched, code int, stderr string) {
+	t.Helper()
+	code, stdout, stderr := r.get(t, "-o", "json")
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil && stdout != "" {
+		t.Fatalf("record get -o json prints %q, which is no JSON: %v; on standard error: %s", stdout, err, stderr)
+	}
+	return result, code, stderr
+}
+
+// reviews returns those in the file.
+func (r *recorder) reviews(t *testing.T) (reviews []recorded) {
+	t.Helper()
+	code, stdout, stderr := runProgram(t, "record", "show", r.file, "-o", "ndjson")
+	if code != 0 || stderr != "" {
+		t.Fatalf("record show: exit code %d: %s", code, stderr)
+	}
+	for line := range strings.Lines(stdout) {
+		var one recorded
+		must(t, json.Unmarshal([]byte(line), &one))
+		reviews = append(reviews, one)
+	}
+	return reviews
+}
+
+// runProgram runs a command of the program.
+func runProgram(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	binary, err := gatehouse.Binary()
+	must(t, err)
+	var out, remarks bytes.Buffer
+	command := exec.CommandContext(t.Context(), binary, args...)
+	command.Stdout, command.Stderr = &out, &remarks
+	err = command.Run()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		t.Fatal(err)
+	}
+	return command.ProcessState.ExitCode(), out.String(), remarks.String()
+}
+
+// recordedBy returns how many reviews each replica has recorded.
+func (s *site) recordedBy(ctx context.Context) (map[string]int, error) {
+	counts := map[string]int{}
+	for _, pod := range s.kubelet.Pods() {
+		n, err := metric(ctx, pod, `gatehouse_record_reviews_total`)
+		if err != nil {
+			return nil, err
+		}
+		counts[pod.Name] = int(n)
+	}
+	return counts, nil
+}
+
+// createRecorded sends requests until every replica has recorded some. It returns what the API server has answered, by the name
+// of the object: whether it would be created.
+func (s *site) createRecorded(t *testing.T) map[string]bool {
+	t.Helper()
+	const callers, least = 32, 10
+	client, err := rest.HTTPClientFor(s.Config())
+	must(t, err)
+	client.Timeout = deadline
+	created, rounds := map[string]bool{}, 0
+	var mu sync.Mutex
+	before, err := s.recordedBy(t.Context())
+	must(t, err)
+	support.Eventually(t, "every replica has recorded some reviews", func() error {
+		var group sync.WaitGroup
+		first := rounds * callers
+		rounds++
+		failures := make([]error, callers)
+		for i := range callers {
+			group.Go(func() {
+				request := requests()[i%len(requests())]
+				name := fmt.Sprintf("recorded-%04d", first+i)
+				// Nothing is created, so that no controller sends requests of its own.
+				object := strings.Replace(request.object, `"name":"load"`, `"name":"`+name+`"`, 1)
+				answer, err := load.Create(t.Context(), client, s.Config().Host+request.path+"?dryRun=All", object)
+				mu.Lock()
+				defer mu.Unlock()
+				if failures[i] = request.check(answer, err); failures[i] == nil {
+					created[name] = err == nil
+				}
+			})
+		}
+		group.Wait()
+		now, err := s.recordedBy(t.Context())
+		if err = errors.Join(append(failures, err)...); err != nil {
+			return err
+		}
+		for pod, n := range now {
+			if n < before[pod]+least {
+				return fmt.Errorf("the replica %s has recorded %d", pod, n-before[pod])
+			}
+		}
+		return nil
+	})
+	return created
+}
+
+// TestRecordGet fetches what three replicas have recorded of requests to a real API server, through its port-forward and with
+// the rights of several users, and replays it.
+func TestRecordGet(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, cluster.Options{})
+	_, err := s.helm(t.Context(), t.TempDir(), "install", "gatehouse", chart, "--namespace", system, "--create-namespace", "--set", "replicaCount=3,recording.enabled=true")
+	must(t, err)
+	s.rolledOut(t)
+	s.waitForReplicas(t, 3)
+	s.createWorkloads(t)
+	created := s.createRecorded(t)
+
+	// These are the rights that docs/record-replay.md names.
+	r := s.recorder(t, "fetcher", "list pods", "create pods/portforward")
+	var reviews []recorded
+	t.Run("all of three replicas", func(t *testing.T) {
+		reviews = s.fetchAll(t, r)
+		checkReviews(t, reviews, created)
+		if n := s.webSockets(t); n > 0 {
+			t.Errorf("%v WebSockets, which need the right to get pods/portforward", n)
+		}
+		code, stdout, stderr := r.get(t)
+		if want := fmt.Sprintf(`^%s: \d+ reviews of 3 replicas, \S+ to \S+\n$`, regexp.QuoteMeta(r.file)); code != 0 || stderr != "" || !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("exit code %d, standard output %q, standard error %q, want %s alone", code, stdout, stderr, want)
+		}
+		entries, err := os.ReadDir(r.dir)
+		must(t, err)
+		for _, entry := range entries {
+			info, err := entry.Info()
+			must(t, err)
+			if info.Mode().Perm() != 0o600 || !strings.HasPrefix(entry.Name(), "configuration-") && entry.Name() != filepath.Base(r.file) {
+				t.Errorf("there is a file %s with the mode %v", entry.Name(), info.Mode())
+			}
+		}
+	})
+	t.Run("through a WebSocket", func(t *testing.T) {
+		same := s.recorder(t, "fetcher-with-get", "list pods", "create pods/portforward", "get pods/portforward")
+		s.fetchAll(t, same)
+		same.has(t, reviews, nil)
+		if s.webSockets(t) == 0 {
+			t.Error("no port was forwarded through a WebSocket")
+		}
+	})
+	for _, test := range []struct {
+		name   string
+		rights []string
+		want   string
+		hint   string
+	}{
+		{"without the right to forward ports", []string{"list pods", "get pods/portforward"}, `cannot create resource "pods/portforward"`, "create of pods/portforward"},
+		{"without any right", nil, `cannot list resource "pods"`, "list of pods and create of pods/portforward"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			refused := s.recorder(t, strings.ReplaceAll(test.name, " ", "-"), test.rights...)
+			support.Eventually(t, "the error of the missing right", func() error {
+				code, stdout, stderr := refused.get(t)
+				if code != 2 || stdout != "" || !strings.Contains(stderr, test.want) || !strings.Contains(stderr, "(hint: a Role in "+system+" must allow "+test.hint+")\n") {
+					return fmt.Errorf("exit code %d, standard output %q, standard error %q", code, stdout, stderr)
+				}
+				return nil
+			})
+			if entries, err := os.ReadDir(refused.dir); err != nil || len(entries) > 0 {
+				t.Errorf("there are files: %v, %v", entries, err)
+			}
+		})
+	}
+	t.Run("it is replayed", func(t *testing.T) { checkReplay(t, r.file, r.reviews(t)) })
+	t.Run("a replica is killed meanwhile", func(t *testing.T) { s.killMeanwhile(t, r, reviews) })
+}
+
+// webSockets returns how many WebSockets the API server has made connections to ports of pods of.
+func (s *site) webSockets(t *testing.T) float64 {
+	t.Helper()
+	text, err := s.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	must(t, err)
+	n, err := gatehouse.Sum(string(text), "apiserver_stream_tunnel_requests_total", `code="101"`)
+	must(t, err)
+	return n
+}
+
+// fetchAll fetches until nothing is missing that was recorded before, and returns the reviews.
+func (s *site) fetchAll(t *testing.T, r *recorder) (reviews []recorded) {
+	t.Helper()
+	support.Eventually(t, "everything is on the disks of the replicas, and the rights of the user are active", func() error {
+		before, err := s.recordedBy(t.Context())
+		if err != nil {
+			return err
+		}
+		result, code, stderr := r.fetch(t)
+		if code != 0 || stderr != "" {
+			return fmt.Errorf("exit code %d: %s", code, stderr)
+		}
+		reviews = r.reviews(t)
+		if len(result.Replicas) != len(before) || result.Reviews != len(reviews) || result.Gaps > 0 || len(result.RedactionKeys) != 1 || result.File != r.file || len(result.Problems) > 0 {
+			t.Errorf("record get says %+v, and there are %d reviews in the file", result, len(reviews))
+		}
+		for _, replica := range result.Replicas {
+			if before[replica.Name] == 0 || replica.Segments == 0 || replica.Bytes == 0 {
+				t.Errorf("of the replica %s there are %+v", replica.Name, replica)
+			}
+		}
+		found := map[string]int{}
+		for i := range reviews {
+			found[reviews[i].Replica]++
+		}
+		if !maps.Equal(found, before) {
+			return fmt.Errorf("there are %v reviews, and were %v", found, before)
+		}
+		return nil
+	})
+	return reviews
+}
+
+// checkReviews checks that each review is there once, in the order of time, with what was answered.
+func checkReviews(t *testing.T, reviews []recorded, created map[string]bool) {
+	t.Helper()
+	seen, validated := map[string]bool{}, map[string]bool{}
+	for i := range reviews {
+		one := &reviews[i]
+		if seen[one.ID] {
+			t.Errorf("the review %s is there twice", one.ID)
+		}
+		seen[one.ID] = true
+		if i > 0 && one.Time.Before(reviews[i-1].Time) {
+			t.Errorf("the review %d is of %s, and the one before of %s", i, one.Time, reviews[i-1].Time)
+		}
+		if allowed, mine := created[one.Name]; mine && one.Endpoint == "validate" {
+			if validated[one.Name] {
+				t.Errorf("%s is validated twice", one.Name)
+			}
+			validated[one.Name] = true
+			if (one.Decision == "allowed") != allowed {
+				t.Errorf("%s is %s, and the API server has created it: %v", one.Name, one.Decision, allowed)
+			}
+		}
+	}
+	if len(validated) != len(created) {
+		t.Errorf("%d of %d requests are in the file", len(validated), len(created))
+	}
+}
+
+// checkReplay replays a file under the configurations that are beside it, and under a candidate.
+func checkReplay(t *testing.T, file string, reviews []recorded) {
+	t.Helper()
+	var report struct {
+		Reviews, Unchanged int
+		Undecided, Changed map[string]int
+		Problems           []string
+	}
+	// Nobody decides on the objects that createWorkloads makes.
+	const own = "it is about an object of Gatehouse itself, which no policy decides on"
+	code, stdout, stderr := runProgram(t, "replay", "-o", "json", file)
+	must(t, json.Unmarshal([]byte(stdout), &report))
+	if code != 0 || report.Reviews != len(reviews) || report.Unchanged+report.Undecided[own] != report.Reviews || len(report.Problems) > 0 {
+		t.Errorf("under the same configuration: exit code %d, %+v: %s", code, report, stderr)
+	}
+	candidate := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(candidate, "candidate.yaml"), []byte(strings.ReplaceAll(workloadPolicies, "replicas <= 5", "replicas <= 4")), 0o600))
+	refused := 0
+	for i := range reviews {
+		if reviews[i].Kind == "Deployment.apps" && reviews[i].Decision == "allowed" {
+			refused++
+		}
+	}
+	report.Undecided = nil
+	code, stdout, stderr = runProgram(t, "replay", "--config", candidate, "-n", shop, "--kind", "Deployment", "-o", "json", file)
+	must(t, json.Unmarshal([]byte(stdout), &report))
+	if code != 1 || refused == 0 || report.Changed["newly-refused"] != refused || len(report.Undecided) > 0 {
+		t.Errorf("under a candidate: exit code %d, %+v, want %d newly refused: %s", code, report, refused, stderr)
+	}
+	if code, stdout, stderr = runProgram(t, "record", "show", file, "--decision", "denied", "--kind", "Deployment", "-n", shop); code != 0 || !strings.Contains(stdout, "recorded-0003") || strings.Contains(stdout, "recorded-0002") {
+		t.Errorf("record show: exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// killMeanwhile kills a replica while a segment of it is fetched. The command names it, and has what the others have recorded. A
+// replica that comes back still has what it had.
+func (s *site) killMeanwhile(t *testing.T, r *recorder, reviews []recorded) {
+	t.Helper()
+	victim := s.kubelet.Pods()[0]
+	s.kubelet.Hold()
+	defer s.kubelet.Release()
+	var connections atomic.Int64
+	s.kubelet.Intercept(func(p *kubelet.Pod, sent io.Reader) io.Reader {
+		const first = 400                           // bytes, with the header of HTTP
+		if p != victim || connections.Add(1) == 1 { // the first is for the list of segments
+			return sent
+		}
+		return io.MultiReader(io.LimitReader(sent, first), killer{p})
+	})
+	defer s.kubelet.Intercept(nil)
+	code, stdout, stderr := r.get(t)
+	if code != 2 || !strings.Contains(stdout, " reviews of 3 replicas, ") {
+		t.Errorf("exit code %d, standard output %q", code, stdout)
+	}
+	s.namedAlone(t, victim, stderr)
+	r.has(t, reviews, victim)
+
+	code, stdout, stderr = r.get(t)
+	if code != 2 || !strings.Contains(stdout, " reviews of 2 replicas, ") || !strings.Contains(stderr, "connection refused") {
+		t.Errorf("after that: exit code %d, standard output %q, standard error %q", code, stdout, stderr)
+	}
+	s.namedAlone(t, victim, stderr)
+	r.has(t, reviews, victim)
+
+	s.kubelet.Intercept(nil)
+	s.kubelet.Release()
+	s.waitForReplicas(t, 3)
+	if code, stdout, stderr = r.get(t); code != 0 {
+		t.Errorf("when it is back: exit code %d, standard output %q, standard error %q", code, stdout, stderr)
+	}
+	r.has(t, reviews, nil)
+}
+
+// killer kills the process of a pod when it is read.
+type killer struct{ pod *kubelet.Pod }
+
+// Read implements io.Reader.
+func (k killer) Read([]byte) (int, error) {
+	_ = k.pod.Process().Kill() // it has ended if that fails
+	return 0, io.EOF
+}
+
+// namedAlone checks that a message names a replica, and no other.
+func (s *site) namedAlone(t *testing.T, victim *kubelet.Pod, message string) {
+	t.Helper()
+	for _, pod := range s.kubelet.Pods() {
+		if named := strings.Contains(message, "replica "+pod.Name+": "); named != (pod == victim) {
+			t.Errorf("the message names the replica %s: %v; it is\n%s", pod.Name, named, message)
+		}
+	}
+}
+
+// has checks that the file has all of the reviews, but for those of a replica that may be nil.
+func (r *recorder) has(t *testing.T, reviews []recorded, but *kubelet.Pod) {
+	t.Helper()
+	there := map[string]bool{}
+	for _, one := range r.reviews(t) {
+		there[one.ID] = true
+	}
+	for i := range reviews {
+		if one := &reviews[i]; !there[one.ID] && (but == nil || one.Replica != but.Name) {
+			t.Errorf("the file lacks the review %s of the replica %s", one.ID, one.Replica)
+		}
+	}
+}
