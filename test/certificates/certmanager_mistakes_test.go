@@ -21,6 +21,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
+// heldBack bounds a start that a test keeps from being ready while it takes other steps, each of which may need
+// [support.Deadline] on a busy machine.
+const heldBack = 4 * support.Deadline
+
 // start is a program that may never be ready.
 type start struct {
 	ops, log string
@@ -37,7 +41,7 @@ func (m *managed) starts(t *testing.T, flags ...string) *start {
 	ops, err := cluster.UnusedAddress("127.0.0.1")
 	must(t, err)
 	s := &start{ops: ops, log: filepath.Join(t.TempDir(), "log"), ended: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), heldBack)
 	s.cancel = cancel
 	go func() {
 		defer close(s.ended)
@@ -107,7 +111,13 @@ func (s *start) readyz(ctx context.Context) (string, error) {
 func (s *start) accepted(t *testing.T) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	<-s.ended
+	select {
+	case <-s.ended:
+	case <-time.After(support.Deadline):
+		s.cancel()
+		<-s.ended
+		t.Fatalf("the program is not ready after %s: %v", support.Deadline, s.err)
+	}
 	must(t, s.err)
 	return time.Since(begin)
 }

@@ -129,7 +129,7 @@ func (c *change) begin(t *testing.T, secret string, flags ...string) *start {
 	c.begun++
 	name := fmt.Sprintf("replica-%d", c.begun)
 	s := &start{ops: ops, log: filepath.Join(t.TempDir(), name), ended: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), heldBack)
 	s.cancel = cancel
 	go func() {
 		defer close(s.ended)

@@ -22,10 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-const (
-	// startTimeout is a hundred times what a start takes on an idle machine.
-	startTimeout = 30 * time.Second
-)
+// startTimeout is a hundred times what a start takes on an idle machine. It bounds a start whose context has no deadline.
+const startTimeout = 30 * time.Second
 
 // Run runs a subcommand to its end and returns what it wrote to standard output. An exit code other than 0 is an error
 // that satisfies errors.As(err, **exec.ExitError) and holds what the program wrote to standard error.
@@ -83,8 +81,11 @@ func startGatehouse(ctx context.Context, limit *memoryLimit, log string, flags [
 }
 
 func start(ctx context.Context, limit *memoryLimit, path, log string, args []string) (*Server, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
-	defer cancel()
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
+		defer cancel()
+	}
 	before, err := os.ReadFile(log) //nolint:gosec // a path of the tests' own
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
