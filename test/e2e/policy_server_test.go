@@ -73,7 +73,7 @@ func (w *world) servePoliciesIn(t *testing.T, name, config, described string, na
 	must(t, err)
 	registrations := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	found := false
-	for document := range strings.SplitSeq(output, "\n---\n") {
+	for document := range strings.SplitSeq(gatehouse.Patient(output), "\n---\n") {
 		var registration admissionregistrationv1.ValidatingWebhookConfiguration
 		must(t, yaml.Unmarshal([]byte(document), &registration))
 		if registration.Kind != "ValidatingWebhookConfiguration" {

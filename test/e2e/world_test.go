@@ -308,7 +308,7 @@ func (w *world) register(ctx context.Context, name, config string, servers ...*g
 	if err != nil {
 		return err
 	}
-	return w.apply(ctx, documents)
+	return w.apply(ctx, gatehouse.Patient(documents))
 }
 
 // endpoints makes these servers the Service's endpoints.

@@ -64,7 +64,7 @@ func newSite(t *testing.T, name, config string, flags ...string) *site {
 	}, flags...)...)
 	must(t, err)
 	kubectl := s.Kubectl(t.Context(), "apply", "--filename", "-")
-	kubectl.Stdin = strings.NewReader(registration)
+	kubectl.Stdin = strings.NewReader(gatehouse.Patient(registration))
 	output, err := kubectl.CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl apply: %v: %s", err, output)

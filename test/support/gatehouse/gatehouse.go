@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -41,6 +42,12 @@ func Run(ctx context.Context, args ...string) (string, error) {
 	}
 	return stdout.String(), nil
 }
+
+var timeoutSeconds = regexp.MustCompile(`(?m)^( *timeoutSeconds:) \d+$`)
+
+// Patient returns webhook configurations with the longest timeouts that Kubernetes lets a test of decisions on a busy
+// machine wait for: those that 'gatehouse manifests' prints are for servers that have a processor.
+func Patient(manifests string) string { return timeoutSeconds.ReplaceAllString(manifests, "$1 30") }
 
 // Binary returns the path of the program.
 func Binary() (string, error) { return support.Built("build", "gatehouse") }

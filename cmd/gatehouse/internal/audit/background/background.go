@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/openreports"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
@@ -92,6 +94,8 @@ type Controller struct {
 	changed chan struct{}
 	// problems are those that were logged and last.
 	problems map[string]bool
+	// readAt is when each resource was last read to the end, or when it was first not.
+	readAt map[schema.GroupVersionResource]time.Time
 
 	mu      sync.Mutex
 	counts  map[string]v1alpha1.PolicyAudit
@@ -318,10 +322,11 @@ func (c *Controller) publish(ctx context.Context, active *Active, findings *open
 		c.metrics.ran(stopped)
 		return
 	}
+	c.readAt = lastRead(c.readAt, outcome)
 	c.metrics.publish(result{
-		policies: active.Policies, counts: counts, outcome: outcome, objects: objects, took: c.cfg.Now().Sub(began), at: c.cfg.Now(), reports: &reports, changes: changes,
+		policies: active.Policies, counts: counts, outcome: outcome, objects: objects, took: c.cfg.Now().Sub(began), at: c.cfg.Now(), reports: &reports, changes: changes, readAt: c.readAt,
 	}, err == nil || errors.Is(err, openreports.ErrUnserved))
-	c.setCounts(policyAudits(active, counts, outcome, began))
+	c.setCounts(policyAudits(active, counts, outcome, c.readAt, began))
 	incomplete, text := len(openreports.IncompleteOf(outcome)), ""
 	if err != nil {
 		text = ", not all reports are written: " + diagnostic.OneLine(truncate.Bytes(err.Error(), maxError))
@@ -355,6 +360,20 @@ func (c *Controller) write(ctx context.Context, reports *openreports.Reports, un
 		_, _ = c.cfg.Stale.Write(ctx, nil, nil) // that API, and the right to it, are optional
 	}
 	return changes, err
+}
+
+// lastRead returns when each resource of an audit was last read to the end, or when it was first not.
+func lastRead(before map[schema.GroupVersionResource]time.Time, outcome *audit.Outcome) map[schema.GroupVersionResource]time.Time {
+	now := map[schema.GroupVersionResource]time.Time{}
+	for i := range outcome.Coverage {
+		one := &outcome.Coverage[i]
+		at, found := before[one.GroupVersionResource]
+		if one.Complete || !found {
+			at = one.ReadAt
+		}
+		now[one.GroupVersionResource] = at
+	}
+	return now
 }
 
 // setCounts sets the counts for the status of policies.

@@ -35,8 +35,6 @@ type metrics struct {
 
 	mu               sync.Mutex
 	leading, audited bool
-	// readAt is when each resource was last read to the end, or when it was first not.
-	readAt map[schema.GroupVersionResource]time.Time
 }
 
 func newMetrics(every time.Duration) *metrics {
@@ -62,7 +60,6 @@ func newMetrics(every time.Duration) *metrics {
 		oldest:   gauge("gatehouse_audit_oldest_read_timestamp_seconds", "Time since which some resource has not been read completely, as a Unix timestamp."),
 		bytes:    gauge("gatehouse_audit_report_bytes", "Size of all reports of the last audit."),
 		missing:  gauge("gatehouse_audit_omitted_reports", "Namespaces with violations whose report does not fit into --audit-reports-bytes."),
-		readAt:   map[schema.GroupVersionResource]time.Time{},
 	}
 	m.interval.Set(every.Seconds())
 	// A rate needs the zero that it begins with.
@@ -96,6 +93,8 @@ type result struct {
 	at       time.Time
 	reports  *openreports.Reports
 	changes  openreports.Changes
+	// readAt is when each resource was last read to the end, or when it was first not.
+	readAt map[schema.GroupVersionResource]time.Time
 }
 
 // publish sets the metrics of an audit. Wrote reports whether all reports were written, or the cluster has none.
@@ -132,22 +131,16 @@ func (m *metrics) publish(r result, wrote bool) {
 
 // read sets the metrics about what was read.
 func (m *metrics) read(r result) {
-	known, unread, oldest := map[schema.GroupVersionResource]time.Time{}, 0, r.at
+	unread, oldest := 0, r.at
 	for i := range r.outcome.Coverage {
 		one := &r.outcome.Coverage[i]
-		at, found := m.readAt[one.GroupVersionResource]
-		if one.Complete || !found {
-			at = one.ReadAt
-		}
 		if !one.Complete {
 			unread++
 		}
-		known[one.GroupVersionResource] = at
-		if at.Before(oldest) {
+		if at := r.readAt[one.GroupVersionResource]; at.Before(oldest) {
 			oldest = at
 		}
 	}
-	m.readAt = known
 	m.unread.Set(float64(unread))
 	m.oldest.Set(float64(oldest.Unix()))
 }
