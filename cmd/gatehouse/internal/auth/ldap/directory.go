@@ -138,7 +138,7 @@ func (d *Directory) Verify(ctx context.Context, account *authn.Account, password
 		dn = account.DN
 	}
 	return d.ask(ctx, func(ctx context.Context, s *server) error {
-		d.pool.closeSurplus()
+		d.pool.makeRoom()
 		c, err := s.connect(ctx)
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func (d *Directory) search(ctx context.Context, question func(context.Context, *
 			}
 			d.pool.drop(s)
 		}
-		d.pool.closeSurplus()
+		d.pool.makeRoom()
 		c, err := d.open(ctx, s)
 		if err != nil {
 			return err

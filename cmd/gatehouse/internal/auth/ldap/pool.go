@@ -66,14 +66,20 @@ func (p *pool) take(s *server) *connection {
 	return nil
 }
 
-// closeSurplus closes kept connections until another one may be opened.
-func (p *pool) closeSurplus() {
+// makeRoom closes a kept connection if there would be too many with the one that the caller opens next.
+//
+// It closes one at most: a second one would be closed in place of another request, which could open its own before that.
+func (p *pool) makeRoom() {
+	var closing *connection
 	p.mu.Lock()
-	surplus := min(max(len(p.places)+len(p.idle)-cap(p.places), 0), len(p.idle))
-	closing := slices.Clone(p.idle[:surplus])
-	p.idle = slices.Delete(p.idle, 0, surplus)
+	if len(p.idle) > 0 && len(p.places)+len(p.idle) > cap(p.places) {
+		closing = p.idle[0]
+		p.idle = slices.Delete(p.idle, 0, 1)
+	}
 	p.mu.Unlock()
-	closeAll(closing)
+	if closing != nil {
+		closeAll([]*connection{closing})
+	}
 }
 
 // put keeps a connection for the next request.
