@@ -17,7 +17,8 @@ import (
 // The API server writes "<" as six bytes, so that a review may be far larger than what a user may send: 17 MiB for the
 // largest pod that can be created in a dry run, 16 MiB for a change of the largest that can be stored.
 func TestLargePods(t *testing.T) {
-	t.Parallel()
+	// Not parallel: the API server needs seconds of processor time for a request of this size, and the memory is that of these
+	// requests alone.
 	w := sharedWorld(t)
 	// Written as JSON the pods would be too large for the API server.
 	config := w.Config()

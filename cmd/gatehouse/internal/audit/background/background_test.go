@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -306,14 +307,27 @@ func TestFailures(t *testing.T) {
 				}
 				if c.audits > 0 {
 					s.want(t, 1, "gatehouse_audit_unread_resources")
-					if got := s.c.Counts()["owners"].NotAudited; len(got) != 1 || strings.Contains(got[0], "10.0.0.1") {
-						t.Errorf("not audited is %q", got)
+					got := s.c.Counts()["owners"]
+					if len(got.NotAudited) != 1 || strings.Contains(got.NotAudited[0], "10.0.0.1") {
+						t.Errorf("not audited is %q", got.NotAudited)
+					}
+					first := c.outcome.Coverage[0].ReadAt
+					again := slices.Clone(c.outcome.Coverage)
+					again[0].ReadAt = first.Add(time.Hour)
+					s.set(func() { s.outcome.Coverage = again })
+					time.Sleep(2 * time.Hour)
+					synctest.Wait()
+					if since := s.c.Counts()["owners"].UnreadSince; since == nil || !since.Time.Equal(first.Truncate(time.Second)) {
+						t.Errorf("unread since %v, want that of the first audit, %v", since, first)
 					}
 				}
 				s.set(func() { s.outcome, s.err = audit.Outcome{}, nil })
 				time.Sleep(2 * time.Hour)
 				synctest.Wait()
 				s.want(t, 0, "gatehouse_audit_unread_resources")
+				if got := s.c.Counts()["owners"].UnreadSince; got != nil {
+					t.Errorf("unread since %v, and everything was read", got)
+				}
 			})
 		})
 	}
