@@ -214,6 +214,7 @@ const kubernetesService = "default: fail owners validations[owner] Service kuber
 // TestBackground: the elected replica audits, with the printed rights. Reports follow objects and policies, are restored, and are not
 // written while nothing changes, whoever audits.
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	b := newBackground(t)
 	const name = "gatehouse-audit"
 	a := b.start(t, "a", b.account)
