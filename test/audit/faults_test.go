@@ -127,23 +127,7 @@ func (b *between) answer(r *http.Response) {
 
 // compact makes etcd forget all revisions but the current one, with which the tokens of lists expire.
 func (f *filler) compact(ctx context.Context) error {
-	ask := func(path, body string) ([]byte, error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/kv/"+path, strings.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		response, err := f.client.Do(request)
-		if err != nil {
-			return nil, err
-		}
-		text, err := io.ReadAll(response.Body)
-		err = errors.Join(err, response.Body.Close())
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = fmt.Errorf("etcd: %s: %s", response.Status, text)
-		}
-		return text, err
-	}
-	text, err := ask("range", `{"key":"YQ=="}`)
+	text, err := f.ask(ctx, "range", `{"key":"YQ=="}`)
 	if err != nil {
 		return err
 	}
@@ -151,7 +135,7 @@ func (f *filler) compact(ctx context.Context) error {
 	if err := json.Unmarshal(text, &is); err != nil {
 		return err
 	}
-	_, err = ask("compaction", fmt.Sprintf(`{"revision":%q,"physical":true}`, is.Header.Revision))
+	_, err = f.ask(ctx, "compaction", fmt.Sprintf(`{"revision":%q,"physical":true}`, is.Header.Revision))
 	return err
 }
 
