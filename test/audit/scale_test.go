@@ -88,14 +88,14 @@ func (f *filler) flush(t *testing.T) {
 	must(t, err)
 }
 
-// metadata returns that of the next object. One of a hundred has the label that policies refuse, and one of ten is large.
+// metadata returns that of the next object. About one of a hundred has the label that policies refuse, and one of ten is large.
 func (f *filler) metadata(namespaces int) metav1.ObjectMeta {
 	f.n++
 	meta := metav1.ObjectMeta{
 		Name: fmt.Sprintf("object-%06d", f.n), Namespace: scaleNamespace(f.n % namespaces), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", f.n)),
 		CreationTimestamp: metav1.Unix(1_700_000_000, 0), Generation: 1, Labels: map[string]string{"app": "a", "team": "t" + strconv.Itoa(f.n%7)},
 	}
-	if f.n%100 == 0 {
+	if f.n%101 == 0 { // in each of the namespaces
 		meta.Labels["violates"] = "yes"
 	}
 	if f.n%10 == 5 {
@@ -274,7 +274,7 @@ func inBackground(t *testing.T, c *cluster.Cluster, f *filler, policies, access 
 	})
 	s, err := gatehouse.Start(t.Context(), filepath.Join(t.TempDir(), "log"),
 		"--custom-resources", "--kubeconfig", access, "--replica", "a", "--self-signed", "127.0.0.1", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0",
-		"--drain-delay", "0s", "--audit-every", "1m", "--audit-qps", "50")
+		"--drain-delay", "0s", "--audit-every", "1m")
 	must(t, err)
 	t.Cleanup(s.Kill)
 	r := newReviewer(s, reviewedPod)
@@ -310,13 +310,13 @@ func auditMetric(t *testing.T, s *gatehouse.Server, name string, labels ...strin
 	return value
 }
 
-// latencies asks for reviews, fifty a second and at least two hundred, until a condition holds, and returns how long each took.
+// latencies asks for reviews, fifty a second and at least five hundred, until a condition holds, and returns how long each took.
 func latencies(t *testing.T, r *reviewer, until func() bool) []time.Duration {
 	t.Helper()
 	var all []time.Duration
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(30 * time.Minute); len(all) < 200 || len(all)%50 != 0 || !until(); {
+	for deadline := time.Now().Add(30 * time.Minute); len(all) < 500 || len(all)%50 != 0 || !until(); {
 		<-tick.C
 		began := time.Now()
 		must(t, r.ask(t.Context()))

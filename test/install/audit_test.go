@@ -46,10 +46,10 @@ func TestAudit(t *testing.T) {
 	}{
 		{
 			chartedWith(t, `audit.enabled=true`, `audit.every="10m"`, `audit.qps=0.5`, `audit.results=20`, `audit.reportsBytes="500Ki"`, `audit.policyReports=true`, rules),
-			[]string{"--audit-every=10m", "--audit-qps=0.5", "--audit-results=20", "--audit-reports-bytes=500Ki", "--audit-policy-reports"},
+			[]string{"--audit-every=10m", "--audit-qps=0.5", "--audit-results=20", "--audit-reports-bytes=500Ki", "--audit-policy-reports", "--audit-exclude-namespace=cert-manager"},
 			[]string{"gatehouse-audit-reports", "gatehouse-audit"},
 		},
-		{chartedWith(t, `audit.enabled=true`), []string{"--audit-every=1h", "--audit-qps=5", "--audit-results=100", "--audit-reports-bytes=2Mi"}, []string{"gatehouse-audit-reports"}},
+		{chartedWith(t, `audit.enabled=true`, `webhooks.excludeNamespaces=["storage"]`), []string{"--audit-every=1h", "--audit-qps=5", "--audit-results=100", "--audit-reports-bytes=2Mi", "--audit-exclude-namespace=cert-manager", "--audit-exclude-namespace=storage"}, []string{"gatehouse-audit-reports"}},
 		{chartedWith(t, rules), nil, nil},
 	} {
 		flags, roles := isAudit(c.v)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -44,6 +45,8 @@ type AuditOptions struct {
 	results       int
 	bytes         string
 	policyReports bool
+	// exclude are namespaces besides neverSent.
+	exclude []string
 
 	// changed reports whether a flag was set on the command line.
 	changed func(name string) bool
@@ -65,7 +68,8 @@ func (f *AuditOptions) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&f.results, "audit-results", openreports.DefaultResults, fmt.Sprintf("maximum results in a report, at most %d; the totals are always complete", openreports.MaxResults))
 	flags.StringVar(&f.bytes, "audit-reports-bytes", "2Mi", "maximum size of all reports together, such as 500Ki; above it, reports have fewer results, down to totals alone")
 	flags.BoolVar(&f.policyReports, "audit-policy-reports", false, "write PolicyReports of wgpolicyk8s.io/v1alpha2, for programs that do not read OpenReports, in place of these")
-	for _, name := range []string{"audit-every", "audit-qps", "audit-results", "audit-reports-bytes"} {
+	flags.StringSliceVar(&f.exclude, "audit-exclude-namespace", nil, "more namespaces that are not audited: those from which the API server sends nothing to Gatehouse; repeatable")
+	for _, name := range []string{"audit-every", "audit-qps", "audit-results", "audit-reports-bytes", "audit-exclude-namespace"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
 	}
 }
@@ -75,7 +79,7 @@ func (f *AuditOptions) Validate(customResources bool) []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if f.Every == 0 {
-		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-policy-reports"} {
+		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-policy-reports", "audit-exclude-namespace"} {
 			if f.changed(flag) {
 				problem("--%s needs --audit-every", flag)
 			}
@@ -93,6 +97,11 @@ func (f *AuditOptions) Validate(customResources bool) []error {
 	}
 	if f.results < 0 || f.results > openreports.MaxResults {
 		problem("--audit-results %d: must be from 0 to %d (hint: %d; 0 writes totals alone)", f.results, openreports.MaxResults, openreports.DefaultResults)
+	}
+	for _, name := range f.exclude {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			problem("--audit-exclude-namespace %.100q: must be the name of a namespace", name)
+		}
 	}
 	if size, err := resource.ParseQuantity(f.bytes); err != nil || size.Value() < openreports.MinBytes || size.Value() > math.MaxInt32 {
 		problem("--audit-reports-bytes %.100q: must be a quantity from %dKi to 2047Mi (hint: 2Mi)", f.bytes, openreports.MinBytes>>10)
@@ -149,7 +158,7 @@ func (f *Options) auditor(access *rest.Config, current *active.Active, load *rev
 		format, other = other, format
 	}
 	size, _ := resource.ParseQuantity(f.Auditing.bytes) // checked with the flags
-	a := &auditing{access: access, current: current, exclude: neverSent(namespace)}
+	a := &auditing{access: access, current: current, exclude: slices.Concat(neverSent(namespace), f.Auditing.exclude)}
 	log.Info("audits enabled", "every", f.Auditing.Every.String(), "reports", format.String(), "resultsPerReport", f.Auditing.results, "maxBytes", size.Value())
 	return background.New(background.Config{
 		Active: a.active, Every: f.Auditing.Every, Limits: openreports.Limits{Results: f.Auditing.results, Bytes: int(size.Value())},

@@ -193,6 +193,15 @@ func hasOrAll(list []string, value string) bool {
 	return slices.Contains(list, all) || slices.Contains(list, value)
 }
 
+// mayMatchUnnamed reports whether policies match resources of a group that they do not name.
+func (m *matchers) mayMatchUnnamed(group string) bool {
+	return slices.ContainsFunc(m.policies, func(p matcher) bool {
+		return slices.ContainsFunc(p.rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return hasOrAll(r.APIGroups, group) && (slices.Contains(r.Resources, all) || slices.Contains(r.Resources, "*/*"))
+		})
+	})
+}
+
 // mayMatch reports whether policies match resources of a group by wildcards or by name.
 func (m *matchers) mayMatch(group string) bool {
 	return slices.ContainsFunc(m.policies, func(p matcher) bool {

@@ -174,15 +174,20 @@ func (a *audit) plan(served *Served) {
 	a.out.Unknown = unknown
 	a.notDiscovered(served)
 	for _, name := range a.Kinds {
-		if !slices.ContainsFunc(a.targets, func(t Target) bool { return t.isNamed(name) }) {
+		named := func(t Target) bool { return t.isNamed(name) }
+		switch {
+		case !slices.ContainsFunc(a.targets, named):
 			a.out.Unknown = append(a.out.Unknown, fmt.Sprintf("%s: no active policy or profile is about such a kind", name))
+			a.out.Complete = false
+		case len(a.Namespaces) > 0 && !slices.ContainsFunc(a.targets, func(t Target) bool { return t.Namespaced && named(t) }):
+			a.out.Unknown = append(a.out.Unknown, fmt.Sprintf("%s: its objects are in no namespace, and an audit of namespaces leaves them out", name))
 			a.out.Complete = false
 		}
 	}
 	a.targets = slices.DeleteFunc(a.targets, func(t Target) bool {
 		return len(a.Kinds) > 0 && !slices.ContainsFunc(a.Kinds, t.isNamed) || len(a.Namespaces) > 0 && !t.Namespaced
 	})
-	a.Namespaces = slices.DeleteFunc(slices.Clone(a.Namespaces), func(name string) bool { return slices.Contains(a.Exclude, name) })
+	a.Namespaces = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(a.Namespaces))), func(name string) bool { return slices.Contains(a.Exclude, name) })
 	set, left := a.Snapshot.Policy.ForObjects()
 	snapshot := *a.Snapshot
 	snapshot.Policy = set
@@ -197,7 +202,7 @@ func (a *audit) plan(served *Served) {
 func (a *audit) notDiscovered(served *Served) {
 	m := newMatchers(a.Config)
 	named := sets.New[string]()
-	for _, version := range slices.SortedFunc(maps.Keys(served.failed), func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, version := range served.undiscovered() {
 		if named.Has(version.Group) || !m.mayMatch(version.Group) {
 			continue
 		}
@@ -207,6 +212,11 @@ func (a *audit) notDiscovered(served *Served) {
 			GroupVersionResource: version.WithResource("*"), Problem: "cannot be discovered: " + problem(served.failed[version]), ReadAt: a.out.Began,
 		})
 	}
+}
+
+// undiscovered returns the groups and versions that cannot be discovered, sorted.
+func (s *Served) undiscovered() []schema.GroupVersion {
+	return slices.SortedFunc(maps.Keys(s.failed), func(a, b schema.GroupVersion) int { return cmp.Compare(a.String(), b.String()) })
 }
 
 // isNamed reports whether a name is one of the kind or the resource, with or without the group.
@@ -366,6 +376,9 @@ func (c *Coverage) fail(t *Target, namespace string, err error) {
 func problem(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "the API server did not answer in time"
+	}
+	if strings.TrimSpace(err.Error()) == "" {
+		return "the API server answers without a reason"
 	}
 	return truncate.Bytes(strings.Join(strings.Fields(err.Error()), " "), maxProblem)
 }

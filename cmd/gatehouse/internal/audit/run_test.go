@@ -124,6 +124,15 @@ func TestRun(t *testing.T) {
 			want:      []string{"fail Widget shop/w beta/validations[0]: no"},
 			coverage:  "widgets.example.com v1beta1: 1",
 		},
+		"a version that only a policy with matchPolicy Exact names": {
+			objects: []string{`{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: shop}}`},
+			documents: []string{
+				strings.Replace(policyOf("a", "example.com/widgets", `validations: [{expression: "true"}]`), `"*"`, "v1", 1),
+				strings.NewReplacer(`"*"`, "v1beta1", "matchConstraints: {", "matchConstraints: {matchPolicy: Exact, ").Replace(policyOf("beta", "example.com/widgets", `validations: [{expression: "false", message: "no"}]`)),
+			},
+			coverage: "widgets.example.com v1: 1",
+			skipped:  []string{"AdmissionPolicy beta : for widgets.example.com: its matchPolicy is Exact, and an audit reads version v1"},
+		},
 		"templates": {
 			objects: []string{`{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {selector: {}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: "bad/c"}]}}}}`},
 			documents: []string{
@@ -138,6 +147,19 @@ func TestRun(t *testing.T) {
 			change:    func(o *audit.Options) { o.Namespaces = []string{"shop", "missing"} },
 			want:      []string{"fail ConfigMap shop/b good/validations[value]: must be good"},
 			coverage:  "configmaps v1: 1", unknown: []string{`namespace "missing"`},
+		},
+		"a namespace that is named twice": {
+			objects:   []string{configMap("shop", "b", "bad"), shop},
+			documents: []string{good},
+			change:    func(o *audit.Options) { o.Namespaces = []string{"shop", "shop"} },
+			want:      []string{"fail ConfigMap shop/b good/validations[value]: must be good"},
+			coverage:  "configmaps v1: 1",
+		},
+		"a namespace and a kind that is in none": {
+			objects:   []string{shop},
+			documents: []string{policyOf("never", "namespaces", `validations: [{expression: "false", message: "no"}]`)},
+			change:    func(o *audit.Options) { o.Namespaces, o.Kinds = []string{"shop"}, []string{"Namespace"} },
+			unknown:   []string{"Namespace: its objects are in no namespace, and an audit of namespaces leaves them out"},
 		},
 		"namespaces that are excluded": {
 			objects:   []string{configMap("shop", "b", "bad"), configMap("kube-system", "c", "bad")},

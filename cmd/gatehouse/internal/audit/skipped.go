@@ -54,6 +54,10 @@ func (m *matchers) skipped(served *Served, known []Skipped) []Skipped {
 		if !reads && len(p.literals()) > 0 && !slices.ContainsFunc(served.resources, func(r resource) bool { return p.matches(&r) }) {
 			continue // what it names is unknown, and reported as that
 		}
+		for _, other := range m.otherVersions(p, served) {
+			about.Reason = other
+			out = append(out, about)
+		}
 		if !reads {
 			about.Reason = "an audit does not read what it matches, because requests for it are never sent to Gatehouse"
 			out = append(out, about)
@@ -65,4 +69,20 @@ func (m *matchers) skipped(served *Served, known []Skipped) []Skipped {
 		}
 	}
 	return out
+}
+
+// otherVersions returns why a policy with matchPolicy Exact is not evaluated for resources that an audit reads in
+// a version that the policy does not match.
+func (m *matchers) otherVersions(p *matcher, served *Served) []string {
+	if !p.exact {
+		return nil
+	}
+	var reasons []string
+	for i := range served.resources {
+		r := &served.resources[i]
+		if version, read := m.version(r); read && p.matches(r) && !p.names(r, version) {
+			reasons = append(reasons, fmt.Sprintf("for %s: its matchPolicy is Exact, and an audit reads version %s", r.GroupResource, version))
+		}
+	}
+	return reasons
 }

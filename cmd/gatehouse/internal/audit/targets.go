@@ -130,6 +130,19 @@ func (s *Served) find(name schema.GroupResource) *resource {
 	return nil
 }
 
+// Unknown returns why Rights may lack some: API groups that cannot be discovered, and of which policies match resources by
+// wildcards.
+func Unknown(c *config.Config, served *Served) []error {
+	m := newMatchers(c)
+	var errs []error
+	for _, version := range served.undiscovered() {
+		if m.mayMatchUnnamed(version.Group) {
+			errs = append(errs, fmt.Errorf("a policy matches all resources of %s, which cannot be discovered: %s", version, problem(served.failed[version])))
+		}
+	}
+	return errs
+}
+
 // Rights returns the rights that an audit needs beside those of decisions: list of the resources that the active policies
 // and profiles match, and of namespaces. There is never a "*": what a policy matches by wildcards is
 // added from what is served, and left out if served is nil.

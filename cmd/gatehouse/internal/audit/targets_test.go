@@ -85,6 +85,19 @@ func TestUndiscovered(t *testing.T) {
 	if err != nil || out.Complete || len(out.Unknown) != 1 || !strings.HasPrefix(out.Unknown[0], "widgets.example.com: example.com/v1") || !strings.Contains(out.Unknown[0], "the service does not answer") {
 		t.Errorf("%v, %+v", err, out)
 	}
+	discovered, err := audit.Discover(t.Context(), s.Config("audit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		resources string
+		want      int
+	}{"named": {"example.com/widgets", 0}, "not named": {"example.com/*", 1}, "of another group": {"apps/*", 0}} {
+		c, _ := compile(t, policyOf("p", tc.resources, `workloadTemplates: Ignore, validations: [{expression: "true"}]`))
+		if errs := audit.Unknown(c, discovered); len(errs) < tc.want || len(errs) > 2*tc.want || tc.want > 0 && !strings.Contains(errs[0].Error(), "the service does not answer") {
+			t.Errorf("%s: rights may be missing: %v", name, errs)
+		}
+	}
 	i := slices.IndexFunc(out.Coverage, func(c audit.Coverage) bool { return c.GroupResource().String() == "*.example.com" })
 	if i < 0 || out.Coverage[i].Complete || out.Coverage[i].ReadAt.IsZero() || !strings.Contains(out.Coverage[i].Problem, "cannot be discovered: ") {
 		t.Errorf("the coverage is %+v", out.Coverage)

@@ -31,6 +31,8 @@ const (
 	maxObject = 64 << 20
 	// growth is how many times as many objects the next page may have.
 	growth = 4
+	// maxRenewed is how often the token of one page may be renewed.
+	maxRenewed = 5
 	// pageTimeout bounds how long one page is waited for.
 	pageTimeout = 30 * time.Second
 )
@@ -98,7 +100,7 @@ var errTooLarge = errors.New("the page is too large")
 
 // page returns the next page.
 func (l *List) page(ctx context.Context) (Page, error) {
-	for attempt := 0; ; {
+	for attempt, renewed := 0, 0; ; {
 		if err := context.Cause(ctx); err != nil {
 			return Page{}, err
 		}
@@ -111,7 +113,8 @@ func (l *List) page(ctx context.Context) (Page, error) {
 		switch token, expired := continueToken(err), apierrors.IsResourceExpired(err); {
 		case errors.Is(err, errTooLarge):
 			l.limit = max(1, l.limit/growth)
-		case expired && token != "" && token != l.next:
+		case expired && token != "" && renewed < maxRenewed:
+			renewed++
 			l.next = token // what is left of the list is as of now
 		case expired && l.next != "" && l.Restarts > 0:
 			l.Restarts--

@@ -183,3 +183,20 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%d objects, %v", len(got), err)
 	}
 }
+
+// TestTokens: an API server that renews the token of a page again and again does not keep the list for ever.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	fail := func(n int) (*metav1.Status, error) {
+		if n == 0 {
+			return nil, nil
+		}
+		asked++
+		return &metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, ListMeta: metav1.ListMeta{Continue: fmt.Sprint("token", n)}}, nil
+	}
+	_, err := names(t, &server{sizes: slices.Repeat([]int{1}, 30), fail: fail}, &paging.List{Limit: 10})
+	if err == nil || asked > 10 {
+		t.Errorf("%v after %d requests", err, asked)
+	}
+}

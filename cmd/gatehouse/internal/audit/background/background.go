@@ -33,6 +33,8 @@ const (
 	// pollPause is the time between two checks whether policies have changed, and settlePause the
 	// time without a change before an audit begins because of one.
 	pollPause, settlePause = 2 * time.Second, 5 * time.Second
+	// maxSettle bounds the wait for such a time: whoever may write exceptions can write one all the time.
+	maxSettle = time.Minute
 	// minPause is the shortest time between two audits. It is longer if audits take longer: at most
 	// half of the time is spent on audits, however often policies change.
 	minPause = 15 * time.Second
@@ -144,9 +146,10 @@ func (c *Controller) describe(format string, args ...any) {
 type schedule struct {
 	// next is the time of the next one, and soonest the time before which none begins.
 	next, soonest time.Time
-	// audited is the fingerprint of the last one, seen the one that was seen last, since when.
-	audited, seen string
-	since         time.Time
+	// audited is the fingerprint of the last one, seen the one that was seen last, since when, and changed when
+	// the first change since that audit was seen.
+	audited, seen  string
+	since, changed time.Time
 	// failures is the number of audits in a row that were dropped.
 	failures int
 }
@@ -156,11 +159,17 @@ func (s *schedule) isDue(now time.Time, fingerprint string) bool {
 	if s.seen != fingerprint {
 		s.seen, s.since = fingerprint, now
 	}
+	switch isNew := s.audited != "" && s.audited != fingerprint; {
+	case !isNew:
+		s.changed = time.Time{}
+	case s.changed.IsZero():
+		s.changed = now
+	}
 	if now.Before(s.soonest) {
 		return false
 	}
-	isNew := s.audited != "" && s.audited != fingerprint && now.Sub(s.since) >= settlePause
-	return isNew || !now.Before(s.next)
+	isSettled := !s.changed.IsZero() && (now.Sub(s.since) >= settlePause || now.Sub(s.changed) >= maxSettle)
+	return isSettled || !now.Before(s.next)
 }
 
 // Run audits until the context ends. It is called whenever this replica is elected.
@@ -210,19 +219,21 @@ func (c *Controller) once(ctx context.Context, active *Active, attempt int) end 
 		c.metrics.ran(stopped)
 		return end{} // another replica may be elected: nothing is written any more
 	}
-	if err != nil {
+	late := outcome != nil && errors.Is(err, context.DeadlineExceeded)
+	if late {
+		// Another attempt would not be faster.
+		c.problem("audit", true, fmt.Sprintf("the audit took longer than %s, and ended before all objects were read", max(minDeadline, c.cfg.Every)),
+			"see which resources were not read; simplify the rules that take long, or set a longer --audit-every")
+	} else if err != nil {
 		c.metrics.ran(failed)
 		text := truncate.Bytes(err.Error(), maxError)
-		if errors.Is(err, context.DeadlineExceeded) {
-			text = fmt.Sprintf("it took longer than %s: %s", max(minDeadline, c.cfg.Every), text)
-		}
 		c.describe("Audit=False: %s (hint: the results of the last complete audit stay; it is tried again)", text)
 		c.problem("audit", true, "cannot audit: "+text, hint(err))
 		return end{}
 	}
-	c.problem("audit", false, "", "")
+	c.problem("audit", late, "", "")
 	unread := c.unread(outcome)
-	if unread.unknown > 0 && attempt <= maxIncomplete {
+	if !late && unread.unknown > 0 && attempt <= maxIncomplete {
 		c.metrics.ran(incomplete)
 		c.describe("Audit=False: %d resources could not be read to the end (hint: the results of the last complete audit stay; it is tried again)", unread.unknown)
 		return end{}

@@ -90,6 +90,7 @@ func (f *manifestsFlags) audited(ctx context.Context) (*config.Config, *audit.Se
 	if err := loaded.Found.Err(); err != nil {
 		problems = append(problems, err)
 	}
+	problems = append(problems, audit.Unknown(loaded.Config, served)...)
 	if len(problems) > 0 {
 		// Applied, rights that lack some would narrow a role that has them.
 		return nil, nil, fmt.Errorf("nothing is printed, because rights would be missing (hint: gatehouse lint, and kubectl auth whoami):\n%w", errors.Join(problems...))
