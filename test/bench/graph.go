@@ -1,0 +1,3 @@
+package main
+
+func (r *report) writeGraph(string) error { return nil }
