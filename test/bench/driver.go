@@ -331,10 +331,10 @@ func (d *driver) measure(ctx context.Context, r *report) error {
 	return nil
 }
 
-// sample measures one scenario on one server once, after a tenth of the time to
+// sample measures one scenario on one server once, after a quarter of the time to
 // warm up connections, pools and heap to this scenario.
 func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample, error) {
-	if _, err := s.load(server, d.options.duration/10).run(ctx); err != nil {
+	if _, err := s.load(server, d.options.duration/4).run(ctx); err != nil {
 		return sample{}, err
 	}
 	// Asking for the allocations allocates too. What that takes is measured by

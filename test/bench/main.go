@@ -128,14 +128,14 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.graph, "graph", "", "write a graph of the growth with policies and object size to this SVG `file`")
 	flags.StringVar(&scenario, "scenario", "", "measure only the scenarios whose name matches this `regexp`")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds of every scenario")
-	flags.DurationVar(&o.duration, "duration", 60*time.Millisecond, "of a round of a scenario on one server; every worker makes at least one request")
-	flags.BoolVar(&quick, "quick", false, "the same as --rounds 3 --duration 15ms")
+	flags.DurationVar(&o.duration, "duration", 70*time.Millisecond, "of a round of a scenario on one server; every worker makes at least one request")
+	flags.BoolVar(&quick, "quick", false, "the same as --rounds 3 --duration 25ms")
 	flags.BoolVar(&o.check, "check", false, "exit with 1 if a bar is missed or was not measured")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if quick {
-		o.rounds, o.duration, o.compiles = 3, 15*time.Millisecond, 1
+		o.rounds, o.duration, o.compiles = 3, 25*time.Millisecond, 1
 	}
 	expression, err := regexp.Compile(scenario)
 	switch {
