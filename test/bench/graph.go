@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 )
@@ -59,7 +58,7 @@ const graphed = "/http1/c16"
 
 // The graph has its own background, because a page that embeds it may be light or
 // dark without the browser's preference.
-const graphHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 960 400" role="img" aria-labelledby="title" font-family="sans-serif" font-size="12">
+const graphHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1000 400" role="img" aria-labelledby="title" font-family="sans-serif" font-size="12">
 <title id="title">Processor time of a review, by number of policies and by size of the pod</title>
 <style>
 .page { fill: #ffffff } .grid { stroke: #d8dee4 } text { fill: #1f2328 } .small { fill: #59636e }
@@ -72,7 +71,7 @@ polyline.gatehouse { stroke: #58a6ff } polyline.in-tree { stroke: #f0883e } poly
 circle.gatehouse { fill: #58a6ff } circle.in-tree { fill: #f0883e } circle.null { fill: #9198a1 }
 }
 </style>
-<rect class="page" width="960" height="400"/>
+<rect class="page" width="1000" height="400"/>
 `
 
 // writeGraph writes the graph as SVG.
@@ -87,7 +86,7 @@ func (r *report) writeGraph(path string) error {
 // graph returns the graph as SVG: processor time over the number of policies, and
 // over the size of the pod, all logarithmic.
 func (r *report) graph() (string, error) {
-	const top, bottom, width = 60.0, 330.0, 270.0
+	const top, bottom, width = 60.0, 330.0, 260.0
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, p := range panels() {
 		for _, c := range p.curves {
@@ -99,14 +98,14 @@ func (r *report) graph() (string, error) {
 		}
 	}
 	if low >= high {
-		return "", errors.New("none of its scenarios was measured (hint: they are 'validate-1.*polic|mutate/.*" + graphed + "')")
+		return "", errors.New("none of its scenarios was measured (hint: --scenario '^(validate-1.*-polic|mutate/).*" + graphed + "')")
 	}
 	y := func(micros float64) float64 { return bottom - (math.Log10(micros)-low)/(high-low)*(bottom-top) }
 
 	var b strings.Builder
 	b.WriteString(graphHead)
 	for i, p := range panels() {
-		left := 55 + 475*float64(i)
+		left := 65 + 500*float64(i)
 		first, last := math.Log10(p.ticks[0]), math.Log10(p.ticks[len(p.ticks)-1])
 		x := func(at float64) float64 { return left + (math.Log10(at)-first)/(last-first)*width }
 		fmt.Fprintf(&b, `<text x="%.0f" y="24" font-weight="bold">%s</text>`+"\n", left, p.title)
@@ -120,45 +119,30 @@ func (r *report) graph() (string, error) {
 			fmt.Fprintf(&b, `<text class="small" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", x(tick), bottom+18, thousands(tick))
 		}
 		fmt.Fprintf(&b, `<text class="small" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", left+width/2, bottom+36, p.axis)
-		r.writeCurves(&b, p.curves, x, y)
+		r.writeCurves(&b, p.curves, x, y, left+width+14, top+40)
 	}
-	fmt.Fprintf(&b, `<text class="small" x="55" y="388">HTTP/1.1, concurrency 16, medians of %d rounds, %s, %d CPUs, %s. In-tree: the API server's own plugin behind the HTTP handler of Gatehouse.</text>`+"\n</svg>\n",
+	fmt.Fprintf(&b, `<text class="small" x="65" y="390">HTTP/1.1, concurrency 16, medians of %d rounds; %s, %d CPUs, %s</text>`+"\n</svg>\n",
 		r.rounds, runtime.Version(), runtime.NumCPU(), r.started.Format(time.DateOnly))
 	return b.String(), nil
 }
 
-// writeCurves writes the curves of a panel, each with its label beside its last
-// point, as far below the label above it as is readable.
-func (r *report) writeCurves(b *strings.Builder, curves []curve, x, y func(float64) float64) {
-	type label struct {
-		text string
-		x, y float64
-	}
-	var labels []label
+// writeCurves writes the measured curves of a panel, and a legend at a place.
+func (r *report) writeCurves(b *strings.Builder, curves []curve, x, y func(float64) float64, legendX, legendY float64) {
 	for _, c := range curves {
 		var points []string
-		last := label{text: c.label}
 		for i, scenario := range c.scenarios {
-			micros := r.microseconds(scenario+graphed, c.server)
-			if micros == 0 {
-				continue
+			if micros := r.microseconds(scenario+graphed, c.server); micros > 0 {
+				points = append(points, fmt.Sprintf("%.1f,%.1f", x(c.at[i]), y(micros)))
+				fmt.Fprintf(b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s: %.0f µs</title></circle>`, c.class, x(c.at[i]), y(micros), scenario, micros)
 			}
-			last.x, last.y = x(c.at[i]), y(micros)
-			points = append(points, fmt.Sprintf("%.1f,%.1f", last.x, last.y))
-			fmt.Fprintf(b, `<circle class="%s" cx="%.1f" cy="%.1f" r="3"><title>%s: %.0f µs</title></circle>`, c.class, last.x, last.y, scenario, micros)
 		}
-		if len(points) > 0 {
-			fmt.Fprintf(b, `<polyline class="%s" points="%s"/>`+"\n", c.class, strings.Join(points, " "))
-			labels = append(labels, last)
+		if len(points) == 0 {
+			continue
 		}
-	}
-	slices.SortFunc(labels, func(a, b label) int { return int(math.Copysign(1, a.y-b.y)) })
-	const lineHeight = 15
-	below := math.Inf(-1)
-	for _, l := range labels {
-		at := max(l.y+4, below)
-		below = at + lineHeight
-		fmt.Fprintf(b, `<text x="%.1f" y="%.1f">%s</text>`+"\n", l.x+8, at, l.text)
+		fmt.Fprintf(b, `<polyline class="%s" points="%s"/>`+"\n", c.class, strings.Join(points, " "))
+		fmt.Fprintf(b, `<polyline class="%s" points="%.1f,%.1f %.1f,%.1f"/><text x="%.1f" y="%.1f">%s</text>`+"\n",
+			c.class, legendX, legendY, legendX+20, legendY, legendX+26, legendY+4, c.label)
+		legendY += 20
 	}
 }
 
