@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -57,8 +56,8 @@ func inTreeHandler(configuration string) (http.Handler, error) {
 		return nil, err
 	}
 	factory.Start(stop)
-	if !plugin.WaitForReady() {
-		return nil, errors.New("the plugin has not read its policies in time")
+	for !plugin.WaitForReady() { // gives up after 10 s; the driver decides how long a start may take
+		continue
 	}
 
 	decoder := serializer.NewCodecFactory(clientgoscheme.Scheme).UniversalDeserializer()
