@@ -24,10 +24,12 @@ const (
 	fileCertificate   = "certificate in files" // no policies either, as with ownCertificate
 	ownCertificate    = "self-signed certificate"
 	onePolicy         = "one policy"
+	oneRule           = "one rule" // the first policy of tenPolicies
 	tenPolicies       = "ten policies"
 	tenRules          = "ten rules"
 	podSecurity       = "pod security"
-	hundredPolicies   = "100 policies"            // ten times those of tenPolicies
+	hundredPolicies   = "100 policies" // ten times those of tenPolicies
+	tenOf100Policies  = "ten of 100 policies"
 	manyPolicies      = "ten of 1000 policies"    // those of tenPolicies, and others that match no pod of the benchmark
 	workloadTemplates = "workload templates"      // a policy that requires the sidecar
 	exceptions        = "exceptions"              // tenPolicies with 100 exceptions, one of which matches
@@ -72,28 +74,15 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 		"objectSelector: {matchExpressions: [{key: "+optOutLabel+", operator: DoesNotExist}]}}", agentSpec(sidecarName))
 	profiles := []string{telemetry}
 	files := map[string]string{"namespace.yaml": namespaceDocument}
-	var policies []string
-	switch configuration = strings.TrimSuffix(configuration, recorded); configuration {
+	configuration = strings.TrimSuffix(configuration, recorded)
+	policies := policyDocuments(configuration)
+	switch configuration {
 	case issuer, issuerCEL:
 		files["issuer.yaml"], files["issuer.jwks"] = issuerDocuments(configuration == issuerCEL), issuerKeys
 	case manyTokens:
 		files["tokens.json"] = otherTokens(100_000, now)
-	case onePolicy:
-		policies = []string{middlePolicy("containers", "")}
-	case tenPolicies:
-		policies = ruledPolicies(10)
-	case tenRules:
-		policies = []string{tenRulesDocument()}
-	case podSecurity:
-		policies = []string{podSecurityDocument}
-	case hundredPolicies:
-		policies = ruledPolicies(100)
-	case manyPolicies:
-		policies = mostlyOtherPolicies(1000)
-	case workloadTemplates:
-		policies = []string{templateDocument}
 	case exceptions:
-		policies = append(ruledPolicies(10), exceptionDocuments(100, now)...)
+		policies = append(policies, exceptionDocuments(100, now)...)
 	case twoProfiles, manyProfiles:
 		profiles = append(profiles, sidecarProfile("mesh", team, agentSpec(meshName)))
 	case parameters:
@@ -126,6 +115,32 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// policyDocuments returns the policies of a configuration, with their bindings.
+func policyDocuments(configuration string) []string {
+	switch configuration {
+	case onePolicy:
+		return []string{middlePolicy("containers", "")}
+	case oneRule:
+		return ruledPolicies(1)
+	case tenPolicies, exceptions:
+		return ruledPolicies(10)
+	case tenRules:
+		return []string{tenRulesDocument()}
+	case podSecurity:
+		return []string{podSecurityDocument}
+	case hundredPolicies:
+		return ruledPolicies(100)
+	case tenOf100Policies:
+		return mostlyOtherPolicies(100)
+	case manyPolicies:
+		return mostlyOtherPolicies(1000)
+	case workloadTemplates:
+		return []string{templateDocument}
+	default:
+		return nil
+	}
 }
 
 // benchToken returns the benchmark's access token and its hash. Only servers

@@ -32,8 +32,8 @@ const (
 
 // server is a running process that answers reviews.
 type server struct {
-	kind          string // nullServer, usualServer, gatehouseServer or oldServer
-	configuration string // of Gatehouse, else empty
+	kind          string // nullServer, usualServer, inTreeServer, gatehouseServer or oldServer
+	configuration string // empty of nullServer and usualServer
 	process       *gatehouse.Server
 	clients       map[string]*client // by protocol
 }
@@ -115,7 +115,12 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 		modes = append(modes, usualServer)
 	}
 	for _, mode := range modes {
-		if err := d.startServer(ctx, server{kind: mode}, executable, mode, certFile, keyFile); err != nil {
+		if err := d.startServer(ctx, server{kind: mode}, executable, mode, certFile, keyFile, ""); err != nil {
+			return err
+		}
+	}
+	for _, configuration := range d.configurations(func(s scenario) bool { return s.inTree && d.options.inTree }) {
+		if err := d.startServer(ctx, server{kind: inTreeServer, configuration: configuration}, executable, inTreeServer, certFile, keyFile, configuration); err != nil {
 			return err
 		}
 	}
@@ -126,18 +131,13 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 		if _, err := os.Stat(binary.path); err != nil {
 			return fmt.Errorf("--%s %q: %w; make build writes bin/gatehouse", binary.kind, binary.path, err)
 		}
-		var started []string
-		for _, s := range d.scenarios {
-			if slices.Contains(started, s.configuration) {
-				continue
-			}
-			started = append(started, s.configuration)
-			documents := filepath.Join(d.directory, binary.kind+" "+s.configuration)
-			if err := errors.Join(os.Mkdir(documents, 0o700), writeDocuments(documents, s.configuration, time.Now())); err != nil {
+		for _, configuration := range d.configurations(func(scenario) bool { return true }) {
+			documents := filepath.Join(d.directory, binary.kind+" "+configuration)
+			if err := errors.Join(os.Mkdir(documents, 0o700), writeDocuments(documents, configuration, time.Now())); err != nil {
 				return err
 			}
 			args := []string{"serve", "--config", documents, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}
-			switch s.configuration {
+			switch configuration {
 			case ownCertificate:
 				args = append(args, "--self-signed", "127.0.0.1", "--self-signed-dir", documents+" certificates")
 			case fileCertificate:
@@ -145,15 +145,27 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 			default:
 				args = append(args, "--tls-cert", certFile, "--tls-key", keyFile, "--client-ca", caFile)
 			}
-			if binary.kind == gatehouseServer && strings.HasSuffix(s.configuration, recorded) {
+			if binary.kind == gatehouseServer && strings.HasSuffix(configuration, recorded) {
 				args = append(args, "--record", documents+recordings)
 			}
-			if err := d.startServer(ctx, server{kind: binary.kind, configuration: s.configuration}, binary.path, args...); err != nil {
+			if err := d.startServer(ctx, server{kind: binary.kind, configuration: configuration}, binary.path, args...); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// configurations returns the configurations of the scenarios that a function
+// selects, each once.
+func (d *driver) configurations(selects func(scenario) bool) []string {
+	var all []string
+	for _, s := range d.scenarios {
+		if selects(s) && !slices.Contains(all, s.configuration) {
+			all = append(all, s.configuration)
+		}
+	}
+	return all
 }
 
 // startServer starts a program and makes clients of it.
@@ -186,7 +198,8 @@ func (d *driver) startServer(ctx context.Context, s server, path string, args ..
 func (d *driver) serversOf(s scenario) []*server {
 	var servers []*server
 	for _, server := range d.servers {
-		if server.kind == nullServer || server.kind == usualServer && s.usual || server.configuration == s.configuration {
+		if server.kind == nullServer || server.kind == usualServer && s.usual ||
+			server.configuration == s.configuration && (server.kind != inTreeServer || s.inTree) {
 			servers = append(servers, server)
 		}
 	}
@@ -195,8 +208,8 @@ func (d *driver) serversOf(s scenario) []*server {
 
 // load returns what is sent to a server in a scenario. The null webhook answers
 // every review with yes.
-func (s scenario) load(server *server, requests int) load {
-	l := load{client: server.clients[s.protocol], path: s.path, review: s.review, wants: s.wants, concurrency: s.concurrency, requests: requests}
+func (s scenario) load(server *server, duration time.Duration) load {
+	l := load{client: server.clients[s.protocol], path: s.path, review: s.review, wants: s.wants, concurrency: s.concurrency, duration: duration}
 	if server.kind == nullServer {
 		l.path, l.wants = cmp.Or(s.nullPath, s.path), wants{user: s.wants.user}
 	}
@@ -208,7 +221,7 @@ func (s scenario) load(server *server, requests int) load {
 func (d *driver) prove(ctx context.Context, _ *report) error {
 	for _, s := range d.scenarios {
 		for _, server := range d.serversOf(s) {
-			if err := proveAnswers(ctx, s.load(server, 1), s, server.kind == nullServer); err != nil {
+			if err := proveAnswers(ctx, s.load(server, 0), s, server.kind == nullServer); err != nil {
 				return d.failure(server, s, err)
 			}
 		}
@@ -318,11 +331,10 @@ func (d *driver) measure(ctx context.Context, r *report) error {
 	return nil
 }
 
-// sample measures one scenario on one server once, after a tenth as many
-// requests to warm up connections, pools and heap to this scenario.
+// sample measures one scenario on one server once, after a quarter of the time to
+// warm up connections, pools and heap to this scenario.
 func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample, error) {
-	requests := max(d.options.requests/s.divisor, s.concurrency)
-	if _, err := s.load(server, max(requests/10, s.concurrency)).run(ctx); err != nil {
+	if _, err := s.load(server, d.options.duration/4).run(ctx); err != nil {
 		return sample{}, err
 	}
 	// Asking for the allocations allocates too. What that takes is measured by
@@ -338,7 +350,7 @@ func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample
 	if err != nil {
 		return sample{}, err
 	}
-	latencies, err := s.load(server, requests).run(ctx)
+	latencies, err := s.load(server, d.options.duration).run(ctx)
 	if err != nil {
 		return sample{}, err
 	}
@@ -351,7 +363,7 @@ func (d *driver) sample(ctx context.Context, s scenario, server *server) (sample
 	}
 	slices.Sort(latencies)
 	return sample{
-		requests:    requests,
+		requests:    len(latencies),
 		cpu:         after - before,
 		p50:         latencies[(len(latencies)-1)*50/100],
 		p99:         latencies[(len(latencies)-1)*99/100],

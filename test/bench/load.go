@@ -12,9 +12,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -60,17 +60,17 @@ func newClient(address, protocol string, ca *x509.CertPool, certificates ...tls.
 	}
 }
 
-// load is what a client does in one round: it posts the review as often as
-// requests says, each time with a new uid, from as many goroutines as concurrency
-// says, each of which waits for one answer before it asks again. Without a path it
-// makes connections instead.
+// load is what a client does in one round: it posts the review until the duration
+// is over, each time with a new uid, from as many goroutines as concurrency says,
+// each of which waits for one answer before it asks again, and asks at least once.
+// Without a path it makes connections instead.
 type load struct {
 	client      *client
 	path        string
 	review      []byte
 	wants       wants
 	concurrency int
-	requests    int
+	duration    time.Duration
 }
 
 // run returns the latency of every request, in no order. The first error and
@@ -79,18 +79,18 @@ func (l load) run(ctx context.Context) ([]time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers sync.WaitGroup
-	var next atomic.Int64
-	latencies := make([]time.Duration, l.requests)
-	for range l.concurrency {
+	latencies := make([][]time.Duration, l.concurrency)
+	start := time.Now()
+	for i := range latencies {
 		workers.Go(func() {
 			review := bytes.Clone(l.review)
-			for i := next.Add(1) - 1; i < int64(l.requests); i = next.Add(1) - 1 {
+			for first := true; first || time.Since(start) < l.duration; first = false {
 				took, err := l.once(ctx, review)
 				if err != nil {
 					cancel(err)
 					return
 				}
-				latencies[i] = took
+				latencies[i] = append(latencies[i], took)
 			}
 		})
 	}
@@ -98,7 +98,7 @@ func (l load) run(ctx context.Context) ([]time.Duration, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return latencies, nil
+	return slices.Concat(latencies...), nil
 }
 
 // once makes one request, with a new uid written into the review, or one

@@ -11,9 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
@@ -128,15 +130,17 @@ func TestLoadLooksLikeTheAPIServer(t *testing.T) {
 				r.Body = io.NopCloser(strings.NewReader(string(body)))
 				null.ServeHTTP(w, r)
 			}), func(*httptest.Server) {})
-			l := load{client: c, path: s.path, review: s.review, wants: wants{user: s.wants.user}, concurrency: 1, requests: 1}
+			l := load{client: c, path: s.path, review: s.review, wants: wants{user: s.wants.user}, duration: 20 * time.Millisecond}
+			requests := 0
 			for _, l.concurrency = range []int{1, 16} { // the first connects
-				l.requests = 10 * l.concurrency
-				if _, err := l.run(t.Context()); err != nil {
-					t.Fatal(err)
+				latencies, err := l.run(t.Context())
+				if err != nil || len(latencies) < l.concurrency || slices.Min(latencies) <= 0 {
+					t.Fatalf("%d requests of %d workers, error %v", len(latencies), l.concurrency, err)
 				}
+				requests += len(latencies)
 			}
-			if s.path == pathMutate && len(uids) != 170 {
-				t.Errorf("%d different uids in 170 requests", len(uids))
+			if s.path == pathMutate && len(uids) != requests {
+				t.Errorf("%d different uids in %d requests", len(uids), requests)
 			}
 			if len(peers) > tt.maxConnections {
 				t.Errorf("%d connections, want at most %d", len(peers), tt.maxConnections)
@@ -160,7 +164,7 @@ func TestLoadStopsAtWrongAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := someScenario(t, "validate/1.5KB/http1/c16")
 			c := serveTLS(t, s.protocol, tt.answer, func(*httptest.Server) {})
-			_, err := load{client: c, path: s.path, review: s.review, wants: s.wants, concurrency: 4, requests: 100}.run(t.Context())
+			_, err := load{client: c, path: s.path, review: s.review, wants: s.wants, concurrency: 4, duration: 50 * time.Millisecond}.run(t.Context())
 			checkError(t, err, tt.want)
 		})
 	}

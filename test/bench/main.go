@@ -1,11 +1,12 @@
 // Command bench measures what a review costs Gatehouse, as a ratio to a null
 // webhook: a TLS server that reads the body, finds the uid and answers a
 // constant. The null webhook, Gatehouse and, for comparison, a webhook written
-// with controller-runtime serve the same requests in the same run, in
-// alternating rounds, so that other load on the machine affects them alike.
+// with controller-runtime and the API server's own ValidatingAdmissionPolicy
+// plugin serve the same requests in the same run, in alternating rounds, so that
+// other load on the machine affects them alike.
 //
 // The driver starts the servers as processes of their own, so that the processor
-// time and memory of each can be read from the kernel. The two servers that
+// time and memory of each can be read from the kernel. The three servers that
 // Gatehouse is compared with are modes of this program. Only loopback addresses
 // are served and called.
 package main
@@ -19,7 +20,9 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
+	"time"
 )
 
 // Exit codes, those of gatehouse itself.
@@ -53,16 +56,18 @@ type options struct {
 	gatehouse string         // path of the binary; empty measures without it
 	old       string         // path of another binary that is measured beside it; may be empty
 	usual     bool           // the controller-runtime webhook takes part
+	inTree    bool           // the API server's own plugin takes part
+	graph     string         // path of the graph to write; may be empty
 	scenario  *regexp.Regexp // selects scenarios by name
 	rounds    int            // of every scenario
-	requests  int            // in a round of a 5 KB scenario at concurrency 16
+	duration  time.Duration  // of a round of a scenario on one server
 	compiles  int            // rounds of every compilation
 	check     bool           // a missed bar is an error
 }
 
 func main() {
-	if len(os.Args) == 4 && (os.Args[1] == nullServer || os.Args[1] == usualServer) {
-		err := serve(os.Args[1], os.Args[2], os.Args[3])
+	if isServer(os.Args) {
+		err := serve(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
 		_, _ = fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
 		os.Exit(exitUnknown)
 	}
@@ -70,6 +75,12 @@ func main() {
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// isServer reports whether the arguments are those that the driver starts a server
+// with.
+func isServer(args []string) bool {
+	return len(args) == 5 && slices.Contains([]string{nullServer, usualServer, inTreeServer}, args[1])
 }
 
 // run is main without the process around it.
@@ -85,6 +96,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = r.write(stdout)
 	}
+	if err == nil && o.graph != "" {
+		err = r.writeGraph(o.graph)
+	}
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "bench: %v\n", err)
 		return exitUnknown
@@ -98,7 +112,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // parseOptions reads the flags.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
-	o := options{usual: true, compiles: 3}
+	o := options{usual: true, inTree: true, compiles: 3}
 	var scenario string
 	var quick bool
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -110,16 +124,18 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.gatehouse, "gatehouse", "bin/gatehouse", "the gatehouse `binary`; empty measures without it")
 	flags.StringVar(&o.old, "old", "", "another gatehouse `binary` to measure in the same rounds, such as the one before a change")
 	flags.BoolFunc("no-controller-runtime", "leave out the controller-runtime webhook", func(string) error { o.usual = false; return nil })
+	flags.BoolFunc("no-in-tree", "leave out the API server's own ValidatingAdmissionPolicy plugin", func(string) error { o.inTree = false; return nil })
+	flags.StringVar(&o.graph, "graph", "", "write a graph of the growth with policies and object size to this SVG `file`")
 	flags.StringVar(&scenario, "scenario", "", "measure only the scenarios whose name matches this `regexp`")
-	flags.IntVar(&o.rounds, "rounds", 7, "rounds of every scenario")
-	flags.IntVar(&o.requests, "requests", 2000, "requests in a round; fewer at concurrency 1 and with large pods")
-	flags.BoolVar(&quick, "quick", false, "the same as --rounds 5 --requests 400")
+	flags.IntVar(&o.rounds, "rounds", 5, "rounds of every scenario")
+	flags.DurationVar(&o.duration, "duration", 70*time.Millisecond, "of a round of a scenario on one server; every worker makes at least one request")
+	flags.BoolVar(&quick, "quick", false, "the same as --rounds 3 --duration 25ms")
 	flags.BoolVar(&o.check, "check", false, "exit with 1 if a bar is missed or was not measured")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if quick {
-		o.rounds, o.requests, o.compiles = 5, 400, 1
+		o.rounds, o.duration, o.compiles = 3, 25*time.Millisecond, 1
 	}
 	expression, err := regexp.Compile(scenario)
 	switch {
@@ -127,8 +143,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.rounds < 1:
 		return o, fmt.Errorf("--rounds %d: must be at least 1", o.rounds)
-	case o.requests < 16:
-		return o, fmt.Errorf("--requests %d: must be at least 16", o.requests)
+	case o.duration <= 0:
+		return o, fmt.Errorf("--duration %v: must be positive", o.duration)
 	case err != nil:
 		return o, fmt.Errorf("--scenario %q: %w", scenario, err)
 	}

@@ -3,8 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +24,7 @@ import (
 
 // TestMain lets the test binary be the servers that the driver starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == nullServer || os.Args[1] == usualServer) {
+	if isServer(os.Args) {
 		main()
 	}
 	os.Exit(m.Run())
@@ -33,13 +39,13 @@ func TestRunRefusesBadUsage(t *testing.T) {
 		"help":          {[]string{"--help"}, exitYes, "--quick"},
 		"argument":      {[]string{"--quick", "now"}, exitUnknown, `unexpected argument "now"`},
 		"rounds":        {[]string{"--rounds", "-1"}, exitUnknown, "--rounds -1: must be at least 1"},
-		"requests":      {[]string{"--requests", "3"}, exitUnknown, "--requests 3: must be at least 16"},
+		"duration":      {[]string{"--duration", "0s"}, exitUnknown, "--duration 0s: must be positive"},
 		"expression":    {[]string{"--scenario", "("}, exitUnknown, `--scenario "(": error parsing regexp`},
 		"no scenario":   {[]string{"--scenario", "mutate/1MB"}, exitUnknown, `--scenario "mutate/1MB" matches nothing`},
 		"no binary":     {[]string{"--gatehouse", "no/such/file", "--scenario", "authenticate/"}, exitUnknown, `--gatehouse "no/such/file": stat no/such/file: no such file or directory; make build writes bin/gatehouse`},
 		"no old binary": {[]string{"--gatehouse", "", "--old", "no/such/file", "--scenario", "authenticate/"}, exitUnknown, `--old "no/such/file": stat no/such/file`},
 		"a bar that is not measured is missed": {
-			[]string{"--gatehouse", "", "--no-controller-runtime", "--rounds", "1", "--requests", "16", "--scenario", "authenticate/http2/c1$", "--check"},
+			[]string{"--gatehouse", "", "--no-controller-runtime", "--rounds", "1", "--duration", "1ms", "--scenario", "authenticate/http2/c1$", "--check"},
 			exitNo, "a bar was missed",
 		},
 	} {
@@ -60,7 +66,7 @@ func measure(t *testing.T, old bool, args ...string) *report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append(args, "--requests", "16", "--gatehouse", binary)
+	args = append(args, "--duration", "1ms", "--gatehouse", binary)
 	if old {
 		args = append(args, "--old", binary)
 	}
@@ -79,7 +85,7 @@ func measure(t *testing.T, old bool, args ...string) *report {
 // scenario, or the run would fail, and every bar of a scenario is measured.
 func TestRunMeasures(t *testing.T) {
 	r := measure(t, false, "--rounds", "1", "--scenario", "/http2/c16|-recorded/|^(mutate|validate-10-policies)/5KB/http1/c16|^handshake")
-	if len(r.results) != 33 || len(r.memory) != 2+19 {
+	if len(r.results) != 42 || len(r.memory) != 2+5+21 {
 		t.Errorf("%d scenarios, memory of %d servers", len(r.results), len(r.memory))
 	}
 	for _, m := range r.memory {
@@ -153,8 +159,8 @@ func TestWriteTable(t *testing.T) {
 	}
 	got := strings.Join(strings.Fields(table.String()), " ")
 	for _, want := range []string{
-		"mutate/5KB/http2/c16 40.0 1.60 11.50 50/3.1 50/3.1 50/3.1 0.40/1.20 0.64/1.92 4.60/13.80",
-		"mutate/1.5KB/http2/c16 60.0 1.62 – 50/3.1 50/3.1 – 0.60/1.80 0.97/2.91 –",
+		"mutate/5KB/http2/c16 40.0 1.60 11.50 – 50/3.1 50/3.1 50/3.1 – 0.40/1.20 0.64/1.92 4.60/13.80 –",
+		"mutate/1.5KB/http2/c16 60.0 1.62 – – 50/3.1 50/3.1 – – 0.60/1.80 0.97/2.91 – –",
 		"null 22.0 23.0 gatehouse, one policy 48.0 70.0",
 		"compile-1000-policies 0.50 60.0 15.6",
 		"mutate/1.5KB/http2/c16, ratio to null 1.60 1.62 fail mutate/5KB/http2/c16, ratio to null 1.60 1.60 pass",
@@ -232,5 +238,90 @@ func TestCompilations(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// Every scenario that makes requests has both protocols, at both concurrencies. The
+// graph's are among those that its servers are measured in.
+func TestScenarios(t *testing.T) {
+	all := map[string]scenario{}
+	for _, s := range scenarios(regexp.MustCompile("")) {
+		if _, found := all[s.name]; found {
+			t.Errorf("two scenarios %s", s.name)
+		}
+		all[s.name] = s
+	}
+	for name, s := range all {
+		if s.path == "" {
+			continue
+		}
+		base := strings.TrimSuffix(name, fmt.Sprintf("/%s/c%d", s.protocol, s.concurrency))
+		for _, other := range []string{"/http1/c1", "/http1/c16", "/http2/c1", "/http2/c16"} {
+			if _, found := all[base+other]; !found {
+				t.Errorf("no scenario %s", base+other)
+			}
+		}
+	}
+	for _, p := range panels() {
+		for _, c := range p.curves {
+			if len(c.scenarios) != len(c.at) {
+				t.Errorf("%s: %d scenarios at %d places", c.label, len(c.scenarios), len(c.at))
+			}
+			for _, name := range c.scenarios {
+				if s, found := all[name+graphed]; !found || c.server == inTreeServer && !s.inTree {
+					t.Errorf("%s: scenario %s: %v", c.label, name, found)
+				}
+			}
+		}
+	}
+}
+
+// The graph is well-formed without scripts, has readable text on light and dark
+// pages, and shows what was measured where the axes say.
+func TestGraph(t *testing.T) {
+	r := &report{rounds: 3, started: time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)}
+	if _, err := r.graph(); err == nil || !strings.Contains(err.Error(), "none of its scenarios was measured") {
+		t.Errorf("error %v without measurements", err)
+	}
+	one := func(d time.Duration) []sample { return []sample{{requests: 10, cpu: 10 * d}} }
+	for scenario, took := range map[string]time.Duration{"validate-1-policy/5KB": 100 * time.Microsecond, "validate-10-of-1000-policies/5KB": 1500 * time.Microsecond} {
+		r.results = append(r.results, result{scenario: scenario + graphed, samples: map[string][]sample{gatehouseServer: one(took), nullServer: one(20 * time.Microsecond)}})
+	}
+	path := filepath.Join(t.TempDir(), "growth.svg")
+	if err := r.writeGraph(path); err != nil {
+		t.Fatal(err)
+	}
+	graph, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var elements []string
+	for decoder := xml.NewDecoder(bytes.NewReader(graph)); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			elements = append(elements, start.Name.Local)
+		}
+	}
+	if slices.Contains(elements, "script") || slices.Contains(elements, "image") {
+		t.Errorf("elements %v", elements)
+	}
+	for _, want := range []string{
+		"@media (prefers-color-scheme: dark)", ">policies</text>", ">KB</text>", ">processor time of a review, µs</text>", ">1,000</text>", ">10,000</text>",
+		">Gatehouse, ten match</text>", "medians of 3 rounds", "2026-11-23",
+		// From 10 to 10,000 µs, 100 µs are a third above the axis; 1 and 1,000 policies are at its ends.
+		`points="65.0,240.0 325.0,134.2"`, "validate-1-policy/5KB: 100 µs",
+	} {
+		if !strings.Contains(string(graph), want) {
+			t.Errorf("no %q in\n%s", want, graph)
+		}
+	}
+	if strings.Contains(string(graph), "in-tree, ten match") {
+		t.Error("a label without a curve")
 	}
 }

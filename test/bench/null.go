@@ -21,6 +21,8 @@ import (
 const (
 	nullServer  = "null"
 	usualServer = "controller-runtime"
+	// inTreeServer evaluates policies with the API server's own plugin.
+	inTreeServer = "in-tree"
 )
 
 // maxBody is the largest body that the null webhook reads, in bytes: more than
@@ -102,11 +104,18 @@ func findString(body []byte, name string) ([]byte, error) {
 }
 
 // serve serves one of the handlers of this program over TLS until the process
-// is killed. It logs its addresses as gatehouse serve does.
-func serve(mode, certFile, keyFile string) error {
+// is killed. It logs its addresses as gatehouse serve does. The configuration is of
+// the in-tree plugin.
+func serve(mode, certFile, keyFile, configuration string) error {
 	handler := nullHandler()
-	if mode == usualServer {
+	var err error
+	switch mode {
+	case usualServer:
 		handler = usualHandler()
+	case inTreeServer:
+		if handler, err = inTreeHandler(configuration); err != nil {
+			return err
+		}
 	}
 	reviews, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // bound at once
 	if err != nil {

@@ -36,7 +36,7 @@ type scenario struct {
 	concurrency   int
 	configuration string
 	usual         bool   // the controller-runtime webhook does the same work
-	divisor       int    // of the number of requests in a round
+	inTree        bool   // the API server's own plugin evaluates the same policies
 	review        []byte // the body of the requests
 	refused       []byte // a review that must be refused, to prove that the configuration is active
 	wants         wants
@@ -52,25 +52,22 @@ type wants struct {
 
 // scenarios returns the scenarios whose name matches, in the order of the table.
 func scenarios(match *regexp.Regexp) []scenario {
-	both, concurrencies := []string{http2, http1}, []int{16, 1}
 	var all []scenario
-	add := func(s scenario, size string, protocols []string, concurrencies []int) {
-		s.divisor = max(s.divisor, 1)
-		name, divisor := s.name+size, s.divisor
-		for _, s.protocol = range protocols {
-			for _, s.concurrency = range concurrencies {
+	add := func(s scenario, size string) {
+		name := s.name + size
+		for _, s.protocol = range []string{http2, http1} {
+			for _, s.concurrency = range []int{16, 1} {
 				s.name = fmt.Sprintf("%s/%s/c%d", name, s.protocol, s.concurrency)
-				s.divisor = divisor * (1 + 1/s.concurrency)
-				if match.MatchString(s.name) {
+				if match.MatchString(s.name) && (s.path != "" || s.protocol == http1 && s.concurrency > 1) {
 					all = append(all, s)
 				}
 			}
 		}
 	}
 
-	// One profile and one policy, with pods of three sizes.
-	const largeDivisor = 5
-	small, medium, large := reviewOf(realisticPod(1_500)), reviewOf(realisticPod(5_000)), reviewOf(realisticPod(60_000))
+	// One profile and one policy, with pods of several sizes.
+	small, medium := reviewOf(realisticPod(1_500)), reviewOf(realisticPod(5_000))
+	large, huge := reviewOf(realisticPod(60_000)), reviewOf(realisticPod(600_000))
 	refused := reviewOf(refusedPod())
 	for _, s := range []scenario{
 		{name: "mutate", path: pathMutate, wants: wants{adds: []string{sidecarName}}},
@@ -78,11 +75,15 @@ func scenarios(match *regexp.Regexp) []scenario {
 	} {
 		s.configuration, s.usual = onePolicy, true
 		s.review = small
-		add(s, "/1.5KB", both, concurrencies)
+		add(s, "/1.5KB")
 		s.review = medium
-		add(s, "/5KB", both, concurrencies)
-		s.review, s.divisor = large, largeDivisor
-		add(s, "/60KB", both, concurrencies)
+		add(s, "/5KB")
+		s.review = large
+		add(s, "/60KB")
+		if s.path == pathMutate {
+			s.review, s.usual = huge, false
+			add(s, "/600KB")
+		}
 	}
 
 	// Other profiles. A misspelt annotation must be refused, which proves that a
@@ -110,7 +111,7 @@ func scenarios(match *regexp.Regexp) []scenario {
 		},
 	} {
 		s.path = pathMutate
-		add(s, "/5KB", both, concurrencies[:1])
+		add(s, "/5KB")
 	}
 
 	// The same with all reviews recorded.
@@ -119,7 +120,7 @@ func scenarios(match *regexp.Regexp) []scenario {
 		{name: "validate-10-policies-recorded", path: pathValidate, configuration: tenPolicies + recorded, refused: refused},
 	} {
 		s.review = medium
-		add(s, "/5KB", both, concurrencies[:1])
+		add(s, "/5KB")
 	}
 
 	// Other policies.
@@ -127,23 +128,29 @@ func scenarios(match *regexp.Regexp) []scenario {
 	excepted := reviewOf(realisticPod(5_000, func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }))
 	for _, s := range []scenario{
 		{name: "validate-no-policies", configuration: noPolicies, review: medium},
-		{name: "validate-10-policies", configuration: tenPolicies, review: medium, refused: refused},
+		{name: "validate-1-policy", configuration: oneRule, review: medium, refused: refused, inTree: true},
+		{name: "validate-10-policies", configuration: tenPolicies, review: medium, refused: refused, inTree: true},
 		{name: "validate-10-rules", configuration: tenRules, review: medium, refused: refused},
-		{name: "validate-10-of-1000-policies", configuration: manyPolicies, review: medium, refused: refused},
-		{name: "validate-100-policies", configuration: hundredPolicies, review: medium, refused: refused},
+		{name: "validate-10-of-100-policies", configuration: tenOf100Policies, review: medium, refused: refused, inTree: true},
+		{name: "validate-10-of-1000-policies", configuration: manyPolicies, review: medium, refused: refused, inTree: true},
+		{name: "validate-100-policies", configuration: hundredPolicies, review: medium, refused: refused, inTree: true},
 		{name: "validate-10-violations", configuration: tenPolicies, review: denied, wants: wants{denies: ruleMessages()}},
 		{name: "validate-1-of-100-exceptions", configuration: exceptions, review: excepted, refused: refused},
 		{name: "validate-pod-security", configuration: podSecurity, review: medium, refused: refused},
 	} {
 		s.path = pathValidate
-		add(s, "/5KB", both, concurrencies[:1])
+		add(s, "/5KB")
 	}
-	add(scenario{name: "validate-10-policies", path: pathValidate, configuration: tenPolicies, review: large, refused: refused, divisor: largeDivisor},
-		"/60KB", both, concurrencies[:1])
+	for _, of := range []struct {
+		size   string
+		review []byte
+	}{{"/1.5KB", small}, {"/60KB", large}, {"/600KB", huge}} {
+		add(scenario{name: "validate-10-policies", path: pathValidate, configuration: tenPolicies, review: of.review, refused: refused, inTree: true}, of.size)
+	}
 	add(scenario{
 		name: "validate-template", path: pathValidate, configuration: workloadTemplates,
 		review: reviewOf(deploymentOf(realisticPod(4_000))), refused: reviewOf(deploymentOf(refusedPod())),
-	}, "/5KB", both, concurrencies[:1])
+	}, "/5KB")
 
 	// Token reviews, for which the API server speaks HTTP/2.
 	token, _ := benchToken()
@@ -156,17 +163,13 @@ func scenarios(match *regexp.Regexp) []scenario {
 		{name: "authenticate-jwt-rs256-expressions", configuration: issuerCEL, review: tokenReview(tokenRS256), nullPath: pathVerify},
 	} {
 		s.path, s.refused, s.wants = pathAuthenticate, tokenReview(wrong), wants{user: tokenUser}
-		some := concurrencies
-		if !s.usual {
-			some = concurrencies[:1]
-		}
-		add(s, "", []string{http2}, some)
+		add(s, "")
 	}
 
-	// Connections without a request, over HTTP/1.1 as to a Service: an API server
+	// Connections without a request, over HTTP/1.1 alone, as to a Service: an API server
 	// makes one for each call beyond the 25 that it keeps.
-	add(scenario{name: "handshake-files", configuration: fileCertificate}, "", []string{http1}, concurrencies[:1])
-	add(scenario{name: "handshake-self-signed", configuration: ownCertificate}, "", []string{http1}, concurrencies[:1])
+	add(scenario{name: "handshake-files", configuration: fileCertificate}, "")
+	add(scenario{name: "handshake-self-signed", configuration: ownCertificate}, "")
 	return all
 }
 
