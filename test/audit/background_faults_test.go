@@ -35,7 +35,6 @@ type reviewer struct {
 
 func newReviewer(s *gatehouse.Server, object string) *reviewer {
 	return &reviewer{
-		//nolint:gosec // the certificate of a server that this test has started
 		&http.Client{Timeout: support.Deadline, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
 		"https://" + s.Reviews.String() + "/validate",
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","name":"asked","namespace":"shop",` + object + `,"userInfo":{"username":"somebody"}}}`,

@@ -277,7 +277,7 @@ func TestFaults(t *testing.T) {
 		fault func(ctx context.Context) error
 		// answers is an answer that has to be seen, and answered sees all.
 		answers  int
-		answered func(ctx context.Context, code int) error
+		answered func(code int) error
 		// unjudged is what is said of widgets, which are not judged completely then.
 		unjudged string
 	}{
@@ -303,7 +303,7 @@ func TestFaults(t *testing.T) {
 				}
 				return errors.Join(s.occupy(ctx), s.eventually(ctx, code(http.StatusTooManyRequests)))
 			},
-			answered: func(ctx context.Context, code int) error {
+			answered: func(code int) error {
 				if code != http.StatusTooManyRequests {
 					return nil
 				}
@@ -359,7 +359,7 @@ func TestFaults(t *testing.T) {
 				if c.answered == nil {
 					return
 				}
-				if err := c.answered(ctx, code); err != nil {
+				if err := c.answered(code); err != nil {
 					t.Error(err)
 				}
 			})
