@@ -33,6 +33,8 @@ type Input struct {
 	Workload string
 	// Explain fills in the explanations, for every profile.
 	Explain bool
+	// Apply requests Decision.Patched.
+	Apply bool
 }
 
 // Verdict is the outcome for one profile.
@@ -100,6 +102,9 @@ type Decision struct {
 	// to do. The values are json.RawMessage, may be shared between decisions and
 	// must not be changed.
 	Patches []jsonpatch.Operation
+	// Patched is the text of the pod with the patch applied, if Input.Apply requests it. It is nil
+	// without a patch.
+	Patched []byte
 	// Again says that the pod came with a status annotation: it has been here
 	// before, or is a copy of one that has.
 	Again bool
@@ -125,6 +130,9 @@ func (s *Set) Decide(in Input) Decision {
 	}()
 	d := sc.decide(s, &in)
 	d.had = sc.request.status
+	if in.Apply && d.Patches != nil {
+		d.Patched, d.Err = sc.injector.patched(d.Patches[len(d.Patches)-1])
+	}
 	return d
 }
 

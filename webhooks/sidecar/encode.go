@@ -8,6 +8,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
 
@@ -62,6 +64,24 @@ func (i *injector) withStatus(operation, path, before, after string) []jsonpatch
 	value := append(make([]byte, 0, len(before)+len(text)+len(after)+quotes), before...)
 	value = append(rawjson.AppendString(value, text), after...)
 	return append(i.operations, jsonpatch.Operation{Operation: operation, Path: path, Value: json.RawMessage(value)})
+}
+
+// patched returns the text of the pod with all operations carried out: those of the profiles are
+// splices of the text already, and the one that writes the status annotation is the last.
+func (i *injector) patched(last jsonpatch.Operation) ([]byte, error) {
+	text := rawjson.Value(podtext.Trim(i.pod.Text))
+	if len(i.pod.Editor.Splices) > 0 {
+		text = podtext.Trim(i.pod.Editor.Result())
+	}
+	value, _ := last.Value.(json.RawMessage)
+	switch last.Path {
+	case "/metadata":
+		return merge.SetMember(text, text, "metadata", string(value))
+	case "/metadata/annotations":
+		return merge.SetMember(text, text.Get("metadata"), "annotations", string(value))
+	default:
+		return merge.SetMember(text, text.Get("metadata", "annotations"), v1alpha1.StatusAnnotation, string(value))
+	}
 }
 
 // checkLength refuses a pod whose annotations are longer than the API server allows. Its

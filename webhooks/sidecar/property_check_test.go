@@ -45,7 +45,10 @@ func treeOf(t testing.TB, text []byte) any {
 func (c *checker) decide(t testing.TB, in sidecar.Input) (sidecar.Decision, []byte) {
 	t.Helper()
 	d, spliced := c.set.Spliced(in)
-	sameDecision(t, "the decision", d, c.set.Decide(in))
+	in.Apply = true
+	applied := c.set.Decide(in)
+	in.Apply = false
+	sameDecision(t, "the decision", d, applied)
 	in.Explain = true
 	explained := c.set.Decide(in)
 	for i := range explained.Verdicts {
@@ -66,6 +69,9 @@ func (c *checker) decide(t testing.TB, in sidecar.Input) (sidecar.Decision, []by
 	// The status annotation comes last and is not spliced.
 	if got, want := treeOf(t, spliced), treeOf(t, patchedBy(t, in.Pod, d.Patches[:len(d.Patches)-1])); !reflect.DeepEqual(got, want) {
 		t.Errorf("spliced %s, patched %s", spliced, out)
+	}
+	if !reflect.DeepEqual(treeOf(t, applied.Patched), treeOf(t, out)) {
+		t.Errorf("the text is %s, patched %s", applied.Patched, out)
 	}
 	before, after := parsed(t, in.Pod), parsed(t, spliced)
 	declares := declared{TB: t, profiles: c.profiles}
