@@ -299,19 +299,23 @@ func (a *answer) lines() (out []string, left int) {
 	return out, 0
 }
 
-// objectName returns the name that the client knows the object by.
+// objectName returns the name that the client knows the object by: of an object without a name, the
+// beginning of the one that the API server generates.
 func (r *request) objectName() string {
-	if r.Name != "" {
-		return r.Name
+	if r.Name != "" || r.nameRead {
+		return cmp.Or(r.Name, r.nameInObject)
 	}
+	r.nameRead = true
 	object, err := r.object.json()
 	if err != nil {
 		return ""
 	}
-	if name := object.Get("metadata", "name").Text(); name != "" {
-		return name
+	metadata := object.Get("metadata")
+	r.nameInObject = metadata.Get("name").Text()
+	if r.nameInObject == "" {
+		r.nameGenerated, r.nameInObject = true, metadata.Get("generateName").Text()
 	}
-	return object.Get("metadata", "generateName").Text()
+	return r.nameInObject
 }
 
 // statusCode returns the HTTP status that goes with a reason, as upstream pairs them.

@@ -59,20 +59,16 @@ func findException(t target, rule string) (exceptionTitle, unknown string, tried
 		if !x.covers(t.policy, rule) {
 			continue
 		}
-		why := x.inert
-		if why == "" {
-			if why = x.whyNot(t.request); why == "" && x.unknown == "" {
-				return x.title, "", nil
+		why, condition := x.whyNot(t.request)
+		switch {
+		case why != isMet:
+			if t.request.review.explain {
+				tried = append(tried, TriedException{x.title, x.describe(why, condition, t.request)})
 			}
-		}
-		if why == "" {
-			if unknown == "" {
-				exceptionTitle, unknown = x.title, x.unknown
-			}
-			continue
-		}
-		if t.request.review.explain {
-			tried = append(tried, TriedException{x.title, why})
+		case x.unknown == "":
+			return x.title, "", nil
+		case unknown == "":
+			exceptionTitle, unknown = x.title, x.unknown
 		}
 	}
 	return exceptionTitle, unknown, tried
@@ -88,23 +84,38 @@ func (x *exception) covers(p *compiledPolicy, rule string) bool {
 	return false
 }
 
-// whyNot returns why the exception does not hold for the request at this time, and ""
-// if it does.
-func (x *exception) whyNot(r *request) string {
+// unmet is what of an exception does not hold for a request.
+type unmet uint8
+
+const (
+	isMet unmet = iota
+	isInert
+	hasExpired
+	otherNamespace
+	otherName
+	namespaceSelector
+	objectSelector
+	matchCondition
+)
+
+// whyNot returns what of the exception does not hold for the request at this time. A condition is named.
+func (x *exception) whyNot(r *request) (why unmet, condition string) {
+	if x.inert != "" {
+		return isInert, ""
+	}
 	if !x.expires.IsZero() {
 		if now, known := r.review.time(); !known || !now.Before(x.expires) {
-			return "it expired at " + x.expires.UTC().Format(time.RFC3339)
+			return hasExpired, ""
 		}
 	}
-	namespace := r.Namespace
-	if r.requested.Group == "" && r.requested.Resource == "namespaces" {
-		namespace = "" // a namespace is not in itself
-	}
+	namespace := r.exceptionNamespace()
 	if x.namespaces != nil && (namespace == "" || !slices.Contains(x.namespaces, namespace)) {
-		return fmt.Sprintf("it selects namespaces %s, and the object is in %q", diagnostic.QuotedList(x.namespaces), namespace)
+		return otherNamespace, ""
 	}
-	if name, generated := r.nameForExceptions(); len(x.names) > 0 && !matchesName(x.names, name, generated) {
-		return fmt.Sprintf("it selects names %s, and the object is %q", diagnostic.QuotedList(x.names), name)
+	if len(x.names) > 0 {
+		if name, generated := r.nameForExceptions(); !matchesName(x.names, name, generated) {
+			return otherName, ""
+		}
 	}
 	var missing error
 	if x.inNamespaces != nil {
@@ -115,23 +126,54 @@ func (x *exception) whyNot(r *request) string {
 			}
 		}
 		if missing == nil && (namespace == "" || !known || !x.inNamespaces.Matches(labels.Set(found.Labels))) {
-			return "its namespaceSelector does not match"
+			return namespaceSelector, ""
 		}
 	}
 	if x.objects != nil {
 		if !x.selects(r) {
-			return "its objectSelector does not match"
+			return objectSelector, ""
 		}
 		missing = cmp.Or(missing, r.oldObject.missing)
 	}
 	if condition := r.falseCondition(x); condition != "" {
-		return "its match condition " + condition + " is not true"
+		return matchCondition, condition
 	}
 	if missing != nil {
 		// The exception may hold; the request is not allowed because of it.
 		r.review.noteUndecided("exception "+x.title, missing)
 	}
+	return isMet, ""
+}
+
+// describe returns what whyNot has found, for people.
+func (x *exception) describe(why unmet, condition string, r *request) string {
+	switch why {
+	case isInert:
+		return x.inert
+	case hasExpired:
+		return "it expired at " + x.expires.UTC().Format(time.RFC3339)
+	case otherNamespace:
+		return fmt.Sprintf("it selects namespaces %s, and the object is in %q", diagnostic.QuotedList(x.namespaces), r.exceptionNamespace())
+	case otherName:
+		name, _ := r.nameForExceptions()
+		return fmt.Sprintf("it selects names %s, and the object is %q", diagnostic.QuotedList(x.names), name)
+	case namespaceSelector:
+		return "its namespaceSelector does not match"
+	case objectSelector:
+		return "its objectSelector does not match"
+	case matchCondition:
+		return "its match condition " + condition + " is not true"
+	case isMet:
+	}
 	return ""
+}
+
+// exceptionNamespace returns the namespace by which an exception knows the object.
+func (r *request) exceptionNamespace() string {
+	if r.requested.Group == "" && r.requested.Resource == "namespaces" {
+		return "" // a namespace is not in itself
+	}
+	return r.Namespace
 }
 
 // selects reports whether the exception selects the object, and of an update the
@@ -189,11 +231,8 @@ func (r *request) nameForExceptions() (name string, generated bool) {
 
 // isNameGenerated reports whether the object has no name yet.
 func (r *request) isNameGenerated() bool {
-	if r.Name != "" {
-		return false
-	}
-	object, err := r.object.json()
-	return err == nil && object.Get("metadata", "name").Text() == ""
+	r.objectName()
+	return r.nameGenerated
 }
 
 // matchesName reports whether one of the patterns, of which a "*" at the end stands

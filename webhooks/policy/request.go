@@ -47,6 +47,9 @@ type request struct {
 	sameTemplate bool
 	// ownerGenerated is true if the name of the owner is only its beginning.
 	ownerGenerated bool
+	// nameInObject is the name in the object, or the beginning of the one that is generated, once it has been read.
+	nameInObject            string
+	nameRead, nameGenerated bool
 	// isBaseline is true for a request as it was before the update: all of the object is
 	// judged, though it is an update.
 	isBaseline bool
