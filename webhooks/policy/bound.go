@@ -22,11 +22,11 @@ const uncountedShare = 10
 
 // observedOnce is how often an evaluation whose cost could be left uncounted is left so before the cost of one is
 // counted for those who observe.
-const observedOnce = 16
+const observedOnce = 64
 
 // counting returns how a policy is evaluated: without counting what it costs if that is known to be within all limits.
-// Observers are told the cost of the first of such evaluations and of each 16th one, and that of these for the 15 before
-// too: times is 1 or 16. An explanation has all costs.
+// Observers are told the cost of the first of such evaluations and of each 64th one, and that of these for the 63 before
+// too: times is 1 or 64. An explanation has all costs.
 func (v *review) counting(t *target) (how expression.Counting, times int64) {
 	if v.explain {
 		return expression.Counted, 1

@@ -104,25 +104,25 @@ func TestSameAroundLimits(t *testing.T) {
 	}
 }
 
-// TestObservedCost has what observers are told of a policy whose cost is counted once in 16 times.
+// TestObservedCost has what observers are told of a policy whose cost is counted once in 64 times.
 func TestObservedCost(t *testing.T) {
 	t.Parallel()
 	set := compile(t, denyAll("p", `validations: [{expression: "object.metadata.name != 'x'"}]`, ""))
 	req := review(t, configMap)
 	cost := set.Decide(context.Background(), req, true).Evaluations[0].Cost
 	told, counted := int64(0), 0
-	for n := range int64(33) {
+	for n := range int64(129) {
 		set.ReviewObserved(context.Background(), req, func(list []policy.Observation) {
 			if whole := list[len(list)-1]; whole.Cost > 0 {
 				told += whole.Cost
 				counted++
 			}
 		})
-		if told > (n+1)*cost || told < (n-15)*cost {
+		if told > (n+1)*cost || told < (n-63)*cost {
 			t.Errorf("after %d reviews, the cost is %d; each costs %d", n+1, told, cost)
 		}
 	}
-	if counted != 3 || told != 33*cost {
+	if counted != 3 || told != 129*cost {
 		t.Errorf("counted %d times, %d together; each costs %d", counted, told, cost)
 	}
 }

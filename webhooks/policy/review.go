@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -23,6 +24,7 @@ import (
 // evaluated, or if they exceed the budget of the request. It keeps nothing of the request.
 func (s *Set) Review(ctx context.Context, req admission.Request) admission.Response {
 	v := newReview(ctx, s)
+	defer v.free()
 	return v.decide(newRequest(v, req))
 }
 
@@ -32,6 +34,7 @@ func (s *Set) Review(ctx context.Context, req admission.Request) admission.Respo
 // observe returns.
 func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe func([]Observation)) admission.Response {
 	v := newReview(ctx, s)
+	defer v.free()
 	v.observe = observe != nil
 	r := newRequest(v, req)
 	r.object.checked, r.oldObject.checked = true, true
@@ -105,8 +108,36 @@ type review struct {
 	now time.Time
 }
 
+// reviews keeps the memory of reviews for later ones: it is most of what a review with many policies takes.
+var reviews = sync.Pool{New: func() any { return new(review) }} //nolint:gochecknoglobals // a pool is shared by its nature
+
 func newReview(ctx context.Context, set *Set) *review {
-	return &review{set: set, context: ctx, compared: expression.MostCompared}
+	v, _ := reviews.Get().(*review)
+	v.set, v.context, v.compared = set, ctx, expression.MostCompared
+	return v
+}
+
+// mostKept is how many elements of a list are kept with the memory of a review.
+const mostKept = 256
+
+// free gives back the memory of a review that nothing refers to any more, but for the response. It keeps nothing of the
+// request.
+func (v *review) free() {
+	*v = review{
+		answer:       answer{violations: emptied(v.answer.violations), denied: emptied(v.answer.denied)},
+		scratch:      evaluation{results: emptied(v.scratch.results)},
+		observations: emptied(v.observations),
+	}
+	reviews.Put(v)
+}
+
+// emptied returns the memory of a list for another, and nil if it is large.
+func emptied[T any](list []T) []T {
+	if cap(list) > mostKept {
+		return nil
+	}
+	clear(list[:cap(list)])
+	return list[:0]
 }
 
 // detached returns a review of the same call whose answer is dropped.
