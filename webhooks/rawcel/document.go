@@ -1,8 +1,6 @@
 package rawcel
 
 import (
-	"sync"
-
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
@@ -11,79 +9,77 @@ import (
 
 // document is a text that has been scanned. It does not change.
 type document struct {
-	text  rawjson.Value
-	nodes []node
+	text    rawjson.Value
+	nodes   []node
+	entries []entry
 }
 
 func (d *document) part(s span) rawjson.Value { return d.text[s.start:s.end:s.end] }
 
-// slot is a value's place in a document, and what it was read as.
-type slot struct {
-	span
-	// node is the value's number if it is an object or array.
-	node int
-	// read is nil until it is needed.
-	read ref.Val
-}
-
-// slot returns the place of the value that starts at an index, and the number
-// of the first node behind it. node is the number of the first node that starts
-// there or later.
-func (d *document) slot(at, node int) (s slot, next int) {
-	s, next = slot{span: span{start: at}, node: node}, node
-	switch d.text[at] {
+// value returns the value of an entry, which is of the type.
+func (d *document) value(e *entry, of *Type) ref.Val {
+	switch d.text[e.at] {
 	case '{', '[':
-		s.end, next = d.nodes[node].end, d.nodes[node].next
+		return d.composite(e.node, of)
 	case '"':
-		s.end = textEnd(d.text, at)
+		end, _ := rawjson.TextEnd(d.text, int(e.at))
+		return scalar(d.text[e.at:end:end])
 	default:
-		s.end = scalarEnd(d.text, at)
+		end := scalarEnd(d.text, int(e.at))
+		value := scalar(d.text[e.at:end:end])
+		if n, ok := value.(types.Int); ok && of != nil && of.kind == floatType {
+			return types.Double(n)
+		}
+		return value
 	}
-	return s, next
 }
 
-// value reads a slot as a value of the type. The caller holds the lock of the slot's owner.
-func (d *document) value(s *slot, of *Type) ref.Val {
-	if s.read != nil {
-		return s.read
+// composite returns the array or object of that number, which is of the type.
+func (d *document) composite(number int32, of *Type) ref.Val {
+	c := composite{document: d, node: &d.nodes[number], of: of}
+	switch isObject := d.text[c.node.start] == '{'; {
+	case isObject && of != nil && (of.kind == structType || of.kind == mapType):
+		return &typedObject{mapping: mapping{composite: c}}
+	case !isObject && of != nil && of.kind == listType:
+		return &typedList{sequence: sequence{composite: c}}
 	}
-	switch d.text[s.start] {
-	case '{':
-		if of != nil && (of.kind == structType || of.kind == mapType) {
-			s.read = &typedObject{mapping: mapping{composite: composite{document: d, at: s.start, node: s.node, of: of}}}
-		} else {
-			s.read = &object{mapping{composite: composite{document: d, at: s.start, node: s.node}}}
-		}
-	case '[':
-		if of != nil && of.kind == listType {
-			s.read = &typedList{sequence: sequence{composite: composite{document: d, at: s.start, node: s.node, of: of}}}
-		} else {
-			s.read = &list{sequence{composite: composite{document: d, at: s.start, node: s.node}}}
-		}
-	default:
-		s.read = scalar(d.part(s.span))
-		if n, ok := s.read.(types.Int); ok && of != nil && of.kind == floatType {
-			s.read = types.Double(n)
-		}
+	c.of = nil
+	if d.text[c.node.start] == '{' {
+		return &object{mapping{composite: c}}
 	}
-	return s.read
+	return &list{sequence{composite: c}}
 }
 
 // composite is what objects and lists share.
 type composite struct {
 	document *document
-	at, node int
+	node     *node
 	// of is nil for values that are not typed.
 	of *Type
-	// mutex guards what the object or list notes while it is read.
-	mutex sync.Mutex
+	// values are those of the entries that have been read, nil until one is.
+	values []ref.Val
 }
 
-func (c *composite) size() int { return c.document.nodes[c.node].size }
+func (c *composite) size() int { return int(c.node.size) }
+
+// entries are the elements or members.
+func (c *composite) entries() []entry {
+	return c.document.entries[c.node.first : c.node.first+c.node.size]
+}
+
+// read returns the value of an entry, which is of the type.
+func (c *composite) read(i int, of *Type) ref.Val {
+	if c.values == nil {
+		c.values = make([]ref.Val, c.node.size)
+	}
+	if c.values[i] == nil {
+		c.values[i] = c.document.value(&c.entries()[i], of)
+	}
+	return c.values[i]
+}
 
 func (c *composite) text() rawjson.Value {
-	end := c.document.nodes[c.node].end
-	return c.document.text[c.at:end:end]
+	return c.document.part(c.node.span)
 }
 
 // decode returns the tree of it all.

@@ -13,8 +13,6 @@ import (
 // sequence is what the arrays of untyped and typed JSON share.
 type sequence struct {
 	composite
-	// elements are nil until one is asked for.
-	elements []slot
 	// whole is cel-go's own list of the elements, nil until it is asked for.
 	whole traits.Lister
 }
@@ -29,29 +27,12 @@ var (
 	_ fmt.Stringer    = (*list)(nil)
 )
 
-// element reads an element. The index is in range.
+// element returns an element. The index is in range.
 func (l *sequence) element(i int) ref.Val {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.read(i)
-}
-
-// read returns element with the mutex held.
-func (l *sequence) read(i int) ref.Val {
-	d := l.document
-	if l.elements == nil {
-		l.elements = make([]slot, l.size())
-		at, node := l.at+1, l.node+1
-		for i := range l.elements {
-			l.elements[i], node = d.slot(skipTo(d.text, at), node)
-			at = l.elements[i].end
-		}
+	if l.of == nil {
+		return l.read(i, nil)
 	}
-	var of *Type
-	if l.of != nil {
-		of = l.of.element
-	}
-	return d.value(&l.elements[i], of)
+	return l.read(i, l.of.element)
 }
 
 func (l *list) Get(index ref.Val) ref.Val {
@@ -108,12 +89,10 @@ func (l *list) Add(other ref.Val) ref.Val {
 // longer one. It is kept, so that adding to a list repeatedly costs as little as with
 // cel-go's own.
 func (l *sequence) copied() traits.Lister {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
 	if l.whole == nil {
 		elements := make([]ref.Val, l.size())
 		for i := range elements {
-			elements[i] = l.read(i)
+			elements[i] = l.element(i)
 		}
 		l.whole = types.NewRefValList(types.DefaultTypeAdapter, elements)
 	}

@@ -19,19 +19,21 @@ type nameSet struct {
 	slots []int32
 }
 
-// duplicate returns a name that occurs twice among those at the spans. ambiguous
+// duplicate returns a name that occurs twice among those of the members. ambiguous
 // reports whether one of them isAmbiguous: if none is, the same name is the same
 // text.
-func (s *nameSet) duplicate(text rawjson.Value, names []span, ambiguous bool) (name string, found bool) {
+func (s *nameSet) duplicate(text rawjson.Value, members []entry, ambiguous bool) (name string, found bool) {
 	switch {
 	case ambiguous:
-		return decodedDuplicate(text, names)
-	case len(names) > few:
-		return s.find(text, names)
+		return decodedDuplicate(text, members)
+	case len(members) > few:
+		return s.find(text, members)
 	}
-	for i, a := range names {
-		for _, b := range names[:i] {
-			if bytes.Equal(text[a.start:a.end], text[b.start:b.end]) {
+	for i := range members {
+		a := members[i].name
+		for k := range i {
+			b := members[k].name
+			if a.end-a.start == b.end-b.start && text[a.start+1] == text[b.start+1] && bytes.Equal(text[a.start:a.end], text[b.start:b.end]) {
 				return text[a.start:a.end].Text(), true
 			}
 		}
@@ -40,19 +42,20 @@ func (s *nameSet) duplicate(text rawjson.Value, names []span, ambiguous bool) (n
 }
 
 // find is duplicate for many names. The hash has a seed, so that nobody can choose names that share one.
-func (s *nameSet) find(text rawjson.Value, names []span) (name string, found bool) {
+func (s *nameSet) find(text rawjson.Value, members []entry) (name string, found bool) {
 	if s.slots == nil {
 		s.seed = maphash.MakeSeed()
 	}
-	size := 1 << bits.Len(uint(2*len(names)))
+	size := 1 << bits.Len(uint(2*len(members)))
 	s.slots = slices.Grow(s.slots[:0], size)[:size]
 	clear(s.slots)
 	last := uint64(size - 1) //nolint:gosec // it is positive
-	for i, at := range names {
+	for i := range members {
+		at := members[i].name
 		raw := text[at.start:at.end]
 		slot := maphash.Bytes(s.seed, raw) & last
 		for s.slots[slot] != 0 {
-			if other := names[s.slots[slot]-1]; bytes.Equal(raw, text[other.start:other.end]) {
+			if other := members[s.slots[slot]-1].name; bytes.Equal(raw, text[other.start:other.end]) {
 				return raw.Text(), true
 			}
 			slot = (slot + 1) & last
@@ -63,9 +66,10 @@ func (s *nameSet) find(text rawjson.Value, names []span) (name string, found boo
 }
 
 // decodedDuplicate is duplicate for names that may be written in several ways.
-func decodedDuplicate(text rawjson.Value, names []span) (name string, found bool) {
-	seen := make(map[string]struct{}, len(names))
-	for i, at := range names {
+func decodedDuplicate(text rawjson.Value, members []entry) (name string, found bool) {
+	seen := make(map[string]struct{}, len(members))
+	for i := range members {
+		at := members[i].name
 		name := text[at.start:at.end].Text()
 		seen[name] = struct{}{}
 		if len(seen) == i {

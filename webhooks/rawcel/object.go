@@ -4,19 +4,18 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // mapping is what the objects of untyped and typed JSON share.
 type mapping struct {
 	composite
-	// members are in the order written, and nil until one is asked for.
-	members []member
-	// places are the members' indexes by name, and nil for few members.
+	// places are the members' indexes by name, nil until they are needed and for few members.
 	places map[string]int
 	// keys are nil until they are asked for.
 	keys []ref.Val
@@ -25,40 +24,12 @@ type mapping struct {
 // object is a JSON object as a CEL map.
 type object struct{ mapping }
 
-type member struct {
-	name span
-	slot
-}
-
 var (
 	_ traits.Mapper   = (*object)(nil)
 	_ traits.Foldable = (*object)(nil)
 	_ traits.Zeroer   = (*object)(nil)
 	_ fmt.Stringer    = (*object)(nil)
 )
-
-// read finds the members. The mutex is held.
-func (o *mapping) read() {
-	if o.members != nil {
-		return
-	}
-	d, size := o.document, o.size()
-	o.members = make([]member, size)
-	at, node := o.at+1, o.node+1
-	for i := range o.members {
-		m := &o.members[i]
-		m.name.start = skipTo(d.text, at)
-		m.name.end = textEnd(d.text, m.name.start)
-		m.slot, node = d.slot(skipTo(d.text, m.name.end), node)
-		at = m.end
-	}
-	if size > few {
-		o.places = make(map[string]int, size)
-		for i := range o.members {
-			o.places[d.part(o.members[i].name).Text()] = i
-		}
-	}
-}
 
 // Find returns the member with the name, if there is one. Nothing but a string is a
 // name.
@@ -72,62 +43,59 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 
 // find returns the member with the name, and false if there is none.
 func (o *mapping) find(name string) (ref.Val, bool) {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	o.read()
 	i := o.index(name)
 	if i < 0 {
 		return nil, false
 	}
-	return o.member(i), true
+	return o.value(i), true
 }
 
-// member reads a member. The mutex is held, and the members have been read.
-func (o *mapping) member(i int) ref.Val {
-	m := &o.members[i]
-	var of *Type
-	if o.of != nil && m.read == nil {
-		if name := o.document.part(m.name); bytes.IndexByte(name, '\\') < 0 {
-			of = o.of.member(name[1 : len(name)-1])
-		} else {
-			of = o.of.member([]byte(name.Text()))
+// name returns that of a member, as it is written.
+func (o *mapping) name(i int) rawjson.Value { return o.document.part(o.entries()[i].name) }
+
+// value returns the value of a member.
+func (o *mapping) value(i int) ref.Val {
+	if o.of == nil || o.values != nil && o.values[i] != nil {
+		return o.read(i, nil)
+	}
+	if name := o.name(i); bytes.IndexByte(name, '\\') < 0 {
+		return o.read(i, o.of.member(name[1:len(name)-1]))
+	}
+	return o.read(i, o.of.member([]byte(o.name(i).Text())))
+}
+
+// index returns that of the member with the name, or -1.
+func (o *mapping) index(name string) int {
+	members := o.entries()
+	if len(members) <= few {
+		for i := range members {
+			if o.document.part(members[i].name).Is(name) {
+				return i
+			}
+		}
+		return -1
+	}
+	if o.places == nil {
+		o.places = make(map[string]int, len(members))
+		for i := range members {
+			o.places[o.name(i).Text()] = i
 		}
 	}
-	return o.document.value(&m.slot, of)
-}
-
-// index returns that of the member with the name, or -1. The mutex is held, and the
-// members have been read.
-func (o *mapping) index(name string) int {
-	if o.places != nil {
-		i, found := o.places[name]
-		if !found {
-			return -1
-		}
+	if i, found := o.places[name]; found {
 		return i
 	}
-	return slices.IndexFunc(o.members, func(m member) bool { return o.document.part(m.name).Is(name) })
+	return -1
 }
 
 // names returns the names of the members.
 func (o *mapping) names() []ref.Val {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
 	if o.keys == nil {
-		o.read()
-		o.keys = make([]ref.Val, len(o.members))
+		o.keys = make([]ref.Val, o.size())
 		for i := range o.keys {
-			o.keys[i] = types.String(o.document.part(o.members[i].name).Text())
+			o.keys[i] = types.String(o.name(i).Text())
 		}
 	}
 	return o.keys
-}
-
-// value returns the value of a member. The members have been read.
-func (o *mapping) value(i int) ref.Val {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	return o.member(i)
 }
 
 func (o *object) Get(key ref.Val) ref.Val {

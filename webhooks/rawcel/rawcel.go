@@ -32,8 +32,8 @@ import (
 // and maps take an element that is an error for one that is not equal: what an
 // expression says would depend on how it is written.
 //
-// The result, and every map and list that is read from it, is safe for
-// concurrent use, and keeps what was read once: each text is decoded once,
+// The result, and every map and list that is read from it, is not safe for
+// concurrent use. It keeps what was read once: each text is decoded once,
 // however often an expression asks. It shares the memory of v, which must not
 // change while it is in use; strings are copies.
 func Value(v rawjson.Value) ref.Val { return Typed(v, nil) }
@@ -52,13 +52,11 @@ func Typed(v rawjson.Value, of *Type) ref.Val {
 	if kind := v.Kind(); kind != rawjson.Object && kind != rawjson.Array {
 		return scalar(v)
 	}
-	nodes, err := scan(v)
+	nodes, entries, err := scan(v)
 	if err != nil {
 		return failure(err)
 	}
-	d := &document{text: v, nodes: nodes}
-	s, _ := d.slot(0, 0)
-	return d.value(&s, of)
+	return (&document{text: v, nodes: nodes, entries: entries}).composite(0, of)
 }
 
 // failure returns an error that evaluations may share: they write the place of an

@@ -2,120 +2,124 @@ package rawcel
 
 import (
 	"bytes"
+	"errors"
+	"math"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // node is an array or object of a text. A text's nodes are in the order in which
-// they start, so that those inside of one follow it.
+// they start.
 type node struct {
-	// end is where it ends: the index behind its last byte.
-	end int
-	// next is the number of the first node that starts behind its end.
-	next int
-	// size is the number of its elements or members.
-	size int
+	span
+	// first is the number of its first entry, and size is how many it has.
+	first, size int32
 }
 
-// span is a part of a text.
-type span struct{ start, end int }
+// entry is an element of an array or a member of an object. Those of one array or object stand next to
+// each other, in the order of the text.
+type entry struct {
+	// name is the name of a member, as it is written.
+	name span
+	// at is where the value starts, and node is its number if it is an array or object.
+	at, node int32
+}
 
-// scan finds the nodes of an array's or object's text, in time that is linear in
-// its length, however it is nested: then an object is read without scanning the ones
-// inside of it.
+// span is a part of a text, which has fewer than 2 GiB.
+type span struct{ start, end int32 }
+
+func spanOf(start, end int) span { return span{int32(start), int32(end)} } //nolint:gosec // within the text
+
+var errTooLong = errors.New("the text is too long")
+
+// scan finds the nodes and entries of an array's or object's text, in time that is linear in
+// its length, however it is nested: then a value is read without scanning the text again.
 //
 // The error is what makes Decode fail too. Of several it is the one that ends
 // first.
-func scan(text rawjson.Value) ([]node, error) {
+func scan(text rawjson.Value) ([]node, []entry, error) {
 	const (
-		usual = 32   // bytes of text for each node, in Kubernetes objects
-		most  = 4096 // nodes to allocate before they are seen
+		// bytes of text for each node and each entry, in Kubernetes objects with many of them
+		usualNode, usualEntry = 28, 18
+		// nodes and entries to allocate before they are seen
+		most = 4096
 	)
+	if len(text) > math.MaxInt32 {
+		return nil, nil, errTooLong
+	}
 	var (
-		nodes = make([]node, 0, min(4+len(text)/usual, most))
-		// names are those of the members of all open objects so far.
-		names = make([]span, 0, 64)
-		open  = make([]opened, 0, 16)
-		last  span // the string read last
-		set   nameSet
-		// slash is where the next backslash is, from the last string on.
-		slash   = indexFrom(text, 0, '\\')
-		escaped bool // whether the last string has one
+		nodes   = make([]node, 0, min(4+len(text)/usualNode, most))
+		entries = make([]entry, 0, min(4+len(text)/usualEntry, most))
+		// open are the nodes whose end has not been seen, the innermost last, and pending are their entries so far.
+		open    = make([]opened, 0, 16)
+		pending = make([]entry, 0, 64)
+		set     nameSet
 	)
-	for i := 0; i < len(text); {
-		switch b := text[i]; b {
+	for i := 0; ; {
+		// An entry starts at i, or the whole.
+		if len(open) > 0 {
+			top, e := &open[len(open)-1], entry{}
+			if top.object {
+				end, escaped := rawjson.TextEnd(text, i)
+				e.name = spanOf(i, end)
+				top.ambiguous = top.ambiguous || escaped && isAmbiguous(text[i:end])
+				i = skipSpace(text, skipSpace(text, end)+1)
+			}
+			e.at, e.node = int32(i), int32(len(nodes)) //nolint:gosec // not longer than the text
+			pending = append(pending, e)
+		}
+		switch text[i] {
 		case '"':
-			last = span{i, textEnd(text, i)}
-			i = last.end
-			if escaped = slash < i; escaped {
-				slash = indexFrom(text, i, '\\')
-			}
-		case ':':
-			names = append(names, last)
-			top := &open[len(open)-1]
-			top.ambiguous = top.ambiguous || escaped && isAmbiguous(text[last.start:last.end])
-			i++
-		case ',':
-			nodes[open[len(open)-1].node].size++
-			i++
+			i, _ = rawjson.TextEnd(text, i)
 		case '{', '[':
-			open = append(open, opened{node: len(nodes), names: len(names)})
-			nodes = append(nodes, node{})
-			i++
-		case '}', ']':
-			top := open[len(open)-1]
-			n := &nodes[top.node]
-			if b == '}' {
-				members := names[top.names:]
-				if name, found := set.duplicate(text, members, top.ambiguous); found {
-					return nil, &rawjson.DuplicateKeyError{Key: name}
-				}
-				n.size = len(members)
-			} else if !opensBefore(text, i) {
-				n.size++ // one more than commas
+			open = append(open, opened{node: len(nodes), pending: len(pending), object: text[i] == '{'})
+			nodes = append(nodes, node{span: spanOf(i, i)})
+			if i = skipSpace(text, i+1); text[i] != '}' && text[i] != ']' {
+				continue
 			}
-			i++
-			n.end, n.next = i, len(nodes)
-			names, open = names[:top.names], open[:len(open)-1]
-		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		case 't', 'f', 'n':
+			i = scalarEnd(text, i)
+		default:
 			end := scalarEnd(text, i)
 			if err := checkNumber(text[i:end:end]); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			i = end
-		default:
-			i++ // space, or a letter of true, false or null
+		}
+		// A value ends before i. Close what ends with it.
+		for {
+			if i = skipSpace(text, i); text[i] == ',' {
+				i = skipSpace(text, i+1)
+				break
+			}
+			i++
+			top := &open[len(open)-1]
+			own := pending[top.pending:]
+			if top.object {
+				if name, found := set.duplicate(text, own, top.ambiguous); found {
+					return nil, nil, &rawjson.DuplicateKeyError{Key: name}
+				}
+			}
+			n := &nodes[top.node]
+			n.end, n.first, n.size = int32(i), int32(len(entries)), int32(len(own)) //nolint:gosec // not longer than the text
+			entries = append(entries, own...)
+			pending, open = pending[:top.pending], open[:len(open)-1]
+			if len(open) == 0 {
+				return nodes, entries, nil
+			}
 		}
 	}
-	return nodes, nil
 }
 
 // opened is a node whose end has not been seen.
 type opened struct {
 	node int
-	// names is how many names there were before its own.
-	names int
-	// ambiguous reports whether one of its own is.
+	// pending is how many entries there were before its own.
+	pending int
+	// object is true for an object.
+	object bool
+	// ambiguous reports whether one of its names is.
 	ambiguous bool
-}
-
-// indexFrom returns the index of the first such byte from i on, and that of the
-// text's end if there is none.
-func indexFrom(text rawjson.Value, i int, b byte) int {
-	if n := bytes.IndexByte(text[i:], b); n >= 0 {
-		return i + n
-	}
-	return len(text)
-}
-
-// opensBefore reports whether the last byte before i that is no space opens an
-// array.
-func opensBefore(text rawjson.Value, i int) bool {
-	i--
-	for isSpace(text[i]) {
-		i--
-	}
-	return text[i] == '['
 }
 
 // checkNumber returns an error, as Decode does, if a number is out of range.
@@ -126,23 +130,6 @@ func checkNumber(text rawjson.Value) error {
 	}
 	_, err := text.Decode()
 	return err
-}
-
-// textEnd returns where the string that starts at i ends.
-func textEnd(text rawjson.Value, i int) int {
-	for {
-		i++
-		i += bytes.IndexByte(text[i:], '"')
-		// The quote ends the string unless an odd number of backslashes stands
-		// before it.
-		back := i
-		for text[back-1] == '\\' {
-			back--
-		}
-		if (i-back)&1 == 0 {
-			return i + 1
-		}
-	}
 }
 
 // scalarEnd returns where the number or word that starts at i ends. It stands in
@@ -157,13 +144,9 @@ func scalarEnd(text rawjson.Value, i int) int {
 	}
 }
 
-func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\t' || b == '\r' }
-
-// skipTo returns the first index from i on at which the text has one of what
-// can start a member or value: that is, what is neither space nor comma nor
-// colon.
-func skipTo(text rawjson.Value, i int) int {
-	for isSpace(text[i]) || text[i] == ',' || text[i] == ':' {
+// skipSpace returns the first index from i on at which the text has no space.
+func skipSpace(text rawjson.Value, i int) int {
+	for text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r' {
 		i++
 	}
 	return i

@@ -223,8 +223,6 @@ type goValue struct {
 
 // get returns the Go value of an object or list, which is decoded once.
 func (d *decoded) get(c *composite) *goValue {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
 	if d.goValue == nil {
 		d.goValue = c.decodeTyped()
 	}
