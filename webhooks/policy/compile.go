@@ -125,7 +125,7 @@ func Compile(spec Spec) (*Set, error) {
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
 			guarded: spec.GuardRedacted, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
-		selectors:  selectors{byString: map[string]*selector{}},
+		selectors:  selectors{byString: map[string]*selector{}, constraints: map[string]*constraints{}},
 		previous:   map[exceptedPolicy]*compiledPolicy{},
 		keepBroken: spec.KeepBroken,
 		stop:       spec.Stop,

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -30,8 +31,20 @@ type rule struct {
 	names []string
 }
 
-// compileMatch compiles match resources that have been checked and defaulted.
+// compileMatch compiles match resources that have been checked and defaulted. Equal ones are compiled
+// once, so that a request is matched once by policies that follow each other.
 func (s *selectors) compileMatch(match *admissionregistrationv1.MatchResources) *constraints {
+	text, err := json.Marshal(match)
+	if err != nil {
+		return s.compileConstraints(match)
+	}
+	if s.constraints[string(text)] == nil {
+		s.constraints[string(text)] = s.compileConstraints(match)
+	}
+	return s.constraints[string(text)]
+}
+
+func (s *selectors) compileConstraints(match *admissionregistrationv1.MatchResources) *constraints {
 	list := func(named []admissionregistrationv1.NamedRuleWithOperations) []rule {
 		out := make([]rule, len(named))
 		for i, n := range named {
@@ -69,7 +82,10 @@ func misconfigured(r *request, err error) match {
 
 // matchPolicy returns how the request matches a policy, whatever its bindings match.
 func matchPolicy(r *request, p *compiledPolicy) match {
-	m := p.match.match(r)
+	if r.matchedBy != p.match {
+		r.matchedBy, r.matched = p.match, p.match.match(r)
+	}
+	m := r.matched
 	switch {
 	case m.why != Evaluated && m.why != Misconfigured:
 		return m

@@ -53,6 +53,9 @@ type request struct {
 	// isBaseline is true for a request as it was before the update: all of the object is
 	// judged, though it is an update.
 	isBaseline bool
+	// matched is how matchedBy matched the request, the constraints of the policy before.
+	matchedBy *constraints
+	matched   match
 	// selections has a place for each selector of the set.
 	selections []selectorResult
 	// namespaceSet are the labels by which the request's namespace is selected,

@@ -104,8 +104,10 @@ type review struct {
 	noParams [1]*param
 	// caching is the authorizer, with what it has answered in this review.
 	caching authorizer.UnconditionalAuthorizer
-	// now is the time when the clock was first read.
+	// now is the time when the clock was first read for an expression or exception.
 	now time.Time
+	// ended is when the evaluation before ended for those who observe, or the first one began.
+	ended time.Time
 }
 
 // reviews keeps the memory of reviews for later ones: it is most of what a review with many policies takes.
@@ -316,9 +318,8 @@ func (v *review) skip(t target, m match) {
 // reviewBinding evaluates and judges a policy, as a binding applies it, for each of
 // the params.
 func (v *review) reviewBinding(t target, params []*param) {
-	var started time.Time
-	if v.observe && v.set.now != nil {
-		started = v.set.now()
+	if v.observe && v.ended.IsZero() && v.set.now != nil {
+		v.ended = v.set.now()
 	}
 	observed, outcome := v.observed, Done
 	for _, t.param = range params {
@@ -343,7 +344,9 @@ func (v *review) reviewBinding(t target, params []*param) {
 	if v.observe {
 		o := Observation{Kind: t.policy.kind, Policy: t.policy.name, Binding: t.binding.name, Outcome: outcome, Cost: v.observed - observed}
 		if v.set.now != nil {
-			o.Elapsed = v.set.now().Sub(started)
+			started := v.ended
+			v.ended = v.set.now()
+			o.Elapsed = v.ended.Sub(started)
 		}
 		v.observations = append(v.observations, o)
 	}

@@ -28,8 +28,11 @@ type selector struct {
 	label *requiredLabel
 }
 
-// selectors gives equal selectors the same number.
-type selectors struct{ byString map[string]*selector }
+// selectors gives equal selectors the same number, and has the constraints by their text.
+type selectors struct {
+	byString    map[string]*selector
+	constraints map[string]*constraints
+}
 
 // compile returns nil for a selector that selects everything. The selector was
 // checked before.

@@ -9,11 +9,12 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-// iterator iterates over elements or names. It belongs to one goroutine. It is a value
-// only because traits.Iterator requires one: no expression can use it.
+// iterator iterates over the elements of a list, or over the names of an object, which have been read. It belongs
+// to one goroutine. It is a value only because traits.Iterator requires one: no expression can use it.
 type iterator struct {
 	next, size int
-	at         func(int) ref.Val
+	elements   *sequence
+	names      []ref.Val
 }
 
 var _ traits.Iterator = (*iterator)(nil)
@@ -25,7 +26,10 @@ func (it *iterator) Next() ref.Val {
 		return nil
 	}
 	it.next++
-	return it.at(it.next - 1)
+	if it.elements != nil {
+		return it.elements.element(it.next - 1)
+	}
+	return it.names[it.next-1]
 }
 
 func (*iterator) ConvertToNative(reflect.Type) (any, error) {

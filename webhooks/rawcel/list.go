@@ -60,7 +60,7 @@ func (l *sequence) Size() ref.Val { return types.Int(l.size()) }
 func (l *list) IsZeroValue() bool { return l.size() == 0 }
 
 func (l *sequence) Iterator() traits.Iterator {
-	return &iterator{size: l.size(), at: l.element}
+	return &iterator{size: l.size(), elements: l}
 }
 
 func (l *sequence) Fold(f traits.Folder) {

@@ -117,7 +117,7 @@ func (o *object) IsZeroValue() bool { return o.size() == 0 }
 
 func (o *mapping) Iterator() traits.Iterator {
 	names := o.names()
-	return &iterator{size: len(names), at: func(i int) ref.Val { return names[i] }}
+	return &iterator{size: len(names), names: names}
 }
 
 func (o *mapping) Fold(f traits.Folder) {
