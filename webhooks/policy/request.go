@@ -176,6 +176,7 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 		text, err := from.json()
 		if err == nil {
 			*to = rawcel.Typed(text, builtin.TypeOf(schema.GroupVersionKind(r.Kind)))
+			r.review.objects = append(r.review.objects, *to)
 			if failure, bad := (*to).(*types.Err); bad {
 				err = fmt.Errorf("%s: %w", from.name, failure)
 			}

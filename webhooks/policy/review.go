@@ -8,10 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
@@ -91,6 +93,8 @@ type review struct {
 	uncounted float64
 	// observed is spent for those who observe, see counting.
 	observed int64
+	// objects are the values of the objects that were read.
+	objects []ref.Val
 	// compared is how much may still be compared with the object before the update.
 	compared int
 	// explain and observe say what is recorded besides the answer.
@@ -125,7 +129,11 @@ const mostKept = 256
 // free gives back the memory of a review that nothing refers to any more, but for the response. It keeps nothing of the
 // request.
 func (v *review) free() {
+	for _, object := range v.objects {
+		rawcel.Release(object)
+	}
 	*v = review{
+		objects:      emptied(v.objects),
 		answer:       answer{violations: emptied(v.answer.violations), denied: emptied(v.answer.denied)},
 		scratch:      evaluation{results: emptied(v.scratch.results)},
 		observations: emptied(v.observations),

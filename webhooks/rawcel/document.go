@@ -7,11 +7,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// document is a text that has been scanned. It does not change.
+// document is a text that has been scanned. It does not change until it is released.
 type document struct {
-	text    rawjson.Value
-	nodes   []node
-	entries []entry
+	text rawjson.Value
+	*scanned
+}
+
+// mostKept is how many nodes and entries are kept for the next scan.
+const mostKept = 8192
+
+// release gives back the memory of the scan.
+func (d *document) release() {
+	if s := d.scanned; s != nil && cap(s.nodes)+cap(s.entries) <= mostKept {
+		scans.Put(s)
+	}
+	d.text, d.scanned = nil, nil
 }
 
 func (d *document) part(s span) rawjson.Value { return d.text[s.start:s.end:s.end] }
@@ -36,7 +46,7 @@ func (d *document) value(e *entry, of *Type) ref.Val {
 
 // composite returns the array or object of that number, which is of the type.
 func (d *document) composite(number int32, of *Type) ref.Val {
-	c := composite{document: d, node: &d.nodes[number], of: of}
+	c := composite{document: d, node: d.nodes[number], of: of}
 	switch isObject := d.text[c.node.start] == '{'; {
 	case isObject && of != nil && (of.kind == structType || of.kind == mapType):
 		return &typedObject{mapping: mapping{composite: c}}
@@ -53,7 +63,7 @@ func (d *document) composite(number int32, of *Type) ref.Val {
 // composite is what objects and lists share.
 type composite struct {
 	document *document
-	node     *node
+	node     node
 	// of is nil for values that are not typed.
 	of *Type
 	// values are those of the entries that have been read, nil until one is.

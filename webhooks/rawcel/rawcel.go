@@ -52,11 +52,26 @@ func Typed(v rawjson.Value, of *Type) ref.Val {
 	if kind := v.Kind(); kind != rawjson.Object && kind != rawjson.Array {
 		return scalar(v)
 	}
-	nodes, entries, err := scan(v)
+	found, err := scan(v)
 	if err != nil {
 		return failure(err)
 	}
-	return (&document{text: v, nodes: nodes, entries: entries}).composite(0, of)
+	return (&document{text: v, scanned: found}).composite(0, of)
+}
+
+// Release gives back the memory that a value took to find its parts. Nobody may read from the value
+// any more, nor from maps and lists that were read from it: that panics. Strings and numbers stay.
+func Release(value ref.Val) {
+	switch v := value.(type) {
+	case *object:
+		v.document.release()
+	case *list:
+		v.document.release()
+	case *typedObject:
+		v.document.release()
+	case *typedList:
+		v.document.release()
+	}
 }
 
 // failure returns an error that evaluations may share: they write the place of an

@@ -4,9 +4,20 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
+	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
+
+// scanned is what a scan has found in a text.
+type scanned struct {
+	nodes   []node
+	entries []entry
+}
+
+// scans keeps the memory of scans for later ones.
+var scans = sync.Pool{New: func() any { return new(scanned) }} //nolint:gochecknoglobals // a pool is shared by its nature
 
 // node is an array or object of a text. A text's nodes are in the order in which
 // they start.
@@ -37,7 +48,7 @@ var errTooLong = errors.New("the text is too long")
 //
 // The error is what makes Decode fail too. Of several it is the one that ends
 // first.
-func scan(text rawjson.Value) ([]node, []entry, error) {
+func scan(text rawjson.Value) (*scanned, error) {
 	const (
 		// bytes of text for each node and each entry, in Kubernetes objects with many of them
 		usualNode, usualEntry = 28, 18
@@ -45,11 +56,12 @@ func scan(text rawjson.Value) ([]node, []entry, error) {
 		most = 4096
 	)
 	if len(text) > math.MaxInt32 {
-		return nil, nil, errTooLong
+		return nil, errTooLong
 	}
+	out, _ := scans.Get().(*scanned)
 	var (
-		nodes   = make([]node, 0, min(4+len(text)/usualNode, most))
-		entries = make([]entry, 0, min(4+len(text)/usualEntry, most))
+		nodes   = slices.Grow(out.nodes[:0], min(4+len(text)/usualNode, most))
+		entries = slices.Grow(out.entries[:0], min(4+len(text)/usualEntry, most))
 		// open are the nodes whose end has not been seen, the innermost last, and pending are their entries so far.
 		open    = make([]opened, 0, 16)
 		pending = make([]entry, 0, 64)
@@ -82,7 +94,7 @@ func scan(text rawjson.Value) ([]node, []entry, error) {
 		default:
 			end := scalarEnd(text, i)
 			if err := checkNumber(text[i:end:end]); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			i = end
 		}
@@ -97,7 +109,7 @@ func scan(text rawjson.Value) ([]node, []entry, error) {
 			own := pending[top.pending:]
 			if top.object {
 				if name, found := set.duplicate(text, own, top.ambiguous); found {
-					return nil, nil, &rawjson.DuplicateKeyError{Key: name}
+					return nil, &rawjson.DuplicateKeyError{Key: name}
 				}
 			}
 			n := &nodes[top.node]
@@ -105,7 +117,8 @@ func scan(text rawjson.Value) ([]node, []entry, error) {
 			entries = append(entries, own...)
 			pending, open = pending[:top.pending], open[:len(open)-1]
 			if len(open) == 0 {
-				return nodes, entries, nil
+				out.nodes, out.entries = nodes, entries
+				return out, nil
 			}
 		}
 	}
