@@ -82,5 +82,14 @@ func decodedDuplicate(text rawjson.Value, members []entry) (name string, found b
 // isAmbiguous reports whether a name with an escape can be written in another way: any character as \uXXXX, and a slash as
 // it is. All others that have an escape cannot be written without.
 func isAmbiguous(name []byte) bool {
-	return bytes.Contains(name, []byte(`\u`)) || bytes.Contains(name, []byte(`\/`))
+	for {
+		i := bytes.IndexByte(name, '\\')
+		if i < 0 {
+			return false
+		}
+		if name[i+1] == 'u' || name[i+1] == '/' {
+			return true
+		}
+		name = name[i+2:]
+	}
 }

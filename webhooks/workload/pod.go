@@ -19,14 +19,42 @@ var ErrElements = fmt.Errorf("at most %d are allowed", MaxElements)
 
 // CheckElements returns an error for a pod, or the template of one, that has more.
 func CheckElements(pod rawjson.Value) error {
-	for member, list := range pod.Get("spec").Members() {
-		if member.Is("containers") || member.Is("initContainers") || member.Is("ephemeralContainers") || member.Is("volumes") {
-			if n := list.Len(); list.Kind() == rawjson.Array && n > MaxElements {
-				return fmt.Errorf("spec.%s has %d elements: %w", member.Text(), n, ErrElements)
+	c := pod.Cursor()
+	if !enter(&c) {
+		return nil
+	}
+	for c.Next() {
+		if !c.Name().Is("spec") || !enter(&c) {
+			c.Skip()
+			continue
+		}
+		for c.Next() {
+			switch member := c.Name(); {
+			case c.Kind() != rawjson.Array:
+				c.Skip()
+			case member.Is("containers"), member.Is("initContainers"), member.Is("ephemeralContainers"), member.Is("volumes"):
+				n := 0
+				for c.Enter(); c.Next(); n++ {
+					c.Skip()
+				}
+				if n > MaxElements {
+					return fmt.Errorf("spec.%s has %d elements: %w", member.Text(), n, ErrElements)
+				}
+			default:
+				c.Skip()
 			}
 		}
 	}
 	return nil
+}
+
+// enter goes into the value that comes next if it is an object, and reports whether it is.
+func enter(c *rawjson.Cursor) bool {
+	if c.Kind() != rawjson.Object {
+		return false
+	}
+	c.Enter()
+	return true
 }
 
 // AppendPod appends the JSON text of the pod that a controller makes of a
