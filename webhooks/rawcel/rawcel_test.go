@@ -336,7 +336,9 @@ func TestRelease(t *testing.T) {
 	for _, text := range []string{`{"a":"x","b":["y"]}`, `[{"a":"x"},"y"]`} {
 		for name, make := range map[string]func(rawjson.Value) ref.Val{
 			"untyped": rawcel.Value,
-			"typed":   func(v rawjson.Value) ref.Val { return rawcel.Typed(v, rawcel.TypeOf(reflect.TypeFor[map[string]any]())) },
+			"typed": func(v rawjson.Value) ref.Val {
+				return rawcel.Typed(v, rawcel.TypeOf(reflect.TypeFor[map[string]any]()))
+			},
 		} {
 			value := make(parse(t, text))
 			var first ref.Val = types.String("a")
