@@ -37,3 +37,14 @@ func Runes(text string, most int) string {
 	}
 	return text
 }
+
+// IsPlain reports whether a string has nothing but printable ASCII characters. Nearly all messages are such, and need no
+// look at each of their runes.
+func IsPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

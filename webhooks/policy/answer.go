@@ -140,6 +140,9 @@ func (a *answer) warn(message string) {
 // printable returns a string without control characters, which can change what a
 // terminal shows, but for line breaks.
 func printable(message string) string {
+	if truncate.IsPlain(message) {
+		return message
+	}
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
 			return r

@@ -121,7 +121,7 @@ func bound(s string, runes int, lines bool) string {
 		}
 		return unicode.IsControl(r) || r == utf8.RuneError
 	}
-	if len(s) <= runes && strings.IndexFunc(s, bad) < 0 {
+	if len(s) <= runes && (truncate.IsPlain(s) || strings.IndexFunc(s, bad) < 0) {
 		return s
 	}
 	return truncate.Runes(strings.Map(func(r rune) rune {
