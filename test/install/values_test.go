@@ -105,7 +105,7 @@ func TestArbitraryUser(t *testing.T) {
 		writable, files := 0, 0
 		for _, m := range pod.Containers[0].VolumeMounts {
 			volume := pod.Volumes[slices.IndexFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == m.Name })]
-			var mode *int32
+			mode := new(int32)
 			switch {
 			case volume.EmptyDir != nil:
 				writable++ // the kubelet creates it with mode 0777
@@ -115,8 +115,8 @@ func TestArbitraryUser(t *testing.T) {
 			case volume.Secret != nil:
 				mode = volume.Secret.DefaultMode
 			}
-			if files++; mode == nil || *mode != want || !m.ReadOnly {
-				t.Errorf("%s: the volume %s has the mode %v and is read-only: %v, want %o and true", v.name, m.Name, mode, m.ReadOnly, want)
+			if files++; *mode != want || !m.ReadOnly {
+				t.Errorf("%s: the volume %s has the mode %o and is read-only: %v, want %o and true", v.name, m.Name, *mode, m.ReadOnly, want)
 			}
 		}
 		if writable != 1 || files != 4 {

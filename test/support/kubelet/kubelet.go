@@ -73,7 +73,7 @@ type Kubelet struct {
 	endpoint netip.AddrPort
 	stop     context.CancelFunc
 	// running ends with Stop.
-	running context.Context //nolint:containedctx // of the kubelet itself
+	running context.Context
 	group   sync.WaitGroup
 
 	// block is the number of the addresses that the pods of this kubelet have.

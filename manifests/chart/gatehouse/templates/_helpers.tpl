@@ -52,9 +52,10 @@ the program. Takes a list of the root and the file's name below files/.
 {{- $text := $root.Files.Get $path -}}
 {{- if not $text }}{{ fail (printf "%s is not in the chart (hint: make chart)" $path) }}{{ end -}}
 {{- $items := list -}}
-{{- $account := include "gatehouse.serviceAccount" $root -}}
-{{- $text = $text | replace "\"system:serviceaccount:gatehouse-system:gatehouse\"" (printf "\"system:serviceaccount:%s:%s\"" $root.Release.Namespace $account) -}}
-{{- range $document := regexSplit "(?m)^---$" ($text | replace "gatehouse-system" $root.Release.Namespace) -1 -}}
+{{- $text = $text | replace "gatehouse-system" $root.Release.Namespace -}}
+{{- $user := printf "\"system:serviceaccount:%s:%%s\"" $root.Release.Namespace -}}
+{{- $text = $text | replace (printf $user "gatehouse") (printf $user (include "gatehouse.serviceAccount" $root)) -}}
+{{- range $document := regexSplit "(?m)^---$" $text -1 -}}
 {{- $object := fromYaml $document -}}
 {{- if hasKey $object "Error" }}{{ fail (printf "%s: %s" $path (get $object "Error")) }}{{ end -}}
 {{- if $object -}}

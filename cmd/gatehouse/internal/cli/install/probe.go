@@ -372,8 +372,7 @@ func (c *probeCall) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", c.place(), context.Cause(ctx))
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -385,12 +384,8 @@ func (c *probeCall) explain(ctx context.Context, err error) error {
 // probeReview returns a dry run that creates a pod.
 func probeReview(namespace string) *admissionv1.AdmissionReview {
 	const name = "gatehouse-probe"
-	pod := map[string]any{
-		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "namespace": namespace},
-		"spec": map[string]any{"containers": []any{map[string]any{"name": name, "image": name}}},
-	}
-	raw, _ := json.Marshal(pod) // it is made of strings
-	dryRun := true
+	// The namespace is a DNS label, as check found.
+	pod := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%[1]q,"namespace":%[2]q},"spec":{"containers":[{"name":%[1]q,"image":%[1]q}]}}`, name, namespace)
 	kind := metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	resource := metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
 	return &admissionv1.AdmissionReview{
@@ -398,7 +393,7 @@ func probeReview(namespace string) *admissionv1.AdmissionReview {
 		Request: &admissionv1.AdmissionRequest{
 			UID: uuid.NewUUID(), Kind: kind, Resource: resource, RequestKind: &kind, RequestResource: &resource,
 			Name: name, Namespace: namespace, Operation: admissionv1.Create, UserInfo: authenticationv1.UserInfo{Username: name},
-			Object: runtime.RawExtension{Raw: raw}, DryRun: &dryRun,
+			Object: runtime.RawExtension{Raw: pod}, DryRun: new(true),
 			Options: runtime.RawExtension{Raw: []byte(`{"apiVersion":"meta.k8s.io/v1","kind":"CreateOptions","dryRun":["All"]}`)},
 		},
 	}

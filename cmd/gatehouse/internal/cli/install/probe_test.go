@@ -52,10 +52,9 @@ func newProbed(t *testing.T, name string, answer http.HandlerFunc) *probed {
 
 // objects are those of the cluster.
 func (p *probed) objects() []runtime.Object {
-	path, port := "/validate", int32(p.address.Port())
 	config := admissionregistrationv1.WebhookClientConfig{
 		CABundle: p.ca,
-		Service:  &admissionregistrationv1.ServiceReference{Namespace: "gatehouse-system", Name: "gatehouse", Path: &path, Port: &port},
+		Service:  &admissionregistrationv1.ServiceReference{Namespace: "gatehouse-system", Name: "gatehouse", Path: new("/validate"), Port: new(int32(p.address.Port()))},
 	}
 	named := metav1.ObjectMeta{Name: "gatehouse"}
 	return []runtime.Object{
@@ -94,7 +93,9 @@ func respond(t *testing.T, change func(*admissionv1.AdmissionResponse)) http.Han
 		if change != nil {
 			change(review.Response)
 		}
-		_ = json.NewEncoder(w).Encode(review) //nolint:errchkjson // the client tells
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
