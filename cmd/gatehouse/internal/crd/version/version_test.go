@@ -210,8 +210,8 @@ func TestOlderRevision(t *testing.T) {
 		t.Fatalf("the problems are %v, %v", problems, failures)
 	}
 	for kind, problem := range problems {
-		revision := map[string]int{"AdmissionPolicy": 3, "PolicyException": 2}[kind]
-		want := fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", max(revision, 1), max(revision, 1)+2)
+		revision := map[string]int{"AdmissionPolicy": 4, "PolicyException": 3}[kind]
+		want := fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", max(revision, 2), max(revision, 2)+2)
 		if problem.Reason != Older || !strings.Contains(problem.Text, want) {
 			t.Errorf("%s: %v", kind, problem)
 		}
