@@ -161,7 +161,7 @@ bench: build ## Measure against a null webhook, the usual pattern and the API se
 	@$(PROGRAM_GO) run -trimpath ./test/bench $(ARGS)
 
 .PHONY: chart
-chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard.
+chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard; list its values in its README.
 	@rm -rf $(CHART)/files
 	@mkdir -p $(CHART)/files/crds $(CHART)/files/self-signed $(CHART)/files/cert-manager $(CHART)/files/monitoring
 	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
@@ -169,6 +169,7 @@ chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, re
 	cp manifests/kustomize/cert-manager/{rights,certificates,registration}.yaml $(CHART)/files/cert-manager/
 	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
 	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
+	@$(PROGRAM_GO) run -trimpath ./manifests/chart/valuestable $(CHART)
 
 .PHONY: dist
 dist: $(RELEASED) ## Build the static binaries of a release and their checksums, bin/dist; the same bytes wherever it is done.

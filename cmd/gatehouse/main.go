@@ -50,6 +50,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		record.NewReplayCommand,
 		audit.NewCommand,
 		install.NewManifestsCommand,
+		install.NewProbeCommand,
 		install.NewUninstallCommand,
 		certs.NewCommand,
 		token.NewCommand,

@@ -146,6 +146,7 @@ func TestApply(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			s := newSite(t, cluster.Options{})
 			s.foreignDefinitions(t, v)
+			s.createNamespace(t, v)
 			if said := s.install(t, v); said != "" {
 				t.Errorf("kubectl apply says %q, want nothing", said)
 			}
@@ -159,6 +160,20 @@ func TestApply(t *testing.T) {
 			}
 		})
 	}
+}
+
+// createNamespace makes the namespace of a variant that does not have it, as helm install --create-namespace does, with the label by
+// which the API server would warn of pods that Pod Security does not allow there.
+func (s *site) createNamespace(t *testing.T, v *variant) {
+	t.Helper()
+	if slices.ContainsFunc(v.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Namespace" }) {
+		return
+	}
+	level := "restricted"
+	if v.pods(t)["Deployment "+name].Spec.HostNetwork {
+		level = "privileged"
+	}
+	must(t, s.CreateNamespace(t.Context(), system, map[string]string{"pod-security.kubernetes.io/warn": level}))
 }
 
 func (s *site) unchanged(t *testing.T, before, after map[string]string) {

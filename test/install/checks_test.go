@@ -118,6 +118,13 @@ func TestChartRefuses(t *testing.T) {
 		"share of a recording that is none":       {[]string{`recording.config={"sampling":{"default":2}}`}, "/recording/config/sampling/default"},
 		"share without a name":                    {[]string{`recording.config={"sampling":{"groups":[{"share":1}]}}`}, "missing property 'name'"},
 		"secret for images without a name":        {[]string{`imagePullSecrets=[{}]`}, "missing property 'name'"},
+		"network of the node":                     {[]string{`hostNetwork=true`}, ""},
+		"network of the node without its policy":  {[]string{`hostNetwork=true`, `networkPolicy.egress=[{"ports":[{"port":443}]}]`}, "networkPolicy.egress: has no effect with hostNetwork"},
+		"port for two":                            {[]string{`ports.ops=9443`}, "ports.ops 9443: must differ from ports.reviews"},
+		"port that needs a right":                 {[]string{`ports.reviews=443`}, "/ports/reviews"},
+		"DNS policy that is none":                 {[]string{`dnsPolicy="Cluster"`}, "/dnsPolicy"},
+		"two monitors":                            {[]string{`monitoring.podMonitor.enabled=true`, `monitoring.serviceMonitor.enabled=true`}, "monitoring.serviceMonitor.enabled: excludes monitoring.podMonitor.enabled"},
+		"account without a name":                  {[]string{`serviceAccount.name=""`}, "/serviceAccount/name"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -123,7 +122,9 @@ func TestSelectsOwnPods(t *testing.T) {
 		selectors := map[string]*metav1.LabelSelector{
 			"Deployment":          deployment.Spec.Selector,
 			"PodDisruptionBudget": as[policyv1.PodDisruptionBudget](t, v.find(t, "PodDisruptionBudget", name)).Spec.Selector,
-			"NetworkPolicy":       &as[networkingv1.NetworkPolicy](t, v.find(t, "NetworkPolicy", name)).Spec.PodSelector,
+		}
+		if !pod.Spec.HostNetwork {
+			selectors["NetworkPolicy"] = &as[networkingv1.NetworkPolicy](t, v.find(t, "NetworkPolicy", name)).Spec.PodSelector
 		}
 		for i := range pod.Spec.TopologySpreadConstraints {
 			selectors["topology spread by "+pod.Spec.TopologySpreadConstraints[i].TopologyKey] = pod.Spec.TopologySpreadConstraints[i].LabelSelector
@@ -187,15 +188,8 @@ func TestArgumentsFitProgram(t *testing.T) {
 	}
 	containers := map[string][]string{}
 	for _, v := range variants(t) {
-		for _, o := range v.objects {
-			var pod corev1.PodSpec
-			switch o.GetKind() {
-			case "Deployment":
-				pod = as[appsv1.Deployment](t, o).Spec.Template.Spec
-			case "Job":
-				pod = as[batchv1.Job](t, o).Spec.Template.Spec
-			}
-			for _, c := range pod.Containers {
+		for _, pod := range v.pods(t) {
+			for _, c := range pod.Spec.Containers {
 				containers[v.name+" "+c.Name] = c.Args
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -25,7 +23,6 @@ import (
 
 // valueSchema is what the tests look at of a JSON schema.
 type valueSchema struct {
-	Description          string
 	Type                 string
 	Properties           map[string]*valueSchema
 	AdditionalProperties any
@@ -184,77 +181,4 @@ func TestPolicyConfigurationFitsProgram(t *testing.T) {
 	if want := fmt.Sprintf("allowed are %q to %q", first, last); err == nil || !strings.Contains(said, want) {
 		t.Errorf("of CEL of 1.0 the program says %q, want %q", said, want)
 	}
-}
-
-// row is a value in a table of the chart's README.
-type row struct{ description, value string }
-
-// documented are the values that have a description, by their paths.
-func (s *valueSchema) documented(t *testing.T, path string, values any, into map[string]row) {
-	t.Helper()
-	for name, of := range s.Properties {
-		below, _ := values.(map[string]any)
-		at, value := strings.TrimPrefix(path+"."+name, "."), below[name]
-		if of.Description == "" {
-			of.documented(t, at, value, into)
-			continue
-		}
-		text, err := json.Marshal(value)
-		must(t, err)
-		into[at] = row{of.Description, string(text)}
-	}
-}
-
-// TestValuesAreDocumented: the table of the README, the schema and values.yaml have the same values, and say the same of
-// them.
-func TestValuesAreDocumented(t *testing.T) {
-	t.Parallel()
-	read := func(file string) []byte {
-		text, err := os.ReadFile(filepath.Join(root(t), chart, file))
-		must(t, err)
-		return text
-	}
-	var values map[string]any
-	must(t, yaml.Unmarshal(read("values.yaml"), &values))
-	want := map[string]row{}
-	valuesSchema(t).documented(t, "", values, want)
-	delete(want, "global") // which the text below the heading is about
-	got := map[string]row{}
-	plain := strings.NewReplacer("`", "")
-	for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (.*) \\| `([^`]+)` \\|$").FindAllStringSubmatch(string(read("README.md")), -1) {
-		var value any
-		must(t, json.Unmarshal([]byte(match[3]), &value))
-		text, err := json.Marshal(value)
-		must(t, err)
-		got[match[1]] = row{plain.Replace(match[2]), string(text)}
-	}
-	for _, path := range slices.Sorted(maps.Keys(want)) {
-		if got[path] != want[path] {
-			t.Errorf("%s: the table has %q, the schema and values.yaml %q", path, got[path], want[path])
-		}
-		delete(got, path)
-	}
-	for _, path := range slices.Sorted(maps.Keys(got)) {
-		t.Errorf("%s: the table has it, the schema has not", path)
-	}
-	// And the other way round: values.yaml has nothing that the schema does not list.
-	for _, path := range undocumented(values, valuesSchema(t), "") {
-		t.Errorf("%s: values.yaml has it, the schema has not", path)
-	}
-}
-
-// undocumented are the values that a schema does not list.
-func undocumented(values map[string]any, s *valueSchema, path string) []string {
-	var found []string
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		of, at := s.Properties[name], strings.TrimPrefix(path+"."+name, ".")
-		below, _ := values[name].(map[string]any)
-		switch {
-		case of == nil:
-			found = append(found, at)
-		case of.Description == "":
-			found = append(found, undocumented(below, of, at)...)
-		}
-	}
-	return found
 }

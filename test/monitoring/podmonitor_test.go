@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The operator gives what a PodMonitor finds labels of its own, in place of Gatehouse's of the same names, which it calls
+// The operator gives what a PodMonitor or a ServiceMonitor finds labels of its own, in place of Gatehouse's of the same names, which it calls
 // exported_NAME: alerts and the dashboard would read the port's name for an endpoint. Each such label is dropped.
-func TestPodMonitorsKeepLabels(t *testing.T) {
+func TestMonitorsKeepLabels(t *testing.T) {
 	t.Parallel()
 	server := start(t)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // #nosec G402 -- who answers is not asked
@@ -23,13 +23,15 @@ func TestPodMonitorsKeepLabels(t *testing.T) {
 	_, exposed, err := server.Get(t.Context(), "/metrics")
 	must(t, err)
 	shared := 0
-	for _, label := range []string{"container", "endpoint", "instance", "job", "namespace", "pod"} {
+	for _, label := range []string{"container", "endpoint", "instance", "job", "namespace", "pod", "service"} {
 		if !strings.Contains(exposed, "{"+label+`="`) && !strings.Contains(exposed, ","+label+`="`) {
 			continue
 		}
 		shared++
-		for _, path := range []string{"../../manifests/kustomize/components/monitoring/podmonitor.yaml", "../../manifests/chart/gatehouse/templates/monitoring.yaml"} {
-			if !strings.Contains(read(t, path), "\n    relabelings:\n    - action: labeldrop\n      regex: "+label+"\n") {
+		for path, monitors := range map[string]int{
+			"../../manifests/kustomize/components/monitoring/podmonitor.yaml": 1, "../../manifests/chart/gatehouse/templates/monitoring.yaml": 2,
+		} {
+			if strings.Count(read(t, path), "\n    relabelings:\n    - action: labeldrop\n      regex: "+label+"\n") != monitors {
 				t.Errorf("%s does not drop the operator's label %q", path, label)
 			}
 		}

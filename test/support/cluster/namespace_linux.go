@@ -152,8 +152,9 @@ func arrive() error {
 	return err
 }
 
-// setUpNetwork brings the loopback interface up and gives it ServiceAddress. Two ioctls spare a netlink library and
-// the 'ip' program. The kernel derives the prefix from the address's old class, C: all of 192.0.2.0/24 is local.
+// setUpNetwork brings the loopback interface up and gives it ServiceAddress and the cluster IPs of Services. A few ioctls spare
+// a netlink library and the 'ip' program. The kernel derives the prefix from the address's old class: for ServiceAddress C, all of
+// 192.0.2.0/24 is local.
 func setUpNetwork() error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -181,19 +182,45 @@ func setUpNetwork() error {
 		return fmt.Errorf("bring lo up: %w", err)
 	}
 
-	// The label makes it a second address, beside 127.0.0.1.
-	second, err := unix.NewIfreq("lo:1")
+	err = addAddress(socket, "lo:1", netip.MustParseAddr(ServiceAddress))
 	if err != nil {
 		return err
 	}
-	address := netip.MustParseAddr(ServiceAddress).As4()
-	err = second.SetInet4Addr(address[:])
+	services := netip.MustParsePrefix(serviceRange)
+	const clusterIPs = "lo:2"
+	err = addAddress(socket, clusterIPs, services.Addr().Next())
 	if err != nil {
 		return err
 	}
-	err = unix.IoctlIfreq(socket, unix.SIOCSIFADDR, second)
+	mask, err := unix.NewIfreq(clusterIPs)
 	if err != nil {
-		return fmt.Errorf("add %s to lo: %w", ServiceAddress, err)
+		return err
+	}
+	err = mask.SetInet4Addr(net.CIDRMask(services.Bits(), 32))
+	if err != nil {
+		return err
+	}
+	err = unix.IoctlIfreq(socket, unix.SIOCSIFNETMASK, mask)
+	if err != nil {
+		return fmt.Errorf("make %s local: %w", services, err)
+	}
+	return nil
+}
+
+// addAddress adds an address to the loopback interface. The label makes it one beside 127.0.0.1.
+func addAddress(socket int, label string, address netip.Addr) error {
+	request, err := unix.NewIfreq(label)
+	if err != nil {
+		return err
+	}
+	bytes := address.As4()
+	err = request.SetInet4Addr(bytes[:])
+	if err != nil {
+		return err
+	}
+	err = unix.IoctlIfreq(socket, unix.SIOCSIFADDR, request)
+	if err != nil {
+		return fmt.Errorf("add %s to lo: %w", address, err)
 	}
 	return nil
 }

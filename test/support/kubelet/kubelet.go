@@ -72,7 +72,9 @@ type Kubelet struct {
 	// endpoint is where the API server finds the kubelet.
 	endpoint netip.AddrPort
 	stop     context.CancelFunc
-	group    sync.WaitGroup
+	// running ends with Stop.
+	running context.Context
+	group   sync.WaitGroup
 
 	// block is the number of the addresses that the pods of this kubelet have.
 	block int
@@ -107,9 +109,8 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	if k.node, err = kubernetes.NewForConfig(access); err != nil {
 		return nil, err
 	}
-	var running context.Context
-	running, k.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if k.endpoint, err = k.serve(running); err != nil {
+	k.running, k.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if k.endpoint, err = k.serve(k.running); err != nil {
 		k.stop()
 		return nil, fmt.Errorf("listen for the API server: %w", err)
 	}
@@ -123,8 +124,8 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 		k.stop()
 		return nil, fmt.Errorf("wait for addresses: %w", context.Cause(ctx))
 	}
-	k.group.Go(func() { k.keepNode(running) })
-	k.group.Go(func() { k.run(running) })
+	k.group.Go(func() { k.keepNode(k.running) })
+	k.group.Go(func() { k.run(k.running) })
 	return k, nil
 }
 

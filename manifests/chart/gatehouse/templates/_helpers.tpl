@@ -23,6 +23,19 @@ app.kubernetes.io/component: server
 {{- end -}}
 {{- end }}
 
+{{- define "gatehouse.serviceAccount" -}}
+{{ .Values.serviceAccount.name }}
+{{- end }}
+
+{{/*
+The mode of mounted files, as a decimal number, because YAML 1.1 and 1.2 read 0440 differently: 0440 for the group of the pod,
+or 0444 if the chart does not set the group and so does not know whose they are.
+*/}}
+{{- define "gatehouse.fileMode" -}}
+{{- $group := get (.Values.podSecurityContext | default dict) "fsGroup" -}}
+{{ ternary 292 288 (or (kindIs "invalid" $group) (eq (toString $group) "")) }}
+{{- end }}
+
 {{/* The directory of files/ that holds what is generated for certificates.source. */}}
 {{- define "gatehouse.variant" -}}
 {{ ternary "cert-manager" "self-signed" (eq .Values.certificates.source "certManager") }}
@@ -39,7 +52,10 @@ the program. Takes a list of the root and the file's name below files/.
 {{- $text := $root.Files.Get $path -}}
 {{- if not $text }}{{ fail (printf "%s is not in the chart (hint: make chart)" $path) }}{{ end -}}
 {{- $items := list -}}
-{{- range $document := regexSplit "(?m)^---$" ($text | replace "gatehouse-system" $root.Release.Namespace) -1 -}}
+{{- $text = $text | replace "gatehouse-system" $root.Release.Namespace -}}
+{{- $user := printf "\"system:serviceaccount:%s:%%s\"" $root.Release.Namespace -}}
+{{- $text = $text | replace (printf $user "gatehouse") (printf $user (include "gatehouse.serviceAccount" $root)) -}}
+{{- range $document := regexSplit "(?m)^---$" $text -1 -}}
 {{- $object := fromYaml $document -}}
 {{- if hasKey $object "Error" }}{{ fail (printf "%s: %s" $path (get $object "Error")) }}{{ end -}}
 {{- if $object -}}

@@ -7,5 +7,5 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, NewManifestsCommand, NewUninstallCommand)
+	clitest.Main(m, NewManifestsCommand, NewProbeCommand, NewUninstallCommand)
 }

@@ -128,8 +128,8 @@ func TestLook(t *testing.T) {
 			[]string{`the CustomResourceDefinition "sidecarprofiles.gatehouse.dev" is missing: there can be no SidecarProfile`, Remedy},
 		},
 		"an older one":               {revision("0"), Older, []string{"has no revision", Remedy}},
-		"one of somebody else":       {revision("many"), Older, []string{"has no revision of its schema, and this version of Gatehouse has 1", Remedy}},
-		"a newer one":                {revision("1000"), Newer, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 1", "finish the upgrade"}},
+		"one of somebody else":       {revision("many"), Older, []string{"has no revision of its schema, and this version of Gatehouse has 2", Remedy}},
+		"a newer one":                {revision("1000"), Newer, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 2", "finish the upgrade"}},
 		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), NotEstablished, []string{`another CustomResourceDefinition has its names: "because of the other"`, "remove the other one"}},
 		"one that is not yet ready":  {conditions("NamesAccepted", "True"), NotEstablished, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
 		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), NotStructural, []string{"not structural", Remedy}},
@@ -210,8 +210,8 @@ func TestOlderRevision(t *testing.T) {
 		t.Fatalf("the problems are %v, %v", problems, failures)
 	}
 	for kind, problem := range problems {
-		revision := map[string]int{"AdmissionPolicy": 3, "PolicyException": 2}[kind]
-		want := fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", max(revision, 1), max(revision, 1)+2)
+		revision := map[string]int{"AdmissionPolicy": 4, "PolicyException": 3}[kind]
+		want := fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", max(revision, 2), max(revision, 2)+2)
 		if problem.Reason != Older || !strings.Contains(problem.Text, want) {
 			t.Errorf("%s: %v", kind, problem)
 		}

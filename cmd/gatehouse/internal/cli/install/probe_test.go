@@ -1,0 +1,206 @@
+package install
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+// probed is a Service with a webhook server behind it, and the webhook configurations that name it.
+type probed struct {
+	ca      []byte
+	address netip.AddrPort
+}
+
+// newProbed starts a server whose certificate is for a name.
+func newProbed(t *testing.T, name string, answer http.HandlerFunc) *probed {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(answer)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return &probed{ca: certificate, address: netip.MustParseAddrPort(server.Listener.Addr().String())}
+}
+
+// objects are those of the cluster.
+func (p *probed) objects() []runtime.Object {
+	config := admissionregistrationv1.WebhookClientConfig{
+		CABundle: p.ca,
+		Service:  &admissionregistrationv1.ServiceReference{Namespace: "gatehouse-system", Name: "gatehouse", Path: new("/validate"), Port: new(int32(p.address.Port()))},
+	}
+	named := metav1.ObjectMeta{Name: "gatehouse"}
+	return []runtime.Object{
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "gatehouse", Namespace: "gatehouse-system"}, Spec: corev1.ServiceSpec{ClusterIP: p.address.Addr().String()}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "fail.validate.gatehouse.dev", ClientConfig: config}}},
+	}
+}
+
+// probe runs probe against the objects of a cluster.
+func probe(t *testing.T, timeout time.Duration, output string, objects ...runtime.Object) (stdout, problem string, code int) {
+	t.Helper()
+	f := &probeFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: timeout, output: output}
+	var out bytes.Buffer
+	err := f.run(t.Context(), fake.NewClientset(objects...), cli.Streams{Out: &out})
+	if err != nil {
+		problem, code = err.Error(), cli.WorstCode(err)
+	}
+	return out.String(), problem, code
+}
+
+// respond answers a review, which must be one that the API server could send.
+func respond(t *testing.T, change func(*admissionv1.AdmissionResponse)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(body, &review)
+		}
+		if err != nil || r.URL.Path != "/validate" || review.Request == nil || review.Request.DryRun == nil || !*review.Request.DryRun {
+			t.Errorf("probe sent to %s: %s (%v)", r.URL, body, err)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+		review.Request = nil
+		if change != nil {
+			change(review.Response)
+		}
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+const probedName = "gatehouse.gatehouse-system.svc"
+
+// TestProbeAnswers: an answer is one whatever it decides.
+func TestProbeAnswers(t *testing.T) {
+	t.Parallel()
+	allowed := newProbed(t, probedName, respond(t, nil))
+	stdout, problem, code := probe(t, time.Minute, "text", allowed.objects()...)
+	if want := "ValidatingWebhookConfiguration/gatehouse: fail.validate.gatehouse.dev answers: allowed\n"; stdout != want || code != 0 {
+		t.Errorf("it ends with %d, %q and %q, want %q", code, problem, stdout, want)
+	}
+	denied := newProbed(t, probedName, respond(t, func(r *admissionv1.AdmissionResponse) {
+		r.Allowed, r.Result = false, &metav1.Status{Message: "images come from\nregistry.example"}
+	}))
+	stdout, problem, code = probe(t, time.Minute, "json", denied.objects()...)
+	want := `{"name":"gatehouse","webhooks":[{"configuration":"ValidatingWebhookConfiguration/gatehouse","webhook":"fail.validate.gatehouse.dev",` +
+		`"answered":true,"allowed":false,"message":"images come from\\nregistry.example"}]}` + "\n"
+	if stdout != want || code != 0 {
+		t.Errorf("it ends with %d, %q and\n%swant\n%s", code, problem, stdout, want)
+	}
+}
+
+// TestProbeFails: each thing that keeps the API server from an answer is told, with where it was asked.
+func TestProbeFails(t *testing.T) {
+	t.Parallel()
+	other := newProbed(t, probedName, respond(t, nil))
+	for name, c := range map[string]struct {
+		// certified is the name in the certificate.
+		certified string
+		answer    http.HandlerFunc
+		change    func(p *probed)
+		want      string
+		code      int
+	}{
+		"an error of HTTP": {
+			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "draining", http.StatusServiceUnavailable) },
+			want:   "HTTP status 503: draining",
+		},
+		"no review":             {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, want: "the answer is no AdmissionReview with a response: {}"},
+		"of another request":    {answer: respond(t, func(r *admissionv1.AdmissionResponse) { r.UID = "other" }), want: `the response is for the request "other", not for "`},
+		"another name":          {certified: "gatehouse.elsewhere.svc", want: "its caBundle does not verify the certificate: x509: certificate is valid for gatehouse.elsewhere.svc, not " + probedName},
+		"another CA":            {change: func(p *probed) { p.ca = other.ca }, want: "its caBundle does not verify the certificate: x509: "},
+		"no CA":                 {change: func(p *probed) { p.ca = nil }, want: "caBundle is empty, so the API server does not trust any certificate"},
+		"a CA that is none":     {change: func(p *probed) { p.ca = []byte("x") }, want: "caBundle has no certificate"},
+		"nobody who listens":    {change: func(p *probed) { p.address = netip.MustParseAddrPort("127.0.0.1:1") }, want: "/validate at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"a Service without one": {change: func(p *probed) { p.address = netip.AddrPort{} }, want: "cannot read the Service gatehouse-system/gatehouse: ", code: cli.ExitUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.answer == nil {
+				c.answer = respond(t, nil)
+			}
+			if c.certified == "" {
+				c.certified = probedName
+			}
+			if c.code == 0 {
+				c.code = cli.ExitNo
+			}
+			p := newProbed(t, c.certified, c.answer)
+			if c.change != nil {
+				c.change(p)
+			}
+			objects := p.objects()
+			if !p.address.IsValid() {
+				objects = objects[1:]
+			}
+			stdout, problem, code := probe(t, probeInterval/2, "text", objects...)
+			if stdout != "" || !strings.Contains(problem, c.want) || code != c.code {
+				t.Errorf("it ends with %d, %q and %q, want %d and %q", code, problem, stdout, c.code, c.want)
+			}
+		})
+	}
+}
+
+// TestProbeTriesAgain: an install that is not ready yet is waited for.
+func TestProbeTriesAgain(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	ready := respond(t, nil)
+	p := newProbed(t, probedName, func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		ready(w, r)
+	})
+	stdout, problem, code := probe(t, time.Minute, "text", p.objects()...)
+	if code != 0 || !strings.Contains(stdout, "answers: allowed") || calls.Load() != 2 {
+		t.Errorf("after %d calls it ends with %d, %q and %q", calls.Load(), code, problem, stdout)
+	}
+}
+
+// TestProbeWithoutConfiguration: without webhooks nothing is green.
+func TestProbeWithoutConfiguration(t *testing.T) {
+	t.Parallel()
+	p := newProbed(t, probedName, respond(t, nil))
+	for want, objects := range map[string][]runtime.Object{
+		"cannot read the webhook configurations: ":                nil,
+		`the webhook configurations "gatehouse" have no webhooks`: {p.objects()[1], &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "gatehouse"}}},
+	} {
+		stdout, problem, code := probe(t, probeInterval/2, "text", objects...)
+		if stdout != "" || !strings.Contains(problem, want) || code != cli.ExitUnknown {
+			t.Errorf("it ends with %d, %q and %q, want %q", code, problem, stdout, want)
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package install
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
+)
+
+// pods are those of a variant, the ones of Helm's hooks included, by kind and name.
+func (v *variant) pods(t *testing.T) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	pods := map[string]corev1.PodTemplateSpec{}
+	for _, o := range v.objects {
+		key := o.GetKind() + " " + o.GetName()
+		switch o.GetKind() {
+		case "Deployment":
+			pods[key] = as[appsv1.Deployment](t, o).Spec.Template
+		case "Job":
+			pods[key] = as[batchv1.Job](t, o).Spec.Template
+		case "Pod":
+			pod := as[corev1.Pod](t, o)
+			pods[key] = corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+		}
+	}
+	if len(pods) == 0 {
+		t.Fatalf("%s has no pods", v.name)
+	}
+	return pods
+}
+
+// violations are what the Pod Security Standard "restricted" has against a pod.
+func violations(t *testing.T, pod corev1.PodTemplateSpec) []string {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	must(t, err)
+	var found []string
+	for _, result := range evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
+		if !result.Allowed {
+			found = append(found, result.ForbiddenReason)
+		}
+	}
+	return found
+}
+
+// TestPodSecurity: every pod that is installed, and each of Helm's hooks, is one of the Pod Security Standard "restricted". The network of
+// the node is the only thing that takes one out of it.
+func TestPodSecurity(t *testing.T) {
+	t.Parallel()
+	for _, v := range variants(t) {
+		for name, pod := range v.pods(t) {
+			var want []string
+			if pod.Spec.HostNetwork {
+				want = []string{"host namespaces", "hostPort"}
+			}
+			if found := violations(t, pod); !slices.Equal(found, want) {
+				t.Errorf("%s: %s violates %q, want %q", v.name, name, found, want)
+			}
+			if c := pod.Spec.Containers[0]; c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
+				t.Errorf("%s: the root file system of %s can be written", v.name, name)
+			}
+		}
+	}
+}
+
+// TestArbitraryUser: with the values for OpenShift no pod has a fixed user or group, and still an unknown user can read the files that are
+// mounted and write where the program writes. The same chart without them fixes all three, and keeps the files from others.
+func TestArbitraryUser(t *testing.T) {
+	t.Parallel()
+	everything := []string{
+		recordingOn, recordingKey, `recording.config={"sampling":{"default":1}}`,
+		`authentication.clientCASecret="client-ca"`, `certificates={"source":"files","files":{"secretName":"tls"}}`,
+	}
+	fixed := chartedWith(t, everything...)
+	free := chartedWith(t, append([]string{`podSecurityContext={"runAsUser":null,"runAsGroup":null,"fsGroup":null}`}, everything...)...)
+	for _, v := range []*variant{charted(t, "openshift"), free} {
+		for name, pod := range v.pods(t) {
+			p, c := pod.Spec.SecurityContext, pod.Spec.Containers[0].SecurityContext
+			if p.RunAsUser != nil || p.RunAsGroup != nil || p.FSGroup != nil || p.SupplementalGroups != nil || c.RunAsUser != nil || c.RunAsGroup != nil {
+				t.Errorf("%s: %s has a fixed user or group: %v, %v", v.name, name, p, c)
+			}
+		}
+	}
+	const owner, everybody = 0o440, 0o444
+	modes := func(v *variant, want int32) {
+		t.Helper()
+		pod := v.pods(t)["Deployment "+name].Spec
+		writable, files := 0, 0
+		for _, m := range pod.Containers[0].VolumeMounts {
+			volume := pod.Volumes[slices.IndexFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == m.Name })]
+			mode := new(int32)
+			switch {
+			case volume.EmptyDir != nil:
+				writable++ // the kubelet creates it with mode 0777
+				continue
+			case volume.Projected != nil:
+				mode = volume.Projected.DefaultMode
+			case volume.Secret != nil:
+				mode = volume.Secret.DefaultMode
+			}
+			if files++; *mode != want || !m.ReadOnly {
+				t.Errorf("%s: the volume %s has the mode %o and is read-only: %v, want %o and true", v.name, m.Name, *mode, m.ReadOnly, want)
+			}
+		}
+		if writable != 1 || files != 4 {
+			t.Errorf("%s: there are %d volumes to write to and %d with files, want 1 and 4", v.name, writable, files)
+		}
+	}
+	modes(fixed, owner)
+	modes(free, everybody)
+	if p := fixed.pods(t)["Deployment "+name].Spec.SecurityContext; p.RunAsUser == nil || *p.RunAsUser != 65532 || p.FSGroup == nil || *p.FSGroup != 65532 {
+		t.Errorf("without the values for OpenShift, the security context is %v", p)
+	}
+}
+
+// TestHostNetwork: pods in the network of their nodes have their ports there, resolve names of the cluster, and can be rolled out on as
+// many nodes as there are replicas. What would only look like protection is not there.
+func TestHostNetwork(t *testing.T) {
+	t.Parallel()
+	v := chartedWith(t, `hostNetwork=true`, `ports={"reviews":19443,"ops":18080}`, `namespace.create=true`)
+	deployment := as[appsv1.Deployment](t, v.find(t, "Deployment", name))
+	pod := deployment.Spec.Template.Spec
+	if !pod.HostNetwork || pod.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
+		t.Errorf("the network of the node is used: %v, with the DNS policy %q", pod.HostNetwork, pod.DNSPolicy)
+	}
+	if unavailable := deployment.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue(); unavailable != 1 {
+		t.Errorf("a rollout stops %d replicas first, want 1", unavailable)
+	}
+	want := []corev1.ContainerPort{
+		{Name: "reviews", ContainerPort: 19443, HostPort: 19443, Protocol: corev1.ProtocolTCP}, {Name: "ops", ContainerPort: 18080, HostPort: 18080, Protocol: corev1.ProtocolTCP},
+	}
+	if !slices.Equal(pod.Containers[0].Ports, want) {
+		t.Errorf("the ports are %v, want %v", pod.Containers[0].Ports, want)
+	}
+	for _, arg := range []string{"--listen=:19443", "--ops-listen=:18080"} {
+		if !slices.Contains(pod.Containers[0].Args, arg) {
+			t.Errorf("the arguments %q lack %s", pod.Containers[0].Args, arg)
+		}
+	}
+	if slices.ContainsFunc(v.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "NetworkPolicy" }) {
+		t.Error("there is a NetworkPolicy, which has no effect")
+	}
+	if level := v.find(t, "Namespace", system).GetLabels()["pod-security.kubernetes.io/enforce"]; level != "privileged" {
+		t.Errorf("the namespace has the level %q, which does not allow the pods", level)
+	}
+	if got := as[corev1.Service](t, v.find(t, "Service", name)); got.Spec.Ports[0].Port != 443 || target(t, got, deployment, 443) != 19443 {
+		t.Errorf("the Service has the ports %v", got.Spec.Ports)
+	}
+	// Another DNS policy is kept.
+	if got := chartedWith(t, `hostNetwork=true`, `dnsPolicy="Default"`).pods(t)["Deployment "+name].Spec.DNSPolicy; got != corev1.DNSDefault {
+		t.Errorf("the DNS policy is %q, want Default", got)
+	}
+}
+
+// TestServiceAccount: one that somebody else creates has all that the chart's own would have.
+func TestServiceAccount(t *testing.T) {
+	t.Parallel()
+	everything := []string{`audit={"enabled":true,"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}`, `rbac.extraRules=[{"apiGroups":[""],"resources":["nodes"],"verbs":["get"]}]`}
+	own := chartedWith(t, everything...)
+	const account = "platform-gatehouse"
+	other := chartedWith(t, append([]string{`serviceAccount={"create":false,"name":"` + account + `"}`}, everything...)...)
+	created := func(v *variant) []string {
+		var names []string
+		for _, o := range v.objects {
+			if o.GetKind() == "ServiceAccount" && !isHook(o) {
+				names = append(names, o.GetName())
+			}
+		}
+		return names
+	}
+	if names := created(own); !slices.Equal(names, []string{name}) {
+		t.Errorf("created are %q, want %q", names, name)
+	}
+	if names := created(other); len(names) > 0 {
+		t.Errorf("created are %q, want none", names)
+	}
+	if names := created(chartedWith(t, `serviceAccount.name="`+account+`"`)); !slices.Equal(names, []string{account}) {
+		t.Errorf("created are %q, want %q", names, account)
+	}
+	before, after := map[string]int{}, map[string]int{}
+	for names, v := range map[*map[string]int]*variant{&before: own, &after: other} {
+		for _, o := range v.objects {
+			if !isHook(o) {
+				countAccounts(o.Object, *names)
+			}
+		}
+	}
+	if len(before) != 1 || before[name] < 9 || len(after) != 1 || after[account] != before[name] {
+		t.Errorf("subjects are %v, and with the other ServiceAccount %v", before, after)
+	}
+	if got := other.pods(t)["Deployment "+name].Spec.ServiceAccountName; got != account {
+		t.Errorf("the pods have the ServiceAccount %q", got)
+	}
+	if guard := "system:serviceaccount:" + system + ":"; strings.Count(string(other.text), guard+account+`"`) != 1 || strings.Contains(string(other.text), guard+name) {
+		t.Errorf("the guard is not for %s%s", guard, account)
+	}
+}
+
+// countAccounts counts the ServiceAccounts that are subjects of rights and flow schemas, by their names.
+func countAccounts(value any, names map[string]int) {
+	switch value := value.(type) {
+	case map[string]any:
+		if value["kind"] == "ServiceAccount" && value["metadata"] == nil {
+			if of, ok := value["serviceAccount"].(map[string]any); ok {
+				value = of
+			}
+			of, _ := value["name"].(string)
+			names[of]++
+			return
+		}
+		for _, member := range value {
+			countAccounts(member, names)
+		}
+	case []any:
+		for _, member := range value {
+			countAccounts(member, names)
+		}
+	}
+}
+
+// TestServiceMonitor: it finds the port of the metrics, of all replicas, by a Service of its own.
+func TestServiceMonitor(t *testing.T) {
+	t.Parallel()
+	v := chartedWith(t, `monitoring.serviceMonitor={"enabled":true,"interval":"1m","labels":{"release":"prometheus"}}`)
+	monitor := v.find(t, "ServiceMonitor", name)
+	if monitor.GetLabels()["release"] != "prometheus" {
+		t.Errorf("the labels are %v", monitor.GetLabels())
+	}
+	selector, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+	must(t, err)
+	var selected []string
+	for _, o := range v.objects {
+		if o.GetKind() == "Service" && labels.SelectorFromSet(selector).Matches(labels.Set(o.GetLabels())) {
+			selected = append(selected, o.GetName())
+		}
+	}
+	if !slices.Equal(selected, []string{"gatehouse-metrics"}) {
+		t.Fatalf("it selects the Services %q", selected)
+	}
+	service := as[corev1.Service](t, v.find(t, "Service", "gatehouse-metrics"))
+	if got := target(t, service, as[appsv1.Deployment](t, v.find(t, "Deployment", name)), opsPort); got != opsPort || !service.Spec.PublishNotReadyAddresses {
+		t.Errorf("the Service leads to port %d, of replicas that are not ready too: %v", got, service.Spec.PublishNotReadyAddresses)
+	}
+	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "endpoints")
+	must(t, err)
+	if endpoint, ok := endpoints[0].(map[string]any); !ok || len(endpoints) != 1 || endpoint["port"] != service.Spec.Ports[0].Name || endpoint["path"] != "/metrics" || endpoint["interval"] != "1m" {
+		t.Errorf("the endpoints are %v", endpoints)
+	}
+}
+
+// TestAnnotations: those of the Deployment, its pods, the Service and the ServiceAccount are where they belong, and nowhere else.
+func TestAnnotations(t *testing.T) {
+	t.Parallel()
+	const key = "example.org/for"
+	v := chartedWith(t, `deploymentAnnotations={"`+key+`":"deployment"}`, `podAnnotations={"`+key+`":"pods"}`, `service.annotations={"`+key+`":"service"}`, `serviceAccount.annotations={"`+key+`":"account"}`)
+	got := map[string]string{}
+	for _, o := range v.objects {
+		if value := o.GetAnnotations()[key]; value != "" {
+			got[o.GetKind()+" "+o.GetName()] = value
+		}
+	}
+	got["pods"] = v.pods(t)["Deployment "+name].Annotations[key]
+	want := map[string]string{"Deployment gatehouse": "deployment", "Service gatehouse": "service", "ServiceAccount gatehouse": "account", "pods": "pods"}
+	if !maps.Equal(got, want) {
+		t.Errorf("the annotations are %v, want %v", got, want)
+	}
+}
+
+// TestNetworkPolicyAllowsTest: a NetworkPolicy that lists the API servers lets the Pod of "helm test" through too.
+func TestNetworkPolicyAllowsTest(t *testing.T) {
+	t.Parallel()
+	v := chartedWith(t, `networkPolicy.reviewsFrom=[{"ipBlock":{"cidr":"192.0.2.0/24"}}]`)
+	ingress, _, err := unstructured.NestedSlice(v.find(t, "NetworkPolicy", name).Object, "spec", "ingress")
+	must(t, err)
+	from, _, err := unstructured.NestedSlice(ingress[0].(map[string]any), "from")
+	must(t, err)
+	if len(from) != 2 {
+		t.Fatalf("reviews are allowed from %v", from)
+	}
+	selector, _, err := unstructured.NestedStringMap(from[1].(map[string]any), "podSelector", "matchLabels")
+	must(t, err)
+	pods := v.pods(t)
+	matches := func(pod string) bool { return labels.SelectorFromSet(selector).Matches(labels.Set(pods[pod].Labels)) }
+	if len(selector) == 0 || !matches("Pod gatehouse-test") || matches("Deployment "+name) {
+		t.Errorf("it selects %v, and the pods are %v", selector, pods)
+	}
+	service := as[corev1.Service](t, v.find(t, "Service", name))
+	if labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pods["Pod gatehouse-test"].Labels)) {
+		t.Error("the Service sends reviews to the Pod of helm test")
+	}
+}
+
+// TestChartMetadata: what Artifact Hub shows of the chart is there, and lists the kinds that there are.
+func TestChartMetadata(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root(t), chart, "Chart.yaml"))
+	must(t, err)
+	var metadata struct {
+		Home, Icon  string
+		Sources     []string
+		Maintainers []struct{ Name, URL string }
+		Annotations map[string]string
+	}
+	must(t, yaml.Unmarshal(text, &metadata))
+	if metadata.Home == "" || len(metadata.Sources) == 0 || len(metadata.Maintainers) == 0 || metadata.Annotations["artifacthub.io/license"] != "Apache-2.0" {
+		t.Errorf("the metadata is %+v", metadata)
+	}
+	icon, err := url.Parse(metadata.Icon)
+	must(t, err)
+	_, path, found := strings.Cut(icon.Path, "/raw/main/")
+	if icon.Scheme != "https" || !found || !strings.HasPrefix(metadata.Icon, metadata.Home+"/") {
+		t.Fatalf("the icon is at %q, want an https URL of a file in this repository", metadata.Icon)
+	}
+	file, err := os.Open(filepath.Join(root(t), path))
+	must(t, err)
+	defer file.Close() //nolint:errcheck // it is only read
+	decoder, elements := xml.NewDecoder(file), 0
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		must(t, err)
+		if element, ok := token.(xml.StartElement); ok {
+			if elements++; elements == 1 && element.Name.Local != "svg" {
+				t.Errorf("the icon is a %s", element.Name.Local)
+			}
+		}
+	}
+	type kind struct{ Kind, Version, Name string }
+	var listed, want []kind
+	must(t, yaml.Unmarshal([]byte(metadata.Annotations["artifacthub.io/crds"]), &listed))
+	definitions, err := crds.All()
+	must(t, err)
+	for _, definition := range definitions {
+		of, _, err := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+		must(t, err)
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		must(t, err)
+		version, _ := versions[0].(map[string]any)["name"].(string)
+		want = append(want, kind{of, version, definition.GetName()})
+	}
+	if !slices.Equal(listed, want) {
+		t.Errorf("the chart lists %v, want %v", listed, want)
+	}
+	var links []struct{ Name, URL string }
+	must(t, yaml.Unmarshal([]byte(metadata.Annotations["artifacthub.io/links"]), &links))
+	if len(links) == 0 || slices.ContainsFunc(links, func(l struct{ Name, URL string }) bool { return !strings.HasPrefix(l.URL, metadata.Home+"/") }) {
+		t.Errorf("the links are %v", links)
+	}
+}
