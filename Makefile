@@ -21,16 +21,18 @@ INSTALLED := $(MANIFESTS) --custom-resources --exclude-namespace cert-manager
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build.released=$(VERSION)'
 
-# What is released. Timestamps in the image are those of the commit, so that the same files give the same image.
+# What is released, and where. Times are those of the commit, so that the same files give the same release.
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
+RELEASE ?= bin/release
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 DIST := bin/dist
-RELEASED := $(addprefix $(DIST)/gatehouse-,linux-amd64 linux-arm64)
+BINARIES := $(addprefix $(DIST)/gatehouse-,$(subst /,-,$(PLATFORMS)))
+PACKER := $(BIN)/packer
+CRANE := $(BIN)/crane
 CYCLONEDX := $(BIN)/cyclonedx-gomod
 CHART := manifests/chart/gatehouse
-IMAGE ?= gatehouse
-IMAGE_TAG ?= $(patsubst v%,%,$(VERSION))
-PLATFORMS ?= linux/amd64,linux/arm64
-SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-comma := ,
+# The newest version of the changelog, and a pre-release of it: what test/release installs and upgrades.
+CHANGELOG_VERSION := v$(shell sed -n 's/^## \([0-9][0-9.]*\) .*/\1/p' CHANGELOG.md | head -n 1)
 
 .PHONY: help
 help: ## Print this help.
@@ -58,14 +60,22 @@ test: build controlplane peers ## Run all tests, end-to-end on a real API server
 	$(PACKAGE_TEST) -timeout 20m ./test/certificates
 	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster
 	$(PROGRAM_TEST) -timeout 15m ./test/attack
+	@$(MAKE) --no-print-directory test-release
 
 .PHONY: test-packages
 test-packages: ## Run the tests of packages, with the race detector.
-	$(PACKAGE_TEST) -timeout 20m $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|certificates|demo|e2e|incluster|install|monitoring|recording|support/.*))$$')
+	$(PACKAGE_TEST) -timeout 20m $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|certificates|demo|e2e|incluster|install|monitoring|recording|release|support/.*))$$')
 
 .PHONY: test-program
 test-program: ## Run the suites that test bin/gatehouse and need no machine of their own.
 	$(PROGRAM_TEST) -parallel 4 -timeout 20m $(PROGRAM_SUITES)
+
+.PHONY: test-release
+test-release: controlplane installers $(CRANE) ## Make two releases for this machine, and install, upgrade and remove Gatehouse from them alone.
+	@set -e; for version in $(CHANGELOG_VERSION)-rc.1 $(CHANGELOG_VERSION); do \
+		$(MAKE) --no-print-directory release VERSION=$$version PLATFORMS=linux/$$(go env GOARCH) RELEASE=bin/test-release/$$version; \
+	done
+	$(PROGRAM_TEST) -timeout 15m ./test/release
 
 .PHONY: attack
 attack: build apiserver ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
@@ -149,7 +159,7 @@ certmanager: ## Build cert-manager's controllers (once, about two minutes).
 	@sh test/support/certmanager/build.sh
 
 .PHONY: installers
-installers: ## Build helm and kustomize (once, about three minutes).
+installers: ## Build helm, kustomize and krew (once, about three minutes).
 	@sh test/support/installers/build.sh
 
 .PHONY: demo
@@ -171,9 +181,20 @@ chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, re
 	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
 	@$(PROGRAM_GO) run -trimpath ./manifests/chart/valuestable $(CHART)
 
-.PHONY: dist
-dist: $(RELEASED) ## Build the static binaries of a release and their checksums, bin/dist; the same bytes wherever it is done.
-	cd $(DIST) && sha256sum $(notdir $^) > SHA256SUMS
+.PHONY: release
+release: release-version installers $(BINARIES) $(addsuffix .cdx.json,$(BINARIES)) ## Make the release VERSION=vX.Y.Z in bin/release: archives, image, chart, krew manifest, SBOMs, notes, checksums.
+	$(PACKER) -version '$(VERSION)' -source-date-epoch $(SOURCE_DATE_EPOCH) -binaries $(DIST) -helm $(BIN)/installers/helm \
+		-zoneinfo "$$(go env GOROOT)/lib/time/zoneinfo.zip" -output $(RELEASE) $(PLATFORMS)
+
+.PHONY: release-version
+release-version: $(PACKER)
+	@$(PACKER) -version '$(VERSION)'
+
+.PHONY: publish
+publish: $(CRANE) ## Push image and chart of bin/release to a registry: make publish VERSION=vX.Y.Z REGISTRY=registry.example.
+	@: $${REGISTRY:?is needed, such as registry.example}
+	$(CRANE) push $(RELEASE)/image "$$REGISTRY/gatehouse:$(VERSION:v%=%)"
+	$(CRANE) push $(RELEASE)/chart "$$REGISTRY/charts/gatehouse:$(VERSION:v%=%)"
 
 # bin/dist/gatehouse-OS-ARCHITECTURE, always anew: the Go toolchain knows what has changed. What it would note of the repository
 # is left out, because VERSION says it, and where there is no repository it would be missing.
@@ -181,29 +202,24 @@ $(DIST)/gatehouse-%: FORCE
 	@mkdir -p $(DIST)
 	GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(GO_BUILD) -buildvcs=false -o $@ ./cmd/gatehouse
 
+# The modules that are in the binary.
+$(DIST)/gatehouse-%.cdx.json: $(DIST)/gatehouse-% $(CYCLONEDX)
+	$(CYCLONEDX) bin -json -licenses -std -noserial -notimestamp -version '$(VERSION)' -output $@ $<
+
 .PHONY: FORCE
 FORCE:
 
 .PHONY: reproducible
-reproducible: dist ## Check that bin/dist comes out the same when it is built elsewhere from nothing (some minutes).
-	@./test/reproducible.sh '$(VERSION)'
-
-.PHONY: sbom
-sbom: $(CYCLONEDX) $(DIST)/gatehouse-linux-amd64 ## Write bin/dist/gatehouse.cdx.json: the modules that are in the binary, in CycloneDX.
-	$(CYCLONEDX) bin -json -licenses -std -noserial -notimestamp -version '$(VERSION)' -output $(DIST)/gatehouse.cdx.json $(DIST)/gatehouse-linux-amd64
-
-.PHONY: image
-image: ## Build the image for PLATFORMS into bin/dist, or to a registry: make image IMAGE=REGISTRY/gatehouse PUSH=1.
-	@mkdir -p $(DIST)
-	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) docker buildx build --platform $(PLATFORMS) --provenance=mode=max --sbom=true \
-		--build-arg VERSION=$(VERSION) --build-arg GO_VERSION=$(patsubst go%,%,$(shell go env GOVERSION)) --tag $(IMAGE):$(IMAGE_TAG) \
-		--output $(if $(PUSH),type=image$(comma)push=true,type=oci$(comma)dest=$(DIST)/gatehouse-image.tar),rewrite-timestamp=true .
+reproducible: release ## Check that bin/release comes out the same when it is made elsewhere from nothing (some minutes for each of PLATFORMS).
+	@./test/reproducible.sh '$(RELEASE)' '$(VERSION)' '$(SOURCE_DATE_EPOCH)' '$(PLATFORMS)'
 
 .PHONY: clean
 clean: ## Remove what was built, but for the control plane, slapd, dex, cert-manager, helm, kustomize and Chromium.
 	find $(BIN) -mindepth 1 -maxdepth 1 ! -name controlplane ! -name slapd ! -name dex ! -name certmanager ! -name installers ! -name chromium -exec rm -rf {} +
 
 # Tools are built from the module proxy, each in its own version, outside go.mod.
+TOOL_BUILD := GOWORK=off CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false
+
 $(GOLANGCI_LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION) (once, some minutes)…" >&2
 	@GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
@@ -216,4 +232,10 @@ $(CONTROLLER_GEN):
 
 $(CYCLONEDX): build/sbom/go.mod build/sbom/go.sum
 	@echo "building cyclonedx-gomod (once)…" >&2
-	@cd build/sbom && GOWORK=off CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+	@cd build/sbom && $(TOOL_BUILD) -o $@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+$(PACKER): $(wildcard build/release/*)
+	@cd build/release && $(TOOL_BUILD) -o $@ .
+
+$(CRANE): build/release/go.mod build/release/go.sum
+	@cd build/release && $(TOOL_BUILD) -o $@ github.com/google/go-containerregistry/cmd/crane

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -33,13 +34,18 @@ type ProcessOptions struct {
 	Dir string
 	// Log is the file that everything it prints is appended to.
 	Log string
+	// Attributes are those of the system, such as namespaces; nil for none.
+	Attributes *syscall.SysProcAttr
 	// Ready returns nil once the program does its work.
 	Ready func(context.Context) error
 }
 
+// Started is a Ready for a program that its caller waits for by itself.
+func Started(context.Context) error { return nil }
+
 // NewProcess returns a program that does not run yet.
 func NewProcess(o ProcessOptions) *Process {
-	return &Process{path: o.Path, args: o.Args, env: o.Env, dir: o.Dir, log: o.Log, ready: o.Ready}
+	return &Process{path: o.Path, args: o.Args, env: o.Env, dir: o.Dir, log: o.Log, attributes: o.Attributes, ready: o.Ready}
 }
 
 // Process is a program that tests need, such as one of the control plane. Tests stop, kill, suspend and start it again to see what their
@@ -47,12 +53,13 @@ func NewProcess(o ProcessOptions) *Process {
 //
 // It never outlives this process, however this one ends.
 type Process struct {
-	path  string
-	args  []string
-	env   []string
-	dir   string
-	log   string
-	ready func(context.Context) error
+	path       string
+	args       []string
+	env        []string
+	dir        string
+	log        string
+	attributes *syscall.SysProcAttr
+	ready      func(context.Context) error
 
 	mu      sync.Mutex
 	command *exec.Cmd
@@ -189,7 +196,7 @@ func (p *Process) launch() (<-chan struct{}, error) {
 	command := exec.Command(p.path, p.args...) //nolint:noctx,gosec // see above; the program is the caller's choice
 	command.Env, command.Dir = p.env, p.dir
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = tiedToParent()
+	command.SysProcAttr = tiedToParent(p.attributes)
 
 	started := make(chan error)
 	exited := make(chan struct{})

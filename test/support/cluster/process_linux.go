@@ -8,8 +8,13 @@ import (
 // tiedToParent makes a child die with the thread that starts it, which covers what no cleanup does: a test's
 // time-out, a panic, SIGKILL. Its process group is its own, so that Ctrl-C at a terminal reaches our program alone,
 // which then stops the children in order.
-func tiedToParent() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+func tiedToParent(attributes *syscall.SysProcAttr) *syscall.SysProcAttr {
+	tied := syscall.SysProcAttr{}
+	if attributes != nil {
+		tied = *attributes
+	}
+	tied.Pdeathsig, tied.Setpgid = syscall.SIGKILL, true
+	return &tied
 }
 
 // terminate also wakes a suspended program, which could not react otherwise.

@@ -17,6 +17,6 @@ func EnterNamespace() (code int, done bool) {
 }
 
 // tiedToParent has no counterpart here: after a killed test, etcd and the API server stay.
-func tiedToParent() *syscall.SysProcAttr { return nil }
+func tiedToParent(attributes *syscall.SysProcAttr) *syscall.SysProcAttr { return attributes }
 
 func terminate(process *os.Process) error { return process.Signal(syscall.SIGTERM) }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# build.sh: builds helm and kustomize, with which people install Gatehouse, from the Go module proxy into bin/installers
+# build.sh: builds helm, kustomize and krew, with which people install Gatehouse, from the Go module proxy into bin/installers
 # below the repository's root.
 #
 #	sh test/support/installers/build.sh
@@ -47,7 +47,7 @@ trap 'rm -rf "$partial"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-echo "building helm and kustomize (once, about three minutes)…" >&2
+echo "building helm, kustomize and krew (once, about three minutes)…" >&2
 # Each by itself: of several programs, go build names none after a module that ends with a version.
 build() {
 	# shellcheck disable=SC2086 # several flags
@@ -59,7 +59,8 @@ build() {
 }
 build helm "$helm/cmd/helm"
 build kustomize "$kustomize/kustomize/v5"
+build krew sigs.k8s.io/krew/cmd/krew
 stamp >"$partial/.stamp"
 rm -rf "$out"
 mv "$partial" "$out"
-echo "helm and kustomize are in $out" >&2
+echo "helm, kustomize and krew are in $out" >&2

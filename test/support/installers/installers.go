@@ -1,4 +1,4 @@
-// Package installers finds helm and kustomize for tests: with these, and with kubectl, people install Gatehouse.
+// Package installers finds helm, kustomize and krew for tests: with these, and with kubectl, people install Gatehouse.
 package installers
 
 import "github.com/gatehouse-dev/gatehouse/test/support"
@@ -7,6 +7,7 @@ import "github.com/gatehouse-dev/gatehouse/test/support"
 const (
 	Helm      = "helm"
 	Kustomize = "kustomize"
+	Krew      = "krew"
 )
 
 // Binary returns the path of a program.

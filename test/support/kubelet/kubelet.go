@@ -7,7 +7,8 @@
 // kube-controller-manager makes the pods, replaces them, and keeps the endpoints of Services. It speaks to the API server
 // as a node does, with a node's rights.
 //
-// What it does not do: images, limits and security contexts, and several containers.
+// What it does not do: limits, several containers, and images, for which a program of this machine stands, unless the test has
+// unpacked them. The users of security contexts are replaced by one that no image knows, as OpenShift does.
 package kubelet
 
 import (
@@ -57,6 +58,9 @@ type Options struct {
 	Namespace string
 	// Programs are the paths of the programs that stand for images, by the name of the image without its tag.
 	Programs map[string]string
+	// Images are those whose own program runs, in a container, by the whole reference in the pod. The test must call
+	// [container.Enter].
+	Images map[string]Image
 	// Dir receives files and logs.
 	Dir string
 	// Log receives a line for each thing that happens. Nil means none.

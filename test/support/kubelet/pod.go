@@ -308,54 +308,62 @@ func (p *Pod) prepare(ctx context.Context) (*cluster.Process, error) {
 		return nil, errors.New("it has not exactly one container")
 	}
 	container := &p.spec.Spec.Containers[0]
-	image, _, _ := strings.Cut(container.Image, ":")
-	program := p.kubelet.options.Programs[image]
-	if program == "" {
-		return nil, fmt.Errorf("no program stands for the image %q", container.Image)
-	}
 	mounts, err := p.mount(ctx, container)
 	if err != nil {
 		return nil, err
 	}
-	env := map[string]string{}
-	environ := []string{"HOME=" + p.dir, "PATH=" + os.Getenv("PATH")}
+	var environ, values []string
 	for _, v := range container.Env {
 		value, err := p.value(&v)
 		if err != nil {
 			return nil, err
 		}
-		env[v.Name] = value
 		environ = append(environ, v.Name+"="+value)
+		values = append(values, "$("+v.Name+")", value)
 	}
+	args := slices.Concat(container.Command, container.Args)
+	for i := range args {
+		args[i] = strings.NewReplacer(values...).Replace(args[i])
+	}
+	if len(args) > 0 && args[0] == "serve" {
+		args = append(args, "--listen", net.JoinHostPort(p.Address.String(), fmt.Sprint(reviewsPort)), "--ops-listen", net.JoinHostPort(p.Address.String(), fmt.Sprint(opsPort)))
+	}
+	if image, ok := p.kubelet.options.Images[container.Image]; ok {
+		return p.contain(ctx, &image, mounts, args, environ)
+	}
+	image, _, _ := strings.Cut(container.Image, ":")
+	program := p.kubelet.options.Programs[image]
+	if program == "" {
+		return nil, fmt.Errorf("no program stands for the image %q", container.Image)
+	}
+	return p.standIn(ctx, program, mounts, args, environ)
+}
+
+// standIn returns a program of this machine in place of the image's.
+func (p *Pod) standIn(ctx context.Context, program string, mounts map[string]string, args, environ []string) (*cluster.Process, error) {
 	kubeconfig, err := p.kubeconfig(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// The longest first: one path may be the beginning of another.
 	paths := slices.SortedFunc(maps.Keys(mounts), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
-	var args []string
-	for _, arg := range append(append([]string{}, container.Command...), container.Args...) {
-		for name, value := range env {
-			arg = strings.ReplaceAll(arg, "$("+name+")", value)
-		}
+	var here []string
+	for _, arg := range args {
 		for _, path := range paths {
 			arg = strings.ReplaceAll(arg, path, mounts[path])
 		}
 		if arg == "--in-cluster" {
 			// Where a pod's credentials are is fixed in a place that this machine has for others.
-			args = append(args, "--kubeconfig="+kubeconfig)
-			if args[0] == "serve" && slices.Contains(container.Args, "--custom-resources") {
-				args = append(args, "--namespace="+p.spec.Namespace)
+			here = append(here, "--kubeconfig="+kubeconfig)
+			if here[0] == "serve" && slices.Contains(args, "--custom-resources") {
+				here = append(here, "--namespace="+p.spec.Namespace)
 			}
 			continue
 		}
-		args = append(args, arg)
-	}
-	if len(args) > 0 && args[0] == "serve" {
-		args = append(args, "--listen", net.JoinHostPort(p.Address.String(), fmt.Sprint(reviewsPort)), "--ops-listen", net.JoinHostPort(p.Address.String(), fmt.Sprint(opsPort)))
+		here = append(here, arg)
 	}
 	return cluster.NewProcess(cluster.ProcessOptions{
-		Path: program, Args: args, Env: environ, Log: p.Log(), Ready: func(context.Context) error { return nil },
+		Path: program, Args: here, Env: append([]string{"HOME=" + p.dir, "PATH=" + os.Getenv("PATH")}, environ...), Log: p.Log(), Ready: cluster.Started,
 	}), nil
 }
 
@@ -447,8 +455,8 @@ func (p *Pod) fill(ctx context.Context, dir string, v *corev1.Volume) error {
 	return nil
 }
 
-// kubeconfig writes one with a token of the pod's ServiceAccount, bound to the pod, that the node asked for.
-func (p *Pod) kubeconfig(ctx context.Context) (string, error) {
+// token returns one of the pod's ServiceAccount, bound to the pod, that the node asked for.
+func (p *Pod) token(ctx context.Context) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64(3607)),
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.uid},
@@ -457,11 +465,20 @@ func (p *Pod) kubeconfig(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("a token of the ServiceAccount %q: %w", p.spec.Spec.ServiceAccountName, err)
 	}
+	return token.Status.Token, nil
+}
+
+// kubeconfig writes one with a token.
+func (p *Pod) kubeconfig(ctx context.Context) (string, error) {
+	token, err := p.token(ctx)
+	if err != nil {
+		return "", err
+	}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return "", err
 	}
 	tokenFile := filepath.Join(p.dir, "token")
-	if err := os.WriteFile(tokenFile, []byte(token.Status.Token), 0o600); err != nil {
+	if err := os.WriteFile(tokenFile, []byte(token), 0o600); err != nil {
 		return "", err
 	}
 	access := p.kubelet.options.Cluster.Config()
