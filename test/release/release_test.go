@@ -203,25 +203,40 @@ func (s *site) confined(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)
 	ts.Check(support.Poll(s.t.Context(), func() error {
-		pods := s.kubelet.Pods()
-		if len(pods) == 0 {
-			return errors.New("no pod runs")
-		}
-		for _, pod := range pods {
-			if err := isConfined(pod, want); err != nil {
+		running := 0
+		for _, pod := range s.kubelet.Pods() {
+			if !isRunning(pod) {
+				continue
+			}
+			running++
+			if err := checkConfined(pod, want); err != nil {
 				return fmt.Errorf("pod %s: %w", pod.Name, err)
 			}
+		}
+		if running < 2 {
+			return fmt.Errorf("%d pods run, want both replicas at least", running)
 		}
 		return nil
 	}))
 }
 
-func isConfined(pod *kubelet.Pod, program []byte) error {
+// isRunning reports whether the process of a pod has begun, and has not ended, as that of a Job.
+func isRunning(pod *kubelet.Pod) bool {
 	process := pod.Process()
 	if process == nil {
-		return errors.New("it has not begun")
+		return false
 	}
-	proc := fmt.Sprintf("/proc/%d", process.PID())
+	select {
+	case <-process.Exited():
+		return false
+	default:
+		return true
+	}
+}
+
+// checkConfined returns an error unless a pod runs a program as confined says.
+func checkConfined(pod *kubelet.Pod, program []byte) error {
+	proc := fmt.Sprintf("/proc/%d", pod.Process().PID())
 	got, err := os.ReadFile(proc + "/exe")
 	if err != nil {
 		return err
