@@ -25,6 +25,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/gateh
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 RELEASE ?= bin/release
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+SOURCE_DATE_EPOCH := $(SOURCE_DATE_EPOCH)
 DIST := bin/dist
 BINARIES := $(addprefix $(DIST)/gatehouse-,$(subst /,-,$(PLATFORMS)))
 PACKER := $(BIN)/packer
