@@ -43,7 +43,7 @@ func TestInstall(t *testing.T) {
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: s.setUp,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"node": s.node, "confined": s.confined,
+			"node": s.node, "proxy": s.proxy, "confined": s.confined,
 		},
 	})
 }
@@ -184,6 +184,11 @@ func (s *site) node(ts *testscript.TestScript, _ bool, references []string) {
 			s.t.Logf("pod %s logged, at the end:\n%s", p.Name, text[max(0, len(text)-8<<10):])
 		}
 	})
+}
+
+// proxy makes the cluster IP of the Service reachable for pods.
+func (s *site) proxy(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Check(s.kubelet.Proxy(s.t.Context(), "gatehouse-system", "gatehouse"))
 }
 
 func (s *site) crane(ts *testscript.TestScript, args ...string) []byte {
