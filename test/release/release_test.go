@@ -116,7 +116,7 @@ func newSite(t *testing.T) *site {
 	must(t, served.Start(t.Context()))
 	t.Cleanup(func() { _ = served.Kill() })
 	support.Eventually(t, "the registry answers", func() error {
-		return exec.CommandContext(t.Context(), crane, "catalog", s.registry).Run() //nolint:gosec // built by us
+		return exec.CommandContext(t.Context(), crane, "catalog", s.registry).Run()
 	})
 	return s
 }
@@ -163,10 +163,10 @@ func (s *site) node(ts *testscript.TestScript, _ bool, references []string) {
 		platform := "linux/" + runtime.GOARCH
 		ts.Check(json.Unmarshal(s.crane(ts, "config", "--platform", platform, reference), &config))
 		dir := filepath.Join(ts.Getenv("WORK"), "images", reference[strings.LastIndex(reference, ":")+1:])
-		ts.Check(os.MkdirAll(dir, 0o755)) //nolint:gosec // another user reads it
-		layers := filepath.Join(dir + ".tar")
+		ts.Check(os.MkdirAll(dir, 0o755))
+		layers := dir + ".tar"
 		s.crane(ts, "export", "--platform", platform, reference, layers)
-		ts.Check(exec.Command("tar", "--extract", "--no-same-owner", "--file", layers, "--directory", dir).Run()) //nolint:noctx,gosec // it ends
+		ts.Check(exec.Command("tar", "--extract", "--no-same-owner", "--file", layers, "--directory", dir).Run())
 		images[reference] = kubelet.Image{Dir: dir, Entrypoint: config.Config.Entrypoint, Env: config.Config.Env}
 	}
 	var log logbuffer.Buffer
@@ -193,7 +193,7 @@ func (s *site) proxy(ts *testscript.TestScript, _ bool, _ []string) {
 
 func (s *site) crane(ts *testscript.TestScript, args ...string) []byte {
 	var problems strings.Builder
-	command := exec.Command(s.programs["crane"], args...) //nolint:noctx,gosec // it ends
+	command := exec.Command(s.programs["crane"], args...)
 	command.Stderr = &problems
 	output, err := command.Output()
 	if err != nil {

@@ -113,8 +113,9 @@ func Start(ctx context.Context, options Options) (*Kubelet, error) {
 	if k.node, err = kubernetes.NewForConfig(access); err != nil {
 		return nil, err
 	}
-	k.running, k.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if k.endpoint, err = k.serve(k.running); err != nil {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k.running, k.stop = running, stop
+	if k.endpoint, err = k.serve(running); err != nil {
 		k.stop()
 		return nil, fmt.Errorf("listen for the API server: %w", err)
 	}

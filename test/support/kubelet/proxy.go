@@ -26,7 +26,7 @@ func (k *Kubelet) Proxy(ctx context.Context, namespace, name string) error {
 		if err != nil {
 			return fmt.Errorf("the Service %s/%s: %w", namespace, name, err)
 		}
-		context.AfterFunc(k.running, func() { _ = listener.Close() })
+		context.AfterFunc(k.running, func() { _ = listener.Close() }) //nolint:contextcheck // until Stop
 		k.group.Go(func() {
 			for {
 				client, err := listener.Accept()
