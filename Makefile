@@ -131,7 +131,7 @@ apiserver: ## Build the part of the control plane that the demo starts: etcd, ku
 	@sh test/controlplane/build.sh etcd kubectl kube-apiserver
 
 .PHONY: peers
-peers: slapd dex certmanager installers chromium ## Get what the tests work with: slapd, dex, cert-manager, helm, kustomize and Chromium.
+peers: slapd dex certmanager installers chromium previous ## Get what the tests work with: slapd, dex, cert-manager, helm, kustomize, Chromium and the previous release.
 
 .PHONY: chromium
 chromium: ## Get Chromium, from Debian packages if it is not installed (once).
@@ -152,6 +152,10 @@ certmanager: ## Build cert-manager's controllers (once, about two minutes).
 .PHONY: installers
 installers: ## Build helm and kustomize (once, about three minutes).
 	@sh test/support/installers/build.sh
+
+.PHONY: previous
+previous: ## Build the previous release of Gatehouse, from which tests upgrade (once, about a minute).
+	@sh test/support/previous/build.sh
 
 .PHONY: demo
 demo: build apiserver ## Show all three endpoints on a real API server; KEEP=1 leaves it running.

@@ -48,6 +48,8 @@ func newSite(t *testing.T, options cluster.Options) *site {
 	}
 	binary, err := gatehouse.Binary()
 	must(t, err)
+	root, err := support.Root()
+	must(t, err)
 	options.ControllerManager = true
 	s := &site{Cluster: cluster.New(t, options), log: &lockedLog{began: time.Now()}}
 	t.Cleanup(func() {
@@ -56,7 +58,12 @@ func newSite(t *testing.T, options cluster.Options) *site {
 		}
 	})
 	s.kubelet, err = kubelet.Start(t.Context(), kubelet.Options{
-		Cluster: s.Cluster, Namespace: system, Programs: map[string]string{"gatehouse": binary, "registry.example/gatehouse": binary}, Dir: t.TempDir(), Log: s.log,
+		Cluster: s.Cluster, Namespace: system, Dir: t.TempDir(), Log: s.log,
+		Programs: map[string]string{
+			"gatehouse": binary, "registry.example/gatehouse": binary,
+			// Only the tests that use it check that it was built.
+			previousImage: filepath.Join(root, "bin", "previous", "gatehouse"),
+		},
 	})
 	must(t, err)
 	t.Cleanup(func() {
