@@ -78,6 +78,11 @@ test-release: controlplane installers $(CRANE) ## Make two releases for this mac
 	done
 	$(PROGRAM_TEST) -timeout 15m ./test/release
 
+# It is not a part of 'make test', because a clone may lack the commit of the previous release.
+.PHONY: test-upgrade
+test-upgrade: build controlplane installers previous ## Upgrade from the previous release, which CHANGELOG.md names, and go back, under load: no call may fail.
+	$(PROGRAM_TEST) -tags upgrade -run '^TestPreviousRelease$$' -count 1 -timeout 20m ./test/incluster
+
 .PHONY: attack
 attack: build apiserver ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
 	ATTACK_MAX_P99=$${ATTACK_MAX_P99:-5} $(PROGRAM_TEST) -count 1 -timeout 15m -v ./test/attack
@@ -110,8 +115,9 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources and the example registration anew.
+generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources, the steps of an upgrade and the example registration anew.
 	$(CONTROLLER_GEN) object crd paths=./webhooks/api/... output:crd:dir=manifests/crds
+	awk '/^## / { print } /^##/ { steps = $$0 == "### Act on these when you update"; next } steps' CHANGELOG.md > cmd/gatehouse/internal/offline/upgrade/steps.txt
 	$(MAKE) --no-print-directory manifests
 
 .PHONY: verify
@@ -162,6 +168,10 @@ certmanager: ## Build cert-manager's controllers (once, about two minutes).
 .PHONY: installers
 installers: ## Build helm, kustomize and krew (once, about three minutes).
 	@sh test/support/installers/build.sh
+
+.PHONY: previous
+previous:
+	@sh test/support/previous/build.sh
 
 .PHONY: demo
 demo: build apiserver ## Show all three endpoints on a real API server; KEEP=1 leaves it running.

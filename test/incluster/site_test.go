@@ -40,6 +40,9 @@ type site struct {
 	log     *lockedLog
 }
 
+// previousImage is the image of the previous release, which tests with the build tag upgrade use.
+const previousImage = "registry.example/previous"
+
 // newSite starts a cluster in which nothing is installed.
 func newSite(t *testing.T, options cluster.Options) *site {
 	t.Helper()
@@ -47,6 +50,8 @@ func newSite(t *testing.T, options cluster.Options) *site {
 		t.Fatal("a network namespace is needed, in which pods have addresses (hint: allow unprivileged user namespaces, or run as root)")
 	}
 	binary, err := gatehouse.Binary()
+	must(t, err)
+	root, err := support.Root()
 	must(t, err)
 	options.ControllerManager = true
 	s := &site{Cluster: cluster.New(t, options), log: &lockedLog{began: time.Now()}}
@@ -56,7 +61,11 @@ func newSite(t *testing.T, options cluster.Options) *site {
 		}
 	})
 	s.kubelet, err = kubelet.Start(t.Context(), kubelet.Options{
-		Cluster: s.Cluster, Namespace: system, Programs: map[string]string{"gatehouse": binary, "registry.example/gatehouse": binary}, Dir: t.TempDir(), Log: s.log,
+		Cluster: s.Cluster, Namespace: system, Dir: t.TempDir(), Log: s.log,
+		Programs: map[string]string{
+			"gatehouse": binary, "registry.example/gatehouse": binary,
+			previousImage: filepath.Join(root, "bin", "previous", "gatehouse"),
+		},
 	})
 	must(t, err)
 	t.Cleanup(func() {

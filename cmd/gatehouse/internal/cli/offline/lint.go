@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/upgrade"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -30,6 +31,8 @@ type lintFlags struct {
 	output     string
 	allowEmpty bool
 	color      cli.ColorFlag
+	// upgradeFrom is the version whose upgrade to this program is reported, "" for none.
+	upgradeFrom string
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -51,6 +54,12 @@ Kubernetes evaluate differently, and more. Such a warning ends with a code, whic
 docs/lint.md explains. The annotation gatehouse.dev/lint-ignore of a policy,
 binding, exception or profile lists codes to suppress.
 
+With --upgrade-from VERSION it prints what you must do to upgrade from that release
+to the version of this program, from all releases between them: run the program of
+the new version. VERSION is as gatehouse version prints it; a build of a commit from
+before the first release, 0.1.0, is 0.0.0. With --config it also checks whether the
+new version accepts the configuration; GATEHOUSE_CONFIG is ignored.
+
   -o text    for people and editors (the default)
   -o json    one document, for programs; -o yaml is the same in YAML
   -o sarif   for code hosting services
@@ -62,6 +71,9 @@ no policy or profile is active.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
   gatehouse lint --config . -o json | jq -r '.findings[] | "\(.file):\(.line)"'
 
+  # before an upgrade
+  gatehouse lint --upgrade-from 0.0.0 --config manifests/examples/policies
+
   # in a pipeline
   gatehouse lint --config . -o sarif > gatehouse.sarif`,
 		Args: cli.NoArgs(func(arg string) string {
@@ -72,18 +84,63 @@ no policy or profile is active.`,
 			if !slices.Contains(f.outputs(), f.output) {
 				return cli.OutputError(f.output, f.outputs()...)
 			}
+			plan, err := f.plan(cmd)
+			if err != nil {
+				return err
+			}
+			if f.config == "" {
+				return writePlan(s.Out, f.output, plan)
+			}
 			r, err := f.lint()
 			if err != nil {
 				return writeFailure(s.Out, f.output, cmd.Name(), err)
 			}
+			r.upgrade = plan
 			return f.write(s.Out, r)
 		},
 	}
-	f.add(cmd)
+	// Not the one of configFlag: --upgrade-from does without a directory.
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)", upgradeFromFlag)
+	_ = cmd.MarkFlagRequired("config") // the flag exists
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	f.color.Add(cmd)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
+	cmd.Flags().StringVar(&f.upgradeFrom, upgradeFromFlag, "", "print what you must do to upgrade from this version, such as 0.1.0; no --config is needed then")
+	_ = cmd.RegisterFlagCompletionFunc(upgradeFromFlag, cobra.NoFileCompletions) // the flag exists
 	return cmd
+}
+
+// upgradeFromFlag is the name of the flag for upgrades.
+const upgradeFromFlag = "upgrade-from"
+
+// plan returns the steps of --upgrade-from, nil without the flag.
+func (f *lintFlags) plan(cmd *cobra.Command) (*upgrade.Plan, error) {
+	if !cmd.Flags().Changed(upgradeFromFlag) {
+		return nil, nil //nolint:nilnil // no flag, no steps
+	}
+	if f.output != "text" && f.output != "json" {
+		return nil, fmt.Errorf("--%s: -o %s has no place for steps (hint: use text, json or yaml)", upgradeFromFlag, f.output)
+	}
+	plan, err := upgrade.New(f.upgradeFrom, build.Version())
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", upgradeFromFlag, err)
+	}
+	return plan, nil
+}
+
+// planReport is the part of the JSON report about an upgrade.
+type planReport struct {
+	Upgrade *upgrade.Plan `json:"upgrade,omitempty"`
+}
+
+// writePlan writes the steps of an upgrade alone.
+func writePlan(to io.Writer, output string, plan *upgrade.Plan) error {
+	if output == "json" {
+		return cli.WriteJSON(to, planReport{plan})
+	}
+	out := bufio.NewWriter(to)
+	plan.Print(out)
+	return out.Flush()
 }
 
 // finding is a diagnostic with what shows it.
@@ -99,6 +156,8 @@ type lintReport struct {
 	errors, warnings int
 	config           *config.Config
 	dir              string
+	// upgrade has the steps of an upgrade, or is nil.
+	upgrade *upgrade.Plan
 }
 
 // lint returns the report. The error is about the directory itself.
@@ -212,6 +271,10 @@ func (r *lintReport) print(out io.Writer, paint cli.Painter) {
 		_, _ = fmt.Fprintln(out, r.findings[i].text(paint))
 	}
 	_, _ = fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), diagnostic.Count(r.config.Files, "file"))
+	if r.upgrade != nil {
+		_, _ = fmt.Fprintln(out)
+		r.upgrade.Print(out)
+	}
 }
 
 func (r *lintReport) json(out io.Writer) error {
@@ -226,7 +289,8 @@ func (r *lintReport) json(out io.Writer) error {
 		Files    int             `json:"files"`
 		// Digest names the configuration, as the log of serve does.
 		Digest string `json:"digest"`
-	}{found, r.errors, r.warnings, r.config.Files, r.config.Digest})
+		planReport
+	}{found, r.errors, r.warnings, r.config.Files, r.config.Digest, planReport{r.upgrade}})
 }
 
 // results returns the report for programs. What has no code is an error or a warning of serve, too.
