@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 BIN := $(CURDIR)/bin
-# The Kubernetes that the end-to-end tests and the demo run against. 1.36.3 works too.
+# The Kubernetes that the end-to-end tests and the demo run against: one of test/controlplane/1.*.
 KUBERNETES_VERSION ?= $(shell cat test/controlplane/VERSION)
 export KUBERNETES_VERSION
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
@@ -62,6 +62,13 @@ test: build controlplane peers ## Run all tests, end-to-end on a real API server
 	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster
 	$(PROGRAM_TEST) -timeout 15m ./test/attack
 	@$(MAKE) --no-print-directory test-release
+
+.PHONY: test-versions
+test-versions: ## Run all tests on each API server of test/controlplane but the default one.
+	@set -e; for version in $(filter-out $(shell cat test/controlplane/VERSION),$(notdir $(wildcard test/controlplane/1.*))); do \
+		echo "test-versions: Kubernetes $$version" >&2; \
+		$(MAKE) --no-print-directory KUBERNETES_VERSION=$$version test; \
+	done
 
 .PHONY: test-packages
 test-packages: ## Run the tests of packages, with the race detector.

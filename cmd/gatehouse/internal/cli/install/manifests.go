@@ -29,6 +29,7 @@ type manifestsFlags struct {
 	excludeNamespaces             []string
 	authentication                bool
 	admissionConfiguration        bool
+	static                        bool
 	noMatchConditions             bool
 	customResources, crds         bool
 	countPods, audit              bool
@@ -107,6 +108,12 @@ kube-apiserver presents a client certificate to Gatehouse: for serve
 kubeadm and kubeadm-patch print what makes kube-apiserver read them. Managed control
 planes do not offer this.
 
+With --static it prints the webhook configurations as files for kube-apiserver 1.36 and
+later (KEP-5793): they apply from its start, and no client can change or delete them.
+They need --url and --ca-file. --for mutating and --for validating print one file each,
+for separate directories, and --for configuration the AdmissionConfiguration that names
+these.
+
 The API server sends nothing about kube-system, kube-node-lease, Gatehouse's own
 namespace, nodes, certificate signing requests, leases, events, reviews and Gatehouse's
 own documents, so that a cluster can start without Gatehouse. In an emergency it also
@@ -144,7 +151,12 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
   # a client certificate for admission: both files, and the configuration of kubeadm
   gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse > admission.yaml
   gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeconfig > admission.kubeconfig.yaml
-  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeadm`,
+  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeadm
+
+  # files for kube-apiserver in place of objects of its API
+  gatehouse manifests --static --url https://192.0.2.10:9443 --ca-file certs/ca.crt --for mutating > mutating/gatehouse.yaml
+  gatehouse manifests --static --url https://192.0.2.10:9443 --ca-file certs/ca.crt --for validating > validating/gatehouse.yaml
+  gatehouse manifests --static --url https://192.0.2.10:9443 --ca-file certs/ca.crt --for configuration > admission.yaml`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -208,7 +220,8 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "put no match conditions of policies into the webhooks")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews, or the output of --for")
 	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration with which kube-apiserver presents a client certificate to the webhooks, or the output of --for")
-	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+orText(purposes())+" (default kubeconfig with --authentication, which has no configuration, and configuration with --admission-configuration)")
+	flags.BoolVar(&f.static, "static", false, "print the webhook configurations as files that kube-apiserver 1.36 and later reads itself, or the output of --for")
+	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+orText(purposes())+" (default kubeconfig with --authentication, which has no configuration, and configuration with --admission-configuration); with --static: "+orText(staticPurposes())+" (default mutating and validating)")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, or admission.kubeconfig.yaml there with --admission-configuration, which has admission.yaml beside it)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.crt)")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")
@@ -220,7 +233,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(slices.Concat(purposes(), staticPurposes()[:2]), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(partNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -270,7 +283,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
 		NoMatchConditions: f.noMatchConditions, RecordShare: f.recordRatio,
 		CustomResources: f.customResources, CountPods: f.countPods,
-		SelfSigned: f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
+		Static: f.static, SelfSigned: f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
 	}
 	switch {
 	case o.Namespace != "":
@@ -296,6 +309,11 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	unknown := unknownResources(slices.Concat(o.Validate, o.ValidateOpen, o.RecordOnly))
+	if f.static {
+		text, notes, err := f.staticText(o, admission.Documents)
+		return text, slices.Concat(admission.Notes, unknown, notes), err
+	}
 	header := fmt.Sprintf(`Made by "gatehouse manifests". If Gatehouse keeps you from repairing it:
 kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, f.name)
 	if admission.Serve != "" {
@@ -307,7 +325,7 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	}
 	var notes []string
 	if slices.Contains(f.wantedParts(), registration.PartRegistration) {
-		notes = slices.Concat(admission.Notes, unknownResources(slices.Concat(o.Validate, o.ValidateOpen, o.RecordOnly)))
+		notes = slices.Concat(admission.Notes, unknown)
 	}
 	text, err := f.render(header, documents)
 	return text, notes, err
@@ -394,6 +412,7 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 	case f.certificates == "" && f.caFile == "":
 		problem("the CA is missing (hint: --ca-file, or --certificates " + orText(certificateSources()) + ")")
 	}
+	f.checkStatic(problem)
 	f.checkRights(problem)
 	f.checkContents(problem)
 	f.checkHosts(problem)
@@ -429,11 +448,17 @@ func (f *manifestsFlags) checkHosts(problem func(string)) {
 	if !f.onHosts() && (f.clientCert != "" || f.clientKey != "") {
 		problem("--client-cert and --client-key are for --authentication and --admission-configuration")
 	}
-	if !f.onHosts() && (f.purposeGiven || f.kubeconfigPath != "") {
-		problem("--for and --kubeconfig-path are for --authentication and --admission-configuration")
+	if !f.onHosts() && (f.purposeGiven && !f.static || f.kubeconfigPath != "") {
+		problem("--for is for --authentication, --admission-configuration and --static, and --kubeconfig-path for the first two")
 	}
 	allowed := purposes()
-	if !f.admissionConfiguration {
+	switch {
+	case f.static:
+		allowed = staticPurposes()
+		if !f.purposeGiven {
+			return
+		}
+	case !f.admissionConfiguration:
 		allowed = allowed[1:]
 	}
 	if !f.purposeGiven {

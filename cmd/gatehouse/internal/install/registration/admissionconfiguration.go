@@ -8,6 +8,20 @@ import (
 	"strconv"
 )
 
+const (
+	// admissionFile is the name of the AdmissionConfiguration on the hosts of kube-apiserver.
+	admissionFile = "admission.yaml"
+	// admissionConfigurationVersion is the version of what is in it.
+	admissionConfigurationVersion = "apiserver.config.k8s.io/v1"
+)
+
+// webhookPlugin returns the configuration of a webhook plugin with one field.
+func webhookPlugin(name, field, value string) map[string]any {
+	return map[string]any{"name": name, "configuration": map[string]any{
+		"apiVersion": admissionConfigurationVersion, "kind": "WebhookAdmissionConfiguration", field: value,
+	}}
+}
+
 // AdmissionConfiguration makes the file for kube-apiserver's
 // --admission-control-config-file, by which it presents a client certificate to
 // admission webhooks: to those that the Kubeconfig with the same options names.
@@ -15,12 +29,7 @@ func AdmissionConfiguration(o KubeconfigOptions) (Document, error) {
 	if err := o.check(); err != nil {
 		return Document{}, err
 	}
-	const version = "apiserver.config.k8s.io/v1"
-	plugin := func(name string) map[string]any {
-		return map[string]any{"name": name, "configuration": map[string]any{
-			"apiVersion": version, "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": o.path(),
-		}}
-	}
+	plugin := func(p StaticPlugin) map[string]any { return webhookPlugin(p.pluginName(), "kubeConfigFile", o.path()) }
 	return Document{
 		comment: fmt.Sprintf(`This is not an object of the API: save it as
   %s
@@ -30,15 +39,15 @@ command prints with --for kubeconfig, and only then start kube-apiserver with
 It does not start without these files, and reads both once. There is one such
 file: where the flag is set already, add the plugins to that file.`, o.configurationPath(), o.flags()[0]),
 		object: map[string]any{
-			"apiVersion": version, "kind": "AdmissionConfiguration",
-			"plugins": []any{plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")},
+			"apiVersion": admissionConfigurationVersion, "kind": "AdmissionConfiguration",
+			"plugins": []any{plugin(StaticMutating), plugin(StaticValidating)},
 		},
 	}, nil
 }
 
 // configurationPath is where the AdmissionConfiguration is: beside the kubeconfig.
 func (o *KubeconfigOptions) configurationPath() string {
-	return path.Join(path.Dir(o.path()), "admission.yaml")
+	return path.Join(path.Dir(o.path()), admissionFile)
 }
 
 // admissionKubeconfig is the Kubeconfig for admission reviews. The name of its user

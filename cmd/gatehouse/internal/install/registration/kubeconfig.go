@@ -136,11 +136,7 @@ func (o *KubeconfigOptions) Notes() []string {
 	if o.Admission {
 		return nil
 	}
-	host := o.Server.host()
-	if strings.HasSuffix(host, ".svc") || strings.Contains(host, ".svc.") {
-		return []string{fmt.Sprintf("the host %q looks like the name of a Service: kube-apiserver uses the DNS of its host, not the cluster's (hint: an IP address, or a name that its host resolves)", host)}
-	}
-	return nil
+	return o.Server.notes()
 }
 
 // files returns the files that kube-apiserver reads, each once, by absolute path unless

@@ -73,6 +73,9 @@ type Options struct {
 	// it, those that the API server can decide keep requests from being sent, and a
 	// registration must be renewed when one of them changes.
 	NoMatchConditions bool
+	// Static makes files for kube-apiserver of the webhook configurations, and nothing
+	// else. It needs a Server with a URL, and CABundle: nobody writes into these files.
+	Static bool
 }
 
 // Admission are the documents that register Gatehouse for admission.
@@ -108,14 +111,26 @@ func ForAdmission(o Options) (Admission, error) {
 	if err := o.check(); err != nil {
 		return Admission{}, err
 	}
-	a := Admission{Serve: o.serve()}
+	var a Admission
 	add := func(part Part, documents ...Document) {
 		for _, d := range documents {
 			d.part = part
+			if o.Static {
+				d = o.asFile(d)
+			}
 			a.Documents = append(a.Documents, d)
 		}
 	}
-	if o.grantsRights() {
+	if o.Static {
+		a.Notes = o.Server.notes()
+	} else {
+		a.Serve = o.serve()
+	}
+	switch {
+	case !o.grantsRights():
+	case o.Static:
+		a.Notes = append(a.Notes, "the roles of Gatehouse are objects of the API and not printed here (hint: gatehouse manifests --custom-resources --part rights, with --service or --url and --ca-file)")
+	default:
 		add(PartRights, o.rights()...)
 	}
 	if o.publishes() {
@@ -173,6 +188,9 @@ func (o *Options) check() error {
 	if len(o.RecordOnly) > 0 && !(o.RecordShare > 0 && o.RecordShare <= 1) {
 		problems = append(problems, fmt.Errorf("share of recorded objects %v: must be above 0 and at most 1", o.RecordShare))
 	}
+	if o.Static && (o.Server.URL == "" || len(o.CABundle) == 0) {
+		problems = append(problems, errors.New("webhook configurations in files of kube-apiserver need a URL and a CA bundle"))
+	}
 	if o.Server == (Server{}) {
 		problems = append(problems, errors.New("there is no address of the server"))
 	}
@@ -197,6 +215,9 @@ func (o *Options) namespaceSelector() *metav1.LabelSelector {
 // metadata returns the metadata of a configuration.
 func (o *Options) metadata() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Name: o.Name}
+	if o.Static {
+		meta.Name += staticSuffix
+	}
 	if o.byCertManager() && !o.PublishCABundle {
 		meta.Annotations = map[string]string{injectCAFrom: o.Namespace + "/" + o.Name}
 	}

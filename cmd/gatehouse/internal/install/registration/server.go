@@ -95,6 +95,15 @@ func parsePort(text string) (int32, error) {
 	return int32(port), nil
 }
 
+// notes returns notes about a URL that is valid but may be a mistake.
+func (s Server) notes() []string {
+	host := s.host()
+	if strings.HasSuffix(host, ".svc") || strings.Contains(host, ".svc.") {
+		return []string{fmt.Sprintf("the host %q looks like the name of a Service: kube-apiserver uses the DNS of its host, not the cluster's (hint: an IP address, or a name that its host resolves)", host)}
+	}
+	return nil
+}
+
 // host is the host of a URL.
 func (s Server) host() string {
 	u, err := url.Parse(s.URL)
