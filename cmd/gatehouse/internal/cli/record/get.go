@@ -290,13 +290,14 @@ type collection struct {
 	problems       []error
 }
 
-// listedSegment is a segment as a replica has listed it.
+// listedSegment is a segment as a replica has listed it, which others compare with what they list meanwhile.
 type listedSegment struct {
 	debug.RecordingFile
 
 	replica *replica
-	// path is where it is fetched to.
-	path string
+	// path is where it is fetched to, and arrived is how many bytes of it were.
+	path    string
+	arrived int64
 }
 
 // problem notes what could not be fetched.
@@ -341,7 +342,7 @@ func (c *collection) fetch(ctx context.Context, r *replica) error {
 			c.problem(r, fmt.Errorf("%s: %w", one.Name, err))
 		}
 		if info, err := os.Stat(one.path); err == nil {
-			one.Bytes = info.Size()
+			one.arrived = info.Size()
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -380,7 +381,7 @@ func distinct(all []*listedSegment) []*listedSegment {
 	if len(all) == 1 {
 		return all
 	}
-	slices.SortStableFunc(all, func(a, b *listedSegment) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	slices.SortStableFunc(all, func(a, b *listedSegment) int { return cmp.Compare(b.arrived, a.arrived) })
 	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(one *listedSegment) bool {
 		header, err := readHeader(one.path)
@@ -495,7 +496,7 @@ func (c *collection) report(s cli.Streams, segments []*listedSegment, merged *me
 		result := replicaResult{Name: replica.name}
 		for _, one := range segments {
 			if one.replica == replica {
-				result.Segments, result.Bytes = result.Segments+1, result.Bytes+one.Bytes
+				result.Segments, result.Bytes = result.Segments+1, result.Bytes+one.arrived
 			}
 		}
 		r.Replicas = append(r.Replicas, result)
