@@ -315,7 +315,7 @@ func (c *tokenCluster) lifeOfAToken(t *testing.T) {
 	}
 	support.Eventually(t, "the token in use", func() error {
 		out, err := c.Kubectl(t.Context(), "get", "ghat", "ci").CombinedOutput()
-		if err == nil && !strings.Contains(strings.Join(strings.Fields(string(out)), " "), " ci True InUse Healthy ci-bot ") {
+		if err == nil && !strings.Contains(strings.Join(strings.Fields(string(out)), " "), " ci True InUse False ci-bot ") {
 			err = errors.New(string(out))
 		}
 		return err
