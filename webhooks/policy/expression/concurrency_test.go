@@ -11,19 +11,19 @@ import (
 )
 
 // TestConcurrently compiles the policies of several goroutines with one Compiler,
-// while their expressions and those of earlier ones are evaluated, about objects
-// that they share. It is for the race detector, too.
+// while their expressions and those of earlier ones are evaluated, each about an
+// object of its own. It is for the race detector, too.
 func TestConcurrently(t *testing.T) {
 	t.Parallel()
 	const goroutines, rounds = 8, 20
 	compiler := sharedCompiler()
 	shared := declare(t, compiler, pair{"a", "object.a"}, pair{"b", "variables.a.map(x, x.b)"})
 	program := compile(t, compiler, shared, "variables.b.all(b, b in object.c) && quantity(object.q).isLessThan(quantity('2Gi')) && object.m.all(k, v, k == v)")
-	from := withObject(t, `{"a": [{"b": "x"}, {"b": "y"}], "c": ["y", "x"], "q": "1Gi", "m": {"x": "x", "y": "y"}}`)
 	var group sync.WaitGroup
 	for n := range goroutines {
 		group.Go(func() {
 			var input expression.Input
+			from := withObject(t, `{"a": [{"b": "x"}, {"b": "y"}], "c": ["y", "x"], "q": "1Gi", "m": {"x": "x", "y": "y"}}`)
 			for i := range rounds {
 				// Each has variables of its own, of the same names and other types.
 				declared := expression.NewVariables()
