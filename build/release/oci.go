@@ -185,7 +185,7 @@ func (r *release) writeChart() error {
 	return written.AppendImage(artifact, layout.WithAnnotations(map[string]string{refName: r.number}))
 }
 
-// runHelm runs helm without the configuration of whoever makes the release.
+// runHelm runs helm without the user's configuration.
 func (r *release) runHelm(home string, args ...string) error {
 	command := exec.Command(r.helm, args...)
 	command.Env = []string{"HOME=" + home, "TZ=UTC", "NO_PROXY=*"}

@@ -34,6 +34,15 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
+func TestIsPlain(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{"": true, "a ~!": true, "a\nb": false, "\x7f": false, "\x1b[0m": false, "é": false, "\x80": false} {
+		if got := truncate.IsPlain(text); got != want {
+			t.Errorf("IsPlain(%q) = %t", text, got)
+		}
+	}
+}
+
 func FuzzTruncate(f *testing.F) {
 	f.Add("a text with é and €", 7)
 	f.Fuzz(func(t *testing.T, text string, most int) {

@@ -231,7 +231,7 @@ func (r *request) nameForExceptions() (name string, generated bool) {
 
 // isNameGenerated reports whether the object has no name yet.
 func (r *request) isNameGenerated() bool {
-	r.objectName()
+	r.objectName() // reads it
 	return r.nameGenerated
 }
 

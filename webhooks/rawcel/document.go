@@ -46,18 +46,20 @@ func (d *document) value(e *entry, of *Type) ref.Val {
 
 // composite returns the array or object of that number, which is of the type.
 func (d *document) composite(number int32, of *Type) ref.Val {
-	c := composite{document: d, node: d.nodes[number], of: of}
-	switch isObject := d.text[c.node.start] == '{'; {
+	c := composite{document: d, node: d.nodes[number]}
+	isObject := d.text[c.node.start] == '{'
+	switch {
 	case isObject && of != nil && (of.kind == structType || of.kind == mapType):
+		c.of = of
 		return &typedObject{mapping: mapping{composite: c}}
-	case !isObject && of != nil && of.kind == listType:
-		return &typedList{sequence: sequence{composite: c}}
-	}
-	c.of = nil
-	if d.text[c.node.start] == '{' {
+	case isObject:
 		return &object{mapping{composite: c}}
+	case of != nil && of.kind == listType:
+		c.of = of
+		return &typedList{sequence: sequence{composite: c}}
+	default:
+		return &list{sequence{composite: c}}
 	}
-	return &list{sequence{composite: c}}
 }
 
 // composite is what objects and lists share.
@@ -69,6 +71,8 @@ type composite struct {
 	// values are those of the entries that have been read, nil until one is.
 	values []ref.Val
 }
+
+func (c *composite) release() { c.document.release() }
 
 func (c *composite) size() int { return int(c.node.size) }
 

@@ -58,10 +58,11 @@ func (o *mapping) value(i int) ref.Val {
 	if o.of == nil || o.values != nil && o.values[i] != nil {
 		return o.read(i, nil)
 	}
-	if name := o.name(i); bytes.IndexByte(name, '\\') < 0 {
+	name := o.name(i)
+	if bytes.IndexByte(name, '\\') < 0 {
 		return o.read(i, o.of.member(name[1:len(name)-1]))
 	}
-	return o.read(i, o.of.member([]byte(o.name(i).Text())))
+	return o.read(i, o.of.member([]byte(name.Text())))
 }
 
 // index returns that of the member with the name, or -1.

@@ -62,15 +62,8 @@ func Typed(v rawjson.Value, of *Type) ref.Val {
 // Release gives back the memory that a value took to find its parts. Nobody may read from the value
 // any more, nor from maps and lists that were read from it: that panics. Strings and numbers stay.
 func Release(value ref.Val) {
-	switch v := value.(type) {
-	case *object:
-		v.document.release()
-	case *list:
-		v.document.release()
-	case *typedObject:
-		v.document.release()
-	case *typedList:
-		v.document.release()
+	if v, ok := value.(interface{ release() }); ok {
+		v.release()
 	}
 }
 

@@ -42,7 +42,7 @@ func New(o Options) (*cluster.Process, error) {
 	if err := link(o.Image, o.Root); err != nil {
 		return nil, err
 	}
-	// As a container runtime, which does it in a layer of its own: nobody can make a directory in there later.
+	// As a container runtime does in a layer of its own, because the root becomes read-only.
 	for _, target := range slices.AppendSeq(slices.Clone(systems), maps.Keys(o.Mounts)) {
 		if err := os.MkdirAll(filepath.Join(o.Root, target), 0o755); err != nil { //nolint:gosec // another user reads it
 			return nil, err

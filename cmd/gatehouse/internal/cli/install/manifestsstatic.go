@@ -28,7 +28,7 @@ func (f *manifestsFlags) checkStatic(problem func(string)) {
 		problem("--static and --service exclude each other: kube-apiserver accepts only URLs in webhook configurations from files (hint: --url https://HOST:PORT)")
 	}
 	if f.certificates != "" {
-		problem("--static and --certificates exclude each other: nobody writes a renewed CA into files of kube-apiserver (hint: --ca-file)")
+		problem("--static and --certificates exclude each other: Gatehouse cannot write a renewed CA into files of kube-apiserver (hint: --ca-file)")
 	}
 	for _, flag := range []struct {
 		given bool

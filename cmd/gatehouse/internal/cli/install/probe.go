@@ -338,7 +338,7 @@ func (c *probeCall) review(ctx context.Context, namespace string) (*admissionv1.
 }
 
 // client returns a client that trusts the caBundle alone, as the API server does. Without one, a URL is verified with the CAs of the
-// system, and the certificate of a Service by nobody.
+// system, and a Service cannot be verified.
 func (c *probeCall) client() (*http.Client, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch {
@@ -348,7 +348,7 @@ func (c *probeCall) client() (*http.Client, error) {
 			return nil, errors.New("caBundle has no certificate")
 		}
 	case c.address != "":
-		return nil, errors.New("caBundle is empty, so the API server does not trust any certificate (hint: a replica that runs, cert-manager, or whoever issues the certificate writes it; see 'gatehouse certs status')")
+		return nil, errors.New("caBundle is empty, so the API server does not trust any certificate (hint: a replica that runs, cert-manager, or the issuer of the certificate writes it; see 'gatehouse certs status')")
 	}
 	transport := &http.Transport{TLSClientConfig: settings, ForceAttemptHTTP2: true}
 	if c.address != "" {

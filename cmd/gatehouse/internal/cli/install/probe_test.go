@@ -142,7 +142,7 @@ func TestProbeFails(t *testing.T) {
 		"another CA":            {change: func(p *probed) { p.ca = other.ca }, want: "its caBundle does not verify the certificate: x509: "},
 		"no CA":                 {change: func(p *probed) { p.ca = nil }, want: "caBundle is empty, so the API server does not trust any certificate"},
 		"a CA that is none":     {change: func(p *probed) { p.ca = []byte("x") }, want: "caBundle has no certificate"},
-		"nobody who listens":    {change: func(p *probed) { p.address = netip.MustParseAddrPort("127.0.0.1:1") }, want: "/validate at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"no listener":           {change: func(p *probed) { p.address = netip.MustParseAddrPort("127.0.0.1:1") }, want: "/validate at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
 		"a Service without one": {change: func(p *probed) { p.address = netip.AddrPort{} }, want: "cannot read the Service gatehouse-system/gatehouse: ", code: cli.ExitUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {

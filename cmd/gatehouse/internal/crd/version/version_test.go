@@ -128,7 +128,7 @@ func TestLook(t *testing.T) {
 			[]string{`the CustomResourceDefinition "sidecarprofiles.gatehouse.dev" is missing: there can be no SidecarProfile`, Remedy},
 		},
 		"an older one":               {revision("0"), Older, []string{"has no revision", Remedy}},
-		"one of somebody else":       {revision("many"), Older, []string{"has no revision of its schema, and this version of Gatehouse has 2", Remedy}},
+		"one of another program":     {revision("many"), Older, []string{"has no revision of its schema, and this version of Gatehouse has 2", Remedy}},
 		"a newer one":                {revision("1000"), Newer, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 2", "finish the upgrade"}},
 		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), NotEstablished, []string{`another CustomResourceDefinition has its names: "because of the other"`, "remove the other one"}},
 		"one that is not yet ready":  {conditions("NamesAccepted", "True"), NotEstablished, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},

@@ -74,7 +74,7 @@ type Options struct {
 	// registration must be renewed when one of them changes.
 	NoMatchConditions bool
 	// Static makes files for kube-apiserver of the webhook configurations, and nothing
-	// else. It needs a Server with a URL, and CABundle: nobody writes into these files.
+	// else. It needs a Server with a URL, and CABundle: Gatehouse cannot write into these files.
 	Static bool
 }
 
