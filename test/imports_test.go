@@ -251,7 +251,7 @@ var layers = []rule{
 
 // families are the packages of commands. They do not import each other.
 func families() []rule {
-	names := []string{"certs", "install", "login", "offline", "record", "serve", "token"}
+	names := []string{"certs", "console", "install", "login", "offline", "record", "serve", "token"}
 	list := make([]rule, 0, len(names))
 	for _, name := range names {
 		others := make([]string, 0, len(names))

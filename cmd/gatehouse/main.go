@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
@@ -49,6 +50,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		record.NewCommand,
 		record.NewReplayCommand,
 		audit.NewCommand,
+		func(s cli.Streams) *cobra.Command { return console.NewCommand(s, run) },
 		install.NewManifestsCommand,
 		install.NewProbeCommand,
 		install.NewUninstallCommand,

@@ -62,7 +62,7 @@ func (f *SourceFlags) Check(dir string) error {
 // Describe says by what is decided, for people.
 func (f *SourceFlags) Describe(dir string) string {
 	where := "the cluster"
-	if name := f.contextName(); name != "" {
+	if name := f.ContextName(); name != "" {
 		where = "cluster context " + InertName(name)
 	}
 	text := "what is active in " + where
@@ -78,8 +78,8 @@ func (f *SourceFlags) Describe(dir string) string {
 	return text
 }
 
-// contextName returns the name of the context, "" if there is none.
-func (f *SourceFlags) contextName() string {
+// ContextName returns the name of the context, "" if there is none.
+func (f *SourceFlags) ContextName() string {
 	if f.InCluster {
 		return ""
 	}

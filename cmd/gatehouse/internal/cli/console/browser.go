@@ -1,0 +1,38 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+// firstPage goes on to the console. It is a file because all users of a machine can read the arguments of a program, and so the token.
+const firstPage = `<!DOCTYPE html><meta charset="utf-8"><title>Gatehouse</title><meta http-equiv="refresh" content="0; url=%s">`
+
+// openBrowser opens the URL in the browser of the desktop. It does not matter if there is none: the URL is on the terminal.
+func openBrowser(ctx context.Context, messages io.Writer, work, url string) {
+	file := filepath.Join(work, "console.html")
+	err := os.WriteFile(file, fmt.Appendf(nil, firstPage, url), 0o600)
+	if err == nil {
+		name, args := "xdg-open", []string{file}
+		switch runtime.GOOS {
+		case "darwin":
+			name = "open"
+		case "windows":
+			name, args = "rundll32", []string{"url.dll,FileProtocolHandler", file}
+		}
+		command := exec.CommandContext(ctx, name, args...) // #nosec G204 -- the name is one of these three
+		if err = command.Start(); err == nil {
+			go func() { _ = command.Wait() }() // the browser stays open or not
+		}
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(messages, "No browser was opened: %v\n", cli.Cause(err))
+	}
+}

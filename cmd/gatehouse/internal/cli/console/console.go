@@ -1,0 +1,265 @@
+// Package console implements the command "gatehouse console": pages for a browser on this machine, about a cluster, a
+// configuration and recordings.
+//
+// Nothing listens in the cluster, and the console has no rights of its own: it shows what the user of the kubeconfig may read,
+// and it changes nothing. What other commands compute, it has from them: each page names the command that prints the same.
+package console
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// defaultPort is the port without --port: the same on all machines, so that the URL of a page can be sent to somebody else.
+const defaultPort = 8642
+
+// Run runs a command of the program and returns its exit code.
+type Run func(ctx context.Context, args []string, s cli.Streams) int
+
+// flags are what the command line says.
+type flags struct {
+	cli.SourceFlags
+	config     string
+	manifests  []string
+	recordings []string
+	namespaces []string
+	port       int
+	browser    bool
+}
+
+// NewCommand returns the command "gatehouse console". Run runs the other commands.
+func NewCommand(s cli.Streams, run Run) *cobra.Command {
+	f := flags{browser: true}
+	noBrowser := false
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Show decisions, policies and logins in a browser",
+		Long: `Console serves pages on this machine and opens them in the browser: replicas and
+certificates, decisions with their reasons, policies and profiles, logins. You can try
+a change of a policy on manifests and recordings, and compare two configurations.
+Each page names the command that prints the same.
+
+It shows the cluster of the kubeconfig, with the rights of its user. With --config or
+--recording, and without --context, it shows these alone and needs no cluster. It
+changes nothing, and it answers only your browser: the URL that it prints has a token.
+
+Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
+		Example: `  # the cluster of the current context
+  gatehouse console
+
+  # a recording and the configuration that you change
+  gatehouse console --config ./config --recording ./prod.gatehouse.zst
+
+  # a candidate for a cluster, with manifests to try
+  gatehouse console --context prod --config ./new -f ./deploy`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.browser = !noBrowser
+			if err := f.check(); err != nil {
+				return err
+			}
+			return f.serve(cmd.Context(), s, run)
+		},
+	}
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there", cli.ClusterFlagNames()...)
+	f.SourceFlags.Add(cmd)
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or directory of manifests to try; repeatable")
+	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory with segments; repeatable (default those of the replicas)")
+	flags.StringArrayVarP(&f.namespaces, "namespace", "n", nil, "namespace whose objects are shown; repeatable (default all that you may read)")
+	flags.IntVar(&f.port, "port", defaultPort, "port on the loopback interface, 0 for any free port")
+	flags.BoolVar(&noBrowser, "no-browser", false, "print the URL, and do not open a browser")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flags exist, here and below
+	_ = cmd.MarkFlagFilename("recording", "zst")
+	for _, name := range []string{"namespace", "port"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// check returns everything that is wrong with the flags.
+func (f *flags) check() error {
+	errs := []error{f.SourceFlags.Check(f.config)}
+	if f.config != "" {
+		errs = append(errs, cli.CheckDir("--config", f.config))
+	}
+	for _, of := range []struct {
+		flag  string
+		paths []string
+	}{{"--filename", f.manifests}, {"--recording", f.recordings}} {
+		for _, path := range of.paths {
+			if _, err := os.Stat(path); err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", of.flag, cli.InertName(path), cli.Cause(err)))
+			}
+		}
+	}
+	if f.port < 0 || f.port > 65535 {
+		errs = append(errs, fmt.Errorf("--port %d: must be from 0 to 65535", f.port))
+	}
+	return errors.Join(errs...)
+}
+
+// isOffline reports whether no cluster is shown.
+func (f *flags) isOffline() bool {
+	return !f.Given() && (f.config != "" || len(f.recordings) > 0)
+}
+
+// sourceWords returns the flags that make another command decide by what the console shows.
+func (f *flags) sourceWords() (words []string) {
+	if f.config != "" {
+		words = append(words, "--config", f.config)
+	}
+	if f.isOffline() {
+		return words
+	}
+	words = append(words, f.clusterWords()...)
+	if f.WithCluster {
+		words = append(words, "--with-cluster")
+	}
+	if f.Native {
+		words = append(words, "--native")
+	}
+	return words
+}
+
+// clusterWords returns the flags that name the cluster. There is at least one, because some commands need a cluster by name.
+func (f *flags) clusterWords() (words []string) {
+	if f.InCluster {
+		return []string{"--in-cluster"}
+	}
+	if f.Kubeconfig != "" {
+		words = append(words, "--kubeconfig", f.Kubeconfig)
+	}
+	if name := f.ContextName(); name != "" {
+		words = append(words, "--context", name)
+	}
+	return words
+}
+
+// console is what the pages share.
+type console struct {
+	*flags
+
+	// ctx ends with the program.
+	ctx context.Context //nolint:containedctx // jobs outlive requests
+	run Run
+	web *web.Server
+	// work is a directory for files that commands read. It is removed at the end.
+	work string
+	now  func() time.Time
+
+	configurations configurations
+}
+
+// serve serves the pages until the context ends.
+func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
+	listener, note, err := f.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }() // Serve closes it, too
+	work, err := os.MkdirTemp("", "gatehouse-console-")
+	if err != nil {
+		return fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
+	}
+	defer os.RemoveAll(work) //nolint:errcheck // it is for this process alone
+	address, token := listener.Addr().String(), web.NewToken()
+	c, err := newConsole(ctx, f, run, work, address, token)
+	if err != nil {
+		return err
+	}
+	url := web.FirstURL(address, "/", token)
+	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
+	if f.browser {
+		openBrowser(ctx, s.Err, work, url)
+	}
+	return serveUntil(ctx, listener, c.web)
+}
+
+// listen listens on the loopback interface. If the default port is in use, it takes a free one.
+func (f *flags) listen(ctx context.Context) (listener net.Listener, note string, err error) {
+	on := func(port int) (net.Listener, error) {
+		return new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
+	listener, err = on(f.port)
+	if err != nil && f.port == defaultPort {
+		note = fmt.Sprintf("Port %d is in use, so the console takes another one.\n", defaultPort)
+		listener, err = on(0)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("--port %d: %w (hint: --port 0 takes a free port)", f.port, cli.Cause(err))
+	}
+	return listener, note, nil
+}
+
+const (
+	headerTimeout = 10 * time.Second
+	stopTimeout   = 2 * time.Second
+)
+
+// serveUntil serves until the context ends.
+func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() {
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		_ = server.Shutdown(deadline) // what does not end by then ends with the process
+	})
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the console: %w", err)
+	}
+	return nil
+}
+
+// newConsole returns a console with all pages.
+func newConsole(ctx context.Context, f *flags, run Run, work, address, token string) (*console, error) {
+	pages, err := fs.Sub(templates, "templates")
+	if err != nil {
+		return nil, err
+	}
+	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now}
+	c.web, err = web.New(web.Options{
+		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,
+		Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/decisions", Title: "Decisions"}, {Path: "/policies", Title: "Policies and profiles"}, {Path: "/try", Title: "Try"}, {Path: "/login", Title: "Login"}, {Path: "/compare", Title: "Compare"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.addOverview()
+	c.addDecisions()
+	c.addPolicies()
+	c.addTry()
+	c.addLogin()
+	c.addCompare()
+	return c, nil
+}
+
+// about says what the console shows.
+func (c *console) about() string {
+	if c.isOffline() {
+		if c.config == "" {
+			return "a recording, without a cluster"
+		}
+		return filepath.Base(c.config) + ", without a cluster"
+	}
+	return c.Describe(c.config)
+}

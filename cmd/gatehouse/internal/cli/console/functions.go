@@ -1,0 +1,18 @@
+package console
+
+import (
+	"html/template"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+)
+
+// functions are those of the templates.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"time":     func(t time.Time) string { return cli.FormatTime(&t) },
+		"duration": cli.FormatDuration,
+		"name":     cli.InertName,
+		"short":    cli.Inert,
+	}
+}
