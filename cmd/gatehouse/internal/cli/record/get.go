@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,17 +19,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/merge"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -38,10 +34,6 @@ import (
 const (
 	// fileTime is the format of times in file names.
 	fileTime = "20060102T150405Z"
-	// opsPortName is the name of the port of --ops-listen in the manifests, and defaultOpsPort
-	// its number.
-	opsPortName    = "ops"
-	defaultOpsPort = 8080
 	// fetchers bounds the replicas that are asked at one time.
 	fetchers = 4
 )
@@ -97,8 +89,8 @@ was found, or not everything could be fetched.`,
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.namespace, "namespace", "n", "gatehouse-system", "namespace of the servers")
-	flags.StringVarP(&f.selector, "selector", "l", "app.kubernetes.io/name=gatehouse,app.kubernetes.io/component=server", "labels of the pods of the servers")
+	flags.StringVarP(&f.namespace, "namespace", "n", replicas.Namespace, "namespace of the servers")
+	flags.StringVarP(&f.selector, "selector", "l", replicas.Selector, "labels of the pods of the servers")
 	flags.IntVar(&f.opsPort, "ops-port", 0, "port of --ops-listen in the pods (default the container port named ops, or 8080)")
 	flags.StringVarP(&f.file, "output-file", "f", "", "file to write (default gatehouse-recording-TIME"+record.SegmentSuffix+")")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
@@ -182,7 +174,7 @@ type replicaResult struct {
 
 // run fetches and merges.
 func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
-	replicas, err := f.replicas(ctx)
+	servers, err := f.find(ctx)
 	if err != nil {
 		return err
 	}
@@ -191,7 +183,7 @@ func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
 		return fmt.Errorf("--output-file: the directory of %q cannot be written to: %w", f.file, cli.Cause(err))
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a directory that is left harms nobody
-	c := &collection{flags: f, dir: dir, line: cli.NewLiveLine(s.Err), replicas: replicas, segments: map[string][]*listedSegment{}, holders: map[string]*replica{}}
+	c := &collection{flags: f, dir: dir, line: cli.NewLiveLine(s.Err), replicas: servers, segments: map[string][]*listedSegment{}, holders: map[string]*replicas.Replica{}}
 	defer c.line.Clear()
 	segments := c.fetchAll(ctx)
 	result, err := c.merge(ctx, segments)
@@ -206,67 +198,27 @@ func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
 	return c.report(s, segments, result)
 }
 
-// replicas returns the servers of the cluster.
-func (f *getFlags) replicas(ctx context.Context) ([]*replica, error) {
+// find returns the servers of the cluster.
+func (f *getFlags) find(ctx context.Context) ([]*replicas.Replica, error) {
 	access, err := f.Connect("--in-cluster in a pod")
 	if err != nil {
 		return nil, err
 	}
 	access.UserAgent = "gatehouse-record/" + build.Version()
-	client, err := kubernetes.NewForConfig(access)
-	if err != nil {
-		return nil, fmt.Errorf("no client for the API server: %w", err)
-	}
-	pods, err := client.CoreV1().Pods(f.namespace).List(ctx, metav1.ListOptions{LabelSelector: f.labels.String()})
-	if err != nil {
-		hint := ""
-		if apierr.LacksRight(err, "list") {
-			hint = " (hint: " + apierr.GrantHint("a Role in "+f.namespace, "list", "pods and create of pods/portforward") + ")"
-		}
-		return nil, fmt.Errorf("list the pods in %s: %w%s", f.namespace, err, hint)
-	}
-	var replicas []*replica
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Status.Phase != corev1.PodRunning {
-			continue
-		}
-		one, err := f.replica(access, client, pod)
-		if err != nil {
-			return nil, err
-		}
-		replicas = append(replicas, one)
-	}
-	if len(replicas) == 0 {
-		return nil, fmt.Errorf("no running pod in namespace %q has the labels %s (hint: --namespace and --selector name the servers)", f.namespace, f.labels)
-	}
-	slices.SortFunc(replicas, func(a, b *replica) int { return cmp.Compare(a.name, b.name) })
-	return replicas, nil
-}
-
-func (f *getFlags) replica(access *rest.Config, client kubernetes.Interface, pod *corev1.Pod) (*replica, error) {
-	port := cmp.Or(f.opsPort, opsPort(pod))
-	forward := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
-	forward.RawQuery = "" // the timeout of access, which is for short requests
-	transport, err := forwardTransport(access, forward, port)
+	cluster, err := replicas.NewCluster(access)
 	if err != nil {
 		return nil, err
 	}
-	return &replica{
-		name: pod.Name, client: &http.Client{Transport: transport}, base: fmt.Sprintf("http://localhost:%d", port), stall: stallTimeout, pause: time.Second,
-	}, nil
-}
-
-// opsPort returns the port for health and metrics of a pod.
-func opsPort(pod *corev1.Pod) int {
-	for i := range pod.Spec.Containers {
-		for _, port := range pod.Spec.Containers[i].Ports {
-			if port.Name == opsPortName {
-				return int(port.ContainerPort)
-			}
-		}
+	cluster.Namespace, cluster.Labels, cluster.OpsPort = f.namespace, f.labels, f.opsPort
+	pods, err := cluster.Pods(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return defaultOpsPort
+	servers, err := cluster.Running(pods)
+	if err == nil && len(servers) == 0 {
+		err = fmt.Errorf("no running pod in namespace %q has the labels %s (hint: --namespace and --selector name the servers)", f.namespace, f.labels)
+	}
+	return servers, err
 }
 
 // collection is the state of record get.
@@ -275,16 +227,16 @@ type collection struct {
 	// dir is for temporary files.
 	dir      string
 	line     *cli.LiveLine
-	replicas []*replica
+	replicas []*replicas.Replica
 
 	mu sync.Mutex
 	// segments are those that replicas list, by name. Replicas that share a directory list the
 	// same ones.
 	segments map[string][]*listedSegment
 	// holders are the replicas that have a configuration, by the name of its file.
-	holders map[string]*replica
+	holders map[string]*replicas.Replica
 	// listed are the replicas whose files are known.
-	listed []*replica
+	listed []*replicas.Replica
 	// total and arrived are bytes.
 	total, arrived int64
 	problems       []error
@@ -294,17 +246,17 @@ type collection struct {
 type listedSegment struct {
 	debug.RecordingFile
 
-	replica *replica
+	replica *replicas.Replica
 	// path is where it is fetched to, and arrived is how many bytes of it were.
 	path    string
 	arrived int64
 }
 
 // problem notes what could not be fetched.
-func (c *collection) problem(r *replica, err error) {
+func (c *collection) problem(r *replicas.Replica, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.problems = append(c.problems, fmt.Errorf("replica %s: %w", r.name, err))
+	c.problems = append(c.problems, fmt.Errorf("replica %s: %w", r.Name, err))
 }
 
 // fetchAll fetches the segments of all replicas, and returns each once.
@@ -330,15 +282,15 @@ func (c *collection) fetchAll(ctx context.Context) []*listedSegment {
 }
 
 // fetch fetches the segments of one replica.
-func (c *collection) fetch(ctx context.Context, r *replica) error {
-	files, err := r.list(ctx)
+func (c *collection) fetch(ctx context.Context, r *replicas.Replica) error {
+	files, err := r.List(ctx)
 	if err != nil {
 		return err
 	}
 	for _, one := range c.claim(r, files) {
 		// A segment that is being written grows until its size is reached.
 		const grows = 256 << 20
-		if err := r.download(ctx, one.Name, one.path, one.Bytes+grows, c.advance); err != nil {
+		if err := r.Download(ctx, one.Name, one.path, one.Bytes+grows, c.advance); err != nil {
 			c.problem(r, fmt.Errorf("%s: %w", one.Name, err))
 		}
 		if info, err := os.Stat(one.path); err == nil {
@@ -353,7 +305,7 @@ func (c *collection) fetch(ctx context.Context, r *replica) error {
 
 // claim notes the files of a replica, and returns the segments that it is to fetch: those that are not
 // too old, and that no other has listed at the same size and time.
-func (c *collection) claim(r *replica, files []debug.RecordingFile) (mine []*listedSegment) {
+func (c *collection) claim(r *replicas.Replica, files []debug.RecordingFile) (mine []*listedSegment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listed = append(c.listed, r)
@@ -426,7 +378,7 @@ func (c *collection) advance(n int64) {
 func (c *collection) merge(ctx context.Context, segments []*listedSegment) (result *merge.Result, err error) {
 	inputs := make([]merge.Input, len(segments))
 	for i, one := range segments {
-		inputs[i] = merge.Input{Name: "replica " + one.replica.name + ": " + one.Name, Open: func() (io.ReadCloser, error) {
+		inputs[i] = merge.Input{Name: "replica " + one.replica.Name + ": " + one.Name, Open: func() (io.ReadCloser, error) {
 			return os.Open(one.path) // #nosec G304 -- get has made the file
 		}}
 	}
@@ -467,7 +419,7 @@ func (c *collection) fetchConfigurations(ctx context.Context, digests []string) 
 			continue
 		}
 		temporary := filepath.Join(c.dir, name)
-		err := r.download(ctx, name, temporary, maxConfiguration, func(int64) {})
+		err := r.Download(ctx, name, temporary, replicas.MaxConfiguration, func(int64) {})
 		if err == nil {
 			if err = place(temporary, path, false); err != nil && !errors.Is(err, fs.ErrExist) {
 				err = fmt.Errorf("%s: %w", path, cli.Cause(err))
@@ -493,7 +445,7 @@ func (c *collection) report(s cli.Streams, segments []*listedSegment, merged *me
 		Reviews: merged.Reviews, Gaps: merged.Gaps, Configurations: merged.Configurations, RedactionKeys: merged.Keys, Replicas: []replicaResult{},
 	}
 	for _, replica := range c.listed {
-		result := replicaResult{Name: replica.name}
+		result := replicaResult{Name: replica.Name}
 		for _, one := range segments {
 			if one.replica == replica {
 				result.Segments, result.Bytes = result.Segments+1, result.Bytes+one.arrived

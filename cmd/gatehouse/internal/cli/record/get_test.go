@@ -3,31 +3,21 @@ package record
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -74,150 +64,23 @@ func admitted(id, namespace, name, user, decision string) *record.Review {
 	}
 }
 
-// apiServer is an API server with pods whose ports can be forwarded, and as many of its paths as
-// record get uses.
-type apiServer struct {
-	*httptest.Server
-
-	// ops are the handlers of the pods' listeners, by the name of the pod.
-	ops map[string]http.Handler
-	// forbidden is a pod whose ports may not be forwarded, and dead one on which nothing listens.
-	forbidden, dead string
-	forwards        atomic.Int64
-}
-
-func newAPIServer(t *testing.T, ops map[string]http.Handler) *apiServer {
-	t.Helper()
-	s := &apiServer{ops: ops}
-	listeners := map[string]string{}
-	for name, handler := range ops {
-		server := httptest.NewServer(handler)
-		t.Cleanup(server.Close)
-		listeners[name] = server.Listener.Addr().String()
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/namespaces/gatehouse-system/pods", func(w http.ResponseWriter, r *http.Request) {
-		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
-		if !strings.Contains(r.URL.Query().Get("labelSelector"), "app.kubernetes.io/name=gatehouse") {
-			t.Errorf("labels %q", r.URL.Query().Get("labelSelector"))
-		}
-		for name := range ops {
-			list.Items = append(list.Items, corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "gatehouse-system", Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "ops", ContainerPort: 8081}}}}},
-			})
-		}
-		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pending"}, Status: corev1.PodStatus{Phase: corev1.PodPending}})
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(&list)
-	})
-	mux.HandleFunc("/api/v1/namespaces/gatehouse-system/pods/{name}/portforward", func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("name")
-		if name == s.forbidden {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			_ = json.NewEncoder(w).Encode(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: `pods "` + name + `" is forbidden: User "joe" cannot create resource "pods/portforward" in API group "" in the namespace "gatehouse-system"`})
-			return
-		}
-		if !strings.EqualFold(r.Header.Get("Upgrade"), spdy.HeaderSpdy31) {
-			http.Error(w, "no websockets here", http.StatusBadRequest) // as before 1.31
-			return
-		}
-		s.forwards.Add(1)
-		s.forward(w, r, listeners[name], name == s.dead)
-	})
-	s.Server = httptest.NewServer(mux)
-	t.Cleanup(s.Close)
-	return s
-}
-
-// forward does what a kubelet does: it connects each pair of streams to the port.
-func (s *apiServer) forward(w http.ResponseWriter, r *http.Request, address string, dead bool) {
-	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
-		return
-	}
-	streams := make(chan httpstream.Stream, 2)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, replied <-chan struct{}) error {
-		go func() {
-			<-replied
-			streams <- stream
-		}()
-		return nil
-	})
-	if conn == nil {
-		return
-	}
-	defer func() { _ = conn.Close() }()
-	var data, problems httpstream.Stream
-	for range 2 {
-		select {
-		case stream := <-streams:
-			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
-				problems = stream
-			} else {
-				data = stream
-			}
-		case <-conn.CloseChan():
-			return
-		}
-	}
-	if port := data.Headers().Get(corev1.PortHeader); dead || port != "8081" {
-		_, _ = fmt.Fprintf(problems, "failed to connect to localhost:%s: connection refused", port)
-		_, _ = problems.Close(), data.Close()
-		<-conn.CloseChan()
-		return
-	}
-	server, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer func() { _ = server.Close() }()
-	go func() { _, _ = io.Copy(server, data) }()
-	_, _ = io.Copy(data, server)
-	_, _ = problems.Close(), data.Close()
-	<-conn.CloseChan()
-}
-
-// kubeconfig writes one for the server, without credentials.
-func (s *apiServer) kubeconfig(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: t\ncontexts: [{name: t, context: {cluster: t, user: t}}]\nusers: [{name: t}]\nclusters: [{name: t, cluster: {server: " + s.URL + "}}]\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// recordingServer returns the handler of a listener for health and metrics with these files.
-func recordingServer(t *testing.T, files map[string][]byte) http.Handler {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Recording: dir})
-}
-
-// get runs record get, and returns the file.
-func (s *apiServer) get(t *testing.T, args ...string) (result clitest.Result, file string) {
+// runGet runs record get, and returns the file.
+func runGet(t *testing.T, s *replicastest.APIServer, args ...string) (result clitest.Result, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "out.gatehouse.zst")
-	return clitest.Run(t.Context(), "", append([]string{"record", "get", "--kubeconfig", s.kubeconfig(t), "-f", file}, args...), NewCommand), file
+	return clitest.Run(t.Context(), "", append([]string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file}, args...), NewCommand), file
 }
 
 func TestGet(t *testing.T) {
 	t.Parallel()
-	s := newAPIServer(t, map[string]http.Handler{
-		"gatehouse-a": recordingServer(t, map[string][]byte{
+	s := replicastest.NewAPIServer(t, map[string]http.Handler{
+		"gatehouse-a": replicastest.Recording(t, map[string][]byte{
 			"20261120T120000.000Z-a.gatehouse.zst": segment(t, "a", "k1", admitted("a0", "shop", "cart", "joe", "allowed"), admitted("a1", "shop", "", "joe", "allowed")),
 			"configuration-0a1b.yaml":              []byte("kind: A\n"), "configuration-unused.yaml": []byte("kind: B\n"),
 		}),
-		"gatehouse-b": recordingServer(t, map[string][]byte{"20261120T120000.000Z-b.gatehouse.zst": segment(t, "b", "k2", admitted("b0", "shop", "cart", "ann", "allowed"))}),
+		"gatehouse-b": replicastest.Recording(t, map[string][]byte{"20261120T120000.000Z-b.gatehouse.zst": segment(t, "b", "k2", admitted("b0", "shop", "cart", "ann", "allowed"))}),
 	})
-	result, file := s.get(t, "-o", "json")
+	result, file := runGet(t, s, "-o", "json")
 	if result.Code != 0 || result.Err != "" {
 		t.Fatalf("%+v", result)
 	}
@@ -255,10 +118,10 @@ func TestGet(t *testing.T) {
 	if text := strings.Join(ids, " "); text != "a0@a b0@b a1@a" {
 		t.Errorf("reviews %s", text)
 	}
-	if again := clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.kubeconfig(t), "-f", file}, NewCommand); again.Code != 2 || !strings.Contains(again.Err, "exists (hint: --force replaces it)") {
+	if again := clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file}, NewCommand); again.Code != 2 || !strings.Contains(again.Err, "exists (hint: --force replaces it)") {
 		t.Errorf("a second time: %+v", again)
 	}
-	if again := clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.kubeconfig(t), "-f", file, "--force", "--since", "2026-11-20T12:00:30Z"}, NewCommand); again.Code != 0 || !strings.Contains(again.Out, ": 1 reviews of 2 replicas, 2026-11-20T12:01:00Z to 2026-11-20T12:01:00Z") {
+	if again := clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file, "--force", "--since", "2026-11-20T12:00:30Z"}, NewCommand); again.Code != 0 || !strings.Contains(again.Out, ": 1 reviews of 2 replicas, 2026-11-20T12:01:00Z to 2026-11-20T12:01:00Z") {
 		t.Errorf("with --force and --since: %+v", again)
 	}
 }
@@ -270,12 +133,12 @@ func TestGetSharedDirectory(t *testing.T) {
 	const name, other = "20261120T120000.000Z-a.gatehouse.zst", "20261120T130000.000Z-b.gatehouse.zst"
 	done := segment(t, "a", "k1", admitted("a0", "shop", "cart", "joe", "allowed"), admitted("a1", "shop", "cart", "joe", "allowed"))
 	growing := segment(t, "b", "k1", admitted("b0", "shop", "cart", "ann", "allowed"), admitted("b1", "shop", "cart", "ann", "allowed"))
-	shared := recordingServer(t, map[string][]byte{name: done, other: growing})
-	s := newAPIServer(t, map[string]http.Handler{
-		"gatehouse-a": recordingServer(t, map[string][]byte{other: growing[:len(growing)-6]}), "gatehouse-b": shared, "gatehouse-c": shared,
-		"namesake": recordingServer(t, map[string][]byte{name: segment(t, "a", "k2", admitted("c0", "shop", "cart", "eve", "allowed"))}),
+	shared := replicastest.Recording(t, map[string][]byte{name: done, other: growing})
+	s := replicastest.NewAPIServer(t, map[string]http.Handler{
+		"gatehouse-a": replicastest.Recording(t, map[string][]byte{other: growing[:len(growing)-6]}), "gatehouse-b": shared, "gatehouse-c": shared,
+		"namesake": replicastest.Recording(t, map[string][]byte{name: segment(t, "a", "k2", admitted("c0", "shop", "cart", "eve", "allowed"))}),
 	})
-	result, file := s.get(t, "-o", "json")
+	result, file := runGet(t, s, "-o", "json")
 	var got getResult
 	if err := json.Unmarshal([]byte(result.Out), &got); err != nil {
 		t.Fatal(err)
@@ -302,18 +165,18 @@ func TestGetProblems(t *testing.T) {
 	list := func(text string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 	}
-	s := newAPIServer(t, map[string]http.Handler{
-		"a-good": recordingServer(t, map[string][]byte{"1-a.gatehouse.zst": good, "2-a.gatehouse.zst": good[:len(good)-6]}),
+	s := replicastest.NewAPIServer(t, map[string]http.Handler{
+		"a-good": replicastest.Recording(t, map[string][]byte{"1-a.gatehouse.zst": good, "2-a.gatehouse.zst": good[:len(good)-6]}),
 		// The name of the damaged file would be one outside of the directory.
-		"b-damaged":   recordingServer(t, map[string][]byte{"1-b.gatehouse.zst": append(bytes.Clone(good), "garbage"...), "2-b.gatehouse.zst": []byte("foreign")}),
+		"b-damaged":   replicastest.Recording(t, map[string][]byte{"1-b.gatehouse.zst": append(bytes.Clone(good), "garbage"...), "2-b.gatehouse.zst": []byte("foreign")}),
 		"c-dead":      http.NotFoundHandler(),
 		"d-forbidden": http.NotFoundHandler(),
 		"e-off":       debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler))}),
 		"f-foreign":   list("<html>\x1b[31m"),
 		"g-hostile":   list(`{"files":[{"name":"../../evil.gatehouse.zst","bytes":1},{"name":"configuration-../x.yaml"}]}`),
 	})
-	s.dead, s.forbidden = "c-dead", "d-forbidden"
-	result, file := s.get(t)
+	s.Dead, s.Forbidden = "c-dead", "d-forbidden"
+	result, file := runGet(t, s)
 	if result.Code != 2 || !strings.Contains(result.Out, "out.gatehouse.zst: 2 reviews of ") {
 		t.Errorf("%+v", result)
 	}
@@ -342,12 +205,12 @@ func TestGetProblems(t *testing.T) {
 
 func TestGetNothing(t *testing.T) {
 	t.Parallel()
-	s := newAPIServer(t, map[string]http.Handler{"gatehouse-a": recordingServer(t, nil)})
-	if result, file := s.get(t); result.Code != 1 || !strings.Contains(result.Err, "no reviews were recorded") || exists(file) {
+	s := replicastest.NewAPIServer(t, map[string]http.Handler{"gatehouse-a": replicastest.Recording(t, nil)})
+	if result, file := runGet(t, s); result.Code != 1 || !strings.Contains(result.Err, "no reviews were recorded") || exists(file) {
 		t.Errorf("%+v", result)
 	}
-	empty := newAPIServer(t, nil)
-	if result, _ := empty.get(t); result.Code != 2 || !strings.Contains(result.Err, "no running pod in namespace") {
+	empty := replicastest.NewAPIServer(t, nil)
+	if result, _ := runGet(t, empty); result.Code != 2 || !strings.Contains(result.Err, "no running pod in namespace") {
 		t.Errorf("%+v", result)
 	}
 }
@@ -377,54 +240,5 @@ func TestGetUsage(t *testing.T) {
 				t.Errorf("%+v, want %s", result, tt.want)
 			}
 		})
-	}
-}
-
-// TestDownloadResumes goes on where a connection has ended, and gives up one that stalls.
-func TestDownloadResumes(t *testing.T) {
-	t.Parallel()
-	const content = "0123456789"
-	var ranges []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ranges = append(ranges, r.Header.Get("Range"))
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/stalls"):
-			w.Header().Set("Content-Length", "10")
-			if r.Header.Get("Range") != "" {
-				w.WriteHeader(http.StatusPartialContent)
-			}
-			_, _ = io.WriteString(w, "0")
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done()
-		case r.Header.Get("Range") == "":
-			w.Header().Set("Content-Length", fmt.Sprint(len(content)))
-			_, _ = io.WriteString(w, content[:4])
-			_ = http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler)
-		default:
-			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(content))
-		}
-	}))
-	defer server.Close()
-	r := &replica{client: server.Client(), base: server.URL, stall: time.Minute}
-	path := filepath.Join(t.TempDir(), "file")
-	var arrived int64
-	if err := r.download(t.Context(), "file", path, 100, func(n int64) { arrived += n }); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(path); err != nil || string(text) != content || arrived != int64(len(content)) || strings.Join(ranges, ",") != ",bytes=4-" {
-		t.Errorf("%q %v after %q", text, err, ranges)
-	}
-	if err := r.download(t.Context(), "file", path, 8, func(int64) {}); !errors.Is(err, errTooLarge) {
-		t.Errorf("a file that is too large: %v", err)
-	}
-	r.stall = time.Millisecond
-	if err := r.download(t.Context(), "stalls", path, 100, func(int64) {}); err == nil || !strings.Contains(err.Error(), "nothing has arrived for") {
-		t.Errorf("a file that stalls: %v", err)
-	}
-	var failed *url.Error
-	server.Close()
-	if err := r.download(t.Context(), "file", path, 100, func(int64) {}); err == nil || errors.As(err, &failed) {
-		t.Errorf("no server: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package record
+package replicas
 
 import (
 	"context"
@@ -10,37 +10,38 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 const (
-	// maxList bounds the list of files of a replica, in bytes, and maxConfiguration a configuration.
-	maxList          = 16 << 20
-	maxConfiguration = 64 << 20
+	// MaxConfiguration bounds a configuration, in bytes.
+	MaxConfiguration = 64 << 20
+	// maxList bounds the list of files of a replica, in bytes.
+	maxList = 16 << 20
 	// stallTimeout ends a transfer of which nothing arrives any more.
 	stallTimeout = 30 * time.Second
 	// attempts is how often a transfer is begun. Later ones go on where the last one ended.
 	attempts = 3
 )
 
-// replica is a server from which a recording is fetched.
-type replica struct {
-	name   string
-	client *http.Client
-	// base is the URL of its listener for health and metrics.
-	base string
-	// stall is stallTimeout, and pause the time between attempts.
-	stall, pause time.Duration
+// Replica is a server, whose listener for health and metrics can be read.
+type Replica struct {
+	// Name is that of the pod.
+	Name string
+	// Client sends requests, and Base is the URL of the listener.
+	Client *http.Client
+	Base   string
+	// Stall ends a transfer of which nothing arrives for this time, and Pause is the time between attempts.
+	Stall, Pause time.Duration
 }
 
-// answerError is an answer that is not the file.
+// answerError is an answer that is not what was requested.
 type answerError struct {
 	code int
 	text string
@@ -48,11 +49,11 @@ type answerError struct {
 
 // Error says what the server answered.
 func (e *answerError) Error() string {
-	return fmt.Sprintf("the server answers %d: %s", e.code, cli.OneLine(truncate.Runes(e.text, 300)))
+	return fmt.Sprintf("the server answers %d: %s", e.code, diagnostic.OneLine(truncate.Runes(e.text, 300)))
 }
 
-// list returns the files of the replica's recording.
-func (r *replica) list(ctx context.Context) ([]debug.RecordingFile, error) {
+// List returns the files of the replica's recording.
+func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
 	body, done, err := r.get(ctx, debug.RecordingPath, 0)
 	if err != nil {
 		return nil, err
@@ -69,12 +70,12 @@ func (r *replica) list(ctx context.Context) ([]debug.RecordingFile, error) {
 	return list.Files, nil
 }
 
-// download writes a file of the recording to a path, which it makes, and at most a number of bytes.
+// Download writes a file of the recording to a path, which it makes, and at most a number of bytes.
 // Progress gets the number of bytes that have arrived each time.
-func (r *replica) download(ctx context.Context, name, path string, most int64, progress func(int64)) error {
+func (r *Replica) Download(ctx context.Context, name, path string, most int64, progress func(int64)) error {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // #nosec G304 -- the path is made by the caller
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, cli.Cause(err))
+		return fmt.Errorf("%s: %w", path, cause(err))
 	}
 	var written int64
 	for attempt := 1; ; attempt++ {
@@ -85,12 +86,12 @@ func (r *replica) download(ctx context.Context, name, path string, most int64, p
 		if err == nil || ctx.Err() != nil || attempt == attempts || refused && answer.code < http.StatusInternalServerError {
 			break
 		}
-		if !sleep.Context(ctx, r.pause) {
+		if !sleep.Context(ctx, r.Pause) {
 			break
 		}
 	}
 	if closed := out.Close(); err == nil && closed != nil {
-		err = fmt.Errorf("%s: %w", path, cli.Cause(closed))
+		err = fmt.Errorf("%s: %w", path, cause(closed))
 	}
 	return err
 }
@@ -99,7 +100,7 @@ func (r *replica) download(ctx context.Context, name, path string, most int64, p
 var errTooLarge = errors.New("the file is larger than the server has listed")
 
 // part writes a file from an offset on.
-func (r *replica) part(ctx context.Context, name string, out io.Writer, offset, most int64, progress func(int64)) (written int64, err error) {
+func (r *Replica) part(ctx context.Context, name string, out io.Writer, offset, most int64, progress func(int64)) (written int64, err error) {
 	body, done, err := r.get(ctx, debug.RecordingPath+"/"+url.PathEscape(name), offset)
 	if err != nil {
 		return 0, err
@@ -113,7 +114,7 @@ func (r *replica) part(ctx context.Context, name string, out io.Writer, offset, 
 		}
 		if n > 0 {
 			if _, failed := out.Write(buffer[:n]); failed != nil {
-				return written, fmt.Errorf("write the file: %w", cli.Cause(failed))
+				return written, fmt.Errorf("write the file: %w", cause(failed))
 			}
 			written += int64(n)
 			progress(int64(n))
@@ -129,14 +130,14 @@ func (r *replica) part(ctx context.Context, name string, out io.Writer, offset, 
 
 // get asks for a path. The body ends with an error after the stall timeout without a byte. The caller
 // must call done.
-func (r *replica) get(ctx context.Context, path string, offset int64) (body io.Reader, done func(), err error) {
+func (r *Replica) get(ctx context.Context, path string, offset int64) (body io.Reader, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	watch := time.AfterFunc(r.stall, func() { cancel(fmt.Errorf("nothing has arrived for %s", cli.FormatDuration(r.stall))) })
+	watch := time.AfterFunc(r.Stall, func() { cancel(fmt.Errorf("nothing has arrived for %s", r.Stall)) })
 	stop := func() {
 		watch.Stop()
 		cancel(nil)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Base+path, http.NoBody)
 	if err != nil {
 		stop()
 		return nil, nil, err
@@ -144,7 +145,7 @@ func (r *replica) get(ctx context.Context, path string, offset int64) (body io.R
 	if offset > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
-	response, err := r.client.Do(request)
+	response, err := r.Client.Do(request)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -162,7 +163,7 @@ func (r *replica) get(ctx context.Context, path string, offset int64) (body io.R
 	}
 	switch {
 	case response.StatusCode == want:
-		return &watched{ctx, response.Body, watch, r.stall}, done, nil
+		return &watched{ctx, response.Body, watch, r.Stall}, done, nil
 	case offset > 0 && response.StatusCode == http.StatusRequestedRangeNotSatisfiable:
 		return strings.NewReader(""), done, nil // all of it was there already
 	}
@@ -200,30 +201,10 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// writeNew makes a file by a function, and puts it in its place when it is complete. The file must not
-// exist unless it may be replaced.
-func writeNew(path string, replace bool, write func(io.Writer) error) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".gatehouse-*")
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, cli.Cause(err))
-	}
-	defer os.Remove(temporary.Name()) //nolint:errcheck // it is there only after an error
-	err = write(temporary)
-	if closed := temporary.Close(); err == nil && closed != nil {
-		err = cli.Cause(closed)
-	}
-	if err == nil {
-		if err = place(temporary.Name(), path, replace); err != nil {
-			return fmt.Errorf("%s: %w", path, cli.Cause(err))
-		}
+// cause returns the reason of an error about a file, without the name of the file and the operation.
+func cause(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
 	}
 	return err
-}
-
-// place moves a file to where there must be none, unless it may be replaced.
-func place(from, to string, replace bool) error {
-	if _, err := os.Lstat(to); err == nil && !replace {
-		return fs.ErrExist
-	}
-	return os.Rename(from, to)
 }

@@ -1,0 +1,148 @@
+// Package replicastest is an API server for tests, through which they reach listeners of replicas.
+package replicastest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+)
+
+// APIServer is an API server with pods whose ports can be forwarded.
+type APIServer struct {
+	*httptest.Server
+
+	// Mux serves more paths, which a test may add.
+	Mux *http.ServeMux
+	// Forbidden is a pod whose ports may not be forwarded, and Dead one on which nothing listens.
+	Forbidden, Dead string
+}
+
+// NewAPIServer returns a server with these pods: the handlers of their listeners, by the name of the pod.
+func NewAPIServer(t *testing.T, ops map[string]http.Handler) *APIServer {
+	t.Helper()
+	s := &APIServer{Mux: http.NewServeMux()}
+	listeners := map[string]string{}
+	for name, handler := range ops {
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		listeners[name] = server.Listener.Addr().String()
+	}
+	s.Mux.HandleFunc("GET /api/v1/namespaces/gatehouse-system/pods", func(w http.ResponseWriter, r *http.Request) {
+		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+		if !strings.Contains(r.URL.Query().Get("labelSelector"), "app.kubernetes.io/name=gatehouse") {
+			t.Errorf("labels %q", r.URL.Query().Get("labelSelector"))
+		}
+		for name := range ops {
+			list.Items = append(list.Items, corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "gatehouse-system", Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "ops", ContainerPort: 8081}}}}},
+			})
+		}
+		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pending"}, Status: corev1.PodStatus{Phase: corev1.PodPending}})
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(&list)
+	})
+	s.Mux.HandleFunc("/api/v1/namespaces/gatehouse-system/pods/{name}/portforward", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		if name == s.Forbidden {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_ = json.NewEncoder(w).Encode(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: `pods "` + name + `" is forbidden: User "joe" cannot create resource "pods/portforward" in API group "" in the namespace "gatehouse-system"`})
+			return
+		}
+		if !strings.EqualFold(r.Header.Get("Upgrade"), spdy.HeaderSpdy31) {
+			http.Error(w, "no websockets here", http.StatusBadRequest) // as before 1.31
+			return
+		}
+		forward(w, r, listeners[name], name == s.Dead)
+	})
+	s.Server = httptest.NewServer(s.Mux)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// forward does what a kubelet does: it connects each pair of streams to the port.
+func forward(w http.ResponseWriter, r *http.Request, address string, dead bool) {
+	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
+		return
+	}
+	streams := make(chan httpstream.Stream, 2)
+	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, replied <-chan struct{}) error {
+		go func() {
+			<-replied
+			streams <- stream
+		}()
+		return nil
+	})
+	if conn == nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	var data, problems httpstream.Stream
+	for range 2 {
+		select {
+		case stream := <-streams:
+			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
+				problems = stream
+			} else {
+				data = stream
+			}
+		case <-conn.CloseChan():
+			return
+		}
+	}
+	if port := data.Headers().Get(corev1.PortHeader); dead || port != "8081" {
+		_, _ = fmt.Fprintf(problems, "failed to connect to localhost:%s: connection refused", port)
+		_, _ = problems.Close(), data.Close()
+		<-conn.CloseChan()
+		return
+	}
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	go func() { _, _ = io.Copy(server, data) }()
+	_, _ = io.Copy(data, server)
+	_, _ = problems.Close(), data.Close()
+	<-conn.CloseChan()
+}
+
+// Kubeconfig writes one for the server, without credentials, and returns its path.
+func (s *APIServer) Kubeconfig(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: t\ncontexts: [{name: t, context: {cluster: t, user: t}}]\nusers: [{name: t}]\nclusters: [{name: t, cluster: {server: " + s.URL + "}}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Recording returns the handler of a listener for health and metrics with these files.
+func Recording(t *testing.T, files map[string][]byte) http.Handler {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Recording: dir})
+}
