@@ -1,227 +1,228 @@
 // Package chromium opens pages in a real browser without a window.
 //
-// A browser is a process of its own that is driven by the DevTools protocol over a pipe: it ends with the test that started
-// it, and with this process however that ends.
+// Each browser is a process of its own with an empty profile, so that no two share a cookie. It is driven through a pipe: it
+// ends with the test that started it, and with this process however that ends.
 package chromium
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
-// Page is a page of a browser. Its methods are for one goroutine.
+// Page is a page of a browser. Its methods are for one goroutine. They end the test if the browser cannot do what they ask
+// for within [support.Deadline]. Selectors are those of CSS, and mean the first element.
 type Page struct {
-	t       testing.TB
-	to      *os.File
-	session string
-	ids     int
+	t testing.TB
+	// ctx ends with the browser.
+	ctx context.Context //nolint:containedctx // the library keeps the browser in it
 
-	mu       sync.Mutex
-	answers  map[int]json.RawMessage
-	errors   map[int]string
-	loaded   int
-	requests []string
-	messages []string
-	closed   error
+	mu                 sync.Mutex
+	requests, messages []string
 }
 
 // Options say how a page is shown.
 type Options struct {
-	// Width and Height are in CSS pixels.
+	// Width and Height are in CSS pixels. A page that is narrower than a tablet is shown as on a phone.
 	Width, Height int
 	// Dark asks pages for dark colors.
 	Dark bool
+	// Hosts are names that stand for 127.0.0.1.
+	Hosts []string
 }
 
-// Open opens a file in a new browser and waits until it is loaded. The browser is one that 'make chromium' gets.
-func Open(t testing.TB, file string, o Options) *Page {
+// Open opens a file, or a URL with a scheme, in a new browser and waits until it is loaded. The browser is one that
+// 'make chromium' gets.
+func Open(t testing.TB, target string, o Options) *Page {
 	t.Helper()
 	program, err := support.Built("chromium", "chromium", "run")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Page{t: t, answers: map[int]json.RawMessage{}, errors: map[int]string{}}
-	if err := p.start(program); err != nil {
+	p := &Page{t: t}
+	rules := make([]string, len(o.Hosts))
+	for i, host := range o.Hosts {
+		rules[i] = "MAP " + host + " 127.0.0.1"
+	}
+	// The cleanup ends it: the context of the test has ended by then, and a browser is to end in order.
+	allocator, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Flag("host-resolver-rules", strings.Join(rules, ",")),
+		chromedp.Flag("disable-component-update", true))...)
+	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithListener(p.listen), chromedp.WithErrorf(t.Logf))
+	t.Cleanup(func() {
+		cancel()
+		end()
+	})
+	p.ctx = ctx
+	if err := chromedp.Do(ctx); err != nil { // it starts the browser, which lives as long as this context
 		t.Fatalf("start chromium: %v", err)
 	}
-	var target struct {
-		TargetID  string `json:"targetId"`
-		SessionID string `json:"sessionId"`
+	p.Show(o)
+	if !strings.Contains(target, "://") {
+		path, err := filepath.Abs(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		target = "file://" + path
 	}
-	p.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	p.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
-	p.session = target.SessionID
-	for _, domain := range []string{"Page", "Network", "Runtime", "Log"} {
-		p.call(domain+".enable", map[string]any{}, nil)
+	p.Navigate(target)
+	return p
+}
+
+// listen receives what the browser reports.
+func (p *Page) listen(event any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		p.requests = append(p.requests, e.Request.URL)
+	case *network.EventWebSocketCreated:
+		p.requests = append(p.requests, e.URL)
+	case *log.EventEntryAdded:
+		p.messages = append(p.messages, e.Entry.Text)
+	case *runtime.EventConsoleAPICalled:
+		words := make([]string, len(e.Args))
+		for i, word := range e.Args {
+			words[i] = string(word.Value) + word.Description
+		}
+		p.messages = append(p.messages, strings.Join(words, " "))
+	case *runtime.EventExceptionThrown:
+		text := e.ExceptionDetails.Text
+		if exception := e.ExceptionDetails.Exception; exception != nil {
+			text += " " + exception.Description
+		}
+		p.messages = append(p.messages, text)
 	}
-	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": o.Width, "height": o.Height, "deviceScaleFactor": 1, "mobile": true}, nil)
+}
+
+// run runs an action with a deadline.
+func run[T any](p *Page, what string, action chromedp.Action[T]) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(p.ctx, support.Deadline, fmt.Errorf("gave up after %s", support.Deadline))
+	defer cancel()
+	value, err := chromedp.Run(ctx, action)
+	if err != nil {
+		p.t.Fatalf("chromium: %s: %v", what, err)
+	}
+	return value
+}
+
+// command runs a command of the DevTools protocol.
+func command[P, R any](command cdp.Command[P, R], params P) chromedp.Action[R] {
+	return func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, command, params) }
+}
+
+// Show changes how pages are shown. It leaves Hosts as they are.
+func (p *Page) Show(o Options) {
+	p.t.Helper()
+	const tablet = 600
+	var as []chromedp.EmulateViewportOption
+	if o.Width < tablet {
+		as = append(as, chromedp.EmulateMobile, chromedp.EmulatePortrait)
+	}
+	run(p, "emulate a screen", chromedp.EmulateViewport(int64(o.Width), int64(o.Height), as...))
 	scheme := "light"
 	if o.Dark {
 		scheme = "dark"
 	}
-	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-	path, err := filepath.Abs(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.call("Page.navigate", map[string]any{"url": "file://" + path}, nil)
-	support.Eventually(t, "load "+file, func() error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.loaded == 0 {
-			return errors.Join(errors.New("it is not loaded"), p.closed)
-		}
-		return nil
-	})
-	return p
+	run(p, "emulate colors", command(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
+	}))
 }
 
-// start starts a browser.
-func (p *Page) start(program string) error {
-	fromBrowser, browserOut, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	browserIn, toBrowser, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	//nolint:gosec,noctx // a program of our own, which ends with the pipe
-	command := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--user-data-dir="+p.t.TempDir(), "--remote-debugging-pipe")
-	command.ExtraFiles = []*os.File{browserIn, browserOut} // 3 and 4
-	if err := command.Start(); err != nil {
-		return err
-	}
-	p.to = toBrowser
-	var reading sync.WaitGroup
-	reading.Go(func() { p.read(fromBrowser) })
-	p.t.Cleanup(func() {
-		_ = toBrowser.Close() // which ends the browser
-		const patience = 10 * time.Second
-		kill := time.AfterFunc(patience, func() { _ = command.Process.Kill() })
-		_ = command.Wait() // however it ends
-		kill.Stop()
-		_ = fromBrowser.Close()
-		reading.Wait()
-	})
-	return errors.Join(browserIn.Close(), browserOut.Close())
-}
-
-// message is a message of the DevTools protocol, which ends with a zero byte.
-type message struct {
-	ID     int             `json:"id"`
-	Result json.RawMessage `json:"result"`
-	Error  *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-	Method string `json:"method"`
-	Params struct {
-		Request struct {
-			URL string `json:"url"`
-		} `json:"request"`
-		Entry struct {
-			Text string `json:"text"`
-		} `json:"entry"`
-	} `json:"params"`
-}
-
-// read reads what the browser says until it ends.
-func (p *Page) read(from *os.File) {
-	reader := bufio.NewReader(from)
-	for {
-		text, err := reader.ReadBytes(0)
-		if err != nil {
-			p.mu.Lock()
-			p.closed = fmt.Errorf("chromium has ended: %w", err)
-			p.mu.Unlock()
-			return
-		}
-		var m message
-		if json.Unmarshal(text[:len(text)-1], &m) != nil {
-			continue // an event of another form
-		}
-		p.mu.Lock()
-		switch {
-		case m.ID > 0 && m.Error != nil:
-			p.errors[m.ID] = m.Error.Message
-		case m.ID > 0:
-			p.answers[m.ID] = m.Result
-		case m.Method == "Page.loadEventFired":
-			p.loaded++
-		case m.Method == "Network.requestWillBeSent":
-			p.requests = append(p.requests, m.Params.Request.URL)
-		case m.Method == "Log.entryAdded":
-			p.messages = append(p.messages, m.Params.Entry.Text)
-		}
-		p.mu.Unlock()
-	}
-}
-
-// call calls a method of the protocol.
-func (p *Page) call(method string, params, into any) {
+// Navigate opens a URL, waits until it is loaded, and returns the HTTP status: 0 for a file.
+func (p *Page) Navigate(url string) int {
 	p.t.Helper()
-	p.ids++
-	id := p.ids
-	call := map[string]any{"id": id, "method": method, "params": params}
-	if p.session != "" {
-		call["sessionId"] = p.session
+	if strings.HasPrefix(url, "file://") {
+		run(p, "open "+url, chromedp.Navigate(url))
+		return 0
 	}
-	text, err := json.Marshal(call)
-	if err == nil {
-		_, err = p.to.Write(append(text, 0))
-	}
-	if err != nil {
-		p.t.Fatalf("%s: %v", method, err)
-	}
-	support.Eventually(p.t, method, func() error {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.answers[id] == nil && p.errors[id] == "" {
-			return errors.Join(errors.New("no answer"), p.closed)
-		}
-		return nil
-	})
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if failed := p.errors[id]; failed != "" {
-		p.t.Fatalf("%s: %s", method, failed)
-	}
-	if into == nil {
-		return
-	}
-	if err := json.Unmarshal(p.answers[id], into); err != nil {
-		p.t.Fatalf("%s: %v", method, err)
-	}
+	return int(run(p, "open "+url, chromedp.NavigateResponse(url)).Status)
 }
 
-// Evaluate evaluates a JavaScript expression in the page, and decodes its value.
+// Follow clicks on a link or a button that opens another page, waits until that is loaded, and returns its HTTP status.
+func (p *Page) Follow(selector string) int {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, support.Deadline)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector)))
+	if err != nil {
+		p.t.Fatalf("chromium: follow %s: %v", selector, err)
+	}
+	return int(response.Status)
+}
+
+// URL returns that of the page.
+func (p *Page) URL() string {
+	p.t.Helper()
+	return run(p, "get the URL", chromedp.Location())
+}
+
+// Click clicks on an element once it is visible.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	run(p, "click on "+selector, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// WaitVisible waits until an element is visible.
+func (p *Page) WaitVisible(selector string) {
+	p.t.Helper()
+	run(p, "wait for "+selector, chromedp.WaitVisible(chromedp.CSS(selector)))
+}
+
+// Text returns the visible text of an element.
+func (p *Page) Text(selector string) string {
+	p.t.Helper()
+	return run(p, "read "+selector, chromedp.Text(chromedp.CSS(selector)))
+}
+
+// Fill replaces what is in an input or a textarea, as somebody who selects everything and pastes.
+func (p *Page) Fill(selector, text string) {
+	p.t.Helper()
+	run(p, "focus "+selector, chromedp.Focus(chromedp.CSS(selector)))
+	p.Evaluate("document.activeElement.select()", nil)
+	p.Type(text)
+}
+
+// Type types into the element that has the focus.
+func (p *Page) Type(text string) {
+	p.t.Helper()
+	run(p, "type", command(input.InsertText, input.InsertTextParams{Text: text}))
+}
+
+// Press presses keys one by one: characters, or those of package kb.
+func (p *Page) Press(keys string) {
+	p.t.Helper()
+	run(p, "press keys", chromedp.KeyEvent(keys))
+}
+
+// Evaluate evaluates a JavaScript expression in the page, waits for its value if that is a promise, and decodes it. Into may
+// be nil.
 func (p *Page) Evaluate(expression string, into any) {
 	p.t.Helper()
-	var out struct {
-		Result struct {
-			Value json.RawMessage `json:"value"`
-		} `json:"result"`
-		ExceptionDetails json.RawMessage `json:"exceptionDetails"`
+	if into == nil {
+		run(p, expression, chromedp.Evaluate[chromedp.Void](expression, chromedp.EvalAsValue, chromedp.EvalAwaitPromise))
+		return
 	}
-	p.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &out)
-	if out.ExceptionDetails != nil {
-		p.t.Fatalf("%s: %s", expression, out.ExceptionDetails)
-	}
-	if err := json.Unmarshal(out.Result.Value, into); err != nil {
-		p.t.Fatalf("%s: %v: %q", expression, err, out.Result.Value)
+	value := run(p, expression, chromedp.Evaluate[[]byte](expression, chromedp.EvalAwaitPromise))
+	if err := json.Unmarshal(value, into); err != nil {
+		p.t.Fatalf("%s: %v: %q", expression, err, value)
 	}
 }
 
@@ -232,19 +233,24 @@ func (p *Page) Requests() []string {
 	return slices.DeleteFunc(slices.Clone(p.requests), func(url string) bool { return strings.HasPrefix(url, "file://") })
 }
 
-// Messages returns what the browser has written to its console, such as violations of a content security policy.
+// Messages returns what the browser has written to its console: what scripts write, exceptions, requests that failed, and
+// violations of a content security policy.
 func (p *Page) Messages() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.messages)
 }
 
-// Screenshot returns a picture of the page as PNG.
-func (p *Page) Screenshot() []byte {
+// Screenshot returns a picture of the page as PNG, from its top to its end, but not higher than a number of pixels if that is
+// not 0.
+func (p *Page) Screenshot(highest int) []byte {
 	p.t.Helper()
-	var out struct {
-		Data []byte `json:"data"`
+	var size struct{ Width, Height float64 }
+	p.Evaluate(`({Width: document.documentElement.clientWidth, Height: document.documentElement.scrollHeight})`, &size)
+	if highest > 0 {
+		size.Height = min(size.Height, float64(highest))
 	}
-	p.call("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true}, &out)
-	return out.Data
+	return run(p, "make a picture", command(page.CaptureScreenshot, page.CaptureScreenshotParams{
+		CaptureBeyondViewport: new(true), Clip: &page.Viewport{Width: size.Width, Height: size.Height, Scale: 1},
+	})).Data
 }

@@ -344,7 +344,7 @@ func TestPageInBrowser(t *testing.T) {
 				}
 			})()`, &got)
 			if path := os.Getenv("SCREENSHOTS"); path != "" {
-				if err := os.WriteFile(filepath.Join(path, strings.ReplaceAll(name, ", ", "-")+".png"), page.Screenshot(), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(path, strings.ReplaceAll(name, ", ", "-")+".png"), page.Screenshot(0), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}

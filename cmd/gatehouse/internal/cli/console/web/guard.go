@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 )
 
 // tokenParameter is the parameter of the first URL.
@@ -90,7 +91,7 @@ func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []by
 // enter goes on to the URL without the token. It is a page and no redirect: a browser does not send a SameSite=Strict cookie
 // with a redirect if the first request came from elsewhere, as from a terminal or a file.
 func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
-	to := url.URL{Path: r.URL.Path}
+	to := url.URL{Path: path.Clean("/" + r.URL.Path)} // "//host" would be another host
 	query := r.URL.Query()
 	query.Del(tokenParameter)
 	to.RawQuery = query.Encode()

@@ -14,7 +14,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
 //go:embed assets templates
@@ -93,9 +93,13 @@ type Server struct {
 // New returns a Server without pages.
 func New(o Options) (*Server, error) {
 	functions := template.FuncMap{
-		"inert": diagnostic.OneLine,
+		"inert": cli.OneLine,
 		"command": func(words []string) string {
-			return strings.Join(append([]string{o.Program}, words...), " ")
+			line := o.Program
+			for _, word := range words {
+				line += " " + cli.ShellQuote(word)
+			}
+			return line
 		},
 		"number": number,
 	}

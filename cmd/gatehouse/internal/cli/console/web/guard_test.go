@@ -1,0 +1,159 @@
+package web_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+)
+
+const (
+	address = "127.0.0.1:8642"
+	token   = "THE-TOKEN"
+	session = "gatehouse-console-8642=" + token
+)
+
+// newServer returns a server with the page "/shop", which shows a name and has a form.
+func newServer(t *testing.T) *web.Server {
+	t.Helper()
+	s, err := web.New(web.Options{
+		Address: address, Token: token, Program: "gatehouse", Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/shop", Title: "Shop"}},
+		Templates: fstest.MapFS{"shop.html": {Data: []byte(`{{define "shop"}}<p>{{inert .}}</p>{{end}}{{define "broken"}}{{.Missing.Field}}{{end}}`)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := func(r *http.Request) (*web.View, error) {
+		return &web.View{Title: "Shop", Template: "shop", Data: r.FormValue("name"), Command: []string{"check", "-f", r.FormValue("name")}}, nil
+	}
+	s.Page("GET /shop", page)
+	s.Page("POST /shop", func(r *http.Request) (*web.View, error) {
+		if err := r.ParseForm(); err != nil {
+			return nil, err //nolint:wrapcheck // it is shown as it is
+		}
+		return page(r)
+	})
+	s.Page("GET /broken", func(*http.Request) (*web.View, error) {
+		return &web.View{Title: "Broken", Template: "broken", Data: 1}, nil
+	})
+	return s
+}
+
+// request returns a request of the user's browser, changed by a function.
+func request(method, target, body string, change func(*http.Request)) *http.Request {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = address
+	r.Header.Set("Cookie", session)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", "http://"+address)
+	}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+func answer(s http.Handler, r *http.Request) (*http.Response, string) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	text, _ := io.ReadAll(w.Result().Body) // it is in memory
+	return w.Result(), string(text)
+}
+
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	header := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	for name, c := range map[string]struct {
+		method, target string
+		change         func(*http.Request)
+		status         int
+		text           string
+	}{
+		"the user's browser":                      {"GET", "/shop", nil, 200, "<h1>"},
+		"a form of a page":                        {"POST", "/shop", nil, 200, "<h1>"},
+		"localhost":                               {"GET", "/shop", func(r *http.Request) { r.Host = "localhost:8642" }, 200, "<h1>"},
+		"a bookmark":                              {"GET", "/shop", header("Sec-Fetch-Site", "none"), 200, "<h1>"},
+		"a program with the cookie":               {"GET", "/shop", func(r *http.Request) { r.Header.Del("Sec-Fetch-Site") }, 200, "<h1>"},
+		"DNS rebinding":                           {"GET", "/shop", func(r *http.Request) { r.Host = "evil.example:8642" }, 403, "another host"},
+		"DNS rebinding without a port":            {"GET", "/shop", func(r *http.Request) { r.Host = "127.0.0.1" }, 403, "another host"},
+		"DNS rebinding with the token":            {"GET", "/shop?token=" + token, func(r *http.Request) { r.Host = "evil.example:8642" }, 403, "another host"},
+		"a guessed port":                          {"GET", "/shop", func(r *http.Request) { r.Header.Del("Cookie") }, 403, "has no session"},
+		"an asset on a guessed port":              {"GET", "/assets/style.css", func(r *http.Request) { r.Header.Del("Cookie") }, 403, "has no session"},
+		"the cookie of another console":           {"GET", "/shop", header("Cookie", "gatehouse-console-9999="+token), 403, "has no session"},
+		"a wrong cookie":                          {"GET", "/shop", header("Cookie", "gatehouse-console-8642=OTHER"), 403, "has no session"},
+		"a wrong token":                           {"GET", "/shop?token=OTHER", nil, 403, "of another console"},
+		"a wrong token without a session":         {"GET", "/shop?token=OTHER", func(r *http.Request) { r.Header.Del("Cookie") }, 403, "of another console"},
+		"the token in a form":                     {"POST", "/shop?token=" + token, func(r *http.Request) { r.Header.Del("Cookie") }, 403, "has no session"},
+		"the form of another site":                {"POST", "/shop", header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
+		"the form of another port":                {"POST", "/shop", header("Sec-Fetch-Site", "same-site"), 403, "another site"},
+		"the form of another site, old browser":   {"POST", "/shop", func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "http://evil.example") }, 403, "another site"},
+		"a sandboxed form":                        {"POST", "/shop", func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") }, 403, "another site"},
+		"a picture of another site":               {"GET", "/shop", header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
+		"a method that nobody has":                {"DELETE", "/shop", nil, 405, ""},
+		"a page that is not there":                {"GET", "/nope", nil, 404, "there is no page /nope"},
+		"a page whose template fails":             {"GET", "/broken", nil, 500, "cannot be shown"},
+		"an asset":                                {"GET", "/assets/style.css", nil, 200, "color-scheme"},
+		"a file beside the assets":                {"GET", "/assets/../templates/layout.html", nil, 307, ""},
+		"a job that is not kept":                  {"GET", "/jobs/UNKNOWN", nil, 404, "not kept"},
+		"a request with a path of another host":   {"GET", "//evil.example/shop", nil, 307, ""},
+		"an absolute target of another host":      {"GET", "http://evil.example/shop", func(r *http.Request) { r.Host = "evil.example" }, 403, "another host"},
+		"a preflight request of another site":     {"OPTIONS", "/shop", header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
+		"a HEAD request of the user's browser":    {"HEAD", "/shop", nil, 200, ""},
+		"a token parameter that is empty":         {"GET", "/shop?token=", nil, 200, "<h1>"},
+		"several token parameters, the 1st wrong": {"GET", "/shop?token=OTHER&token=" + token, nil, 403, "of another console"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			response, text := answer(newServer(t), request(c.method, c.target, "", c.change))
+			if response.StatusCode != c.status || !strings.Contains(text, c.text) {
+				t.Errorf("status %d, %q, want %d, %q", response.StatusCode, text, c.status, c.text)
+			}
+			if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "unsafe") {
+				t.Errorf("Content-Security-Policy %q", policy)
+			}
+			if response.Header.Get("Access-Control-Allow-Origin") != "" || response.Header.Get("Set-Cookie") != "" {
+				t.Errorf("header %v", response.Header)
+			}
+		})
+	}
+}
+
+// TestFirstURL follows the URL that the console prints.
+func TestFirstURL(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ path, next string }{
+		"the first page":         {"/", "/"},
+		"a page with parameters": {"/shop?name=a&x=1", "/shop?name=a&amp;x=1"},
+		"another host":           {"//evil.example/", "/evil.example"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target := strings.TrimPrefix(web.FirstURL(address, c.path, token), "http://"+address)
+			if strings.HasPrefix(c.path, "//") {
+				target = c.path + "?token=" + token
+			}
+			response, text := answer(newServer(t), request(http.MethodGet, target, "", func(r *http.Request) {
+				r.Header.Del("Cookie")
+				r.Header.Set("Sec-Fetch-Site", "cross-site") // a link in a chat
+			}))
+			cookies := response.Cookies()
+			if response.StatusCode != http.StatusOK || len(cookies) != 1 || !strings.Contains(text, `content="0; url=`+c.next+`"`) {
+				t.Fatalf("status %d, cookies %v, %s", response.StatusCode, cookies, text)
+			}
+			if one := cookies[0]; one.Value != token || one.SameSite != http.SameSiteStrictMode || !one.HttpOnly || one.Path != "/" || one.Domain != "" || one.MaxAge != 0 {
+				t.Errorf("cookie %+v", one)
+			}
+			if strings.Contains(text, token) {
+				t.Error("the next URL has the token")
+			}
+		})
+	}
+}
