@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// Namespace and Selector are those of the manifests.
+	// Namespace is that of the manifests.
 	Namespace = "gatehouse-system"
-	Selector  = "app.kubernetes.io/name=gatehouse,app.kubernetes.io/component=server"
+	// Selector has the labels of the servers in the manifests.
+	Selector = "app.kubernetes.io/name=gatehouse,app.kubernetes.io/component=server"
 
 	// opsPortName is the name of the port of --ops-listen in the manifests, and defaultOpsPort
 	// its number.

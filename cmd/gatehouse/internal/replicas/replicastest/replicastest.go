@@ -113,7 +113,7 @@ func forward(w http.ResponseWriter, r *http.Request, address string, dead bool) 
 		<-conn.CloseChan()
 		return
 	}
-	server, err := net.Dial("tcp", address)
+	server, err := new(net.Dialer).DialContext(r.Context(), "tcp", address)
 	if err != nil {
 		return
 	}

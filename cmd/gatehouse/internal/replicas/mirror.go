@@ -1,0 +1,414 @@
+package replicas
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+const (
+	// MirrorBytes is how much a Mirror keeps by default.
+	MirrorBytes = 1 << 30
+
+	// mirrorEvery is the time between two passes, while somebody looks.
+	mirrorEvery = 2 * time.Second
+	// lookTime is how long a look lasts.
+	lookTime = time.Minute
+	// mirrorStall ends a transfer of a Mirror. The next pass goes on with it.
+	mirrorStall = 10 * time.Second
+	// unlistedTime is how long a segment is kept that no replica has any more.
+	unlistedTime = 24 * time.Hour
+	// grows is by how many bytes a segment may grow between its being listed and fetched.
+	grows = 16 << 20
+	// configurationsPart is the part of a Mirror that configurations may take.
+	configurationsPart = 4
+	// fetchers bounds the replicas that are read at one time.
+	fetchers = 4
+)
+
+// Mirror keeps a directory in step with the recordings of all replicas, while somebody looks at it. It has the newest segments, up
+// to a number of bytes, and never changes what it has of one: a segment grows, or is removed.
+type Mirror struct {
+	// Dir is the directory. It is made with the first pass.
+	Dir string
+	// MaxBytes bounds it.
+	MaxBytes int64
+	// Now is the clock.
+	Now func() time.Time
+
+	cluster *Cluster
+
+	mu        sync.Mutex
+	running   bool
+	lookUntil time.Time
+	state     MirrorState
+	// owners are the names of the replicas from which files are fetched, by the name of the file.
+	owners map[string]string
+}
+
+// MirrorState is what a Mirror has.
+type MirrorState struct {
+	// At is when this was noted, zero before the first pass.
+	At time.Time
+	// Replicas is the number of servers that run, and Recording that of those which record.
+	Replicas, Recording int
+	// Segments and Bytes are what is in the directory, and LeftOut and LeftOutBytes the segments that have no place in it.
+	Segments, LeftOut   int
+	Bytes, LeftOutBytes int64
+	// Missing is how many bytes of the chosen segments are still to be fetched.
+	Missing int64
+	// Problems are what could not be read in the last pass.
+	Problems []error
+}
+
+// NewMirror returns a Mirror of the recordings in a cluster.
+func NewMirror(cluster *Cluster, dir string, now func() time.Time) *Mirror {
+	return &Mirror{Dir: dir, MaxBytes: MirrorBytes, Now: now, cluster: cluster, owners: map[string]string{}}
+}
+
+// State returns what the Mirror has.
+func (m *Mirror) State() MirrorState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+// Look notes that somebody looks at the directory: for the next minute, it follows the replicas. The context is that of the program.
+func (m *Mirror) Look(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lookUntil = m.Now().Add(lookTime)
+	if m.running {
+		return
+	}
+	m.running = true
+	go func() {
+		for m.mayRun(ctx) {
+			m.Sync(ctx)
+			sleep.Context(ctx, mirrorEvery)
+		}
+	}()
+}
+
+// mayRun reports whether somebody still looks.
+func (m *Mirror) mayRun(ctx context.Context) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.running = ctx.Err() == nil && m.Now().Before(m.lookUntil)
+	return m.running
+}
+
+// mirrored is a file of a recording, in the cluster, in the directory or in both.
+type mirrored struct {
+	debug.RecordingFile
+
+	// from is the replica that has it, nil if none has it any more, and local its size in the directory, -1 if it is not there.
+	from  *Replica
+	local int64
+	// chosen reports whether it has a place in the directory.
+	chosen bool
+}
+
+func (f *mirrored) isConfiguration() bool {
+	_, is := record.ConfigurationDigest(f.Name)
+	return is
+}
+
+// Sync makes one pass over all replicas.
+func (m *Mirror) Sync(ctx context.Context) {
+	p := &pass{mirror: m, files: map[string]*mirrored{}}
+	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
+		p.problem(fmt.Errorf("the directory of the mirror: %w", cause(err)))
+		p.publish()
+		return
+	}
+	servers := p.servers(ctx)
+	p.list(ctx, servers)
+	p.listLocal()
+	if kept := p.choose(); ctx.Err() == nil {
+		p.publish()
+		p.fetch(ctx, servers, kept)
+		p.publish()
+	}
+}
+
+// pass is the state of Sync.
+type pass struct {
+	mirror *Mirror
+
+	mu    sync.Mutex
+	files map[string]*mirrored
+	// state has what is not to be counted.
+	state MirrorState
+}
+
+// publish sets the state of the Mirror.
+func (p *pass) publish() {
+	p.mu.Lock()
+	state := p.state
+	for _, f := range p.files {
+		state.Bytes += max(f.local, 0)
+		switch {
+		case f.isConfiguration():
+		case f.local >= 0:
+			state.Segments++
+			fallthrough
+		case f.chosen:
+			state.Missing += max(0, f.Bytes-max(f.local, 0))
+		}
+	}
+	p.mu.Unlock()
+	state.At = p.mirror.Now()
+	state.Problems = slices.SortedFunc(slices.Values(state.Problems), func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	p.mirror.mu.Lock()
+	defer p.mirror.mu.Unlock()
+	p.mirror.state = state
+}
+
+func (p *pass) problem(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Problems = append(p.state.Problems, err)
+}
+
+// servers returns the replicas that run.
+func (p *pass) servers(ctx context.Context) []*Replica {
+	pods, err := p.mirror.cluster.Pods(ctx)
+	var servers []*Replica
+	if err == nil {
+		servers, err = p.mirror.cluster.Running(pods)
+	}
+	if err != nil {
+		p.problem(err)
+	}
+	for _, r := range servers {
+		r.Stall = mirrorStall
+	}
+	p.state.Replicas = len(servers)
+	return servers
+}
+
+// each runs a function for each replica, some at a time.
+func each(servers []*Replica, run func(*Replica)) {
+	turns := make(chan struct{}, fetchers)
+	var group sync.WaitGroup
+	for _, r := range servers {
+		group.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			run(r)
+		})
+	}
+	group.Wait()
+}
+
+// list lists the files of all replicas. Replicas that share a directory have the same ones: then one replica is asked as long as
+// it has the file.
+func (p *pass) list(ctx context.Context, servers []*Replica) {
+	m := p.mirror
+	each(servers, func(r *Replica) {
+		files, err := r.List(ctx)
+		if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
+			return // it does not record
+		}
+		if err != nil {
+			p.problem(fmt.Errorf("replica %s: %w", r.Name, err))
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.state.Recording++
+		for _, file := range files {
+			_, configuration := record.ConfigurationDigest(file.Name)
+			if !configuration && !record.IsSegmentName(file.Name) || file.Bytes < 0 {
+				continue
+			}
+			if known := p.files[file.Name]; known != nil && (known.from.Name == m.owners[file.Name] || r.Name != m.owners[file.Name]) {
+				continue
+			}
+			p.files[file.Name] = &mirrored{RecordingFile: file, from: r, local: -1}
+		}
+	})
+	m.owners = map[string]string{}
+	for name, f := range p.files {
+		m.owners[name] = f.from.Name
+	}
+}
+
+// listLocal notes what is in the directory.
+func (p *pass) listLocal() {
+	entries, err := os.ReadDir(p.mirror.Dir)
+	if err != nil {
+		return // it was just made; without it nothing can be fetched, which is reported
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		f := p.files[entry.Name()]
+		if f == nil {
+			f = &mirrored{RecordingFile: debug.RecordingFile{Name: entry.Name(), Bytes: info.Size(), Modified: info.ModTime()}}
+			p.files[entry.Name()] = f
+		}
+		f.local = info.Size()
+	}
+}
+
+// choose returns the files that have a place in the directory, the newest first, and removes the others.
+func (p *pass) choose() []*mirrored {
+	all := make([]*mirrored, 0, len(p.files))
+	for _, f := range p.files {
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b *mirrored) int {
+		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(b.Name, a.Name))
+	})
+	oldest := p.mirror.Now().Add(-unlistedTime)
+	var segments, configurations int64
+	full := false
+	fits := func(f *mirrored) bool {
+		if f.from == nil && f.Modified.Before(oldest) {
+			return false
+		}
+		size := max(f.Bytes, f.local)
+		if f.isConfiguration() {
+			configurations += size
+			return configurations <= p.mirror.MaxBytes/configurationsPart
+		}
+		full = full || segments+size > p.mirror.MaxBytes-p.mirror.MaxBytes/configurationsPart
+		if full {
+			if f.from != nil {
+				p.state.LeftOut++
+				p.state.LeftOutBytes += f.Bytes
+			}
+			return false
+		}
+		segments += size
+		return true
+	}
+	return slices.DeleteFunc(all, func(f *mirrored) bool {
+		f.chosen = fits(f)
+		if !f.chosen && f.local >= 0 {
+			p.remove(f)
+		}
+		return !f.chosen
+	})
+}
+
+func (p *pass) remove(f *mirrored) {
+	if err := os.Remove(filepath.Join(p.mirror.Dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.problem(fmt.Errorf("remove %s: %w", f.Name, cause(err)))
+	}
+	p.setLocal(f, -1)
+}
+
+func (p *pass) setLocal(f *mirrored, size int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.local = size
+}
+
+// fetch fetches what the files lack.
+func (p *pass) fetch(ctx context.Context, servers []*Replica, files []*mirrored) {
+	each(servers, func(r *Replica) {
+		for _, f := range files {
+			if f.from != r || ctx.Err() != nil {
+				continue
+			}
+			if f.local > f.Bytes+grows { // it is another file of the same name
+				p.remove(f)
+			}
+			if f.local >= f.Bytes {
+				continue
+			}
+			err := p.fetchFile(ctx, f)
+			if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
+				continue // it was just removed
+			}
+			if err != nil {
+				p.problem(fmt.Errorf("replica %s: %s: %w", r.Name, f.Name, err))
+			}
+		}
+	})
+}
+
+// fetchFile goes on with a segment where it ends in the directory. A configuration has its name once it is complete.
+func (p *pass) fetchFile(ctx context.Context, f *mirrored) error {
+	path := filepath.Join(p.mirror.Dir, f.Name)
+	defer func() {
+		if info, err := os.Stat(path); err == nil {
+			_ = os.Chtimes(path, time.Time{}, f.Modified) // the order of segments that no replica has any more is only nearly right without it
+			p.setLocal(f, info.Size())
+			p.publish()
+		}
+	}()
+	if !f.isConfiguration() {
+		err := f.from.Resume(ctx, f.Name, path, f.Bytes-max(f.local, 0)+grows)
+		if errors.Is(err, errTooLarge) {
+			err = nil // the next pass fetches what was written since it was listed
+		}
+		return err
+	}
+	part := filepath.Join(p.mirror.Dir, "."+f.Name)
+	err := f.from.Download(ctx, f.Name, part, min(f.Bytes, MaxConfiguration), func(int64) {})
+	if err == nil {
+		err = os.Rename(part, path)
+	}
+	if err != nil {
+		_ = os.Remove(part) // it may not be there
+	}
+	return err
+}
+
+// Resume writes what a file at a path lacks, and at most a number of bytes. It tries once.
+func (r *Replica) Resume(ctx context.Context, name, path string, most int64) error {
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // #nosec G304 -- the path is made by the caller
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, cause(err))
+	}
+	info, err := out.Stat()
+	if err == nil {
+		_, err = r.part(ctx, name, out, info.Size(), most, func(int64) {})
+	}
+	if closed := out.Close(); err == nil && closed != nil {
+		err = fmt.Errorf("%s: %w", path, cause(closed))
+	}
+	return err
+}
+
+// Text says what a Mirror has, for people: a line for each fact.
+func (s *MirrorState) Text() []string {
+	if s.At.IsZero() {
+		return []string{"Fetching the recordings of the replicas."}
+	}
+	const mib = 1 << 20
+	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", s.Recording, diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(s.Segments, "segment"), float64(s.Bytes)/mib)}
+	if s.Missing > 0 {
+		lines = append(lines, fmt.Sprintf("Still to be fetched: %.1f MiB.", float64(s.Missing)/mib))
+	}
+	if s.Replicas > 0 && s.Recording == 0 && len(s.Problems) == 0 {
+		lines = append(lines, "No replica records (hint: gatehouse serve --record DIR).")
+	}
+	if s.LeftOut > 0 {
+		lines = append(lines, fmt.Sprintf("Not fetched, because there is no space for them: %s, %.1f MiB (hint: gatehouse record get fetches everything).", diagnostic.Count(s.LeftOut, "older segment"), float64(s.LeftOutBytes)/mib))
+	}
+	for _, err := range s.Problems {
+		lines = append(lines, "Not read: "+diagnostic.OneLine(err.Error()))
+	}
+	return lines
+}
