@@ -13,6 +13,7 @@ func TestCluster(t *testing.T) {
 	for _, page := range []string{"/", "/decisions", "/policies", "/try", "/login", "/compare"} {
 		c.visit(t, p, page)
 		c.check(t, p)
+		c.checkKeyboard(t, p)
 		t.Log(p.Text("main"))
 	}
 }
