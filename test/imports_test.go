@@ -249,7 +249,7 @@ var layers = []rule{
 	},
 }
 
-// families are the packages of commands. They do not import each other.
+// families are the packages of commands. They do not import each other. The tests of the console may: its pages run the other commands.
 func families() []rule {
 	names := []string{"certs", "console", "install", "login", "offline", "record", "serve", "token"}
 	list := make([]rule, 0, len(names))
@@ -261,7 +261,7 @@ func families() []rule {
 			}
 		}
 		list = append(list, rule{
-			from: []string{"cmd/gatehouse/internal/cli/" + name}, tests: true, imports: others,
+			from: []string{"cmd/gatehouse/internal/cli/" + name}, tests: name != "console", imports: others,
 			reason: "a family of commands does not know the others; what they share is in cli, or below it",
 		})
 	}

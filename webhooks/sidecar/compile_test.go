@@ -105,6 +105,9 @@ func TestRevision(t *testing.T) {
 	if len(base) != 12 {
 		t.Errorf("revision %q", base)
 	}
+	if set := compile(t, both); set.Revision("both") != base || set.Revision("other") != "" {
+		t.Errorf("revisions %q and %q without a pod", set.Revision("both"), set.Revision("other"))
+	}
 	if revision(strings.Replace(both, "OptOut", "OptIn", 1)) != base || revision(strings.Replace(both, "name: both", "name: other", 1)) != base {
 		t.Error("the revision depends on more than the template")
 	}

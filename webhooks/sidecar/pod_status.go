@@ -26,6 +26,16 @@ func (s *Set) Profiles() []string {
 	return names
 }
 
+// Revision returns the revision of a profile: that of all pods, and "" if it depends on the pod or there is no such profile.
+func (s *Set) Revision(name string) string {
+	for _, p := range s.profiles {
+		if p.Name == name {
+			return p.FixedRevision()
+		}
+	}
+	return ""
+}
+
 // PodStatus returns the status of the profiles that a pod has or would get, by name. The
 // pod is its JSON text in the namespace. It may be unchecked bytes, and is not referred
 // to afterwards.

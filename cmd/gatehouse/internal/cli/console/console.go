@@ -167,6 +167,7 @@ type console struct {
 	now  func() time.Time
 
 	configurations configurations
+	lints          lints
 }
 
 // serve serves the pages until the context ends.

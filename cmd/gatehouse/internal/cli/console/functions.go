@@ -10,9 +10,11 @@ import (
 // functions are those of the templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"time":     func(t time.Time) string { return cli.FormatTime(&t) },
-		"duration": cli.FormatDuration,
-		"name":     cli.InertName,
-		"short":    cli.Inert,
+		"time":      func(t time.Time) string { return cli.FormatTime(&t) },
+		"duration":  cli.FormatDuration,
+		"name":      cli.InertName,
+		"short":     cli.Inert,
+		"cel":       highlight,
+		"multiline": multiline,
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 )
 
@@ -174,7 +171,7 @@ const (
 
 // run replays recordings.
 func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) error {
-	sources, problems := sourcesOf(args)
+	sources, problems := replay.Sources(args)
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
@@ -276,51 +273,6 @@ func candidateOf(flag, value string) (*replay.Candidate, error) {
 		return nil, err
 	}
 	return replay.Load(value)
-}
-
-// sourcesOf returns the files that are named, and the segments in directories that are named. What cannot be read is among
-// the problems.
-func sourcesOf(args []string) (sources []replay.Source, problems []error) {
-	problem := func(name string, err error) {
-		problems = append(problems, fmt.Errorf("%s: %w", cli.OneLine(name), err))
-	}
-	add := func(file string, info fs.FileInfo) {
-		sources = append(sources, replay.Source{
-			Name: filepath.ToSlash(file), Dir: filepath.Dir(file), Size: info.Size(),
-			Open: func() (io.ReadCloser, error) {
-				opened, err := os.Open(file) // #nosec G304 -- the user names the file
-				if err != nil {
-					return nil, fmt.Errorf("cannot be read: %w", cli.Cause(err))
-				}
-				return opened, nil
-			},
-		})
-	}
-	for _, arg := range args {
-		info, err := os.Stat(arg)
-		if err == nil && !info.IsDir() {
-			add(arg, info)
-			continue
-		}
-		var entries []fs.DirEntry
-		if err == nil {
-			entries, err = os.ReadDir(arg) // in the order of their names, which is that of time
-		}
-		before := len(sources)
-		for _, entry := range entries {
-			info, gone := entry.Info() // a server may have removed it meanwhile
-			if gone == nil && info.Mode().IsRegular() && record.IsSegmentName(entry.Name()) {
-				add(filepath.Join(arg, entry.Name()), info)
-			}
-		}
-		switch {
-		case err != nil:
-			problem(arg, fmt.Errorf("cannot be read: %w", cli.Cause(err)))
-		case len(sources) == before:
-			problem(arg, fmt.Errorf("no file in this directory ends in %s (hint: gatehouse serve --record writes them)", record.SegmentSuffix))
-		}
-	}
-	return sources, problems
 }
 
 // progressText says how far a replay is, with the rate and the remaining time.

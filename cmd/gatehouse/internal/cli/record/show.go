@@ -151,7 +151,7 @@ func (f *showFlags) matches(s *shownReview) bool {
 
 // run lists the reviews of all files.
 func (f *showFlags) run(ctx context.Context, s cli.Streams, args []string) error {
-	sources, problems := sourcesOf(args)
+	sources, problems := replay.Sources(args)
 	if len(sources) == 0 {
 		return errors.Join(problems...)
 	}

@@ -1,0 +1,66 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// Sources returns the files that are named, and the segments in directories that are named. What cannot be read is among
+// the problems.
+func Sources(paths []string) (sources []Source, problems []error) {
+	problem := func(name string, err error) {
+		problems = append(problems, fmt.Errorf("%s: %w", diagnostic.OneLine(name), err))
+	}
+	add := func(file string, info fs.FileInfo) {
+		sources = append(sources, Source{
+			Name: filepath.ToSlash(file), Dir: filepath.Dir(file), Size: info.Size(),
+			Open: func() (io.ReadCloser, error) {
+				opened, err := os.Open(file) // #nosec G304 -- the user names the file
+				if err != nil {
+					return nil, fmt.Errorf("cannot be read: %w", cause(err))
+				}
+				return opened, nil
+			},
+		})
+	}
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err == nil && !info.IsDir() {
+			add(path, info)
+			continue
+		}
+		var entries []fs.DirEntry
+		if err == nil {
+			entries, err = os.ReadDir(path) // in the order of their names, which is that of time
+		}
+		before := len(sources)
+		for _, entry := range entries {
+			info, gone := entry.Info() // a server may have removed it meanwhile
+			if gone == nil && info.Mode().IsRegular() && record.IsSegmentName(entry.Name()) {
+				add(filepath.Join(path, entry.Name()), info)
+			}
+		}
+		switch {
+		case err != nil:
+			problem(path, fmt.Errorf("cannot be read: %w", cause(err)))
+		case len(sources) == before:
+			problem(path, fmt.Errorf("no file in this directory ends in %s (hint: gatehouse serve --record writes them)", record.SegmentSuffix))
+		}
+	}
+	return sources, problems
+}
+
+// cause returns an error without the path, which the message has already.
+func cause(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
