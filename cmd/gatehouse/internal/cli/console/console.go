@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
@@ -168,6 +169,8 @@ type console struct {
 
 	configurations configurations
 	lints          lints
+	// computing allows one computation of the page "try" at a time.
+	computing *semaphore.Weighted
 }
 
 // serve serves the pages until the context ends.
@@ -237,7 +240,7 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 	if err != nil {
 		return nil, err
 	}
-	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now}
+	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
 	c.web, err = web.New(web.Options{
 		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,
 		Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/decisions", Title: "Decisions"}, {Path: "/policies", Title: "Policies and profiles"}, {Path: "/try", Title: "Try"}, {Path: "/login", Title: "Login"}, {Path: "/compare", Title: "Compare"}},
