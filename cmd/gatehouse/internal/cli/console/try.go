@@ -237,7 +237,14 @@ func (c *console) computeTry(r *http.Request) (*web.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &web.View{Title: "Try", Template: "try", Data: data}, nil
+	command := append([]string{"check"}, c.sourceWords()...)
+	if c.config == "" {
+		command = append(command, "--config", "DIR")
+		if !c.isOffline() {
+			command = append(command, "--with-cluster")
+		}
+	}
+	return &web.View{Title: "Try", Template: "try", Data: data, Command: append(command, "-f", "FILE")}, nil
 }
 
 // tryResult is what the candidate decides.
