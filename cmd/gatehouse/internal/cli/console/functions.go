@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"html/template"
 	"time"
 
@@ -12,7 +13,12 @@ func functions() template.FuncMap {
 	return template.FuncMap{
 		"time":     func(t time.Time) string { return cli.FormatTime(&t) },
 		"duration": cli.FormatDuration,
-		"name":     cli.InertName,
-		"short":    cli.Inert,
+		"digest":   shortDigest,
+		"mebibytes": func(bytes float64) string {
+			const mib = 1 << 20
+			return fmt.Sprintf("%.1f MiB", bytes/mib)
+		},
+		"name":  cli.InertName,
+		"short": cli.Inert,
 	}
 }

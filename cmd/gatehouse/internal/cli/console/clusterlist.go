@@ -1,0 +1,69 @@
+package console
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	gatehousev1alpha1 "github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// maxListed bounds the objects of one kind that a page reads.
+const (
+	listPage  = 500
+	maxListed = 5000
+)
+
+// list reads objects of the cluster, at most maxListed. The error says which right is missing.
+func list[T any](ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource, namespace, selector string) (all []T, err error) {
+	options := metav1.ListOptions{Limit: listPage, LabelSelector: selector}
+	for {
+		page, err := client.Resource(resource).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return nil, explainList(resource, namespace, err)
+		}
+		for i := range page.Items {
+			var one T
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(page.Items[i].Object, &one); err != nil {
+				return nil, fmt.Errorf("%s cannot be read: %w", resource.Resource, err)
+			}
+			all = append(all, one)
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" || len(all) >= maxListed {
+			return all, nil
+		}
+	}
+}
+
+// explainList says which right is missing.
+func explainList(resource schema.GroupVersionResource, namespace string, err error) error {
+	if !apierr.Classify(err).IsDenied() {
+		return fmt.Errorf("%s cannot be listed: %w", resource.GroupResource(), err)
+	}
+	where := ""
+	if namespace != "" {
+		where = " in namespace " + namespace
+	}
+	return fmt.Errorf("the right to list %s%s is missing", resource.GroupResource(), where)
+}
+
+// client returns a client of the cluster.
+func (c *console) client() (dynamic.Interface, error) {
+	access, err := c.Connect("--config DIR")
+	if err != nil {
+		return nil, err
+	}
+	return dynamic.NewForConfig(access)
+}
+
+// withStatus is a custom resource with its status.
+type withStatus struct {
+	metav1.ObjectMeta `json:"metadata"`
+
+	Status gatehousev1alpha1.ObjectStatus `json:"status"`
+}
