@@ -49,7 +49,7 @@ PACKAGE_TEST := go test -race -vet=off
 # Suites that test the program as a process. The race detector would see their own code alone and slow down the load that they
 # make, so that they go without, and so do the scripts of cmd/gatehouse, which start the program 500 times. With the flags of 'make build' they share its compiled packages. PROGRAM_TEST='go test -race'
 # checks the suites themselves.
-PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,audit bench demo e2e install monitoring recording support/...)
+PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,audit bench console demo e2e install monitoring recording support/...)
 PROGRAM_GO := CGO_ENABLED=0 go
 PROGRAM_TEST ?= $(PROGRAM_GO) test -trimpath -vet=off
 
@@ -72,7 +72,7 @@ test-versions: ## Run all tests on each API server of test/controlplane but the 
 
 .PHONY: test-packages
 test-packages: ## Run the tests of packages, with the race detector.
-	$(PACKAGE_TEST) -timeout 20m $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|certificates|demo|e2e|incluster|install|monitoring|recording|release|support/.*))$$')
+	$(PACKAGE_TEST) -timeout 20m $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|certificates|console|demo|e2e|incluster|install|monitoring|recording|release|support/.*))$$')
 
 .PHONY: test-program
 test-program: ## Run the suites that test bin/gatehouse and need no machine of their own.

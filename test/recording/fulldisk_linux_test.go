@@ -22,16 +22,16 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(parent, unix.MNT_DETACH) })
 	s := start(t, "--record", dir)
-	must(t, s.post(t.Context(), "/validate", pod("before")))
+	must(t, s.Post(t.Context(), "/validate", pod("before")))
 	s.metric(t, reviews, `result="recorded"`, is(1))
 	other := filepath.Join(parent, "other")
 	_ = os.WriteFile(other, make([]byte, 2<<20), 0o600) // it fails when the disk is full
 	for i := range 200 {
 		// What cannot be compressed reaches the disk.
-		must(t, s.post(t.Context(), "/validate", admission(fmt.Sprint(i), "pods", "Pod", noise(i))))
+		must(t, s.Post(t.Context(), "/validate", admission(fmt.Sprint(i), "pods", "Pod", noise(i))))
 	}
 	s.metric(t, failing, "", more(0))
-	must(t, s.post(t.Context(), "/validate", pod("full")))
+	must(t, s.Post(t.Context(), "/validate", pod("full")))
 	s.metric(t, dropped, `reason="disk"`, more(0))
 	if code, body, err := s.Get(t.Context(), "/readyz?verbose"); err != nil || code != http.StatusOK || !strings.Contains(body, "Recording=False") {
 		t.Errorf("/readyz?verbose says %d, %s, %v", code, body, err)
@@ -40,7 +40,7 @@ func TestFullDisk(t *testing.T) {
 	s.metric(t, failing, "", is(0))
 	before, err := s.Metric(t.Context(), reviews, `result="recorded"`)
 	must(t, err)
-	must(t, s.post(t.Context(), "/validate", pod("after")))
+	must(t, s.Post(t.Context(), "/validate", pod("after")))
 	s.metric(t, reviews, `result="recorded"`, more(before))
 }
 

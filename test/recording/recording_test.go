@@ -2,9 +2,6 @@ package recording
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,56 +46,15 @@ metadata: {name: context, namespace: shop}
 stringData: {password: ` + secret + `}
 `
 
-// server is a running server and a client of it.
-type server struct {
-	*gatehouse.Server
-
-	client *http.Client
-	log    string
-}
+// server is a running server with the policies.
+type server struct{ *gatehouse.Local }
 
 // start starts a server that records.
 func start(t *testing.T, flags ...string) *server {
 	t.Helper()
-	dir := t.TempDir()
-	config, certificates := filepath.Join(dir, "config"), filepath.Join(dir, "certificates")
-	must(t, os.Mkdir(config, 0o700))
+	config := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(config, "policies.yaml"), []byte(policies), 0o600))
-	log := filepath.Join(dir, "log")
-	running, err := gatehouse.Start(t.Context(), log, append([]string{
-		"--config", config, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--drain-delay", "0s",
-		"--self-signed", "127.0.0.1", "--self-signed-dir", certificates,
-	}, flags...)...)
-	must(t, err)
-	t.Cleanup(running.Kill)
-	ca, err := os.ReadFile(filepath.Join(certificates, "ca.crt")) // #nosec G304 -- of this test
-	must(t, err)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	own, err := tls.LoadX509KeyPair(filepath.Join(certificates, "apiserver-client.crt"), filepath.Join(certificates, "apiserver-client.key"))
-	must(t, err)
-	return &server{running, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{own},
-	}}}, log}
-}
-
-// post sends a review. An answer that is none is an error.
-func (s *server) post(ctx context.Context, path string, body []byte) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+s.Reviews.String()+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := s.client.Do(request)
-	if err != nil {
-		return err
-	}
-	answer, err := io.ReadAll(response.Body)
-	err = errors.Join(err, response.Body.Close())
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", response.Status, answer)
-	}
-	return err
+	return &server{gatehouse.StartLocal(t, config, flags...)}
 }
 
 // admission returns a review of an object. What is planted is a secret everywhere that is redacted.
@@ -178,18 +134,18 @@ func TestSecrets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recording")
 	s := start(t, "--record", dir, "--log-level", "debug")
 	for i := range 5 {
-		must(t, s.post(t.Context(), "/mutate", pod(fmt.Sprint("mutate-", i))))
-		must(t, s.post(t.Context(), "/validate", pod(fmt.Sprint("validate-", i))))
-		must(t, s.post(t.Context(), "/validate", admission(fmt.Sprint("secret-", i), "secrets", "Secret", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","namespace":"shop","annotations":{"a":"`+secret+`"}},"data":{"password":"`+secret+`"},"stringData":{"a":"`+secret+`"}}`)))
-		must(t, s.post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"token-review","kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenReview"},"resource":{"group":"authentication.k8s.io","version":"v1","resource":"tokenreviews"},"operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"`+secret+`"}}}}`)))
-		must(t, s.post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"token-request","kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenRequest"},"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"`+secret+`"}}}}`)))
-		must(t, s.post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"access-review","kind":{"group":"authorization.k8s.io","version":"v1","kind":"SubjectAccessReview"},"resource":{"group":"authorization.k8s.io","version":"v1","resource":"subjectaccessreviews"},"operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"anna","extra":{"example.com/key":["`+secret+`"]}}}}}`)))
-		must(t, s.post(t.Context(), "/authenticate", []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"`+secret+`"}}`)))
+		must(t, s.Post(t.Context(), "/mutate", pod(fmt.Sprint("mutate-", i))))
+		must(t, s.Post(t.Context(), "/validate", pod(fmt.Sprint("validate-", i))))
+		must(t, s.Post(t.Context(), "/validate", admission(fmt.Sprint("secret-", i), "secrets", "Secret", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x","namespace":"shop","annotations":{"a":"`+secret+`"}},"data":{"password":"`+secret+`"},"stringData":{"a":"`+secret+`"}}`)))
+		must(t, s.Post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"token-review","kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenReview"},"resource":{"group":"authentication.k8s.io","version":"v1","resource":"tokenreviews"},"operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"`+secret+`"}}}}`)))
+		must(t, s.Post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"token-request","kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenRequest"},"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"`+secret+`"}}}}`)))
+		must(t, s.Post(t.Context(), "/validate", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"access-review","kind":{"group":"authorization.k8s.io","version":"v1","kind":"SubjectAccessReview"},"resource":{"group":"authorization.k8s.io","version":"v1","resource":"subjectaccessreviews"},"operation":"CREATE","userInfo":{"username":"anna"},"object":{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"anna","extra":{"example.com/key":["`+secret+`"]}}}}}`)))
+		must(t, s.Post(t.Context(), "/authenticate", []byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","spec":{"token":"`+secret+`"}}`)))
 	}
 	login, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.Reviews.String()+"/login", strings.NewReader(`{"username":"anna","password":"`+secret+`"}`))
 	must(t, err)
 	login.SetBasicAuth("anna", secret)
-	response, err := s.client.Do(login)
+	response, err := s.Client.Do(login)
 	must(t, err)
 	must(t, response.Body.Close())
 	s.metric(t, reviews, `result="recorded"`, is(25))
@@ -206,7 +162,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("the recording lacks %s", want)
 		}
 	}
-	log, err := os.ReadFile(s.log)
+	log, err := os.ReadFile(s.Log())
 	must(t, err)
 	for _, where := range []struct{ name, text string }{{"recording", text}, {"log", string(log)}} {
 		if at := strings.Index(where.text, secret); at >= 0 {
@@ -221,7 +177,7 @@ func TestKilled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "recording")
 	s := start(t, "--record", dir)
 	for i := range 50 {
-		must(t, s.post(t.Context(), "/validate", pod(fmt.Sprint(i))))
+		must(t, s.Post(t.Context(), "/validate", pod(fmt.Sprint(i))))
 	}
 	// The server writes to the file by itself: nothing is sent meanwhile.
 	support.Eventually(t, "the recording", func() error {
@@ -236,13 +192,13 @@ func TestKilled(t *testing.T) {
 	if must(t, err); code != http.StatusOK || len(files) != 1 || !strings.Contains(list, `"name":"`+filepath.Base(files[0])+`"`) {
 		t.Errorf("%s is %d, %s, want %q", "/debug/recording", code, list, files)
 	}
-	must(t, s.post(t.Context(), "/validate", pod("last")))
+	must(t, s.Post(t.Context(), "/validate", pod("last")))
 	s.Kill()
 	if got := countReviews(read(t, dir)); got < 50 {
 		t.Errorf("%d reviews after the kill, want 50 at least", got)
 	}
 	again := start(t, "--record", dir)
-	must(t, again.post(t.Context(), "/validate", pod("again")))
+	must(t, again.Post(t.Context(), "/validate", pod("again")))
 	again.metric(t, reviews, `result="recorded"`, is(1))
 }
 
@@ -254,7 +210,7 @@ func TestUnwritable(t *testing.T) {
 	must(t, os.WriteFile(dir, nil, 0o600)) // rights would not keep root from writing
 	s := start(t, "--record", dir)
 	for i := range 20 {
-		must(t, s.post(t.Context(), "/validate", pod(fmt.Sprint(i))))
+		must(t, s.Post(t.Context(), "/validate", pod(fmt.Sprint(i))))
 	}
 	s.metric(t, dropped, `reason="disk"`, is(20))
 	s.metric(t, failing, "", more(0))
@@ -262,13 +218,13 @@ func TestUnwritable(t *testing.T) {
 	if must(t, err); code != http.StatusOK || !strings.Contains(body, "Recording=False since ") || !strings.Contains(body, "not a directory") {
 		t.Errorf("/readyz?verbose says %d, %s", code, body)
 	}
-	log, err := os.ReadFile(s.log)
+	log, err := os.ReadFile(s.Log())
 	if must(t, err); !strings.Contains(string(log), "recording failed, reviews are answered but not recorded") {
 		t.Errorf("log %s", log)
 	}
 	must(t, os.Remove(dir))
 	s.metric(t, failing, "", is(0))
-	must(t, s.post(t.Context(), "/validate", pod("after")))
+	must(t, s.Post(t.Context(), "/validate", pod("after")))
 	s.metric(t, reviews, `result="recorded"`, is(1))
 	if _, body, err = s.Get(t.Context(), "/readyz?verbose"); err != nil || !strings.Contains(body, "Recording=True") {
 		t.Errorf("/readyz?verbose says %s, %v", body, err)

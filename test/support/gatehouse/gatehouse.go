@@ -232,11 +232,14 @@ func (s *Server) Limited() string {
 
 // PeakMemory returns the most memory, in bytes, that the program has had resident at one time, without the pages of files
 // (the program itself) that are resident now: the kernel takes those back where memory is short. Only Linux tells.
-func (s *Server) PeakMemory() (int64, error) {
+func (s *Server) PeakMemory() (int64, error) { return PeakMemory(s.process.PID()) }
+
+// PeakMemory is [Server.PeakMemory] for another process.
+func PeakMemory(pid int) (int64, error) {
 	if runtime.GOOS != "linux" {
 		return 0, errors.ErrUnsupported
 	}
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.PID()))
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
@@ -245,12 +248,12 @@ func (s *Server) PeakMemory() (int64, error) {
 		fields := strings.Fields(line)
 		if len(fields) == 3 && fields[2] == "kB" {
 			if kibibytes[fields[0]], err = strconv.ParseInt(fields[1], 10, 64); err != nil {
-				return 0, fmt.Errorf("/proc/%d/status: %w", s.process.PID(), err)
+				return 0, fmt.Errorf("/proc/%d/status: %w", pid, err)
 			}
 		}
 	}
 	if kibibytes["VmHWM:"] == 0 {
-		return 0, fmt.Errorf("no VmHWM in /proc/%d/status", s.process.PID())
+		return 0, fmt.Errorf("no VmHWM in /proc/%d/status", pid)
 	}
 	return (kibibytes["VmHWM:"] - kibibytes["RssFile:"]) << 10, nil
 }

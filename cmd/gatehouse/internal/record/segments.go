@@ -23,6 +23,8 @@ const (
 	maxSegmentAge = time.Hour
 	// segmentParts is how many segments fit into Options.MaxBytes.
 	segmentParts = 16
+	// MaxSegmentReviews bounds the reviews of a segment: to read one of them, a program reads those before it.
+	MaxSegmentReviews = 1 << 16
 	// maxPause bounds the time between two attempts to write to a directory.
 	maxPause = 30 * time.Second
 )
@@ -30,6 +32,8 @@ const (
 const (
 	// SegmentSuffix ends the names of segments. They begin with the time of their header.
 	SegmentSuffix = ".gatehouse.zst"
+	// IndexSuffix ends the names of index files, behind that of the recording. See package index.
+	IndexSuffix = ".index"
 	// configurationPrefix and configurationSuffix are around the digest in names of configurations.
 	configurationPrefix, configurationSuffix = "configuration-", ".yaml"
 
@@ -41,6 +45,7 @@ type segments struct {
 	file    *os.File
 	writer  *Writer
 	size    int64 // bytes on disk
+	reviews int
 	begun   time.Time
 	dirty   bool
 	header  Header
@@ -118,7 +123,7 @@ var errPaused = errors.New("the directory cannot be written to")
 // open begins a segment, unless there is one with space for more.
 func (r *Recorder) open(now time.Time) error {
 	s := &r.writing
-	if s.file != nil && (s.size > r.options.MaxBytes/segmentParts || now.Sub(s.begun) > maxSegmentAge || s.objects.isFull()) {
+	if s.file != nil && (s.size > r.options.MaxBytes/segmentParts || now.Sub(s.begun) > maxSegmentAge || s.reviews >= MaxSegmentReviews || s.objects.isFull()) {
 		r.close()
 	}
 	if s.file != nil {
@@ -185,6 +190,7 @@ func (r *Recorder) append(e *entry) error {
 		err = s.writer.WriteText(text)
 	}
 	s.dirty = true
+	s.reviews++
 	if err != nil {
 		r.fail(time.Now(), err)
 		return err
@@ -441,6 +447,7 @@ func (o *Options) remove(files []fs.FileInfo, most int64, after time.Time, open 
 			break
 		}
 		if os.Remove(filepath.Join(o.Dir, info.Name())) == nil {
+			_ = os.Remove(filepath.Join(o.Dir, info.Name()+IndexSuffix)) // there is one only if a console has shown the recording
 			total -= info.Size()
 		}
 	}

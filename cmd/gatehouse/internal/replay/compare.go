@@ -9,6 +9,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
@@ -171,6 +172,56 @@ func (a *answer) recordedRules() (out []Rule) {
 		}
 	}
 	return out
+}
+
+// Effect is what a policy or profile has done.
+type Effect string
+
+// The effects.
+const (
+	Refused  Effect = "refused"
+	Warned   Effect = "warned"
+	Injected Effect = "injected"
+)
+
+// Cause is a rule or profile that a recorded answer names, and what it has done.
+type Cause struct {
+	Rule
+
+	Effect Effect `json:"effect"`
+}
+
+// RecordedCauses returns the rules that have refused or warned, and the profiles that were injected, as far as the
+// recorded answer names them. They are sorted.
+func RecordedCauses(r *record.Review) []Cause {
+	if r.Token != nil || r.Request == nil {
+		return nil
+	}
+	answer := recordedAnswer(r)
+	var out []Cause
+	add := func(effect Effect, rules ...Rule) {
+		for _, rule := range rules {
+			out = append(out, Cause{rule, effect})
+		}
+	}
+	if answer.decision != review.Allowed {
+		add(Refused, sortedRules(answer.recordedRules())...)
+		return out
+	}
+	for name, reason := range answer.profiles() {
+		if reason == string(sidecar.Applied) {
+			add(Injected, Rule{Kind: admit.InjectionKind, Name: name})
+		}
+	}
+	for _, warning := range answer.warnings.Elements() {
+		if kind, name, ok := policyOf(warning.Text()); ok {
+			add(Warned, Rule{Kind: kind, Name: name})
+		}
+	}
+	slices.SortFunc(out, func(a, b Cause) int {
+		return cmp.Or(cmp.Compare(a.Effect, b.Effect), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Compact(out)
 }
 
 // policyOf returns the policy that a message of an answer begins with, as policy.Set writes it:

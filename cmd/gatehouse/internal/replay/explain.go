@@ -61,13 +61,22 @@ func find(ctx context.Context, source *Source, prefix string, most int, found *[
 		if !strings.HasPrefix(one.ID, prefix) {
 			continue
 		}
-		text = bytes.Clone(text)
-		if _, err := record.DecodeReview(text, one); err != nil {
-			return &record.FormatError{Line: reader.Line(), Message: err.Error()}
+		item, err := NewItem(source, reader, text)
+		if err != nil {
+			return err
 		}
-		*found = append(*found, Item{Source: source, Segment: reader.Segment(), Review: one, text: text})
+		*found = append(*found, *item)
 	}
 	return nil
+}
+
+// NewItem returns the review whose text the Reader has returned last. It stays valid.
+func NewItem(source *Source, reader *record.Reader, text []byte) (*Item, error) {
+	item := &Item{Source: source, Segment: reader.Segment(), Review: new(record.Review), text: bytes.Clone(text)}
+	if _, err := record.DecodeReview(item.text, item.Review); err != nil {
+		return nil, &record.FormatError{Line: reader.Line(), Message: err.Error()}
+	}
+	return item, nil
 }
 
 // Explanation is an answer to a review with everything that led to it.

@@ -15,9 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// soon is how long before its end an exception or an access token is shown.
-const soon = 7 * day
-
 // attentionItem is something that somebody should look at.
 type attentionItem struct {
 	// Class is "bad" for what fails now, and "notice" for what will or may.
@@ -119,33 +116,40 @@ func sampleAttention(s *sample) (items []attentionItem) {
 	return items
 }
 
+// bindingKind is the kind of bindings, which have no page.
+const bindingKind = "AdmissionPolicyBinding"
+
 // policiesAttention returns policies, bindings and profiles that are not active, or degraded.
 func (c *console) policiesAttention(ctx context.Context) (items []attentionItem, notes []string) {
 	client, err := c.client()
 	if err != nil {
 		return nil, []string{explain(err)}
 	}
-	for _, of := range []struct{ kind, resource string }{{"AdmissionPolicy", "admissionpolicies"}, {"AdmissionPolicyBinding", "admissionpolicybindings"}, {"SidecarProfile", "sidecarprofiles"}} {
+	for _, of := range []struct{ kind, resource string }{{admissionPolicyKind, "admissionpolicies"}, {bindingKind, "admissionpolicybindings"}, {profileKind, "sidecarprofiles"}} {
 		objects, err := list[withStatus](ctx, client, v1alpha1.GroupVersion.WithResource(of.resource), "", "")
 		if err != nil {
 			notes = append(notes, explain(err))
 			continue
 		}
 		for i := range objects {
-			items = append(items, statusAttention(of.kind+" "+objects[i].Name, objects[i].Status.Conditions)...)
+			url := "/policies"
+			if of.kind != bindingKind {
+				url = policyURL(of.kind, objects[i].Name)
+			}
+			items = append(items, statusAttention(of.kind+" "+objects[i].Name, url, objects[i].Status.Conditions)...)
 		}
 	}
 	return items, notes
 }
 
 // statusAttention returns what the conditions of an object say.
-func statusAttention(about string, conditions []metav1.Condition) (items []attentionItem) {
+func statusAttention(about, url string, conditions []metav1.Condition) (items []attentionItem) {
 	for i := range conditions {
 		switch c := &conditions[i]; {
 		case c.Type == v1alpha1.ReadyCondition && c.Status == metav1.ConditionFalse:
-			items = append(items, attentionItem{"bad", about, "is not active: " + cmp.Or(c.Message, c.Reason), "/policies"})
+			items = append(items, attentionItem{"bad", about, "is not active: " + cmp.Or(c.Message, c.Reason), url})
 		case c.Type == v1alpha1.DegradedCondition && c.Status == metav1.ConditionTrue:
-			items = append(items, attentionItem{"notice", about, "is degraded: " + cmp.Or(c.Message, c.Reason), "/policies"})
+			items = append(items, attentionItem{"notice", about, "is degraded: " + cmp.Or(c.Message, c.Reason), url})
 		}
 	}
 	return items
@@ -169,24 +173,17 @@ func (c *console) exceptionsAttention(ctx context.Context) (items []attentionIte
 		}
 		for i := range exceptions {
 			x := &exceptions[i]
-			items = append(items, c.exceptionAttention(x)...)
-			if !c.hasEnded(x) {
-				items = append(items, statusAttention("PolicyException "+x.Namespace+"/"+x.Name, x.Status.Conditions)...)
+			about, ends := exceptionKind+" "+x.Namespace+"/"+x.Name, newExpiry(x.Spec.ExpiresAt, c.now())
+			switch ends.Class {
+			case "bad":
+				continue // it has ended, as it should
+			case "notice":
+				items = append(items, attentionItem{"notice", about, ends.Text, "/policies"})
 			}
+			items = append(items, statusAttention(about, "/policies", x.Status.Conditions)...)
 		}
 	}
 	return items, notes
-}
-
-func (c *console) hasEnded(x *v1alpha1.PolicyException) bool {
-	return x.Spec.ExpiresAt != nil && !c.now().Before(x.Spec.ExpiresAt.Time)
-}
-
-func (c *console) exceptionAttention(x *v1alpha1.PolicyException) []attentionItem {
-	if x.Spec.ExpiresAt == nil || c.hasEnded(x) || x.Spec.ExpiresAt.Sub(c.now()) >= soon {
-		return nil
-	}
-	return []attentionItem{{"notice", "PolicyException " + x.Namespace + "/" + x.Name, "ends " + c.in(x.Spec.ExpiresAt.Time), "/policies"}}
 }
 
 // tokensAttention returns access tokens that expire soon.
@@ -194,7 +191,7 @@ func (c *console) tokensAttention(ctx context.Context) (items []attentionItem, n
 	tokens, notes := c.tokens(ctx)
 	expire := 0
 	for i := range tokens {
-		if d := tokens[i].ExpiresAt.Sub(c.now()); d > 0 && d < soon && tokens[i].State != "revoked" {
+		if tokens[i].Expiry.Class == "notice" && tokens[i].State != "revoked" {
 			expire++
 		}
 	}

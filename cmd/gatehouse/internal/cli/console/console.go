@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -175,7 +176,9 @@ type console struct {
 
 	configurations configurations
 	observer       observer
+	background     sync.WaitGroup
 	mirror         lazyMirror
+	lints          lints
 }
 
 // serve serves the pages until the context ends.

@@ -11,14 +11,19 @@ import (
 // functions are those of the templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"time":     func(t time.Time) string { return cli.FormatTime(&t) },
-		"duration": cli.FormatDuration,
-		"digest":   shortDigest,
-		"mebibytes": func(bytes float64) string {
-			const mib = 1 << 20
-			return fmt.Sprintf("%.1f MiB", bytes/mib)
-		},
-		"name":  cli.InertName,
-		"short": cli.Inert,
+		"time":      func(t time.Time) string { return cli.FormatTime(&t) },
+		"duration":  cli.FormatDuration,
+		"digest":    shortDigest,
+		"mebibytes": mebibytes,
+		"name":      cli.InertName,
+		"short":     cli.Inert,
+		"cel":       highlight,
+		"multiline": multiline,
 	}
+}
+
+// mebibytes returns a number of bytes for people.
+func mebibytes(bytes float64) string {
+	const mib = 1 << 20
+	return fmt.Sprintf("%.1f MiB", bytes/mib)
 }

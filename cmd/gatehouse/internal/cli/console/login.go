@@ -126,14 +126,13 @@ type paged[T any] struct {
 type listedToken struct {
 	ID         string                    `json:"id"`
 	User       authenticationv1.UserInfo `json:"user"`
-	ExpiresAt  time.Time                 `json:"expiresAt"`
+	ExpiresAt  metav1.Time               `json:"expiresAt"`
 	LastUsedAt *time.Time                `json:"lastUsedAt"`
 	State      string                    `json:"state"`
 	RevokedBy  *struct{ Name string }    `json:"revokedBy"`
 	File       string                    `json:"file"`
 
-	ExpiresIn string `json:"-"`
-	Soon      bool   `json:"-"`
+	Expiry expiry `json:"-"`
 }
 
 // Defined says where the token is.
@@ -163,11 +162,10 @@ func (c *console) tokens(ctx context.Context) (all []listedToken, notes []string
 		if err != nil {
 			return nil, []string{fmt.Sprintf("the output of the command cannot be read: %v", err)}
 		}
-		left := one.ExpiresAt.Sub(c.now())
-		one.ExpiresIn, one.Soon = c.in(one.ExpiresAt), left > 0 && left < soon
+		one.Expiry = newExpiry(&one.ExpiresAt, c.now())
 		all = append(all, one)
 	}
-	slices.SortStableFunc(all, func(a, b listedToken) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
+	slices.SortStableFunc(all, func(a, b listedToken) int { return a.ExpiresAt.Compare(b.ExpiresAt.Time) })
 	if out.messages != "" {
 		notes = strings.Split(strings.ReplaceAll(out.messages, "gatehouse: ", ""), "\n")
 	}

@@ -8,8 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +18,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/token"
+	tokencommand "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/token"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
 )
-
-const testAddress = "127.0.0.1:8642"
 
 // noon is the time of consoles in tests.
 func noon() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
@@ -41,7 +37,7 @@ type overviewPages struct {
 func newOverview(t *testing.T, f flags) *overviewPages {
 	t.Helper()
 	run := func(ctx context.Context, args []string, s cli.Streams) int {
-		return cli.Run(ctx, args, s, certs.NewCommand, token.NewCommand, login.NewWhoamiCommand, offline.NewLintCommand)
+		return cli.Run(ctx, args, s, certs.NewCommand, tokencommand.NewCommand, login.NewWhoamiCommand, offline.NewLintCommand)
 	}
 	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, "secret")
 	if err != nil {
@@ -180,7 +176,7 @@ func TestOverviewCluster(t *testing.T) {
 	}, "<html")
 	p.expect("/overview/replicas", []string{"<html", "gatehouse-a"})
 	p.expect("/overview/attention/part", []string{
-		"AdmissionPolicy limits", "is not active: it does not &lt;b&gt;compile", "is degraded: an older one is active", "PolicyException shop/legacy", "ends in 2d", "1 token will expire within 7 days",
+		"AdmissionPolicy limits", "is not active: it does not &lt;b&gt;compile", "is degraded: an older one is active", "PolicyException shop/legacy", "expires in 2 days", "1 token will expire within 7 days",
 		"the serving certificate ends at 2026-11-20T18:40:00Z", "has not recorded 4 reviews", "its newest configuration has errors", "ValidatingWebhookConfiguration, name gatehouse",
 	}, "shop/later", "fine", "missing")
 	p.expect("/overview/alerts/part", []string{"GatehouseConfigurationsDiffer", "GatehouseNotTrusted", "if this is so for 10m", "GatehouseRotationIsStuck", "if this is so for 2h", "need Prometheus"}, "GatehouseRecordingFails")
@@ -188,7 +184,7 @@ func TestOverviewCluster(t *testing.T) {
 	p.expect("/overview/certificates/part", []string{
 		"serving certificate", "ends soon", "Hold: gatehouse-a", "the right to get secrets is missing: Secret gatehouse-system/gatehouse-ca", "the right to list leases is missing", "the right to get mutatingwebhookconfigurations.admissionregistration.k8s.io is missing", "certs status --kubeconfig",
 	})
-	p.expect("/login/tokens/part", []string{"ci-bot", "in 24h", ">2</td>", "old-bot", "ended"}, "5555", "6666")
+	p.expect("/login/tokens/part", []string{"ci-bot", "expires in 1 day", ">2</td>", "old-bot", "expired"}, "5555", "6666")
 	p.expect("/login/revocations/part", []string{"eve", "left", "2026-11-01T00:00:00Z"})
 	p.expect("/login/issuers/part", []string{"https://issuer.example/&lt;script&gt;", "0: no token can be verified", "2026-11-20T11:50:00Z (10m ago)"}, "<script>")
 }
@@ -233,19 +229,14 @@ func TestOverviewNoCluster(t *testing.T) {
 // TestOverviewConfiguration shows a directory without a cluster.
 func TestOverviewConfiguration(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for name, text := range map[string]string{
+	dir := writeFiles(t, map[string]string{
 		"exceptions.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyException\nmetadata: {name: legacy, namespace: shop}\nspec:\n  policies: [{name: none}]\n  match: {names: [a]}\n  reason: until the move\n  expiresAt: 2026-11-23T12:00:00Z\n",
 		"revocation.yaml": "apiVersion: gatehouse.dev/v1alpha1\nkind: TokenRevocation\nmetadata: {name: r1}\nspec: {user: eve, issuedBefore: 2026-11-01T00:00:00Z}\n",
 		"issuers.yaml":    "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {url: https://issuer.example, audiences: [kubernetes]}\n  claimMappings:\n    username: {claim: sub, prefix: 'oidc:'}\n    groups: {expression: 'claims.roles'}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	p := newOverview(t, flags{config: dir})
 	p.expect("/", []string{"/overview/configuration/part"}, "/overview/replicas")
-	p.expect("/overview/configuration/part", []string{"<dd>3 in 3 files</dd>", "shop/legacy", "in 3d", "until the move", "lint --config"})
+	p.expect("/overview/configuration/part", []string{"<dd>3 in 3 files</dd>", "shop/legacy", "expires in 3 days", "until the move", "lint --config"})
 	p.expect("/login/sources/part", []string{"https://issuer.example", "kubernetes", "username = &#34;oidc:&#34; and the claim sub", "groups = claims.roles"})
 	p.expect("/login/revocations/part", []string{"eve"})
 	p.expect("/login/tokens/part", []string{"There is none", "token list --config"})

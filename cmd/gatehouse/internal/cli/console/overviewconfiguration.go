@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -25,8 +24,8 @@ type configurationData struct {
 
 // endingException is an exception with an end.
 type endingException struct {
-	Namespace, Name, Reason, In string
-	Ends                        time.Time
+	Namespace, Name, Reason string
+	Expiry                  expiry
 }
 
 // maxEnding bounds the exceptions of a configuration that are shown.
@@ -52,16 +51,15 @@ func (c *console) showConfiguration(r *http.Request) (partData, error) {
 	return partData{Data: data, Command: words}, nil
 }
 
-// ending returns the exceptions that end soon.
+// ending returns the exceptions that end soon or have ended.
 func (c *console) ending(exceptions []policy.Exception) (out []endingException) {
 	for i := range exceptions {
 		x := &exceptions[i]
-		if x.Spec.ExpiresAt == nil || x.Spec.ExpiresAt.Sub(c.now()) >= soon {
-			continue
+		if ends := newExpiry(x.Spec.ExpiresAt, c.now()); ends.Class != "" {
+			out = append(out, endingException{x.Namespace, x.Name, x.Spec.Reason, ends})
 		}
-		out = append(out, endingException{x.Namespace, x.Name, x.Spec.Reason, c.in(x.Spec.ExpiresAt.Time), x.Spec.ExpiresAt.Time})
 	}
-	slices.SortStableFunc(out, func(a, b endingException) int { return a.Ends.Compare(b.Ends) })
+	slices.SortStableFunc(out, func(a, b endingException) int { return a.Expiry.At.Compare(b.Expiry.At) })
 	if more := len(out) - maxEnding; more > 0 {
 		out = append(out[:maxEnding], endingException{Name: fmt.Sprintf("and %d more", more)})
 	}

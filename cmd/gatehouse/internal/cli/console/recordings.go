@@ -43,7 +43,7 @@ func (c *console) lookAtRecordings() {
 		}
 		c.mirror.mirror = replicas.NewMirror(cluster, c.recordingPaths()[0], c.now)
 	}
-	c.mirror.mirror.Look(c.ctx)
+	c.mirror.mirror.Look(c.ctx, c.background.Go)
 }
 
 // mirrorText says what of the replicas' recordings is known, a line for each fact. It is empty if the recordings are those of --recording.

@@ -65,13 +65,13 @@ func PrintPolicies(line func(string, ...any), paint cli.Painter, policies []poli
 	}
 	var parts []string
 	for _, why := range slices.Sorted(maps.Keys(others)) {
-		parts = append(parts, fmt.Sprintf("%d %s", others[why], whyText(why)))
+		parts = append(parts, fmt.Sprintf("%d %s", others[why], WhyText(why)))
 	}
 	line("  %d others are not evaluated: %s (hint: --all lists them)", sum, strings.Join(parts, ", "))
 }
 
-// whyText returns the reason for people.
-func whyText(why policy.Why) string {
+// WhyText returns the reason of an evaluation for people.
+func WhyText(why policy.Why) string {
 	switch why {
 	case policy.Evaluated:
 		return "evaluated"
@@ -98,7 +98,7 @@ func whyText(why policy.Why) string {
 
 // printEvaluation writes one policy.
 func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Evaluation, all bool) {
-	about := RuleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + whyText(p.Why)
+	about := RuleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + WhyText(p.Why)
 	if p.Detail != "" && p.Why != policy.NotInForce { // which says it already
 		about += "; " + cli.OneLine(p.Detail)
 	}

@@ -220,6 +220,8 @@ type output struct {
 	ids   map[[sha256.Size]byte]int
 	bytes int
 	text  []byte
+	// reviews is the number of reviews since the beginning of the zstd frame.
+	reviews int
 }
 
 // begin begins a segment for an item, unless the last one will do.
@@ -227,17 +229,21 @@ type output struct {
 // A review of an unknown configuration cannot be in a segment of a known one: its own is that of the
 // header where it names none.
 func (o *output) begin(i *item, config string, full bool) error {
-	if o.writer != nil && o.same == i.segment.same && !full && (config != "" || o.config == "") {
+	tooMany := o.reviews >= record.MaxSegmentReviews
+	if o.writer != nil && o.same == i.segment.same && !full && !tooMany && (config != "" || o.config == "") {
 		return nil
 	}
 	header := i.segment.header
 	header.Format, header.Config, header.Replica, header.Started = record.FormatVersion, config, "", i.at
 	o.same, o.config, o.ids, o.bytes = i.segment.same, config, map[[sha256.Size]byte]int{}, 0
-	if o.writer != nil {
+	if o.writer != nil && !tooMany {
 		return o.failed(o.writer.Write(&record.Line{Header: &header}))
 	}
-	var err error
-	o.writer, err = record.NewWriter(o.file, &header)
+	err := o.close() // a frame can be read without those before it
+	if err == nil {
+		o.writer, err = record.NewWriter(o.file, &header)
+	}
+	o.reviews = 0
 	return o.failed(err)
 }
 
@@ -290,6 +296,7 @@ func (o *output) review(i *item, config string) error {
 	if o.text = text; cap(text) > kept {
 		o.text = nil
 	}
+	o.reviews++
 	return o.failed(o.writer.WriteText(text))
 }
 

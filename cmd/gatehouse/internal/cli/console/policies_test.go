@@ -1,0 +1,291 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/record"
+)
+
+const testAddress = "127.0.0.1:8642"
+
+// policyConsole is a console without a listener.
+type policyConsole struct {
+	*console
+
+	t *testing.T
+}
+
+// newPolicyConsole returns a console with the commands that the pages about policies run.
+func newPolicyConsole(t *testing.T, f flags) *policyConsole {
+	t.Helper()
+	run := func(ctx context.Context, args []string, s cli.Streams) int {
+		return cli.Run(ctx, args, s, offline.NewLintCommand, offline.NewCheckCommand, offline.NewExplainCommand, offline.NewInjectCommand, offline.NewTestCommand, record.NewReplayCommand)
+	}
+	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, "TOKEN")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.now = func() time.Time { return time.Date(2030, 12, 28, 0, 0, 0, 0, time.UTC) }
+	return &policyConsole{c, t}
+}
+
+// get returns the answer to a request of the browser, with its text: tags are removed, and space is one blank.
+func (c *policyConsole) get(method, target string, form url.Values) (status int, page, text string) {
+	c.t.Helper()
+	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
+	r.Host = testAddress
+	r.Header.Set("Cookie", "gatehouse-console-8642=TOKEN")
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	c.web.ServeHTTP(w, r)
+	page = w.Body.String()
+	return w.Code, page, strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")), " ")
+}
+
+// wants checks that a page has texts.
+func (c *policyConsole) wants(text string, want ...string) {
+	c.t.Helper()
+	for _, part := range want {
+		if !strings.Contains(text, part) {
+			c.t.Errorf("there is no %q in %s", part, text)
+		}
+	}
+}
+
+const exampleDir = "../../../../../manifests/examples/policies"
+
+// writeFiles writes files into a new directory.
+func writeFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const hostile = `apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata:
+  name: hostile
+  annotations: {shop.example/owner: "<b>ann</b>\u202e"}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations:
+    - {expression: 'object.metadata.name != "<script>alert(1)</script>"', message: "<img src=x>\u001b[31m"}
+  validationActions: [Deny]
+`
+
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	c := newPolicyConsole(t, flags{config: exampleDir})
+	status, _, text := c.get("GET", "/policies", nil)
+	if status != http.StatusOK {
+		t.Fatal(status, text)
+	}
+	c.wants(text, "4 policies and profiles", "max-replicasValidatingAdmissionPolicyCREATE, UPDATE of deployments.appsAudit, Denylint finds nothing0",
+		"expires in 3 days", "gatehouse lint --config", "exception.yaml:3", "not-break-glass", "kube-node-lease")
+	if _, _, text = c.get("GET", "/policies?q=team", nil); strings.Contains(text, "max-replicasV") {
+		t.Error("the filter does nothing", text)
+	}
+	if status, _, _ = c.get("GET", "/policies/AdmissionPolicy/workloads", nil); status != http.StatusNotFound {
+		t.Error("a policy of another kind", status)
+	}
+	if status, _, text = newPolicyConsole(t, flags{recordings: []string{"x"}}).get("GET", "/policies", nil); status != http.StatusNotFound || !strings.Contains(text, "--config DIR") {
+		t.Error("without a configuration", status, text)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(writeFiles(t, map[string]string{"deployment.yaml": deployment}), "deployment.yaml")
+	c := newPolicyConsole(t, flags{config: exampleDir, manifests: []string{file}})
+	page := "/policies/ValidatingAdmissionPolicy/workloads"
+	_, _, text := c.get("GET", page, nil)
+	c.wants(text, "workloads.yaml:1", "variables.foreign", "images must come from", "ValidatingAdmissionPolicyBinding workloads-prod: Deny", "An audit needs a cluster", "web-shop")
+	_, _, text = c.get("GET", page+"?example="+url.QueryEscape(file), nil)
+	c.wants(text, "gatehouse explain --config", "Deployment shop/checkout: refused", "variable foreign", "Violated every container needs a memory limit")
+	_, _, text = c.get("POST", page, url.Values{"manifest": {deployment}})
+	c.wants(text, "Deployment shop/checkout: refused")
+	if status, _, _ := c.get("GET", page+"?example=/etc/passwd", nil); status != http.StatusNotFound {
+		t.Error("a file that the command line does not name", status)
+	}
+	if status, _, text := c.get("POST", page+"/audit", nil); status != http.StatusBadRequest || !strings.Contains(text, "needs a cluster") {
+		t.Error("an audit without a cluster", status, text)
+	}
+}
+
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: checkout, namespace: shop}
+spec:
+  selector: {matchLabels: {app: checkout}}
+  template:
+    metadata: {labels: {app: checkout}}
+    spec:
+      containers: [{name: checkout, image: docker.io/example/checkout:1}]
+`
+
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	c := newPolicyConsole(t, flags{config: "../../../../../manifests/examples/log-shipper"})
+	_, _, text := c.get("GET", "/policies/SidecarProfile/log-shipper", nil)
+	c.wants(text, "Revision", "What it matches", "Template", "initContainers:")
+	pod, err := os.ReadFile("../../../../../manifests/examples/log-shipper/pod.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, text = c.get("POST", "/policies/SidecarProfile/log-shipper", url.Values{"manifest": {string(pod)}})
+	c.wants(text, "log-shipper applied", "adds")
+}
+
+func TestHostilePolicy(t *testing.T) {
+	t.Parallel()
+	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"policy.yaml": hostile})})
+	for _, target := range []string{"/policies", "/policies/AdmissionPolicy/hostile"} {
+		status, page, _ := c.get("GET", target, nil)
+		if status != http.StatusOK || !strings.Contains(page, "hostile") {
+			t.Fatal(target, status, page)
+		}
+		for _, bad := range []string{"<b>", "<script>a", "<img", "\x1b", "\u202e"} {
+			if strings.Contains(page, bad) {
+				t.Errorf("%s has %q", target, bad)
+			}
+		}
+	}
+}
+
+func TestHighlight(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		expression string
+		want       []token
+	}{
+		"nothing": {" ", nil},
+		"a call":  {`has(a.b)`, []token{{"call", "has"}, {"", "("}, {"", "a"}, {"", "."}, {"", "b"}, {"", ")"}}},
+		"strings": {`"a\"b" in r'c\'`, []token{{"string", `"a\"b"`}, {"", " "}, {"keyword", "in"}, {"", " "}, {"", "r"}, {"", `'`}, {"", "c"}, {"", `\'`}}},
+		"numbers": {`1.5e3 0x1Fu 7`, []token{{"digits", "1.5e3"}, {"", " "}, {"digits", "0x1Fu"}, {"", " "}, {"digits", "7"}}},
+		"lines":   {"\"\"\"a\n\tb\"\"\" // c\n\u202ed", []token{{"string", "\"\"\"a\n    b\"\"\""}, {"", " "}, {"comment", "// c"}, {"", "\n\\u202e"}, {"", "d"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := highlight(c.expression); !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for left, want := range map[time.Duration]expiry{
+		-time.Hour:                 {Text: "expired", Class: "bad"},
+		time.Hour:                  {Text: "expires in less than a day", Class: "notice"},
+		25 * time.Hour:             {Text: "expires in 1 day", Class: "notice"},
+		6*24*time.Hour + 1:         {Text: "expires in 6 days", Class: "notice"},
+		100 * 24 * time.Hour:       {Text: "expires in 100 days"},
+		24*time.Hour - time.Second: {Text: "expires in less than a day", Class: "notice"},
+	} {
+		at := metav1.NewTime(now.Add(left))
+		want.At = at.Time
+		if got := newExpiry(&at, now); got != want {
+			t.Errorf("%s: got %+v, want %+v", left, got, want)
+		}
+	}
+}
+
+func TestPaginate(t *testing.T) {
+	t.Parallel()
+	list := make([]int, 120)
+	for i := range list {
+		list[i] = i
+	}
+	for query, want := range map[string]struct {
+		first, rows    int
+		previous, next string
+	}{
+		"":             {0, 50, "", "?page=2"},
+		"?page=2&q=a":  {50, 50, "?page=1&q=a", "?page=3&q=a"},
+		"?page=9":      {100, 20, "?page=2", ""},
+		"?page=-1":     {0, 50, "", "?page=2"},
+		"?page=nobody": {0, 50, "", "?page=2"},
+	} {
+		rows, p := paginate(httptest.NewRequest(http.MethodGet, "/"+query, nil), "page", list)
+		if rows[0] != want.first || len(rows) != want.rows || p.Previous != want.previous || p.Next != want.next {
+			t.Errorf("%q: got %d rows from %d, %+v", query, len(rows), rows[0], p)
+		}
+	}
+}
+
+// apiServer answers lists of objects by path, with 403 for others.
+type apiServer map[string]string
+
+// RoundTrip implements http.RoundTripper.
+func (s apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Type", "application/json")
+	if items, known := s[r.URL.Path]; known {
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"List","metadata":{},"items":[`+items+`]}`)
+		return w.Result(), nil
+	}
+	w.WriteHeader(http.StatusForbidden)
+	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
+	return w.Result(), nil
+}
+
+func TestClusterReads(t *testing.T) {
+	t.Parallel()
+	api := apiServer{
+		"/apis/gatehouse.dev/v1alpha1/admissionpolicies": `{"metadata":{"name":"a"},"status":{"conditions":[{"type":"Ready","status":"True","reason":"InUse"},{"type":"Degraded","status":"True","reason":"NotSent"}]}}`,
+		"/apis/gatehouse.dev/v1alpha1/sidecarprofiles":   ``,
+		"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations": `{"metadata":{"name":"gatehouse"},"webhooks":[{"name":"fail.validate.gatehouse.dev","failurePolicy":"Fail",
+			"namespaceSelector":{"matchLabels":{"a":"b"}},"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"]}]},{"name":"other.example"}]}`,
+		"/apis/openreports.io/v1alpha1/namespaces/shop/reports": `{"metadata":{"name":"r","namespace":"shop"},"results":[
+			{"source":"gatehouse","policy":"a","rule":"validations[0]","result":"fail","message":"no","resources":[{"kind":"Pod","name":"p","namespace":"shop"}]},
+			{"source":"gatehouse","policy":"a","result":"fail","properties":{"kind":"ValidatingAdmissionPolicy"}},{"source":"other","policy":"a","result":"fail"}]}`,
+	}
+	f := flags{namespaces: []string{"shop", "pay"}}
+	f.Kubeconfig = clitest.Kubeconfig(t, api)
+	c := newPolicyConsole(t, f)
+	statuses, errs := c.statuses(t.Context())
+	if class, text := conditionsState(statuses[objectKey{admissionPolicyKind, "", "a"}].Conditions); class != "notice" || text != "degraded: NotSent" {
+		t.Error(class, text)
+	}
+	if len(errs) != 1 || errs[0].Error() != "the right to list policyexceptions.gatehouse.dev is missing" {
+		t.Error(errs)
+	}
+	webhooks, err := c.webhooks(t.Context())
+	if want := []sentWebhook{{Configuration: "ValidatingWebhookConfiguration/gatehouse", Name: "fail.validate.gatehouse.dev", FailurePolicy: "Fail", Namespaces: "a=b", Rules: []string{"CREATE of deployments.apps"}}}; !reflect.DeepEqual(webhooks, want) {
+		t.Errorf("got %+v", webhooks)
+	}
+	if err == nil || !strings.Contains(err.Error(), "mutatingwebhookconfigurations") {
+		t.Error(err)
+	}
+	found, errs := c.auditFindings(t.Context(), admissionPolicyKind, "a")
+	if want := []auditFinding{{Status: "fail", Rule: "validations[0]", Message: "no", Object: "Pod/p", Namespace: "shop"}}; !reflect.DeepEqual(found, want) {
+		t.Errorf("got %+v", found)
+	}
+	if len(errs) != 2 || errs[0].Error() != "the right to list reports.openreports.io in namespace pay is missing" {
+		t.Error(errs)
+	}
+}
