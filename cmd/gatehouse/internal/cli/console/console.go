@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
@@ -179,6 +180,8 @@ type console struct {
 	background     sync.WaitGroup
 	mirror         lazyMirror
 	lints          lints
+	// computing allows one computation of the page "try" at a time.
+	computing *semaphore.Weighted
 }
 
 // serve serves the pages until the context ends.
@@ -249,7 +252,7 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 		return nil, err
 	}
 	f.pinContext()
-	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now}
+	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
 	c.observer = observer{now: func() time.Time { return c.now() }, connect: f.newCluster}
 	if err := os.MkdirAll(filepath.Join(work, mirrorDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))

@@ -189,6 +189,8 @@ type example struct {
 // explained is an object in the JSON of explain.
 type explained struct {
 	File      string             `json:"file"`
+	Document  int                `json:"document"`
+	Item      string             `json:"item"`
 	Kind      string             `json:"kind"`
 	Namespace string             `json:"namespace"`
 	Name      string             `json:"name"`
@@ -198,6 +200,8 @@ type explained struct {
 	Policies  []explainedPolicy  `json:"policies"`
 	Verdict   string             `json:"verdict"`
 	Error     string             `json:"error"`
+	// Others are policies that do not match, if they are not among Policies.
+	Others []string `json:"-"`
 }
 
 // explainedPolicy is a policy in the JSON of explain.

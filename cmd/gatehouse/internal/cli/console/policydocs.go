@@ -204,22 +204,29 @@ func (c *console) definedAt(source string) string {
 	if isFromCluster(source) {
 		return "the cluster"
 	}
-	name, number, _ := strings.Cut(source, "#")
+	name, number := parseSource(source)
 	path := filepath.Join(c.config, filepath.FromSlash(name))
-	document := 1
-	if n, err := strconv.Atoi(number); err == nil {
-		document = n
-	}
 	text, err := os.ReadFile(path) // #nosec G304 -- a file of the configuration
 	if err != nil {
 		return filepath.ToSlash(path)
 	}
 	workloads, _ := manifest.NewWorkloads(nil) // none are named
-	at, found := manifest.Read(name, text, workloads).Position(document)
+	at, found := manifest.Read(name, text, workloads).Position(number)
 	if !found {
 		return filepath.ToSlash(path)
 	}
 	return fmt.Sprintf("%s:%d", filepath.ToSlash(path), at.Line)
+}
+
+// parseSource returns the file of a source, and the number of the document in it.
+func parseSource(source string) (file string, number int) {
+	name, rest, _ := strings.Cut(source, "#")
+	rest, _, _ = strings.Cut(rest, "/") // an item of a list
+	number = 1
+	if n, err := strconv.Atoi(rest); err == nil && n > 0 {
+		number = n
+	}
+	return name, number
 }
 
 // expiry is when an exception ends, for people.

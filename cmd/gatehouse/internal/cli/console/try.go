@@ -1,14 +1,553 @@
 package console
 
 import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // addTry adds the page.
 func (c *console) addTry() {
-	c.web.Page("GET /try", func(*http.Request) (*web.View, error) {
-		return &web.View{Title: "Try", Template: "try"}, nil
+	c.web.Page("GET /try", c.showTry)
+	c.web.Page("POST /try", c.computeTry)
+	c.web.Download("POST /try/documents", func(r *http.Request) (*web.File, error) {
+		form, err := readTryForm(r)
+		return &web.File{Name: "gatehouse.yaml", Type: "application/yaml", Data: []byte(form.Documents)}, err
 	})
+	c.web.Download("POST /try/test", c.exportTest)
+}
+
+// tryForm is what the form sends.
+type tryForm struct {
+	// Documents are the policies, profiles and exceptions that are edited.
+	Documents string
+	// Manifests are what is decided about, and Old the same objects before an update.
+	Manifests, Old                     string
+	User, Groups, Namespace, Operation string
+	// Recording is the path of the recording to replay.
+	Recording string
+}
+
+// Operations are the choices of the form.
+func (tryForm) Operations() []string { return []string{"CREATE", "UPDATE", "DELETE"} }
+
+// readTryForm reads the form.
+func readTryForm(r *http.Request) (tryForm, error) {
+	if err := r.ParseForm(); err != nil {
+		return tryForm{}, err //nolint:wrapcheck // the server says what is wrong with the form
+	}
+	get := func(name string) string { return strings.ReplaceAll(r.PostForm.Get(name), "\r\n", "\n") }
+	f := tryForm{
+		Documents: get("documents"), Manifests: get("manifests"), Old: get("old"), User: strings.TrimSpace(get("user")), Groups: get("groups"),
+		Namespace: strings.TrimSpace(get("namespace")), Operation: get("operation"), Recording: get("recording"),
+	}
+	if !slices.Contains(f.Operations(), f.Operation) {
+		f.Operation = f.Operations()[0]
+	}
+	return f, nil
+}
+
+// groups returns the groups of the user.
+func (f *tryForm) groups() []string {
+	return strings.FieldsFunc(f.Groups, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+}
+
+// tryPage is what the page shows.
+type tryPage struct {
+	tryForm
+
+	// Choices are documents to begin with, Files manifests, and Recordings those of the command line.
+	Choices           []tryChoice
+	Files, Recordings []string
+	Result            *tryResult
+	Job               *web.Job
+}
+
+// tryChoice is a document of the configuration.
+type tryChoice struct {
+	Kind, Namespace, Name string
+	Selected              bool
+}
+
+// Value identifies the document in a URL.
+func (c tryChoice) Value() string { return c.Kind + "/" + c.Namespace + "/" + c.Name }
+
+// starter is the document of the form if there is no other.
+const starter = `apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata:
+  name: team-label
+spec:
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        operations: [CREATE, UPDATE]
+        resources: [pods]
+  validations:
+    - expression: '"team" in object.metadata.?labels.orValue({})'
+      message: label it with your team
+  validationActions: [Deny]
+`
+
+// starterPod is the manifest of the form without -f.
+const starterPod = `apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+spec:
+  containers:
+    - name: web
+      image: registry.example/web:1
+`
+
+// showTry shows the form. A document and a manifest to begin with are named by the URL.
+func (c *console) showTry(r *http.Request) (*web.View, error) {
+	l, err := c.configuration(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	wanted := tryChoice{Kind: query.Get("kind"), Namespace: query.Get("namespace"), Name: query.Get("name")}
+	if parts := strings.SplitN(query.Get("begin"), "/", 3); len(parts) == 3 {
+		wanted = tryChoice{Kind: parts[0], Namespace: parts[1], Name: parts[2]}
+	}
+	data := c.newTryPage(tryForm{Documents: starter, Manifests: starterPod, Operation: "CREATE"}, l)
+	if wanted.Name != "" {
+		text, err := c.documentText(l, wanted)
+		if err != nil {
+			return nil, err
+		}
+		data.Documents = string(text)
+	}
+	for i := range data.Choices {
+		of := data.Choices[i]
+		data.Choices[i].Selected = of == wanted
+	}
+	if file := query.Get("example"); file != "" || len(data.Files) > 0 {
+		text, err := c.readManifest(cmp.Or(file, firstOf(data.Files)))
+		if err != nil {
+			return nil, err
+		}
+		data.Manifests = string(text)
+	}
+	return &web.View{Title: "Try", Template: "try", Data: data}, nil
+}
+
+func firstOf(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// newTryPage returns the page with a form.
+func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
+	data := &tryPage{tryForm: form, Files: c.manifestFiles(), Recordings: c.recordings}
+	if l == nil {
+		return data
+	}
+	policies := l.policies()
+	for i := range policies {
+		data.Choices = append(data.Choices, tryChoice{Kind: policies[i].Kind, Name: policies[i].Name})
+	}
+	for i := range l.Config.Sidecar.Profiles {
+		data.Choices = append(data.Choices, tryChoice{Kind: profileKind, Name: l.Config.Sidecar.Profiles[i].Name})
+	}
+	for _, e := range allExceptions(l) {
+		data.Choices = append(data.Choices, tryChoice{Kind: exceptionKind, Namespace: e.Namespace, Name: e.Name})
+	}
+	return data
+}
+
+// documentText returns a policy, profile or exception as its file has it, or as YAML if it is one of the cluster.
+func (c *console) documentText(l *loaded, of tryChoice) ([]byte, error) {
+	if l == nil {
+		return nil, errNoConfiguration()
+	}
+	text, err := l.Config.Encode(func([]byte) []byte { return []byte("{}") })
+	if err != nil {
+		return nil, err
+	}
+	isWanted := func(d document) bool { return d.Kind == of.Kind && d.Namespace == of.Namespace && d.Name == of.Name }
+	var found []byte
+	if all := splitDocuments("", text); slices.ContainsFunc(all, isWanted) {
+		found = all[slices.IndexFunc(all, isWanted)].Text
+	}
+	if source, number, ok := l.sourceOf(of); ok && !isFromCluster(source) {
+		file, err := os.ReadFile(filepath.Join(c.config, filepath.FromSlash(source))) // #nosec G304 -- a file of the configuration
+		if all := splitDocuments(source, file); err == nil && number <= len(all) && isWanted(all[number-1]) {
+			found = all[number-1].Text
+		}
+	}
+	if found == nil {
+		return nil, web.NotFound("there is no %s %q", cli.InertName(of.Kind), cli.InertName(of.Name))
+	}
+	return bytes.TrimPrefix(found, []byte("---\n")), nil
+}
+
+// sourceOf returns the file and the number of the document of a policy, profile or exception.
+func (l *loaded) sourceOf(of tryChoice) (source string, number int, known bool) {
+	name := of.Name
+	if of.Namespace != "" {
+		name = of.Namespace + "/" + of.Name
+	}
+	at, known := l.Config.Sources(of.Kind)[name]
+	if of.Kind == nativePolicyKind {
+		i := slices.IndexFunc(l.Config.Policy.Policies, func(p policy.Policy) bool { return p.Name == of.Name })
+		if known = i >= 0; known {
+			at = l.Config.Policy.Policies[i].Source
+		}
+	}
+	source, number = parseSource(at)
+	return source, number, known
+}
+
+// computeTry computes what the candidate decides, or begins a replay.
+func (c *console) computeTry(r *http.Request) (*web.View, error) {
+	form, err := readTryForm(r)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.configuration(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	data := c.newTryPage(form, l)
+	if r.PostForm.Get("do") == "replay" {
+		data.Job, err = c.startTryReplay(l, &form)
+	} else {
+		ctx, cancel := context.WithTimeout(r.Context(), computeTimeout)
+		defer cancel()
+		data.Result, err = c.try(ctx, l, &form)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &web.View{Title: "Try", Template: "try", Data: data}, nil
+}
+
+// tryResult is what the candidate decides.
+type tryResult struct {
+	// Findings are those of lint, and Lines the documents with the findings below them, if there are any.
+	Findings diagnostic.List
+	Lines    []sourceLine
+	Objects  []triedObject
+	Problems []string
+	// Diff is what injection changes. NoDiff says why there is none.
+	Diff   []diffRow
+	NoDiff string
+	// Comment is a comment for a pull request.
+	Comment string
+	// TimedOut reports that not all was computed in time.
+	TimedOut bool
+}
+
+// triedObject is an object, its verdict, and why.
+type triedObject struct {
+	checkedObject
+
+	Why *explained
+}
+
+// checkedObject is an object in the JSON of check.
+type checkedObject struct {
+	Document   int              `json:"document"`
+	Item       string           `json:"item"`
+	Kind       string           `json:"kind"`
+	Namespace  string           `json:"namespace"`
+	Name       string           `json:"name"`
+	Line       int              `json:"line"`
+	Verdict    string           `json:"verdict"`
+	Error      string           `json:"error"`
+	Violations []checkViolation `json:"violations"`
+	Warnings   []string         `json:"warnings"`
+	Note       string           `json:"note"`
+}
+
+// checkViolation is a violation in the JSON of check.
+type checkViolation struct {
+	policy.Violation
+
+	Effect string `json:"effect"`
+	Line   int    `json:"line"`
+}
+
+// Text returns the violation on one line.
+func (v checkViolation) Text() string { return decision.ViolationLine(&v.Violation) }
+
+// maxTriedObjects bounds the objects of a result.
+const maxTriedObjects = 50
+
+// try computes what the candidate decides about the manifests. There is one such computation at a time.
+func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult, error) {
+	if err := c.computing.Acquire(ctx, 1); err != nil {
+		return nil, errors.New("another computation takes too long (hint: try again)")
+	}
+	defer c.computing.Release(1)
+	x, err := c.newCandidate(l, form.Documents)
+	if err != nil {
+		return nil, err
+	}
+	defer x.remove()
+	out := &tryResult{}
+	if err := c.lintCandidate(ctx, x, form, out); err != nil {
+		return nil, err
+	}
+	if out.Findings.Err() == nil && strings.TrimSpace(form.Manifests) != "" {
+		if err := c.decideCandidate(ctx, l, x, form, out); err != nil {
+			return nil, err
+		}
+	}
+	out.TimedOut = ctx.Err() != nil
+	out.Comment = tryComment(out)
+	return out, nil
+}
+
+// lintCandidate adds what lint says about the edited documents. Of the rest, errors alone are added: they come from the change.
+func (c *console) lintCandidate(ctx context.Context, x *candidate, form *tryForm, out *tryResult) error {
+	found, err := c.lintDir(ctx, x.all)
+	if err != nil {
+		return x.clean(err)
+	}
+	file := filepath.ToSlash(filepath.Join(x.all, candidateFile))
+	for _, d := range found {
+		isEdited := d.File == file
+		if !isEdited && d.Severity != diagnostic.Error {
+			continue
+		}
+		if !isEdited {
+			d.Line, d.Column = 0, 0
+		}
+		d.Message = x.cleanText(d.Message)
+		out.Findings = append(out.Findings, d)
+	}
+	out.Lines = markSource(form.Documents, out.Findings)
+	return nil
+}
+
+// clean removes the temporary directory from an error.
+func (x *candidate) clean(err error) error { return errors.New(x.cleanText(err.Error())) }
+
+// cleanText removes the temporary directory from a message.
+func (x *candidate) cleanText(text string) string {
+	for _, dir := range []string{x.all, x.own, x.dir} {
+		text = strings.ReplaceAll(text, filepath.ToSlash(dir)+"/rest/", "")
+		text = strings.ReplaceAll(text, filepath.ToSlash(dir)+"/"+candidateFile, "the documents")
+		text = strings.ReplaceAll(text, filepath.ToSlash(dir), "the candidate")
+	}
+	return text
+}
+
+// requestWords returns the flags that say who asks for what.
+func (x *candidate) requestWords(form *tryForm) (words []string, err error) {
+	if form.Namespace != "" {
+		words = append(words, "--namespace", form.Namespace)
+	}
+	if form.User != "" {
+		words = append(words, "--as", form.User)
+	}
+	for _, group := range form.groups() {
+		words = append(words, "--as-group", group)
+	}
+	if form.Operation != "UPDATE" {
+		return append(words, "--operation", form.Operation), nil
+	}
+	if strings.TrimSpace(form.Old) == "" {
+		return nil, web.BadRequest("an UPDATE needs the objects before it (hint: write them below \"Objects before an update\")")
+	}
+	file := filepath.Join(x.dir, "old.yaml")
+	if err := os.WriteFile(file, []byte(form.Old), 0o600); err != nil {
+		return nil, cli.Cause(err)
+	}
+	return append(words, "--old", file), nil
+}
+
+// decideCandidate adds verdicts, their reasons and what injection changes.
+func (c *console) decideCandidate(ctx context.Context, l *loaded, x *candidate, form *tryForm, out *tryResult) error {
+	asked, err := x.requestWords(form)
+	if err != nil {
+		return err
+	}
+	words := slices.Concat(x.words(c), []string{"--allow-empty", "-f", "-", "-o", "json"}, asked)
+	checked := c.execute(ctx, []byte(form.Manifests), append([]string{"check"}, words...)...)
+	objects, err := decodeLines[checkedObject](checked.out)
+	if err != nil {
+		return err
+	}
+	explainedBy := map[documentPlace]*explained{}
+	why := c.execute(ctx, []byte(form.Manifests), append([]string{"explain"}, words...)...)
+	all, err := decodeLines[explained](why.out)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].splitOthers()
+		explainedBy[documentPlace{all[i].Document, all[i].Item}] = &all[i]
+	}
+	for _, o := range objects[:min(len(objects), maxTriedObjects)] {
+		out.Objects = append(out.Objects, triedObject{o, explainedBy[documentPlace{o.Document, o.Item}]})
+	}
+	out.addProblems(x, checked)
+	if more := len(objects) - maxTriedObjects; more > 0 {
+		out.Problems = append(out.Problems, diagnostic.Count(more, "more object")+" are not shown (hint: gatehouse check -f FILE)")
+	}
+	return c.injectCandidate(ctx, l, x, form, out)
+}
+
+// documentPlace identifies an object in manifests.
+type documentPlace struct {
+	document int
+	item     string
+}
+
+// addProblems adds the messages of a command that are not known yet.
+func (t *tryResult) addProblems(x *candidate, o *output) {
+	for _, text := range o.problems() {
+		if text = x.cleanText(text); !slices.Contains(t.Problems, text) {
+			t.Problems = append(t.Problems, text)
+		}
+	}
+}
+
+// splitOthers moves policies that do not match the object to Others.
+func (e *explained) splitOthers() {
+	e.Policies = slices.DeleteFunc(e.Policies, func(p explainedPolicy) bool {
+		if decision.IsMatch(p.Why) {
+			return false
+		}
+		e.Others = append(e.Others, p.Kind+" "+p.Policy+": "+p.WhyText())
+		return true
+	})
+	const most = 200
+	if more := len(e.Others) - most; more > 0 {
+		e.Others = append(e.Others[:most], diagnostic.Count(more, "more policy"))
+	}
+}
+
+// injectCandidate adds what injection changes of the manifests.
+func (c *console) injectCandidate(ctx context.Context, l *loaded, x *candidate, form *tryForm, out *tryResult) error {
+	if form.Operation != "CREATE" {
+		out.NoDiff = "Sidecars are injected when a pod is created."
+		return nil
+	}
+	if !c.isOffline() {
+		if err := c.writeNamespaces(ctx, x, form); err != nil {
+			return err
+		}
+	}
+	words := []string{"inject", "--config", x.all, "--allow-empty", "-f", "-"}
+	if form.Namespace != "" {
+		words = append(words, "--namespace", form.Namespace)
+	}
+	injected := c.execute(ctx, []byte(form.Manifests), words...)
+	switch {
+	case injected.code != cli.ExitYes:
+		out.NoDiff = "Nothing is injected: " + x.cleanText(strings.Join(injected.problems(), " "))
+	case bytes.Equal(injected.out, []byte(form.Manifests)):
+		out.NoDiff = "Nothing is injected."
+	default:
+		out.Diff = sideBySide([]byte(form.Manifests), injected.out)
+	}
+	return nil
+}
+
+// maxNamespaces bounds the namespaces that are read for a computation.
+const maxNamespaces = 50
+
+// writeNamespaces writes the namespaces of the manifests, as they are in the cluster, beside the candidate.
+func (c *console) writeNamespaces(ctx context.Context, x *candidate, form *tryForm) error {
+	source, err := c.Open(ctx, "")
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	names := []string{cmp.Or(form.Namespace, "default")}
+	for _, d := range splitDocuments("", []byte(form.Manifests)) {
+		for _, key := range d.keys() {
+			names = append(names, key.Namespace)
+		}
+	}
+	slices.Sort(names)
+	var all []document
+	for _, name := range slices.Compact(names) {
+		if name == "" || len(all) == maxNamespaces {
+			continue
+		}
+		if namespace, known := source.Once.Namespace(name); known {
+			namespace.APIVersion, namespace.Kind, namespace.ManagedFields = "v1", "Namespace", nil
+			all = append(all, document{Text: []byte(asYAML(namespace))})
+		}
+	}
+	if err := os.WriteFile(filepath.Join(x.all, "namespaces.yaml"), joinDocuments(all), 0o600); err != nil {
+		return cli.Cause(err)
+	}
+	return nil
+}
+
+// sourceLine is a line of the documents, with what lint finds in it.
+type sourceLine struct {
+	Number int
+	// Mark is the place of the first finding, "" for a line without any.
+	Before, Mark, After string
+	Findings            diagnostic.List
+}
+
+// maxSourceLines bounds the lines that are shown with findings.
+const maxSourceLines = 2000
+
+// markSource returns the lines of a text with the findings in it, none if there are no findings with a line.
+func markSource(text string, found diagnostic.List) []sourceLine {
+	if !slices.ContainsFunc(found, func(d diagnostic.Diagnostic) bool { return d.Line > 0 }) {
+		return nil
+	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines = lines[:min(len(lines), maxSourceLines)]
+	out := make([]sourceLine, len(lines))
+	for i, line := range lines {
+		out[i] = sourceLine{Number: i + 1, Before: line}
+		for _, d := range found {
+			if d.Line != i+1 {
+				continue
+			}
+			if len(out[i].Findings) == 0 {
+				out[i].Before, out[i].Mark, out[i].After = cutPlace(line, d.Column)
+			}
+			out[i].Findings = append(out[i].Findings, d)
+		}
+	}
+	return out
+}
+
+// cutPlace cuts a line at the word in a column, which counts characters from 1.
+func cutPlace(line string, column int) (before, word, after string) {
+	runes := []rune(line)
+	begin := min(max(column-1, 0), len(runes))
+	for begin < len(runes) && unicode.IsSpace(runes[begin]) {
+		begin++
+	}
+	end := begin
+	for end < len(runes) && (unicode.IsLetter(runes[end]) || unicode.IsDigit(runes[end]) || strings.ContainsRune("_-./", runes[end])) {
+		end++
+	}
+	if end == begin && end < len(runes) {
+		end++
+	}
+	if begin == len(runes) { // what is missing is marked at the end
+		return strings.TrimRightFunc(line, unicode.IsSpace), " ", ""
+	}
+	return string(runes[:begin]), string(runes[begin:end]), string(runes[end:])
 }

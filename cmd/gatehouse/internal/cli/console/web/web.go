@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"mime"
 	"net/http"
 	"strings"
 
@@ -136,6 +137,30 @@ func (s *Server) Page(pattern string, page Page) { s.handle(pattern, page, s.ren
 // Fragment adds a part of a page, which a page loads by itself.
 func (s *Server) Fragment(pattern string, page Page) { s.handle(pattern, page, s.renderFragment) }
 
+// File is a file that the browser saves.
+type File struct {
+	// Name is its name, of letters, digits, dashes and dots.
+	Name string
+	// Type is its media type.
+	Type string
+	Data []byte
+}
+
+// Download adds a file for a pattern of http.ServeMux. An error is shown as a page.
+func (s *Server) Download(pattern string, download func(*http.Request) (*File, error)) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		file, err := download(r)
+		if err != nil {
+			s.write(w, r, failure(err), s.renderPage)
+			return
+		}
+		w.Header().Set("Content-Type", file.Type)
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
+		_, _ = w.Write(file.Data) // the browser may have gone
+	})
+}
+
 func (s *Server) handle(pattern string, page Page, render func(*View, *http.Request) ([]byte, error)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -146,17 +171,22 @@ func (s *Server) handle(pattern string, page Page, render func(*View, *http.Requ
 		if err != nil {
 			view = failure(err)
 		}
-		text, err := render(view, r)
-		if err != nil {
-			view = failure(&Error{http.StatusInternalServerError, fmt.Errorf("this page cannot be shown: %w", err)})
-			text, _ = render(view, r) // its template shows a text alone
-		}
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		if view.Status != 0 {
-			w.WriteHeader(view.Status)
-		}
-		_, _ = w.Write(text) // the browser may have gone
+		s.write(w, r, view, render)
 	})
+}
+
+// write writes a view.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, view *View, render func(*View, *http.Request) ([]byte, error)) {
+	text, err := render(view, r)
+	if err != nil {
+		view = failure(&Error{http.StatusInternalServerError, fmt.Errorf("this page cannot be shown: %w", err)})
+		text, _ = render(view, r) // its template shows a text alone
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if view.Status != 0 {
+		w.WriteHeader(view.Status)
+	}
+	_, _ = w.Write(text) // the browser may have gone
 }
 
 // failure returns the view of an error.

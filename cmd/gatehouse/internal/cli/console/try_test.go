@@ -1,0 +1,187 @@
+package console
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+)
+
+// strict is the policy of the directory of tests, with a rule that refuses nothing.
+const strict = `apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: labels}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE, DELETE], resources: [pods]}]}
+  validations: [{expression: 'request.operation != "CONNECT"', message: never}]
+  validationActions: [Deny]
+`
+
+func refusing() string { return withRule(`request.userInfo.username == "ann"`) }
+
+// withRule returns the policy with another rule.
+func withRule(expression string) string {
+	return strings.Replace(strict, `request.operation != "CONNECT"`, expression, 1)
+}
+
+const tryPod = `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: web, image: "web:1"}]}
+`
+
+func TestTry(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("TOP-SECRET"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"all.yaml": strict + "---\n" + strings.Replace(strict, "name: labels", "name: other", 1)})})
+	for name, tc := range map[string]struct {
+		form   url.Values
+		status int
+		want   []string
+	}{
+		"what is active": {url.Values{"manifests": {tryPod}, "documents": {strict}}, 200, []string{"Lint finds nothing", "Pod shop/web: admitted", "AdmissionPolicy other: evaluated", "Nothing is injected"}},
+		"a change": {
+			url.Values{"manifests": {tryPod}, "documents": {refusing()}}, 200,
+			[]string{"Pod shop/web: refused", "denied line 1: AdmissionPolicy labels, validations[0]: never", "A comment for a pull request", "| `Pod shop/web` | refused |"},
+		},
+		"another user":   {url.Values{"manifests": {tryPod}, "documents": {refusing()}, "user": {"ann"}}, 200, []string{"Pod shop/web: admitted"}},
+		"a deletion":     {url.Values{"manifests": {tryPod}, "documents": {refusing()}, "operation": {"DELETE"}}, 200, []string{"Pod shop/web: refused", "Sidecars are injected when a pod is created"}},
+		"an update":      {url.Values{"manifests": {tryPod}, "documents": {withRule(`object == null || object.metadata.name == "ann"`)}, "operation": {"UPDATE"}, "old": {tryPod}}, 200, []string{"Pod shop/web: warned", "existing line 1"}},
+		"half an update": {url.Values{"manifests": {tryPod}, "documents": {strict}, "operation": {"UPDATE"}}, 400, []string{"an UPDATE needs the objects before it"}},
+		"a mistake":      {url.Values{"manifests": {tryPod}, "documents": {withRule("request.nope")}}, 200, []string{"error: ", `there is no field "nope"`}},
+		"no YAML":        {url.Values{"manifests": {tryPod}, "documents": {"a: [1"}}, 200, []string{"error: "}},
+		"a file": {
+			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: gatehouse.dev/v1alpha1\nkind: AuthenticationConfiguration\njwt: {issuers: [{keysFile: " + secret + "}]}"}}, 400,
+			[]string{"cannot be tried"},
+		},
+		"a file in a list": {
+			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: v1\nkind: List\nitems: [{apiVersion: gatehouse.dev/v1alpha1, kind: \"Authentication\\x43onfiguration\", jwt: {issuers: [{issuer: {url: \"https://a.example\", audiences: [a]}, keysFile: " + secret + "}]}}]"}}, 200,
+			[]string{"error: "},
+		},
+		"no recording": {url.Values{"do": {"replay"}, "documents": {strict}}, 400, []string{"there is no recording to replay"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &policyConsole{c.console, t}
+			status, page, text := c.get("POST", "/try", tc.form)
+			if status != tc.status {
+				t.Errorf("status %d", status)
+			}
+			c.wants(html.UnescapeString(text), tc.want...)
+			for _, bad := range []string{"TOP-SECRET", c.work} {
+				if strings.Contains(page, bad) {
+					t.Errorf("the page has %q: %s", bad, text)
+				}
+			}
+		})
+	}
+	if left, err := os.ReadDir(c.work); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v, %v", left, err)
+	}
+}
+
+func TestTryPrefilled(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(writeFiles(t, map[string]string{"pod.yaml": tryPod}), "pod.yaml")
+	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"all.yaml": strict + "---\n# a comment\n" + strings.Replace(strict, "name: labels", "name: other", 1)}), manifests: []string{file}})
+	_, page, _ := c.get("GET", "/try?kind=AdmissionPolicy&name=other", nil)
+	c.wants(page, "# a comment", `name: web, namespace: shop`, `<option value="AdmissionPolicy//other" selected>`)
+	_, page, _ = c.get("GET", "/try?begin=AdmissionPolicy%2F%2Flabels&example="+url.QueryEscape(file), nil)
+	c.wants(page, "metadata: {name: labels}")
+	for _, target := range []string{"/try?kind=AdmissionPolicy&name=nobody", "/try?example=/etc/passwd"} {
+		if status, _, text := c.get("GET", target, nil); status != http.StatusNotFound {
+			t.Error(target, status, text)
+		}
+	}
+}
+
+func TestTryInjection(t *testing.T) {
+	t.Parallel()
+	const dir = "../../../../../manifests/examples/log-shipper"
+	profile, err := os.ReadFile(dir + "/profile.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := os.ReadFile(dir + "/pod.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newPolicyConsole(t, flags{config: dir})
+	_, page, _ := c.get("POST", "/try", url.Values{"documents": {strings.ReplaceAll(string(profile), "fluent-bit:3.2.4", "fluent-bit:9.9.9")}, "manifests": {string(pod)}})
+	c.wants(page, `<table class="diff"`, "fluent-bit:9.9.9", "log-shipper")
+}
+
+func TestTryExports(t *testing.T) {
+	t.Parallel()
+	dir := writeFiles(t, map[string]string{"all.yaml": refusing()})
+	c := newPolicyConsole(t, flags{config: dir})
+	form := url.Values{"documents": {refusing()}, "manifests": {tryPod + "---\n" + deployment}, "namespace": {"shop"}}
+	if status, text, _ := c.get("POST", "/try/documents", form); status != http.StatusOK || text != refusing() {
+		t.Error(status, text)
+	}
+	status, text, _ := c.get("POST", "/try/test", form)
+	if status != http.StatusOK {
+		t.Fatal(status, text)
+	}
+	tests := writeFiles(t, map[string]string{"policy.yaml": refusing(), "test.yaml": text})
+	if r := clitest.Run(t.Context(), "", []string{"test", "--config", tests}, offline.NewTestCommand); r.Code != 0 || !strings.Contains(r.Out, "2 cases") && !strings.Contains(r.Out, "2 passed") {
+		t.Errorf("%+v of\n%s", r, text)
+	}
+	form.Set("documents", "a: [")
+	if status, _, text := c.get("POST", "/try/test", form); status != http.StatusBadRequest {
+		t.Error(status, text)
+	}
+}
+
+func TestMarkSource(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		line                string
+		column              int
+		before, word, after string
+	}{
+		"a word":           {"  name: labels", 9, "  name: ", "labels", ""},
+		"an operator":      {"a && b", 3, "a ", "&", "& b"},
+		"characters":       {"ü: x.y z", 4, "ü: ", "x.y", " z"},
+		"behind the end":   {"a", 9, "a", " ", ""},
+		"an empty line":    {"", 1, "", " ", ""},
+		"without a column": {"  a: b", 0, "  ", "a", ": b"},
+	} {
+		if before, word, after := cutPlace(c.line, c.column); before != c.before || word != c.word || after != c.after {
+			t.Errorf("%s: got %q %q %q", name, before, word, after)
+		}
+	}
+	lines := markSource("a\nb\n", diagnostic.List{{Line: 2, Column: 1, Message: "x"}, {Line: 2, Column: 1, Message: "y"}})
+	if len(lines) != 2 || lines[0].Mark != "" || lines[1].Mark != "b" || len(lines[1].Findings) != 2 {
+		t.Errorf("got %+v", lines)
+	}
+	if lines := markSource("a\n", diagnostic.List{{Message: "x"}}); lines != nil {
+		t.Errorf("got %+v", lines)
+	}
+}
+
+// waitForJob returns the result of the job of a page.
+func (c *policyConsole) waitForJob(page string) string {
+	c.t.Helper()
+	_, rest, found := strings.Cut(page, `hx-get="/jobs/`)
+	id, _, _ := strings.Cut(rest, `"`)
+	if !found {
+		c.t.Fatalf("there is no job in %s", page)
+	}
+	for range time.Tick(10 * time.Millisecond) {
+		if _, page, text := c.get("GET", "/jobs/"+id, nil); !strings.Contains(page, "hx-get") {
+			return text
+		}
+	}
+	return "" // a tick never ends
+}
