@@ -87,8 +87,9 @@ func (m *Mirror) State() MirrorState {
 	return m.state
 }
 
-// Look notes that somebody looks at the directory: for the next minute, it follows the replicas. The context is that of the program.
-func (m *Mirror) Look(ctx context.Context) {
+// Look notes that somebody looks at the directory: for the next minute, it follows the replicas. The context is that of the program, and
+// background runs a function in a goroutine that the program waits for.
+func (m *Mirror) Look(ctx context.Context, background func(func())) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lookUntil = m.Now().Add(lookTime)
@@ -96,12 +97,12 @@ func (m *Mirror) Look(ctx context.Context) {
 		return
 	}
 	m.running = true
-	go func() {
+	background(func() {
 		for m.mayRun(ctx) {
 			m.Sync(ctx)
 			sleep.Context(ctx, mirrorEvery)
 		}
-	}()
+	})
 }
 
 // mayRun reports whether somebody still looks.
@@ -121,6 +122,11 @@ type mirrored struct {
 	local int64
 	// chosen reports whether it has a place in the directory.
 	chosen bool
+}
+
+func isRecordingFile(name string) bool {
+	_, configuration := record.ConfigurationDigest(name)
+	return configuration || record.IsSegmentName(name)
 }
 
 func (f *mirrored) isConfiguration() bool {
@@ -233,8 +239,7 @@ func (p *pass) list(ctx context.Context, servers []*Replica) {
 		defer p.mu.Unlock()
 		p.state.Recording++
 		for _, file := range files {
-			_, configuration := record.ConfigurationDigest(file.Name)
-			if !configuration && !record.IsSegmentName(file.Name) || file.Bytes < 0 {
+			if !isRecordingFile(file.Name) || file.Bytes < 0 {
 				continue
 			}
 			if known := p.files[file.Name]; known != nil && (known.from.Name == m.owners[file.Name] || r.Name != m.owners[file.Name]) {
@@ -257,8 +262,8 @@ func (p *pass) listLocal() {
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() {
-			continue
+		if err != nil || !info.Mode().IsRegular() || !isRecordingFile(entry.Name()) {
+			continue // it was just removed, or is not of the recording, such as an index beside it
 		}
 		f := p.files[entry.Name()]
 		if f == nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -125,6 +126,15 @@ func TestMirror(t *testing.T) {
 		<-a.ranges
 	}
 
+	// What is not of the recording stays as it is.
+	if err := os.WriteFile(filepath.Join(m.Dir, "1-a.gatehouse.zst.index"), []byte("index"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect("an index beside it", "1-a=one 1-a.gatehouse.zst.index=index 1-b=b 1-c=shared configuration-0a1b.yaml=kind: A", "3 segments")
+	if err := os.Remove(filepath.Join(m.Dir, "1-a.gatehouse.zst.index")); err != nil {
+		t.Fatal(err)
+	}
+
 	a.write("1-a.gatehouse.zst", "one more", 3)
 	a.write("2-a.gatehouse.zst", "two", 4)
 	expect("grown", "1-a=one more 1-b=b 1-c=shared 2-a=two configuration-0a1b.yaml=kind: A", "4 segments")
@@ -201,10 +211,12 @@ func TestMirrorLook(t *testing.T) {
 	})})
 	ctx, cancel := context.WithCancel(t.Context())
 	m := newMirror(t, s, begun)
-	m.Look(ctx)
-	m.Look(ctx)
+	var background sync.WaitGroup
+	m.Look(ctx, background.Go)
+	m.Look(ctx, background.Go)
 	<-looks
 	cancel()
+	background.Wait()
 }
 
 func TestMetrics(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,6 +124,13 @@ func (f *flags) isOffline() bool {
 	return !f.Given() && (f.config != "" || len(f.recordings) > 0)
 }
 
+// pinContext names the current context: what is shown must stay the same cluster when another program changes the kubeconfig.
+func (f *flags) pinContext() {
+	if !f.isOffline() {
+		f.Context = f.ContextName()
+	}
+}
+
 // sourceWords returns the flags that make another command decide by what the console shows.
 func (f *flags) sourceWords() (words []string) {
 	if f.config != "" {
@@ -168,6 +176,9 @@ type console struct {
 	now  func() time.Time
 
 	configurations configurations
+	observer       observer
+	background     sync.WaitGroup
+	mirror         lazyMirror
 	lints          lints
 	// computing allows one computation of the page "try" at a time.
 	computing *semaphore.Weighted
@@ -240,7 +251,12 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 	if err != nil {
 		return nil, err
 	}
+	f.pinContext()
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
+	c.observer = observer{now: func() time.Time { return c.now() }, connect: f.newCluster}
+	if err := os.MkdirAll(filepath.Join(work, mirrorDir), 0o700); err != nil {
+		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
+	}
 	c.web, err = web.New(web.Options{
 		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,
 		Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/decisions", Title: "Decisions"}, {Path: "/policies", Title: "Policies and profiles"}, {Path: "/try", Title: "Try"}, {Path: "/login", Title: "Login"}, {Path: "/compare", Title: "Compare"}},

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"html/template"
 	"time"
 
@@ -12,9 +13,17 @@ func functions() template.FuncMap {
 	return template.FuncMap{
 		"time":      func(t time.Time) string { return cli.FormatTime(&t) },
 		"duration":  cli.FormatDuration,
+		"digest":    shortDigest,
+		"mebibytes": mebibytes,
 		"name":      cli.InertName,
 		"short":     cli.Inert,
 		"cel":       highlight,
 		"multiline": multiline,
 	}
+}
+
+// mebibytes returns a number of bytes for people.
+func mebibytes(bytes float64) string {
+	const mib = 1 << 20
+	return fmt.Sprintf("%.1f MiB", bytes/mib)
 }
