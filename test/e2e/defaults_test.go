@@ -39,7 +39,7 @@ func TestRecordedDefaults(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	sent := w.watchAdmission(t)
-	minor := w.minor(t)
+	minor := w.Minor(t)
 	recorded := filepath.Join(defaultsData, "kubernetes-1."+strconv.Itoa(minor))
 	files, err := filepath.Glob(filepath.Join(defaultsData, "*.yaml"))
 	must(t, err)

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -59,16 +58,6 @@ func (w *world) staticFiles(t *testing.T, config string, server *gatehouse.Serve
 	return dir
 }
 
-// minor returns the minor version of the API server.
-func (w *world) minor(t *testing.T) int {
-	t.Helper()
-	version, err := w.Client().Discovery().ServerVersion()
-	must(t, err)
-	minor, err := strconv.Atoi(version.Minor)
-	must(t, err)
-	return minor
-}
-
 // doesNotStart checks that an API server does not start with the flags, and that its log has the reason.
 func (w *world) doesNotStart(t *testing.T, reason string, flags ...string) {
 	t.Helper()
@@ -107,7 +96,7 @@ func TestStaticRegistration(t *testing.T) {
 	dir := w.staticFiles(t, config, server)
 	const gate = "--feature-gates=ManifestBasedAdmissionControlConfig=true"
 	flags := []string{"--admission-control-config-file=" + filepath.Join(dir, "admission.yaml")}
-	minor := w.minor(t)
+	minor := w.Minor(t)
 	const alpha, beta = 36, 37
 	switch {
 	case minor < alpha:

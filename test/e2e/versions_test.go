@@ -16,7 +16,7 @@ import (
 func TestDocumentedFeatureGates(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
-	minor := w.minor(t)
+	minor := w.Minor(t)
 	metrics, err := w.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	must(t, err)
 	for gate, want := range map[string]map[int]string{ // the stage, and 1 if it is on
@@ -72,7 +72,7 @@ func TestDocumentedCEL(t *testing.T) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	want := "failed expression"
-	if w.minor(t) >= 37 {
+	if w.Minor(t) >= 37 {
 		want = "no such overload"
 	}
 	support.Eventually(t, "the policy", func() error {
