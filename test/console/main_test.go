@@ -119,7 +119,7 @@ func (c *console) settle(t testing.TB, p *chromium.Page) {
 	t.Helper()
 	support.Eventually(t, "the parts of "+p.URL(), func() error {
 		var missing []string
-		p.Evaluate(`[...document.querySelectorAll("[hx-trigger~=load], .htmx-request, .job progress")].map(e => e.outerHTML.slice(0, 200))`, &missing)
+		p.Evaluate(`[...document.querySelectorAll("[hx-get]")].filter(e => e.textContent.trim().startsWith("Loading") || e.matches(".htmx-request, .job")).map(e => e.outerHTML.slice(0, 200))`, &missing)
 		if len(missing) > 0 {
 			return fmt.Errorf("it still loads %q", missing)
 		}
@@ -141,7 +141,7 @@ func (c *console) check(t testing.TB, p *chromium.Page) {
 	}
 	p.Evaluate(`({
 		Scroll: document.documentElement.scrollWidth, Client: document.documentElement.clientWidth,
-		Wide: [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, pre, textarea, .skip")).map(e => e.outerHTML.slice(0, 120)).slice(0, 3),
+		Wide: [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest(".scroll, pre, textarea, .skip")).map(e => e.outerHTML.slice(0, 120)).slice(0, 3),
 	})`, &shown)
 	if shown.Scroll > shown.Client {
 		t.Errorf("%s: the page is %d wide, and the screen %d: %q", where, shown.Scroll, shown.Client, shown.Wide)

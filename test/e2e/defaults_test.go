@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,14 +33,14 @@ const (
 
 // TestRecordedDefaults shows that the objects that the repository keeps are those that a real API server makes of its
 // manifests: every manifest is created with a dry run, and what a validating webhook is sent, but for what the API
-// server assigns, must be what was recorded for its version. UPDATE_GOLDEN=1 records.
+// server assigns, must be what was recorded for its version. What a version does not serve has no record. UPDATE_GOLDEN=1
+// records.
 func TestRecordedDefaults(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	sent := w.watchAdmission(t)
-	version, err := w.Client().Discovery().ServerVersion()
-	must(t, err)
-	recorded := filepath.Join(defaultsData, "kubernetes-"+version.Major+"."+version.Minor)
+	minor := w.Minor(t)
+	recorded := filepath.Join(defaultsData, "kubernetes-1."+strconv.Itoa(minor))
 	files, err := filepath.Glob(filepath.Join(defaultsData, "*.yaml"))
 	must(t, err)
 	if len(files) == 0 {
@@ -49,6 +50,12 @@ func TestRecordedDefaults(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			output, err := w.dryRun(t, file)
+			if name == "mutating" && minor < 36 {
+				if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
 			must(t, err)
 			objects, err := sent.instead(output)
 			must(t, err)

@@ -5,7 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,6 +58,34 @@ func (w *world) staticFiles(t *testing.T, config string, server *gatehouse.Serve
 	return dir
 }
 
+// doesNotStart checks that an API server does not start with the flags, and that its log has the reason.
+func (w *world) doesNotStart(t *testing.T, reason string, flags ...string) {
+	t.Helper()
+	c, err := cluster.Start(t.Context(), cluster.Options{Join: w.Cluster, APIServerFlags: flags})
+	if err == nil {
+		t.Error("an API server starts with", flags, c.Stop())
+	} else if !strings.Contains(err.Error(), reason) {
+		t.Errorf("with %s there is no %s in %v", flags, reason, err)
+	}
+}
+
+// ignoresStatic checks that an API server that does not know the directories ignores them beside a kubeConfigFile.
+func (w *world) ignoresStatic(t *testing.T, dir string) {
+	t.Helper()
+	kubeconfig := filepath.Join(dir, "kubeconfig.yaml")
+	must(t, os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config}\n"), 0o600))
+	text, err := os.ReadFile(filepath.Join(dir, "admission.yaml"))
+	must(t, err)
+	field := regexp.MustCompile(`(?m)^( *)staticManifestsDir: `)
+	both := filepath.Join(dir, "both.yaml")
+	must(t, os.WriteFile(both, field.ReplaceAll(text, []byte("${1}kubeConfigFile: "+kubeconfig+"\n$0")), 0o600))
+	client := cluster.New(t, cluster.Options{Join: w.Cluster, APIServerFlags: []string{"--admission-control-config-file=" + both}}).Client()
+	_, err = client.CoreV1().ConfigMaps("outage").Create(t.Context(), forbidden("ignored"), dryRun)
+	if err != nil {
+		t.Errorf("the directory is not ignored: %v", err)
+	}
+}
+
 // A webhook configuration in a file of kube-apiserver has Gatehouse asked from its start, is not to be seen or made by the
 // API, and goes when the file does. An API server that cannot read such files does not start with them.
 func TestStaticRegistration(t *testing.T) {
@@ -66,21 +94,19 @@ func TestStaticRegistration(t *testing.T) {
 	server, err := w.serve(t.Context(), "static", config)
 	must(t, err)
 	dir := w.staticFiles(t, config, server)
+	const gate = "--feature-gates=ManifestBasedAdmissionControlConfig=true"
 	flags := []string{"--admission-control-config-file=" + filepath.Join(dir, "admission.yaml")}
-	version, err := w.Client().Discovery().ServerVersion()
-	must(t, err)
-	minor, err := strconv.Atoi(version.Minor)
-	must(t, err)
+	minor := w.Minor(t)
 	const alpha, beta = 36, 37
-	if minor < beta {
-		c, err := cluster.Start(t.Context(), cluster.Options{Join: w.Cluster, APIServerFlags: flags})
-		if err == nil {
-			t.Error("an API server starts with the files and without the feature gate", c.Stop())
-		}
-		flags = append(flags, "--feature-gates=ManifestBasedAdmissionControlConfig=true")
-	}
-	if minor < alpha {
+	switch {
+	case minor < alpha:
+		w.doesNotStart(t, "kubeConfigFile", flags...)
+		w.doesNotStart(t, "unrecognized feature gate: ManifestBasedAdmissionControlConfig", append(flags, gate)...)
+		w.ignoresStatic(t, dir)
 		return
+	case minor < beta:
+		w.doesNotStart(t, "staticManifestsDir requires the ManifestBasedAdmissionControlConfig feature gate", flags...)
+		flags = append(flags, gate)
 	}
 	client := cluster.New(t, cluster.Options{Join: w.Cluster, APIServerFlags: flags}).Client()
 

@@ -47,7 +47,7 @@ func TestAllDown(t *testing.T) {
 		name       string
 		leave, ret func(t *testing.T)
 	}{
-		{"scaled to nothing", func(t *testing.T) { s.scale(t, 0) }, func(t *testing.T) { s.scale(t, 2) }},
+		{"scaled to nothing", s.scaleToNothing, func(t *testing.T) { s.scale(t, 2) }},
 		{"killed, and not started again", s.killAll, func(*testing.T) { s.kubelet.Release() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestAllDown(t *testing.T) {
 		_, err := s.kubectl(t.Context(), "", "patch", "validatingwebhookconfiguration", "gatehouse", "--type=json",
 			"--patch", `[{"op":"test","path":"/webhooks/0/name","value":"fail.validate.gatehouse.dev"},{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]`)
 		must(t, err)
-		s.scale(t, 0)
+		s.scaleToNothing(t)
 		s.waitUntilUnreachable(t)
 		t.Run("a pod that asks is refused", func(t *testing.T) {
 			err := s.create(t.Context(), shop, asking("asks"))
@@ -414,6 +414,15 @@ func (s *site) scale(t *testing.T, replicas int) {
 	t.Helper()
 	_, err := s.kubectl(t.Context(), "", "scale", "deployment/gatehouse", "--namespace", system, fmt.Sprintf("--replicas=%d", replicas))
 	must(t, err)
+}
+
+// scaleToNothing ends every replica. Before Kubernetes 1.37 they answer over open connections until they have ended.
+func (s *site) scaleToNothing(t *testing.T) {
+	t.Helper()
+	s.scale(t, 0)
+	if s.Minor(t) < roundTripBalancing {
+		s.waitForReplicas(t, 0)
+	}
 }
 
 // create creates a pod.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -79,6 +80,20 @@ func (c *Cluster) LogOnFailure(t testing.TB) {
 			t.Logf("%s logged:\n%s", apiServerProgram, c.apiServer.tail(offset))
 		}
 	})
+}
+
+// Minor returns the minor version of the API server, such as 37.
+func (c *Cluster) Minor(t testing.TB) int {
+	t.Helper()
+	version, err := c.Client().Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	minor, err := strconv.Atoi(version.Minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return minor
 }
 
 // NewNamespace makes a namespace for one test with a name of its own, as [Cluster.CreateNamespace] does. It is not

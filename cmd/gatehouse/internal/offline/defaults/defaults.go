@@ -8,7 +8,7 @@
 //     token volume, tolerations and priority, the finalizers of claims and namespaces, and so on.
 //
 // It fills in objects that are created; on an update the API server fills in less. The rules are those of Kubernetes 1.37 with
-// default feature gates and plug-ins. Version 1.36 differs in a StatefulSet's maxUnavailable, a CSIDriver's
+// default feature gates and plug-ins. Versions 1.35 and 1.36 differ in a StatefulSet's maxUnavailable, a CSIDriver's
 // preventPodSchedulingIfMissing, and the limits of whole pods.
 //
 // Not filled in are:
