@@ -72,7 +72,7 @@ func (c *console) newCandidate(l *loaded, edited string) (_ *candidate, err erro
 }
 
 // remove removes all files.
-func (x *candidate) remove() { _ = os.RemoveAll(x.dir) } // the console removes its directory, too
+func (x *candidate) remove() { _ = os.RemoveAll(x.dir) } // #nosec G703 -- the console made it, and removes it at the end, too
 
 // writeCandidate writes a directory with the edited documents, and the others below "rest".
 func writeCandidate(dir, edited string, files map[string][]byte, replaced map[documentKey]bool) error {
@@ -81,7 +81,7 @@ func writeCandidate(dir, edited string, files map[string][]byte, replaced map[do
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
 		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
+		if err := os.WriteFile(path, text, 0o600); err != nil { // #nosec G703 -- the names are those of files of --config
 			return fmt.Errorf("write a temporary file: %w", cli.Cause(err))
 		}
 		return nil

@@ -129,12 +129,12 @@ func TestCompareRecorded(t *testing.T) {
 	recording := writeRecording(t, strict, "web", "job")
 	dir := writeFiles(t, map[string]string{"policy.yaml": refusing()})
 	c := newPolicyConsole(t, flags{config: dir, recordings: []string{recording}})
-	status, page, text := c.get("GET", compareURL("recorded", "dir:"+dir), nil)
+	status, _, text := c.get("GET", compareURL("recorded", "dir:"+dir), nil)
 	if status != http.StatusOK {
 		t.Fatal(status, text)
 	}
 	c.wants(html.UnescapeString(text), "0 added, 0 removed, 1 changed, 0 unchanged", "gatehouse replay --config "+dir+" --against recorded "+recording)
-	_, page, _ = c.get("POST", "/compare", url.Values{"from": {"recorded"}, "to": {"dir:" + dir}})
+	_, page, _ := c.get("POST", "/compare", url.Values{"from": {"recorded"}, "to": {"dir:" + dir}})
 	c.wants(c.waitForJob(page), "2 reviews", "newly refused2", "Pod/job, Pod/web")
 	_, page, _ = c.get("POST", "/compare", url.Values{"from": {"dir:" + dir}, "to": {"dir:" + dir}})
 	c.wants(c.waitForJob(page), "No answer differs")

@@ -29,7 +29,7 @@ type repository struct{ dir string }
 
 // git runs a command that reads objects. It runs no hook and no filter, and fetches nothing.
 func (g repository) git(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {
-	command := exec.CommandContext(ctx, "git", append([]string{"--no-pager", "-C", g.dir, "-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false"}, args...)...) // #nosec G204 -- the arguments are fixed, or objects that git has verified
+	command := exec.CommandContext(ctx, "git", append([]string{"--no-pager", "-C", g.dir, "-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false"}, args...)...) // #nosec G204 G702 -- the arguments are fixed, or objects that git has verified
 	command.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
 	out, messages := &limitedBuffer{left: 2 * maxGitBytes}, &limitedBuffer{left: maxForm}
 	command.Stdin, command.Stdout, command.Stderr = in, out, messages

@@ -11,7 +11,7 @@ import (
 type token struct{ Class, Text string }
 
 // celTokens are the tokens of CEL that have a color: comments, strings, numbers and words. What is between them has none.
-var celTokens = regexp.MustCompile(`(?s)` + //nolint:gochecknoglobals // a constant
+var celTokens = regexp.MustCompile(`(?s)` +
 	`(?P<comment>//[^\n]*)` +
 	`|(?P<string>(?:[rR][bB]?|[bB][rR]?)?(?:"""(?:\\.|[^\\])*?"""|'''(?:\\.|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'))` +
 	`|(?P<digits>0[xX][0-9a-fA-F]+[uU]?|[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?[uU]?)` +

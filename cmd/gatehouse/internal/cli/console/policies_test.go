@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -259,7 +258,7 @@ func (s apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		return w.Result(), nil
 	}
 	w.WriteHeader(http.StatusForbidden)
-	_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden})
+	_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","code":403}`)
 	return w.Result(), nil
 }
 

@@ -335,7 +335,7 @@ func (c *console) readManifest(name string) ([]byte, error) {
 	if !slices.Contains(c.manifestFiles(), name) {
 		return nil, web.NotFound("%q is not a file of --filename", cli.InertName(name))
 	}
-	file, err := os.Open(name) // #nosec G304 -- a file of the command line
+	file, err := os.Open(name) // #nosec G304 G703 -- a file of the command line
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cli.InertName(name), cli.Cause(err))
 	}
@@ -405,7 +405,7 @@ func (c *console) runAudit(ctx context.Context, kind, name string, report func(w
 		Access: source.Access, Config: loaded.Config, Snapshot: loaded.Snapshot, Namespaces: c.namespaces,
 		Exclude: []string{"kube-system", "kube-node-lease", install.DefaultNamespace},
 		Progress: func(of audit.Coverage) {
-			objects[of.GroupVersionResource.String()] = of.Objects
+			objects[of.String()] = of.Objects
 			sum := int64(0)
 			for _, n := range objects {
 				sum += n

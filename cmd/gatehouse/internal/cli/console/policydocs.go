@@ -130,19 +130,19 @@ func matchSummary(m *admissionregistrationv1.MatchResources) string {
 	for i := range m.ResourceRules {
 		parts = append(parts, ruleSummary(&m.ResourceRules[i].RuleWithOperations))
 	}
-	text := strings.Join(parts, "; ")
+	more := []string{strings.Join(parts, "; ")}
 	for _, of := range []struct {
 		name     string
 		selector *metav1.LabelSelector
 	}{{"namespaces", m.NamespaceSelector}, {"objects", m.ObjectSelector}} {
 		if !isEmptySelector(of.selector) {
-			text += ", " + of.name + " with " + metav1.FormatLabelSelector(of.selector)
+			more = append(more, of.name+" with "+metav1.FormatLabelSelector(of.selector))
 		}
 	}
 	if len(m.ExcludeResourceRules) > 0 {
-		text += ", with exclusions"
+		more = append(more, "with exclusions")
 	}
-	return text
+	return strings.Join(more, ", ")
 }
 
 func isEmptySelector(s *metav1.LabelSelector) bool {

@@ -110,8 +110,10 @@ func changeClass(change replay.Change) string {
 		return "bad"
 	case replay.NewlyAdmitted:
 		return "good"
-	default:
+	case replay.ChangedPatch, replay.ChangedIdentity, replay.NewWarnings:
 		return "notice"
+	default:
+		return ""
 	}
 }
 

@@ -315,7 +315,7 @@ func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult
 		return nil, err
 	}
 	if out.Findings.Err() == nil && strings.TrimSpace(form.Manifests) != "" {
-		if err := c.decideCandidate(ctx, l, x, form, out); err != nil {
+		if err := c.decideCandidate(ctx, x, form, out); err != nil {
 			return nil, err
 		}
 	}
@@ -377,14 +377,14 @@ func (x *candidate) requestWords(form *tryForm) (words []string, err error) {
 		return nil, web.BadRequest("an UPDATE needs the objects before it (hint: write them below \"Objects before an update\")")
 	}
 	file := filepath.Join(x.dir, "old.yaml")
-	if err := os.WriteFile(file, []byte(form.Old), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(form.Old), 0o600); err != nil { // #nosec G703 -- a file of this computation
 		return nil, cli.Cause(err)
 	}
 	return append(words, "--old", file), nil
 }
 
 // decideCandidate adds verdicts, their reasons and what injection changes.
-func (c *console) decideCandidate(ctx context.Context, l *loaded, x *candidate, form *tryForm, out *tryResult) error {
+func (c *console) decideCandidate(ctx context.Context, x *candidate, form *tryForm, out *tryResult) error {
 	asked, err := x.requestWords(form)
 	if err != nil {
 		return err
@@ -412,7 +412,7 @@ func (c *console) decideCandidate(ctx context.Context, l *loaded, x *candidate, 
 	if more := len(objects) - maxTriedObjects; more > 0 {
 		out.Problems = append(out.Problems, diagnostic.Count(more, "more object")+" are not shown (hint: gatehouse check -f FILE)")
 	}
-	return c.injectCandidate(ctx, l, x, form, out)
+	return c.injectCandidate(ctx, x, form, out)
 }
 
 // documentPlace identifies an object in manifests.
@@ -446,7 +446,7 @@ func (e *explained) splitOthers() {
 }
 
 // injectCandidate adds what injection changes of the manifests.
-func (c *console) injectCandidate(ctx context.Context, l *loaded, x *candidate, form *tryForm, out *tryResult) error {
+func (c *console) injectCandidate(ctx context.Context, x *candidate, form *tryForm, out *tryResult) error {
 	if form.Operation != "CREATE" {
 		out.NoDiff = "Sidecars are injected when a pod is created."
 		return nil
@@ -499,7 +499,7 @@ func (c *console) writeNamespaces(ctx context.Context, x *candidate, form *tryFo
 			all = append(all, document{Text: []byte(asYAML(namespace))})
 		}
 	}
-	if err := os.WriteFile(filepath.Join(x.all, "namespaces.yaml"), joinDocuments(all), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(x.all, "namespaces.yaml"), joinDocuments(all), 0o600); err != nil { // #nosec G703 -- a file of this computation
 		return cli.Cause(err)
 	}
 	return nil

@@ -52,7 +52,8 @@ func TestTry(t *testing.T) {
 	}{
 		"what is active": {url.Values{"manifests": {tryPod}, "documents": {strict}}, 200, []string{"Lint finds nothing", "Pod shop/web: admitted", "AdmissionPolicy other: evaluated", "Nothing is injected"}},
 		"a change": {
-			url.Values{"manifests": {tryPod}, "documents": {refusing()}}, 200,
+			url.Values{"manifests": {tryPod}, "documents": {refusing()}},
+			200,
 			[]string{"Pod shop/web: refused", "denied line 1: AdmissionPolicy labels, validations[0]: never", "A comment for a pull request", "| `Pod shop/web` | refused |"},
 		},
 		"another user":   {url.Values{"manifests": {tryPod}, "documents": {refusing()}, "user": {"ann"}}, 200, []string{"Pod shop/web: admitted"}},
@@ -62,11 +63,13 @@ func TestTry(t *testing.T) {
 		"a mistake":      {url.Values{"manifests": {tryPod}, "documents": {withRule("request.nope")}}, 200, []string{"error: ", `there is no field "nope"`}},
 		"no YAML":        {url.Values{"manifests": {tryPod}, "documents": {"a: [1"}}, 200, []string{"error: "}},
 		"a file": {
-			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: gatehouse.dev/v1alpha1\nkind: AuthenticationConfiguration\njwt: {issuers: [{keysFile: " + secret + "}]}"}}, 400,
+			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: gatehouse.dev/v1alpha1\nkind: AuthenticationConfiguration\njwt: {issuers: [{keysFile: " + secret + "}]}"}},
+			400,
 			[]string{"cannot be tried"},
 		},
 		"a file in a list": {
-			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: v1\nkind: List\nitems: [{apiVersion: gatehouse.dev/v1alpha1, kind: \"Authentication\\x43onfiguration\", jwt: {issuers: [{issuer: {url: \"https://a.example\", audiences: [a]}, keysFile: " + secret + "}]}}]"}}, 200,
+			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: v1\nkind: List\nitems: [{apiVersion: gatehouse.dev/v1alpha1, kind: \"Authentication\\x43onfiguration\", jwt: {issuers: [{issuer: {url: \"https://a.example\", audiences: [a]}, keysFile: " + secret + "}]}}]"}},
+			200,
 			[]string{"error: "},
 		},
 		"no recording": {url.Values{"do": {"replay"}, "documents": {strict}}, 400, []string{"there is no recording to replay"}},
