@@ -80,9 +80,7 @@ func TestCompareRevision(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	if left, err := os.ReadDir(c.work); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v, %v", left, err)
-	}
+	c.wantsNoFiles()
 }
 
 func TestCompareRefuses(t *testing.T) {
@@ -123,9 +121,7 @@ func TestCompareRefuses(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(top, "written")); err == nil {
 		t.Error("git has written a file")
 	}
-	if left, err := os.ReadDir(c.work); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v, %v", left, err)
-	}
+	c.wantsNoFiles()
 }
 
 func TestCompareRecorded(t *testing.T) {

@@ -258,8 +258,11 @@ func (s *side) documents(encoded bool) (map[documentKey]document, error) {
 	out := map[documentKey]document{}
 	for i := range all {
 		for _, d := range all[i].expand() {
-			if encoded {
-				d.Fields = withoutSecrets(d.Fields)
+			if encoded && d.Fields != nil {
+				var err error
+				if d, err = d.asInCluster(); err != nil {
+					return nil, err
+				}
 			}
 			key := d.documentKey
 			for n := 2; ; n++ {

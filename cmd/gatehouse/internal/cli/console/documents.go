@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -48,7 +49,7 @@ func splitDocuments(source string, text []byte) (all []document) {
 		}
 		d := document{Source: source, Number: len(all) + 1, Text: part}
 		var value any
-		if yaml.Unmarshal(part, &value) == nil {
+		if unmarshalNumbers(part, &value) == nil {
 			if value == nil {
 				continue
 			}
@@ -57,6 +58,15 @@ func splitDocuments(source string, text []byte) (all []document) {
 		}
 		all = append(all, d)
 	}
+}
+
+// unmarshalNumbers decodes YAML as the API machinery does: integers stay integers.
+func unmarshalNumbers(text []byte, into *any) error {
+	raw, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
 }
 
 // keyOf returns what identifies an object.

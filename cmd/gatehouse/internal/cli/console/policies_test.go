@@ -69,6 +69,16 @@ func (c *policyConsole) wants(text string, want ...string) {
 	}
 }
 
+// wantsNoFiles checks that computations have removed their files.
+func (c *policyConsole) wantsNoFiles() {
+	c.t.Helper()
+	for _, pattern := range []string{"try-*", "compare-*"} {
+		if left, err := filepath.Glob(filepath.Join(c.work, pattern)); err != nil || len(left) > 0 {
+			c.t.Errorf("files are left: %v, %v", left, err)
+		}
+	}
+}
+
 const exampleDir = "../../../../../manifests/examples/policies"
 
 // writeFiles writes files into a new directory.

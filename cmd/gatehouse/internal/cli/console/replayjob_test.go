@@ -67,7 +67,5 @@ func TestTryReplay(t *testing.T) {
 	if status, page, text := c.get("POST", "/try", url.Values{"documents": {withRule("nope")}, "do": {"replay"}}); status == http.StatusOK || strings.Contains(page, c.work) {
 		t.Error("a candidate with errors", status, text)
 	}
-	if left, err := os.ReadDir(c.work); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v, %v", left, err)
-	}
+	c.wantsNoFiles()
 }

@@ -85,9 +85,7 @@ func TestTry(t *testing.T) {
 			}
 		})
 	}
-	if left, err := os.ReadDir(c.work); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v, %v", left, err)
-	}
+	c.wantsNoFiles()
 }
 
 func TestTryPrefilled(t *testing.T) {
