@@ -1,53 +1,64 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/chromium"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 const objects = "testdata/objects"
 
 // podReview is a review of a pod, with places for its UID, name, image, namespace and user.
-const podReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":%[1]q,"kind":{"group":"","version":"v1","kind":"Pod"},` +
+const podReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":%[1]s,"kind":{"group":"","version":"v1","kind":"Pod"},` +
 	`"resource":{"group":"","version":"v1","resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},` +
-	`"requestResource":{"group":"","version":"v1","resource":"pods"},"name":%[2]q,"namespace":%[4]q,"operation":"CREATE","userInfo":{"username":%[5]q},` +
-	`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":%[2]q,"namespace":%[4]q,"labels":{"app":%[2]q}},"spec":{"containers":[{"name":"app","image":%[3]q}]}}}}`
+	`"requestResource":{"group":"","version":"v1","resource":"pods"},"name":%[2]s,"namespace":%[4]s,"operation":"CREATE","userInfo":{"username":%[5]s},` +
+	`"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":%[2]s,"namespace":%[4]s,"labels":{"app":%[2]s}},"spec":{"containers":[{"name":"app","image":%[3]s}]}}}}`
 
 // recorded is a recording of a real server, whose reviews have lookups and patches.
 type recorded struct {
-	dir string
+	// config is the directory of the server, and dir that of the recording.
+	config, dir string
 	// reviews are how many there are, and denied are the names of the pods that were refused.
 	reviews int
 	denied  []string
 }
 
-// record has a server decide on so many pods of two namespaces.
+// hostileName is a name that nobody can give to an object of Kubernetes, but a recording can have it.
+const hostileName = hostile + "\x1b[2J\x1b]0;title\x07\u202egnp.exe"
+
+// record has a server decide on so many pods of two namespaces, and on one with a hostile name.
 func record(t *testing.T, pods int) *recorded {
 	t.Helper()
-	config := t.TempDir()
-	must(t, os.CopyFS(config, os.DirFS(objects)))
-	must(t, os.WriteFile(filepath.Join(config, "namespaces.yaml"), []byte(namespaces), 0o600))
-	r := &recorded{dir: filepath.Join(t.TempDir(), "recording"), reviews: 2 * pods}
-	s := gatehouse.StartLocal(t, config, "--record", r.dir)
+	r := &recorded{config: t.TempDir(), dir: filepath.Join(t.TempDir(), "recording"), reviews: 2*pods + 2}
+	must(t, os.CopyFS(r.config, os.DirFS(objects)))
+	must(t, os.WriteFile(filepath.Join(r.config, "namespaces.yaml"), []byte(namespaces), 0o600))
+	s := gatehouse.StartLocal(t, r.config, "--record", r.dir)
+	send := func(uid, name, image, namespace, user string) {
+		for _, path := range []string{"/mutate", "/validate"} {
+			must(t, s.Post(t.Context(), path, fmt.Appendf(nil, podReview, quoted(path[1:]+"-"+uid), quoted(name), quoted(image), quoted(namespace), quoted(user))))
+		}
+	}
+	send("hostile", hostileName, "old.example/"+hostileName, mall, hostileName)
 	for i := range pods {
-		namespace, user := shop, anna
+		namespace, user, name, image := shop, anna, fmt.Sprintf("app-%03d", i), "registry.example/app:1"
 		if i%2 == 1 {
 			namespace, user = mall, ben
 		}
-		name, image := fmt.Sprintf("app-%03d", i), "registry.example/app:1"
 		if i%10 == 0 {
 			image = "old.example/app:1"
 			r.denied = append(r.denied, name)
 		}
-		for _, path := range []string{"/mutate", "/validate"} {
-			must(t, s.Post(t.Context(), path, fmt.Appendf(nil, podReview, fmt.Sprintf("%s-%d", path[1:], i), name, image, namespace, user)))
-		}
+		send(fmt.Sprint(i), name, image, namespace, user)
 	}
 	must(t, s.Signal(os.Interrupt))
 	code, err := s.Wait(t.Context())
@@ -55,6 +66,15 @@ func record(t *testing.T, pods int) *recorded {
 		t.Fatalf("the server ends with the code %d", code)
 	}
 	return r
+}
+
+// quoted returns a text as JSON.
+func quoted(text string) string {
+	out, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // texts can be encoded
+	}
+	return string(out)
 }
 
 const namespaces = `apiVersion: v1
@@ -66,5 +86,135 @@ kind: Namespace
 metadata: {name: mall, labels: {logs: shipped}}
 `
 
-var _ = strings.Contains
-var _ = support.Eventually
+// TestOffline goes through a recording and a directory without a cluster: filter, open a decision, try a change, replay it, compare.
+func TestOffline(t *testing.T) {
+	t.Parallel()
+	const pods = 150
+	r := record(t, pods)
+	c := start(t, "--config", r.config, "--recording", r.dir, "-f", "../../manifests/examples/quickstart/deployment.yaml")
+	p := c.open(t, "/decisions", desktop)
+	got := waitFor(t, p, r.reviews)
+	if len(got.Names) != rowsOfPage || got.Names[0] != fmt.Sprintf("app-%03d", pods-1) {
+		t.Errorf("the list begins with %q", got.Names)
+	}
+
+	t.Run("filter", func(t *testing.T) {
+		p.Fill("#namespace-0", shop)
+		p.Evaluate(`document.querySelector("#decision-0").value = "denied"`, nil)
+		if status := p.Follow("form.filter button"); status != http.StatusOK || !strings.Contains(p.URL(), "namespace=shop") || !strings.Contains(p.URL(), "decision=denied") {
+			t.Fatalf("the form gives %d, %s", status, p.URL())
+		}
+		got := waitFor(t, p, len(r.denied))
+		for _, name := range r.denied {
+			if !slices.Contains(got.Names, name) {
+				t.Errorf("%s is not among %q", name, got.Names)
+			}
+		}
+		if command := p.Text(".command code"); !strings.Contains(command, "record show") || !strings.Contains(command, "--namespace shop") || !strings.Contains(command, "--decision denied") {
+			t.Errorf("the command is %s", command)
+		}
+		c.check(t, p)
+	})
+	t.Run("a decision", func(t *testing.T) {
+		if status := p.Follow("#decision-list tbody th a"); status != http.StatusOK {
+			t.Fatalf("a decision gives %d", status)
+		}
+		c.settle(t, p)
+		text := p.Text("main")
+		for _, want := range []string{"the registry old.example is being switched off", "registries", "limits", "anna", "every container should have limits"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the decision does not show %q:\n%s", want, text)
+			}
+		}
+		c.check(t, p)
+	})
+	t.Run("a patch", func(t *testing.T) {
+		c.visit(t, p, "/decisions/mutate-1")
+		var added []string
+		p.Evaluate(`[...document.querySelectorAll(".diff .added")].map(e => e.textContent)`, &added)
+		if !strings.Contains(strings.Join(added, "\n"), "log-shipper") {
+			t.Errorf("the diff adds %q", added)
+		}
+		c.check(t, p)
+	})
+	t.Run("hostile text", func(t *testing.T) {
+		for _, page := range []string{"/decisions?page=7", "/decisions/validate-hostile", "/decisions?user=" + url.QueryEscape(hostileName), "/policies?q=" + url.QueryEscape(hostileName)} {
+			c.visit(t, p, page)
+			checkInert(t, p, strings.HasPrefix(page, "/decisions"))
+			c.check(t, p)
+		}
+	})
+	t.Run("try", func(t *testing.T) { tryCandidate(t, c, p, pods) })
+	t.Run("compare", func(t *testing.T) {
+		c.visit(t, p, "/compare?from=dir:testdata/objects&to=dir:testdata/candidate")
+		text := p.Text("main")
+		for _, want := range []string{"0 added, 6 removed, 1 changed", "registries", "is switched off"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the comparison does not show %q:\n%s", want, text)
+			}
+		}
+		c.check(t, p)
+	})
+}
+
+// tryCandidate changes a policy in the browser, tries it on a manifest, and replays the recording.
+func tryCandidate(t *testing.T, c *console, p *chromium.Page, pods int) {
+	t.Helper()
+	candidate, err := os.ReadFile("testdata/candidate/policies.yaml")
+	must(t, err)
+	c.visit(t, p, "/try?begin="+url.QueryEscape("AdmissionPolicy/registries"))
+	p.Fill("#documents", string(candidate))
+	p.Fill("#manifests", "apiVersion: v1\nkind: Pod\nmetadata: {name: tried, namespace: mall}\nspec: {containers: [{name: app, image: registry.example/app:1}]}\n")
+	if status := p.Follow("button.primary"); status != http.StatusOK {
+		t.Fatalf("try gives %d", status)
+	}
+	text := p.Text("#result")
+	for _, want := range []string{"Pod/tried", "refused", "the mall has a registry of its own", "log-shipper"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the result does not show %q:\n%s", want, text)
+		}
+	}
+	c.check(t, p)
+	picture(t, p, "try")
+
+	if status := p.Follow("button[value=replay]"); status != http.StatusOK {
+		t.Fatalf("replay gives %d", status)
+	}
+	support.Eventually(t, "the replay ends", func() error {
+		if text = p.Text("#result"); !strings.Contains(text, "A replay is one step") {
+			return fmt.Errorf("it shows %s", text)
+		}
+		return nil
+	})
+	// Those of ben with an image of the registry: the others were refused before.
+	if want := fmt.Sprintf("%d Pod in namespace mall", pods/2); !strings.Contains(strings.ReplaceAll(text, "reviews of ", ""), want) {
+		t.Errorf("the replay does not show %q:\n%s", want, text)
+	}
+	c.check(t, p)
+
+	p.Fill("#documents", "kind: AdmissionPolicy\napiVersion: gatehouse.dev/v1alpha1\nmetadata: {name: broken}\nspec: {validations: [{expression: 'object.spec.'}]}\n")
+	p.Follow("button.primary")
+	if mark := p.Text("mark"); mark == "" {
+		t.Errorf("lint marks nothing:\n%s", p.Text("#result"))
+	}
+	c.check(t, p)
+}
+
+// checkInert fails if hostile text has become anything but text.
+func checkInert(t *testing.T, p *chromium.Page, shown bool) {
+	t.Helper()
+	var got struct {
+		Ran, Shown bool
+		Title      string
+		Elements   []string
+		Characters []string
+	}
+	p.Evaluate(`({
+		Ran: window.ran !== undefined, Shown: document.body.innerText.includes('<script>window.ran=1</script>'), Title: document.title,
+		Elements: [...document.querySelectorAll("img, iframe, object, embed, body script, [onerror], [onclick], [onload]")].map(e => e.outerHTML),
+		Characters: [...document.body.innerText + document.title].filter(c => /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069]/.test(c)).map(c => "U+" + c.codePointAt(0).toString(16)),
+	})`, &got)
+	if got.Ran || len(got.Elements) > 0 || len(got.Characters) > 0 || got.Shown != shown || got.Title == "title" {
+		t.Errorf("%s: hostile text is not inert: %+v", p.URL(), got)
+	}
+}

@@ -1,19 +1,126 @@
 package console
 
 import (
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
+// TestCluster shows a real cluster to users with different rights.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.fill(t)
-	c := start(t, "--kubeconfig", s.Kubeconfig())
-	p := c.open(t, "/", desktop)
-	for _, page := range []string{"/", "/decisions", "/policies", "/try", "/login", "/compare"} {
+	t.Run("every page", s.everyPage)
+	t.Run("two teams", s.twoTeams)
+}
+
+// everyPage shows every page to somebody with the rights that the document names.
+func (s *site) everyPage(t *testing.T) {
+	kubeconfig, _ := s.user(t, operator)
+	c := start(t, "--kubeconfig", kubeconfig, "-f", "../../manifests/examples/quickstart/deployment.yaml")
+	p := c.open(t, "/decisions", desktop)
+	for _, page := range documentParts(t, documentPage) {
 		c.visit(t, p, page)
-		c.check(t, p)
-		c.checkKeyboard(t, p)
-		t.Log(p.Text("main"))
+	}
+	// 20 pods of each team are created, of which 4 are refused before they are validated by all; each is two reviews.
+	c.visit(t, p, "/decisions")
+	support.Eventually(t, "the recordings of both replicas", func() error { return moreThan(list(p).Total, 2*2*20) })
+	c.visit(t, p, "/decisions?decision=denied&name=hostile")
+	waitFor(t, p, 1)
+	p.Follow("#decision-list tbody th a")
+	decision := strings.TrimPrefix(p.URL(), c.url(""))
+
+	for _, of := range []struct {
+		page, picture string
+		want          []string
+	}{
+		{"/", "overview", slices.Concat(s.replicas(), []string{"ready", "log-shipper", "allowed", "the right to get secrets is missing"})},
+		{"/decisions", "decisions", []string{"registries", "limits", anna, ben, shop, mall, "denied"}},
+		{decision, "decision", []string{"owners", "the owner is not", "log-shipper", anna}},
+		{"/policies", "policies", []string{"registries", "owners", "limits", "log-shipper", "TICKET-16", "TICKET-17", "TICKET-18", "fail.validate.gatehouse.dev"}},
+		{"/policies/AdmissionPolicy/registries", "policy", []string{"startsWith", "TICKET-16"}},
+		{"/try?begin=AdmissionPolicy/registries", "", []string{"Nothing is applied"}},
+		{"/login", "login", []string{operator, "asked.mutate.gatehouse.dev"}},
+		{"/compare?from=cluster&to=dir:testdata/candidate", "compare", []string{"is switched off", "is being switched off"}},
+	} {
+		t.Run(strings.Trim(of.page, "/"), func(t *testing.T) {
+			c.visit(t, p, of.page)
+			for text, i := p.Text("main"), 0; i < len(of.want); i++ {
+				if !strings.Contains(text, of.want[i]) {
+					t.Errorf("%s does not show %q:\n%s", of.page, of.want[i], text)
+				}
+			}
+			c.check(t, p)
+			if of.picture != "" {
+				picture(t, p, of.picture)
+			}
+			c.checkKeyboard(t, p)
+			p.Show(phone)
+			c.visit(t, p, of.page)
+			c.check(t, p)
+			p.Show(desktop)
+		})
+	}
+	t.Run("hostile text", func(t *testing.T) {
+		c.visit(t, p, decision)
+		checkInert(t, p, true)
+		c.visit(t, p, "/decisions?name=hostile")
+		checkInert(t, p, false)
+	})
+}
+
+// replicas returns the names of the pods.
+func (s *site) replicas() (names []string) {
+	for _, pod := range s.kubelet.Pods() {
+		names = append(names, pod.Name)
+	}
+	return names
+}
+
+// twoTeams: what one team sees, the other does not.
+func (s *site) twoTeams(t *testing.T) {
+	for _, team := range []struct{ user, own, other, theirs, foreign string }{
+		{anna, shop, mall, "old-checkout", "old-ledger"},
+		{ben, mall, shop, "old-ledger", "old-checkout"},
+	} {
+		t.Run(team.user, func(t *testing.T) {
+			t.Parallel()
+			kubeconfig, _ := s.user(t, team.user)
+			c := start(t, "--kubeconfig", kubeconfig, "-n", team.own)
+			p := c.open(t, "/policies/AdmissionPolicy/registries", desktop)
+			var all strings.Builder
+			if status := p.Follow("form[action$='/audit'] button"); status != http.StatusOK {
+				t.Fatalf("the audit gives %d", status)
+			}
+			support.Eventually(t, "the audit ends", func() error {
+				c.settle(t, p)
+				return nil
+			})
+			if text := p.Text("main"); !strings.Contains(text, team.theirs) || !strings.Contains(text, "is being switched off") {
+				t.Errorf("the audit does not find %s:\n%s", team.theirs, text)
+			}
+			all.WriteString(p.Text("body"))
+			for page, right := range map[string]string{
+				"/": "list pods in namespace " + system, "/decisions": "list pods in namespace " + system, "/login": "list accesstokens", "/policies": "",
+				"/policies/AdmissionPolicy/registries": "", "/try": "", "/compare": "",
+			} {
+				c.visit(t, p, page)
+				text := p.Text("body")
+				if !strings.Contains(text, right) || right != "" && !strings.Contains(text, "missing") {
+					t.Errorf("%s does not name the right that is missing, %q:\n%s", page, right, text)
+				}
+				all.WriteString(text)
+				c.check(t, p)
+			}
+			for _, secret := range []string{team.foreign, "TICKET", team.other + "-app", team.other + "-migration"} {
+				if strings.Contains(all.String(), secret) {
+					t.Errorf("%s sees %q, which is of the namespace %s", team.user, secret, team.other)
+				}
+			}
+		})
 	}
 }

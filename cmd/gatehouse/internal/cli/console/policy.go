@@ -419,7 +419,8 @@ func (c *console) runAudit(ctx context.Context, kind, name string, report func(w
 	sum := aggregator.Summary()
 	out := &auditResult{Objects: sum.Objects, Complete: outcome.Complete}
 	for i := range sum.Rules {
-		if sum.Rules[i].Kind == kind && sum.Rules[i].Policy == name {
+		// Errors that are of no policy keep all of them from being decided.
+		if of := &sum.Rules[i]; of.Kind == kind && of.Policy == name || of.Policy == "" {
 			out.Rules = append(out.Rules, sum.Rules[i])
 		}
 	}
@@ -427,6 +428,9 @@ func (c *console) runAudit(ctx context.Context, kind, name string, report func(w
 		if kind == profileKind && sum.Injection[i].Profile == name {
 			out.Profiles = append(out.Profiles, sum.Injection[i])
 		}
+	}
+	for _, err := range source.Unread(loaded) {
+		out.Notes = append(out.Notes, err.Error())
 	}
 	for _, s := range outcome.Skipped {
 		if s.Kind == kind && s.Policy == name {

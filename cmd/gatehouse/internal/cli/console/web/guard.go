@@ -37,6 +37,8 @@ func FirstURL(address, path, token string) string {
 //   - A request of a page of another origin is refused by Sec-Fetch-Site and Origin, whatever its method.
 //   - Whoever guesses the port lacks the cookie. It is set by the token of the first URL alone. It is SameSite=Strict, and
 //     its name has the port, because cookies of different ports are the same to a browser.
+//
+// The Referrer-Policy must not be no-referrer: a browser would send forms with the Origin null.
 func (s *Server) guard(next http.Handler) http.Handler {
 	_, port, _ := net.SplitHostPort(s.options.Address)
 	hosts := map[string]bool{s.options.Address: true, "localhost:" + port: true}
@@ -49,7 +51,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		for name, value := range map[string]string{
-			"Content-Security-Policy": securityPolicy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+			"Content-Security-Policy": securityPolicy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
 			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
 			header.Set(name, value)
