@@ -116,7 +116,7 @@ func TestOffline(t *testing.T) {
 		c.check(t, p)
 	})
 	t.Run("a decision", func(t *testing.T) {
-		if status := p.Follow("#decision-list tbody th a"); status != http.StatusOK {
+		if status := p.Follow("#decision-list a[id^='d-']"); status != http.StatusOK {
 			t.Fatalf("a decision gives %d", status)
 		}
 		c.settle(t, p)

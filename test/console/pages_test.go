@@ -31,7 +31,7 @@ func (s *site) everyPage(t *testing.T) {
 	support.Eventually(t, "the recordings of both replicas", func() error { return moreThan(list(p).Total, 2*2*20) })
 	c.visit(t, p, "/decisions?decision=denied&name=hostile")
 	waitFor(t, p, 1)
-	p.Follow("#decision-list tbody th a")
+	p.Follow("#decision-list a[id^='d-']")
 	decision := strings.TrimPrefix(p.URL(), c.url(""))
 
 	for _, of := range []struct {
