@@ -23,6 +23,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/index"
 )
 
 //go:embed templates
@@ -176,6 +177,7 @@ type console struct {
 
 	configurations configurations
 	observer       observer
+	index          *index.Index
 	background     sync.WaitGroup
 	mirror         lazyMirror
 	lints          lints
@@ -193,11 +195,15 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 		return fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // it is for this process alone
+	ctx, cancel := context.WithCancel(ctx)
 	address, token := listener.Addr().String(), web.NewToken()
 	c, err := newConsole(ctx, f, run, work, address, token)
 	if err != nil {
+		cancel()
 		return err
 	}
+	defer c.background.Wait()
+	defer cancel()
 	url := web.FirstURL(address, "/", token)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
 	if f.browser {
@@ -253,6 +259,10 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 	c.observer = observer{now: func() time.Time { return c.now() }, connect: f.newCluster}
 	if err := os.MkdirAll(filepath.Join(work, mirrorDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
+	}
+	if paths := c.recordingPaths(); len(paths) > 0 {
+		c.index = index.New(index.Options{Paths: paths, Fallback: work})
+		c.background.Go(func() { c.index.Run(ctx) })
 	}
 	c.web, err = web.New(web.Options{
 		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,

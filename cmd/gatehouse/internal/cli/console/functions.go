@@ -23,7 +23,7 @@ func functions() template.FuncMap {
 }
 
 // mebibytes returns a number of bytes for people.
-func mebibytes(bytes float64) string {
+func mebibytes(bytes int64) string {
 	const mib = 1 << 20
-	return fmt.Sprintf("%.1f MiB", bytes/mib)
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
 }

@@ -28,6 +28,9 @@ func (c *console) addOverview() {
 			part{"alerts", "Alerts that would fire", "60s", "alerts", c.showAlerts},
 		)
 	}
+	if len(c.recordingPaths()) > 0 {
+		parts = append(parts, part{"recordings", "Reviews that this console has", "10s", "recordings", c.showRecordings})
+	}
 	if c.config != "" {
 		parts = append(parts, part{"configuration", "Configuration", "", "configuration", c.showConfiguration})
 	}
@@ -36,7 +39,7 @@ func (c *console) addOverview() {
 
 // look returns a sample of the replicas, and notes what it lacks.
 func (c *console) look(ctx context.Context) (*sample, []string, error) {
-	c.observer.watch(c.ctx)
+	c.observer.watch(c.ctx) //nolint:contextcheck // samples are taken after the request, too
 	s, err := c.observer.sample(ctx, c.ctx)
 	if err != nil {
 		return nil, nil, err
@@ -207,12 +210,11 @@ func (c *console) showReviews(r *http.Request) (partData, error) {
 
 // recordingRow is what a replica says about its recording.
 type recordingRow struct {
-	Name                       string
-	Recorded, Skipped, Dropped float64
-	Bytes                      float64
-	Failing                    time.Time
-	QueueDropped, DiskDropped  float64
-	SizeDropped                float64
+	Name                                   string
+	Recorded, Skipped, Dropped             float64
+	QueueDropped, DiskDropped, SizeDropped float64
+	Bytes                                  int64
+	Failing                                time.Time
 }
 
 // recordingData is what the part about recordings shows.
@@ -234,7 +236,7 @@ func (c *console) showRecording(r *http.Request) (partData, error) {
 		if !ok {
 			continue
 		}
-		row := recordingRow{Name: name, Bytes: bytes}
+		row := recordingRow{Name: name, Bytes: int64(bytes)}
 		reviews := m.SumBy("gatehouse_record_reviews_total", "result")
 		row.Recorded, row.Skipped = reviews["recorded"], reviews["skipped"]
 		dropped := m.SumBy("gatehouse_record_dropped_total", "reason")
