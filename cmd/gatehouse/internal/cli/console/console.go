@@ -16,12 +16,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/index"
 )
 
 //go:embed templates
@@ -168,6 +170,11 @@ type console struct {
 
 	configurations configurations
 	lints          lints
+
+	// index is that of the recordings. Background is done when nothing reads them any more.
+	index      *index.Index
+	candidates candidates
+	background sync.WaitGroup
 }
 
 // serve serves the pages until the context ends.
@@ -182,11 +189,15 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 		return fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // it is for this process alone
+	ctx, cancel := context.WithCancel(ctx)
 	address, token := listener.Addr().String(), web.NewToken()
 	c, err := newConsole(ctx, f, run, work, address, token)
 	if err != nil {
+		cancel()
 		return err
 	}
+	defer c.background.Wait()
+	defer cancel()
 	url := web.FirstURL(address, "/", token)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
 	if f.browser {
@@ -238,6 +249,9 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 		return nil, err
 	}
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now}
+	if err := c.startIndex(); err != nil {
+		return nil, err
+	}
 	c.web, err = web.New(web.Options{
 		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,
 		Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/decisions", Title: "Decisions"}, {Path: "/policies", Title: "Policies and profiles"}, {Path: "/try", Title: "Try"}, {Path: "/login", Title: "Login"}, {Path: "/compare", Title: "Compare"}},

@@ -16,5 +16,17 @@ func functions() template.FuncMap {
 		"short":     cli.Inert,
 		"cel":       highlight,
 		"multiline": multiline,
+		"outcome":   outcomeText,
+		"took":      tookText,
+
+		"outcomeClass": outcomeClass,
 	}
+}
+
+// tookText returns how long a review took, for people.
+func tookText(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return d.Round(10 * time.Microsecond).String()
 }
