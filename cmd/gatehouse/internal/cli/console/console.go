@@ -177,10 +177,13 @@ type console struct {
 
 	configurations configurations
 	observer       observer
-	index          *index.Index
-	background     sync.WaitGroup
 	mirror         lazyMirror
 	lints          lints
+
+	// index is that of the recordings. Background is done when nothing reads them any more.
+	index      *index.Index
+	candidates candidates
+	background sync.WaitGroup
 }
 
 // serve serves the pages until the context ends.
@@ -257,12 +260,8 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 	f.pinContext()
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now}
 	c.observer = observer{now: func() time.Time { return c.now() }, connect: f.newCluster}
-	if err := os.MkdirAll(filepath.Join(work, mirrorDir), 0o700); err != nil {
-		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
-	}
-	if paths := c.recordingPaths(); len(paths) > 0 {
-		c.index = index.New(index.Options{Paths: paths, Fallback: work})
-		c.background.Go(func() { c.index.Run(ctx) })
+	if err := c.startIndex(); err != nil {
+		return nil, err
 	}
 	c.web, err = web.New(web.Options{
 		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,

@@ -19,6 +19,10 @@ func functions() template.FuncMap {
 		"short":     cli.Inert,
 		"cel":       highlight,
 		"multiline": multiline,
+		"outcome":   outcomeText,
+		"took":      tookText,
+
+		"outcomeClass": outcomeClass,
 	}
 }
 
@@ -26,4 +30,12 @@ func functions() template.FuncMap {
 func mebibytes(bytes int64) string {
 	const mib = 1 << 20
 	return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
+}
+
+// tookText returns how long a review took, for people.
+func tookText(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return d.Round(10 * time.Microsecond).String()
 }

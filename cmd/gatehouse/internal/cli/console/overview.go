@@ -141,14 +141,14 @@ type reviewsData struct {
 // line is a small chart of a series of numbers.
 type line struct {
 	Name, Class string
-	// Points are those of an SVG polyline in a box of chartWidth by chartHeight.
+	// Points are those of an SVG polyline in a box of lineWidth by lineHeight.
 	Points string
 	// Last is the newest number, Most the largest, and Total what was counted since the replicas started.
 	Last, Most, Total float64
 }
 
 const (
-	chartWidth, chartHeight = 240, 40
+	lineWidth, lineHeight = 240, 40
 	// maxRates bounds the table of numbers.
 	maxRates = 50
 )
@@ -162,14 +162,14 @@ func newLine(name, class string, values []float64) line {
 	l.Last, l.Most = values[len(values)-1], slices.Max(values)
 	points := make([]string, len(values))
 	for i, v := range values {
-		x := float64(chartWidth)
+		x := float64(lineWidth)
 		if len(values) > 1 {
-			x = float64(chartWidth*i) / float64(len(values)-1)
+			x = float64(lineWidth*i) / float64(len(values)-1)
 		}
 		const margin = 2
-		y := float64(chartHeight - margin)
+		y := float64(lineHeight - margin)
 		if l.Most > 0 {
-			y -= v / l.Most * (chartHeight - 2*margin)
+			y -= v / l.Most * (lineHeight - 2*margin)
 		}
 		points[i] = fmt.Sprintf("%.1f,%.1f", x, y)
 	}
@@ -177,10 +177,8 @@ func newLine(name, class string, values []float64) line {
 	return l
 }
 
-// outcomeClasses are the CSS classes of outcomes, in the order of the page.
-func outcomes() []struct{ name, class string } {
-	return []struct{ name, class string }{{"allowed", "good"}, {"denied", "bad"}, {"unknown", "notice"}, {"refused", "notice"}, {"shed", "notice"}}
-}
+// outcomes are the decisions that the metrics have, in the order of the page.
+func outcomes() []string { return []string{"allowed", "denied", "unknown", "refused", "shed"} }
 
 func (c *console) showReviews(r *http.Request) (partData, error) {
 	s, notes, err := c.look(r.Context())
@@ -195,13 +193,13 @@ func (c *console) showReviews(r *http.Request) (partData, error) {
 	for _, outcome := range outcomes() {
 		values := make([]float64, len(rates))
 		for i := range rates {
-			values[i] = rates[i].By[outcome.name]
+			values[i] = rates[i].By[outcome]
 		}
-		l := newLine(outcome.name, outcome.class, values)
+		l := newLine(outcome, outcomeClass(outcome), values)
 		for _, m := range s.metrics {
-			l.Total += m.SumBy("gatehouse_reviews_total", "decision")[outcome.name]
+			l.Total += m.SumBy("gatehouse_reviews_total", "decision")[outcome]
 		}
-		data.Lines, data.Outcomes = append(data.Lines, l), append(data.Outcomes, outcome.name)
+		data.Lines, data.Outcomes = append(data.Lines, l), append(data.Outcomes, outcome)
 	}
 	slices.Reverse(rates)
 	data.Rates = rates[:min(maxRates, len(rates))]

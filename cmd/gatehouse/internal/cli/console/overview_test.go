@@ -47,7 +47,7 @@ func newOverview(t *testing.T, f flags) *overviewPages {
 		t.Fatal(err)
 	}
 	c.now = noon
-	t.Cleanup(c.background.Wait) // for the context of the test, which has ended then
+	t.Cleanup(c.background.Wait) // the context of the test has ended then
 	return &overviewPages{c, t}
 }
 

@@ -60,17 +60,13 @@ func (d *recordingsData) count(ctx context.Context, x *index.Index) error {
 	for i := range d.Steps {
 		d.Steps[i].Begin = counted.From.Add(time.Duration(i) * counted.Step)
 	}
-	classes := map[string]string{}
-	for _, outcome := range outcomes() {
-		classes[outcome.name] = outcome.class
-	}
 	for _, outcome := range d.Outcomes {
 		values, total := make([]float64, recordingSteps), 0.0
 		for i, n := range counted.Counts[outcome] {
 			values[i], total = float64(n), total+float64(n)
 			d.Steps[i].Counts = append(d.Steps[i].Counts, n)
 		}
-		l := newLine(outcome, classes[outcome], values)
+		l := newLine(outcome, outcomeClass(outcome), values)
 		l.Total = total
 		d.Lines = append(d.Lines, l)
 	}
