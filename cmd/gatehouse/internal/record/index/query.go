@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -114,7 +115,7 @@ func (t *table) selection(ctx context.Context, f *Filter) (*selection, error) {
 
 func (f *Filter) hasCause(c replay.Cause) bool {
 	return (len(f.Effects) == 0 || slices.Contains(f.Effects, c.Effect)) &&
-		(len(f.Policies) == 0 || slices.ContainsFunc(f.Policies, func(name string) bool { return name == c.Name || name == c.Kind+"/"+c.Name }))
+		(len(f.Policies) == 0 || c.Matches(f.Policies))
 }
 
 func (t *table) want(s *selection, c column, n int, matches func(string) bool) {
@@ -229,6 +230,35 @@ func (x *Index) ByID(id string) ([]Row, error) {
 	}
 	rows, err := t.rows(ids)
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.ID != id }), err
+}
+
+// ByPlace returns the review at a Row.Place of a file of this name, without its directory. It is nil if there is none.
+func (x *Index) ByPlace(file, place string) (*Row, error) {
+	t := x.table
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	offset, number, _ := strings.Cut(place, ".")
+	at, err := strconv.ParseInt(offset, 10, 64)
+	n, failed := strconv.ParseUint(number, 10, 32)
+	if errors.Join(err, failed) != nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	i := slices.IndexFunc(t.frames, func(f *frame) bool {
+		return !f.gone && f.span.offset == at && filepath.Base(f.file.path) == file
+	})
+	if i < 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	for _, id := range t.order {
+		if r := t.at(id); r.frame == t.frames[i].number && uint64(r.number) == n {
+			rows, err := t.rows([]uint32{id})
+			if err != nil {
+				return nil, err
+			}
+			return &rows[0], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none
 }
 
 // Buckets are numbers of reviews over time.
