@@ -172,7 +172,9 @@ type decisionList struct {
 	Refresh, Every  string
 	Pause, Continue string
 	HasRecordings   bool
-	IsCluster       bool
+	// Mirror says what of the replicas' recordings is known.
+	Mirror    []string
+	IsCluster bool
 }
 
 // Percent is how much of the recordings has been read.
@@ -236,7 +238,9 @@ func (c *console) decisionList(r *http.Request) (*decisionList, error) {
 		return nil, err
 	}
 	ctx := r.Context()
-	list := &decisionList{Filter: filter, State: c.index.State(), HasRecordings: len(c.recordingPaths()) > 0, IsCluster: !c.isOffline()}
+	c.lookAtRecordings()
+	list := &decisionList{Filter: filter, State: c.index.State(), HasRecordings: len(c.recordingPaths()) > 0, IsCluster: !c.isOffline(), Mirror: c.mirrorText()}
+	list.State.Live = list.State.Live || c.isMirrored() // the replicas are followed
 	total := 0
 	page, begin := newPager(filter.query, "page", list.State.Rows) // the index knows of how many it is
 	rows, total, err := c.index.Find(ctx, filter.Filter, begin, pageRows)

@@ -190,6 +190,8 @@ func TestOverviewCluster(t *testing.T) {
 	})
 	p.expect("/login/tokens/part", []string{"ci-bot", "expires in 1 day", ">2</td>", "old-bot", "expired"}, "5555", "6666")
 	p.expect("/login/revocations/part", []string{"eve", "left", "2026-11-01T00:00:00Z"})
+	p.expect("/login/whoami/part", []string{"<bdi>t</bdi>", "not asked: the context&#39;s server is not https", "the kubeconfig has no address of Gatehouse"})
+	p.expect("/login/trust/part", []string{"ValidatingWebhookConfiguration/gatehouse", "cannot decide"})
 	p.expect("/login/issuers/part", []string{"https://issuer.example/&lt;script&gt;", "0: no token can be verified", "2026-11-20T11:50:00Z (10m ago)"}, "<script>")
 }
 
@@ -209,10 +211,10 @@ func TestOverviewWithoutRights(t *testing.T) {
 	}, "Nothing.</p>")
 	p.expect("/login/tokens/part", []string{"the right to list accesstokens.gatehouse.dev is missing"}, "There is none")
 	p.expect("/login/revocations/part", []string{"the right to list tokenrevocations.gatehouse.dev is missing"})
-	p.mirror.mirror = nil
 	p.lookAtRecordings()
 	p.mirror.mirror.Sync(t.Context())
 	p.expect("/overview/recording/part", []string{"Not read: " + forward, "Recordings of 1 of 2 replicas: 1 segment"})
+	p.expect("/decisions", []string{"Not read: " + forward, `hx-trigger="every 2s"`})
 }
 
 // TestOverviewNoCluster shows a cluster that cannot be reached.
@@ -225,8 +227,8 @@ func TestOverviewNoCluster(t *testing.T) {
 	for _, name := range []string{"attention", "replicas", "reviews", "certificates", "recording", "alerts"} {
 		p.expect("/overview/"+name+"/part", []string{"connection refused", `class="note notice"`})
 	}
-	for _, name := range []string{"whoami", "issuers", "tokens", "revocations", "trust"} {
-		p.expect("/login/"+name+"/part", []string{`<`})
+	for _, name := range []string{"issuers", "tokens", "revocations", "trust"} {
+		p.expect("/login/"+name+"/part", []string{"connection refused", `notice"`})
 	}
 }
 
