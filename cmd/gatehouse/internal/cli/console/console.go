@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -189,6 +190,9 @@ type console struct {
 	background sync.WaitGroup
 }
 
+// garbage is the GC percentage: the rows of recordings are most of the memory, and stay.
+const garbage = 50
+
 // serve serves the pages until the context ends.
 func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 	listener, note, err := f.listen(ctx)
@@ -210,6 +214,9 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 	}
 	defer c.background.Wait()
 	defer cancel()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
 	url := web.FirstURL(address, "/", token)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
 	if f.browser {

@@ -282,6 +282,9 @@ func (l *decisionList) refresh() {
 		return
 	}
 	l.Refresh, l.Every = "/decisions-list?"+query.Encode(), "2s"
+	if !l.State.Ready {
+		l.Every = "500ms"
+	}
 	if isLive {
 		l.Pause = l.Filter.With("live", "0")
 	}
