@@ -51,6 +51,18 @@ func ParseDuration(text string) (time.Duration, error) {
 	return parsed, nil
 }
 
+// ParseTime returns a time that is given as such, or as a duration before now.
+func ParseTime(text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	ago, err := ParseDuration(text)
+	if err != nil || ago < 0 {
+		return time.Time{}, errors.New("must be a time such as 2026-11-20T12:00:00Z, or a duration before now such as 90m, 24h or 7d")
+	}
+	return now.Add(-ago), nil
+}
+
 // FormatDuration returns a duration as ParseDuration accepts it, without parts that are zero: "30d", "12h", "15m". Less than two days, and
 // durations that are not a number of days, have no days.
 func FormatDuration(d time.Duration) string {

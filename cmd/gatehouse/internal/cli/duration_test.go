@@ -54,3 +54,16 @@ func TestFormatDuration(t *testing.T) {
 		}
 	}
 }
+
+func TestParseTime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]string{
+		"2026-11-20T12:00:00Z": "2026-11-20T12:00:00Z", "2026-11-20T12:00:00+01:00": "2026-11-20T11:00:00Z", "24h": "2026-11-22T12:00:00Z", "7d": "2026-11-16T12:00:00Z", "-1h": "", "": "", "today": "",
+	} {
+		got, err := ParseTime(value, now)
+		if (err != nil) != (want == "") || err == nil && got.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%q is %s, %v; want %s", value, got, err, want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,6 +94,25 @@ func run(r *record.Recorder) (stop func()) {
 	return func() {
 		cancel()
 		<-done
+	}
+}
+
+// TestSegmentReviews checks that a segment has a bounded number of reviews.
+func TestSegmentReviews(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := record.New(options(t, dir))
+	stop := run(r)
+	body := admissionReview("1", `{}`)
+	for i := range record.MaxSegmentReviews + 1 {
+		for r.Stats().Recorded < int64(i)-200 { // its queue is bounded
+			runtime.Gosched()
+		}
+		add(r, "1", body, []byte(`{"response":{"uid":"1","allowed":true}}`))
+	}
+	stop()
+	if files, _ := filepath.Glob(filepath.Join(dir, "*"+record.SegmentSuffix)); len(files) != 2 {
+		t.Errorf("segments: %v", files)
 	}
 }
 

@@ -191,6 +191,11 @@ type Cause struct {
 	Effect Effect `json:"effect"`
 }
 
+// Matches reports whether a list has the name of the policy or profile, or its kind/name.
+func (c *Cause) Matches(names []string) bool {
+	return slices.Contains(names, c.Name) || slices.Contains(names, c.Kind+"/"+c.Name)
+}
+
 // RecordedCauses returns the rules that have refused or warned, and the profiles that were injected, as far as the
 // recorded answer names them. They are sorted.
 func RecordedCauses(r *record.Review) []Cause {

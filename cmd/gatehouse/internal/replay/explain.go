@@ -79,6 +79,12 @@ func NewItem(source *Source, reader *record.Reader, text []byte) (*Item, error) 
 	return item, nil
 }
 
+// HasConfiguration reports whether the configuration that has decided is beside the recording.
+func (i *Item) HasConfiguration() bool {
+	_, err := newLibrary().find(i.Source.Dir, &i.Segment.Header, i.Review)
+	return err == nil
+}
+
 // Explanation is an answer to a review with everything that led to it.
 type Explanation struct {
 	Subject Subject

@@ -56,11 +56,11 @@ func gauge(name string, holds func(float64) bool, labels ...string) func(*sample
 				if !holds(one.Value) {
 					continue
 				}
-				text := "replica " + replica
+				words := []string{"replica " + replica}
 				for _, label := range labels {
-					text += ", " + label + " " + one.Labels[label]
+					words = append(words, label+" "+one.Labels[label])
 				}
-				about = append(about, text)
+				about = append(about, strings.Join(words, ", "))
 			}
 		}
 		return about

@@ -168,7 +168,11 @@ func (c *console) exceptionsAttention(ctx context.Context) (items []attentionIte
 	for _, namespace := range namespaces {
 		exceptions, err := list[v1alpha1.PolicyException](ctx, client, v1alpha1.GroupVersion.WithResource("policyexceptions"), namespace, "")
 		if err != nil {
-			notes = append(notes, explain(err))
+			text := explain(err)
+			if namespace == "" {
+				text += " (hint: gatehouse console --namespace NAME lists those of a namespace)"
+			}
+			notes = append(notes, text)
 			continue
 		}
 		for i := range exceptions {

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/index"
 )
 
 //go:embed templates
@@ -177,12 +179,19 @@ type console struct {
 
 	configurations configurations
 	observer       observer
-	background     sync.WaitGroup
 	mirror         lazyMirror
 	lints          lints
 	// computing allows one computation of the page "try" at a time.
 	computing *semaphore.Weighted
+
+	// index is that of the recordings. Background is done when nothing reads them any more.
+	index      *index.Index
+	candidates candidates
+	background sync.WaitGroup
 }
+
+// garbage is the GC percentage: the rows of recordings are most of the memory, and stay.
+const garbage = 50
 
 // serve serves the pages until the context ends.
 func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
@@ -196,10 +205,17 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 		return fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // it is for this process alone
+	ctx, cancel := context.WithCancel(ctx)
 	address, token := listener.Addr().String(), web.NewToken()
 	c, err := newConsole(ctx, f, run, work, address, token)
 	if err != nil {
+		cancel()
 		return err
+	}
+	defer c.background.Wait()
+	defer cancel()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
 	}
 	url := web.FirstURL(address, "/", token)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
@@ -254,8 +270,8 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 	f.pinContext()
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
 	c.observer = observer{now: func() time.Time { return c.now() }, connect: f.newCluster}
-	if err := os.MkdirAll(filepath.Join(work, mirrorDir), 0o700); err != nil {
-		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
+	if err := c.startIndex(); err != nil {
+		return nil, err
 	}
 	c.web, err = web.New(web.Options{
 		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,

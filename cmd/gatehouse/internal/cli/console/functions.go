@@ -19,11 +19,23 @@ func functions() template.FuncMap {
 		"short":     cli.Inert,
 		"cel":       highlight,
 		"multiline": multiline,
+		"outcome":   outcomeText,
+		"took":      tookText,
+
+		"outcomeClass": outcomeClass,
 	}
 }
 
 // mebibytes returns a number of bytes for people.
-func mebibytes(bytes float64) string {
+func mebibytes(bytes int64) string {
 	const mib = 1 << 20
-	return fmt.Sprintf("%.1f MiB", bytes/mib)
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
+}
+
+// tookText returns how long a review took, for people.
+func tookText(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return d.Round(10 * time.Microsecond).String()
 }

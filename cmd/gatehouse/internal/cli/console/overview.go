@@ -28,6 +28,9 @@ func (c *console) addOverview() {
 			part{"alerts", "Alerts that would fire", "60s", "alerts", c.showAlerts},
 		)
 	}
+	if len(c.recordingPaths()) > 0 {
+		parts = append(parts, part{"recordings", "Reviews that this console has", "10s", "recordings", c.showRecordings})
+	}
 	if c.config != "" {
 		parts = append(parts, part{"configuration", "Configuration", "", "configuration", c.showConfiguration})
 	}
@@ -36,7 +39,7 @@ func (c *console) addOverview() {
 
 // look returns a sample of the replicas, and notes what it lacks.
 func (c *console) look(ctx context.Context) (*sample, []string, error) {
-	c.observer.watch(c.ctx)
+	c.observer.watch(c.ctx) //nolint:contextcheck // samples are taken after the request, too
 	s, err := c.observer.sample(ctx, c.ctx)
 	if err != nil {
 		return nil, nil, err
@@ -138,14 +141,14 @@ type reviewsData struct {
 // line is a small chart of a series of numbers.
 type line struct {
 	Name, Class string
-	// Points are those of an SVG polyline in a box of chartWidth by chartHeight.
+	// Points are those of an SVG polyline in a box of lineWidth by lineHeight.
 	Points string
 	// Last is the newest number, Most the largest, and Total what was counted since the replicas started.
 	Last, Most, Total float64
 }
 
 const (
-	chartWidth, chartHeight = 240, 40
+	lineWidth, lineHeight = 240, 40
 	// maxRates bounds the table of numbers.
 	maxRates = 50
 )
@@ -159,14 +162,14 @@ func newLine(name, class string, values []float64) line {
 	l.Last, l.Most = values[len(values)-1], slices.Max(values)
 	points := make([]string, len(values))
 	for i, v := range values {
-		x := float64(chartWidth)
+		x := float64(lineWidth)
 		if len(values) > 1 {
-			x = float64(chartWidth*i) / float64(len(values)-1)
+			x = float64(lineWidth*i) / float64(len(values)-1)
 		}
 		const margin = 2
-		y := float64(chartHeight - margin)
+		y := float64(lineHeight - margin)
 		if l.Most > 0 {
-			y -= v / l.Most * (chartHeight - 2*margin)
+			y -= v / l.Most * (lineHeight - 2*margin)
 		}
 		points[i] = fmt.Sprintf("%.1f,%.1f", x, y)
 	}
@@ -174,10 +177,8 @@ func newLine(name, class string, values []float64) line {
 	return l
 }
 
-// outcomeClasses are the CSS classes of outcomes, in the order of the page.
-func outcomes() []struct{ name, class string } {
-	return []struct{ name, class string }{{"allowed", "good"}, {"denied", "bad"}, {"unknown", "notice"}, {"refused", "notice"}, {"shed", "notice"}}
-}
+// outcomes are the decisions that the metrics have, in the order of the page.
+func outcomes() []string { return []string{"allowed", "denied", "unknown", "refused", "shed"} }
 
 func (c *console) showReviews(r *http.Request) (partData, error) {
 	s, notes, err := c.look(r.Context())
@@ -192,13 +193,13 @@ func (c *console) showReviews(r *http.Request) (partData, error) {
 	for _, outcome := range outcomes() {
 		values := make([]float64, len(rates))
 		for i := range rates {
-			values[i] = rates[i].By[outcome.name]
+			values[i] = rates[i].By[outcome]
 		}
-		l := newLine(outcome.name, outcome.class, values)
+		l := newLine(outcome, outcomeClass(outcome), values)
 		for _, m := range s.metrics {
-			l.Total += m.SumBy("gatehouse_reviews_total", "decision")[outcome.name]
+			l.Total += m.SumBy("gatehouse_reviews_total", "decision")[outcome]
 		}
-		data.Lines, data.Outcomes = append(data.Lines, l), append(data.Outcomes, outcome.name)
+		data.Lines, data.Outcomes = append(data.Lines, l), append(data.Outcomes, outcome)
 	}
 	slices.Reverse(rates)
 	data.Rates = rates[:min(maxRates, len(rates))]
@@ -207,12 +208,11 @@ func (c *console) showReviews(r *http.Request) (partData, error) {
 
 // recordingRow is what a replica says about its recording.
 type recordingRow struct {
-	Name                       string
-	Recorded, Skipped, Dropped float64
-	Bytes                      float64
-	Failing                    time.Time
-	QueueDropped, DiskDropped  float64
-	SizeDropped                float64
+	Name                                   string
+	Recorded, Skipped, Dropped             float64
+	QueueDropped, DiskDropped, SizeDropped float64
+	Bytes                                  int64
+	Failing                                time.Time
 }
 
 // recordingData is what the part about recordings shows.
@@ -234,7 +234,7 @@ func (c *console) showRecording(r *http.Request) (partData, error) {
 		if !ok {
 			continue
 		}
-		row := recordingRow{Name: name, Bytes: bytes}
+		row := recordingRow{Name: name, Bytes: int64(bytes)}
 		reviews := m.SumBy("gatehouse_record_reviews_total", "result")
 		row.Recorded, row.Skipped = reviews["recorded"], reviews["skipped"]
 		dropped := m.SumBy("gatehouse_record_dropped_total", "reason")

@@ -20,7 +20,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
 	tokencommand "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/token"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
+	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // noon is the time of consoles in tests.
@@ -44,6 +47,7 @@ func newOverview(t *testing.T, f flags) *overviewPages {
 		t.Fatal(err)
 	}
 	c.now = noon
+	t.Cleanup(c.background.Wait) // the context of the test has ended then
 	return &overviewPages{c, t}
 }
 
@@ -186,6 +190,8 @@ func TestOverviewCluster(t *testing.T) {
 	})
 	p.expect("/login/tokens/part", []string{"ci-bot", "expires in 1 day", ">2</td>", "old-bot", "expired"}, "5555", "6666")
 	p.expect("/login/revocations/part", []string{"eve", "left", "2026-11-01T00:00:00Z"})
+	p.expect("/login/whoami/part", []string{"<bdi>t</bdi>", "not asked: the context&#39;s server is not https", "the kubeconfig has no address of Gatehouse"})
+	p.expect("/login/trust/part", []string{"ValidatingWebhookConfiguration/gatehouse", "cannot decide"})
 	p.expect("/login/issuers/part", []string{"https://issuer.example/&lt;script&gt;", "0: no token can be verified", "2026-11-20T11:50:00Z (10m ago)"}, "<script>")
 }
 
@@ -205,10 +211,10 @@ func TestOverviewWithoutRights(t *testing.T) {
 	}, "Nothing.</p>")
 	p.expect("/login/tokens/part", []string{"the right to list accesstokens.gatehouse.dev is missing"}, "There is none")
 	p.expect("/login/revocations/part", []string{"the right to list tokenrevocations.gatehouse.dev is missing"})
-	p.mirror.mirror = nil
 	p.lookAtRecordings()
 	p.mirror.mirror.Sync(t.Context())
 	p.expect("/overview/recording/part", []string{"Not read: " + forward, "Recordings of 1 of 2 replicas: 1 segment"})
+	p.expect("/decisions", []string{"Not read: " + forward, `hx-trigger="every 2s"`})
 }
 
 // TestOverviewNoCluster shows a cluster that cannot be reached.
@@ -221,8 +227,8 @@ func TestOverviewNoCluster(t *testing.T) {
 	for _, name := range []string{"attention", "replicas", "reviews", "certificates", "recording", "alerts"} {
 		p.expect("/overview/"+name+"/part", []string{"connection refused", `class="note notice"`})
 	}
-	for _, name := range []string{"whoami", "issuers", "tokens", "revocations", "trust"} {
-		p.expect("/login/"+name+"/part", []string{`<`})
+	for _, name := range []string{"issuers", "tokens", "revocations", "trust"} {
+		p.expect("/login/"+name+"/part", []string{"connection refused", `notice"`})
 	}
 }
 
@@ -243,6 +249,39 @@ func TestOverviewConfiguration(t *testing.T) {
 	if p.mirrorText() != nil || p.isMirrored() {
 		t.Error("there is a mirror without a cluster")
 	}
+}
+
+// TestOverviewRecordings shows recordings without a cluster.
+func TestOverviewRecordings(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion, Source: record.FromServer, Replica: "a", Started: noon(), Sampling: "all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, decision := range []review.Decision{review.Allowed, review.Denied, review.Allowed} {
+		if err := w.Write(&record.Line{Review: &record.Review{
+			ID: fmt.Sprint(i), Time: noon().Add(time.Duration(i) * time.Hour), Endpoint: "validate", Decision: decision,
+			Request: json.RawMessage(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","kind":{"version":"v1","kind":"Pod"},"name":"cart","namespace":"shop","operation":"CREATE","userInfo":{"username":"joe"}}}`),
+		}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := writeFiles(t, map[string]string{"1-a.gatehouse.zst": file.String(), "2-b.gatehouse.zst": "no recording"})
+	p := newOverview(t, flags{recordings: []string{dir}})
+	support.Eventually(t, "the recordings are read", func() error {
+		if state := p.index.State(); !state.Ready || len(state.Problems) == 0 {
+			return fmt.Errorf("%+v", state)
+		}
+		return nil
+	})
+	p.expect("/", []string{"/overview/recordings/part"}, "/overview/replicas", "/overview/configuration")
+	p.expect("/overview/recordings/part", []string{
+		"<dd>3</dd>", "2026-11-20T12:00:00Z to 2026-11-20T14:00:00Z", `<a href="/decisions?decision=denied">`, "<polyline", "1-a.gatehouse.zst", "complete", "is no recording", "record show",
+	})
 }
 
 func TestRates(t *testing.T) {

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 )
 
@@ -17,19 +19,31 @@ type pager struct {
 
 // paginate returns the page of a list that a parameter of the URL names.
 func paginate[T any](r *http.Request, parameter string, list []T) ([]T, pager) {
-	p := pager{Page: 1, Pages: max(1, (len(list)+pageRows-1)/pageRows), Total: len(list)}
-	if n, err := strconv.Atoi(r.URL.Query().Get(parameter)); err == nil {
+	p, begin := newPager(r.URL.Query(), parameter, len(list))
+	return list[begin:min(begin+pageRows, len(list))], p
+}
+
+// newPager returns the page of a list of so many rows that a parameter of the URL names, and its first row.
+func newPager(query url.Values, parameter string, total int) (p pager, begin int) {
+	p = pager{Page: 1, Pages: max(1, (total+pageRows-1)/pageRows), Total: total}
+	if n, err := strconv.Atoi(query.Get(parameter)); err == nil {
 		p.Page = min(max(n, 1), p.Pages)
 	}
 	link := func(page int) string {
 		if page < 1 || page > p.Pages {
 			return ""
 		}
-		query := r.URL.Query()
-		query.Set(parameter, strconv.Itoa(page))
-		return "?" + query.Encode()
+		return "?" + withParameter(query, parameter, strconv.Itoa(page))
 	}
 	p.Previous, p.Next = link(p.Page-1), link(p.Page+1)
-	begin := (p.Page - 1) * pageRows
-	return list[begin:min(begin+pageRows, len(list))], p
+	return p, (p.Page - 1) * pageRows
+}
+
+// withParameter returns a query with another value of a parameter, none for "".
+func withParameter(query url.Values, parameter, value string) string {
+	copied := maps.Clone(query)
+	if copied.Set(parameter, value); value == "" {
+		copied.Del(parameter)
+	}
+	return copied.Encode()
 }

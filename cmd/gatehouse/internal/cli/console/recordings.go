@@ -1,14 +1,10 @@
 package console
 
 import (
-	"path/filepath"
 	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 )
-
-// mirrorDir is the directory of the replicas' recordings, below the directory for files of this process.
-const mirrorDir = "recordings"
 
 // lazyMirror is the mirror of the replicas' recordings. It is made when somebody looks at it.
 type lazyMirror struct {
@@ -19,15 +15,6 @@ type lazyMirror struct {
 
 // isMirrored reports whether the recordings are those of the replicas.
 func (c *console) isMirrored() bool { return !c.isOffline() && len(c.recordings) == 0 }
-
-// recordingPaths returns the recordings to show: those of --recording, or the directory with those of the replicas. It is there, and
-// may be empty, after the first lookAtRecordings.
-func (c *console) recordingPaths() []string {
-	if c.isMirrored() {
-		return []string{filepath.Join(c.work, mirrorDir)}
-	}
-	return c.recordings
-}
 
 // lookAtRecordings notes that somebody looks at recordings. For the next minute, those of the replicas are followed.
 func (c *console) lookAtRecordings() {

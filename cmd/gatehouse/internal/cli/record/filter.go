@@ -57,7 +57,7 @@ func (f *reviewFilter) check(now time.Time) error {
 			continue
 		}
 		var err error
-		if *of.into, err = parseTime(of.value, now); err != nil {
+		if *of.into, err = cli.ParseTime(of.value, now); err != nil {
 			errs = append(errs, fmt.Errorf("%s %q: %w", of.flag, of.value, err))
 		}
 	}
@@ -76,18 +76,6 @@ func checkValues(flag string, given, allowed []string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// parseTime returns a time that is given as such, or as a duration before now.
-func parseTime(value string, now time.Time) (time.Time, error) {
-	if at, err := time.Parse(time.RFC3339, value); err == nil {
-		return at, nil
-	}
-	ago, err := cli.ParseDuration(value)
-	if err != nil || ago < 0 {
-		return time.Time{}, errors.New("must be a time such as 2026-11-20T12:00:00Z, or a duration before now such as 90m, 24h or 7d")
-	}
-	return now.Add(-ago), nil
 }
 
 // isEmpty reports whether all reviews are selected.

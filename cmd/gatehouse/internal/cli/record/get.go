@@ -121,7 +121,7 @@ func (f *getFlags) check() error {
 	}
 	now := f.now()
 	if f.since != "" {
-		if f.after, err = parseTime(f.since, now); err != nil {
+		if f.after, err = cli.ParseTime(f.since, now); err != nil {
 			problems = append(problems, fmt.Errorf("--since %q: %w", f.since, err))
 		}
 	}

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
-	evanphx "gopkg.in/evanphx/json-patch.v4"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
@@ -154,26 +152,12 @@ func newReplayedProfile(v *sidecar.Verdict) replayedProfile {
 // patchDiff returns the difference between the objects that two patches make of that of the request.
 func patchDiff(item *replay.Item, before, after string) string {
 	object := rawjson.Value(item.Review.Request).Get("request", "object")
-	was, err := patched(object, before)
-	is, otherErr := patched(object, after)
+	was, err := decision.Patched(object, before)
+	is, otherErr := decision.Patched(object, after)
 	if err := errors.Join(err, otherErr); err != nil {
 		return "the patches cannot be compared: " + err.Error()
 	}
 	return string(diff.Diff("before", was, "after", is))
-}
-
-// patched returns an object with a patch, as YAML.
-func patched(object []byte, patch string) ([]byte, error) {
-	if patch != "" {
-		decoded, err := evanphx.DecodePatch([]byte(patch))
-		if err != nil {
-			return nil, fmt.Errorf("a patch cannot be read: %w", err)
-		}
-		if object, err = decoded.Apply(object); err != nil {
-			return nil, fmt.Errorf("a patch does not apply: %w", err)
-		}
-	}
-	return yaml.JSONToYAML(object)
 }
 
 // print writes the review as text. Flush of out has the error.

@@ -32,6 +32,8 @@ const noDecision = "none"
 type showFlags struct {
 	filter        reviewFilter
 	decisions     []string
+	policies      []string
+	name          string
 	id, output    string
 	verbose, full bool
 }
@@ -78,11 +80,15 @@ its end.`,
 	flags := cmd.Flags()
 	f.filter.add(cmd, "show")
 	flags.StringArrayVar(&f.decisions, "decision", nil, "show only reviews with this decision: "+strings.Join(decisions(), ", ")+"; repeatable")
+	flags.StringArrayVar(&f.policies, "policy", nil, "show only reviews that this policy or profile refused, warned about or changed, as recorded: a name, or KIND/NAME; repeatable")
+	flags.StringVar(&f.name, "name", "", "show only reviews of objects whose name contains this, in any case")
 	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this")
 	flags.BoolVar(&f.full, "full", false, "with -o json, yaml or ndjson: show requests, answers and lookups")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show on standard error what has made each recording, and gaps")
 	cli.AddOutputFlag(cmd, &f.output, showOutputs()...)
-	_ = cmd.RegisterFlagCompletionFunc("id", cobra.NoFileCompletions) // the flags exist
+	for _, name := range []string{"id", "policy", "name"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist, here and below
+	}
 	_ = cmd.RegisterFlagCompletionFunc("decision", cobra.FixedCompletions(decisions(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -125,13 +131,15 @@ type shownReview struct {
 	Response json.RawMessage         `json:"response,omitempty"`
 	Lookups  *record.Lookups         `json:"lookups,omitempty"`
 	Objects  map[int]json.RawMessage `json:"objects,omitempty"`
+
+	causes []replay.Cause
 }
 
 // summarize returns what a review is about, and the answer.
 func summarize(r *record.Review, header *record.Header) shownReview {
 	s := shownReview{
 		Subject: replay.SubjectOf(r), Decision: string(r.Decision), Reason: r.Reason, Redacted: r.Redacted, Token: r.Token,
-		Config: cmp.Or(r.Config, header.Config), Replica: cmp.Or(r.Replica, header.Replica),
+		Config: cmp.Or(r.Config, header.Config), Replica: cmp.Or(r.Replica, header.Replica), causes: replay.RecordedCauses(r),
 	}
 	if r.Took > 0 {
 		s.Took = r.Took.String()
@@ -146,7 +154,9 @@ func summarize(r *record.Review, header *record.Header) shownReview {
 
 // matches reports whether the filters select a review.
 func (f *showFlags) matches(s *shownReview) bool {
-	return strings.HasPrefix(s.ID, f.id) && isAny(f.decisions, cmp.Or(s.Decision, noDecision)) && f.filter.matches(&s.Subject)
+	return strings.HasPrefix(s.ID, f.id) && isAny(f.decisions, cmp.Or(s.Decision, noDecision)) && f.filter.matches(&s.Subject) &&
+		strings.Contains(strings.ToLower(s.Name), strings.ToLower(f.name)) &&
+		(len(f.policies) == 0 || slices.ContainsFunc(s.causes, func(c replay.Cause) bool { return c.Matches(f.policies) }))
 }
 
 // run lists the reviews of all files.

@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -108,13 +110,13 @@ func (t *table) selection(ctx context.Context, f *Filter) (*selection, error) {
 		return s, nil
 	}
 	var err error
-	s.names, err = t.find(ctx, s, []byte(strings.ToLower(f.Text)))
+	s.names, err = t.find(ctx, strings.ToLower(f.Text))
 	return s, err
 }
 
 func (f *Filter) hasCause(c replay.Cause) bool {
 	return (len(f.Effects) == 0 || slices.Contains(f.Effects, c.Effect)) &&
-		(len(f.Policies) == 0 || slices.ContainsFunc(f.Policies, func(name string) bool { return name == c.Name || name == c.Kind+"/"+c.Name }))
+		(len(f.Policies) == 0 || c.Matches(f.Policies))
 }
 
 func (t *table) want(s *selection, c column, n int, matches func(string) bool) {
@@ -127,32 +129,47 @@ func (t *table) want(s *selection, c column, n int, matches func(string) bool) {
 	}
 }
 
+// names are what was found last, so that the parts of a page, and a page that is loaded again, search little.
+type names struct {
+	mu   sync.Mutex
+	text string
+	of   map[uint32]found
+}
+
+// found are the reviews of a frame whose name contains a text. Size is that of the texts when they were searched.
+type found struct {
+	names bits
+	size  int64
+}
+
 // find returns the reviews of each frame whose name contains a text.
-func (t *table) find(ctx context.Context, s *selection, lower []byte) (map[uint32]bits, error) {
-	found := make([]bits, len(t.frames))
-	if s.from >= s.to {
-		return map[uint32]bits{}, nil
+func (t *table) find(ctx context.Context, lower string) (map[uint32]bits, error) {
+	t.names.mu.Lock()
+	defer t.names.mu.Unlock()
+	if t.names.text != lower {
+		t.names.text, t.names.of = lower, map[uint32]found{}
 	}
-	begin, end := t.at(t.order[s.from]).at, t.at(t.order[s.to-1]).at
+	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, one := range t.frames {
-		if one.gone || one.rows == 0 || one.end < begin || one.begin > end {
+	out := make(map[uint32]bits, len(t.frames))
+	for _, one := range t.frames {
+		if known, ok := t.names.of[one.number]; ok && known.size == one.text.size || one.gone {
+			out[one.number] = known.names
 			continue
 		}
-		group.Go(func() (err error) {
-			found[i], err = one.text.find(ctx, lower)
-			return err
+		group.Go(func() error {
+			in, err := one.text.find(ctx, []byte(lower))
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[one.number], t.names.of[one.number] = in, found{in, one.text.size}
+			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err //nolint:wrapcheck // it is of find
-	}
-	out := make(map[uint32]bits, len(found))
-	for i, names := range found {
-		out[uint32(i)] = names //nolint:gosec // files have fewer frames
-	}
-	return out, nil
+	return out, group.Wait()
 }
 
 // each calls a function with each selected row, the newest first.
@@ -229,6 +246,35 @@ func (x *Index) ByID(id string) ([]Row, error) {
 	}
 	rows, err := t.rows(ids)
 	return slices.DeleteFunc(rows, func(r Row) bool { return r.ID != id }), err
+}
+
+// ByPlace returns the review at a Row.Place of a file of this name, without its directory. It is nil if there is none.
+func (x *Index) ByPlace(file, place string) (*Row, error) {
+	t := x.table
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	offset, number, _ := strings.Cut(place, ".")
+	at, err := strconv.ParseInt(offset, 10, 64)
+	n, failed := strconv.ParseUint(number, 10, 32)
+	if errors.Join(err, failed) != nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	i := slices.IndexFunc(t.frames, func(f *frame) bool {
+		return !f.gone && f.span.offset == at && filepath.Base(f.file.path) == file
+	})
+	if i < 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	for _, id := range t.order {
+		if r := t.at(id); r.frame == t.frames[i].number && uint64(r.number) == n {
+			rows, err := t.rows([]uint32{id})
+			if err != nil {
+				return nil, err
+			}
+			return &rows[0], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none
 }
 
 // Buckets are numbers of reviews over time.

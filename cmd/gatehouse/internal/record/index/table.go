@@ -158,6 +158,7 @@ type table struct {
 	dictionaries [columns]dictionary
 	// causes are the decoded values of the dictionary of this name.
 	causes [][]replay.Cause
+	names  names
 	// version changes with every change.
 	version uint64
 	full    bool
