@@ -29,8 +29,14 @@ import (
 // Page is a page of a browser. Its methods are for one goroutine. They end the test if the browser cannot do what they ask
 // for within [support.Deadline]. Selectors are those of CSS, and mean the first element.
 type Page struct {
+	*browser
+
 	t testing.TB
-	// ctx ends with the browser.
+}
+
+// browser is a running browser.
+type browser struct {
+	// ctx ends with it.
 	ctx context.Context //nolint:containedctx // the library keeps the browser in it
 
 	mu                 sync.Mutex
@@ -55,7 +61,7 @@ func Open(t testing.TB, target string, o Options) *Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Page{t: t}
+	p := &Page{browser: &browser{}, t: t}
 	rules := make([]string, len(o.Hosts))
 	for i, host := range o.Hosts {
 		rules[i] = "MAP " + host + " 127.0.0.1"
@@ -85,29 +91,32 @@ func Open(t testing.TB, target string, o Options) *Page {
 	return p
 }
 
+// For returns the same page for a subtest, which ends in place of its parent if the browser cannot do something.
+func (p *Page) For(t testing.TB) *Page { return &Page{p.browser, t} }
+
 // listen receives what the browser reports.
-func (p *Page) listen(event any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (b *browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
-		p.requests = append(p.requests, e.Request.URL)
+		b.requests = append(b.requests, e.Request.URL)
 	case *network.EventWebSocketCreated:
-		p.requests = append(p.requests, e.URL)
+		b.requests = append(b.requests, e.URL)
 	case *log.EventEntryAdded:
-		p.messages = append(p.messages, e.Entry.Text)
+		b.messages = append(b.messages, e.Entry.Text)
 	case *runtime.EventConsoleAPICalled:
 		words := make([]string, len(e.Args))
 		for i, word := range e.Args {
 			words[i] = string(word.Value) + word.Description
 		}
-		p.messages = append(p.messages, strings.Join(words, " "))
+		b.messages = append(b.messages, strings.Join(words, " "))
 	case *runtime.EventExceptionThrown:
 		text := e.ExceptionDetails.Text
 		if exception := e.ExceptionDetails.Exception; exception != nil {
 			text += " " + exception.Description
 		}
-		p.messages = append(p.messages, text)
+		b.messages = append(b.messages, text)
 	}
 }
 
