@@ -28,7 +28,9 @@ type comparePage struct {
 	// Choices are names of configurations, for the form.
 	Choices    []string
 	Recordings []string
-	Result     *compareResult
+	// CanReplay reports whether there are recordings: those of the command line, or of the replicas.
+	CanReplay bool
+	Result    *compareResult
 }
 
 // compareResult is what differs.
@@ -55,7 +57,7 @@ type compareRow struct {
 // showCompare compares the configurations that the URL names.
 func (c *console) showCompare(r *http.Request) (*web.View, error) {
 	query := r.URL.Query()
-	data := &comparePage{From: query.Get("from"), To: query.Get("to"), Choices: c.compareChoices(r.Context()), Recordings: c.recordings}
+	data := &comparePage{From: query.Get("from"), To: query.Get("to"), Choices: c.compareChoices(r.Context()), Recordings: c.recordings, CanReplay: c.canReplay()}
 	view := &web.View{Title: "Compare", Template: "compare", Data: data}
 	if data.From == "" || data.To == "" {
 		data.From, data.To = c.defaultSides(data)
@@ -95,7 +97,7 @@ func (c *console) compareChoices(ctx context.Context) (all []string) {
 	if !c.isOffline() {
 		all = append(all, clusterSide)
 	}
-	if len(c.recordings) > 0 {
+	if c.canReplay() {
 		all = append(all, recordedSide)
 	}
 	return all
@@ -214,7 +216,7 @@ func (c *console) replayCompare(r *http.Request) (*web.View, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, err //nolint:wrapcheck // the server says what is wrong with the form
 	}
-	recordings, err := c.recordingOf(r.PostForm.Get("recording"))
+	sources, words, err := c.recordingOf(r.PostForm.Get("recording"))
 	if err != nil {
 		return nil, err
 	}
@@ -234,9 +236,9 @@ func (c *console) replayCompare(r *http.Request) (*web.View, error) {
 	}
 	var command []string
 	if from.word != "" && to.word != "" {
-		command = append([]string{"replay", "--config", to.word, "--against", from.word}, recordings...)
+		command = append([]string{"replay", "--config", to.word, "--against", from.word}, words...)
 	}
-	job, err := c.startReplay("Replay", recordings, nil, candidate, against)
+	job, err := c.startReplay("Replay", sources, nil, candidate, against)
 	if err != nil {
 		return nil, err
 	}

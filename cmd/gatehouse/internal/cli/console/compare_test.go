@@ -107,7 +107,7 @@ func TestCompareRefuses(t *testing.T) {
 		"a directory above":         {"dir:" + dir + "/../..", 404, "is not a directory below"},
 		"a link to a directory":     {"dir:" + link, 404, "is not a directory below"},
 		"no cluster":                {"cluster", 400, "no cluster is shown"},
-		"no recording":              {"recorded", 400, "there is no recording"},
+		"no recording":              {"recorded", 400, "there is no recording to replay"},
 		"a word":                    {"nope", 400, "is no configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {

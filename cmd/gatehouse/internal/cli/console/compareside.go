@@ -155,12 +155,9 @@ func (c *console) clusterConfiguration(ctx context.Context) (*config.Config, err
 
 // recordedConfiguration returns the configuration that the last segment of the recordings names.
 func (c *console) recordedConfiguration() (*config.Config, error) {
-	if len(c.recordings) == 0 {
-		return nil, web.BadRequest("there is no recording (hint: gatehouse console --recording FILE)")
-	}
-	sources, problems := replay.Sources(c.recordings)
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
+	sources, _, err := c.recordingOf("")
+	if err != nil {
+		return nil, err
 	}
 	last := sources[len(sources)-1]
 	file, err := last.Open()

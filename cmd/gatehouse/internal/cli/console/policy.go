@@ -51,8 +51,9 @@ type policyPage struct {
 	Findings     []auditFinding
 	FindingPages pager
 
-	Example example
-	Notes   []error
+	Example  example
+	Recorded *recordedEffects
+	Notes    []error
 }
 
 // bindingRow is a binding of a policy.
@@ -81,6 +82,9 @@ func (c *console) showPolicy(r *http.Request) (*web.View, error) {
 		data.Notes = append(data.Notes, errs...)
 	}
 	if data.Example, err = c.example(ctx, r, data.Kind, data.Name); err != nil {
+		return nil, err
+	}
+	if data.Recorded, err = c.recordedEffects(ctx, data.Kind, data.Name); err != nil {
 		return nil, err
 	}
 	view := &web.View{Title: data.Kind + " " + data.Name, Template: "policy", Data: data}

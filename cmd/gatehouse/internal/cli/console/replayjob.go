@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/index"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 )
 
@@ -52,11 +52,7 @@ type replayExample struct {
 const maxReplayGroups = 50
 
 // startReplay begins a replay of recordings as a job. The candidate is compared with the recorded answers if against is nil.
-func (c *console) startReplay(title string, recordings, command []string, candidate, against *replay.Candidate) (*web.Job, error) {
-	sources, problems := replay.Sources(recordings)
-	if len(problems) > 0 {
-		return nil, errors.Join(problems...)
-	}
+func (c *console) startReplay(title string, sources []replay.Source, command []string, candidate, against *replay.Candidate) (*web.Job, error) {
 	return c.web.Start(c.ctx, title, func(ctx context.Context, report func(web.Progress)) (*web.View, error) {
 		done, err := replay.Run(ctx, replay.Options{
 			Sources: sources, Candidate: candidate, Against: against,
@@ -92,7 +88,7 @@ func newReplayResult(report *replay.Report, command []string) *replayResult {
 			one.PolicyURL = policyURL(g.Rule.Kind, g.Rule.Name)
 		}
 		for j := range g.Examples {
-			one.Examples = append(one.Examples, replayExample{&g.Examples[j], "/decisions/" + url.PathEscape(g.Examples[j].Review.ID)})
+			one.Examples = append(one.Examples, replayExample{&g.Examples[j], decisionURL(&index.Row{Subject: g.Examples[j].Review})})
 		}
 		out.Groups = append(out.Groups, one)
 	}
@@ -167,23 +163,32 @@ func (g replayGroup) HasMoreWorkloads() bool { return g.MoreWorkloads || len(g.W
 // HasMoreUsers reports whether there are others.
 func (g replayGroup) HasMoreUsers() bool { return g.MoreUsers || len(g.Users) > mostNames }
 
-// recordingOf returns the recordings that a form names. It can name none but those of the command line.
-func (c *console) recordingOf(name string) ([]string, error) {
+// recordingOf returns the recording that a form names, all of them for "", and its arguments for a command. It can name none but those of
+// the command line.
+func (c *console) recordingOf(name string) (sources []replay.Source, words []string, err error) {
+	words = c.recordings
 	switch {
+	case c.isMirrored() && name == "":
+		c.lookAtRecordings()
+		if sources = c.index.Sources(); len(sources) == 0 {
+			err = web.BadRequest("no recording of a replica has been read yet (hint: try again, or look at the page Decisions)")
+		}
+		return sources, []string{"RECORDING"}, err
 	case len(c.recordings) == 0:
-		return nil, web.BadRequest("there is no recording to replay (hint: gatehouse console --recording FILE)")
+		return nil, nil, web.BadRequest("there is no recording to replay (hint: gatehouse console --recording FILE)")
 	case name == "":
-		return c.recordings, nil
 	case !slices.Contains(c.recordings, name):
-		return nil, web.NotFound("%q is not a --recording", cli.InertName(name))
+		return nil, nil, web.NotFound("%q is not a --recording", cli.InertName(name))
 	default:
-		return []string{name}, nil
+		words = []string{name}
 	}
+	sources, problems := replay.Sources(words)
+	return sources, words, errors.Join(problems...)
 }
 
 // startTryReplay begins a replay of the recording of the form with the candidate.
 func (c *console) startTryReplay(l *loaded, form *tryForm) (*web.Job, error) {
-	recordings, err := c.recordingOf(form.Recording)
+	sources, words, err := c.recordingOf(form.Recording)
 	if err != nil {
 		return nil, err
 	}
@@ -196,5 +201,5 @@ func (c *console) startTryReplay(l *loaded, form *tryForm) (*web.Job, error) {
 	if err != nil {
 		return nil, x.clean(err)
 	}
-	return c.startReplay("Replay of the candidate", recordings, append([]string{"replay", "--config", "DIR"}, recordings...), loadedCandidate, nil)
+	return c.startReplay("Replay of the candidate", sources, append([]string{"replay", "--config", "DIR"}, words...), loadedCandidate, nil)
 }

@@ -69,3 +69,14 @@ func TestTryReplay(t *testing.T) {
 	}
 	c.wantsNoFiles()
 }
+
+func TestRecordedEffects(t *testing.T) {
+	t.Parallel()
+	config := writeFiles(t, map[string]string{"all.yaml": decisionsConfig + "---\n" + strict})
+	c := newDecisionConsole(t, flags{config: config, recordings: []string{decisionsRecording(t, "", testReviews()...)}})
+	_, page, text := c.get("GET", "/policies/AdmissionPolicy/team-label", nil)
+	c.wants(text, "What it has decided", "Decisions in the recordings", "refused1")
+	c.wants(page, `<svg viewBox=`, `href="/decisions?policy=AdmissionPolicy%2Fteam-label"`)
+	_, _, text = c.get("GET", "/policies/AdmissionPolicy/labels", nil)
+	c.wants(text, "5 decisions are recorded. It has refused, warned of or injected nothing")
+}

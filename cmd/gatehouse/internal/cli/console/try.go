@@ -72,8 +72,10 @@ type tryPage struct {
 	// Choices are documents to begin with, Files manifests, and Recordings those of the command line.
 	Choices           []tryChoice
 	Files, Recordings []string
-	Result            *tryResult
-	Job               *web.Job
+	// CanReplay reports whether there are recordings: those of the command line, or of the replicas.
+	CanReplay bool
+	Result    *tryResult
+	Job       *web.Job
 }
 
 // tryChoice is a document of the configuration.
@@ -156,7 +158,7 @@ func firstOf(list []string) string {
 
 // newTryPage returns the page with a form.
 func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
-	data := &tryPage{tryForm: form, Files: c.manifestFiles(), Recordings: c.recordings}
+	data := &tryPage{tryForm: form, Files: c.manifestFiles(), Recordings: c.recordings, CanReplay: c.canReplay()}
 	if l == nil {
 		return data
 	}
