@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,18 +36,8 @@ func TestLargeRecording(t *testing.T) {
 	}
 	g := generate(t, reviews)
 	must(t, g.close())
-	began := time.Now()
-	c := start(t, "--recording", g.dir)
-	client := c.client(t)
-	_, first := c.load(t, client, "/decisions")
-	t.Logf("%d reviews: first page %s after %s from the start of the program", reviews, first, time.Since(began).Round(time.Millisecond))
-	support.Eventually(t, "the index", func() error {
-		if text, _ := c.load(t, client, "/decisions"); strings.Contains(text, "<progress") {
-			return fmt.Errorf("it is not complete")
-		}
-		return nil
-	})
-	t.Logf("index complete %s after the start", time.Since(began).Round(time.Millisecond))
+	startIndexed(t, g.dir)
+	c, client := startIndexed(t, g.dir) // with the index of the first one
 
 	p := c.open(t, "/decisions", desktop)
 	denied, inNamespace := 0, 0
@@ -87,6 +78,24 @@ func TestLargeRecording(t *testing.T) {
 	peak, err := gatehouse.PeakMemory(c.process.PID())
 	must(t, err)
 	t.Logf("peak of resident memory: %d MiB", peak>>20)
+}
+
+// startIndexed starts a console, and waits until it has read the recording.
+func startIndexed(t *testing.T, recording string) (*console, *http.Client) {
+	t.Helper()
+	began := time.Now()
+	c := start(t, "--recording", recording)
+	client := c.client(t)
+	_, first := c.load(t, client, "/decisions")
+	t.Logf("first page in %s, %s after the start of the program", first.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	support.Eventually(t, "the index", func() error {
+		if text, _ := c.load(t, client, "/decisions"); strings.Contains(text, "<progress") {
+			return errors.New("it is not complete")
+		}
+		return nil
+	})
+	t.Logf("index complete %s after the start", time.Since(began).Round(time.Millisecond))
+	return c, client
 }
 
 // client returns a client with a session, as a browser has one, and without the browser's own work: for measurements.

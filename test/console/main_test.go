@@ -47,12 +47,17 @@ var firstURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\?token=\w+`)
 // start starts a console with these flags, beside those that keep it from opening a browser.
 func start(t testing.TB, flags ...string) *console {
 	t.Helper()
+	return startAs(t, cluster.ProcessOptions{Args: flags})
+}
+
+// startAs is start with an environment and a working directory.
+func startAs(t testing.TB, o cluster.ProcessOptions) *console {
+	t.Helper()
 	binary, err := gatehouse.Binary()
 	must(t, err)
 	log := filepath.Join(t.TempDir(), "console.log")
-	c := &console{process: cluster.NewProcess(cluster.ProcessOptions{
-		Path: binary, Args: append([]string{"console", "--no-browser", "--port", "0"}, flags...), Log: log, Ready: cluster.Started,
-	})}
+	o.Path, o.Args, o.Log, o.Ready = binary, append([]string{"console", "--no-browser", "--port", "0"}, o.Args...), log, cluster.Started
+	c := &console{process: cluster.NewProcess(o)}
 	must(t, c.process.Start(t.Context()))
 	t.Cleanup(func() {
 		must(t, c.process.Stop())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/chromium"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -26,8 +27,8 @@ const podReview = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",
 
 // recorded is a recording of a real server, whose reviews have lookups and patches.
 type recorded struct {
-	// config is the directory of the server, and dir that of the recording.
-	config, dir string
+	// dir has the directories "config" of the server, and "recording".
+	dir string
 	// reviews are how many there are, and denied are the names of the pods that were refused.
 	reviews int
 	denied  []string
@@ -39,10 +40,11 @@ const hostileName = hostile + "\x1b[2J\x1b]0;title\x07\u202egnp.exe"
 // record has a server decide on so many pods of two namespaces, and on one with a hostile name.
 func record(t *testing.T, pods int) *recorded {
 	t.Helper()
-	r := &recorded{config: t.TempDir(), dir: filepath.Join(t.TempDir(), "recording"), reviews: 2*pods + 2}
-	must(t, os.CopyFS(r.config, os.DirFS(objects)))
-	must(t, os.WriteFile(filepath.Join(r.config, "namespaces.yaml"), []byte(namespaces), 0o600))
-	s := gatehouse.StartLocal(t, r.config, "--record", r.dir)
+	r := &recorded{dir: t.TempDir(), reviews: 2*pods + 2}
+	config := filepath.Join(r.dir, "config")
+	must(t, os.CopyFS(config, os.DirFS(objects)))
+	must(t, os.WriteFile(filepath.Join(config, "namespaces.yaml"), []byte(namespaces), 0o600))
+	s := gatehouse.StartLocal(t, config, "--record", filepath.Join(r.dir, "recording"))
 	send := func(uid, name, image, namespace, user string) {
 		for _, path := range []string{"/mutate", "/validate"} {
 			must(t, s.Post(t.Context(), path, fmt.Appendf(nil, podReview, quoted(path[1:]+"-"+uid), quoted(name), quoted(image), quoted(namespace), quoted(user))))
@@ -91,7 +93,9 @@ func TestOffline(t *testing.T) {
 	t.Parallel()
 	const pods = 150
 	r := record(t, pods)
-	c := start(t, "--config", r.config, "--recording", r.dir, "-f", "../../manifests/examples/quickstart/deployment.yaml")
+	must(t, os.CopyFS(filepath.Join(r.dir, "deploy"), os.DirFS("../../manifests/examples/quickstart"))) // its manifests, and its configuration as well
+	must(t, os.CopyFS(filepath.Join(r.dir, "candidate"), os.DirFS("testdata/candidate")))
+	c := startAs(t, cluster.ProcessOptions{Dir: r.dir, Args: []string{"--config", "config", "--recording", "recording", "-f", "deploy/deployment.yaml"}})
 	p := c.open(t, "/decisions", desktop)
 	got := waitFor(t, p, r.reviews)
 	if len(got.Names) != rowsOfPage || got.Names[0] != fmt.Sprintf("app-%03d", pods-1) {
@@ -151,9 +155,9 @@ func TestOffline(t *testing.T) {
 	t.Run("try", func(t *testing.T) { tryCandidate(t, c, p.For(t), pods) })
 	t.Run("compare", func(t *testing.T) {
 		p := p.For(t)
-		c.visit(t, p, "/compare?from=dir:testdata/objects&to=dir:testdata/candidate")
+		c.visit(t, p, "/compare?from=dir:config&to=dir:candidate")
 		text := p.Text("main")
-		for _, want := range []string{"0 added, 6 removed, 1 changed", "registries", "is switched off"} {
+		for _, want := range []string{"0 added, 8 removed, 1 changed", "registries", "is switched off"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the comparison does not show %q:\n%s", want, text)
 			}

@@ -3,11 +3,13 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 // TestCluster shows a real cluster to users with different rights.
@@ -22,7 +24,7 @@ func TestCluster(t *testing.T) {
 // everyPage shows every page to somebody with the rights that the document names.
 func (s *site) everyPage(t *testing.T) {
 	kubeconfig, _ := s.user(t, operator)
-	c := start(t, "--kubeconfig", kubeconfig, "-f", "../../manifests/examples/quickstart/deployment.yaml")
+	c := startAs(t, cluster.ProcessOptions{Env: append(os.Environ(), "KUBECONFIG="+kubeconfig)})
 	p := c.open(t, "/decisions", desktop)
 	for _, page := range documentParts(t, documentPage) {
 		c.visit(t, p, page)
@@ -33,6 +35,10 @@ func (s *site) everyPage(t *testing.T) {
 	c.visit(t, p, "/decisions?decision=denied&name=hostile")
 	waitFor(t, p, 1)
 	p.Follow("#decision-list a[id^='d-']")
+	hostileDecision := strings.TrimPrefix(p.URL(), c.url(""))
+	c.visit(t, p, "/decisions?decision=denied&name=shop-app-15")
+	waitFor(t, p, 1)
+	p.Follow("#decision-list a[id^='d-']")
 	decision := strings.TrimPrefix(p.URL(), c.url(""))
 
 	for _, of := range []struct {
@@ -41,7 +47,7 @@ func (s *site) everyPage(t *testing.T) {
 	}{
 		{"/", "overview", slices.Concat(s.replicas(), []string{"ready", "log-shipper", "allowed", "the right to get secrets is missing"})},
 		{"/decisions?live=0", "decisions", []string{"registries", "limits", anna, ben, shop, mall, "denied"}},
-		{decision, "decision", []string{"owners", "the owner is not", "yes", anna}},
+		{decision, "decision", []string{"registries", "is being switched off", "every container should have limits", "yes", anna}},
 		{"/policies", "policies", []string{"registries", "owners", "limits", "log-shipper", "TICKET-16", "TICKET-17", "TICKET-18", "fail.validate.gatehouse.dev"}},
 		{"/policies/AdmissionPolicy/registries", "policy", []string{"startsWith", "TICKET-16"}},
 		{"/try?begin=AdmissionPolicy/registries", "", []string{"Nothing is applied"}},
@@ -69,7 +75,8 @@ func (s *site) everyPage(t *testing.T) {
 	}
 	t.Run("hostile text", func(t *testing.T) {
 		p := p.For(t)
-		c.visit(t, p, decision)
+		c.visit(t, p, hostileDecision)
+		c.check(t, p)
 		checkInert(t, p, true)
 		c.visit(t, p, "/decisions?name=hostile")
 		checkInert(t, p, false)
