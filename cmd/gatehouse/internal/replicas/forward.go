@@ -90,6 +90,12 @@ type podConnection struct {
 	close      sync.Once
 }
 
+// forwardError is a connection that the node cannot make.
+type forwardError struct{ text string }
+
+// Error says why.
+func (e *forwardError) Error() string { return e.text }
+
 func newPodConnection(connection httpstream.Connection, port int) (*podConnection, error) {
 	header := http.Header{}
 	header.Set(corev1.StreamType, corev1.StreamTypeError)
@@ -110,7 +116,7 @@ func newPodConnection(connection httpstream.Connection, port int) (*podConnectio
 		const most = 1 << 10
 		text, err := io.ReadAll(io.LimitReader(problems, most))
 		if err == nil && len(text) > 0 {
-			c.failed <- fmt.Errorf("forward port %d: %s", port, truncate.Runes(strings.TrimSpace(string(text)), 300))
+			c.failed <- &forwardError{fmt.Sprintf("forward port %d: %s", port, truncate.Runes(strings.TrimSpace(string(text)), 300))}
 			_ = c.Close() // the node sends nothing more, and leaves the stream open
 		}
 		close(c.failed)

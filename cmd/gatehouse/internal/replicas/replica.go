@@ -173,8 +173,11 @@ func (r *Replica) get(ctx context.Context, path string, offset int64) (body io.R
 	return nil, nil, &answerError{response.StatusCode, strings.TrimSpace(string(text))}
 }
 
-// withoutURL returns an error of a request without the URL, which names this machine.
+// withoutURL returns an error of a request without the URL, which names this machine, and without what net/http says about its connection.
 func withoutURL(err error) error {
+	if failed, ok := errors.AsType[*forwardError](err); ok {
+		return failed
+	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
 	}

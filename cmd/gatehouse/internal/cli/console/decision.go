@@ -354,7 +354,7 @@ func (p *decisionPage) setPolicyVerdicts(d *policy.Decision) {
 // profileVerdict returns what a profile says.
 func profileVerdict(v *sidecar.Verdict) verdictRow {
 	row := verdictRow{Kind: profileKind, Name: v.Profile, Class: "soft", Verdict: "not injected", Why: string(v.Reason)}
-	switch v.Reason {
+	switch v.Reason { //nolint:exhaustive // the others leave the pod as it is
 	case sidecar.Applied:
 		row.Class, row.Verdict, row.Why = "good", "injected", ""
 	case sidecar.AlreadyThere:

@@ -68,11 +68,12 @@ type filterField struct {
 // decisionFilter is what the URL selects.
 type decisionFilter struct {
 	index.Filter
+
 	query  url.Values
 	Fields []filterField
 }
 
-// isSet reports whether anything is selected.
+// IsSet reports whether anything is selected.
 func (f *decisionFilter) IsSet() bool {
 	return slices.ContainsFunc(f.Fields, func(field filterField) bool { return field.Values[0] != "" })
 }
@@ -90,9 +91,13 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 		endpoints = append(endpoints, e.Name)
 	}
 	f.Fields = []filterField{
-		{Name: "since", Label: "Since", Hint: "24h, or 2026-11-20T12:00:00Z"}, {Name: "until", Label: "Until", Hint: "1h, or a time"},
-		{Name: "namespace", Label: "Namespace"}, {Name: "user", Label: "User"}, {Name: "kind", Label: "Kind", Hint: "Pod, or Deployment.apps"},
-		{Name: "name", Label: "Part of the name"}, {Name: "policy", Label: "Policy or profile"},
+		{Name: "since", Label: "Since", Hint: "24h, or 2026-11-20T12:00:00Z"},
+		{Name: "until", Label: "Until", Hint: "1h, or a time"},
+		{Name: "namespace", Label: "Namespace"},
+		{Name: "user", Label: "User"},
+		{Name: "kind", Label: "Kind", Hint: "Pod, or Deployment.apps"},
+		{Name: "name", Label: "Part of the name"},
+		{Name: "policy", Label: "Policy or profile"},
 		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed), "none"}},
 		{Name: "endpoint", Label: "Endpoint", Options: endpoints},
 	}
@@ -301,7 +306,7 @@ func decisionURL(r *index.Row) string {
 
 // outcomeClass returns the class of the color of an outcome.
 func outcomeClass(decision string) string {
-	switch review.Decision(decision) {
+	switch review.Decision(decision) { //nolint:exhaustive // the others are no answers
 	case review.Allowed:
 		return "good"
 	case review.Denied, review.Refused:

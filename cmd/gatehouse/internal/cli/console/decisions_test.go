@@ -67,8 +67,7 @@ var decidedAt = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func podReview(n int, endpoint, name, namespace, user, labels string) *record.Review {
 	id := fmt.Sprintf("uid-%d", n)
 	quote := func(text string) string {
-		out, _ := json.Marshal(text) // it is a string
-		return string(out)
+		return string(must(json.Marshal(text)))
 	}
 	return &record.Review{
 		ID: id, Time: decidedAt.Add(time.Duration(n) * time.Second), Took: 1234 * time.Microsecond, Endpoint: endpoint, Decision: review.Allowed, Response: json.RawMessage(`{"allowed":true}`),
@@ -233,7 +232,9 @@ func TestDecision(t *testing.T) {
 		not    []string
 	}{
 		{
-			"refused", flags{recordings: []string{recorded}}, "uid-1",
+			"refused",
+			flags{recordings: []string{recorded}},
+			"uid-1",
 			[]string{
 				"Outcome denied", "answered in 1.23ms", "Who anna", "CREATE Pod shop/cart-1", "endpoint validate , replica replica-1", "the label team is missing",
 				"Decided again by the configuration that decided, which is beside the recording: denied .", "AdmissionPolicy team-label no", "not asked about other requests",
@@ -242,15 +243,20 @@ func TestDecision(t *testing.T) {
 			[]string{"This is not the recorded answer"},
 		},
 		{
-			"injected", flags{recordings: []string{recorded}}, "uid-2",
+			"injected",
+			flags{recordings: []string{recorded}},
+			"uid-2",
 			[]string{"allowed", "patched", "SidecarProfile logs injected", "What was injected", "image: registry.example/logs:1"},
 			nil,
 		},
 		{"warned", flags{recordings: []string{bare}}, "uid-3", []string{"warned", "denied request: no limits", "It is not decided again: the configuration that decided is not beside the recording", "AdmissionPolicy limits warned"}, nil},
 		{"login", flags{recordings: []string{bare}}, "replica-1-4", []string{"What login", "JWT , source ci-issuer , ID token-id", "builders", "Who ci"}, []string{"No policy"}},
 		{
-			"shown configuration", flags{recordings: []string{bare}, config: shown}, "uid-1",
-			[]string{"Decided again by the configuration that this console shows: allowed", "This is not the recorded answer", "team platform", "--config " + shown + " --show uid-1"}, nil,
+			"shown configuration",
+			flags{recordings: []string{bare}, config: shown},
+			"uid-1",
+			[]string{"Decided again by the configuration that this console shows: allowed", "This is not the recorded answer", "team platform", "--config " + shown + " --show uid-1"},
+			nil,
 		},
 		{"both configurations", flags{recordings: []string{recorded}, config: shown}, "uid-1", []string{"which is beside the recording: denied .", "Decide by the configuration that this console shows", "team platform"}, nil},
 		{"the other configuration", flags{recordings: []string{recorded}, config: shown}, "uid-1?by=console", []string{"that this console shows: allowed", "Decide by the configuration that decided"}, nil},

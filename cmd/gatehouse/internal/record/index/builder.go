@@ -111,7 +111,7 @@ func (b *builder) add(text []byte) error {
 	}
 	s := replay.SubjectOf(r)
 	one := row{
-		at: nanoseconds(r.Time), took: uint32(min(max(r.Took.Microseconds(), 0), math.MaxUint32)), //nolint:gosec // it is bounded
+		at: nanoseconds(r.Time), took: uint32(min(max(r.Took.Microseconds(), 0), math.MaxUint32)),
 		frame: b.frame.number, number: b.number, text: uint32(b.size), id: hashOf(s.ID), //nolint:gosec // it is bounded
 	}
 	b.number++

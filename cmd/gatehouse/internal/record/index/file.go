@@ -144,17 +144,17 @@ func (f *file) scan() error {
 func (f *file) drop(which func(*frame) bool) {
 	t := f.index.table
 	t.mu.Lock()
-	any := false
+	found := false
 	f.frames = slices.DeleteFunc(f.frames, func(one *frame) bool {
 		if !which(one) {
 			return false
 		}
-		one.gone, any = true, true
+		one.gone, found = true, true
 		f.done.Add(-one.span.size)
 		return true
 	})
 	t.mu.Unlock()
-	if any {
+	if found {
 		t.removeGone()
 		f.closeTexts()
 	}

@@ -122,7 +122,7 @@ func appendText(dst []byte, text string) []byte {
 // cutText returns the text at the beginning, and what follows. It is false if there is none.
 func cutText(src []byte) (text, rest []byte, ok bool) {
 	length, n := binary.Uvarint(src)
-	if n <= 0 || length > uint64(len(src)-n) {
+	if n <= 0 || length > uint64(len(src)-n) { //nolint:gosec // it is not negative
 		return nil, nil, false
 	}
 	return src[n : n+int(length)], src[n+int(length):], true //nolint:gosec // it is at most the length of a slice

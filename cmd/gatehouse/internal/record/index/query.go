@@ -149,27 +149,31 @@ func (t *table) find(ctx context.Context, lower string) (map[uint32]bits, error)
 	if t.names.text != lower {
 		t.names.text, t.names.of = lower, map[uint32]found{}
 	}
-	var mu sync.Mutex
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
 	out := make(map[uint32]bits, len(t.frames))
+	var changed []*frame
 	for _, one := range t.frames {
 		if known, ok := t.names.of[one.number]; ok && known.size == one.text.size || one.gone {
 			out[one.number] = known.names
-			continue
+		} else {
+			changed = append(changed, one)
 		}
-		group.Go(func() error {
-			in, err := one.text.find(ctx, []byte(lower))
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[one.number], t.names.of[one.number] = in, found{in, one.text.size}
-			return nil
+	}
+	in := make([]bits, len(changed))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, one := range changed {
+		group.Go(func() (err error) {
+			in[i], err = one.text.find(ctx, []byte(lower))
+			return err
 		})
 	}
-	return out, group.Wait()
+	if err := group.Wait(); err != nil {
+		return nil, err //nolint:wrapcheck // it is of find
+	}
+	for i, one := range changed {
+		out[one.number], t.names.of[one.number] = in[i], found{in[i], one.text.size}
+	}
+	return out, nil
 }
 
 // each calls a function with each selected row, the newest first.

@@ -82,7 +82,10 @@ func decodeRow(src []byte) (r row) {
 	return r
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// checksum continues a checksum.
+func checksum(sum uint32, of []byte) uint32 {
+	return crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), of)
+}
 
 // values returns the dictionaries of some rows, and gives the rows their numbers in them.
 func (t *table) values(rows []row) []byte {
@@ -173,15 +176,15 @@ func (t *table) loadBlock(of *file, recording io.ReaderAt, size int64, from *os.
 	}
 	values, rows := at+headBytes, at+headBytes+int64(h.values)
 	f = &frame{file: of, span: h.span, missing: h.missing, text: texts{from, rows + int64(h.rows)*rowBytes, h.text}}
-	sum := crc32.Update(0, castagnoli, buffer[:headBytes-4])
+	sum := checksum(0, buffer[:headBytes-4])
 	dictionaries := make([]byte, h.values)
 	if _, err := from.ReadAt(dictionaries, values); err != nil {
 		return nil, 0
 	}
-	sum = crc32.Update(sum, castagnoli, dictionaries)
+	sum = checksum(sum, dictionaries)
 	numbers, ok := t.internAll(dictionaries)
 	if !ok || !eachPart(from, rows, h.rows, func(part []byte, _ []row) bool {
-		sum = crc32.Update(sum, castagnoli, part)
+		sum = checksum(sum, part)
 		return true
 	}) || sum != h.sum {
 		return nil, 0
@@ -261,11 +264,11 @@ func (t *table) save(path string, recording io.ReaderAt, frames []*frame) (err e
 		h.rows, h.values = uint32(len(rows)), uint32(len(values)) //nolint:gosec // both are bounded
 		h.sum = 0
 		text := make([]byte, 0, headBytes)
-		sum := crc32.Update(0, castagnoli, h.append(text)[:headBytes-4])
-		sum = crc32.Update(sum, castagnoli, values)
+		sum := checksum(0, h.append(text)[:headBytes-4])
+		sum = checksum(sum, values)
 		encoded := make([]byte, 0, rowBytes)
 		for j := range rows {
-			sum = crc32.Update(sum, castagnoli, rows[j].append(encoded))
+			sum = checksum(sum, rows[j].append(encoded))
 		}
 		h.sum = sum
 		_, _ = out.Write(h.append(text))

@@ -3,7 +3,6 @@ package index
 import (
 	"bytes"
 	"encoding/binary"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"testing"
@@ -103,7 +102,7 @@ func resum(text []byte) []byte {
 			break
 		}
 		rows := at + headBytes + int(h.values) + int(h.rows)*rowBytes
-		sum := crc32.Update(crc32.Update(0, castagnoli, text[at:at+headBytes-4]), castagnoli, text[at+headBytes:rows])
+		sum := checksum(checksum(0, text[at:at+headBytes-4]), text[at+headBytes:rows])
 		binary.LittleEndian.PutUint32(text[at+headBytes-4:], sum)
 		at += int(h.size())
 	}

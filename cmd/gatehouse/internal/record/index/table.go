@@ -110,7 +110,7 @@ const (
 
 // get returns the value of a row in a column.
 func (c column) get(r *row) uint32 {
-	switch c {
+	switch c { //nolint:exhaustive // the last one is the default
 	case users:
 		return r.user
 	case namespaces:
@@ -130,8 +130,8 @@ func (c column) get(r *row) uint32 {
 
 // set sets the value of a row in a column.
 func (c column) set(r *row, value uint32) {
-	small := uint8(min(value, maxSmall)) //nolint:gosec // it is bounded
-	switch c {
+	small := uint8(min(value, maxSmall))
+	switch c { //nolint:exhaustive // the last one is the default
 	case users:
 		r.user = value
 	case namespaces:

@@ -300,3 +300,31 @@ func FuzzMerge(f *testing.F) {
 		}
 	})
 }
+
+// TestFrames checks that a zstd frame has a bounded number of reviews.
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	lines := make([]*record.Line, 0, record.MaxSegmentReviews+1)
+	for i := range record.MaxSegmentReviews + 1 {
+		lines = append(lines, review(fmt.Sprint(i), i))
+	}
+	var out bytes.Buffer
+	if _, err := merge.Merge(t.Context(), &out, merge.Options{Inputs: inputs(segment(t, header("a", 0), lines...))}); err != nil {
+		t.Fatal(err)
+	}
+	if frames := bytes.Count(out.Bytes(), []byte{0x28, 0xb5, 0x2f, 0xfd}); frames != 2 {
+		t.Errorf("%d frames", frames)
+	}
+	r, err := record.NewReader(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	reviews := 0
+	for ; err == nil; reviews++ {
+		_, err = r.Next()
+	}
+	if !errors.Is(err, io.EOF) || reviews-1 != len(lines) {
+		t.Errorf("%d reviews, %v", reviews-1, err)
+	}
+}
