@@ -42,8 +42,8 @@ func waitFor(t testing.TB, p *chromium.Page, total int) (l listed) {
 }
 
 // generatedNames are the names on a page of generated reviews: those of the numbers from first down, in steps.
-func generatedNames(first, step, rows int) (names []string) {
-	for i := range rows {
+func generatedNames(first, step int) (names []string) {
+	for i := range rowsOfPage {
 		names = append(names, nameOf(first-i*step))
 	}
 	return names
