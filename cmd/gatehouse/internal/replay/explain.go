@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -79,10 +80,13 @@ func NewItem(source *Source, reader *record.Reader, text []byte) (*Item, error) 
 	return item, nil
 }
 
-// HasConfiguration reports whether the configuration that has decided is beside the recording.
-func (i *Item) HasConfiguration() bool {
-	_, err := newLibrary().find(i.Source.Dir, &i.Segment.Header, i.Review)
-	return err == nil
+// Configuration returns the configuration that has decided, nil if it is not beside the recording or cannot be used.
+func (i *Item) Configuration() *config.Config {
+	found, err := newLibrary().find(i.Source.Dir, &i.Segment.Header, i.Review)
+	if err != nil {
+		return nil
+	}
+	return found.config
 }
 
 // Explanation is an answer to a review with everything that led to it.

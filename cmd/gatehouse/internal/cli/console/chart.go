@@ -11,19 +11,16 @@ import (
 const (
 	chartWidth  = 800
 	chartHeight = 120
-	// chartTop is for the text above the bars, and chartBottom for that below.
-	chartTop, chartBottom = 16, 20
 )
 
 // chart are decisions over time, as bars of an SVG and as rows of a table.
 type chart struct {
-	Width, Height     int
-	Bars              []bar
-	From, To          time.Time
-	Most              int
-	Decisions         []string
-	Rows              []chartRow
-	Baseline, TextRow int
+	Width, Height int
+	Bars          []bar
+	From, To      time.Time
+	Most          int
+	Decisions     []string
+	Rows          []chartRow
 }
 
 // bar is a part of a bar.
@@ -45,8 +42,7 @@ func newChart(b *index.Buckets) *chart {
 	}
 	n := len(b.Counts[b.Decisions[0]])
 	c := &chart{
-		Width: chartWidth, Height: chartTop + chartHeight + chartBottom, From: b.From, To: b.From.Add(time.Duration(n) * b.Step), Decisions: b.Decisions,
-		Baseline: chartTop + chartHeight, TextRow: chartTop + chartHeight + chartBottom - 4,
+		Width: chartWidth, Height: chartHeight, From: b.From, To: b.From.Add(time.Duration(n) * b.Step), Decisions: b.Decisions,
 	}
 	// What was refused is at the bottom, where small numbers can be compared.
 	order := map[string]int{"bad": 0, "notice": 1, "good": 2}
@@ -69,7 +65,7 @@ func newChart(b *index.Buckets) *chart {
 			height := sum*chartHeight/c.Most - below
 			if count > 0 {
 				height = max(height, 1) // it can be seen
-				c.Bars = append(c.Bars, bar{x, c.Baseline - below - height, max(next-x-1, 1), height, outcomeClass(decision)})
+				c.Bars = append(c.Bars, bar{x, chartHeight - below - height, max(next-x-1, 1), height, outcomeClass(decision)})
 			}
 		}
 		c.Rows = append(c.Rows, row)

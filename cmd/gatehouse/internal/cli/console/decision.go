@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
@@ -85,6 +86,7 @@ type decisionPage struct {
 
 	Verdicts     []verdictRow
 	MoreVerdicts int
+	HasOwners    bool
 	Reasons      explained
 
 	Request       string
@@ -197,16 +199,17 @@ const (
 // decideAgain fills in the answer of a configuration, with its reasons: that of the recording, or that of the console if the
 // recording has none or the URL says so.
 func (c *console) decideAgain(ctx context.Context, r *http.Request, page *decisionPage, item *replay.Item) error {
-	shown, config, err := c.candidate(ctx)
+	shown, l, err := c.candidate(ctx)
 	if err != nil && c.config != "" {
 		return err
 	}
-	hasRecorded := item.HasConfiguration()
-	by := replay.Recorded()
+	recorded := item.Configuration()
+	hasRecorded := recorded != nil
+	by, decided := replay.Recorded(), &loaded{CommandConfig: &active.CommandConfig{Config: recorded}}
 	page.By = byRecorded
 	switch {
 	case shown != nil && (!hasRecorded || r.URL.Query().Get("by") == byConsole):
-		by, page.By = shown, byShown
+		by, decided, page.By = shown, l, byShown
 		if hasRecorded {
 			page.Other, page.OtherText = otherURL(r, ""), "Decide by "+byRecorded
 		}
@@ -226,7 +229,7 @@ func (c *console) decideAgain(ctx context.Context, r *http.Request, page *decisi
 		page.Again = nil
 	}
 	page.Differs = page.Again != nil && page.Answer.Decision != "" && (page.Again.Decision != page.Answer.Decision || page.Again.User != page.Answer.User)
-	page.setVerdicts(again, config)
+	page.setVerdicts(again, decided, l)
 	if again.Policy == nil && again.Sidecar == nil {
 		page.setRecordedVerdicts()
 	}
@@ -241,7 +244,7 @@ func otherURL(r *http.Request, by string) string {
 func (p *decisionPage) setRecordedVerdicts() {
 	for i := range p.Row.Causes {
 		cause := &p.Row.Causes[i]
-		row := verdictRow{Kind: cause.Kind, Name: cause.Name, URL: policyURL(cause.Kind, cause.Name), Verdict: string(cause.Effect), Why: cause.Rule.Rule, Class: "notice"}
+		row := verdictRow{Kind: cause.Kind, Name: cause.Name, Verdict: string(cause.Effect), Why: cause.Rule.Rule, Class: "notice"}
 		switch cause.Effect {
 		case replay.Refused:
 			row.Class = "bad"
@@ -253,10 +256,10 @@ func (p *decisionPage) setRecordedVerdicts() {
 	}
 }
 
-// setVerdicts lists every policy and profile, those that matter first. The configuration of the console says who owns them; it may
-// be nil.
-func (p *decisionPage) setVerdicts(e *replay.Explanation, shown *loaded) {
-	owners := shown.owners()
+// setVerdicts lists every policy and profile, those that matter first. The configuration that decided says who owns them, and links go
+// to that of the console, which may be nil.
+func (p *decisionPage) setVerdicts(e *replay.Explanation, decided, shown *loaded) {
+	owners, links := decided.owners(), shown.owners()
 	if e.Policy != nil {
 		p.setPolicyVerdicts(e.Policy)
 	}
@@ -273,8 +276,12 @@ func (p *decisionPage) setVerdicts(e *replay.Explanation, shown *loaded) {
 	slices.SortStableFunc(p.Verdicts, func(a, b verdictRow) int { return rank[a.Class] - rank[b.Class] })
 	for i := range p.Verdicts {
 		v := &p.Verdicts[i]
-		if owner, ok := owners[v.Kind+"/"+v.Name]; ok {
-			v.Owner, v.URL = owner, policyURL(v.Kind, v.Name)
+		key := v.Kind + "/" + v.Name
+		if v.Owner = owners[key]; v.Owner != "" {
+			p.HasOwners = true
+		}
+		if _, ok := links[key]; ok {
+			v.URL = policyURL(v.Kind, v.Name)
 		}
 	}
 	if p.MoreVerdicts = len(p.Verdicts) - maxVerdicts; p.MoreVerdicts > 0 {

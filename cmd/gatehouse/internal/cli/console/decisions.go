@@ -75,8 +75,22 @@ type decisionFilter struct {
 
 // IsSet reports whether anything is selected.
 func (f *decisionFilter) IsSet() bool {
-	return slices.ContainsFunc(f.Fields, func(field filterField) bool { return field.Values[0] != "" })
+	return slices.ContainsFunc(f.Fields, filterField.isSet)
 }
+
+// Main returns the fields that are always shown, and More the others.
+func (f *decisionFilter) Main() []filterField { return f.Fields[:mainFields] }
+
+// More returns the fields that Main lacks.
+func (f *decisionFilter) More() []filterField { return f.Fields[mainFields:] }
+
+// HasMore reports whether a field of More has a value.
+func (f *decisionFilter) HasMore() bool { return slices.ContainsFunc(f.More(), filterField.isSet) }
+
+// mainFields is the number of fields that are always shown.
+const mainFields = 4
+
+func (f filterField) isSet() bool { return f.Values[0] != "" }
 
 // newDecisionFilter reads the parameters of a URL.
 func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error) {
@@ -91,14 +105,14 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 		endpoints = append(endpoints, e.Name)
 	}
 	f.Fields = []filterField{
-		{Name: "since", Label: "Since", Hint: "24h, or 2026-11-20T12:00:00Z"},
-		{Name: "until", Label: "Until", Hint: "1h, or a time"},
 		{Name: "namespace", Label: "Namespace"},
-		{Name: "user", Label: "User"},
-		{Name: "kind", Label: "Kind", Hint: "Pod, or Deployment.apps"},
 		{Name: "name", Label: "Part of the name"},
-		{Name: "policy", Label: "Policy or profile"},
 		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed), "none"}},
+		{Name: "since", Label: "Since", Hint: "24h, or a time"},
+		{Name: "until", Label: "Until", Hint: "1h, or a time"},
+		{Name: "user", Label: "User"},
+		{Name: "kind", Label: "Kind", Hint: "Pod"},
+		{Name: "policy", Label: "Policy or profile"},
 		{Name: "endpoint", Label: "Endpoint", Options: endpoints},
 	}
 	for i := range f.Fields {

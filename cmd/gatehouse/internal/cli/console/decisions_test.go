@@ -238,7 +238,7 @@ func TestDecision(t *testing.T) {
 			[]string{
 				"Outcome denied", "answered in 1.23ms", "Who anna", "CREATE Pod shop/cart-1", "endpoint validate , replica replica-1", "the label team is missing",
 				"Decided again by the configuration that decided, which is beside the recording: denied .", "AdmissionPolicy team-label no", "not asked about other requests",
-				"variable team object.metadata.?labels", "Namespace shop not found", "shop/limits failed: forbidden", "authorizer: create pods allow", "name: cart-1", "replay --show uid-1 " + recorded,
+				"variable team object.metadata.?labels", "Namespace shop not found", "shop/limits failed: forbidden", "authorizer: create pods allow", "name: cart-1", "team platform", "replay --show uid-1 " + recorded,
 			},
 			[]string{"This is not the recorded answer"},
 		},

@@ -291,7 +291,7 @@ type Buckets struct {
 	Counts map[string][]int
 }
 
-// Histogram counts the selected reviews by time and decision, in so many buckets from the first to the last of them, or over the
+// Histogram counts the selected reviews by time and decision, in so many buckets from the first to the last of all reviews, or over the
 // times of the Filter.
 func (x *Index) Histogram(ctx context.Context, f Filter, buckets int) (*Buckets, error) {
 	t := x.table
