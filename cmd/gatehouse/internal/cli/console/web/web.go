@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -96,17 +97,15 @@ func New(o Options) (*Server, error) {
 	functions := template.FuncMap{
 		"inert": cli.OneLine,
 		"command": func(words []string) string {
-			line := o.Program
+			line := []string{o.Program}
 			for _, word := range words {
-				line += " " + cli.ShellQuote(word)
+				line = append(line, cli.ShellQuote(word))
 			}
-			return line
+			return strings.Join(line, " ")
 		},
 		"number": number,
 	}
-	for name, function := range o.Functions {
-		functions[name] = function
-	}
+	maps.Copy(functions, o.Functions)
 	all, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
 	if err == nil {
 		all, err = all.ParseFS(o.Templates, "*.html")
