@@ -41,9 +41,9 @@ func waitFor(t testing.TB, p *chromium.Page, total int) (l listed) {
 	return l
 }
 
-// generatedNames are the names on a page of generated reviews: those of the numbers from first down, in steps.
-func generatedNames(first, step, rows int) (names []string) {
-	for i := range rows {
+// generatedNames are the names on a full page of generated reviews: those of the numbers from first down, in steps.
+func generatedNames(first, step int) (names []string) {
+	for i := range rowsOfPage {
 		names = append(names, nameOf(first-i*step))
 	}
 	return names

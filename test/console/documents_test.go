@@ -41,12 +41,12 @@ func documentParts(t *testing.T, expression *regexp.Regexp) (parts []string) {
 func picture(t *testing.T, p *chromium.Page, name string) {
 	t.Helper()
 	if os.Getenv("UPDATE_GOLDEN") == "1" {
-		must(t, os.MkdirAll(pictures, 0o755)) //nolint:gosec // of the repository
+		must(t, os.MkdirAll(pictures, 0o755))
 		shown, err := png.Decode(bytes.NewReader(p.Screenshot(highest)))
 		must(t, err)
 		var small bytes.Buffer
 		must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, shown))
-		must(t, os.WriteFile(filepath.Join(pictures, name+".png"), small.Bytes(), 0o644)) //nolint:gosec // as above
+		must(t, os.WriteFile(filepath.Join(pictures, name+".png"), small.Bytes(), 0o644))
 	}
 }
 

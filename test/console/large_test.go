@@ -58,10 +58,10 @@ func TestLargeRecording(t *testing.T) {
 		total int
 		want  []string
 	}{
-		{"/decisions", reviews, generatedNames(reviews-1, 1, rowsOfPage)},
-		{"/decisions?page=2", reviews, generatedNames(reviews-1-rowsOfPage, 1, rowsOfPage)},
-		{fmt.Sprintf("/decisions?page=%d", reviews/rowsOfPage), reviews, generatedNames(rowsOfPage-1, 1, rowsOfPage)},
-		{"/decisions?decision=denied", denied, generatedNames(lastDenied, 10, rowsOfPage)},
+		{"/decisions", reviews, generatedNames(reviews-1, 1)},
+		{"/decisions?page=2", reviews, generatedNames(reviews-1-rowsOfPage, 1)},
+		{fmt.Sprintf("/decisions?page=%d", reviews/rowsOfPage), reviews, generatedNames(rowsOfPage-1, 1)},
+		{"/decisions?decision=denied", denied, generatedNames(lastDenied, 10)},
 		{"/decisions?namespace=namespace-3", inNamespace, nil},
 		{"/decisions?name=" + nameOf(4321), 1, []string{nameOf(4321)}},
 		{"/decisions?user=nobody", 0, nil},

@@ -55,7 +55,7 @@ func TestLive(t *testing.T) {
 	must(t, <-written)
 	c.visit(t, p, "/decisions")
 	waitFor(t, p, g.count)
-	if got, want := list(p).Names, generatedNames(g.count-1, 1, rowsOfPage); got[0] != want[0] {
+	if got, want := list(p).Names, generatedNames(g.count-1, 1); got[0] != want[0] {
 		t.Errorf("the newest is %s, want %s", got[0], want[0])
 	}
 	c.checkBrowser(t, p)
