@@ -41,7 +41,7 @@ func waitFor(t testing.TB, p *chromium.Page, total int) (l listed) {
 	return l
 }
 
-// generatedNames are the names on a full page of generated reviews: those of the numbers from first down, in steps.
+// generatedNames are the names on a page of generated reviews: those of the numbers from first down, in steps.
 func generatedNames(first, step int) (names []string) {
 	for i := range rowsOfPage {
 		names = append(names, nameOf(first-i*step))
