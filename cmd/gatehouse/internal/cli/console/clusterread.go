@@ -2,13 +2,13 @@ package console
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,10 +107,10 @@ type sentWebhook struct {
 }
 
 // webhooks returns the webhooks of Gatehouse that are registered in the cluster.
-func (c *console) webhooks(ctx context.Context) ([]sentWebhook, error) {
+func (c *console) webhooks(ctx context.Context) ([]sentWebhook, []error) {
 	client, err := c.client()
 	if err != nil {
-		return nil, err
+		return nil, []error{err}
 	}
 	version := admissionregistrationv1.SchemeGroupVersion
 	var out []sentWebhook
@@ -128,7 +128,7 @@ func (c *console) webhooks(ctx context.Context) ([]sentWebhook, error) {
 			out = appendWebhook(out, "MutatingWebhookConfiguration/"+mutating[i].Name, w.Name, w.FailurePolicy, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions)
 		}
 	}
-	return out, errors.Join(err, other)
+	return out, slices.DeleteFunc([]error{err, other}, func(err error) bool { return err == nil })
 }
 
 // appendWebhook adds a webhook if it is one of Gatehouse.
@@ -170,7 +170,7 @@ func (c *console) auditFindings(ctx context.Context, kind, name string) (found [
 	selector := openreports.ManagedByLabel + "=" + openreports.Source
 	for _, namespace := range namespaces {
 		reports, err := list[v1alpha1.Report](ctx, client, v1alpha1.SchemeGroupVersion.WithResource("reports"), namespace, selector)
-		if err != nil {
+		if err != nil && !apierrors.IsNotFound(err) { // OpenReports may not be installed
 			if namespace == "" {
 				err = fmt.Errorf("%w (hint: gatehouse console --namespace NAME lists those of a namespace)", err)
 			}
@@ -181,7 +181,7 @@ func (c *console) auditFindings(ctx context.Context, kind, name string) (found [
 		}
 	}
 	clusterReports, err := list[v1alpha1.ClusterReport](ctx, client, v1alpha1.SchemeGroupVersion.WithResource("clusterreports"), "", selector)
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		errs = append(errs, err)
 	}
 	for i := range clusterReports {

@@ -175,14 +175,12 @@ func (c *console) exceptionRows(l *loaded, states *states, exceptions []*policy.
 // notSent returns what is not sent to Gatehouse: by the webhook configurations of the cluster, or by those of a new install.
 func (c *console) notSent(ctx context.Context, notes *[]error) (out notSent) {
 	if !c.isOffline() {
-		webhooks, err := c.webhooks(ctx)
-		if err != nil {
-			*notes = append(*notes, err)
-		}
+		webhooks, errs := c.webhooks(ctx)
+		*notes = append(*notes, errs...)
 		if len(webhooks) > 0 {
 			return notSent{Webhooks: webhooks}
 		}
-		if err == nil {
+		if len(errs) == 0 {
 			*notes = append(*notes, errors.New("no webhook of Gatehouse is registered in the cluster: the API server asks it nothing (hint: gatehouse manifests)"))
 		}
 	}
