@@ -77,13 +77,13 @@ type withStatus struct {
 // objectKey identifies a custom resource of Gatehouse.
 type objectKey struct{ kind, namespace, name string }
 
-// statuses returns the status of custom resources, and what could not be read.
-func (c *console) statuses(ctx context.Context) (map[objectKey]gatehousev1alpha1.ObjectStatus, []error) {
+// statuses returns custom resources with their status, and what could not be read.
+func (c *console) statuses(ctx context.Context) (map[objectKey]*withStatus, []error) {
 	client, err := c.client()
 	if err != nil {
 		return nil, []error{err}
 	}
-	all, errs := map[objectKey]gatehousev1alpha1.ObjectStatus{}, []error(nil)
+	all, errs := map[objectKey]*withStatus{}, []error(nil)
 	for kind, resource := range map[string]string{admissionPolicyKind: "admissionpolicies", profileKind: "sidecarprofiles", exceptionKind: "policyexceptions"} {
 		objects, err := list[withStatus](ctx, client, gatehousev1alpha1.GroupVersion.WithResource(resource), "", "")
 		if err != nil {
@@ -91,7 +91,7 @@ func (c *console) statuses(ctx context.Context) (map[objectKey]gatehousev1alpha1
 			continue
 		}
 		for i := range objects {
-			all[objectKey{kind, objects[i].Namespace, objects[i].Name}] = objects[i].Status
+			all[objectKey{kind, objects[i].Namespace, objects[i].Name}] = &objects[i]
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })

@@ -185,9 +185,9 @@ func (c *console) decisionWords(row *index.Row, byShown bool) []string {
 	}
 	words := []string{"replay"}
 	if byShown && c.config != "" {
-		words = append(words, "--config", cli.ShellQuote(c.config))
+		words = append(words, "--config", c.config)
 	}
-	return slices.Concat(words, []string{"--show", cli.ShellQuote(row.ID)}, c.recordingWords())
+	return slices.Concat(words, []string{"--show", row.ID}, c.recordingWords())
 }
 
 // What has decided again.
@@ -229,7 +229,7 @@ func (c *console) decideAgain(ctx context.Context, r *http.Request, page *decisi
 		page.Again = nil
 	}
 	page.Differs = page.Again != nil && page.Answer.Decision != "" && (page.Again.Decision != page.Answer.Decision || page.Again.User != page.Answer.User)
-	page.setVerdicts(again, decided, l)
+	page.setVerdicts(again, c.owners(ctx, decided), l)
 	if again.Policy == nil && again.Sidecar == nil {
 		page.setRecordedVerdicts()
 	}
@@ -256,10 +256,9 @@ func (p *decisionPage) setRecordedVerdicts() {
 	}
 }
 
-// setVerdicts lists every policy and profile, those that matter first. The configuration that decided says who owns them, and links go
-// to that of the console, which may be nil.
-func (p *decisionPage) setVerdicts(e *replay.Explanation, decided, shown *loaded) {
-	owners, links := decided.owners(), shown.owners()
+// setVerdicts lists every policy and profile, those that matter first. Links go to the configuration of the console, which may be nil.
+func (p *decisionPage) setVerdicts(e *replay.Explanation, owners map[string]string, shown *loaded) {
+	links := shown.owners()
 	if e.Policy != nil {
 		p.setPolicyVerdicts(e.Policy)
 	}
@@ -287,6 +286,21 @@ func (p *decisionPage) setVerdicts(e *replay.Explanation, decided, shown *loaded
 	if p.MoreVerdicts = len(p.Verdicts) - maxVerdicts; p.MoreVerdicts > 0 {
 		p.Verdicts = p.Verdicts[:maxVerdicts]
 	}
+}
+
+// owners returns the owners of all policies and profiles by the configuration that decided. Those of custom resources come from the cluster,
+// because a configuration has no annotations of them.
+func (c *console) owners(ctx context.Context, decided *loaded) map[string]string {
+	out := decided.owners()
+	if c.isOffline() {
+		return out
+	}
+	objects, _ := c.statuses(ctx) // who may not list them does not see owners
+	for key, object := range objects {
+		name := key.kind + "/" + key.name
+		out[name] = cmp.Or(out[name], ownerOf(object.Annotations))
+	}
+	return out
 }
 
 // owners returns the owners of all policies and profiles, "" for none.
@@ -352,7 +366,7 @@ func (p *decisionPage) setPolicyVerdicts(d *policy.Decision) {
 		case violation.Outcome == policy.Existing:
 			v.Class, v.Verdict = "notice", "yes, it was so before"
 		default:
-			v.Class, v.Verdict = "notice", "no, but it does not refuse"
+			v.Class, v.Verdict = "notice", "no, with a warning or an audit alone"
 		}
 		v.Why = violation.Rule + ": " + violation.Message
 	}

@@ -144,7 +144,7 @@ func (f *decisionFilter) words() (words []string) {
 	for _, field := range f.Fields {
 		for _, value := range field.Values {
 			if value != "" {
-				words = append(words, "--"+field.Name, cli.ShellQuote(value))
+				words = append(words, "--"+field.Name, value)
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func (f *decisionFilter) With(parameter, value string) string {
 // recordingWords returns the arguments that name the recordings.
 func (c *console) recordingWords() (words []string) {
 	for _, path := range c.recordings {
-		words = append(words, cli.ShellQuote(path))
+		words = append(words, path)
 	}
 	return words
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -112,10 +113,11 @@ func policyRows(l *loaded, states *states, search string) (rows []policyRow) {
 	policies := l.policies()
 	for i := range policies {
 		p := &policies[i]
+		state := states.of(p.Kind, "", p.Name, p.Source)
 		rows = append(rows, policyRow{
 			Kind: p.Kind, Name: p.Name, URL: policyURL(p.Kind, p.Name), Matches: matchSummary(p.Spec.MatchConstraints),
-			Actions: actionsOf(p, l.bindingsOf(p)), State: states.of(p.Kind, "", p.Name, p.Source),
-			Exceptions: len(l.exceptionsOf(p)), Owner: ownerOf(p.Annotations),
+			Actions: actionsOf(p, l.bindingsOf(p)), State: state,
+			Exceptions: len(l.exceptionsOf(p)), Owner: cmp.Or(ownerOf(p.Annotations), state.owner),
 		})
 	}
 	for i := range l.Config.Sidecar.Profiles {
@@ -124,9 +126,10 @@ func policyRows(l *loaded, states *states, search string) (rows []policyRow) {
 		if injection == "" {
 			injection = "OptIn"
 		}
+		state := states.of(profileKind, "", p.Name, p.Source)
 		rows = append(rows, policyRow{
 			Kind: profileKind, Name: p.Name, URL: policyURL(profileKind, p.Name), Matches: profileSummary(&p.Spec), Actions: injection,
-			State: states.of(profileKind, "", p.Name, p.Source), Owner: ownerOf(p.Annotations),
+			State: state, Owner: cmp.Or(ownerOf(p.Annotations), state.owner),
 		})
 	}
 	return slices.DeleteFunc(rows, func(row policyRow) bool { return !strings.Contains(row.Name, search) })

@@ -265,7 +265,7 @@ func (s apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestClusterReads(t *testing.T) {
 	t.Parallel()
 	api := apiServer{
-		"/apis/gatehouse.dev/v1alpha1/admissionpolicies": `{"metadata":{"name":"a"},"status":{"conditions":[{"type":"Ready","status":"True","reason":"InUse"},{"type":"Degraded","status":"True","reason":"NotSent"}]}}`,
+		"/apis/gatehouse.dev/v1alpha1/admissionpolicies": `{"metadata":{"name":"a","annotations":{"team.example/owner":"web"}},"status":{"conditions":[{"type":"Ready","status":"True","reason":"InUse"},{"type":"Degraded","status":"True","reason":"NotSent"}]}}`,
 		"/apis/gatehouse.dev/v1alpha1/sidecarprofiles":   ``,
 		"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations": `{"metadata":{"name":"gatehouse"},"webhooks":[{"name":"fail.validate.gatehouse.dev","failurePolicy":"Fail",
 			"namespaceSelector":{"matchLabels":{"a":"b"}},"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"]}]},{"name":"other.example"}]}`,
@@ -277,8 +277,11 @@ func TestClusterReads(t *testing.T) {
 	f.Kubeconfig = clitest.Kubeconfig(t, api)
 	c := newPolicyConsole(t, f)
 	statuses, errs := c.statuses(t.Context())
-	if class, text := conditionsState(statuses[objectKey{admissionPolicyKind, "", "a"}].Conditions); class != "notice" || text != "degraded: NotSent" {
+	if class, text := conditionsState(statuses[objectKey{admissionPolicyKind, "", "a"}].Status.Conditions); class != "notice" || text != "degraded: NotSent" {
 		t.Error(class, text)
+	}
+	if owner := c.owners(t.Context(), nil)[admissionPolicyKind+"/a"]; owner != "web" {
+		t.Errorf("the owner is %q", owner)
 	}
 	if len(errs) != 1 || errs[0].Error() != "the right to list policyexceptions.gatehouse.dev is missing" {
 		t.Error(errs)

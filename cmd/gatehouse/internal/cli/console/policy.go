@@ -104,7 +104,8 @@ func (c *console) fillPolicy(data *policyPage, l *loaded, states *states) bool {
 	p := &policies[at]
 	bindings := l.bindingsOf(p)
 	data.Policy, data.Match, data.Actions = p, asYAML(p.Spec.MatchConstraints), actionsOf(p, bindings)
-	data.Defined, data.Owner, data.State = c.definedAt(p.Source), ownerOf(p.Annotations), states.of(p.Kind, "", p.Name, p.Source)
+	data.Defined, data.State = c.definedAt(p.Source), states.of(p.Kind, "", p.Name, p.Source)
+	data.Owner = cmp.Or(ownerOf(p.Annotations), data.State.owner)
 	for i := range bindings {
 		b := &bindings[i]
 		row := bindingRow{Name: b.Kind + " " + b.Name, Defined: c.definedAt(b.Source)}
@@ -155,7 +156,8 @@ func (c *console) fillProfile(data *policyPage, l *loaded, states *states) bool 
 	}
 	p := &profiles[at]
 	data.Profile, data.Revision, data.Match = p, l.Snapshot.Sidecar.Revision(p.Name), asYAML(p.Spec.Match)
-	data.Defined, data.Owner, data.State = c.definedAt(p.Source), ownerOf(p.Annotations), states.of(profileKind, "", p.Name, p.Source)
+	data.Defined, data.State = c.definedAt(p.Source), states.of(profileKind, "", p.Name, p.Source)
+	data.Owner = cmp.Or(ownerOf(p.Annotations), data.State.owner)
 	for i := range p.Spec.Parameters {
 		parameter := &p.Spec.Parameters[i]
 		row := parameterRow{Name: parameter.Name, Type: string(parameter.Type), Default: "required", Description: parameter.Description}

@@ -19,13 +19,15 @@ type state struct {
 	// Conditions are those of a custom resource, and Findings those of lint.
 	Conditions []metav1.Condition
 	Findings   diagnostic.List
+	// owner is the owner of a custom resource. Configurations have no annotations of these.
+	owner string
 }
 
 // states are the status of all objects of a configuration.
 type states struct {
 	loaded    *loaded
 	isOffline bool
-	statuses  map[objectKey]v1alpha1.ObjectStatus
+	statuses  map[objectKey]*withStatus
 	findings  map[string]diagnostic.List
 	// errs say what could not be read.
 	errs []error
@@ -76,17 +78,19 @@ func (s *states) of(kind, namespace, name, source string) state {
 		}
 		return out
 	}
-	status, known := s.statuses[objectKey{kind, namespace, name}]
-	out.Conditions = status.Conditions
+	found := s.statuses[objectKey{kind, namespace, name}]
+	if found != nil {
+		out.Conditions, out.owner = found.Status.Conditions, ownerOf(found.Annotations)
+	}
 	switch {
 	case slices.Contains(s.loaded.LeftOut, object):
 		out.Class, out.Text = "bad", "has errors"
 	case kind == nativePolicyKind:
 		out.Text = "the API server evaluates it"
-	case !known || len(status.Conditions) == 0:
+	case len(out.Conditions) == 0:
 		out.Text = "no status"
 	default:
-		out.Class, out.Text = conditionsState(status.Conditions)
+		out.Class, out.Text = conditionsState(out.Conditions)
 	}
 	return out
 }
