@@ -187,7 +187,7 @@ func (c *console) decisionWords(row *index.Row, byShown bool) []string {
 	if byShown && c.config != "" {
 		words = append(words, "--config", c.config)
 	}
-	return slices.Concat(words, []string{"--show", row.ID}, c.recordingWords())
+	return slices.Concat(words, []string{"--show", row.ID}, c.recordings)
 }
 
 // What has decided again.

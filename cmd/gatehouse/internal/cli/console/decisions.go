@@ -162,14 +162,6 @@ func (f *decisionFilter) With(parameter, value string) string {
 	return "/decisions?" + withParameter(query, parameter, value)
 }
 
-// recordingWords returns the arguments that name the recordings.
-func (c *console) recordingWords() (words []string) {
-	for _, path := range c.recordings {
-		words = append(words, path)
-	}
-	return words
-}
-
 // decisionsPage is what the page shows.
 type decisionsPage struct {
 	Filter *decisionFilter
@@ -237,7 +229,7 @@ func (c *console) showDecisions(r *http.Request) (*web.View, error) {
 	view := &web.View{Title: "Decisions", Template: "decisions", Data: page}
 	switch {
 	case len(c.recordings) > 0:
-		view.Command = slices.Concat([]string{"record", "show"}, c.recordingWords(), list.Filter.words())
+		view.Command = slices.Concat([]string{"record", "show"}, c.recordings, list.Filter.words())
 	case list.IsCluster:
 		view.Command = append([]string{"record", "get"}, c.clusterWords()...)
 	}
