@@ -237,9 +237,9 @@ func (f *file) follow(ctx context.Context, recording *os.File, begin int64) (who
 		return false, err
 	}
 	f.opened, f.frames = append(f.opened, b.file), append(f.frames, one)
-	g := &growing{ctx: ctx, file: f, recording: recording, begin: begin, at: begin, end: -1, waiting: func() error {
+	g := &growing{ctx: ctx, file: f, recording: recording, begin: begin, at: begin, end: -1, waiting: func(idle bool) error {
 		err := b.flush()
-		f.update(func() { f.caughtUp, f.live = true, true })
+		f.update(func() { f.caughtUp, f.live = true, !idle })
 		return err
 	}}
 	defer g.stop()
@@ -269,8 +269,8 @@ type growing struct {
 	recording *os.File
 	// begin and end are those of the frame. The end is -1 until it is known.
 	begin, at, end int64
-	// waiting is called before each wait.
-	waiting func() error
+	// waiting is called before each wait, and once when the file is idle.
+	waiting func(idle bool) error
 	timer   *time.Timer
 	idle    bool
 }
@@ -328,17 +328,14 @@ func (g *growing) Read(p []byte) (int, error) {
 
 // wait waits until the file grows.
 func (g *growing) wait() error {
-	if err := g.waiting(); err != nil {
-		return err
-	}
 	info, err := g.recording.Stat()
 	if err != nil {
 		return err //nolint:wrapcheck // it names the path
 	}
 	left := maxIdle - time.Since(info.ModTime())
-	if left <= 0 {
-		g.idle = true
-		return nil
+	g.idle = left <= 0
+	if err := g.waiting(g.idle); err != nil || g.idle {
+		return err
 	}
 	if g.timer == nil {
 		g.timer = time.NewTimer(left)
