@@ -47,6 +47,7 @@ func TestLive(t *testing.T) {
 		}
 		return moreThan(list(p).Total, seen+2000)
 	})
+	p.Click("form.filter summary")
 	p.Fill("#user-0", userOf(5))
 	if status := p.Follow("form.filter button"); status != 200 {
 		t.Errorf("the filter gives %d while the list is live", status)
