@@ -366,7 +366,7 @@ func (p *decisionPage) setPolicyVerdicts(d *policy.Decision) {
 		case violation.Outcome == policy.Existing:
 			v.Class, v.Verdict = "notice", "yes, it was so before"
 		default:
-			v.Class, v.Verdict = "notice", "no, with a warning or an audit alone"
+			v.Class, v.Verdict = "notice", "no, only warned or audited"
 		}
 		v.Why = violation.Rule + ": " + violation.Message
 	}
