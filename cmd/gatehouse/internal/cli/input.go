@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
 
 // IsTerminalInput reports whether a person would have to type the input.
@@ -17,16 +17,8 @@ func IsTerminalInput(r io.Reader) bool {
 // StdinName is the name of standard input in messages.
 const StdinName = "standard input"
 
-// Cause returns the reason of an error about a file, without the name of the file and the operation.
-func Cause(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
-	}
-	if link, ok := errors.AsType[*os.LinkError](err); ok {
-		return link.Err
-	}
-	return err
-}
+// Cause is patherr.Cause.
+func Cause(err error) error { return patherr.Cause(err) }
 
 // CheckDir returns an error if the value of a flag is not a directory.
 func CheckDir(flag, dir string) error {

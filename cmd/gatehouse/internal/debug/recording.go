@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
 
 const (
@@ -51,7 +52,7 @@ func (d recording) list(w http.ResponseWriter, r *http.Request) {
 	}
 	entries, err := os.ReadDir(d.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		http.Error(w, "the recording cannot be read: "+cause(err), http.StatusInternalServerError)
+		http.Error(w, "the recording cannot be read: "+patherr.Cause(err).Error(), http.StatusInternalServerError)
 		return
 	}
 	list := Recording{Files: []RecordingFile{}}
@@ -85,7 +86,7 @@ func (d recording) file(w http.ResponseWriter, r *http.Request) {
 		if errors.Is(err, fs.ErrNotExist) {
 			status = http.StatusNotFound // old segments are removed
 		}
-		http.Error(w, fmt.Sprintf("%q cannot be read: %s", name, cause(err)), status)
+		http.Error(w, fmt.Sprintf("%q cannot be read: %s", name, patherr.Cause(err).Error()), status)
 		return
 	}
 	defer file.Close() //nolint:errcheck // it was only read
@@ -114,14 +115,6 @@ func (d recording) open(name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err //nolint:wrapcheck // cause takes the reason
 	}
 	return file, info, nil
-}
-
-// cause returns the reason of an error about a file without the path on the server.
-func cause(err error) string {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err.Error()
-	}
-	return err.Error()
 }
 
 // isRead reports whether the method reads, and otherwise answers.

@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,8 +8,23 @@ import (
 	"path/filepath"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
+
+// FileSource returns the source of a file. Size is that of the file.
+func FileSource(file string, size int64) Source {
+	return Source{
+		Name: filepath.ToSlash(file), Dir: filepath.Dir(file), Size: size,
+		Open: func() (io.ReadCloser, error) {
+			opened, err := os.Open(file) // #nosec G304 -- the user names the file
+			if err != nil {
+				return nil, fmt.Errorf("cannot be read: %w", patherr.Cause(err))
+			}
+			return opened, nil
+		},
+	}
+}
 
 // Sources returns the files that are named, and the segments in directories that are named. What cannot be read is among
 // the problems.
@@ -18,22 +32,10 @@ func Sources(paths []string) (sources []Source, problems []error) {
 	problem := func(name string, err error) {
 		problems = append(problems, fmt.Errorf("%s: %w", diagnostic.OneLine(name), err))
 	}
-	add := func(file string, info fs.FileInfo) {
-		sources = append(sources, Source{
-			Name: filepath.ToSlash(file), Dir: filepath.Dir(file), Size: info.Size(),
-			Open: func() (io.ReadCloser, error) {
-				opened, err := os.Open(file) // #nosec G304 -- the user names the file
-				if err != nil {
-					return nil, fmt.Errorf("cannot be read: %w", cause(err))
-				}
-				return opened, nil
-			},
-		})
-	}
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() {
-			add(path, info)
+			sources = append(sources, FileSource(path, info.Size()))
 			continue
 		}
 		var entries []fs.DirEntry
@@ -44,23 +46,15 @@ func Sources(paths []string) (sources []Source, problems []error) {
 		for _, entry := range entries {
 			info, gone := entry.Info() // a server may have removed it meanwhile
 			if gone == nil && info.Mode().IsRegular() && record.IsSegmentName(entry.Name()) {
-				add(filepath.Join(path, entry.Name()), info)
+				sources = append(sources, FileSource(filepath.Join(path, entry.Name()), info.Size()))
 			}
 		}
 		switch {
 		case err != nil:
-			problem(path, fmt.Errorf("cannot be read: %w", cause(err)))
+			problem(path, fmt.Errorf("cannot be read: %w", patherr.Cause(err)))
 		case len(sources) == before:
 			problem(path, fmt.Errorf("no file in this directory ends in %s (hint: gatehouse serve --record writes them)", record.SegmentSuffix))
 		}
 	}
 	return sources, problems
-}
-
-// cause returns an error without the path, which the message has already.
-func cause(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
-	}
-	return err
 }

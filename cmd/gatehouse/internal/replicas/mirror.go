@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -24,7 +25,7 @@ const (
 	// MirrorBytes is how much a Mirror keeps by default.
 	MirrorBytes = 1 << 30
 
-	// mirrorEvery is the time between two passes, while somebody looks.
+	// mirrorEvery is the time between two passes, while a page shows them.
 	mirrorEvery = 2 * time.Second
 	// lookTime is how long a look lasts.
 	lookTime = time.Minute
@@ -40,7 +41,7 @@ const (
 	fetchers = 4
 )
 
-// Mirror keeps a directory in step with the recordings of all replicas, while somebody looks at it. It has the newest segments, up
+// Mirror keeps a directory in step with the recordings of all replicas, while a page shows it. It has the newest segments, up
 // to a number of bytes, and never changes what it has of one: a segment grows, or is removed.
 type Mirror struct {
 	// Dir is the directory. It is made with the first pass.
@@ -87,7 +88,7 @@ func (m *Mirror) State() MirrorState {
 	return m.state
 }
 
-// Look notes that somebody looks at the directory: for the next minute, it follows the replicas. The context is that of the program, and
+// Look makes the Mirror follow the replicas for the next minute. The context is that of the program, and
 // background runs a function in a goroutine that the program waits for.
 func (m *Mirror) Look(ctx context.Context, background func(func())) {
 	m.mu.Lock()
@@ -105,7 +106,7 @@ func (m *Mirror) Look(ctx context.Context, background func(func())) {
 	})
 }
 
-// mayRun reports whether somebody still looks.
+// mayRun reports whether the last Look was less than a minute ago.
 func (m *Mirror) mayRun(ctx context.Context) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +139,7 @@ func (f *mirrored) isConfiguration() bool {
 func (m *Mirror) Sync(ctx context.Context) {
 	p := &pass{mirror: m, files: map[string]*mirrored{}}
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
-		p.problem(fmt.Errorf("the directory of the mirror: %w", cause(err)))
+		p.problem(fmt.Errorf("the directory of the mirror: %w", patherr.Cause(err)))
 		p.publish()
 		return
 	}
@@ -317,7 +318,7 @@ func (p *pass) choose() []*mirrored {
 
 func (p *pass) remove(f *mirrored) {
 	if err := os.Remove(filepath.Join(p.mirror.Dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.problem(fmt.Errorf("remove %s: %w", f.Name, cause(err)))
+		p.problem(fmt.Errorf("remove %s: %w", f.Name, patherr.Cause(err)))
 	}
 	p.setLocal(f, -1)
 }
@@ -384,14 +385,14 @@ func (p *pass) fetchFile(ctx context.Context, f *mirrored) error {
 func (r *Replica) Resume(ctx context.Context, name, path string, most int64) error {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // #nosec G304 -- the path is made by the caller
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, cause(err))
+		return fmt.Errorf("%s: %w", path, patherr.Cause(err))
 	}
 	info, err := out.Stat()
 	if err == nil {
 		_, err = r.part(ctx, name, out, info.Size(), most, func(int64) {})
 	}
 	if closed := out.Close(); err == nil && closed != nil {
-		err = fmt.Errorf("%s: %w", path, cause(closed))
+		err = fmt.Errorf("%s: %w", path, patherr.Cause(closed))
 	}
 	return err
 }

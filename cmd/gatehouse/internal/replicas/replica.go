@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -75,7 +75,7 @@ func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
 func (r *Replica) Download(ctx context.Context, name, path string, most int64, progress func(int64)) error {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // #nosec G304 -- the path is made by the caller
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, cause(err))
+		return fmt.Errorf("%s: %w", path, patherr.Cause(err))
 	}
 	var written int64
 	for attempt := 1; ; attempt++ {
@@ -91,7 +91,7 @@ func (r *Replica) Download(ctx context.Context, name, path string, most int64, p
 		}
 	}
 	if closed := out.Close(); err == nil && closed != nil {
-		err = fmt.Errorf("%s: %w", path, cause(closed))
+		err = fmt.Errorf("%s: %w", path, patherr.Cause(closed))
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (r *Replica) part(ctx context.Context, name string, out io.Writer, offset, 
 		}
 		if n > 0 {
 			if _, failed := out.Write(buffer[:n]); failed != nil {
-				return written, fmt.Errorf("write the file: %w", cause(failed))
+				return written, fmt.Errorf("write the file: %w", patherr.Cause(failed))
 			}
 			written += int64(n)
 			progress(int64(n))
@@ -202,12 +202,4 @@ func (w *watched) Read(p []byte) (int, error) {
 		err = context.Cause(w.ctx)
 	}
 	return n, err
-}
-
-// cause returns the reason of an error about a file, without the name of the file and the operation.
-func cause(err error) error {
-	if path, ok := errors.AsType[*fs.PathError](err); ok {
-		return path.Err
-	}
-	return err
 }

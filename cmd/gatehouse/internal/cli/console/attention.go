@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// attentionItem is something that somebody should look at.
+// attentionItem is a problem, or a notice of one that will or may come.
 type attentionItem struct {
 	// Class is "bad" for what fails now, and "notice" for what will or may.
 	Class string

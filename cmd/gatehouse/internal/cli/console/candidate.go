@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
@@ -30,9 +29,6 @@ type candidate struct {
 // newCandidate writes a candidate to directories of its own below the console's. Documents of the browser cannot name files: what
 // is read is what the console shows anyway.
 func (c *console) newCandidate(l *loaded, edited string) (_ *candidate, err error) {
-	if strings.Contains(edited, authenticationKind) {
-		return nil, web.BadRequest("an %s cannot be tried: its documents name files of this machine (hint: gatehouse lint --config DIR)", authenticationKind)
-	}
 	dir, err := os.MkdirTemp(c.work, "try-")
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
@@ -68,7 +64,31 @@ func (c *console) newCandidate(l *loaded, edited string) (_ *candidate, err erro
 		}
 		files = map[string][]byte{"cluster.yaml": text}
 	}
-	return x, writeCandidate(x.all, edited, files, replaced)
+	if err := writeCandidate(x.all, edited, files, replaced); err != nil {
+		return nil, err
+	}
+	return x, x.check()
+}
+
+// check returns an error if a document of the browser can name files. It decodes as the commands do: the text of a kind may have escapes.
+func (x *candidate) check() error {
+	documents, _ := config.Documents(filepath.Join(x.all, candidateFile)) // lint says what is wrong with the others, which no command reads
+	if slices.ContainsFunc(documents, func(d config.Document) bool { return namesFiles(d.Value) }) {
+		return web.BadRequest("an %s cannot be tried: its documents name files of this machine (hint: gatehouse lint --config DIR)", authenticationKind)
+	}
+	return nil
+}
+
+// namesFiles reports whether a document, or an item of a list in it, is of the kind that names files.
+func namesFiles(value any) bool {
+	switch of := value.(type) {
+	case map[string]any:
+		return of["kind"] == authenticationKind || slices.ContainsFunc(slices.Collect(maps.Values(of)), namesFiles)
+	case []any:
+		return slices.ContainsFunc(of, namesFiles)
+	default:
+		return false
+	}
 }
 
 // remove removes all files.

@@ -49,6 +49,30 @@ func (o *output) decode(into any) error {
 	return nil
 }
 
+// problems returns the messages of a command, by line.
+func (o *output) problems() []string {
+	if o.messages == "" {
+		return nil
+	}
+	const most = 50
+	lines := strings.Split(strings.ReplaceAll(o.messages, "gatehouse: ", ""), "\n")
+	return lines[:min(len(lines), most)]
+}
+
+// decodeLines decodes the JSON of a command, an object a line.
+func decodeLines[T any](out []byte) (all []T, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var one T
+		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("the output of the command cannot be read: %w", err)
+		}
+		all = append(all, one)
+	}
+}
+
 // limitedBuffer is a buffer that refuses to grow further.
 type limitedBuffer struct {
 	bytes.Buffer

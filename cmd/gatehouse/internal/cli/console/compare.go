@@ -238,10 +238,7 @@ func (c *console) replayCompare(r *http.Request) (*web.View, error) {
 	if from.word != "" && to.word != "" {
 		command = append([]string{"replay", "--config", to.word, "--against", from.word}, words...)
 	}
-	job, err := c.startReplay("Replay", sources, nil, candidate, against)
-	if err != nil {
-		return nil, err
-	}
+	job := c.startReplay("Replay", sources, nil, candidate, against)
 	back := url.URL{Path: "/compare", RawQuery: url.Values{"from": {from.Name}, "to": {to.Name}}.Encode()}
 	return &web.View{Title: "Replay", Template: "started", Data: started{job, back.String(), from.Name + " and " + to.Name}, Command: command}, nil
 }

@@ -33,7 +33,7 @@ type side struct {
 	Name string
 	// dir has its documents. It is a temporary one unless the configuration is a directory.
 	dir string
-	// isRaw reports whether the documents are as somebody wrote them. Those of a cluster and of a recording are encoded.
+	// isRaw reports whether the documents are as in their files. Those of a cluster and of a recording are encoded.
 	isRaw bool
 	// word is the value of --config for other commands, "" if there is none.
 	word   string

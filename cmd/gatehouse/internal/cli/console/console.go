@@ -31,7 +31,7 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// defaultPort is the port without --port: the same on all machines, so that the URL of a page can be sent to somebody else.
+// defaultPort is the port without --port: the same on all machines, so that the URL of a page works for a colleague, too.
 const defaultPort = 8642
 
 // Run runs a command of the program and returns its exit code.

@@ -251,8 +251,7 @@ func (c *console) decisionList(r *http.Request) (*decisionList, error) {
 	ctx := r.Context()
 	c.lookAtRecordings()
 	list := &decisionList{Filter: filter, State: c.index.State(), HasRecordings: len(c.recordingPaths()) > 0, IsCluster: !c.isOffline(), Mirror: c.mirrorText()}
-	list.State.Live = list.State.Live || c.isMirrored() // the replicas are followed
-	total := 0
+	list.State.Live = list.State.Live || c.isMirrored()            // the replicas are followed
 	page, begin := newPager(filter.query, "page", list.State.Rows) // the index knows of how many it is
 	rows, total, err := c.index.Find(ctx, filter.Filter, begin, pageRows)
 	if err != nil {

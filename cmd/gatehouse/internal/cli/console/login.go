@@ -1,13 +1,10 @@
 package console
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -152,33 +149,20 @@ func (c *console) tokens(ctx context.Context) (all []listedToken, notes []string
 	if err := out.err(); err != nil {
 		return nil, []string{explain(err)}
 	}
-	decoder := json.NewDecoder(bytes.NewReader(out.out))
-	for {
-		var one listedToken
-		err := decoder.Decode(&one)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, []string{fmt.Sprintf("the output of the command cannot be read: %v", err)}
-		}
-		one.Expiry = newExpiry(&one.ExpiresAt, c.now())
-		all = append(all, one)
+	all, err := decodeLines[listedToken](out.out)
+	if err != nil {
+		return nil, []string{err.Error()}
+	}
+	for i := range all {
+		all[i].Expiry = newExpiry(&all[i].ExpiresAt, c.now())
 	}
 	slices.SortStableFunc(all, func(a, b listedToken) int { return a.ExpiresAt.Compare(b.ExpiresAt.Time) })
-	if out.messages != "" {
-		notes = strings.Split(strings.ReplaceAll(out.messages, "gatehouse: ", ""), "\n")
-	}
-	return all, notes
+	return all, out.problems()
 }
 
 func (c *console) showTokens(r *http.Request) (partData, error) {
 	all, notes := c.tokens(r.Context())
 	rows, pages := paginate(r, "tokens", all)
-	const most = 20 // of what the command remarks
-	if len(notes) > most {
-		notes = append(notes[:most], fmt.Sprintf("and %d more lines", len(notes)-most))
-	}
 	return partData{Data: &paged[listedToken]{rows, pages}, Notes: notes, Command: c.tokenWords()}, nil
 }
 

@@ -48,7 +48,7 @@ type point struct {
 	reviews map[string]map[string]float64
 }
 
-// observer takes samples of the replicas, with the rights of the user of the kubeconfig, while somebody looks.
+// observer takes samples of the replicas, with the rights of the user of the kubeconfig, while a page shows them.
 type observer struct {
 	now func() time.Time
 	// connect returns a connection to the cluster.

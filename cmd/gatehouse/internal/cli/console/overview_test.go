@@ -280,7 +280,7 @@ func TestOverviewRecordings(t *testing.T) {
 	})
 	p.expect("/", []string{"/overview/recordings/part"}, "/overview/replicas", "/overview/configuration")
 	p.expect("/overview/recordings/part", []string{
-		"<dd>3</dd>", "2026-11-20T12:00:00Z to 2026-11-20T14:00:00Z", `<a href="/decisions?decision=denied">`, "<polyline", "1-a.gatehouse.zst", "complete", "is no recording", "record show",
+		"<dd>3</dd>", "2026-11-20T12:00:00Z to 2026-11-20T14:00:00Z", `<a href="/decisions">`, `<rect class="bad"`, "1-a.gatehouse.zst", "complete", "is no recording", "record show",
 	})
 }
 

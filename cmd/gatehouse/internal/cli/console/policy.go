@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -247,20 +245,6 @@ type explainedProfile struct {
 	Adds       []string `json:"adds"`
 }
 
-// decodeLines decodes the JSON of a command, an object a line.
-func decodeLines[T any](out []byte) (all []T, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(out))
-	for {
-		var one T
-		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("the output of the command cannot be read: %w", err)
-		}
-		all = append(all, one)
-	}
-}
-
 // maxExampleObjects bounds the objects of an example.
 const maxExampleObjects = 20
 
@@ -301,16 +285,6 @@ func (c *console) example(ctx context.Context, r *http.Request, kind, name strin
 		}
 	}
 	return out, nil
-}
-
-// problems returns the messages of a command, by line.
-func (o *output) problems() []string {
-	if o.messages == "" {
-		return nil
-	}
-	const most = 50
-	lines := strings.Split(strings.ReplaceAll(o.messages, "gatehouse: ", ""), "\n")
-	return lines[:min(len(lines), most)]
 }
 
 // maxManifestFiles bounds the files of -f that are offered, and maxManifestBytes one of them.

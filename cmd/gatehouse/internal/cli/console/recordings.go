@@ -6,7 +6,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 )
 
-// lazyMirror is the mirror of the replicas' recordings. It is made when somebody looks at it.
+// lazyMirror is the mirror of the replicas' recordings. It is made when a page needs it.
 type lazyMirror struct {
 	mu     sync.Mutex
 	mirror *replicas.Mirror
@@ -16,7 +16,7 @@ type lazyMirror struct {
 // isMirrored reports whether the recordings are those of the replicas.
 func (c *console) isMirrored() bool { return !c.isOffline() && len(c.recordings) == 0 }
 
-// lookAtRecordings notes that somebody looks at recordings. For the next minute, those of the replicas are followed.
+// lookAtRecordings is called by pages about recordings. For the next minute, those of the replicas are followed.
 func (c *console) lookAtRecordings() {
 	if !c.isMirrored() {
 		return

@@ -52,7 +52,7 @@ type replayExample struct {
 const maxReplayGroups = 50
 
 // startReplay begins a replay of recordings as a job. The candidate is compared with the recorded answers if against is nil.
-func (c *console) startReplay(title string, sources []replay.Source, command []string, candidate, against *replay.Candidate) (*web.Job, error) {
+func (c *console) startReplay(title string, sources []replay.Source, command []string, candidate, against *replay.Candidate) *web.Job {
 	return c.web.Start(c.ctx, title, func(ctx context.Context, report func(web.Progress)) (*web.View, error) {
 		done, err := replay.Run(ctx, replay.Options{
 			Sources: sources, Candidate: candidate, Against: against,
@@ -66,7 +66,7 @@ func (c *console) startReplay(title string, sources []replay.Source, command []s
 			return nil, err //nolint:wrapcheck // it is that of the context
 		}
 		return &web.View{Template: "replayed", Data: newReplayResult(done, command)}, nil
-	}), nil
+	})
 }
 
 // newReplayResult returns a report for the page.
@@ -201,5 +201,5 @@ func (c *console) startTryReplay(l *loaded, form *tryForm) (*web.Job, error) {
 	if err != nil {
 		return nil, x.clean(err)
 	}
-	return c.startReplay("Replay of the candidate", sources, append([]string{"replay", "--config", "DIR"}, words...), loadedCandidate, nil)
+	return c.startReplay("Replay of the candidate", sources, append([]string{"replay", "--config", "DIR"}, words...), loadedCandidate, nil), nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// forbidden matches what API servers answer to somebody who lacks a right.
+// forbidden matches what API servers answer to a user who lacks a right.
 var forbidden = regexp.MustCompile(`cannot ([a-z]+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 
 // missingRight returns the right that a message of an API server is about, such as "list pods in namespace gatehouse-system".

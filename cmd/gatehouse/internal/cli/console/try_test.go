@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"html"
 	"net/http"
 	"net/url"
@@ -8,10 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -69,8 +70,13 @@ func TestTry(t *testing.T) {
 		},
 		"a file in a list": {
 			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: v1\nkind: List\nitems: [{apiVersion: gatehouse.dev/v1alpha1, kind: \"Authentication\\x43onfiguration\", jwt: {issuers: [{issuer: {url: \"https://a.example\", audiences: [a]}, keysFile: " + secret + "}]}}]"}},
-			200,
-			[]string{"error: "},
+			400,
+			[]string{"cannot be tried"},
+		},
+		"a file behind an escape": {
+			url.Values{"manifests": {tryPod}, "documents": {"apiVersion: gatehouse.dev/v1alpha1\nkind: \"Authentication\\x43onfiguration\"\njwt: {issuers: [{keysFile: " + secret + "}]}"}},
+			400,
+			[]string{"cannot be tried"},
 		},
 		"no recording": {url.Values{"do": {"replay"}, "documents": {strict}}, 400, []string{"there is no recording to replay"}},
 	} {
@@ -179,10 +185,14 @@ func (c *policyConsole) waitForJob(page string) string {
 	if !found {
 		c.t.Fatalf("there is no job in %s", page)
 	}
-	for range time.Tick(10 * time.Millisecond) {
-		if _, page, text := c.get("GET", "/jobs/"+id, nil); !strings.Contains(page, "hx-get") {
-			return text
+	var result string
+	support.Eventually(c.t, "the job ends", func() error {
+		_, page, text := c.get("GET", "/jobs/"+id, nil)
+		if strings.Contains(page, "hx-get") {
+			return errors.New(text)
 		}
-	}
-	return "" // a tick never ends
+		result = text
+		return nil
+	})
+	return result
 }

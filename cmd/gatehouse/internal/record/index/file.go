@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
 
 // maxIdle is how long a file is kept open that ends within a segment and does not grow.
@@ -71,7 +72,7 @@ func textOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	text, _, _ := strings.Cut(cause(err).Error(), "\n")
+	text, _, _ := strings.Cut(patherr.Cause(err).Error(), "\n")
 	return text
 }
 
@@ -389,7 +390,7 @@ func (f *file) save(recording io.ReaderAt) {
 	err := t.save(f.path+record.IndexSuffix, recording, whole)
 	if err != nil {
 		f.update(func() {
-			f.note = "its index cannot be kept beside it, and is made again with each start: " + cause(err).Error()
+			f.note = "its index cannot be kept beside it, and is made again with each start: " + patherr.Cause(err).Error()
 		})
 		return
 	}
@@ -420,26 +421,4 @@ func closeText(text *os.File) {
 }
 
 // source returns the file for a replay.
-func (f *file) source() replay.Source {
-	return replay.Source{
-		Name: filepath.ToSlash(f.path), Dir: filepath.Dir(f.path), Size: f.size.Load(),
-		Open: func() (io.ReadCloser, error) {
-			opened, err := os.Open(f.path)
-			if err != nil {
-				return nil, fmt.Errorf("cannot be read: %w", cause(err))
-			}
-			return opened, nil
-		},
-	}
-}
-
-// cause returns the reason without the path.
-func cause(err error) error {
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		return failed.Err
-	}
-	if failed, ok := errors.AsType[*os.LinkError](err); ok {
-		return failed.Err
-	}
-	return err
-}
+func (f *file) source() replay.Source { return replay.FileSource(f.path, f.size.Load()) }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 )
 
 // poll is how often the Index looks for what was added to files.
@@ -149,7 +150,7 @@ func (x *Index) list() (found map[string]os.FileInfo, problems map[string]string
 			entries, err = os.ReadDir(path)
 		}
 		if err != nil {
-			problems[path] = "cannot be read: " + cause(err).Error()
+			problems[path] = "cannot be read: " + patherr.Cause(err).Error()
 		}
 		names := map[string]bool{}
 		for _, entry := range entries {
@@ -191,8 +192,6 @@ type State struct {
 	Files []FileState
 	// Problems are paths that cannot be read, files that cannot be read to their end, and bounds that were reached, for people.
 	Problems []string
-	// Version changes when rows do.
-	Version uint64
 }
 
 // FileState is a file of a recording.
@@ -218,7 +217,7 @@ func (x *Index) State() State {
 	files := x.sorted()
 	rows, problems := map[*file]int{}, map[*file]string{}
 	x.table.mu.RLock()
-	s.Rows, s.Version = len(x.table.order), x.table.version
+	s.Rows = len(x.table.order)
 	s.First, s.Last = x.table.times()
 	for _, one := range x.table.frames {
 		if !one.gone {

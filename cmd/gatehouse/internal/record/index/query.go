@@ -27,7 +27,7 @@ type Filter struct {
 	// From and To bound the time. To is excluded.
 	From, To time.Time
 	// The following are those of replay.Subject. A kind is with or without its group, in any case.
-	Users, Namespaces, Kinds, Endpoints, Operations []string
+	Users, Namespaces, Kinds, Endpoints []string
 	// Decisions are those of record.Review. "none" is that nobody has decided.
 	Decisions []string
 	// Policies are names of policies and profiles that refused, warned or were injected, or kind/name.
@@ -94,7 +94,6 @@ func (t *table) selection(ctx context.Context, f *Filter) (*selection, error) {
 	t.want(s, users, len(f.Users), is(f.Users))
 	t.want(s, namespaces, len(f.Namespaces), is(f.Namespaces))
 	t.want(s, endpoints, len(f.Endpoints), is(f.Endpoints))
-	t.want(s, operations, len(f.Operations), is(f.Operations))
 	t.want(s, decisions, len(f.Decisions), func(value string) bool { return slices.Contains(f.Decisions, cmp.Or(value, noDecision)) })
 	t.want(s, kinds, len(f.Kinds), func(value string) bool {
 		kind, _, _ := strings.Cut(value, ".")
@@ -325,42 +324,7 @@ func (x *Index) Histogram(ctx context.Context, f Filter, buckets int) (*Buckets,
 	return out, err
 }
 
-// Field is what Top counts by.
-type Field int
-
-// The fields.
-const (
-	ByUser      = Field(users)
-	ByNamespace = Field(namespaces)
-	ByKind      = Field(kinds)
-	ByEndpoint  = Field(endpoints)
-	ByDecision  = Field(decisions)
-	ByOperation = Field(operations)
-)
-
-// Count is how often a value was met.
-type Count struct {
-	Value string
-	Count int
-}
-
-// Top returns the most frequent values of the selected reviews.
-func (x *Index) Top(ctx context.Context, f Filter, by Field, most int) ([]Count, error) {
-	t := x.table
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	c := column(by)
-	counts, err := t.count(ctx, &f, c)
-	var out []Count
-	for id, n := range counts {
-		if n > 0 {
-			out = append(out, Count{t.dictionaries[c].values[id], n})
-		}
-	}
-	slices.SortFunc(out, func(a, b Count) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Value, b.Value)) })
-	return out[:min(most, len(out))], err
-}
-
+// count counts the selected reviews by the value of a column.
 func (t *table) count(ctx context.Context, f *Filter, c column) ([]int, error) {
 	counts := make([]int, len(t.dictionaries[c].values))
 	err := t.each(ctx, f, func(_ uint32, r *row) { counts[c.get(r)]++ })

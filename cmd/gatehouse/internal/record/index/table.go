@@ -159,9 +159,7 @@ type table struct {
 	// causes are the decoded values of the dictionary of this name.
 	causes [][]replay.Cause
 	names  names
-	// version changes with every change.
-	version uint64
-	full    bool
+	full   bool
 }
 
 func newTable() *table {
@@ -227,7 +225,6 @@ func (t *table) add(f *frame, rows []row) {
 			return
 		}
 	}
-	t.version++
 	if f.rows == 0 || rows[0].at < f.begin {
 		f.begin = rows[0].at
 	}
@@ -275,7 +272,6 @@ func (t *table) removeGone() {
 	defer t.mu.Unlock()
 	old, order := t.chunks, t.order
 	t.chunks, t.order, t.full = nil, nil, false
-	t.version++
 	for _, id := range order {
 		r := &old[id/chunkRows][id%chunkRows]
 		if t.frames[r.frame].gone {

@@ -35,7 +35,7 @@ func FirstURL(address, path, token string) string {
 //
 //   - Another name in Host is DNS rebinding: a page of another site whose name points to this machine.
 //   - A request of a page of another origin is refused by Sec-Fetch-Site and Origin, whatever its method.
-//   - Whoever guesses the port lacks the cookie. It is set by the token of the first URL alone. It is SameSite=Strict, and
+//   - A program that guesses the port has no cookie. The cookie is set by the token of the first URL alone. It is SameSite=Strict, and
 //     its name has the port, because cookies of different ports are the same to a browser.
 //
 // The Referrer-Policy must not be no-referrer: a browser would send forms with the Origin null.

@@ -97,7 +97,7 @@ func TestGuard(t *testing.T) {
 		"the form of another site, old browser":   {"POST", "/shop", func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "http://evil.example") }, 403, "another site"},
 		"a sandboxed form":                        {"POST", "/shop", func(r *http.Request) { r.Header.Del("Sec-Fetch-Site"); r.Header.Set("Origin", "null") }, 403, "another site"},
 		"a picture of another site":               {"GET", "/shop", header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
-		"a method that nobody has":                {"DELETE", "/shop", nil, 405, ""},
+		"an unknown method":                       {"DELETE", "/shop", nil, 405, ""},
 		"a page that is not there":                {"GET", "/nope", nil, 404, "there is no page /nope"},
 		"a page whose template fails":             {"GET", "/broken", nil, 500, "cannot be shown"},
 		"an asset":                                {"GET", "/assets/style.css", nil, 200, "color-scheme"},
