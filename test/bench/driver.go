@@ -171,8 +171,13 @@ func (d *driver) configurations(selects func(scenario) bool) []string {
 // startServer starts a program and makes clients of it.
 func (d *driver) startServer(ctx context.Context, s server, path string, args ...string) error {
 	name := filepath.Join(d.directory, s.kind+" "+s.configuration)
+	// Logs are not beside the configuration: gatehouse watches that directory.
+	logs := filepath.Join(d.directory, "logs")
+	if err := os.MkdirAll(logs, 0o700); err != nil {
+		return err
+	}
 	var err error
-	s.process, err = gatehouse.StartProgram(ctx, path, name+".log", args...)
+	s.process, err = gatehouse.StartProgram(ctx, path, filepath.Join(logs, filepath.Base(name)+".log"), args...)
 	if err != nil {
 		return fmt.Errorf("%s, %s: %w", s.kind, s.configuration, err)
 	}
