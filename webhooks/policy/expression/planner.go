@@ -82,7 +82,14 @@ func newPlanner(env *cel.Env, guarded bool) (*planner, error) {
 func (p *planner) plan(checked *ast.AST) (interpreter.InterpretableV2, error) {
 	// The options are those of the API server's environment, see environment.MustBaseEnvSet, without the
 	// cost. TestBound holds that the results are the same.
-	return p.part(p.uncounted, checked, cel.EvalOptions(cel.OptOptimize), cel.OptimizeRegex(library.FindRegexOptimization, library.FindAllRegexOptimization))
+	options := []cel.ProgramOption{
+		cel.EvalOptions(cel.OptOptimize),
+		cel.OptimizeRegex(library.FindRegexOptimization, library.FindAllRegexOptimization),
+	}
+	if !p.guarded {
+		options = append(options, cel.CustomDecoratorV2(findPaths(checked)))
+	}
+	return p.part(p.uncounted, checked, options...)
 }
 
 // planCounting plans a checked expression so that its cost is counted.
