@@ -76,8 +76,8 @@ func findException(t target, rule string) (exceptionTitle, unknown string, tried
 
 // covers reports whether the exception names the rule.
 func (x *exception) covers(p *compiledPolicy, rule string) bool {
-	for key, rules := range x.policies {
-		if key.includes(exceptedPolicy{p.kind, p.name}) && (len(rules) == 0 || slices.Contains(rules, rule)) {
+	for _, key := range [...]exceptedPolicy{{p.kind, p.name}, {"", p.name}} {
+		if rules, named := x.policies[key]; named && (len(rules) == 0 || slices.Contains(rules, rule)) {
 			return true
 		}
 	}
