@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -26,6 +27,8 @@ type Endpoint struct {
 	// Admission decides on an admission request. The raw objects of the request must
 	// be valid JSON without space around them, as webhooks/review decodes them.
 	Admission func(context.Context, *Snapshot, admission.Request, Observers) admission.Response
+	// Indexed reports whether Admission reads the objects by review.IndexOf, if there is an index.
+	Indexed bool
 	// Token decides on a token review.
 	Token func(context.Context, *Snapshot, authentication.Request) authentication.Response
 	// CustomResources reports whether the API server sends Gatehouse's own custom
@@ -48,7 +51,7 @@ func Endpoints() []Endpoint {
 	return []Endpoint{
 		{Name: "authenticate", Path: AuthenticatePath, Token: authenticate},
 		{Name: "mutate", Path: MutatePath, Admission: mutate},
-		{Name: "validate", Path: ValidatePath, Admission: validate, CustomResources: true},
+		{Name: "validate", Path: ValidatePath, Admission: validate, Indexed: true, CustomResources: true},
 	}
 }
 
@@ -64,5 +67,5 @@ func validate(ctx context.Context, s *Snapshot, r admission.Request, o Observers
 	if r.DryRun != nil && *r.DryRun {
 		o.Policies = nil
 	}
-	return s.Policy.ReviewObserved(ctx, r, o.Policies)
+	return s.Policy.ReviewObserved(ctx, r, review.IndexOf(ctx), o.Policies)
 }

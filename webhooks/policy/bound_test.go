@@ -112,7 +112,7 @@ func TestObservedCost(t *testing.T) {
 	cost := set.Decide(context.Background(), req, true).Evaluations[0].Cost
 	told, counted := int64(0), 0
 	for n := range int64(129) {
-		set.ReviewObserved(context.Background(), req, func(list []policy.Observation) {
+		set.ReviewObserved(context.Background(), req, nil, func(list []policy.Observation) {
 			if whole := list[len(list)-1]; whole.Cost > 0 {
 				told += whole.Cost
 				counted++

@@ -50,7 +50,7 @@ func TestObservations(t *testing.T) {
 		outcome               policy.Outcome
 	}
 	var got []counted
-	set.ReviewObserved(context.Background(), review(t, configMap), func(list []policy.Observation) {
+	set.ReviewObserved(context.Background(), review(t, configMap), nil, func(list []policy.Observation) {
 		for _, o := range list {
 			got = append(got, counted{o.Policy, o.Binding, o.Rule, o.Outcome})
 		}

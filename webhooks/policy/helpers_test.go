@@ -238,11 +238,41 @@ func decide(t testing.TB, set *policy.Set, req admission.Request) admission.Resp
 	response := set.Review(context.Background(), req)
 	// Whoever has checked the text gets the same answer.
 	if trimmed(req.Object.Raw) && trimmed(req.OldObject.Raw) {
-		if got := set.ReviewObserved(context.Background(), req, nil); !reflect.DeepEqual(got, response) {
+		if got := set.ReviewObserved(context.Background(), req, nil, nil); !reflect.DeepEqual(got, response) {
 			t.Errorf("ReviewObserved = %+v, Review = %+v", got, response)
+		}
+		// The answer with an index of the AdmissionReview is the same.
+		index, req := indexed(t, req)
+		if got := set.ReviewObserved(context.Background(), req, index, nil); !reflect.DeepEqual(got, response) {
+			t.Errorf("with an index ReviewObserved = %+v, Review = %+v", got, response)
 		}
 	}
 	return response
+}
+
+// indexed returns the index of an AdmissionReview with the objects of the request, and the request with those. It is empty if
+// Outline leaves it so.
+func indexed(t testing.TB, req admission.Request) (*rawjson.Index, admission.Request) {
+	t.Helper()
+	text := `{"request":{`
+	for i, object := range [...]*runtime.RawExtension{&req.Object, &req.OldObject} {
+		if len(object.Raw) > 0 {
+			text += [...]string{`"object":`, `,"oldObject":`}[i] + string(object.Raw)
+		}
+	}
+	text = strings.Replace(text, "{,", "{", 1) + "}}"
+	var index rawjson.Index
+	members, _, err := rawjson.Outline(make([]rawjson.Member, 0, 4), []byte(text), 2, &index)
+	must(t, err)
+	for _, m := range members {
+		switch {
+		case m.Depth == 2 && m.Name.Is("object"):
+			req.Object.Raw = m.Value
+		case m.Depth == 2 && m.Name.Is("oldObject"):
+			req.OldObject.Raw = m.Value
+		}
+	}
+	return &index, req
 }
 
 // trimmed reports whether the text is an object as the codec hands it on.

@@ -63,7 +63,10 @@ type request struct {
 	namespaceSet                  labels.Set
 	namespaceRead, namespaceKnown bool
 
+	// record is what attributes returns, and user and options are parts of it.
 	record  apiserveradmission.Attributes
+	user    user.DefaultInfo
+	options runtime.Unknown
 	podRead *podsecurity.Pod
 	// podFailures are those of podRead, of the level that was asked for last.
 	podFailures podFailures
@@ -98,8 +101,13 @@ type requestValues struct {
 	matching bool
 }
 
+// newRequest returns a request of a review. The first one is in the memory of the review, which is used again.
 func newRequest(v *review, req admission.Request) *request {
-	r := &request{
+	r := &v.request
+	if r.review != nil {
+		r = new(request)
+	}
+	*r = request{
 		Request:   req,
 		review:    v,
 		object:    payload{name: "object", raw: req.Object.Raw},
@@ -128,7 +136,8 @@ func (r *request) attributes() apiserveradmission.Attributes {
 	if r.RequestKind != nil {
 		kind = schema.GroupVersionKind(*r.RequestKind)
 	}
-	info := &user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups}
+	info := &r.user
+	*info = user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups}
 	if len(r.UserInfo.Extra) > 0 {
 		info.Extra = make(map[string][]string, len(r.UserInfo.Extra))
 		for key, values := range r.UserInfo.Extra {
@@ -137,7 +146,8 @@ func (r *request) attributes() apiserveradmission.Attributes {
 	}
 	var options runtime.Object
 	if len(r.Options.Raw) > 0 {
-		options = &runtime.Unknown{Raw: r.Options.Raw, ContentType: runtime.ContentTypeJSON}
+		r.options = runtime.Unknown{Raw: r.Options.Raw, ContentType: runtime.ContentTypeJSON}
+		options = &r.options
 	}
 	r.record = apiserveradmission.NewAttributesRecord(nil, nil, kind, r.Namespace, r.Name, r.requested, r.SubResource,
 		apiserveradmission.Operation(r.Operation), options, r.DryRun != nil && *r.DryRun, info)
@@ -175,7 +185,12 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 	if *to == nil {
 		text, err := from.json()
 		if err == nil {
-			*to = rawcel.Typed(text, builtin.TypeOf(schema.GroupVersionKind(r.Kind)))
+			of := builtin.TypeOf(schema.GroupVersionKind(r.Kind))
+			if node, ok := r.review.indexed(text); ok {
+				*to = rawcel.Indexed(r.review.index, node, of)
+			} else {
+				*to = rawcel.Typed(text, of)
+			}
 			r.review.objects = append(r.review.objects, *to)
 			if failure, bad := (*to).(*types.Err); bad {
 				err = fmt.Errorf("%s: %w", from.name, failure)
@@ -187,6 +202,24 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 		}
 	}
 	return *to
+}
+
+// indexed returns the number of the node of an object in the index, and false if it is not that of one of the AdmissionReview.
+func (v *review) indexed(object rawjson.Value) (node int32, ok bool) {
+	root, ok := v.index.Root()
+	if !ok || object.Kind() != rawjson.Object {
+		return 0, false
+	}
+	request, ok := v.index.Member(root, "request")
+	for _, name := range [...]string{"object", "oldObject"} {
+		if !ok {
+			break
+		}
+		if node, found := v.index.Member(request, name); found && &v.index.Text[v.index.Nodes[node].Start] == &object[0] {
+			return node, true
+		}
+	}
+	return 0, false
 }
 
 func (r *request) ObjectValue() ref.Val { return r.value(&r.object, &r.values.object) }

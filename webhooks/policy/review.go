@@ -8,12 +8,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
@@ -31,13 +34,14 @@ func (s *Set) Review(ctx context.Context, req admission.Request) admission.Respo
 }
 
 // ReviewObserved returns Review for a caller whose codec has checked that the objects
-// are JSON, as webhooks/review does: they are not checked again. It calls observe,
+// are JSON, as webhooks/review does: they are not checked again. Index may be that of
+// the AdmissionReview, whose text the objects are part of, and nil. It calls observe,
 // which may be nil, with what there is to count; the slice is valid only until
 // observe returns.
-func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, observe func([]Observation)) admission.Response {
+func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, index *rawjson.Index, observe func([]Observation)) admission.Response {
 	v := newReview(ctx, s)
 	defer v.free()
-	v.observe = observe != nil
+	v.observe, v.index = observe != nil, index
 	r := newRequest(v, req)
 	r.object.checked, r.oldObject.checked = true, true
 	response := v.decide(r)
@@ -76,6 +80,8 @@ type review struct {
 	set     *Set
 	context context.Context //nolint:containedctx // it belongs to one call, like everything here
 	answer  answer
+	// index is that of the AdmissionReview, nil for none.
+	index *rawjson.Index
 	// err is why the request cannot be decided.
 	err error
 	// undecided is why a rule is neither satisfied nor violated: its result depends on a
@@ -101,6 +107,8 @@ type review struct {
 	explain, observe bool
 	evaluations      []Evaluation
 	observations     []Observation
+	// request is the one of the review, see newRequest.
+	request request
 	// input and scratch are reused by each evaluation that is not shared.
 	input   expression.Input
 	scratch evaluation
@@ -152,7 +160,7 @@ func emptied[T any](list []T) []T {
 
 // detached returns a review of the same call whose answer is dropped.
 func (v *review) detached() *review {
-	return &review{set: v.set, context: v.context, now: v.now, caching: v.caching}
+	return &review{set: v.set, index: v.index, context: v.context, now: v.now, caching: v.caching}
 }
 
 // fail ends the review without a decision. The first error is kept.
@@ -222,8 +230,8 @@ func (v *review) decide(r *request) admission.Response {
 // for the pod template in it. It ends early if the request cannot be decided.
 func (v *review) reviewPolicies(r *request) {
 	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
-		checkElements(&r.object, v.reject)
-		checkElements(&r.oldObject, v.fail)
+		checkElements(&r.object, r.ObjectValue, v.reject)
+		checkElements(&r.oldObject, r.OldObjectValue, v.fail)
 		if v.hasEnded() {
 			return
 		}
@@ -259,15 +267,22 @@ func (v *review) reviewPolicies(r *request) {
 // minCounted is the size of the smallest pod whose elements are counted.
 const minCounted = 32 << 10
 
-// checkElements ends the review of a pod with too many elements. JSON that cannot be
-// read is reported by whatever reads it.
-func checkElements(p *payload, end func(error)) {
+// checkElements ends the review of a pod with too many elements. What is no JSON is reported by
+// whatever reads it.
+func checkElements(p *payload, value func() ref.Val, end func(error)) {
 	if len(p.raw) < minCounted {
 		return
 	}
-	if pod, err := p.json(); err == nil {
-		if err := workload.CheckElements(pod); err != nil {
-			end(fmt.Errorf("the pod cannot be checked: %w", err))
+	if _, err := p.json(); err != nil {
+		return
+	}
+	spec, _, _ := rawcel.Member(value(), "spec")
+	for _, name := range workload.ElementLists() {
+		list, _, _ := rawcel.Member(spec, name)
+		if elements, ok := list.(traits.Lister); ok {
+			if err := workload.CheckSize(name, int(elements.Size().(types.Int))); err != nil { //nolint:forcetypeassert // it is one of rawcel
+				end(fmt.Errorf("the pod cannot be checked: %w", err))
+			}
 		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/traits"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // selector is a label selector that selects less than everything.
@@ -169,31 +169,30 @@ func (r *request) objectLabels(object *payload) labels.Set {
 		return object.labels
 	}
 	object.labels = labels.Set{}
-	value, err := object.json()
-	if err != nil {
-		r.review.fail(err)
-		return object.labels
+	read := r.ObjectValue
+	if object == &r.oldObject {
+		read = r.OldObjectValue
 	}
-	path := []string{"metadata", "labels"}
-	for i := 0; ; i++ {
-		if key, twice := value.DuplicateKey(); twice {
-			r.review.fail(fmt.Errorf("%s: %w", object.name, &rawjson.DuplicateKeyError{Key: key}))
-			return object.labels
+	value := read()
+	for _, name := range [...]types.String{"metadata", "labels"} {
+		if of, ok := value.(traits.Mapper); ok {
+			value, _ = of.Find(name)
+		} else {
+			value = nil
 		}
-		if i == len(path) {
-			break
-		}
-		value = value.Get(path[i])
 	}
-	switch value.Kind() {
-	case rawjson.Invalid, rawjson.Null:
-	case rawjson.Object:
-		for key, label := range value.Members() {
-			if label.Kind() != rawjson.String {
+	switch found := value.(type) {
+	case nil, types.Null:
+	case traits.Mapper:
+		for names := found.Iterator(); names.HasNext() == types.True; {
+			name, _ := names.Next().(types.String)
+			label, _ := found.Find(name)
+			text, ok := label.(types.String)
+			if !ok {
 				r.review.fail(fmt.Errorf("%s: a label is not a string", object.name))
-				return object.labels
+				break
 			}
-			object.labels[key.Text()] = label.Text()
+			object.labels[string(name)] = string(text)
 		}
 	default:
 		r.review.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))

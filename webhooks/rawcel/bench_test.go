@@ -96,7 +96,7 @@ func BenchmarkValue(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				rawcel.Value(text)
+				rawcel.Release(rawcel.Value(text))
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package rawcel
 
 import (
+	"sync"
+
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
@@ -9,45 +11,51 @@ import (
 
 // document is a text that has been scanned. It does not change until it is released.
 type document struct {
-	text rawjson.Value
-	*scanned
+	*rawjson.Index
+	*memory
 }
 
-// mostKept is how many nodes and entries are kept for the next scan.
-const mostKept = 8192
+// memory is what a document needs and the next one uses again.
+type memory struct {
+	// own is the Index of a text that was not indexed before.
+	own rawjson.Index
+	// parts are those of the arrays and objects that were opened.
+	parts []part
+}
 
-// release gives back the memory of the scan.
+var memories = sync.Pool{New: func() any { return new(memory) }} //nolint:gochecknoglobals // a pool is shared by its nature
+
+// mostKept is how many parts are kept for the next document.
+const mostKept = 4096
+
+// release gives back the memory.
 func (d *document) release() {
-	if s := d.scanned; s != nil && cap(s.nodes)+cap(s.entries) <= mostKept {
-		scans.Put(s)
+	if m := d.memory; m != nil && cap(m.parts) <= mostKept {
+		m.own.Forget()
+		clear(m.parts)
+		m.parts = m.parts[:0]
+		memories.Put(m)
 	}
-	d.text, d.scanned = nil, nil
+	d.Index, d.memory = nil, nil
 }
 
-func (d *document) part(s span) rawjson.Value { return d.text[s.start:s.end:s.end] }
-
-// value returns the value of an entry, which is of the type.
-func (d *document) value(e *entry, of *Type) ref.Val {
-	switch d.text[e.at] {
-	case '{', '[':
-		return d.composite(e.node, of)
-	case '"':
-		end, _ := rawjson.TextEnd(d.text, int(e.at))
-		return scalar(d.text[e.at:end:end])
-	default:
-		end := scalarEnd(d.text, int(e.at))
-		value := scalar(d.text[e.at:end:end])
-		if n, ok := value.(types.Int); ok && of != nil && of.kind == floatType {
-			return types.Double(n)
-		}
-		return value
+// value returns the value with that number, which is of the type.
+func (d *document) value(number int32, of *Type) ref.Val {
+	n := &d.Nodes[number]
+	if b := d.Text[n.Start]; b == '{' || b == '[' {
+		return d.composite(number, of)
 	}
+	value := scalar(d.Part(n.Span))
+	if n, ok := value.(types.Int); ok && of != nil && of.kind == floatType {
+		return types.Double(n)
+	}
+	return value
 }
 
-// composite returns the array or object of that number, which is of the type.
+// composite returns the array or object with that number, which is of the type.
 func (d *document) composite(number int32, of *Type) ref.Val {
-	c := composite{document: d, node: d.nodes[number]}
-	isObject := d.text[c.node.start] == '{'
+	c := composite{document: d, number: number}
+	isObject := d.Text[d.Nodes[number].Start] == '{'
 	switch {
 	case isObject && of != nil && (of.kind == structType || of.kind == mapType):
 		c.of = of
@@ -62,38 +70,51 @@ func (d *document) composite(number int32, of *Type) ref.Val {
 	}
 }
 
+// part is an element or member of an array or object that was opened.
+type part struct {
+	// value is nil until it is read.
+	value  ref.Val
+	number int32
+}
+
 // composite is what objects and lists share.
 type composite struct {
 	document *document
-	node     node
 	// of is nil for values that are not typed.
-	of *Type
-	// values are those of the entries that have been read, nil until one is.
-	values []ref.Val
+	of     *Type
+	number int32
+	// opened is the number of its first part and one more, and 0 as long as it has not been opened.
+	opened int32
 }
 
 func (c *composite) release() { c.document.release() }
 
-func (c *composite) size() int { return int(c.node.size) }
+func (c *composite) size() int { return int(c.document.Nodes[c.number].Size) }
 
-// entries are the elements or members.
-func (c *composite) entries() []entry {
-	return c.document.entries[c.node.first : c.node.first+c.node.size]
+// parts are the elements or members.
+func (c *composite) parts() []part {
+	d, size := c.document, c.document.Nodes[c.number].Size
+	if c.opened == 0 {
+		c.opened = int32(len(d.parts)) + 1 //nolint:gosec // no more than nodes
+		number := c.number + 1
+		for range size {
+			d.parts = append(d.parts, part{number: number})
+			number = d.Nodes[number].Next
+		}
+	}
+	return d.parts[c.opened-1 : c.opened-1+size]
 }
 
-// read returns the value of an entry, which is of the type.
-func (c *composite) read(i int, of *Type) ref.Val {
-	if c.values == nil {
-		c.values = make([]ref.Val, c.node.size)
+// read returns the value of a part, which is of the type.
+func (c *composite) read(p *part, of *Type) ref.Val {
+	if p.value == nil {
+		p.value = c.document.value(p.number, of)
 	}
-	if c.values[i] == nil {
-		c.values[i] = c.document.value(&c.entries()[i], of)
-	}
-	return c.values[i]
+	return p.value
 }
 
 func (c *composite) text() rawjson.Value {
-	return c.document.part(c.node.span)
+	return c.document.Part(c.document.Nodes[c.number].Span)
 }
 
 // decode returns the tree of it all.

@@ -29,10 +29,11 @@ var (
 
 // element returns an element. The index is in range.
 func (l *sequence) element(i int) ref.Val {
+	p := &l.parts()[i]
 	if l.of == nil {
-		return l.read(i, nil)
+		return l.read(p, nil)
 	}
-	return l.read(i, l.of.element)
+	return l.read(p, l.of.element)
 }
 
 func (l *list) Get(index ref.Val) ref.Val {

@@ -21,6 +21,9 @@ type mapping struct {
 	keys []ref.Val
 }
 
+// fewMembers is up to how many members comparing the name of each beats a map of them.
+const fewMembers = 48
+
 // object is a JSON object as a CEL map.
 type object struct{ mapping }
 
@@ -41,6 +44,20 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 	return o.find(string(name))
 }
 
+// Member returns the member with the name of a value that Value or Typed made of an object, as Find does, and whether it is
+// there. isObject is false for any other value.
+func Member(of any, name string) (member ref.Val, found, isObject bool) {
+	switch o := of.(type) {
+	case *typedObject:
+		member, found = o.find(name)
+	case *object:
+		member, found = o.find(name)
+	default:
+		return nil, false, false
+	}
+	return member, found, true
+}
+
 // find returns the member with the name, and false if there is none.
 func (o *mapping) find(name string) (ref.Val, bool) {
 	i := o.index(name)
@@ -51,26 +68,29 @@ func (o *mapping) find(name string) (ref.Val, bool) {
 }
 
 // name returns that of a member, as it is written.
-func (o *mapping) name(i int) rawjson.Value { return o.document.part(o.entries()[i].name) }
+func (o *mapping) name(p *part) rawjson.Value {
+	return o.document.Part(o.document.Nodes[p.number].Name)
+}
 
 // value returns the value of a member.
 func (o *mapping) value(i int) ref.Val {
-	if o.of == nil || o.values != nil && o.values[i] != nil {
-		return o.read(i, nil)
+	p := &o.parts()[i]
+	if o.of == nil || p.value != nil {
+		return o.read(p, nil)
 	}
-	name := o.name(i)
-	if bytes.IndexByte(name, '\\') < 0 {
-		return o.read(i, o.of.member(name[1:len(name)-1]))
+	name := o.name(p)
+	if !o.document.Nodes[o.number].Escaped {
+		return o.read(p, o.of.member(name[1:len(name)-1]))
 	}
-	return o.read(i, o.of.member([]byte(name.Text())))
+	return o.read(p, o.of.member([]byte(name.Text())))
 }
 
 // index returns that of the member with the name, or -1.
 func (o *mapping) index(name string) int {
-	members := o.entries()
-	if len(members) <= few {
+	members, d := o.parts(), o.document
+	if len(members) <= fewMembers && !d.Nodes[o.number].Escaped {
 		for i := range members {
-			if o.document.part(members[i].name).Is(name) {
+			if at := d.Nodes[members[i].number].Name; string(d.Text[at.Start+1:at.End-1]) == name {
 				return i
 			}
 		}
@@ -79,7 +99,7 @@ func (o *mapping) index(name string) int {
 	if o.places == nil {
 		o.places = make(map[string]int, len(members))
 		for i := range members {
-			o.places[o.name(i).Text()] = i
+			o.places[o.name(&members[i]).Text()] = i
 		}
 	}
 	if i, found := o.places[name]; found {
@@ -91,9 +111,10 @@ func (o *mapping) index(name string) int {
 // names returns the names of the members.
 func (o *mapping) names() []ref.Val {
 	if o.keys == nil {
-		o.keys = make([]ref.Val, o.size())
-		for i := range o.keys {
-			o.keys[i] = types.String(o.name(i).Text())
+		members := o.parts()
+		o.keys = make([]ref.Val, len(members))
+		for i := range members {
+			o.keys[i] = types.String(o.name(&members[i]).Text())
 		}
 	}
 	return o.keys

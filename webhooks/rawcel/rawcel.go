@@ -52,11 +52,18 @@ func Typed(v rawjson.Value, of *Type) ref.Val {
 	if kind := v.Kind(); kind != rawjson.Object && kind != rawjson.Array {
 		return scalar(v)
 	}
-	found, err := scan(v)
-	if err != nil {
+	m, _ := memories.Get().(*memory)
+	if err := m.own.Read(v); err != nil {
 		return failure(err)
 	}
-	return (&document{text: v, scanned: found}).composite(0, of)
+	return (&document{Index: &m.own, memory: m}).composite(0, of)
+}
+
+// Indexed returns Typed of an object or array that has been found already: that of the node with that number.
+// It is valid as long as the Index has this text.
+func Indexed(x *rawjson.Index, node int32, of *Type) ref.Val {
+	m, _ := memories.Get().(*memory)
+	return (&document{Index: x, memory: m}).composite(node, of)
 }
 
 // Release gives back the memory that a value took to find its parts. Nobody may read from the value

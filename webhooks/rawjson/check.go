@@ -52,9 +52,18 @@ type Member struct {
 //
 // It also counts the values in the text, at any depth, which determine the memory of decoding
 // it.
-func Outline(dst []Member, data []byte, depth int) (members []Member, values int, err error) {
-	c := checker{data: data, outline: min(depth, maxOutline), members: dst}
+//
+// If index is not nil, the text is read into it in the same pass. It stays empty if Index.Read
+// finds an error, and for a text with too many values, so that it takes no more than OutlineBytes.
+func Outline(dst []Member, data []byte, depth int, index *Index) (members []Member, values int, err error) {
+	c := checker{data: data, outline: min(depth, maxOutline), members: dst, index: index}
+	if index != nil {
+		index.reset(data, mostNodes(len(data)), deepestOutlined)
+	}
 	_, err = c.whole()
+	if index != nil && (err != nil || index.err != nil || index.full) {
+		index.Forget()
+	}
 	return c.members, c.values, err
 }
 
@@ -89,6 +98,10 @@ type checker struct {
 	open [maxOutline]struct{ index, start int }
 	// outer has the levels that do not fit into the innermost word.
 	outer []levels
+	// escaped is true if there is an escape in the name that was read last.
+	escaped bool
+	// index is what values are noted in, nil for none.
+	index *Index
 }
 
 // levels has a bit for each open level, the innermost lowest: set for an object.
@@ -124,6 +137,11 @@ func (c *checker) value(i int) int {
 		if i >= len(data) {
 			return c.fail(i, "")
 		}
+		if c.index != nil {
+			if c.index.begin(i); c.index.full {
+				c.index = nil
+			}
+		}
 		switch b := data[i]; b {
 		case '"':
 			i = c.text(i)
@@ -140,6 +158,11 @@ func (c *checker) value(i int) int {
 			}
 			depth++
 			open <<= 1
+			if c.index != nil {
+				if c.index.enter(); c.index.full {
+					c.index = nil
+				}
+			}
 			if b == '[' {
 				continue
 			}
@@ -149,7 +172,10 @@ func (c *checker) value(i int) int {
 			}
 			continue
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			i = c.number(i)
+			start := i
+			if i = c.number(i); i > 0 && c.index != nil {
+				c.index.number(data[start:i])
+			}
 		case 't':
 			i = c.word(i, "true")
 		case 'f':
@@ -161,6 +187,9 @@ func (c *checker) value(i int) int {
 		}
 		if i < 0 {
 			return i
+		}
+		if c.index != nil {
+			c.index.end(i)
 		}
 		// Here a value has ended before i: close what ends with it.
 		for {
@@ -192,6 +221,9 @@ func (c *checker) value(i int) int {
 				return c.fail(i, "expected a comma or ]")
 			}
 			i++
+			if c.index != nil {
+				c.index.leave(i)
+			}
 			depth--
 			open >>= 1
 			if depth > 0 && depth%levelsInWord == 0 {
@@ -209,6 +241,7 @@ func (c *checker) key(i, depth int, open levels) int {
 		return c.fail(i, "expected a member name")
 	}
 	start := i
+	c.escaped = false
 	end := c.text(i)
 	if end < 0 {
 		return end
@@ -218,6 +251,9 @@ func (c *checker) key(i, depth int, open levels) int {
 		return c.fail(i, "expected a colon")
 	}
 	i = skipSpace(c.data, i+1)
+	if c.index != nil {
+		c.index.member(start, end, c.escaped)
+	}
 	// A noted object's members are noted only if every object around it is: an
 	// array in between would leave the member above without its own.
 	if depth <= c.outline && open.objects(depth) {
@@ -309,6 +345,7 @@ func (c *checker) text(i int) int {
 		case b == '"':
 			return i + 1
 		case b == '\\':
+			c.escaped = true
 			i = c.escape(i)
 			if i < 0 {
 				return i
@@ -364,7 +401,15 @@ func hex(b byte) (rune, bool) {
 	}
 }
 
+// skipSpace returns the first index from i on at which there is no space.
 func skipSpace(data []byte, i int) int {
+	if i < len(data) && data[i] > ' ' {
+		return i // nearly always
+	}
+	return skipSpaces(data, i)
+}
+
+func skipSpaces(data []byte, i int) int {
 	for i < len(data) {
 		switch data[i] {
 		case ' ', '\n', '\t', '\r':

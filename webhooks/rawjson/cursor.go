@@ -58,7 +58,7 @@ func (c *Cursor) Name() Value {
 // PlainName returns Name in the form that AppendString writes, whatever escapes stand
 // in the text: names are the same if, and only if, their bytes are.
 func (c *Cursor) PlainName() Value {
-	end, escaped := TextEnd(c.text, c.at)
+	end, escaped := textEnd(c.text, c.at)
 	name := c.named(end)
 	if escaped {
 		return AppendString(nil, name.Text())
@@ -73,9 +73,9 @@ func (c *Cursor) named(end int) Value {
 	return name
 }
 
-// TextEnd returns where the String that starts with the quote at i ends, in a text that has been checked, and
+// textEnd returns where the String that starts with the quote at i ends, in a text that has been checked, and
 // whether there are escapes in it.
-func TextEnd(data []byte, i int) (end int, escaped bool) {
+func textEnd(data []byte, i int) (end int, escaped bool) {
 	start := i
 	i++
 	for ; i+8 <= len(data); i += 8 {

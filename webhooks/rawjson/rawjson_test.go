@@ -196,10 +196,10 @@ func TestIs(t *testing.T) {
 func TestOutlineRefusesMoreMembersThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	room := make([]rawjson.Member, 0, 3)
-	if _, _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":[{"d":2,"e":3,"f":4}]}`), 2); err != nil {
+	if _, _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":[{"d":2,"e":3,"f":4}]}`), 2, nil); err != nil {
 		t.Errorf("three members do not fit: %v", err)
 	}
-	if _, _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":{"d":2}}`), 2); err == nil {
+	if _, _, err := rawjson.Outline(room, []byte(`{"a":{"b":1},"c":{"d":2}}`), 2, nil); err == nil {
 		t.Error("four members fit into room for three")
 	}
 }
@@ -278,6 +278,7 @@ func FuzzAgainstUpstream(f *testing.F) {
 			}
 			return
 		}
+		indexed(t, v)
 		got, err := v.Decode()
 		if _, dup := errors.AsType[*rawjson.DuplicateKeyError](err); dup {
 			return
@@ -323,7 +324,7 @@ func outline(t *testing.T, data []byte, v rawjson.Value) {
 			want = append(want, rawjson.Member{Depth: 2, Name: name, Value: value})
 		}
 	}
-	got, values, err := rawjson.Outline(make([]rawjson.Member, 0, len(want)), data, 2)
+	got, values, err := rawjson.Outline(make([]rawjson.Member, 0, len(want)), data, 2, nil)
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("Outline(%q) = %v, %v; want %v", data, got, err, want)
 	}

@@ -21,12 +21,15 @@ const admissionV1 = "admission.k8s.io/v1"
 type admissionProtocol struct{ f AdmissionFunc }
 
 func (admissionProtocol) decode(x *exchange) (values int, err error) {
-	values, err = decodeAdmission(x.members[:0], x.body, &x.admission.AdmissionRequest)
+	values, err = decodeAdmission(x.members[:0], x.body, &x.admission.AdmissionRequest, x.index)
 	x.outcome.setRequest(&x.admission.AdmissionRequest)
 	return values, err
 }
 
 func (p admissionProtocol) decide(ctx context.Context, x *exchange) *failure {
+	if _, ok := x.index.Root(); ok {
+		ctx = context.WithValue(ctx, indexKey{}, x.index)
+	}
 	response := p.f(ctx, x.admission)
 	if failed := x.outcome.setAdmission(&response); failed != nil {
 		return failed
@@ -37,6 +40,16 @@ func (p admissionProtocol) decide(ctx context.Context, x *exchange) *failure {
 		return &failure{status: http.StatusInternalServerError, reason: "internal", detail: err.Error()}
 	}
 	return nil
+}
+
+// indexKey is the key of the Index in the context of a decision.
+type indexKey struct{}
+
+// IndexOf returns the Index of the AdmissionReview that is decided on, and nil if it has none, see Options.Index. It is
+// valid during the decision only.
+func IndexOf(ctx context.Context) *rawjson.Index {
+	index, _ := ctx.Value(indexKey{}).(*rawjson.Index)
+	return index
 }
 
 func (admissionProtocol) refuse(w http.ResponseWriter, f *failure, remaining time.Duration, _ *exchange) {
@@ -53,14 +66,14 @@ func (admissionProtocol) refuse(w http.ResponseWriter, f *failure, remaining tim
 // names the member, never its value.
 func DecodeAdmission(body []byte) (admission.Request, error) {
 	var request admission.Request
-	_, err := decodeAdmission(make([]rawjson.Member, 0, maxMembers), body, &request.AdmissionRequest)
+	_, err := decodeAdmission(make([]rawjson.Member, 0, maxMembers), body, &request.AdmissionRequest, nil)
 	return request, err
 }
 
-// decodeAdmission is DecodeAdmission with a buffer for members. It also returns the
+// decodeAdmission is DecodeAdmission with a buffer for members, and an Index for the body, which may be nil. It also returns the
 // number of values in the body.
-func decodeAdmission(members []rawjson.Member, body []byte, into *admissionv1.AdmissionRequest) (int, error) {
-	apiVersion, request, values, err := envelope(members, body, "AdmissionReview", "request")
+func decodeAdmission(members []rawjson.Member, body []byte, into *admissionv1.AdmissionRequest, index *rawjson.Index) (int, error) {
+	apiVersion, request, values, err := envelope(members, body, "AdmissionReview", "request", index)
 	if err != nil {
 		return values, err
 	}

@@ -18,9 +18,9 @@ var errBody = errors.New("the body must be a JSON object")
 // envelope checks a review in one pass: it checks kind, and returns the apiVersion, if
 // it is supported, and the members of the object called part. An absent member, or one
 // that occurs twice, is an error. The apiVersion is returned with an error too, as far as
-// it is known.
-func envelope(buffer []rawjson.Member, body []byte, kind, part string) (apiVersion string, inner []rawjson.Member, values int, err error) {
-	members, values, err := rawjson.Outline(buffer, body, 2)
+// it is known. If index is not nil, the body is read into it.
+func envelope(buffer []rawjson.Member, body []byte, kind, part string, index *rawjson.Index) (apiVersion string, inner []rawjson.Member, values int, err error) {
+	members, values, err := rawjson.Outline(buffer, body, 2, index)
 	if err != nil {
 		return "", nil, values, err
 	}

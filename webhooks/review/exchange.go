@@ -18,6 +18,8 @@ type exchange struct {
 	memory       reservation
 	body, answer []byte
 	members      [maxMembers]rawjson.Member
+	// index is that of the body, nil for none.
+	index *rawjson.Index
 
 	// One of these is the decoded request.
 	admission  admission.Request
@@ -32,6 +34,11 @@ type exchange struct {
 
 //nolint:gochecknoglobals // a pool is shared by its nature
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+// indexes are pooled for themselves: fewer requests have one than wait for their bodies.
+//
+//nolint:gochecknoglobals // a pool is shared by its nature
+var indexes = sync.Pool{New: func() any { return new(rawjson.Index) }}
 
 // Exchange is a review as it was received and answered. Its bytes are valid during the call
 // that gets it only, and must not be changed.
@@ -77,6 +84,10 @@ func (x *exchange) free() {
 	}
 	if cap(answer) > maxPooled {
 		answer = nil
+	}
+	if x.index != nil {
+		x.index.Forget()
+		indexes.Put(x.index)
 	}
 	*x = exchange{body: body, answer: answer}
 	exchanges.Put(x)

@@ -27,6 +27,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // AdmissionFunc decides on an admission request. It is what controller-runtime
@@ -74,6 +76,8 @@ type Options struct {
 	// Admit, if set, returns an error if the caller must not be answered. The error
 	// is for the caller.
 	Admit func(*http.Request) error
+	// Index has AdmissionReviews indexed, for a function that reads their objects with IndexOf.
+	Index bool
 	// Observe, if set, gets each finished review. It must not keep the Outcome.
 	Observe func(*Outcome)
 	// Begin, if set, is called before each decision. It returns the context of the decision, and
@@ -127,6 +131,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuseWithoutMemory(w, caller, timeout)
 		return
 	}
+	if r.ProtoMajor > 1 {
+		growStack(0) // net/http makes a goroutine for each request
+	}
 	x := h.newExchange(r, caller, timeout)
 	defer h.finish(w, r, x)
 	ctx, cancel := context.WithDeadline(r.Context(), x.outcome.Started.Add(decisionTime(timeout)))
@@ -148,6 +155,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.protocol.refuse(w, failed, timeout-h.Now().Sub(x.outcome.Started), x)
 }
 
+// growStack makes the stack of a new goroutine as large as most decisions need. Otherwise the stack would double
+// several times, and each time be copied. It returns a byte of the array so that the compiler keeps the array.
+//
+//go:noinline
+func growStack(i int) byte {
+	var room [8 << 10]byte
+	return room[i]
+}
+
 // answer takes a request from its header to the encoded answer in the exchange.
 func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange) *failure {
 	if failed := h.checkHeader(r); failed != nil {
@@ -155,6 +171,9 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	if failed := h.readBody(ctx, w, r, x); failed != nil {
 		return failed
+	}
+	if h.Index && x.memory.tryGrow(rawjson.OutlineBytes(len(x.body))) {
+		x.index, _ = indexes.Get().(*rawjson.Index)
 	}
 	values, err := h.protocol.decode(x)
 	if err != nil {
@@ -278,8 +297,9 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
 	flushed := h.flushStream(w, r, x.memory.caller)
 	x.memory.release()
 	if h.Observe != nil {
-		if !flushed && x.outcome.Decision != Allowed {
-			// Outcomes like this one are logged, and the caller need not wait for that.
+		if !flushed && r.ProtoMajor == 1 && x.outcome.Decision != Allowed {
+			// Outcomes like this one are logged, and the caller need not wait for that. Over
+			// HTTP/2 it takes longer to write the answer in two parts than to log.
 			_ = http.NewResponseController(w).Flush() // fails if the caller has closed the connection
 		}
 		h.Observe(&x.outcome)

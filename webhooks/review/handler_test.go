@@ -431,6 +431,39 @@ func TestTraceParent(t *testing.T) {
 	}
 }
 
+// TestIndex has the index of the review in the decision, where that is asked for and there is one.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, body  string
+		asked, want bool
+	}{
+		{"asked for", admissionBody(), true, true},
+		{"not asked for", admissionBody(), false, false},
+		{"a member twice", admissionBody(`"spec":{`, `"spec":{"x":1,"x":2,`), true, false},
+	} {
+		o := options(make(observed, 3))
+		o.Index = tc.asked
+		handler := review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
+			got := ""
+			if index := review.IndexOf(ctx); index != nil {
+				request, _ := index.Member(0, "request")
+				object, _ := index.Member(request, "object")
+				got = string(index.Part(index.Nodes[object].Span))
+			}
+			if want := string(r.Object.Raw); tc.want && got != want || !tc.want && got != "" {
+				t.Errorf("%s: the index has %q for the object %q", tc.name, got, want)
+			}
+			return admission.Allowed("")
+		}, o)
+		for range 3 {
+			if got := post(t, handler, "/", tc.body).Code; got != http.StatusOK {
+				t.Errorf("%s: status %d", tc.name, got)
+			}
+		}
+	}
+}
+
 func jsonOperation(value any) jsonpatch.Operation {
 	return jsonpatch.NewOperation("add", "/a", value)
 }

@@ -74,7 +74,7 @@ func DecodeToken(body []byte) (authentication.Request, string, error) {
 // decodeToken is DecodeToken with a buffer for members. It also returns the number of
 // values in the body.
 func decodeToken(members []rawjson.Member, body []byte, into *authentication.Request) (apiVersion string, values int, err error) {
-	apiVersion, spec, values, err := envelope(members, body, "TokenReview", "spec")
+	apiVersion, spec, values, err := envelope(members, body, "TokenReview", "spec", nil)
 	if apiVersion != tokenV1 && apiVersion != tokenV1beta1 {
 		apiVersion = "" // There is no TokenReview of another version to answer with.
 	}

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -17,6 +18,19 @@ const MaxElements = 1000
 // nothing were decided, padding would be a way past every webhook that fails open.
 var ErrElements = fmt.Errorf("at most %d are allowed", MaxElements)
 
+var elementLists = [...]string{"containers", "initContainers", "ephemeralContainers", "volumes"} //nolint:gochecknoglobals // constant
+
+// ElementLists returns the names of the lists in the spec of a pod that may have as many.
+func ElementLists() []string { return slices.Clone(elementLists[:]) }
+
+// CheckSize returns an error if one of ElementLists has more.
+func CheckSize(list string, elements int) error {
+	if elements > MaxElements {
+		return fmt.Errorf("spec.%s has %d elements: %w", list, elements, ErrElements)
+	}
+	return nil
+}
+
 // CheckElements returns an error for a pod, or the template of one, that has more.
 func CheckElements(pod rawjson.Value) error {
 	c := pod.Cursor()
@@ -29,19 +43,17 @@ func CheckElements(pod rawjson.Value) error {
 			continue
 		}
 		for c.Next() {
-			switch member := c.Name(); {
-			case c.Kind() != rawjson.Array:
+			member := c.Name()
+			if c.Kind() != rawjson.Array || !slices.ContainsFunc(elementLists[:], member.Is) {
 				c.Skip()
-			case member.Is("containers"), member.Is("initContainers"), member.Is("ephemeralContainers"), member.Is("volumes"):
-				n := 0
-				for c.Enter(); c.Next(); n++ {
-					c.Skip()
-				}
-				if n > MaxElements {
-					return fmt.Errorf("spec.%s has %d elements: %w", member.Text(), n, ErrElements)
-				}
-			default:
+				continue
+			}
+			n := 0
+			for c.Enter(); c.Next(); n++ {
 				c.Skip()
+			}
+			if err := CheckSize(member.Text(), n); err != nil {
+				return err
 			}
 		}
 	}

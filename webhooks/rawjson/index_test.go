@@ -1,0 +1,137 @@
+package rawjson_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// indexed compares an Index of a text with what Decode makes of it, and its errors with Decode's.
+func indexed(t *testing.T, v rawjson.Value) {
+	t.Helper()
+	want, wantErr := v.Decode()
+	var x rawjson.Index
+	err := x.Read(v)
+	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+		t.Fatalf("Read(%q) = %v, Decode %v", v, err, wantErr)
+	}
+	if err != nil {
+		return
+	}
+	got, next := tree(&x, 0)
+	if !reflect.DeepEqual(got, want) || next != int32(len(x.Nodes)) {
+		t.Fatalf("the nodes of %q are %#v, want %#v", v, got, want)
+	}
+}
+
+// tree builds a value of its nodes, and returns the number of the node behind it.
+func tree(x *rawjson.Index, number int32) (value any, next int32) {
+	n := &x.Nodes[number]
+	text := x.Part(n.Span)
+	kind := text.Kind()
+	next = number + 1
+	switch kind {
+	case rawjson.Object:
+		object := map[string]any{}
+		escaped := false
+		for range n.Size {
+			name := x.Part(x.Nodes[next].Name)
+			escaped = escaped || strings.Contains(string(name), `\`)
+			object[name.Text()], next = tree(x, next)
+		}
+		if escaped != n.Escaped || next != n.Next {
+			return fmt.Sprintf("object with escapes: %t, %t; next: %d, %d", escaped, n.Escaped, next, n.Next), next
+		}
+		return object, next
+	case rawjson.Array:
+		array := make([]any, n.Size)
+		for i := range array {
+			array[i], next = tree(x, next)
+		}
+		return array, next
+	default:
+		value, _ = text.Decode()
+		return value, n.Next
+	}
+}
+
+func TestIndexMember(t *testing.T) {
+	t.Parallel()
+	var x rawjson.Index
+	for range 2 { // its memory is used again
+		if err := x.Read([]byte(`{"a":[{"b":0}],"b":{"a":{"c":"first"}},"c":"second","":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		root, ok := x.Root()
+		if !ok {
+			t.Fatal("it is empty")
+		}
+		b, _ := x.Member(root, "b")
+		a, _ := x.Member(b, "a")
+		for _, tc := range []struct {
+			of         int32
+			name, want string
+		}{
+			{root, "c", `"second"`},
+			{a, "c", `"first"`},
+			{root, "", "1"},
+			{b, "b", "none"},
+			{root, "d", "none"},
+			{root + 1, "b", "none"}, // an array
+		} {
+			got := "none"
+			if node, found := x.Member(tc.of, tc.name); found {
+				got = string(x.Part(x.Nodes[node].Span))
+			}
+			if got != tc.want {
+				t.Errorf("member %q of %d is %s, want %s", tc.name, tc.of, got, tc.want)
+			}
+		}
+		x.Forget()
+		if _, ok := x.Root(); ok {
+			t.Error("it is not empty after Forget")
+		}
+	}
+}
+
+// TestOutlineIndex holds that an Index of Outline takes no more memory than was announced, whatever the text is, and
+// is empty if it cannot have all of it.
+func TestOutlineIndex(t *testing.T) {
+	t.Parallel()
+	names := &strings.Builder{}
+	for i := range 8000 {
+		fmt.Fprintf(names, `"name-%d":%d,`, i, i)
+	}
+	for _, tc := range []struct {
+		name, text string
+		want       bool
+	}{
+		{"an object", `{"a":[1,2,{"b":"c"}]}`, true},
+		{"many values", `[` + strings.Repeat(`"a long enough text",`, 8000) + `1]`, true},
+		{"too many values", `[` + strings.Repeat(`"a long enough text",`, 9000) + `1]`, false},
+		{"many names", `{` + names.String() + `"a":1}`, true},
+		{"short values", `[` + strings.Repeat(`1,`, 100_000) + `1]`, false},
+		{"deep", strings.Repeat("[", 64) + strings.Repeat("]", 64), true},
+		{"too deep", strings.Repeat(`[`, 5000) + strings.Repeat("]", 5000), false},
+		{"a member twice", `{"a":1,"b":{"c":1,"c":2}}`, false},
+		{"a member twice, once with an escape", `{"a":1,"\u0061":2}`, false},
+		{"a number out of range", `[1e999]`, false},
+		{"no JSON", `{"a":[1,2,}`, false},
+	} {
+		var x rawjson.Index
+		_, _, err := rawjson.Outline(make([]rawjson.Member, 0, 10_000), []byte(tc.text), 1, &x)
+		if (err != nil) != (tc.name == "no JSON") {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if _, ok := x.Root(); ok != tc.want {
+			t.Errorf("%s: it has an index: %t, want %t", tc.name, ok, tc.want)
+		}
+		if used := int64(len(x.Nodes)) * int64(unsafe.Sizeof(rawjson.Node{})); used > rawjson.OutlineBytes(len(tc.text)) {
+			t.Errorf("%s: %d bytes, announced %d", tc.name, used, rawjson.OutlineBytes(len(tc.text)))
+		}
+	}
+}
