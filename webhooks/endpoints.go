@@ -25,10 +25,9 @@ type Endpoint struct {
 	// Path is its path on the server for reviews.
 	Path string
 	// Admission decides on an admission request. The raw objects of the request must
-	// be valid JSON without space around them, as webhooks/review decodes them.
+	// be valid JSON without space around them, as webhooks/review decodes them. It reads them by
+	// review.IndexOf, if there is an index.
 	Admission func(context.Context, *Snapshot, admission.Request, Observers) admission.Response
-	// Indexed reports whether Admission reads the objects by review.IndexOf, if there is an index.
-	Indexed bool
 	// Token decides on a token review.
 	Token func(context.Context, *Snapshot, authentication.Request) authentication.Response
 	// CustomResources reports whether the API server sends Gatehouse's own custom
@@ -51,7 +50,7 @@ func Endpoints() []Endpoint {
 	return []Endpoint{
 		{Name: "authenticate", Path: AuthenticatePath, Token: authenticate},
 		{Name: "mutate", Path: MutatePath, Admission: mutate},
-		{Name: "validate", Path: ValidatePath, Admission: validate, Indexed: true, CustomResources: true},
+		{Name: "validate", Path: ValidatePath, Admission: validate, CustomResources: true},
 	}
 }
 
@@ -60,7 +59,7 @@ func authenticate(ctx context.Context, s *Snapshot, r authentication.Request) au
 }
 
 func mutate(ctx context.Context, s *Snapshot, r admission.Request, o Observers) admission.Response {
-	return s.Sidecar.ReviewObserved(ctx, r, o.Profiles) // which observes no dry run
+	return s.Sidecar.ReviewObserved(ctx, r, review.IndexOf(ctx), o.Profiles) // which observes no dry run
 }
 
 func validate(ctx context.Context, s *Snapshot, r admission.Request, o Observers) admission.Response {

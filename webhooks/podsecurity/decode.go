@@ -29,11 +29,20 @@ type Pod struct {
 // that checks read, and are read in one pass over the JSON: no check reads most of a pod,
 // and decoding all of it costs several times as much.
 func Decode(object rawjson.Value) (*Pod, error) {
-	pod := new(Pod)
 	if len(object) == 0 {
-		return pod, nil
+		return new(Pod), nil
 	}
-	r := reader{text: object, c: object.Cursor(), seed: maphash.MakeSeed()}
+	return decode(object, object.Cursor())
+}
+
+// DecodeIndexed is Decode of the value with that number.
+func DecodeIndexed(x *rawjson.Index, node int32) (*Pod, error) {
+	return decode(x.Part(x.Nodes[node].Span), x.Cursor(node))
+}
+
+func decode(object rawjson.Value, c rawjson.Cursor) (*Pod, error) {
+	pod := new(Pod)
+	r := reader{text: object, c: c, seed: maphash.MakeSeed()}
 	decodePod()(&r, reflect.ValueOf(pod).Elem())
 	if r.err != nil {
 		return nil, r.err

@@ -28,7 +28,21 @@ func decode(t testing.TB, text string) (*podsecurity.Pod, error) {
 	must(t, err)
 	value, err := rawjson.Parse(json)
 	must(t, err)
-	return podsecurity.Decode(value)
+	return decodeBoth(t, value)
+}
+
+// decodeBoth returns what Decode makes of a pod, and holds that DecodeIndexed makes the same.
+func decodeBoth(t testing.TB, value rawjson.Value) (*podsecurity.Pod, error) {
+	t.Helper()
+	pod, err := podsecurity.Decode(value)
+	var x rawjson.Index
+	if x.Read(value) == nil {
+		indexed, indexedErr := podsecurity.DecodeIndexed(&x, 0)
+		if fmt.Sprint(indexedErr) != fmt.Sprint(err) || !reflect.DeepEqual(indexed, pod) {
+			t.Errorf("%s: with an index %+v, %v, without %+v, %v", value, indexed, indexedErr, pod, err)
+		}
+	}
+	return pod, err
 }
 
 func TestDecode(t *testing.T) {
@@ -232,7 +246,7 @@ func reserved(name string) bool {
 // agrees holds that Decode reads a text, or refuses it, as the oracle does.
 func (o oracle) agrees(t *testing.T, value rawjson.Value) {
 	t.Helper()
-	got, err := podsecurity.Decode(value)
+	got, err := decodeBoth(t, value)
 	want, wantErr := o.decode(value)
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%s:\ngot  %v\nwant %v", value, err, wantErr)

@@ -15,7 +15,7 @@ type members struct {
 	at int
 	// none is true if there is no object.
 	none bool
-	// unique is true once all names have been compared.
+	// unique is true if, or once, all names have been compared.
 	unique bool
 	// names is how many of the reader's hashes are of objects around this one.
 	names int
@@ -28,7 +28,7 @@ const maxHashes = 64
 // object goes into the object that comes next. null is one without members.
 func (r *reader) object() members {
 	at := r.c.At()
-	return members{r: r, at: at, none: !r.enters(rawjson.Object), names: r.names}
+	return members{r: r, at: at, none: !r.enters(rawjson.Object), unique: r.c.IsUnique(), names: r.names}
 }
 
 // next reports whether another member follows.

@@ -171,7 +171,12 @@ func (r *request) pod() (*metav1.ObjectMeta, *corev1.PodSpec, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if r.podRead, err = podsecurity.Decode(object); err != nil {
+		if node, ok := r.review.index.Find(object, "request"); ok {
+			r.podRead, err = podsecurity.DecodeIndexed(r.review.index, node)
+		} else {
+			r.podRead, err = podsecurity.Decode(object)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}
@@ -186,7 +191,7 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 		text, err := from.json()
 		if err == nil {
 			of := builtin.TypeOf(schema.GroupVersionKind(r.Kind))
-			if node, ok := r.review.indexed(text); ok {
+			if node, ok := r.review.index.Find(text, "request"); ok {
 				*to = rawcel.Indexed(r.review.index, node, of)
 			} else {
 				*to = rawcel.Typed(text, of)
@@ -202,24 +207,6 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 		}
 	}
 	return *to
-}
-
-// indexed returns the number of the node of an object in the index, and false if it is not that of one of the AdmissionReview.
-func (v *review) indexed(object rawjson.Value) (node int32, ok bool) {
-	root, ok := v.index.Root()
-	if !ok || object.Kind() != rawjson.Object {
-		return 0, false
-	}
-	request, ok := v.index.Member(root, "request")
-	for _, name := range [...]string{"object", "oldObject"} {
-		if !ok {
-			break
-		}
-		if node, found := v.index.Member(request, name); found && &v.index.Text[v.index.Nodes[node].Start] == &object[0] {
-			return node, true
-		}
-	}
-	return 0, false
 }
 
 func (r *request) ObjectValue() ref.Val { return r.value(&r.object, &r.values.object) }

@@ -3,6 +3,7 @@ package rawjson_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -56,6 +57,47 @@ func tree(x *rawjson.Index, number int32) (value any, next int32) {
 	default:
 		value, _ = text.Decode()
 		return value, n.Next
+	}
+}
+
+// walkIndexed compares what a Cursor of an Index reads of a text, in another one around it, with what Decode makes of it.
+func walkIndexed(t *testing.T, v rawjson.Value, want any) {
+	t.Helper()
+	around := slices.Concat([]byte(`{"other":["x"],"in":{"that":0,"this":`), v, []byte(`},"end":[1]}`))
+	var x rawjson.Index
+	if err := x.Read(around); err != nil {
+		return // nested too deeply
+	}
+	this := rawjson.Value(around).Get("in", "this")
+	node, ok := x.Find(this, "in")
+	if !ok {
+		t.Fatalf("%q is not found", v)
+	}
+	c := x.Cursor(node)
+	walkOnce(t, &c, want)
+	if c.At() != len(v) {
+		t.Fatalf("the Cursor of the Index ends at byte %d of %q", c.At(), v)
+	}
+	for _, other := range []rawjson.Value{nil, v, rawjson.Value(around).Get("end")} {
+		if _, ok := x.Find(other, "in"); ok {
+			t.Fatalf("%q is found, which is no member", other)
+		}
+	}
+}
+
+// TestSkipIfIndexed passes by an element, and reads the next one, with an Index and without.
+func TestSkipIfIndexed(t *testing.T) {
+	t.Parallel()
+	text := rawjson.Value(`[{"a":[1,2]},{"b":3}]`)
+	var x rawjson.Index
+	if err := x.Read(text); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]rawjson.Cursor{"without": text.Cursor(), "with": x.Cursor(0)} {
+		c.Enter()
+		if !c.Next() || c.SkipIf(rawjson.Value(`{"b":3}`)) || !c.SkipIf(rawjson.Value(`{"a":[1,2]}`)) || !c.Next() || string(c.Skip()) != `{"b":3}` || c.Next() {
+			t.Errorf("%s an Index it is read wrongly", name)
+		}
 	}
 }
 

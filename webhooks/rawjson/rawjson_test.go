@@ -297,6 +297,7 @@ func FuzzAgainstUpstream(f *testing.F) {
 		if c.At() != len(v) {
 			t.Fatalf("the Cursor ends at byte %d of %q", c.At(), v)
 		}
+		walkIndexed(t, v, want)
 		outline(t, data, v)
 	})
 }

@@ -21,6 +21,9 @@ const admissionV1 = "admission.k8s.io/v1"
 type admissionProtocol struct{ f AdmissionFunc }
 
 func (admissionProtocol) decode(x *exchange) (values int, err error) {
+	if x.memory.tryGrow(rawjson.OutlineBytes(len(x.body))) {
+		x.index, _ = indexes.Get().(*rawjson.Index)
+	}
 	values, err = decodeAdmission(x.members[:0], x.body, &x.admission.AdmissionRequest, x.index)
 	x.outcome.setRequest(&x.admission.AdmissionRequest)
 	return values, err
@@ -45,7 +48,7 @@ func (p admissionProtocol) decide(ctx context.Context, x *exchange) *failure {
 // indexKey is the key of the Index in the context of a decision.
 type indexKey struct{}
 
-// IndexOf returns the Index of the AdmissionReview that is decided on, and nil if it has none, see Options.Index. It is
+// IndexOf returns the Index of the AdmissionReview that is decided on, and nil if it has none, see rawjson.Outline. It is
 // valid during the decision only.
 func IndexOf(ctx context.Context) *rawjson.Index {
 	index, _ := ctx.Value(indexKey{}).(*rawjson.Index)

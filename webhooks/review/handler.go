@@ -27,8 +27,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // AdmissionFunc decides on an admission request. It is what controller-runtime
@@ -76,8 +74,6 @@ type Options struct {
 	// Admit, if set, returns an error if the caller must not be answered. The error
 	// is for the caller.
 	Admit func(*http.Request) error
-	// Index has AdmissionReviews indexed, for a function that reads their objects with IndexOf.
-	Index bool
 	// Observe, if set, gets each finished review. It must not keep the Outcome.
 	Observe func(*Outcome)
 	// Begin, if set, is called before each decision. It returns the context of the decision, and
@@ -171,9 +167,6 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	if failed := h.readBody(ctx, w, r, x); failed != nil {
 		return failed
-	}
-	if h.Index && x.memory.tryGrow(rawjson.OutlineBytes(len(x.body))) {
-		x.index, _ = indexes.Get().(*rawjson.Index)
 	}
 	values, err := h.protocol.decode(x)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
@@ -28,6 +29,8 @@ type Input struct {
 	// Checked says that Pod is known to be JSON without space around it, as the
 	// objects are that webhooks/review decodes. It is not checked again then.
 	Checked bool
+	// Index is that of the AdmissionReview that Pod is a part of, nil for none.
+	Index *rawjson.Index
 	// Workload is the kind and name of the workload that will own the pod, as
 	// "Deployment/checkout". It is for pods that no controller has created yet.
 	Workload string

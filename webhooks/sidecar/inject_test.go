@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -73,6 +74,7 @@ func inject(t testing.TB, set *sidecar.Set, pod string) (sidecar.Decision, strin
 	in := input(t, pod)
 	d := set.Decide(in)
 	checkExplained(t, set, in, &d)
+	checkIndexed(t, set, in, &d)
 	if d.Err != nil || len(d.Refusals) > 0 {
 		if d.Patches != nil {
 			t.Errorf("patches %v beside %v", d.Patches, said(&d))
@@ -102,6 +104,20 @@ func checkRemoved(t testing.TB, patched, want string) {
 	}
 	if restored := apply(t, patched, removal.Patches); !reflect.DeepEqual(tree(t, restored), tree(t, want)) {
 		t.Errorf("removal from\n%s\nmakes\n%s\nand not\n%s", patched, restored, want)
+	}
+}
+
+// checkIndexed wants the same decision if there is an Index of the AdmissionReview.
+func checkIndexed(t testing.TB, set *sidecar.Set, in sidecar.Input, want *sidecar.Decision) {
+	t.Helper()
+	text := slices.Concat([]byte(`{"request":{"uid":"u","object":`), in.Pod, []byte(`}}`))
+	in.Index = new(rawjson.Index)
+	if in.Index.Read(text) != nil {
+		return
+	}
+	in.Pod = rawjson.Value(text).Get("request", "object")
+	if got := set.Decide(in); said(&got) != said(want) || !reflect.DeepEqual(got.Patches, want.Patches) {
+		t.Errorf("with an index it says and does\n%s\n%v\nwithout\n%s\n%v", said(&got), got.Patches, said(want), want.Patches)
 	}
 }
 

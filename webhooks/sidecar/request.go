@@ -44,8 +44,10 @@ func (r *request) isAgain() bool { return r.first != nil && r.pod.StatusAnnotati
 func (r *request) read(pod *podtext.Pod, messages *messages) error {
 	r.pod, r.text = pod, podtext.Trim(r.in.Pod)
 	var err error
-	if r.in.Checked {
-		err = pod.Read(r.reader, r.text)
+	if node, ok := r.in.Index.Find(r.text, "request"); ok {
+		err = pod.Read(r.reader, r.in.Index.Cursor(node))
+	} else if r.in.Checked {
+		err = pod.Read(r.reader, rawjson.Value(r.text).Cursor())
 	} else {
 		err = pod.Parse(r.reader, r.text)
 	}
@@ -68,7 +70,7 @@ func (r *request) read(pod *podtext.Pod, messages *messages) error {
 	r.found = st.Undo()
 	r.firstText, _ = r.found.Revert(make([]byte, 0, len(r.text)), r.text, "", nil)
 	r.first = new(podtext.Pod)
-	if err := r.first.Read(r.reader, r.firstText); err != nil {
+	if err := r.first.Read(r.reader, rawjson.Value(r.firstText).Cursor()); err != nil {
 		return fmt.Errorf("the pod without the additions that %s lists: %w", status.Field, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
@@ -43,25 +44,26 @@ const (
 // The request's object may be unchecked bytes and is not referred to afterwards.
 // Review is safe for concurrent use.
 func (s *Set) Review(ctx context.Context, request admission.Request) admission.Response {
-	response, _ := s.review(ctx, &request, nil, false)
+	response, _ := s.review(ctx, &request, Input{}, nil)
 	return response
 }
 
 // ReviewObserved is Review for a caller whose codec has checked that the object is JSON
-// without space around it, as webhooks/review does. It passes the verdicts to an observer,
+// without space around it, as webhooks/review does. Index is that of the AdmissionReview, nil for none. It passes the verdicts to an observer,
 // for metrics. The observer is not called for a dry run, and may be nil.
-func (s *Set) ReviewObserved(ctx context.Context, request admission.Request, observe func([]Verdict)) admission.Response {
-	response, _ := s.review(ctx, &request, observe, true)
+func (s *Set) ReviewObserved(ctx context.Context, request admission.Request, index *rawjson.Index, observe func([]Verdict)) admission.Response {
+	response, _ := s.review(ctx, &request, Input{Checked: true, Index: index}, observe)
 	return response
 }
 
 // DecideReview returns ReviewObserved with the decision, the zero Decision for a request that is
 // not about a new pod.
 func (s *Set) DecideReview(ctx context.Context, request admission.Request) (admission.Response, Decision) {
-	return s.review(ctx, &request, nil, true)
+	return s.review(ctx, &request, Input{Checked: true}, nil)
 }
 
-func (s *Set) review(ctx context.Context, request *admission.Request, observe func([]Verdict), checked bool) (admission.Response, Decision) {
+// review decides on a request. The input says what is known of its object.
+func (s *Set) review(ctx context.Context, request *admission.Request, in Input, observe func([]Verdict)) (admission.Response, Decision) {
 	if len(s.profiles) == 0 || request.Operation != admissionv1.Create || request.SubResource != "" {
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}, Decision{}
 	}
@@ -75,7 +77,8 @@ func (s *Set) review(ctx context.Context, request *admission.Request, observe fu
 	case len(request.Object.Raw) == 0:
 		return admission.Errored(codeCannotDecide, errors.New("the request to create a pod has no object")), Decision{}
 	}
-	d := s.Decide(Input{Context: ctx, Namespace: request.Namespace, Pod: request.Object.Raw, Checked: checked})
+	in.Context, in.Namespace, in.Pod = ctx, request.Namespace, request.Object.Raw
+	d := s.Decide(in)
 	if observe != nil && (request.DryRun == nil || !*request.DryRun) {
 		observe(d.Verdicts)
 	}

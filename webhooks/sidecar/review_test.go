@@ -38,7 +38,7 @@ func TestObserver(t *testing.T) {
 			r.DryRun = tc.dry
 			var seen []sidecar.Reason
 			calls := 0
-			observed := set.ReviewObserved(t.Context(), r, func(verdicts []sidecar.Verdict) {
+			observed := set.ReviewObserved(t.Context(), r, nil, func(verdicts []sidecar.Verdict) {
 				calls++
 				for _, v := range verdicts {
 					seen = append(seen, v.Reason)

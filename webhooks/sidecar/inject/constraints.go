@@ -24,7 +24,7 @@ func CheckConstraints(profile *profile.Profile, state *State, reader *podtext.Re
 	}
 	// Only what comes of it tells: what is added may be merged or left out.
 	made := new(podtext.Pod)
-	if err := made.Read(reader, state.Editor.Result()); err != nil {
+	if err := made.Read(reader, rawjson.Value(state.Editor.Result()).Cursor()); err != nil {
 		return "", "" // It cannot happen: the patch is made for a pod that was read.
 	}
 	if grace, bounded := seconds(made.GracePeriod); bounded {

@@ -105,7 +105,7 @@ func (s *State) Flush(reader *podtext.Reader) error {
 	s.Text = s.Editor.Result()
 	s.Editor.Text, s.Editor.Splices = s.Text, s.Editor.Splices[:0]
 	next := new(podtext.Pod)
-	err := next.Read(reader, s.Text)
+	err := next.Read(reader, rawjson.Value(s.Text).Cursor())
 	if err == nil {
 		// The status is that of the pod as it came, whatever has been done since.
 		next.StatusAnnotation = s.Pod.StatusAnnotation

@@ -104,17 +104,17 @@ func (p *Pod) Parse(r *Reader, text []byte) error {
 	if err != nil {
 		return fmt.Errorf("the object: %w", err)
 	}
-	return p.Read(r, value)
+	return p.Read(r, value.Cursor())
 }
 
 // Read reads the text of a pod in one pass. It returns an error for a text that is not a
 // pod, or is ambiguous. Errors in the spec matter only for pods that a profile selects:
 // SpecError returns them.
-func (p *Pod) Read(r *Reader, text rawjson.Value) error {
+func (p *Pod) Read(r *Reader, text rawjson.Cursor) error {
 	if kind := text.Kind(); kind != rawjson.Object {
 		return fmt.Errorf("the object is %s, not a pod", kind)
 	}
-	r.Cursor = text.Cursor()
+	r.Cursor = text
 	return p.readMembers(r, atRoot, "the object", (*Pod).readRootMember)
 }
 
@@ -124,8 +124,10 @@ func (p *Pod) readMembers(r *Reader, depth int, path string, read func(*Pod, *Re
 	seen := &r.seen[depth]
 	for r.Enter(); r.Next(); {
 		name := r.PlainName()
-		if err := seen.add(name); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		if !r.IsUnique() {
+			if err := seen.add(name); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
 		}
 		if err := read(p, r, name); err != nil {
 			return err
@@ -287,7 +289,7 @@ func (p *Pod) readElement(r *Reader, l List) error {
 	)
 	for r.Enter(); r.Next(); {
 		name := r.PlainName()
-		if dup == nil {
+		if dup == nil && !r.IsUnique() {
 			dup = seen.add(name)
 		}
 		value := r.Skip()

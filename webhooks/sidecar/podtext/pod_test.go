@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -89,7 +90,8 @@ func FuzzReadPod(f *testing.F) {
 		}
 		var sc Buffer
 		p := &sc.Pod
-		err = p.Read(&sc.Reader, v)
+		err = p.Read(&sc.Reader, v.Cursor())
+		readIndexed(t, v, p, err)
 		for _, looked := range []rawjson.Value{v, v.Get("metadata"), v.Get("metadata", "annotations"), v.Get("metadata", "labels"), v.Get("spec")} {
 			if _, dup := looked.DuplicateKey(); dup && err == nil {
 				t.Fatalf("%s is read", data)
@@ -129,6 +131,20 @@ func FuzzReadPod(f *testing.F) {
 		}
 		lookUpLists(t, p, v)
 	})
+}
+
+// readIndexed holds that a pod that is read from an Index is the same.
+func readIndexed(t *testing.T, v rawjson.Value, want *Pod, wantErr error) {
+	t.Helper()
+	var x rawjson.Index
+	if x.Read(v) != nil {
+		return
+	}
+	var sc Buffer
+	err := sc.Pod.Read(&sc.Reader, x.Cursor(0))
+	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && !reflect.DeepEqual(&sc.Pod, want) {
+		t.Fatalf("%s: with an index\n%+v, %v\nwithout\n%+v, %v", v, &sc.Pod, err, want, wantErr)
+	}
 }
 
 func lookUpLists(t *testing.T, p *Pod, v rawjson.Value) {

@@ -148,7 +148,7 @@ func (s *reviews) tokenEndpoint(e webhooks.Endpoint) http.Handler {
 // admissionEndpoint answers admission reviews.
 func (s *reviews) admissionEndpoint(e webhooks.Endpoint) http.Handler {
 	o := s.admission
-	o.Name, o.Index = e.Name, e.Indexed
+	o.Name = e.Name
 	observers := webhooks.Observers{Profiles: s.Profiles, Policies: s.Policies}
 	decide := func(ctx context.Context, r admission.Request) admission.Response {
 		if err := s.checkComplete(); err != nil {
