@@ -84,7 +84,8 @@ func decodeAdmission(members []rawjson.Member, body []byte, into *admissionv1.Ad
 		return values, fmt.Errorf("apiVersion: must be %q (hint: set admissionReviewVersions: [v1] in the webhook configuration)", admissionV1)
 	}
 
-	d := fieldReader{prefix: "request."}
+	_, indexed := index.Root()
+	d := fieldReader{prefix: "request.", unique: indexed}
 	for _, m := range request {
 		switch v := m.Value; string(m.Name) {
 		case `"uid"`:

@@ -15,6 +15,8 @@ import (
 // fieldReader reads the fields of a request and keeps the first error.
 type fieldReader struct {
 	prefix string
+	// unique is true if it is known that no object has a member twice.
+	unique bool
 	err    error
 }
 
@@ -69,6 +71,9 @@ func (d *fieldReader) object(name string, v rawjson.Value, into *runtime.RawExte
 func (d *fieldReader) members(parent, name string, v rawjson.Value) rawjson.Value {
 	switch v.Kind() {
 	case rawjson.Object:
+		if d.unique {
+			return v
+		}
 		if key, dup := v.DuplicateKey(); dup {
 			d.fail(parent, name, fmt.Sprintf("written with each member once, but %q occurs twice", truncate.Runes(key, 64)))
 		}

@@ -437,9 +437,11 @@ func TestIndex(t *testing.T) {
 	for _, tc := range []struct {
 		name, body string
 		want       bool
+		code       int
 	}{
-		{"a review", admissionBody(), true},
-		{"a member twice", admissionBody(`"spec":{`, `"spec":{"x":1,"x":2,`), false},
+		{"a review", admissionBody(), true, http.StatusOK},
+		{"a member twice", admissionBody(`"spec":{`, `"spec":{"x":1,"x":2,`), false, http.StatusOK},
+		{"a member of the user twice", admissionBody(`"userInfo":{`, `"userInfo":{"uid":"a","uid":"b",`), false, http.StatusBadRequest},
 	} {
 		o := options(make(observed, 3))
 		handler := review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
@@ -455,8 +457,8 @@ func TestIndex(t *testing.T) {
 			return admission.Allowed("")
 		}, o)
 		for range 3 {
-			if got := post(t, handler, "/", tc.body).Code; got != http.StatusOK {
-				t.Errorf("%s: status %d", tc.name, got)
+			if got := post(t, handler, "/", tc.body).Code; got != tc.code {
+				t.Errorf("%s: status %d, want %d", tc.name, got, tc.code)
 			}
 		}
 	}
