@@ -329,12 +329,24 @@ func skipText(data []byte, i int) int {
 	}
 }
 
+// isPlain reports whether the first eight bytes of a string are printable ASCII without quotes and backslashes.
+func isPlain(s string) bool {
+	_ = s[7]
+	w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	return (((w^ones*2)-ones*0x21)|((w^ones*'\\')-ones)|w)&highs == 0 // as in checker.text
+}
+
 // AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
+		if len(s)-i >= 8 && isPlain(s[i:]) {
+			i += 8
+			continue
+		}
 		b := s[i]
 		if b >= 0x20 && b != '"' && b != '\\' && b < utf8.RuneSelf {
 			i++
