@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -63,9 +64,8 @@ type request struct {
 	namespaceSet                  labels.Set
 	namespaceRead, namespaceKnown bool
 
-	// record is what attributes returns, and user and options are parts of it.
+	// record is what attributes returns, and options are a part of it.
 	record  apiserveradmission.Attributes
-	user    user.DefaultInfo
 	options runtime.Unknown
 	podRead *podsecurity.Pod
 	// podFailures are those of podRead, of the level that was asked for last.
@@ -136,22 +136,34 @@ func (r *request) attributes() apiserveradmission.Attributes {
 	if r.RequestKind != nil {
 		kind = schema.GroupVersionKind(*r.RequestKind)
 	}
-	info := &r.user
-	*info = user.DefaultInfo{Name: r.UserInfo.Username, UID: r.UserInfo.UID, Groups: r.UserInfo.Groups}
-	if len(r.UserInfo.Extra) > 0 {
-		info.Extra = make(map[string][]string, len(r.UserInfo.Extra))
-		for key, values := range r.UserInfo.Extra {
-			info.Extra[key] = values
-		}
-	}
 	var options runtime.Object
 	if len(r.Options.Raw) > 0 {
 		r.options = runtime.Unknown{Raw: r.Options.Raw, ContentType: runtime.ContentTypeJSON}
 		options = &r.options
 	}
 	r.record = apiserveradmission.NewAttributesRecord(nil, nil, kind, r.Namespace, r.Name, r.requested, r.SubResource,
-		apiserveradmission.Operation(r.Operation), options, r.DryRun != nil && *r.DryRun, info)
+		apiserveradmission.Operation(r.Operation), options, r.DryRun != nil && *r.DryRun, (*requester)(&r.UserInfo))
 	return r.record
+}
+
+// requester is the user of a request. Few reviews need what is extra of it.
+type requester authenticationv1.UserInfo
+
+var _ user.Info = (*requester)(nil)
+
+func (u *requester) GetName() string     { return u.Username }
+func (u *requester) GetUID() string      { return u.UID }
+func (u *requester) GetGroups() []string { return u.Groups }
+
+func (u *requester) GetExtra() map[string][]string {
+	if len(u.Extra) == 0 {
+		return nil
+	}
+	extra := make(map[string][]string, len(u.Extra))
+	for key, values := range u.Extra {
+		extra[key] = values
+	}
+	return extra
 }
 
 // namespaceObject returns the namespace as expressions see it. As in the API server, a
