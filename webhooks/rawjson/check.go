@@ -98,8 +98,6 @@ type checker struct {
 	open [maxOutline]struct{ index, start int }
 	// outer has the levels that do not fit into the innermost word.
 	outer []levels
-	// escaped is true if there is an escape in the name that was read last.
-	escaped bool
 	// index is what values are noted in, nil for none.
 	index *Index
 }
@@ -114,6 +112,9 @@ const levelsInWord = 64
 // is for small depths.
 func (l levels) objects(depth int) bool { return l == 1<<uint(depth)-1 }
 
+// fail notes the first error, and returns -1. It is not inlined: its callers are faster without it.
+//
+//go:noinline
 func (c *checker) fail(at int, reason string) int {
 	if c.err == nil {
 		if at >= len(c.data) {
@@ -132,19 +133,44 @@ func (c *checker) value(i int) int {
 		depth int
 	)
 	for {
+		var name Span
+		if open&1 != 0 {
+			// Here a name must start at i.
+			if i >= len(data) || data[i] != '"' {
+				return c.fail(i, "expected a member name")
+			}
+			start := i
+			end := plainText(data, start+1)
+			plain := end > 0
+			if !plain {
+				if end = c.anyText(start + 1); end < 0 {
+					return end
+				}
+			}
+			if i = skipSpace(data, end); i >= len(data) || data[i] != ':' {
+				return c.fail(i, "expected a colon")
+			}
+			i = skipSpace(data, i+1)
+			if c.index != nil {
+				name = c.index.named(start, end, plain)
+			}
+			// A noted object's members are noted only if every object around it is: an
+			// array in between would leave the member above without its own.
+			if depth <= c.outline && open.objects(depth) && !c.note(start, end, i, depth) {
+				return -1
+			}
+		}
 		// Here a value must start at i.
 		c.values++
 		if i >= len(data) {
 			return c.fail(i, "")
 		}
-		if c.index != nil {
-			if c.index.begin(i); c.index.full {
-				c.index = nil
-			}
-		}
+		start := i
 		switch b := data[i]; b {
 		case '"':
-			i = c.text(i)
+			if i = plainText(data, i+1); i == 0 {
+				i = c.anyText(start + 1)
+			}
 		case '{', '[':
 			if depth == MaxDepth {
 				return c.fail(i, "nested too deeply")
@@ -158,21 +184,14 @@ func (c *checker) value(i int) int {
 			}
 			depth++
 			open <<= 1
-			if c.index != nil {
-				if c.index.enter(); c.index.full {
-					c.index = nil
-				}
+			if c.index != nil && !c.index.enter(name, start) {
+				c.index = nil
 			}
-			if b == '[' {
-				continue
-			}
-			open |= 1
-			if i = c.key(i, depth, open); i < 0 {
-				return i
+			if b == '{' {
+				open |= 1
 			}
 			continue
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-			start := i
 			if i = c.number(i); i > 0 && c.index != nil {
 				c.index.number(data[start:i])
 			}
@@ -188,8 +207,8 @@ func (c *checker) value(i int) int {
 		if i < 0 {
 			return i
 		}
-		if c.index != nil {
-			c.index.end(i)
+		if c.index != nil && !c.index.add(name, start, i) {
+			c.index = nil
 		}
 		// Here a value has ended before i: close what ends with it.
 		for {
@@ -204,20 +223,14 @@ func (c *checker) value(i int) int {
 			if i >= len(data) {
 				return c.fail(i, "")
 			}
-			object := open&1 != 0
 			if data[i] == ',' {
 				i = skipSpace(data, i+1)
-				if object {
-					if i = c.key(i, depth, open); i < 0 {
-						return i
-					}
-				}
 				break
 			}
-			if object && data[i] != '}' {
+			if open&1 != 0 && data[i] != '}' {
 				return c.fail(i, "expected a comma or }")
 			}
-			if !object && data[i] != ']' {
+			if open&1 == 0 && data[i] != ']' {
 				return c.fail(i, "expected a comma or ]")
 			}
 			i++
@@ -234,37 +247,16 @@ func (c *checker) value(i int) int {
 	}
 }
 
-// key checks the name and colon of a member at the given depth and returns
-// where its value starts.
-func (c *checker) key(i, depth int, open levels) int {
-	if i >= len(c.data) || c.data[i] != '"' {
-		return c.fail(i, "expected a member name")
+// note appends a member at the given depth, whose value starts at i, to members. It returns false if it does not fit.
+func (c *checker) note(start, end, i, depth int) bool {
+	if len(c.members) == cap(c.members) {
+		c.fail(start, "too many members")
+		return false
 	}
-	start := i
-	c.escaped = false
-	end := c.text(i)
-	if end < 0 {
-		return end
-	}
-	i = skipSpace(c.data, end)
-	if i >= len(c.data) || c.data[i] != ':' {
-		return c.fail(i, "expected a colon")
-	}
-	i = skipSpace(c.data, i+1)
-	if c.index != nil {
-		c.index.member(start, end, c.escaped)
-	}
-	// A noted object's members are noted only if every object around it is: an
-	// array in between would leave the member above without its own.
-	if depth <= c.outline && open.objects(depth) {
-		if len(c.members) == cap(c.members) {
-			return c.fail(start, "too many members")
-		}
-		c.open[depth-1].index = len(c.members)
-		c.open[depth-1].start = i
-		c.members = append(c.members, Member{Depth: depth, Name: c.data[start:end:end]})
-	}
-	return i
+	c.open[depth-1].index = len(c.members)
+	c.open[depth-1].start = i
+	c.members = append(c.members, Member{Depth: depth, Name: c.data[start:end:end]})
+	return true
 }
 
 func (c *checker) word(i int, word string) int {
@@ -321,19 +313,38 @@ const (
 	highs = 0x8080808080808080
 )
 
-// text checks a string that starts with the quote at i.
-func (c *checker) text(i int) int {
+// special returns a word whose lowest bit is in the first byte of w that is a quote, a backslash, a control character or
+// not ASCII. The word is 0 if there is none.
+func special(w uint64) uint64 {
+	// Of the bytes below 0x80, x^2 < 0x21 holds for control characters and
+	// quotes, and then x^2 - 0x21 has its high bit set, as has x itself from
+	// 0x80 on. A borrow may err above the first hit, never below it, and
+	// only the first hit is used.
+	return (((w ^ ones*2) - ones*0x21) | ((w ^ ones*'\\') - ones) | w) & highs
+}
+
+// plainText returns where the string ends that starts with the quote before i, or 0 if anyText must check it: it has
+// escapes, other than ASCII or an error, or is at the end of the text. It is small enough to be inlined.
+func plainText(data []byte, i int) int {
+	for ; i+8 <= len(data); i += 8 {
+		w := binary.LittleEndian.Uint64(data[i : i+8 : i+8])
+		if hit := special(w); hit != 0 {
+			first := bits.TrailingZeros64(hit)
+			if w>>(first&56)&0xff != '"' {
+				break
+			}
+			return i + first>>3 + 1
+		}
+	}
+	return 0
+}
+
+// anyText checks a string from i on, behind its quote, and returns where it ends, or -1.
+func (c *checker) anyText(i int) int {
 	data := c.data
-	i++
 	for {
 		for ; i+8 <= len(data); i += 8 {
-			w := binary.LittleEndian.Uint64(data[i:])
-			// Of the bytes below 0x80, x^2 < 0x21 holds for control characters and
-			// quotes, and then x^2 - 0x21 has its high bit set, as has x itself from
-			// 0x80 on. A borrow may err above the first hit, never below it, and
-			// only the first hit is used.
-			hit := ((w ^ ones*2) - ones*0x21) | ((w ^ ones*'\\') - ones) | w
-			if hit &= highs; hit != 0 {
+			if hit := special(binary.LittleEndian.Uint64(data[i : i+8 : i+8])); hit != 0 {
 				i += bits.TrailingZeros64(hit) >> 3
 				break
 			}
@@ -345,7 +356,6 @@ func (c *checker) text(i int) int {
 		case b == '"':
 			return i + 1
 		case b == '\\':
-			c.escaped = true
 			i = c.escape(i)
 			if i < 0 {
 				return i

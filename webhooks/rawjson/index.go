@@ -21,11 +21,10 @@ type Index struct {
 	// nothing is noted any more.
 	err  error
 	full bool
-	// open are the arrays and objects whose end has not been seen, the innermost last.
-	open []opened
-	// name is that of the member whose value comes next.
-	name  Span
-	names nameSet
+	// innermost is the array or object that was entered last and not left, and outer are those around it.
+	innermost opened
+	outer     []opened
+	names     nameSet
 }
 
 // Node is where a value of a text is. What an array or object holds follows it.
@@ -100,91 +99,108 @@ func mostNodes(text int) int { return min(text/leastValue+64, mostOutlined) }
 
 func (x *Index) reset(text []byte, most, deepest int) {
 	x.Text, x.most, x.deepest, x.err, x.full = text, most, deepest, nil, false
-	x.Nodes, x.open, x.name = slices.Grow(x.Nodes[:0], min(4+len(text)/usualValue, most, mostOutlined)), x.open[:0], Span{}
+	x.Nodes = slices.Grow(x.Nodes[:0], min(4+len(text)/usualValue, most, mostOutlined))
+	x.innermost, x.outer = opened{}, x.outer[:0]
 }
 
 // Forget forgets the text. It keeps memory for the next one, as far as that is little.
 func (x *Index) Forget() {
 	x.Text, x.Nodes, x.err = nil, x.Nodes[:0], nil
-	if cap(x.Nodes) > mostOutlined || cap(x.open) > deepestOutlined || cap(x.names.names) > mostOutlined {
+	if cap(x.Nodes) > mostOutlined || cap(x.outer) > deepestOutlined || cap(x.names.names) > mostOutlined {
 		*x = Index{}
 	}
 }
 
-// opened is an array or object whose end has not been seen.
+// opened is an array or object whose end has not been seen. It is copied by fields: a copy as a whole would wait for fields
+// that were written just before.
 type opened struct {
-	node int32
-	// size is how many elements or members were seen.
-	size int32
+	// node is its number, and size how many elements or members were seen.
+	node, size int
 	// seen has a bit for each name, which other names may share.
 	seen uint64
-	// escaped and ambiguous report whether one of its names is, and suspect whether two of them may be the same.
-	escaped, ambiguous, suspect bool
+	// suspect reports whether two of its names may be the same, and ambiguous whether they may be it in different writing.
+	suspect, ambiguous bool
 }
 
-// begin notes that a value starts at i.
-func (x *Index) begin(i int) {
+// add notes a value, and its name if it is a member. It returns false if there are too many.
+func (x *Index) add(name Span, start, end int) bool {
 	n := len(x.Nodes)
 	if n == cap(x.Nodes) {
-		if n >= x.most {
-			x.full = true
-			return
-		}
-		x.Nodes = slices.Grow(x.Nodes, 1)
-	}
-	if last := len(x.open) - 1; last >= 0 {
-		x.open[last].size++
+		return x.grow() && x.add(name, start, end)
 	}
 	x.Nodes = x.Nodes[:n+1]
 	node := &x.Nodes[n]
-	node.Name, node.Start, node.End = x.name, int32(i), 0     //nolint:gosec // within the text
-	node.Size, node.Next, node.Escaped = 0, int32(n)+1, false //nolint:gosec // fewer than bytes
-	x.name.End = 0
+	node.Name, node.Start, node.End = name, int32(start), int32(end) //nolint:gosec // within the text
+	node.Size, node.Next, node.Escaped = 0, int32(n)+1, false        //nolint:gosec // fewer than bytes
+	x.innermost.size++
+	return true
 }
 
-// end notes that the value that began last ends before i, and is no array or object with anything in it.
-func (x *Index) end(i int) { x.Nodes[len(x.Nodes)-1].End = int32(i) } //nolint:gosec // within the text
+// grow allocates memory for another value. It returns false if there are too many. It is not inlined: add is faster without it.
+//
+//go:noinline
+func (x *Index) grow() bool {
+	if x.full = len(x.Nodes) >= x.most; !x.full {
+		x.Nodes = slices.Grow(x.Nodes, 1)
+	}
+	return !x.full
+}
 
-// enter notes that the value that began last has elements, or members.
-func (x *Index) enter() {
-	n := len(x.open)
-	if n == x.deepest {
-		x.full = true
-		return
+// enter notes an array or object whose elements or members come next. It returns false if there are too many values, or it is
+// nested too deeply.
+func (x *Index) enter(name Span, start int) bool {
+	n, o := len(x.outer), &x.innermost
+	if x.full = n == x.deepest; x.full || !x.add(name, start, 0) {
+		return false
 	}
-	if n == cap(x.open) {
-		x.open = slices.Grow(x.open, 16)
+	if n == cap(x.outer) {
+		x.outer = slices.Grow(x.outer, 16)
 	}
-	x.open = x.open[:n+1]
-	o := &x.open[n]
-	o.node, o.size, o.seen = int32(len(x.Nodes))-1, 0, 0 //nolint:gosec // fewer than bytes
-	o.escaped, o.ambiguous, o.suspect = false, false, false
+	x.outer = x.outer[:n+1]
+	around := &x.outer[n]
+	around.node, around.size, around.seen, around.suspect, around.ambiguous = o.node, o.size, o.seen, o.suspect, o.ambiguous
+	o.node, o.size, o.seen, o.suspect, o.ambiguous = len(x.Nodes)-1, 0, 0, false, false
+	return true
 }
 
 // leave notes that the array or object that was entered last ends before i.
 func (x *Index) leave(i int) {
-	o := &x.open[len(x.open)-1]
+	o, last := &x.innermost, len(x.outer)-1
 	if o.suspect && x.err == nil {
-		if name, found := x.names.duplicate(x, int(o.node)+1, o.size, o.ambiguous); found {
+		if name, found := x.names.duplicate(x, o.node+1, o.size, o.ambiguous); found {
 			x.err = &DuplicateKeyError{Key: name}
 		}
 	}
 	n := &x.Nodes[o.node]
-	n.End, n.Size, n.Next, n.Escaped = int32(i), o.size, int32(len(x.Nodes)), o.escaped //nolint:gosec // within the text
-	x.open = x.open[:len(x.open)-1]
+	n.End, n.Size, n.Next = int32(i), int32(o.size), int32(len(x.Nodes)) //nolint:gosec // within the text
+	around := &x.outer[last]
+	o.node, o.size, o.seen, o.suspect, o.ambiguous = around.node, around.size, around.seen, around.suspect, around.ambiguous
+	x.outer = x.outer[:last]
 }
 
-// member notes the name of the member that comes next.
-func (x *Index) member(start, end int, escaped bool) {
-	x.name.Start, x.name.End = int32(start), int32(end) //nolint:gosec // within the text
-	name, o := x.Text[start:end], &x.open[len(x.open)-1]
-	if escaped {
-		o.escaped = true
+// named notes the name of the member that comes next, and returns it. A plain name has no escape.
+func (x *Index) named(start, end int, plain bool) Span {
+	o, name := &x.innermost, x.Text[start:end]
+	bit := uint64(1) << ((len(name) + 5*int(name[1]) + 11*int(name[len(name)-2])) & 63)
+	if !plain || o.seen&bit != 0 {
+		x.compare(name, plain)
+	}
+	o.seen |= bit
+	return Span{int32(start), int32(end)} //nolint:gosec // within the text
+}
+
+// compare notes whether a name may be that of an earlier member of the innermost object.
+func (x *Index) compare(name Value, plain bool) {
+	o := &x.innermost
+	if !plain && bytes.IndexByte(name, '\\') >= 0 {
+		x.Nodes[o.node].Escaped = true
 		o.ambiguous = o.ambiguous || isAmbiguous(name)
 	}
-	bit := uint64(1) << ((len(name) + 5*int(name[1]) + 11*int(name[len(name)-2])) & 63)
-	o.suspect = o.suspect || o.ambiguous || o.seen&bit != 0
-	o.seen |= bit
+	o.suspect = o.suspect || o.ambiguous || o.size > few
+	for n := o.node + 1; !o.suspect && n < len(x.Nodes); n = int(x.Nodes[n].Next) {
+		at := x.Nodes[n].Name
+		o.suspect = bytes.Equal(x.Text[at.Start:at.End], name)
+	}
 }
 
 // number notes an error, as of Decode, if a number is out of range.

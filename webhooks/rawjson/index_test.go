@@ -161,6 +161,11 @@ func TestOutlineIndex(t *testing.T) {
 		{"too deep", strings.Repeat(`[`, 5000) + strings.Repeat("]", 5000), false},
 		{"a member twice", `{"a":1,"b":{"c":1,"c":2}}`, false},
 		{"a member twice, once with an escape", `{"a":1,"\u0061":2}`, false},
+		{"a member twice, with an escape", `{"a\"b":1,"c":{},"a\"b":2}`, false},
+		{"a member twice, not in ASCII", `{"é":1,"c":{},"é":2}`, false},
+		{"a member twice, behind an escape", `{"a":1,"\u0062":{},"a":2}`, false},
+		{"a member twice among many", `{` + names.String() + `"name-7000":1}`, false},
+		{"a member of each of two objects", `{"a":{"b":1},"b":{"a":1,"c":[{"b":1},{"b":1}]}}`, true},
 		{"a number out of range", `[1e999]`, false},
 		{"no JSON", `{"a":[1,2,}`, false},
 	} {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// few is up to how many names comparing with each beats a map of them.
+// few is up to how many names comparing with each beats a table of them.
 const few = 16
 
 // nameSet finds names that occur twice in an object. It keeps its memory for the next object.
@@ -21,30 +21,20 @@ type nameSet struct {
 // duplicate returns a name that occurs twice among those of an object's members, of which number is the
 // first and size how many there are. ambiguous reports whether one of them isAmbiguous: if none is, the
 // same name is the same text.
-func (s *nameSet) duplicate(x *Index, number int, size int32, ambiguous bool) (name string, found bool) {
+func (s *nameSet) duplicate(x *Index, number, size int, ambiguous bool) (name string, found bool) {
 	text := x.Text
 	s.names = s.names[:0]
 	for range size {
 		s.names = append(s.names, x.Nodes[number].Name)
 		number = int(x.Nodes[number].Next)
 	}
-	switch {
-	case ambiguous:
+	if ambiguous {
 		return s.findDecoded(text)
-	case len(s.names) > few:
-		return s.find(text)
 	}
-	for i, a := range s.names {
-		for _, b := range s.names[:i] {
-			if a.End-a.Start == b.End-b.Start && text[a.Start+1] == text[b.Start+1] && bytes.Equal(text[a.Start:a.End], text[b.Start:b.End]) {
-				return text[a.Start:a.End].Text(), true
-			}
-		}
-	}
-	return "", false
+	return s.find(text)
 }
 
-// find is duplicate for many names. The seed of the hash is random: an attacker cannot choose names with the same hash.
+// find is duplicate for names that are written in one way. The seed of the hash is random: an attacker cannot choose names with the same hash.
 func (s *nameSet) find(text Value) (name string, found bool) {
 	if s.slots == nil {
 		s.seed = maphash.MakeSeed()

@@ -441,6 +441,15 @@ func BenchmarkParse(b *testing.B) {
 			}
 		}
 	})
+	b.Run("index", func(b *testing.B) {
+		b.SetBytes(int64(len(pod)))
+		var x rawjson.Index
+		for b.Loop() {
+			if err := x.Read(pod); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 	v, _ := rawjson.Parse(pod)
 	b.Run("look", func(b *testing.B) {
 		b.SetBytes(int64(len(pod)))
