@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/traits"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 )
 
 // selector is a label selector that selects less than everything.
@@ -173,29 +174,16 @@ func (r *request) objectLabels(object *payload) labels.Set {
 	if object == &r.oldObject {
 		read = r.OldObjectValue
 	}
-	value := read()
-	for _, name := range [...]types.String{"metadata", "labels"} {
-		if of, ok := value.(traits.Mapper); ok {
-			value, _ = of.Find(name)
-		} else {
-			value = nil
-		}
-	}
-	switch found := value.(type) {
-	case nil, types.Null:
-	case traits.Mapper:
-		for names := found.Iterator(); names.HasNext() == types.True; {
-			name, _ := names.Next().(types.String)
-			label, _ := found.Find(name)
-			text, ok := label.(types.String)
-			if !ok {
-				r.review.fail(fmt.Errorf("%s: a label is not a string", object.name))
-				break
-			}
-			object.labels[string(name)] = string(text)
-		}
-	default:
+	metadata, _, _ := rawcel.Member(read(), "metadata")
+	value, _, _ := rawcel.Member(metadata, "labels")
+	switch found, areStrings, isObject := rawcel.Strings(value); {
+	case value == nil || value == types.NullValue:
+	case !isObject:
 		r.review.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))
+	case !areStrings:
+		r.review.fail(fmt.Errorf("%s: a label is not a string", object.name))
+	default:
+		object.labels = found
 	}
 	return object.labels
 }

@@ -47,15 +47,43 @@ func (o *object) Find(key ref.Val) (ref.Val, bool) {
 // Member returns the member with the name of a value that Value or Typed made of an object, as Find does, and whether it is
 // there. isObject is false for any other value.
 func Member(of any, name string) (member ref.Val, found, isObject bool) {
-	switch o := of.(type) {
-	case *typedObject:
-		member, found = o.find(name)
-	case *object:
-		member, found = o.find(name)
-	default:
+	o := mappingOf(of)
+	if o == nil {
 		return nil, false, false
 	}
+	member, found = o.find(name)
 	return member, found, true
+}
+
+// Strings returns the members of a value that Value or Typed made of an object. isObject is false for any other value, and
+// areStrings is false if a member is not a string.
+func Strings(of any) (members map[string]string, areStrings, isObject bool) {
+	o := mappingOf(of)
+	if o == nil {
+		return nil, false, false
+	}
+	parts := o.parts()
+	members = make(map[string]string, len(parts))
+	for i := range parts {
+		value := o.document.Part(o.document.Nodes[parts[i].number].Span)
+		if value.Kind() != rawjson.String {
+			return nil, false, true
+		}
+		members[o.name(&parts[i]).Text()] = value.Text()
+	}
+	return members, true, true
+}
+
+// mappingOf returns the mapping of a value that Value or Typed made of an object, and nil for any other.
+func mappingOf(of any) *mapping {
+	switch o := of.(type) {
+	case *typedObject:
+		return &o.mapping
+	case *object:
+		return &o.mapping
+	default:
+		return nil
+	}
 }
 
 // find returns the member with the name, and false if there is none.
