@@ -109,7 +109,7 @@ func textEnd(data []byte, i int) (end int, escaped bool) {
 	i++
 	for ; i+8 <= len(data); i += 8 {
 		w := binary.LittleEndian.Uint64(data[i:])
-		if hit := (((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs; hit != 0 { // as in checker.text
+		if hit := (((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs; hit != 0 { // as in special
 			i += bits.TrailingZeros64(hit) >> 3
 			break
 		}

@@ -68,7 +68,7 @@ func walkIndexed(t *testing.T, v rawjson.Value, want any) {
 	if err := x.Read(around); err != nil {
 		return // nested too deeply
 	}
-	this := rawjson.Value(around).Get("in", "this")
+	this := around.Get("in", "this")
 	node, ok := x.Find(this, "in")
 	if !ok {
 		t.Fatalf("%q is not found", v)
@@ -78,7 +78,7 @@ func walkIndexed(t *testing.T, v rawjson.Value, want any) {
 	if c.At() != len(v) {
 		t.Fatalf("the Cursor of the Index ends at byte %d of %q", c.At(), v)
 	}
-	for _, other := range []rawjson.Value{nil, v, rawjson.Value(around).Get("end")} {
+	for _, other := range []rawjson.Value{nil, v, around.Get("end")} {
 		if _, ok := x.Find(other, "in"); ok {
 			t.Fatalf("%q is found, which is no member", other)
 		}

@@ -308,7 +308,7 @@ func skipText(data []byte, i int) int {
 	for {
 		for ; i+8 <= len(data); i += 8 {
 			w := binary.LittleEndian.Uint64(data[i:]) ^ ones*'"'
-			if hit := (w - ones) &^ w & highs; hit != 0 { // as in checker.text
+			if hit := (w - ones) &^ w & highs; hit != 0 { // as in special
 				i += bits.TrailingZeros64(hit) >> 3
 				break
 			}
@@ -334,7 +334,7 @@ func isPlain(s string) bool {
 	_ = s[7]
 	w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	return (((w^ones*2)-ones*0x21)|((w^ones*'\\')-ones)|w)&highs == 0 // as in checker.text
+	return special(w) == 0
 }
 
 // AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
