@@ -142,7 +142,7 @@ func readIndexed(t *testing.T, v rawjson.Value, want *Pod, wantErr error) {
 	}
 	var sc Buffer
 	err := sc.Pod.Read(&sc.Reader, x.Cursor(0))
-	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && !reflect.DeepEqual(&sc.Pod, want) {
+	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && !reflect.DeepEqual(&sc.Pod, want) { //nolint:govet // its specError is equal if its message is
 		t.Fatalf("%s: with an index\n%+v, %v\nwithout\n%+v, %v", v, &sc.Pod, err, want, wantErr)
 	}
 }
