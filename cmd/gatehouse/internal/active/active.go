@@ -125,6 +125,7 @@ func (u *Active) activate(of *Resolution) {
 	// The Set has copies of the tokens, of which there may be a hundred thousand.
 	c.Authn.Tokens, c.Policy.Previous = nil, nil
 	debug.FreeOSMemory() // compiling leaves much garbage
+	time.AfterFunc(releaseDelay, releaseProgramPages)
 }
 
 // maxPerResource bounds the logged diagnostics of one custom resource: its author must not

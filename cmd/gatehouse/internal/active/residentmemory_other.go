@@ -1,0 +1,6 @@
+//go:build !linux
+
+package active
+
+// releaseProgramPages does nothing.
+func releaseProgramPages() {}
