@@ -168,6 +168,10 @@ func (d *driver) configurations(selects func(scenario) bool) []string {
 	return all
 }
 
+// startTimeout is how long a program may take to start. On a busy machine the in-tree plugin compiles 1,000 policies for
+// more than half a minute. A program that ends is noticed at once.
+const startTimeout = 3 * time.Minute
+
 // startServer starts a program and makes clients of it.
 func (d *driver) startServer(ctx context.Context, s server, path string, args ...string) error {
 	name := filepath.Join(d.directory, s.kind+" "+s.configuration)
@@ -176,8 +180,10 @@ func (d *driver) startServer(ctx context.Context, s server, path string, args ..
 	if err := os.MkdirAll(logs, 0o700); err != nil {
 		return err
 	}
+	starting, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
+	defer cancel()
 	var err error
-	s.process, err = gatehouse.StartProgram(ctx, path, filepath.Join(logs, filepath.Base(name)+".log"), args...)
+	s.process, err = gatehouse.StartProgram(starting, path, filepath.Join(logs, filepath.Base(name)+".log"), args...)
 	if err != nil {
 		return fmt.Errorf("%s, %s: %w", s.kind, s.configuration, err)
 	}
