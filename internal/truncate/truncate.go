@@ -42,7 +42,7 @@ func Runes(text string, most int) string {
 // look at each of their runes.
 func IsPlain(s string) bool {
 	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
+		if s[i]-' ' > '~'-' ' { // less than a space wraps around
 			return false
 		}
 	}
