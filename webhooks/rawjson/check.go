@@ -54,7 +54,7 @@ type Member struct {
 // it.
 //
 // If index is not nil, the text is read into it in the same pass. It stays empty if Index.Read
-// finds an error, and for a text with too many values, so that it takes no more than OutlineBytes.
+// finds an error, and for a text with too many values, or nested too deeply, so that it takes no more than OutlineBytes.
 func Outline(dst []Member, data []byte, depth int, index *Index) (members []Member, values int, err error) {
 	c := checker{data: data, outline: min(depth, maxOutline), members: dst, index: index}
 	if index != nil {
@@ -152,7 +152,7 @@ func (c *checker) value(i int) int {
 			}
 			i = skipSpace(data, i+1)
 			if c.index != nil {
-				name = c.index.named(start, end, plain)
+				name = c.index.noteName(start, end, plain)
 			}
 			// A noted object's members are noted only if every object around it is: an
 			// array in between would leave the member above without its own.

@@ -15,6 +15,8 @@ type Index struct {
 	// Nodes are the values of the text in the order in which they start.
 	Nodes []Node
 
+	// memory is that of Nodes.
+	memory []Node
 	// most is how many nodes there may be, and deepest how many arrays and objects may be in one another.
 	most, deepest int
 	// err is the first error of Decode, and full is true for a text with too many values, or nested too deeply. Then
@@ -87,26 +89,40 @@ const (
 	usualValue, leastValue = 18, 12
 	// mostOutlined is how many values a text may have to be indexed by Outline, and deepestOutlined how deep it may be nested.
 	mostOutlined, deepestOutlined = 8192, 64
-	// nodeBytes is the memory for a node: its own, and that of finding its name twice.
-	nodeBytes = 28 + 20
+	// mostAmbiguous is how many names an object with ambiguous ones may have to be indexed by Outline.
+	mostAmbiguous = 256
+	// sizes in bytes
+	nodeBytes, nameBytes, slotBytes, openedBytes = 28, 8, 4, 32
+	// outlinedBytes is the memory for a value: its node, the nodes before the last growth, and finding its name twice.
+	outlinedBytes = 2*nodeBytes + nameBytes + 4*slotBytes
 )
 
-// OutlineBytes returns how much memory Outline may take for the Index of a text with so many bytes.
-func OutlineBytes(text int) int64 { return nodeBytes * int64(mostNodes(text)) }
+// OutlineBytes returns how much memory Outline may take for an Index without memory, of a text with so many bytes.
+func OutlineBytes(text int) int64 {
+	return outlinedBytes*int64(mostNodes(text)) + openedBytes*deepestOutlined
+}
+
+// Bytes returns how much memory the Index has, whether it is filled or not.
+func (x *Index) Bytes() int64 {
+	return int64(nodeBytes*cap(x.memory) + openedBytes*cap(x.outer) + nameBytes*cap(x.names.names) + slotBytes*cap(x.names.slots))
+}
 
 // mostNodes returns how many values a text with so many bytes may have to be indexed by Outline.
 func mostNodes(text int) int { return min(text/leastValue+64, mostOutlined) }
 
 func (x *Index) reset(text []byte, most, deepest int) {
 	x.Text, x.most, x.deepest, x.err, x.full = text, most, deepest, nil, false
-	x.Nodes = slices.Grow(x.Nodes[:0], min(4+len(text)/usualValue, most, mostOutlined))
+	if usual := min(4+len(text)/usualValue, most, mostOutlined); cap(x.memory) < usual {
+		x.memory = make([]Node, 0, usual)
+	}
+	x.Nodes = x.memory[:0:min(cap(x.memory), most)]
 	x.innermost, x.outer = opened{}, x.outer[:0]
 }
 
 // Forget forgets the text. It keeps memory for the next one, as far as that is little.
 func (x *Index) Forget() {
-	x.Text, x.Nodes, x.err = nil, x.Nodes[:0], nil
-	if cap(x.Nodes) > mostOutlined || cap(x.outer) > deepestOutlined || cap(x.names.names) > mostOutlined {
+	x.Text, x.Nodes, x.err = nil, nil, nil
+	if cap(x.memory) > mostOutlined || cap(x.outer) > deepestOutlined || cap(x.names.names) > mostOutlined {
 		*x = Index{}
 	}
 }
@@ -118,7 +134,7 @@ type opened struct {
 	node, size int
 	// seen has a bit for each name, which other names may share.
 	seen uint64
-	// suspect reports whether two of its names may be the same, and ambiguous whether they may be it in different writing.
+	// suspect reports whether two of its names may be the same, and ambiguous whether one of them isAmbiguous.
 	suspect, ambiguous bool
 }
 
@@ -141,7 +157,8 @@ func (x *Index) add(name Span, start, end int) bool {
 //go:noinline
 func (x *Index) grow() bool {
 	if x.full = len(x.Nodes) >= x.most; !x.full {
-		x.Nodes = slices.Grow(x.Nodes, 1)
+		x.memory = append(make([]Node, 0, min(2*len(x.Nodes), x.most)), x.Nodes...)
+		x.Nodes = x.memory
 	}
 	return !x.full
 }
@@ -166,7 +183,9 @@ func (x *Index) enter(name Span, start int) bool {
 // leave notes that the array or object that was entered last ends before i.
 func (x *Index) leave(i int) {
 	o, last := &x.innermost, len(x.outer)-1
-	if o.suspect && x.err == nil {
+	if o.ambiguous && o.size > mostAmbiguous && x.most <= mostOutlined {
+		x.full = true // decoding the names would take more memory than was announced
+	} else if o.suspect && x.err == nil {
 		if name, found := x.names.duplicate(x, o.node+1, o.size, o.ambiguous); found {
 			x.err = &DuplicateKeyError{Key: name}
 		}
@@ -178,8 +197,8 @@ func (x *Index) leave(i int) {
 	x.outer = x.outer[:last]
 }
 
-// named notes the name of the member that comes next, and returns it. A plain name has no escape.
-func (x *Index) named(start, end int, plain bool) Span {
+// noteName notes the name of the member that comes next, and returns it. A plain name has no escape.
+func (x *Index) noteName(start, end int, plain bool) Span {
 	o, name := &x.innermost, x.Text[start:end]
 	bit := uint64(1) << ((len(name) + 5*int(name[1]) + 11*int(name[len(name)-2])) & 63)
 	if !plain || o.seen&bit != 0 {

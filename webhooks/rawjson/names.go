@@ -23,7 +23,7 @@ type nameSet struct {
 // same name is the same text.
 func (s *nameSet) duplicate(x *Index, number, size int, ambiguous bool) (name string, found bool) {
 	text := x.Text
-	s.names = s.names[:0]
+	s.names = slices.Grow(s.names[:0], size)
 	for range size {
 		s.names = append(s.names, x.Nodes[number].Name)
 		number = int(x.Nodes[number].Next)

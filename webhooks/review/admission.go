@@ -21,16 +21,15 @@ const admissionV1 = "admission.k8s.io/v1"
 type admissionProtocol struct{ f AdmissionFunc }
 
 func (admissionProtocol) decode(x *exchange) (values int, err error) {
-	if x.memory.tryGrow(rawjson.OutlineBytes(len(x.body))) {
-		x.index, _ = indexes.Get().(*rawjson.Index)
-	}
+	x.takeIndex()
 	values, err = decodeAdmission(x.members[:0], x.body, &x.admission.AdmissionRequest, x.index)
+	x.shrinkIndex()
 	x.outcome.setRequest(&x.admission.AdmissionRequest)
 	return values, err
 }
 
 func (p admissionProtocol) decide(ctx context.Context, x *exchange) *failure {
-	if _, ok := x.index.Root(); ok {
+	if x.index != nil {
 		ctx = context.WithValue(ctx, indexKey{}, x.index)
 	}
 	response := p.f(ctx, x.admission)

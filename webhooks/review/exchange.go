@@ -18,8 +18,9 @@ type exchange struct {
 	memory       reservation
 	body, answer []byte
 	members      [maxMembers]rawjson.Member
-	// index is that of the body, nil for none.
-	index *rawjson.Index
+	// index is that of the body, nil for none, and indexBytes the memory that is reserved for it.
+	index      *rawjson.Index
+	indexBytes int64
 
 	// One of these is the decoded request.
 	admission  admission.Request
@@ -39,6 +40,31 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 //
 //nolint:gochecknoglobals // a pool is shared by its nature
 var indexes = sync.Pool{New: func() any { return new(rawjson.Index) }}
+
+// takeIndex takes an Index for the body, if there is memory for it.
+func (x *exchange) takeIndex() {
+	index, _ := indexes.Get().(*rawjson.Index)
+	x.indexBytes = max(rawjson.OutlineBytes(len(x.body)), index.Bytes())
+	if !x.memory.tryGrow(x.indexBytes) {
+		indexes.Put(index)
+		return
+	}
+	x.index = index
+}
+
+// shrinkIndex gives back what the Index does not need: all of it if it was not filled.
+func (x *exchange) shrinkIndex() {
+	if x.index == nil {
+		return
+	}
+	if _, filled := x.index.Root(); !filled {
+		indexes.Put(x.index)
+		x.index = nil
+		x.memory.shrink(x.indexBytes)
+		return
+	}
+	x.memory.shrink(x.indexBytes - min(x.indexBytes, x.index.Bytes()))
+}
 
 // Exchange is a review as it was received and answered. Its bytes are valid during the call
 // that gets it only, and must not be changed.

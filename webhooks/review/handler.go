@@ -127,9 +127,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuseWithoutMemory(w, caller, timeout)
 		return
 	}
-	if r.ProtoMajor > 1 {
-		growStack(0) // net/http makes a goroutine for each request
-	}
 	x := h.newExchange(r, caller, timeout)
 	defer h.finish(w, r, x)
 	ctx, cancel := context.WithDeadline(r.Context(), x.outcome.Started.Add(decisionTime(timeout)))
@@ -167,6 +164,9 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	if failed := h.readBody(ctx, w, r, x); failed != nil {
 		return failed
+	}
+	if r.ProtoMajor > 1 {
+		growStack(0) // net/http makes a goroutine for each request
 	}
 	values, err := h.protocol.decode(x)
 	if err != nil {

@@ -1,6 +1,7 @@
 package active
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"log/slog"
@@ -49,7 +50,7 @@ func TestProgramPagesAreReleased(t *testing.T) {
 	}
 }
 
-// Writable mappings, modified ones, also in swap, and those of other files are not released.
+// Writable mappings, modified ones, also in swap, those of other files, and those of which not all is read are not released.
 func TestUnmodifiedMappings(t *testing.T) {
 	const smaps = `00400000-00402000 r-xp 00000000 fe:00 42                                 /opt/my programs/gatehouse
 Size:                  8 kB
@@ -78,6 +79,11 @@ Swap:                  0 kB
 	want := []mapping{{0x400000, 0x402000}, {0x7f0000000000, 0x7f0000001000}}
 	if got := unmodifiedMappings(strings.NewReader(smaps), "/opt/my programs/gatehouse"); !slices.Equal(got, want) {
 		t.Errorf("mappings %x, want %x", got, want)
+	}
+	for _, incomplete := range []string{smaps[:strings.Index(smaps, "Anonymous:")], smaps[:strings.Index(smaps, "Swap:")], smaps + strings.Repeat("x", bufio.MaxScanTokenSize)} {
+		if got := unmodifiedMappings(strings.NewReader(incomplete), "/opt/my programs/gatehouse"); got != nil {
+			t.Errorf("%.40q…: mappings %x, want none", incomplete, got)
+		}
 	}
 }
 
