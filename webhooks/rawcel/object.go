@@ -15,7 +15,7 @@ import (
 // mapping is what the objects of untyped and typed JSON share.
 type mapping struct {
 	composite
-	// places are the members' indexes by name, nil until they are needed and for few members.
+	// places are the members' indexes by name. They are nil until they are needed: few members without escapes in their names do without.
 	places map[string]int
 	// keys are nil until they are asked for.
 	keys []ref.Val

@@ -11,8 +11,8 @@ import (
 
 const (
 	// requestBytes is reserved for a request as soon as its header was read. It covers
-	// requestOverhead and the body and the values of an ordinary review, so that most
-	// reviews reserve memory once.
+	// requestOverhead and a small review, with its values and its Index, which then reserves
+	// memory once.
 	requestBytes = 64 << 10
 	// requestOverhead is the memory of a request before its body: a stream, a goroutine, a
 	// header and pooled memory (measured: 14 KiB, and up to 8 KiB of header).

@@ -290,9 +290,8 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
 	flushed := h.flushStream(w, r, x.memory.caller)
 	x.memory.release()
 	if h.Observe != nil {
-		if !flushed && r.ProtoMajor == 1 && x.outcome.Decision != Allowed {
-			// Outcomes like this one are logged, and the caller need not wait for that. Over
-			// HTTP/2 it takes longer to write the answer in two parts than to log.
+		if !flushed && x.outcome.Decision != Allowed {
+			// Outcomes like this one are logged, and the caller need not wait for that.
 			_ = http.NewResponseController(w).Flush() // fails if the caller has closed the connection
 		}
 		h.Observe(&x.outcome)

@@ -49,8 +49,9 @@ func (s *Set) Review(ctx context.Context, request admission.Request) admission.R
 }
 
 // ReviewObserved is Review for a caller whose codec has checked that the object is JSON
-// without space around it, as webhooks/review does. Index is that of the AdmissionReview, nil for none. It passes the verdicts to an observer,
-// for metrics. The observer is not called for a dry run, and may be nil.
+// without space around it, as webhooks/review does. The index is that of the AdmissionReview, or nil
+// for none. It passes the verdicts to an observer, for metrics. The observer is not called for a dry
+// run, and may be nil.
 func (s *Set) ReviewObserved(ctx context.Context, request admission.Request, index *rawjson.Index, observe func([]Verdict)) admission.Response {
 	response, _ := s.review(ctx, &request, Input{Checked: true, Index: index}, observe)
 	return response
