@@ -19,8 +19,7 @@ type Index struct {
 	memory []Node
 	// most is how many nodes there may be, and deepest how many arrays and objects may be in one another.
 	most, deepest int
-	// err is the first error of Decode, and full is true for a text with too many values, or nested too deeply. Then
-	// nothing is noted any more.
+	// err is the first error of Decode, and full is true for a text with too many values or ambiguous names, or nested too deeply.
 	err  error
 	full bool
 	// innermost is the array or object that was entered last and not left, and outer are those around it.
@@ -156,18 +155,24 @@ func (x *Index) add(name Span, start, end int) bool {
 //
 //go:noinline
 func (x *Index) grow() bool {
-	if x.full = len(x.Nodes) >= x.most; !x.full {
-		x.memory = append(make([]Node, 0, min(2*len(x.Nodes), x.most)), x.Nodes...)
-		x.Nodes = x.memory
+	if len(x.Nodes) >= x.most {
+		x.full = true
+		return false
 	}
-	return !x.full
+	x.memory = append(make([]Node, 0, min(2*len(x.Nodes), x.most)), x.Nodes...)
+	x.Nodes = x.memory
+	return true
 }
 
 // enter notes an array or object whose elements or members come next. It returns false if there are too many values, or it is
 // nested too deeply.
 func (x *Index) enter(name Span, start int) bool {
 	n, o := len(x.outer), &x.innermost
-	if x.full = n == x.deepest; x.full || !x.add(name, start, 0) {
+	if n == x.deepest {
+		x.full = true
+		return false
+	}
+	if !x.add(name, start, 0) {
 		return false
 	}
 	if n == cap(x.outer) {

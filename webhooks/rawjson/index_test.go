@@ -169,6 +169,7 @@ func TestOutlineIndex(t *testing.T) {
 		{"a number out of range", `[1e999]`, false},
 		{"no JSON", `{"a":[1,2,}`, false},
 		{"many names with escapes", `{` + strings.ReplaceAll(names.String(), "name", `\u006eame`) + `"a":1}`, false},
+		{"many names with escapes, and others", `{"a":{` + strings.ReplaceAll(names.String(), "name", `\u006eame`) + `"a":1},"b":[{"c":[]}]}`, false},
 		{"some names with escapes", `{` + strings.ReplaceAll(strings.Join(strings.SplitAfter(names.String(), ",")[:100], ""), "name", `\u006eame`) + `"a":1}`, true},
 	} {
 		for which, x := range map[string]*rawjson.Index{"a new": {}, "a used": &used} {
