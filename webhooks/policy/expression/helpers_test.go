@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"github.com/gatehouse-dev/gatehouse/internal/race"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -128,6 +129,9 @@ func result(value ref.Val, err error) string {
 // that much CPU time. Time that other programs use does not count.
 func timely(t testing.TB, limit time.Duration) func() {
 	t.Helper()
+	if race.Enabled {
+		limit *= 4 // the race detector takes several times as long
+	}
 	runtime.LockOSThread()
 	began := threadTime()
 	return func() {
