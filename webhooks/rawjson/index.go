@@ -85,9 +85,11 @@ var errTooLong = errors.New("the text is too long")
 const (
 	// usualValue is how many bytes of text there are for each value, in Kubernetes objects with many of them, and
 	// leastValue how many there must be for a text to be indexed by Outline.
-	usualValue, leastValue = 18, 12
+	usualValue, leastValue = 18, 6
 	// mostOutlined is how many values a text may have to be indexed by Outline, and deepestOutlined how deep it may be nested.
-	mostOutlined, deepestOutlined = 8192, 64
+	mostOutlined, deepestOutlined = 32_768, 64
+	// mostKept is how many nodes or names are kept for the next text.
+	mostKept = 8192
 	// mostAmbiguous is how many names an object with ambiguous ones may have to be indexed by Outline.
 	mostAmbiguous = 256
 	// sizes in bytes
@@ -111,7 +113,7 @@ func mostNodes(text int) int { return min(text/leastValue+64, mostOutlined) }
 
 func (x *Index) reset(text []byte, most, deepest int) {
 	x.Text, x.most, x.deepest, x.err, x.full = text, most, deepest, nil, false
-	if usual := min(4+len(text)/usualValue, most, mostOutlined); cap(x.memory) < usual {
+	if usual := min(4+len(text)/usualValue, most, mostKept); cap(x.memory) < usual {
 		x.memory = make([]Node, 0, usual)
 	}
 	x.Nodes = x.memory[:0:min(cap(x.memory), most)]
@@ -121,7 +123,7 @@ func (x *Index) reset(text []byte, most, deepest int) {
 // Forget forgets the text. It keeps memory for the next one, as far as that is little.
 func (x *Index) Forget() {
 	x.Text, x.Nodes, x.err = nil, nil, nil
-	if cap(x.memory) > mostOutlined || cap(x.outer) > deepestOutlined || cap(x.names.names) > mostOutlined {
+	if cap(x.memory) > mostKept || cap(x.outer) > 2*deepestOutlined || cap(x.names.names) > mostKept {
 		*x = Index{}
 	}
 }

@@ -153,8 +153,8 @@ func TestOutlineIndex(t *testing.T) {
 		want       bool
 	}{
 		{"an object", `{"a":[1,2,{"b":"c"}]}`, true},
-		{"many values", `[` + strings.Repeat(`"a long enough text",`, 8000) + `1]`, true},
-		{"too many values", `[` + strings.Repeat(`"a long enough text",`, 9000) + `1]`, false},
+		{"many values", `[` + strings.Repeat(`"a long enough text",`, 32_000) + `1]`, true},
+		{"too many values", `[` + strings.Repeat(`"a long enough text",`, 33_000) + `1]`, false},
 		{"many names", `{` + names.String() + `"a":1}`, true},
 		{"short values", `[` + strings.Repeat(`1,`, 100_000) + `1]`, false},
 		{"deep", strings.Repeat("[", 64) + strings.Repeat("]", 64), true},
