@@ -80,7 +80,9 @@ Swap:                  0 kB
 	if got := unmodifiedMappings(strings.NewReader(smaps), "/opt/my programs/gatehouse"); !slices.Equal(got, want) {
 		t.Errorf("mappings %x, want %x", got, want)
 	}
-	for _, incomplete := range []string{smaps[:strings.Index(smaps, "Anonymous:")], smaps[:strings.Index(smaps, "Swap:")], smaps + strings.Repeat("x", bufio.MaxScanTokenSize)} {
+	withoutAnonymous, _, _ := strings.Cut(smaps, "Anonymous:")
+	withoutSwap, _, _ := strings.Cut(smaps, "Swap:")
+	for _, incomplete := range []string{withoutAnonymous, withoutSwap, smaps + strings.Repeat("x", bufio.MaxScanTokenSize)} {
 		if got := unmodifiedMappings(strings.NewReader(incomplete), "/opt/my programs/gatehouse"); got != nil {
 			t.Errorf("%.40q…: mappings %x, want none", incomplete, got)
 		}
