@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -179,6 +180,9 @@ func TestOutlineIndex(t *testing.T) {
 			}
 			if _, ok := x.Root(); ok != tc.want {
 				t.Errorf("%s: %s Index is filled: %t, want %t", tc.name, which, ok, tc.want)
+			}
+			if nodes := int64(cap(x.Nodes)) * int64(unsafe.Sizeof(rawjson.Node{})); x.Bytes() < nodes {
+				t.Errorf("%s: Bytes is %d, and the nodes alone have %d", tc.name, x.Bytes(), nodes)
 			}
 			if announced := rawjson.OutlineBytes(len(tc.text)); x != &used && x.Bytes() > announced {
 				t.Errorf("%s: it has %d bytes, announced %d", tc.name, x.Bytes(), announced)
