@@ -50,3 +50,17 @@ func TestElements(t *testing.T) {
 		}
 	}
 }
+
+// TestElementsOfAmbiguousPod holds that a pod with too many elements is denied whatever else is wrong with it: "cannot decide" is
+// allowed by a webhook that fails open.
+func TestElementsOfAmbiguousPod(t *testing.T) {
+	t.Parallel()
+	set := compile(t, own(`validations: [{expression: "object.kind != 'x'"}]`))
+	containers := strings.TrimSuffix(strings.Repeat(`{"name":"a","image":"registry.example/some/image"},`, workload.MaxElements+1), ",")
+	for name, member := range map[string]string{"a member twice": `"x":1,"x":2`, "a number out of range": `"x":1e999`} {
+		response := decide(t, set, review(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop"},"spec":{`+member+`,"containers":[`+containers+`]}}`))
+		if got := verdict(response); got != "denied" {
+			t.Errorf("%s: %s (%s)", name, got, message(response))
+		}
+	}
+}

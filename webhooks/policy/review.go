@@ -8,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -230,8 +228,8 @@ func (v *review) decide(r *request) admission.Response {
 // for the pod template in it. It ends early if the request cannot be decided.
 func (v *review) reviewPolicies(r *request) {
 	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
-		checkElements(&r.object, r.ObjectValue, v.reject)
-		checkElements(&r.oldObject, r.OldObjectValue, v.fail)
+		v.checkElements(&r.object, v.reject)
+		v.checkElements(&r.oldObject, v.fail)
 		if v.hasEnded() {
 			return
 		}
@@ -269,21 +267,20 @@ const minCounted = 32 << 10
 
 // checkElements ends the review of a pod with too many elements. What is no JSON is reported by
 // whatever reads it.
-func checkElements(p *payload, value func() ref.Val, end func(error)) {
+func (v *review) checkElements(p *payload, end func(error)) {
 	if len(p.raw) < minCounted {
 		return
 	}
-	if _, err := p.json(); err != nil {
+	pod, err := p.json()
+	if err != nil {
 		return
 	}
-	spec, _, _ := rawcel.Member(value(), "spec")
-	for _, name := range workload.ElementLists() {
-		list, _, _ := rawcel.Member(spec, name)
-		if elements, ok := list.(traits.Lister); ok {
-			if err := workload.CheckSize(name, int(elements.Size().(types.Int))); err != nil { //nolint:forcetypeassert // it is one of rawcel
-				end(fmt.Errorf("the pod cannot be checked: %w", err))
-			}
-		}
+	c := pod.Cursor()
+	if node, ok := v.index.Find(pod, "request"); ok {
+		c = v.index.Cursor(node)
+	}
+	if err := workload.CheckElements(c); err != nil {
+		end(fmt.Errorf("the pod cannot be checked: %w", err))
 	}
 }
 

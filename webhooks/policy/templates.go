@@ -45,7 +45,7 @@ func templateRequest(r *request) *request {
 		end      func(error)
 	}{{now, r.review.reject}, {old.Get(path...), r.review.fail}} {
 		if len(one.template) >= minCounted {
-			if err := workload.CheckElements(one.template); err != nil {
+			if err := workload.CheckElements(one.template.Cursor()); err != nil {
 				one.end(fmt.Errorf("the pod template cannot be checked: %s.%w", strings.Join(path, "."), err))
 				return nil
 			}

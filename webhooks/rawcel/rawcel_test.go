@@ -69,7 +69,7 @@ func TestUnreadable(t *testing.T) {
 		{"behind an object with the name", `{"x":{"a":1},"a":1,"a":2}`, `member "a" occurs twice in one object`},
 		{"number out of range", `{"ok":1,"n":[1e999]}`, `number "1e999" is out of range`},
 		{"capital exponent", `[-1E999]`, `number "-1E999" is out of range`},
-		{"long number out of range", `[` + strings.Repeat("9", 310) + `]`, `number "` + strings.Repeat("9", 310) + `" is out of range`},
+		{"long number out of range", `[` + strings.Repeat("9", 310) + `]`, `number "` + strings.Repeat("9", 40) + `" is out of range`},
 		{"number out of range alone", `1e999`, `number "1e999" is out of range`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

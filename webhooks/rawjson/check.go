@@ -54,11 +54,12 @@ type Member struct {
 // it.
 //
 // If index is not nil, the text is read into it in the same pass. It stays empty if Index.Read
-// finds an error, and for a text with too many values, or nested too deeply, so that it takes no more than OutlineBytes.
+// finds an error, and for a text with too many values, nested too deeply, or with numbers or ambiguous names that would have to be
+// decoded and are long, so that all of this takes no more than OutlineBytes.
 func Outline(dst []Member, data []byte, depth int, index *Index) (members []Member, values int, err error) {
 	c := checker{data: data, outline: min(depth, maxOutline), members: dst, index: index}
 	if index != nil {
-		index.reset(data, mostNodes(len(data)), deepestOutlined)
+		index.reset(data, mostNodes(len(data)), deepestOutlined, true)
 	}
 	_, err = c.whole()
 	if index != nil && (err != nil || index.err != nil || index.full) {

@@ -146,7 +146,7 @@ func (d *decoder) number(i int) (any, int, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return nil, 0, fmt.Errorf("number %q is out of range", text)
+		return nil, 0, fmt.Errorf("number %.40q is out of range", text)
 	}
 	return f, end, nil
 }

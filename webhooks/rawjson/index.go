@@ -17,9 +17,11 @@ type Index struct {
 
 	// memory is that of Nodes.
 	memory []Node
-	// most is how many nodes there may be, and deepest how many arrays and objects may be in one another.
+	// most is how many nodes there may be, and deepest how many arrays and objects may be in one another. outlined is true
+	// for an Index of Outline, which takes no more memory than was announced.
 	most, deepest int
-	// err is the first error of Decode, and full is true for a text with too many values or ambiguous names, or nested too deeply.
+	outlined      bool
+	// err is the first error of Decode, and full is true for a text that Outline does not index.
 	err  error
 	full bool
 	// innermost is the array or object that was entered last and not left, and outer are those around it.
@@ -73,7 +75,7 @@ func (x *Index) Read(text []byte) error {
 		return errTooLong
 	}
 	c := checker{data: text, index: x}
-	x.reset(text, math.MaxInt, MaxDepth)
+	x.reset(text, math.MaxInt, MaxDepth, false)
 	if _, err := c.whole(); err != nil {
 		return err
 	}
@@ -90,8 +92,9 @@ const (
 	mostOutlined, deepestOutlined = 32_768, 64
 	// mostKept is how many nodes or names are kept for the next text.
 	mostKept = 8192
-	// mostAmbiguous is how many names an object with ambiguous ones may have to be indexed by Outline.
-	mostAmbiguous = 256
+	// mostAmbiguous is how many names an object with ambiguous ones may have to be indexed by Outline, and ambiguousBytes how
+	// large it may be. The names are decoded.
+	mostAmbiguous, ambiguousBytes = 256, 8 << 10
 	// sizes in bytes
 	nodeBytes, nameBytes, slotBytes, openedBytes = 28, 8, 4, 32
 	// outlinedBytes is the memory for a value: its node, the nodes before the last growth, and finding its name twice.
@@ -111,8 +114,8 @@ func (x *Index) Bytes() int64 {
 // mostNodes returns how many values a text with so many bytes may have to be indexed by Outline.
 func mostNodes(text int) int { return min(text/leastValue+64, mostOutlined) }
 
-func (x *Index) reset(text []byte, most, deepest int) {
-	x.Text, x.most, x.deepest, x.err, x.full = text, most, deepest, nil, false
+func (x *Index) reset(text []byte, most, deepest int, outlined bool) {
+	x.Text, x.most, x.deepest, x.outlined, x.err, x.full = text, most, deepest, outlined, nil, false
 	if usual := min(4+len(text)/usualValue, most, mostKept); cap(x.memory) < usual {
 		x.memory = make([]Node, 0, usual)
 	}
@@ -190,18 +193,30 @@ func (x *Index) enter(name Span, start int) bool {
 // leave notes that the array or object that was entered last ends before i.
 func (x *Index) leave(i int) {
 	o, last := &x.innermost, len(x.outer)-1
-	if o.ambiguous && o.size > mostAmbiguous && x.most <= mostOutlined {
-		x.full = true // decoding the names would take more memory than was announced
-	} else if o.suspect && x.err == nil {
-		if name, found := x.names.duplicate(x, o.node+1, o.size, o.ambiguous); found {
-			x.err = &DuplicateKeyError{Key: name}
-		}
-	}
 	n := &x.Nodes[o.node]
+	if o.suspect && x.err == nil && !x.full {
+		x.findDuplicate(o, i-int(n.Start))
+	}
 	n.End, n.Size, n.Next = int32(i), int32(o.size), int32(len(x.Nodes)) //nolint:gosec // within the text
 	around := &x.outer[last]
 	o.node, o.size, o.seen, o.suspect, o.ambiguous = around.node, around.size, around.seen, around.suspect, around.ambiguous
 	x.outer = x.outer[:last]
+}
+
+// findDuplicate notes an error if the names of an object, whose text has that length, are not unique.
+func (x *Index) findDuplicate(o *opened, length int) {
+	if x.outlined && o.ambiguous && (o.size > mostAmbiguous || length > ambiguousBytes) {
+		x.full = true
+		return
+	}
+	name, found := x.names.duplicate(x, o.node+1, o.size, o.ambiguous)
+	switch {
+	case !found:
+	case x.outlined:
+		x.full = true // nobody reads the error, and the name may be long
+	default:
+		x.err = &DuplicateKeyError{Key: name.Text()}
+	}
 }
 
 // noteName notes the name of the member that comes next, and returns it. A plain name has no escape.
@@ -229,11 +244,14 @@ func (x *Index) compare(name Value, plain bool) {
 	}
 }
 
-// number notes an error, as of Decode, if a number is out of range.
+// number notes an error, as of Decode, if a number is out of range. Decoding a long one takes several times its memory.
 func (x *Index) number(text Value) {
 	const certain = 308 // digits that fit into any float64
-	if x.err != nil || len(text) <= certain && bytes.IndexByte(text, 'e') < 0 && bytes.IndexByte(text, 'E') < 0 {
-		return
+	switch {
+	case x.err != nil || x.full:
+	case len(text) > certain && x.outlined:
+		x.full = true
+	case len(text) > certain || bytes.IndexByte(text, 'e') >= 0 || bytes.IndexByte(text, 'E') >= 0:
+		_, x.err = text.Decode()
 	}
-	_, x.err = text.Decode()
 }

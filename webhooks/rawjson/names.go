@@ -18,10 +18,10 @@ type nameSet struct {
 	slots []int32
 }
 
-// duplicate returns a name that occurs twice among those of an object's members, of which number is the
+// duplicate returns a name, as it is written, that occurs twice among those of an object's members, of which number is the
 // first and size how many there are. ambiguous reports whether one of them isAmbiguous: if none is, the
 // same name is the same text.
-func (s *nameSet) duplicate(x *Index, number, size int, ambiguous bool) (name string, found bool) {
+func (s *nameSet) duplicate(x *Index, number, size int, ambiguous bool) (name Value, found bool) {
 	text := x.Text
 	s.names = slices.Grow(s.names[:0], size)
 	for range size {
@@ -35,7 +35,7 @@ func (s *nameSet) duplicate(x *Index, number, size int, ambiguous bool) (name st
 }
 
 // find is duplicate for names that are written in one way. The seed of the hash is random: an attacker cannot choose names with the same hash.
-func (s *nameSet) find(text Value) (name string, found bool) {
+func (s *nameSet) find(text Value) (name Value, found bool) {
 	if s.slots == nil {
 		s.seed = maphash.MakeSeed()
 	}
@@ -48,26 +48,26 @@ func (s *nameSet) find(text Value) (name string, found bool) {
 		slot := maphash.Bytes(s.seed, raw) & last
 		for s.slots[slot] != 0 {
 			if other := s.names[s.slots[slot]-1]; bytes.Equal(raw, text[other.Start:other.End]) {
-				return raw.Text(), true
+				return raw, true
 			}
 			slot = (slot + 1) & last
 		}
 		s.slots[slot] = int32(i + 1)
 	}
-	return "", false
+	return nil, false
 }
 
 // findDecoded is duplicate for names that may be written in several ways.
-func (s *nameSet) findDecoded(text Value) (name string, found bool) {
+func (s *nameSet) findDecoded(text Value) (name Value, found bool) {
 	seen := make(map[string]struct{}, len(s.names))
 	for i, at := range s.names {
-		name := text[at.Start:at.End].Text()
-		seen[name] = struct{}{}
+		raw := text[at.Start:at.End]
+		seen[raw.Text()] = struct{}{}
 		if len(seen) == i {
-			return name, true
+			return raw, true
 		}
 	}
-	return "", false
+	return nil, false
 }
 
 // isAmbiguous reports whether a name with an escape can be written in another way: any character as \uXXXX, and a slash as

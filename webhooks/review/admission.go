@@ -21,9 +21,9 @@ const admissionV1 = "admission.k8s.io/v1"
 type admissionProtocol struct{ f AdmissionFunc }
 
 func (admissionProtocol) decode(x *exchange) (values int, err error) {
-	x.takeIndex()
-	values, err = decodeAdmission(x.members[:0], x.body, &x.admission.AdmissionRequest, x.index)
-	x.shrinkIndex()
+	x.withIndex(func(index *rawjson.Index) {
+		values, err = decodeAdmission(x.members[:0], x.body, &x.admission.AdmissionRequest, index)
+	})
 	x.outcome.setRequest(&x.admission.AdmissionRequest)
 	return values, err
 }

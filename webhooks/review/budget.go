@@ -11,8 +11,7 @@ import (
 
 const (
 	// requestBytes is reserved for a request as soon as its header was read. It covers
-	// requestOverhead and a small review, with its values and its Index, which then reserves
-	// memory once.
+	// requestOverhead and a small review, with its values and its Index.
 	requestBytes = 64 << 10
 	// requestOverhead is the memory of a request before its body: a stream, a goroutine, a
 	// header and pooled memory (measured: 14 KiB, and up to 8 KiB of header).
@@ -117,8 +116,16 @@ func (r *reservation) tryGrow(n int64) bool {
 	return true
 }
 
-// shrink gives n bytes back to the reservation. They stay reserved.
+// shrink gives n bytes back to the reservation. They stay reserved until trim.
 func (r *reservation) shrink(n int64) { r.used -= n }
+
+// trim gives back to the budget what is not used, but for requestBytes.
+func (r *reservation) trim() {
+	if surplus := r.reserved - max(r.used, requestBytes); surplus > 0 {
+		r.budget.release(r.caller, surplus)
+		r.reserved -= surplus
+	}
+}
 
 // waitContext returns ctx for as long as the request may still wait. The function
 // done subtracts the time that has passed.

@@ -109,6 +109,52 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
+// TestIndexTakesNoMemoryOfOthers holds that the Index of a review, which is optional, keeps no other review from its memory.
+func TestIndexTakesNoMemoryOfOthers(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	small := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("y", 6000)+`",`)
+	o := options(nil)
+	o.Observe, o.Caller = nil, func(*http.Request) review.Caller { return review.Caller{Certified: true} } // who may take all of it
+	o.InFlight, o.Slots = review.NewBudget(most*64<<10), review.NewSlots(most)
+	begun, end := make(chan struct{}), make(chan struct{})
+	handler := review.Admission(func(context.Context, admission.Request) admission.Response {
+		begun <- struct{}{}
+		<-end
+		return admission.Allowed("")
+	}, o)
+	var callers sync.WaitGroup
+	for i := range most {
+		refused := make(chan int, 1)
+		callers.Go(func() { refused <- post(t, handler, "/", small).Code })
+		select {
+		case <-begun:
+		case code := <-refused:
+			t.Errorf("review %d is answered %d while others are decided on", i, code)
+		}
+	}
+	close(end)
+	callers.Wait()
+}
+
+// TestIndexGivesWayToValues holds that a review whose values and Index do not fit into the memory together is decided on without
+// the Index.
+func TestIndexGivesWayToValues(t *testing.T) {
+	t.Parallel()
+	o := options(make(observed, 1))
+	o.Caller = func(*http.Request) review.Caller { return review.Caller{Certified: true} }
+	o.InFlight = review.NewBudget(1_900_000)
+	indexed := true
+	body := admissionBody(`"spec":{`, `"spec":{"x":[`+strings.Repeat(`"abcd",`, 12_000)+`0],`)
+	recorder := post(t, review.Admission(func(ctx context.Context, _ admission.Request) admission.Response {
+		indexed = review.IndexOf(ctx) != nil
+		return admission.Allowed("")
+	}, o), "/", body)
+	if recorder.Code != http.StatusOK || indexed {
+		t.Errorf("it is answered %d, with an Index: %t (%s)", recorder.Code, indexed, recorder.Body)
+	}
+}
+
 // TestConcurrentReviewsKeepApart sends many different reviews at one time over
 // both protocols, some of them cancelled, and checks that each caller gets the
 // answer to its own.

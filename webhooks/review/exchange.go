@@ -18,7 +18,7 @@ type exchange struct {
 	memory       reservation
 	body, answer []byte
 	members      [maxMembers]rawjson.Member
-	// index is that of the body, nil for none, and indexBytes the memory that is reserved for it.
+	// index is that of the body, nil for none, and indexBytes the memory that it uses.
 	index      *rawjson.Index
 	indexBytes int64
 
@@ -41,29 +41,37 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 //nolint:gochecknoglobals // a pool is shared by its nature
 var indexes = sync.Pool{New: func() any { return new(rawjson.Index) }}
 
-// takeIndex takes an Index for the body, if there is memory for it.
-func (x *exchange) takeIndex() {
+// withIndex calls a function with an Index for the body, or with nil if there is no memory for it. Once it is filled, only the
+// memory that it has is used.
+func (x *exchange) withIndex(fill func(*rawjson.Index)) {
 	index, _ := indexes.Get().(*rawjson.Index)
-	x.indexBytes = max(rawjson.OutlineBytes(len(x.body)), index.Bytes())
-	if !x.memory.tryGrow(x.indexBytes) {
+	most := rawjson.OutlineBytes(len(x.body))
+	if index.Bytes() > most { // a small review must not hold what a large one needed
 		indexes.Put(index)
+		index = new(rawjson.Index)
+	}
+	if !x.memory.tryGrow(most) {
+		indexes.Put(index)
+		fill(nil)
 		return
 	}
-	x.index = index
+	fill(index)
+	x.index, x.indexBytes = index, min(most, index.Bytes())
+	x.memory.shrink(most - x.indexBytes)
+	if _, filled := index.Root(); !filled {
+		x.dropIndex()
+	}
 }
 
-// shrinkIndex gives back what the Index does not need: all of it if it was not filled.
-func (x *exchange) shrinkIndex() {
+// dropIndex gives the Index back, if there is one.
+func (x *exchange) dropIndex() {
 	if x.index == nil {
 		return
 	}
-	if _, filled := x.index.Root(); !filled {
-		indexes.Put(x.index)
-		x.index = nil
-		x.memory.shrink(x.indexBytes)
-		return
-	}
-	x.memory.shrink(x.indexBytes - min(x.indexBytes, x.index.Bytes()))
+	x.memory.shrink(x.indexBytes)
+	x.index.Forget()
+	indexes.Put(x.index)
+	x.index = nil
 }
 
 // Exchange is a review as it was received and answered. Its bytes are valid during the call
@@ -111,10 +119,7 @@ func (x *exchange) free() {
 	if cap(answer) > maxPooled {
 		answer = nil
 	}
-	if x.index != nil {
-		x.index.Forget()
-		indexes.Put(x.index)
-	}
+	x.dropIndex()
 	*x = exchange{body: body, answer: answer}
 	exchanges.Put(x)
 }

@@ -243,7 +243,12 @@ func isJSON(contentType string) bool {
 // the caller of acquireSlot releases.
 func (h *handler) acquireSlot(ctx context.Context, x *exchange, values int) (*Slots, *failure) {
 	started := h.Now()
-	err := x.memory.grow(ctx, int64(values)*valueBytes)
+	var err error
+	if bytes := int64(values) * valueBytes; !x.memory.tryGrow(bytes) {
+		x.dropIndex() // a review can be decided on without it, and not without memory for its values
+		err = x.memory.grow(ctx, bytes)
+	}
+	x.memory.trim()
 	slots := h.Slots
 	if h.SlotsFor != nil {
 		slots = cmp.Or(h.SlotsFor(&x.admission), slots)

@@ -20,20 +20,8 @@ var ErrElements = fmt.Errorf("at most %d are allowed", MaxElements)
 
 var elementLists = [...]string{"containers", "initContainers", "ephemeralContainers", "volumes"} //nolint:gochecknoglobals // constant
 
-// ElementLists returns the names of the lists in the spec of a pod that may have as many.
-func ElementLists() []string { return slices.Clone(elementLists[:]) }
-
-// CheckSize returns an error if one of ElementLists has more.
-func CheckSize(list string, elements int) error {
-	if elements > MaxElements {
-		return fmt.Errorf("spec.%s has %d elements: %w", list, elements, ErrElements)
-	}
-	return nil
-}
-
-// CheckElements returns an error for a pod, or the template of one, that has more.
-func CheckElements(pod rawjson.Value) error {
-	c := pod.Cursor()
+// CheckElements returns an error for a pod, or the template of one, that has more. The Cursor is in front of it.
+func CheckElements(c rawjson.Cursor) error {
 	if !enter(&c) {
 		return nil
 	}
@@ -52,8 +40,8 @@ func CheckElements(pod rawjson.Value) error {
 			for c.Enter(); c.Next(); n++ {
 				c.Skip()
 			}
-			if err := CheckSize(member.Text(), n); err != nil {
-				return err
+			if n > MaxElements {
+				return fmt.Errorf("spec.%s has %d elements: %w", member.Text(), n, ErrElements)
 			}
 		}
 	}
