@@ -114,8 +114,8 @@ func (a *acceptor) handshake(conn *tls.Conn, inner *handshakeConn) {
 		SetWriteBuffer(bytes int) error
 	}); ok {
 		// Otherwise the kernel buffers megabytes, which count as memory of this process.
-		_ = socket.SetReadBuffer(receiveBytes)  // a larger buffer is no error
-		_ = socket.SetWriteBuffer(receiveBytes) // as above
+		_ = socket.SetReadBuffer(socketBytes)  // a larger buffer is no error
+		_ = socket.SetWriteBuffer(socketBytes) // as above
 	}
 	if !to.handOver(conn) {
 		a.drop(conn)

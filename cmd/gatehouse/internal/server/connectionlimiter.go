@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -21,22 +22,28 @@ const (
 	// maxOps bounds the connections for health and metrics: the kubelet's, and one or
 	// two of the scraper of metrics.
 	maxOps = 24
+	// http2Weight is as how many connections one over HTTP/2 counts, for which net/http holds up to receiveBytes. An API
+	// server has one or a few of them.
+	http2Weight = 4
 )
 
 // connectionLimiter bounds the connections that anyone can make. When there are too many
-// it closes one of the client that has the most. A bound for each client would have to
+// it closes some of the client that has the most. A bound for each client would have to
 // be useless to be harmless: a busy API server begins with a hundred calls that connect
 // at once.
 type connectionLimiter struct {
+	// limit bounds the weight of all connections.
 	limit int
 	// firstCall is how long a connection may be open before its first call.
 	firstCall time.Duration
 	// onLimit gets the client whose connection was closed because of the limit.
 	onLimit func(client netip.Prefix)
 
-	mu      sync.Mutex
-	all     map[net.Conn]*connection
+	mu  sync.Mutex
+	all map[net.Conn]*connection
+	// clients are the weights of the connections of each client, and weight that of all.
 	clients map[netip.Prefix]int
+	weight  int
 }
 
 // connection is one that was accepted.
@@ -57,8 +64,9 @@ type connection struct {
 	// before used is.
 	certified atomic.Bool
 
-	// The rest is guarded by the limiter's lock: whether a review came over the
+	// The rest is guarded by the limiter's lock: as how many connections this one counts, whether a review came over the
 	// connection, whether a call is in progress, and since when it has been idle.
+	weight           int
 	reviewed, active bool
 	idleSince        time.Time
 }
@@ -86,39 +94,61 @@ func callerOf(r *http.Request) review.Caller {
 // one.
 func (l *connectionLimiter) add(conn net.Conn, expires time.Time) {
 	c := &connection{expires: expires, limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String()), idleSince: time.Now()}
-	if closed := l.addAndLimit(c); closed != nil {
-		l.onLimit(closed.client)
-	}
-}
-
-// find returns a connection that was added, nil if it was closed because of the limit. One
-// with a verified client certificate counts no more.
-func (l *connectionLimiter) find(conn net.Conn, certified bool) *connection {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.all[conn]
-	if c != nil && certified {
-		c.remove()
-	}
-	return c
-}
-
-// addAndLimit adds a connection and returns the one that was closed for it, if any.
-func (l *connectionLimiter) addAndLimit(c *connection) (closed *connection) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.all == nil {
 		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]int)
 	}
 	c.unused = time.AfterFunc(l.firstCall, c.closeUnused)
 	l.all[c.conn] = c
-	l.clients[c.client]++
-	if len(l.all) <= l.limit {
-		return nil
+	closed := c.grow(1)
+	l.mu.Unlock()
+	l.report(closed)
+}
+
+// find returns a connection that was added, once its protocol is known. It is nil if the connection was closed because of the
+// limit. One with a verified client certificate counts no more.
+func (l *connectionLimiter) find(conn net.Conn, certified bool) *connection {
+	l.mu.Lock()
+	c := l.all[conn]
+	var closed []*connection
+	switch {
+	case c == nil:
+	case certified:
+		c.remove()
+	case speaksHTTP2(conn):
+		closed = c.grow(http2Weight - 1)
+		c = l.all[conn]
 	}
-	closed = l.expendable(c)
-	closed.close()
+	l.mu.Unlock()
+	l.report(closed)
+	return c
+}
+
+func speaksHTTP2(conn net.Conn) bool {
+	over, ok := conn.(*tls.Conn)
+	return ok && over.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// grow has the connection count as that many more, and returns the connections that were closed for it. The caller holds the
+// lock.
+func (c *connection) grow(by int) (closed []*connection) {
+	l := c.limiter
+	c.weight += by
+	l.weight += by
+	l.clients[c.client] += by
+	for l.weight > l.limit {
+		expendable := l.expendable(c)
+		expendable.close()
+		closed = append(closed, expendable)
+	}
 	return closed
+}
+
+// report reports connections that were closed because of the limit.
+func (l *connectionLimiter) report(closed []*connection) {
+	for _, c := range closed {
+		l.onLimit(c.client)
+	}
 }
 
 // expendable returns the connection to close: of the client that has the most of them, one
@@ -176,7 +206,8 @@ func (c *connection) remove() {
 		return
 	}
 	delete(l.all, c.conn)
-	if l.clients[c.client]--; l.clients[c.client] == 0 {
+	l.weight -= c.weight
+	if l.clients[c.client] -= c.weight; l.clients[c.client] == 0 {
 		delete(l.clients, c.client)
 	}
 }

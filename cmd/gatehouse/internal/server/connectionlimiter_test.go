@@ -183,6 +183,25 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestHTTP2Weight makes connections over HTTP/2, of which each counts as four.
+func TestHTTP2Weight(t *testing.T) {
+	t.Parallel()
+	r, s, from := startLimited(t, newReviews(t, webhooks.Spec{}), 9)
+	r.review(t, r.client) // over HTTP/2
+	from("198.51.100.1:1")
+	first := r.dial(t, "h2")
+	r.dial(t, "h2")
+	if _, err := io.Copy(io.Discard, first); err != nil && strings.Contains(err.Error(), "timeout") {
+		t.Error("three connections over HTTP/2 count less than ten")
+	}
+	if n := s.Connections(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+	if !r.review(t, r.client) {
+		t.Error("the connection of another client was closed")
+	}
+}
+
 // TestCertifiedConnectionsDoNotCount has a caller with a client certificate while the
 // limit is reached.
 func TestCertifiedConnectionsDoNotCount(t *testing.T) {
