@@ -35,7 +35,15 @@ type server struct {
 	kind          string // nullServer, usualServer, inTreeServer, gatehouseServer or oldServer
 	configuration string // empty of nullServer and usualServer
 	process       *gatehouse.Server
-	clients       map[string]*client // by protocol
+	clients       map[connection]*client
+}
+
+// connection is a kind of connections to a server.
+type connection struct {
+	protocol string
+	// certified reports whether the client presents a certificate, if the server requests one. API servers do so for token
+	// reviews, and for admission only if an administrator has told them to.
+	certified bool
 }
 
 // driver holds what a run needs.
@@ -198,9 +206,10 @@ func (d *driver) startServer(ctx context.Context, s server, path string, args ..
 	if !roots.AppendCertsFromPEM(ca) {
 		return fmt.Errorf("%s, %s: no certificate in its CA", s.kind, s.configuration)
 	}
-	s.clients = map[string]*client{}
+	s.clients = map[connection]*client{}
 	for _, protocol := range []string{http1, http2} {
-		s.clients[protocol] = newClient(s.process.Reviews.String(), protocol, roots, d.certificate)
+		s.clients[connection{protocol, false}] = newClient(s.process.Reviews.String(), protocol, roots)
+		s.clients[connection{protocol, true}] = newClient(s.process.Reviews.String(), protocol, roots, d.certificate)
 	}
 	return nil
 }
@@ -220,7 +229,7 @@ func (d *driver) serversOf(s scenario) []*server {
 // load returns what is sent to a server in a scenario. The null webhook answers
 // every review with yes.
 func (s scenario) load(server *server, duration time.Duration) load {
-	l := load{client: server.clients[s.protocol], path: s.path, review: s.review, wants: s.wants, concurrency: s.concurrency, duration: duration}
+	l := load{client: server.clients[connection{s.protocol, s.path == pathAuthenticate}], path: s.path, review: s.review, wants: s.wants, concurrency: s.concurrency, duration: duration}
 	if server.kind == nullServer {
 		l.path, l.wants = cmp.Or(s.nullPath, s.path), wants{user: s.wants.user}
 	}
