@@ -116,7 +116,7 @@ func mostNodes(text int) int { return min(text/leastValue+64, mostOutlined) }
 
 func (x *Index) reset(text []byte, most, deepest int, outlined bool) {
 	x.Text, x.most, x.deepest, x.outlined, x.err, x.full = text, most, deepest, outlined, nil, false
-	if usual := min(4+len(text)/usualValue, most, mostKept); cap(x.memory) < usual {
+	if usual := min(4+len(text)/usualValue, most); cap(x.memory) < usual {
 		x.memory = make([]Node, 0, usual)
 	}
 	x.Nodes = x.memory[:0:min(cap(x.memory), most)]

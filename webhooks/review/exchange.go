@@ -36,24 +36,33 @@ type exchange struct {
 //nolint:gochecknoglobals // a pool is shared by its nature
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// indexes are pooled for themselves: fewer requests have one than wait for their bodies.
+// indexes are pooled for themselves: fewer requests have one than wait for their bodies. The first pool is for bodies of up to
+// largeBody bytes, so that small reviews do not hold what large ones needed.
 //
 //nolint:gochecknoglobals // a pool is shared by its nature
-var indexes = sync.Pool{New: func() any { return new(rawjson.Index) }}
+var indexes [2]sync.Pool
+
+// largeBody is the size of a body from which on its Index is not used for small ones.
+const largeBody = 16 << 10
+
+func (x *exchange) indexPool() *sync.Pool {
+	if len(x.body) > largeBody {
+		return &indexes[1]
+	}
+	return &indexes[0]
+}
 
 // withIndex calls a function with an Index for the body, or with nil if there is no memory for it. Once it is filled, only the
 // memory that it has is used.
 func (x *exchange) withIndex(fill func(*rawjson.Index)) {
-	index, _ := indexes.Get().(*rawjson.Index)
 	most := rawjson.OutlineBytes(len(x.body))
-	if index.Bytes() > most { // a small review must not hold what a large one needed
-		indexes.Put(index)
-		index = new(rawjson.Index)
-	}
 	if !x.memory.tryGrow(most) {
-		indexes.Put(index)
 		fill(nil)
 		return
+	}
+	index, _ := x.indexPool().Get().(*rawjson.Index)
+	if index == nil || index.Bytes() > most {
+		index = new(rawjson.Index)
 	}
 	fill(index)
 	x.index, x.indexBytes = index, min(most, index.Bytes())
@@ -70,7 +79,7 @@ func (x *exchange) dropIndex() {
 	}
 	x.memory.shrink(x.indexBytes)
 	x.index.Forget()
-	indexes.Put(x.index)
+	x.indexPool().Put(x.index)
 	x.index = nil
 }
 
@@ -112,6 +121,7 @@ func (h *handler) newExchange(r *http.Request, caller Caller, timeout time.Durat
 // free gives the exchange back. The pool keeps nothing of the request but small
 // buffers.
 func (x *exchange) free() {
+	x.dropIndex()
 	body, answer := x.body[:0], x.answer[:0]
 	if cap(body) > maxPooled {
 		body = nil
@@ -119,7 +129,6 @@ func (x *exchange) free() {
 	if cap(answer) > maxPooled {
 		answer = nil
 	}
-	x.dropIndex()
 	*x = exchange{body: body, answer: answer}
 	exchanges.Put(x)
 }

@@ -24,7 +24,7 @@ const (
 	maxOps = 24
 	// http2Weight is as how many connections one over HTTP/2 counts, for which net/http holds up to receiveBytes. An API
 	// server has one or a few of them.
-	http2Weight = 4
+	http2Weight = 8
 )
 
 // connectionLimiter bounds the connections that anyone can make. When there are too many

@@ -183,16 +183,16 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestHTTP2Weight makes connections over HTTP/2, of which each counts as four.
+// TestHTTP2Weight makes connections over HTTP/2, of which each counts as eight.
 func TestHTTP2Weight(t *testing.T) {
 	t.Parallel()
-	r, s, from := startLimited(t, newReviews(t, webhooks.Spec{}), 9)
+	r, s, from := startLimited(t, newReviews(t, webhooks.Spec{}), 17)
 	r.review(t, r.client) // over HTTP/2
 	from("198.51.100.1:1")
 	first := r.dial(t, "h2")
 	r.dial(t, "h2")
 	if _, err := io.Copy(io.Discard, first); err != nil && strings.Contains(err.Error(), "timeout") {
-		t.Error("three connections over HTTP/2 count less than ten")
+		t.Error("three connections over HTTP/2 count less than eighteen")
 	}
 	if n := s.Connections(); n != 2 {
 		t.Errorf("%d connections, want 2", n)

@@ -48,10 +48,10 @@ const (
 	certifiedStreams = 250
 	// streams, frameBytes and receiveBytes bound what HTTP/2 holds for one connection
 	// without one: calls, a frame, and what was received and not read yet. With 64 KiB, sixteen reviews of 60 KB at one
-	// time took half as much processor time again, and up to 160 ms. See http2Weight.
+	// time wait for each other and take half as much processor time again. See http2Weight.
 	streams      = 32
 	frameBytes   = 16 << 10
-	receiveBytes = 192 << 10
+	receiveBytes = 448 << 10
 	// socketBytes are the kernel's buffers for one such connection, in either direction and protocol.
 	socketBytes = 64 << 10
 	// defaultConnectionAge is how long a connection is used: a client with one
