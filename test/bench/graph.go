@@ -38,7 +38,7 @@ func panels() []panel {
 			{"Gatehouse, ten match", gatehouseServer, "gatehouse", ten, counts},
 			{"null", nullServer, "null", ten, counts},
 		}},
-		{"Ten policies, by size of the pod", "KB", sizes, []curve{
+		{"By size of the pod: ten policies, or injection", "KB", sizes, []curve{
 			{"in-tree", inTreeServer, "in-tree", policies, sizes},
 			{"Gatehouse", gatehouseServer, "gatehouse", policies, sizes},
 			{"Gatehouse, injection", gatehouseServer, "gatehouse dashed", mutate, sizes},
@@ -98,7 +98,7 @@ func (r *report) graph() (string, error) {
 		}
 	}
 	if low >= high {
-		return "", errors.New("none of its scenarios was measured (hint: --scenario '^(validate-1.*-polic|mutate/).*" + graphed + "')")
+		return "", errors.New("none of its scenarios was measured (hint: --scenario '^(validate-1[0-9a-z-]*-polic(y|ies)|mutate)/.*" + graphed + "')")
 	}
 	y := func(micros float64) float64 { return bottom - (math.Log10(micros)-low)/(high-low)*(bottom-top) }
 

@@ -153,8 +153,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 //
 //go:noinline
 func growStack(i int) byte {
-	var room [8 << 10]byte
-	return room[i]
+	var buffer [8 << 10]byte
+	return buffer[i]
 }
 
 // answer takes a request from its header to the encoded answer in the exchange.
