@@ -62,8 +62,12 @@ func Outline(dst []Member, data []byte, depth int, index *Index) (members []Memb
 		index.reset(data, mostNodes(len(data)), deepestOutlined, true)
 	}
 	_, err = c.whole()
-	if index != nil && (err != nil || index.err != nil || index.full) {
+	switch {
+	case index == nil:
+	case err != nil || index.err != nil || index.full:
 		index.Forget()
+	default:
+		index.trim()
 	}
 	return c.members, c.values, err
 }

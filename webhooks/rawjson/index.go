@@ -123,6 +123,14 @@ func (x *Index) reset(text []byte, most, deepest int, outlined bool) {
 	x.innermost, x.outer = opened{}, x.outer[:0]
 }
 
+// trim gives up memory for nodes if there is much and few of them are used, as of a large text with long values.
+func (x *Index) trim() {
+	if cap(x.memory) > mostKept && cap(x.memory) > 4*len(x.Nodes) {
+		x.memory = slices.Clone(x.Nodes)
+		x.Nodes = x.memory
+	}
+}
+
 // Forget forgets the text. It keeps memory for the next one, as far as that is little.
 func (x *Index) Forget() {
 	x.Text, x.Nodes, x.err = nil, nil, nil

@@ -110,14 +110,20 @@ func TestManyValues(t *testing.T) {
 	}
 }
 
-// TestIndexTakesNoMemoryOfOthers holds that the Index of a review, which is optional, keeps no other review from its memory.
-//
-//nolint:paralleltest // other tests would fill the pools with large buffers, which count
-func TestIndexTakesNoMemoryOfOthers(t *testing.T) {
-	const most = 10
+// emptyPools empties the pools of buffers. Large ones, of other tests, would count as memory of a review. It is for tests that
+// are not parallel.
+func emptyPools() {
 	for range 2 {
-		runtime.GC() // empties the pools
+		runtime.GC()
 	}
+}
+
+// TestIndexMemoryIsTrimmed holds that a small review gives back what it reserved for its Index before it is decided on.
+//
+//nolint:paralleltest // see emptyPools
+func TestIndexMemoryIsTrimmed(t *testing.T) {
+	const most = 10
+	emptyPools()
 	small := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("y", 6000)+`",`)
 	o := options(nil)
 	o.Observe, o.Caller = nil, func(*http.Request) review.Caller { return review.Caller{Certified: true} } // who may take all of it
@@ -144,19 +150,23 @@ func TestIndexTakesNoMemoryOfOthers(t *testing.T) {
 
 // TestIndexGivesWayToValues holds that a review whose values and Index do not fit into the memory together is decided on without
 // the Index.
+//
+//nolint:paralleltest // see emptyPools
 func TestIndexGivesWayToValues(t *testing.T) {
-	t.Parallel()
-	o := options(make(observed, 1))
-	o.Caller = func(*http.Request) review.Caller { return review.Caller{Certified: true} }
-	o.InFlight = review.NewBudget(1_900_000)
-	indexed := true
 	body := admissionBody(`"spec":{`, `"spec":{"x":[`+strings.Repeat(`"abcd",`, 12_000)+`0],`)
-	recorder := post(t, review.Admission(func(ctx context.Context, _ admission.Request) admission.Response {
-		indexed = review.IndexOf(ctx) != nil
-		return admission.Allowed("")
-	}, o), "/", body)
-	if recorder.Code != http.StatusOK || indexed {
-		t.Errorf("it is answered %d, with an Index: %t (%s)", recorder.Code, indexed, recorder.Body)
+	for bytes, want := range map[int64]bool{2_000_000: false, 4_000_000: true} {
+		emptyPools()
+		o := options(make(observed, 1))
+		o.Caller = func(*http.Request) review.Caller { return review.Caller{Certified: true} }
+		o.InFlight = review.NewBudget(bytes)
+		indexed := !want
+		recorder := post(t, review.Admission(func(ctx context.Context, _ admission.Request) admission.Response {
+			indexed = review.IndexOf(ctx) != nil
+			return admission.Allowed("")
+		}, o), "/", body)
+		if recorder.Code != http.StatusOK || indexed != want {
+			t.Errorf("with %d bytes it is answered %d, with an Index: %t, want %t (%s)", bytes, recorder.Code, indexed, want, recorder.Body)
+		}
 	}
 }
 

@@ -22,12 +22,12 @@ const (
 	// maxOps bounds the connections for health and metrics: the kubelet's, and one or
 	// two of the scraper of metrics.
 	maxOps = 24
-	// http2Weight is as how many connections one over HTTP/2 counts, for which net/http holds up to receiveBytes. An API
-	// server has one or a few of them.
+	// http2Weight is the weight of a connection over HTTP/2: net/http holds up to receiveBytes for it. An API server has one
+	// or a few of them. All others have a weight of 1.
 	http2Weight = 8
 )
 
-// connectionLimiter bounds the connections that anyone can make. When there are too many
+// connectionLimiter bounds the weight of the connections that anyone can make. When there are too many
 // it closes some of the client that has the most. A bound for each client would have to
 // be useless to be harmless: a busy API server begins with a hundred calls that connect
 // at once.
@@ -36,14 +36,26 @@ type connectionLimiter struct {
 	limit int
 	// firstCall is how long a connection may be open before its first call.
 	firstCall time.Duration
-	// onLimit gets the client whose connection was closed because of the limit.
-	onLimit func(client netip.Prefix)
+	// onLimit gets how many connections were closed because of the limit, and a client that had one of them.
+	onLimit func(closed int, client netip.Prefix)
 
 	mu  sync.Mutex
 	all map[net.Conn]*connection
-	// clients are the weights of the connections of each client, and weight that of all.
-	clients map[netip.Prefix]int
+	// clients has what each client has, and weight is that of all connections.
+	clients map[netip.Prefix]clientConnections
 	weight  int
+}
+
+// clientConnections are the connections of a client, and their weight.
+type clientConnections struct{ number, weight int }
+
+// expendable is the weight by which clients are compared when a connection has to be closed. A client's only connection is the
+// last to go.
+func (c clientConnections) expendable() int {
+	if c.number == 1 {
+		return 0
+	}
+	return c.weight
 }
 
 // connection is one that was accepted.
@@ -64,8 +76,8 @@ type connection struct {
 	// before used is.
 	certified atomic.Bool
 
-	// The rest is guarded by the limiter's lock: as how many connections this one counts, whether a review came over the
-	// connection, whether a call is in progress, and since when it has been idle.
+	// The rest is guarded by the limiter's lock: the weight, whether a review came over the connection, whether a call is in
+	// progress, and since when it has been idle.
 	weight           int
 	reviewed, active bool
 	idleSince        time.Time
@@ -90,17 +102,17 @@ func callerOf(r *http.Request) review.Caller {
 	return caller
 }
 
-// add adds a connection, and closes one if there are too many, which may be the new
-// one.
+// add adds a connection. If there are too many, it closes others, or this one.
 func (l *connectionLimiter) add(conn net.Conn, expires time.Time) {
 	c := &connection{expires: expires, limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String()), idleSince: time.Now()}
 	l.mu.Lock()
 	if l.all == nil {
-		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]int)
+		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]clientConnections)
 	}
 	c.unused = time.AfterFunc(l.firstCall, c.closeUnused)
 	l.all[c.conn] = c
-	closed := c.grow(1)
+	l.change(c, 1, 1)
+	closed := l.enforce(c)
 	l.mu.Unlock()
 	l.report(closed)
 }
@@ -116,7 +128,8 @@ func (l *connectionLimiter) find(conn net.Conn, certified bool) *connection {
 	case certified:
 		c.remove()
 	case speaksHTTP2(conn):
-		closed = c.grow(http2Weight - 1)
+		l.change(c, 0, min(http2Weight, l.limit)-1)
+		closed = l.enforce(c)
 		c = l.all[conn]
 	}
 	l.mu.Unlock()
@@ -129,15 +142,25 @@ func speaksHTTP2(conn net.Conn) bool {
 	return ok && over.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// grow has the connection count as that many more, and returns the connections that were closed for it. The caller holds the
-// lock.
-func (c *connection) grow(by int) (closed []*connection) {
-	l := c.limiter
-	c.weight += by
-	l.weight += by
-	l.clients[c.client] += by
+// change adds to the number and the weight of the connections of a connection's client. The caller holds the lock.
+func (l *connectionLimiter) change(c *connection, number, weight int) {
+	of := l.clients[c.client]
+	of.number += number
+	of.weight += weight
+	c.weight += weight
+	l.weight += weight
+	if of.number == 0 {
+		delete(l.clients, c.client)
+	} else {
+		l.clients[c.client] = of
+	}
+}
+
+// enforce closes connections until the limit holds, and returns them. The last one was added, or got a weight, just now. The
+// caller holds the lock.
+func (l *connectionLimiter) enforce(last *connection) (closed []*connection) {
 	for l.weight > l.limit {
-		expendable := l.expendable(c)
+		expendable := l.expendable(last)
 		expendable.close()
 		closed = append(closed, expendable)
 	}
@@ -146,30 +169,37 @@ func (c *connection) grow(by int) (closed []*connection) {
 
 // report reports connections that were closed because of the limit.
 func (l *connectionLimiter) report(closed []*connection) {
-	for _, c := range closed {
-		l.onLimit(c.client)
+	if len(closed) > 0 {
+		l.onLimit(len(closed), closed[0].client)
 	}
 }
 
-// expendable returns the connection to close: of the client that has the most of them, one
-// without any review so far, else one without a call in progress, the one that has been
-// idle for longest. A call in progress is only cut for a connection of another client;
-// otherwise the new connection is closed itself.
-func (l *connectionLimiter) expendable(added *connection) *connection {
-	largest := added.client
-	for client, n := range l.clients {
-		if n > l.clients[largest] {
+// expendable returns the connection to close: of the client whose connections have the largest weight, one without any review
+// so far, else one without a call in progress, the one that has been idle for longest. If each client has only one, it is the
+// one that has been idle for longest. A call in progress is only cut for a connection of another client, and never if it is
+// over the only connection of its client; otherwise the last connection is closed itself.
+func (l *connectionLimiter) expendable(last *connection) *connection {
+	largest := last.client
+	for client, of := range l.clients {
+		if of.expendable() > l.clients[largest].expendable() {
 			largest = client
 		}
 	}
+	single := l.clients[largest].number == 1 // then each client has only one
 	var found *connection
 	for _, c := range l.all {
-		if c.client == largest && c != added && (found == nil || c.closesBefore(found)) {
+		switch {
+		case c == last:
+		case single:
+			if !c.active && (found == nil || c.idleSince.Before(found.idleSince)) {
+				found = c
+			}
+		case c.client == largest && (found == nil || c.closesBefore(found)):
 			found = c
 		}
 	}
-	if found == nil || found.active && largest == added.client {
-		return added
+	if found == nil || found.active && largest == last.client {
+		return last
 	}
 	return found
 }
@@ -206,10 +236,7 @@ func (c *connection) remove() {
 		return
 	}
 	delete(l.all, c.conn)
-	l.weight -= c.weight
-	if l.clients[c.client] -= c.weight; l.clients[c.client] == 0 {
-		delete(l.clients, c.client)
-	}
+	l.change(c, -1, -c.weight)
 }
 
 // closeUnused closes the connection if it is still without any call.

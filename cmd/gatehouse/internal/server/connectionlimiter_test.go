@@ -183,23 +183,71 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestHTTP2Weight makes connections over HTTP/2, of which each counts as eight.
+// TestHTTP2Weight makes three connections over HTTP/2, of which each counts as eight.
 func TestHTTP2Weight(t *testing.T) {
 	t.Parallel()
-	r, s, from := startLimited(t, newReviews(t, webhooks.Spec{}), 17)
-	r.review(t, r.client) // over HTTP/2
-	from("198.51.100.1:1")
-	first := r.dial(t, "h2")
-	r.dial(t, "h2")
-	if _, err := io.Copy(io.Discard, first); err != nil && strings.Contains(err.Error(), "timeout") {
-		t.Error("three connections over HTTP/2 count less than eighteen")
+	for limit, want := range map[int]int{24: 3, 23: 2} {
+		r, s, from := startLimited(t, newReviews(t, webhooks.Spec{}), limit)
+		r.review(t, r.client) // over HTTP/2
+		from("198.51.100.1:1")
+		first := r.dial(t, "h2")
+		startHTTP2(t, first)
+		second := r.dial(t, "h2")
+		startHTTP2(t, second)
+		if n := s.Connections(); n != want {
+			t.Errorf("with a limit of %d, %d connections are open, want %d", limit, n, want)
+		}
+		if !r.review(t, r.client) {
+			t.Errorf("with a limit of %d, the connection of another client was closed", limit)
+		}
 	}
-	if n := s.Connections(); n != 2 {
-		t.Errorf("%d connections, want 2", n)
+}
+
+// TestOnlyConnection has a client whose only connection is over HTTP/2, which counts as more than all that any other client has.
+func TestOnlyConnection(t *testing.T) {
+	t.Parallel()
+	arrived, reviews := make(chan struct{}), newReviews(t, webhooks.Spec{})
+	r, s, from := startLimited(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/validate" {
+			close(arrived)
+		}
+		reviews.ServeHTTP(w, q)
+	}), 16)
+	body, write := io.Pipe()
+	answered := make(chan error, 1)
+	go func() {
+		response, err := r.client.Do(post(t.Context(), t, r.reviews+"/validate", body))
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answered <- err
+	}()
+	if _, err := io.WriteString(write, admissionBody[:10]); err != nil {
+		t.Fatal(err)
 	}
-	if !r.review(t, r.client) {
-		t.Error("the connection of another client was closed")
+	<-arrived
+	for _, others := range []struct {
+		address string
+		n       int
+	}{{"198.51.100.1:1", 5}, {"198.51.100.2:1", 6}} {
+		from(others.address)
+		for range others.n {
+			r.dial(t, "http/1.1")
+		}
 	}
+	if n := s.Connections(); n > 9 {
+		t.Errorf("%d connections are open, want at most 9", n)
+	}
+	if _, err := io.WriteString(write, admissionBody[10:]); err != nil {
+		t.Error(err)
+	}
+	_ = write.Close() // never fails
+	if err := <-answered; err != nil {
+		t.Errorf("the call in progress was cut: %v", err)
+	}
+	from("192.0.2.1:1")
+	r.client.CloseIdleConnections()
+	r.review(t, r.client)
 }
 
 // TestCertifiedConnectionsDoNotCount has a caller with a client certificate while the
@@ -223,13 +271,10 @@ func TestCertifiedConnectionsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestConnectionWithoutACall checks that only connections without a call are closed.
-func TestConnectionWithoutACall(t *testing.T) {
-	t.Parallel()
-	r, s, _ := startLimited(t, newReviews(t, webhooks.Spec{}), 100)
-	r.review(t, r.client)
-	conn := r.dial(t, "h2")
-	// The preface of HTTP/2 with settings, none of them.
+// startHTTP2 sends the beginning of HTTP/2 and waits until the server has read it.
+func startHTTP2(t *testing.T, conn io.ReadWriter) {
+	t.Helper()
+	// The preface with settings, none of them.
 	if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +287,15 @@ func TestConnectionWithoutACall(t *testing.T) {
 		}
 		received += string(piece[:n])
 	}
+}
+
+// TestConnectionWithoutACall checks that only connections without a call are closed.
+func TestConnectionWithoutACall(t *testing.T) {
+	t.Parallel()
+	r, s, _ := startLimited(t, newReviews(t, webhooks.Spec{}), 100)
+	r.review(t, r.client)
+	conn := r.dial(t, "h2")
+	startHTTP2(t, conn)
 	s.ExpireUnused() // a short timeout could have passed before, on a busy machine
 	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
 		t.Error("the connection is kept without a call")

@@ -66,7 +66,7 @@ const (
 // ConnectionAge, HandshakeFailed, Debug and Details.
 type Options struct {
 	// Connections bounds the connections for reviews without a verified client
-	// certificate. The default is 2,048.
+	// certificate, of which one over HTTP/2 counts as eight. The default is 2,048.
 	Connections int
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -126,11 +126,11 @@ func (s *Server) Run(ctx context.Context) error {
 	o := &s.options
 	connections := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
 	errorLog := log.New(connections, "", 0)
-	s.limiter.onLimit = func(client netip.Prefix) {
-		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached: closed one from %s, which has the most", s.limiter.limit, client))
+	s.limiter.onLimit = func(closed int, client netip.Prefix) {
+		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as %d): closed %d, the first from %s, which has the most", s.limiter.limit, http2Weight, closed, client))
 	}
-	s.opsLimiter.onLimit = func(client netip.Prefix) {
-		connections.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed one from %s, which has the most", s.opsLimiter.limit, client))
+	s.opsLimiter.onLimit = func(closed int, client netip.Prefix) {
+		connections.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s, which has the most", s.opsLimiter.limit, closed, client))
 	}
 	reviews := s.acceptor(connections)
 	others, certified := s.reviews(false, errorLog), s.reviews(true, errorLog)
