@@ -221,7 +221,7 @@ func (x *Index) findDuplicate(o *opened, length int) {
 	switch {
 	case !found:
 	case x.outlined:
-		x.full = true // nobody reads the error, and the name may be long
+		x.full = true // Outline does not return the error, and copying a long name takes memory
 	default:
 		x.err = &DuplicateKeyError{Key: name.Text()}
 	}

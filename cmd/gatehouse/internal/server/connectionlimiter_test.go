@@ -101,6 +101,32 @@ func (r *running) review(t *testing.T, c *http.Client) (reused bool) {
 	return reused
 }
 
+// beginCall begins a review of /validate, and returns the function that ends it, which must be answered.
+func (r *running) beginCall(t *testing.T, c *http.Client) (end func()) {
+	t.Helper()
+	body, write := io.Pipe()
+	answered := make(chan error, 1)
+	go func() {
+		response, err := c.Do(post(t.Context(), t, r.reviews+"/validate", body))
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answered <- err
+	}()
+	if _, err := io.WriteString(write, admissionBody[:10]); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if _, err := io.WriteString(write, admissionBody[10:]); err != nil {
+			t.Error(err)
+		}
+		_ = write.Close() // never fails
+		if err := <-answered; err != nil {
+			t.Errorf("the call in progress was cut: %v", err)
+		}
+	}
+}
+
 // TestFlood makes connections as fast as possible. They are bounded, and the API server
 // is not affected.
 func TestFlood(t *testing.T) {
@@ -135,18 +161,7 @@ func TestFlood(t *testing.T) {
 			// One has a call in progress.
 			calling := newClient(r.roots, false)
 			defer calling.CloseIdleConnections()
-			body, write := io.Pipe()
-			answered := make(chan error, 1)
-			go func() {
-				response, err := calling.Do(post(t.Context(), t, r.reviews+"/validate", body))
-				if err == nil {
-					err = response.Body.Close()
-				}
-				answered <- err
-			}()
-			if _, err := io.WriteString(write, admissionBody[:10]); err != nil {
-				t.Fatal(err)
-			}
+			endCall := r.beginCall(t, calling)
 			<-arrived
 
 			from(tc.from)
@@ -165,13 +180,7 @@ func TestFlood(t *testing.T) {
 				}
 			}
 
-			if _, err := io.WriteString(write, admissionBody[10:]); err != nil {
-				t.Error(err)
-			}
-			_ = write.Close() // never fails
-			if err := <-answered; err != nil {
-				t.Errorf("the call in progress was cut: %v", err)
-			}
+			endCall()
 			from("192.0.2.1:1")
 			further := newClient(r.roots, false)
 			defer further.CloseIdleConnections()
@@ -213,18 +222,7 @@ func TestOnlyConnection(t *testing.T) {
 		}
 		reviews.ServeHTTP(w, q)
 	}), 16)
-	body, write := io.Pipe()
-	answered := make(chan error, 1)
-	go func() {
-		response, err := r.client.Do(post(t.Context(), t, r.reviews+"/validate", body))
-		if err == nil {
-			err = response.Body.Close()
-		}
-		answered <- err
-	}()
-	if _, err := io.WriteString(write, admissionBody[:10]); err != nil {
-		t.Fatal(err)
-	}
+	endCall := r.beginCall(t, r.client)
 	<-arrived
 	for _, others := range []struct {
 		address string
@@ -238,13 +236,7 @@ func TestOnlyConnection(t *testing.T) {
 	if n := s.Connections(); n > 9 {
 		t.Errorf("%d connections are open, want at most 9", n)
 	}
-	if _, err := io.WriteString(write, admissionBody[10:]); err != nil {
-		t.Error(err)
-	}
-	_ = write.Close() // never fails
-	if err := <-answered; err != nil {
-		t.Errorf("the call in progress was cut: %v", err)
-	}
+	endCall()
 	from("192.0.2.1:1")
 	r.client.CloseIdleConnections()
 	r.review(t, r.client)

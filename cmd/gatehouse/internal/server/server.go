@@ -127,10 +127,10 @@ func (s *Server) Run(ctx context.Context) error {
 	connections := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
 	errorLog := log.New(connections, "", 0)
 	s.limiter.onLimit = func(closed int, client netip.Prefix) {
-		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as %d): closed %d, the first from %s, which has the most", s.limiter.limit, http2Weight, closed, client))
+		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as %d): closed %d, the first from %s", s.limiter.limit, http2Weight, closed, client))
 	}
 	s.opsLimiter.onLimit = func(closed int, client netip.Prefix) {
-		connections.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s, which has the most", s.opsLimiter.limit, closed, client))
+		connections.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s", s.opsLimiter.limit, closed, client))
 	}
 	reviews := s.acceptor(connections)
 	others, certified := s.reviews(false, errorLog), s.reviews(true, errorLog)
