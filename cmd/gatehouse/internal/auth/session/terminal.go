@@ -21,17 +21,12 @@ type Terminal struct{}
 
 // Username implements Prompter.
 func (Terminal) Username(ctx context.Context, who string) (string, error) {
-	return onTerminal(ctx, "User name at "+who+": ", func(in *os.File) (string, error) {
-		return readLine(in)
-	})
+	return onTerminal(ctx, "User name at "+who+": ", false)
 }
 
 // Password implements Prompter.
 func (Terminal) Password(ctx context.Context, who string) (string, error) {
-	return onTerminal(ctx, "Password of "+who+": ", func(in *os.File) (string, error) {
-		password, err := term.ReadPassword(int(in.Fd()))
-		return string(password), err
-	})
+	return onTerminal(ctx, "Password of "+who+": ", true)
 }
 
 // Again implements Prompter.
@@ -45,9 +40,9 @@ func (Terminal) Again(why string) bool {
 	return err == nil
 }
 
-// onTerminal shows a prompt and reads. If the context ends, the terminal is put
+// onTerminal shows a prompt and reads, a secret without showing it. If the context ends, the terminal is put
 // back as it was, and the read is left to the end of the process.
-func onTerminal(ctx context.Context, prompt string, read func(in *os.File) (string, error)) (string, error) {
+func onTerminal(ctx context.Context, prompt string, secret bool) (string, error) {
 	in, out, err := openTerminal()
 	if err != nil {
 		return "", errors.Join(ErrNeedsPerson, err)
@@ -57,7 +52,14 @@ func onTerminal(ctx context.Context, prompt string, read func(in *os.File) (stri
 		closeTerminal(in, out)
 		return "", errors.Join(ErrNeedsPerson, err)
 	}
-	if _, err := io.WriteString(out, prompt); err != nil {
+	if secret {
+		err = hideTyping(in) // before the prompt: who sees it may type at once
+	}
+	if err == nil {
+		_, err = io.WriteString(out, prompt)
+	}
+	if err != nil {
+		_ = term.Restore(int(in.Fd()), state)
 		closeTerminal(in, out)
 		return "", err
 	}
@@ -67,8 +69,13 @@ func onTerminal(ctx context.Context, prompt string, read func(in *os.File) (stri
 	}
 	done := make(chan result, 1)
 	go func() {
-		text, err := read(in)
-		done <- result{text, err}
+		if !secret {
+			text, err := readLine(in)
+			done <- result{text, err}
+			return
+		}
+		text, err := term.ReadPassword(int(in.Fd()))
+		done <- result{string(text), err}
 	}()
 	select {
 	case r := <-done:

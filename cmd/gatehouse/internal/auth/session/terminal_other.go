@@ -1,9 +1,0 @@
-//go:build !unix
-
-package session
-
-// The console of a process.
-const (
-	terminalIn  = "CONIN$"
-	terminalOut = "CONOUT$"
-)
