@@ -86,8 +86,10 @@ type podConnection struct {
 	httpstream.Stream
 
 	connection httpstream.Connection
-	failed     chan error
-	close      sync.Once
+	// explained is closed when the node has said why it cannot connect, or that it has nothing to say: then failure is why, or nil.
+	explained chan struct{}
+	failure   error
+	close     sync.Once
 }
 
 // forwardError is a connection that the node cannot make.
@@ -111,36 +113,52 @@ func newPodConnection(connection httpstream.Connection, port int) (*podConnectio
 	if err != nil {
 		return nil, fmt.Errorf("forward port %d: %w", port, err)
 	}
-	c := &podConnection{Stream: data, connection: connection, failed: make(chan error, 1)}
+	c := &podConnection{Stream: data, connection: connection, explained: make(chan struct{})}
 	go func() {
 		const most = 1 << 10
 		text, err := io.ReadAll(io.LimitReader(problems, most))
-		if err == nil && len(text) > 0 {
-			c.failed <- &forwardError{fmt.Sprintf("forward port %d: %s", port, truncate.Runes(strings.TrimSpace(string(text)), 300))}
-			_ = c.Close() // the node sends nothing more, and leaves the stream open
+		if err != nil || len(text) == 0 {
+			close(c.explained)
+			return
 		}
-		close(c.failed)
+		c.failure = &forwardError{fmt.Sprintf("forward port %d: %s", port, truncate.Runes(strings.TrimSpace(string(text)), 300))}
+		close(c.explained)
+		_ = c.Close() // the node sends nothing more, and leaves the stream open
 	}()
 	return c, nil
 }
 
-// Read implements net.Conn. The error of a connection that the node cannot make is that of the
-// node.
+// Read implements net.Conn.
 func (c *podConnection) Read(p []byte) (int, error) {
 	n, err := c.Stream.Read(p)
 	if err != nil && n == 0 {
-		// The node says why on the other stream, which may arrive a little later.
-		timer := time.NewTimer(time.Second)
-		defer timer.Stop()
-		select {
-		case failed := <-c.failed:
-			if failed != nil {
-				return 0, failed
-			}
-		case <-timer.C:
-		}
+		err = c.cause(err)
 	}
-	return n, err //nolint:wrapcheck // an io.Reader returns io.EOF as it is
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *podConnection) Write(p []byte) (int, error) {
+	n, err := c.Stream.Write(p)
+	if err != nil {
+		err = c.cause(err)
+	}
+	return n, err
+}
+
+// cause returns why the node cannot connect, or the error if that is not why: an error of a stream says only that it has ended.
+func (c *podConnection) cause(err error) error {
+	// The node says why on the other stream, which may arrive a little later.
+	timer := time.NewTimer(time.Second)
+	defer timer.Stop()
+	select {
+	case <-c.explained:
+		if c.failure != nil {
+			return c.failure
+		}
+	case <-timer.C:
+	}
+	return err
 }
 
 // Close implements net.Conn.
