@@ -68,8 +68,8 @@ func (x *Index) Member(object int32, name string) (node int32, ok bool) {
 }
 
 // Read reads a text as Parse does, and finds what Decode finds: if any object inside has a
-// member twice, or any number is out of range, that is an error. Of several errors it is the one that
-// ends first.
+// member twice, or any number is out of range, that is an error. Of several errors it is any one: a
+// member twice in an object with escaped names is found at the end of the object.
 func (x *Index) Read(text []byte) error {
 	if len(text) > math.MaxInt32 {
 		return errTooLong

@@ -17,7 +17,7 @@ func indexed(t *testing.T, v rawjson.Value) {
 	want, wantErr := v.Decode()
 	var x rawjson.Index
 	err := x.Read(v)
-	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+	if (err != nil) != (wantErr != nil) { // of several errors, another one may be the first to be found
 		t.Fatalf("Read(%q) = %v, Decode %v", v, err, wantErr)
 	}
 	if err != nil {

@@ -263,7 +263,7 @@ func TestDecodeWithout(t *testing.T) {
 // the trees are equal.
 func FuzzAgainstUpstream(f *testing.F) {
 	for _, seed := range []string{
-		sample, ` { "a" : [ 1 , {"b\u002fc":null} ] , "d\n":{ "e" : "f" }, "g":2 } `, `{"a-name-of-more-than-eight-bytes\/":1,"quote\"":2,"\\":3,"\u00e9":4,"":5}`, `{"a":1,"a":2}`, `"\ud800x"`, `"\ud83d\ude00\ud83d"`, `[1e400]`, `{"n":1e999,"a":1,"a":2}`, `123456789012345678901`, `-0`, `1.0`,
+		sample, ` { "a" : [ 1 , {"b\u002fc":null} ] , "d\n":{ "e" : "f" }, "g":2 } `, `{"a-name-of-more-than-eight-bytes\/":1,"quote\"":2,"\\":3,"\u00e9":4,"":5}`, `{"a":1,"a":2}`, `"\ud800x"`, `"\ud83d\ude00\ud83d"`, `[1e400]`, `{"n":1e999,"a":1,"a":2}`, `{"\\":3,"b":4,"\\":2,"c":40e339}`, `123456789012345678901`, `-0`, `1.0`,
 		"\"\xff\"", `{"":{"":[]}}`, `{"a":[{"b":{"c":1}}],"d":{"e":{"f":2},"g":[{}]} }`, `[{"a":{"b":1}}]`, ` 0 `, `"` + strings.Repeat("abcdefg\\n", 9) + `"`,
 	} {
 		f.Add([]byte(seed))
