@@ -117,13 +117,11 @@ func newPodConnection(connection httpstream.Connection, port int) (*podConnectio
 	go func() {
 		const most = 1 << 10
 		text, err := io.ReadAll(io.LimitReader(problems, most))
-		if err != nil || len(text) == 0 {
-			close(c.explained)
-			return
+		if err == nil && len(text) > 0 {
+			c.failure = &forwardError{fmt.Sprintf("forward port %d: %s", port, truncate.Runes(strings.TrimSpace(string(text)), 300))}
+			defer func() { _ = c.Close() }() // the node sends nothing more, and leaves the stream open
 		}
-		c.failure = &forwardError{fmt.Sprintf("forward port %d: %s", port, truncate.Runes(strings.TrimSpace(string(text)), 300))}
 		close(c.explained)
-		_ = c.Close() // the node sends nothing more, and leaves the stream open
 	}()
 	return c, nil
 }

@@ -111,11 +111,13 @@ func (s *Screen) Shows(t *testing.T, text string) {
 	s.Until(t, text, func() bool { return strings.Contains(s.String(), text) })
 }
 
-// Types types a text once a prompt is shown.
+// Types types a text once a prompt is shown. Whether what is typed is hidden must be so by then.
 func (s *Screen) Types(t *testing.T, prompt string, hidden bool, text string) {
 	t.Helper()
 	s.Shows(t, prompt)
-	s.Until(t, "the echo", func() bool { return s.Echoes(t) != hidden })
+	if s.Echoes(t) == hidden {
+		t.Errorf("at the prompt %q, what is typed is shown: %t", prompt, hidden)
+	}
 	if _, err := s.Keyboard.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
