@@ -232,7 +232,7 @@ var layers = []rule{
 		reason:  "commands have flags; of the others app alone, whose options declare theirs",
 	},
 	{
-		from:    []string{"cmd/gatehouse/internal/active", "cmd/gatehouse/internal/auth", "cmd/gatehouse/internal/config", "cmd/gatehouse/internal/crd", "cmd/gatehouse/internal/debug", "cmd/gatehouse/internal/install", "cmd/gatehouse/internal/offline", "cmd/gatehouse/internal/server", "cmd/gatehouse/internal/source", "cmd/gatehouse/internal/telemetry"},
+		from:    []string{"cmd/gatehouse/internal/active", "cmd/gatehouse/internal/auth", "cmd/gatehouse/internal/crd", "cmd/gatehouse/internal/debug", "cmd/gatehouse/internal/install", "cmd/gatehouse/internal/offline", "cmd/gatehouse/internal/server", "cmd/gatehouse/internal/cluster", "cmd/gatehouse/internal/telemetry"},
 		tests:   true,
 		imports: []string{"/cmd/gatehouse/internal/app"},
 		reason:  "app puts the parts of the server together; no part knows it",

@@ -24,11 +24,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -55,7 +55,7 @@ func (r *reviewed) body(uid string) []byte {
 // the version of the program are always the same.
 func writeRecording(t *testing.T, config, into string, reviews []reviewed) {
 	t.Helper()
-	c, snapshot, found := active.Load(config)
+	c, snapshot, found := config.CompileDir(config)
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}

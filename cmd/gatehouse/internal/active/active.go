@@ -16,10 +16,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -71,18 +72,18 @@ type accessToken struct {
 }
 
 // activate makes a configuration the active one, and drops the documents of access tokens.
-func (u *Active) activate(of *Resolution) {
-	c, s := of.config, of.snapshot
+func (u *Active) activate(of *resolve.Resolution) {
+	c, s := of.Config, of.Snapshot
 	if u.Activated != nil {
 		u.Activated(c)
 	}
 	u.Snapshot.Store(s)
-	found := of.diagnostics()
-	if of.clustered {
+	found := of.Diagnostics()
+	if of.Clustered {
 		kept := *c
 		kept.Policy.Previous = nil // it would keep a Set in memory
 		u.Config.Store(&kept)
-		u.Metrics.CustomResources(of.counts())
+		u.Metrics.CustomResources(counts(of))
 	}
 	broken := found.Err()
 	u.complete = broken == nil
@@ -107,7 +108,7 @@ func (u *Active) activate(of *Resolution) {
 	for _, w := range limitPerResource(slices.Concat(c.Warnings, emptiedFiles(diagnostic.Warning, u.emptied), found)) {
 		text := w.String()
 		// When one custom resource changes, the diagnostics of the others are not logged again.
-		if logged[text] = of.clustered; !u.logged[text] {
+		if logged[text] = of.Clustered; !u.logged[text] {
 			logDiagnostic(u.Log, w)
 		}
 	}
@@ -124,8 +125,6 @@ func (u *Active) activate(of *Resolution) {
 	}
 	// The Set has copies of the tokens, of which there may be a hundred thousand.
 	c.Authn.Tokens, c.Policy.Previous = nil, nil
-	debug.FreeOSMemory() // compiling leaves much garbage
-	time.AfterFunc(releaseDelay, releaseProgramPages)
 }
 
 // maxPerResource bounds the logged diagnostics of one custom resource: its author must not

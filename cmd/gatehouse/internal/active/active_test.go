@@ -18,19 +18,20 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // configured is a configuration of a policy with this expression, or of none, and
 // perhaps an exception that cannot be used.
-func configured(t *testing.T, digest, expression string, exceptions ...policy.Exception) *Resolution {
+func configured(t *testing.T, digest, expression string, exceptions ...policy.Exception) *resolve.Resolution {
 	t.Helper()
 	c := &config.Config{Digest: digest}
 	c.Policy.Exceptions = exceptions
@@ -52,7 +53,7 @@ func configured(t *testing.T, digest, expression string, exceptions ...policy.Ex
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Resolution{config: c, snapshot: s}
+	return &resolve.Resolution{Config: c, Snapshot: s}
 }
 
 // TestWhatIsToldOfConfigurations reads the log while configurations come: what
@@ -249,7 +250,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u.activate(&Resolution{config: first, snapshot: s})
+			u.activate(&resolve.Resolution{Config: first, Snapshot: s})
 			err = errors.New("broken")
 			next := *test.next // cases share configurations
 			next.Unread = test.unread
@@ -272,7 +273,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 				}
 			}
 			// The next configuration that can be used counts alone.
-			u.activate(&Resolution{config: with("one", "two", "three"), snapshot: s})
+			u.activate(&resolve.Resolution{Config: with("one", "two", "three"), Snapshot: s})
 			if u.Snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
 				t.Error("a token that is back is refused")
 			}

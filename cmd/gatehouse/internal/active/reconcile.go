@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -36,7 +37,7 @@ type Reconciler struct {
 	// RefuseEmptied makes a file that has lost all its documents an error.
 	RefuseEmptied bool
 
-	resolver resolver
+	resolver resolve.Resolver
 	// documents are those of the active configuration, nil without custom resources.
 	documents *config.Config
 	// resources are the custom resources that were read last. failed is true if they could not be activated.
@@ -45,10 +46,16 @@ type Reconciler struct {
 	// restUntil is the time before which changed custom resources are not activated.
 	restUntil time.Time
 	// active is the last activated resolution, nil without custom resources. lookups belong to the active configuration.
-	active  *Resolution
+	active  *resolve.Resolution
 	lookups lookups
 	// complete is true once everything that existed at the start is active.
 	complete atomic.Bool
+}
+
+// lookups are what a configuration looks up in the cluster and in identity providers.
+type lookups struct {
+	cluster    *cluster.View
+	identities identities
 }
 
 // CustomResources are those of a cluster. cluster.Resources implements it.
@@ -99,8 +106,8 @@ func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found 
 	limitGarbage()
 	defer setGCPercent()
 	if found.Err() != nil {
-		_, found = Compile(documents, found)
-		return InvalidError(r.Dir, found.Err())
+		_, found = config.Compile(documents, found)
+		return config.InvalidError(r.Dir, found.Err())
 	}
 	complete := true
 	if r.Resources != nil {
@@ -114,10 +121,10 @@ func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found 
 		if _, ok := errors.AsType[diagnostic.List](err); !ok {
 			return err
 		}
-		if _, all := Compile(documents, found); all.Err() != nil {
+		if _, all := config.Compile(documents, found); all.Err() != nil {
 			err = all.Err()
 		}
-		return InvalidError(r.Dir, err)
+		return config.InvalidError(r.Dir, err)
 	}
 	if r.Dir != "" && documents.Documents == 0 {
 		r.Current.Log.Warn("the directory has no documents: only custom resources are active", "dir", r.Dir)
@@ -155,7 +162,7 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 		case read := <-readings:
 			r.reconcileDocuments(ctx, read.documents, read.err)
 		case <-changed:
-			if all := r.Resources.All(); time.Now().Before(r.restUntil) && !sameResources(all, r.resources) {
+			if all := r.Resources.All(); time.Now().Before(r.restUntil) && !resolve.SameResources(all, r.resources) {
 				r.withdraw(all)
 			}
 			r.awaitBatch(ctx)
@@ -209,7 +216,7 @@ func (r *Reconciler) reconcileDocuments(ctx context.Context, documents *config.C
 // reconcileResources activates the custom resources if they have changed.
 func (r *Reconciler) reconcileResources(ctx context.Context) {
 	read := r.clusterReady() == nil
-	if all := r.Resources.All(); !sameResources(all, r.resources) {
+	if all := r.Resources.All(); !resolve.SameResources(all, r.resources) {
 		r.resources = all
 		merged := r.merge(r.documents, all)
 		r.Current.withdraw(merged) // activating waits for what is looked up
@@ -293,7 +300,7 @@ func (r *Reconciler) merge(documents *config.Config, resources []*config.Resourc
 	}
 	usable := make([]*config.Resource, 0, len(resources))
 	for _, one := range resources {
-		if one.Found.Err() == nil && one.Value != nil && (!one.Deleting || !permits(one.Kind)) {
+		if one.Found.Err() == nil && one.Value != nil && (!one.Deleting || !resolve.Permits(one.Kind)) {
 			usable = append(usable, one)
 		}
 	}
@@ -302,22 +309,26 @@ func (r *Reconciler) merge(documents *config.Config, resources []*config.Resourc
 }
 
 // activate resolves and compiles documents with the custom resources that were read last, and activates the result. With an
-// error the active configuration stays. Tolerant is that of resolveInput.
+// error the active configuration stays. Tolerant is that of resolve.Input.
 func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tolerant bool) error {
 	limitGarbage()
 	defer setGCPercent()
 	began := time.Now()
 	defer func() { r.restUntil = time.Now().Add(min(restFactor*time.Since(began), maxRest)) }()
-	next, err := r.resolver.resolve(resolveInput{
-		documents: documents, resources: r.resources, clustered: r.Resources != nil, tolerant: tolerant,
-		prepare: func(merged *config.Config) (lookups, error) { return r.prepare(ctx, merged, documents != r.documents) },
+	var prepared lookups
+	next, err := r.resolver.Resolve(resolve.Input{
+		Documents: documents, Resources: r.resources, Clustered: r.Resources != nil, Tolerant: tolerant,
+		Prepare: func(merged *config.Config) (err error) {
+			prepared, err = r.prepare(ctx, merged, documents != r.documents)
+			return err
+		},
 	})
 	started := r.Current.Snapshot.Load() != nil
 	if err != nil && !started {
 		return err // there is no configuration whose lookups must go on
 	}
 	if err == nil {
-		r.lookups = next.lookups
+		r.lookups = prepared
 	}
 	if r.Cluster != nil {
 		r.Cluster.Keep(r.lookups.cluster) // it stops watching what the active configuration does not look up
@@ -328,7 +339,7 @@ func (r *Reconciler) activate(ctx context.Context, documents *config.Config, tol
 	}
 	if r.Resources != nil {
 		r.documents, r.active = documents, next
-		r.resolver.remember(next)
+		r.resolver.Remember(next)
 	}
 	r.Current.activate(next)
 	r.notify()
@@ -378,7 +389,7 @@ func (r *Reconciler) notify() {
 	}
 	var notSent func(object any) []string
 	if r.NotSent != nil {
-		notSent = r.NotSent(r.active.config)
+		notSent = r.NotSent(r.active.Config)
 	}
-	r.Report(r.active.report(notSent))
+	r.Report(report(r.active, notSent))
 }

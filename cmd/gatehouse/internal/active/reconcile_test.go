@@ -2,6 +2,7 @@ package active
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"sync/atomic"
@@ -10,11 +11,14 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
+	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // handed are custom resources that a test hands over.
@@ -92,4 +96,29 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 		cancel()
 		<-ended
 	})
+}
+
+// custom is a custom resource as an API server gives it.
+func custom(t *testing.T, generation int, text string) *config.Resource {
+	t.Helper()
+	var fields map[string]any
+	if err := yaml.Unmarshal([]byte("apiVersion: gatehouse.dev/v1alpha1\n"+text), &fields); err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: fields}
+	u.SetGeneration(int64(generation))
+	u.SetUID("uid-of-" + types.UID(u.GetName()))
+	return config.ReadResource(u)
+}
+
+func customPolicy(t *testing.T, generation int, name, expression string) *config.Resource {
+	t.Helper()
+	return custom(t, generation, fmt.Sprintf(`
+kind: AdmissionPolicy
+metadata: {name: %s}
+spec:
+  validationActions: [Deny]
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: %q}]
+`, name, expression))
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -163,7 +163,7 @@ func (f *RecordingOptions) rules(log *slog.Logger) (recordingRules, error) {
 	if f.config == "" {
 		return recordingRules{}, nil
 	}
-	c, found := config.ReadRecording(f.config)
+	c, compiled, found := record.ReadRules(f.config)
 	var all []string
 	for _, one := range found {
 		if one.Severity == diagnostic.Error {
@@ -175,7 +175,6 @@ func (f *RecordingOptions) rules(log *slog.Logger) (recordingRules, error) {
 	if len(all) > 0 {
 		return recordingRules{}, fmt.Errorf("--record-config: the configuration is invalid:\n%s", strings.Join(all, "\n"))
 	}
-	compiled, _ := record.CompileRules(filepath.ToSlash(f.config), c) // ReadRecording has checked it
 	return recordingRules{compiled, c.Redaction.Paths, c.Redaction.Annotations}, nil
 }
 

@@ -10,11 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 func resource(group, version, plural, kind string, namespaced bool) fakeapi.Resource {
@@ -58,7 +57,7 @@ func compile(t testing.TB, documents ...string) (*config.Config, *webhooks.Snaps
 	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(strings.Join(documents, "\n---\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, snapshot, found := active.Load(dir)
+	c, snapshot, found := config.CompileDir(dir)
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}

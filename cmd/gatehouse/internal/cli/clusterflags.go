@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 )
 
 // APIServerTimeout bounds what is asked of an API server.

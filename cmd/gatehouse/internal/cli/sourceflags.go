@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -137,8 +137,8 @@ func (s *Source) Close() { s.close() }
 
 // Load reads what is active in the cluster and compiles the configuration. Prepare, which may be nil, is called before it
 // is compiled.
-func (s *Source) Load(prepare func(*config.Config)) (*active.CommandConfig, error) {
-	loaded, err := active.LoadForCommand(active.CommandSources{
+func (s *Source) Load(prepare func(*config.Config)) (*resolve.CommandConfig, error) {
+	loaded, err := resolve.ForCommand(resolve.CommandSources{
 		Dir: s.dir, Documents: s.Documents, Found: s.Found, Cluster: s.Once,
 		Custom: s.dir == "" || s.flags.WithCluster, Native: s.flags.Native, Prepare: prepare,
 	})
@@ -164,7 +164,7 @@ func (s *Source) Explain(err error) error {
 
 // Unread returns what of the active configuration is not known, an error for each: what could not be read so far, and objects
 // that have errors.
-func (s *Source) Unread(loaded *active.CommandConfig) []error {
+func (s *Source) Unread(loaded *resolve.CommandConfig) []error {
 	var errs []error
 	problems, more := s.Once.Problems()
 	for i := range problems {
@@ -183,8 +183,8 @@ func (s *Source) Unread(loaded *active.CommandConfig) []error {
 const LeftOutFormat = "%s has errors, so that nothing can be decided by it"
 
 // CheckDeciding returns an error if nothing would be decided.
-func (s *Source) CheckDeciding(loaded *active.CommandConfig) error {
-	if active.Deciding(loaded.Config) > 0 {
+func (s *Source) CheckDeciding(loaded *resolve.CommandConfig) error {
+	if resolve.Deciding(loaded.Config) > 0 {
 		return nil
 	}
 	if problems, _ := s.Once.Problems(); len(problems) > 0 {

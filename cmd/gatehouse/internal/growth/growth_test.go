@@ -16,7 +16,7 @@ import (
 // What a function of another package does is counted as one call: where that goes
 // through a list, as slices.Contains does, a review has to find it.
 const counted = "github.com/gatehouse-dev/gatehouse/webhooks/...,github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission," +
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon,github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/growth/count,k8s.io/pod-security-admission/policy"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/growth/count,k8s.io/pod-security-admission/policy"
 
 // most is how many times as much work a request may be that is factor times as large.
 // What grows with the square would be factor times factor.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -72,6 +74,25 @@ func CompileRules(source string, c *v1alpha1.RecordingConfiguration) (*Rules, di
 		return nil, k.found
 	}
 	return r, k.found
+}
+
+// ReadRules reads and compiles the RecordingConfiguration of a file, which holds nothing else. It returns every error and warning; with
+// an error there are no Rules. The configuration is returned too, for what the Rules do not hold.
+func ReadRules(path string) (*v1alpha1.RecordingConfiguration, *Rules, diagnostic.List) {
+	c, found := config.InspectFile(path)
+	if found.Err() != nil && (c == nil || c.Documents > 0) {
+		return nil, nil, found
+	}
+	if c.Recording == nil || c.Documents > 1 {
+		return nil, nil, diagnostic.List{{
+			Severity: diagnostic.Error, Source: filepath.ToSlash(path), Message: "must hold one document, a " + kind,
+			Hint: "write apiVersion: " + v1alpha1.GroupVersion.String() + " and kind: " + kind,
+		}}
+	}
+	rules, compiled := CompileRules(filepath.ToSlash(path), &c.Recording.RecordingConfiguration)
+	found = append(found, compiled...)
+	found.Sort()
+	return &c.Recording.RecordingConfiguration, rules, found
 }
 
 func unjoin(err error) []error {

@@ -2,6 +2,9 @@ package record_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -117,6 +120,39 @@ func TestRulesSampling(t *testing.T) {
 			}
 			if kept < tt.least || kept > tt.most {
 				t.Errorf("%d of 1000 are kept, want %d to %d", kept, tt.least, tt.most)
+			}
+		})
+	}
+}
+
+func TestReadRules(t *testing.T) {
+	t.Parallel()
+	const head = "apiVersion: gatehouse.dev/v1alpha1\nkind: RecordingConfiguration\n"
+	for _, tt := range []struct{ name, text, want string }{
+		{"all", head, ""},
+		{"everything set", head + "match: {matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods]}]}, matchConditions: [{name: x, expression: \"request.namespace != 'dev'\"}]}\n" +
+			"sampling: {default: 0.01, policies: [{name: p, share: 1}], namespaces: [{name: shop, share: 0.5}], groups: [{name: 'system:nodes', share: 0}]}\n" +
+			"redaction: {paths: ['spec.containers[*].args'], annotations: ['*.internal/*']}\n", ""},
+		{"unknown field", head + "samples: {}\n", `samples: unknown field`},
+		{"condition does not compile", head + "match: {matchConditions: [{name: x, expression: 'request.nothing == 1'}]}\n", "match.matchConditions[0].expression"},
+		{"share", head + "sampling: {default: 2}\n", "sampling.default: 2 must be from 0 to 1"},
+		{"share of a name", head + "sampling: {namespaces: [{name: a, share: -1}]}\n", "sampling.namespaces[0].share: -1 must be from 0 to 1"},
+		{"name twice", head + "sampling: {groups: [{name: a, share: 1}, {name: a, share: 1}]}\n", `sampling.groups[1].name: "a" is empty or listed twice`},
+		{"path of a label", head + "redaction: {paths: [metadata.labels]}\n", "metadata cannot be redacted"},
+		{"another kind", "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\n", "must hold one document, a RecordingConfiguration"},
+		{"two documents", head + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n", "must hold one document"},
+		{"empty", "", "must hold one document"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "recording.yaml")
+			if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c, _, found := record.ReadRules(file)
+			err := found.Err()
+			if tt.want == "" && (err != nil || c == nil) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
 	}

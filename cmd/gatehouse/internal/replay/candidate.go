@@ -12,13 +12,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -36,7 +35,7 @@ func Load(dir string) (*Candidate, error) {
 	c, found := config.Inspect(dir)
 	out, err := compile(c, found)
 	if err != nil {
-		return nil, active.InvalidError(dir, err)
+		return nil, config.InvalidError(dir, err)
 	}
 	return &Candidate{out}, nil
 }
@@ -109,7 +108,7 @@ const (
 // compile compiles a configuration of which all errors so far are given.
 func compile(c *config.Config, found diagnostic.List) (*configuration, error) {
 	out := newConfiguration(c)
-	snapshot, all := active.Compile(c, found)
+	snapshot, all := config.Compile(c, found)
 	if err := all.Err(); err != nil {
 		return nil, err
 	}

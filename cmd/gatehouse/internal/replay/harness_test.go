@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -76,7 +76,7 @@ var recordedAt = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 // newServer begins a recording. Paths are further ones to redact.
 func newServer(t testing.TB, documents string, paths ...string) *server {
 	t.Helper()
-	c, snapshot, found := active.Load(directory(t, documents))
+	c, snapshot, found := config.CompileDir(directory(t, documents))
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,11 @@ func unreachablef(format string, args ...any) error {
 // answer. It takes ten seconds at most.
 func Fetch(ctx context.Context, configured authn.Issuer) ([]jwt.Key, error) {
 	if configured.KeysJSON != nil {
-		return ParseKeys(configured.KeysJSON)
+		set, err := jwt.ParseKeySet(configured.KeysJSON)
+		if err != nil {
+			return nil, err
+		}
+		return set.All(), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -85,7 +89,7 @@ func Fetch(ctx context.Context, configured authn.Issuer) ([]jwt.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keys of issuer %s: %w", quoted(configured.Config.Issuer.URL), err)
 	}
-	return set.all, nil
+	return set.All(), nil
 }
 
 // transport makes calls.
@@ -162,7 +166,7 @@ func port(u *url.URL) string {
 
 // fetch asks for the discovery document each time, so that an issuer may move its
 // keys, and then for the keys. The error is a fetchError.
-func (f *fetcher) fetch(ctx context.Context) (*keySet, error) {
+func (f *fetcher) fetch(ctx context.Context) (*jwt.KeySet, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -184,7 +188,7 @@ func (f *fetcher) fetch(ctx context.Context) (*keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := parseKeys(jwks)
+	set, err := jwt.ParseKeySet(jwks)
 	if err != nil {
 		return nil, invalidf("GET %s: %w", address(at), err)
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"io"
 	"net"
 	"net/http"
@@ -125,7 +126,7 @@ func TestLyingIssuers(t *testing.T) {
 			return to(jwksPath, redirect(strings.Replace(p.url, "://", "://me:hunter2@", 1)+"/other"))(p)
 		}, invalid, "same host and port"},
 		"redirect to nonsense": {to(jwksPath, redirect("https://["+strings.Repeat("x", 4000))), unreachable, "GET"},
-		"too many keys":        {to(jwksPath, keysInstead(many(maxKeys+1)...)), invalid, "at most 100"},
+		"too many keys":        {to(jwksPath, keysInstead(many(jwt.MaxKeys+1)...)), invalid, "at most 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -385,7 +386,7 @@ func parsed(t *testing.T, text string) *url.URL {
 // A parser that is not ours must not end the program.
 func TestPanicIsAnError(t *testing.T) {
 	t.Parallel()
-	i := &issuer{fetch: func(context.Context) (*keySet, error) { panic("index out of range") }}
+	i := &issuer{fetch: func(context.Context) (*jwt.KeySet, error) { panic("index out of range") }}
 	if _, err := i.try(t.Context()); resultOf(err) != invalid {
 		t.Errorf("error %v", err)
 	}

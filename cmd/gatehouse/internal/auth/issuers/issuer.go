@@ -46,7 +46,7 @@ type issuer struct {
 	settings
 	// fetch gets the keys anew, with a fetchError if it cannot. Nil is for keys that
 	// are static.
-	fetch func(context.Context) (*keySet, error)
+	fetch func(context.Context) (*jwt.KeySet, error)
 	log   *slog.Logger
 	count counters
 	limit *rate.Limiter
@@ -77,7 +77,7 @@ type issuer struct {
 // state is what is known of an issuer. It never changes.
 type state struct {
 	// set is nil as long as no fetch was good.
-	set *keySet
+	set *jwt.KeySet
 	// fetched is when the fetch of the set was begun, and number is that of its
 	// fetch. It is by the wall clock alone, because the other stands still while
 	// the machine is suspended.
@@ -96,11 +96,11 @@ type sharedFetch struct {
 	number int64
 	began  time.Time
 	done   chan struct{}
-	set    *keySet
+	set    *jwt.KeySet
 	err    error
 }
 
-func newIssuer(ctx context.Context, s settings, fetch func(context.Context) (*keySet, error), log *slog.Logger, count counters, group *sync.WaitGroup) *issuer {
+func newIssuer(ctx context.Context, s settings, fetch func(context.Context) (*jwt.KeySet, error), log *slog.Logger, count counters, group *sync.WaitGroup) *issuer {
 	i := &issuer{
 		settings: s, fetch: fetch, log: log, count: count, group: group,
 		limit: rate.NewLimiter(rate.Every(askEvery), askBurst), resolved: make(chan struct{}),
@@ -114,7 +114,7 @@ func newIssuer(ctx context.Context, s settings, fetch func(context.Context) (*ke
 func newStatic(s settings, log *slog.Logger) *issuer {
 	i := &issuer{settings: s, log: log, cancel: func() {}, resolved: make(chan struct{})}
 	close(i.resolved)
-	set, err := parseKeys([]byte(s.keys))
+	set, err := jwt.ParseKeySet([]byte(s.keys))
 	if err != nil {
 		log.Error("the keys file of an issuer cannot be used", "error", err.Error(), "hint", "tokens of this issuer are rejected")
 	}
@@ -195,7 +195,7 @@ func (i *issuer) joinFetch() (*sharedFetch, error) {
 func (i *issuer) joinFetchFor(id string, arrived int64) (*sharedFetch, lookupOutcome, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if s := i.state.Load(); i.isUsable(s, time.Now()) && (s.number > arrived || len(s.set.find(id)) > 0) {
+	if s := i.state.Load(); i.isUsable(s, time.Now()) && (s.number > arrived || len(s.set.Find(id)) > 0) {
 		return completedFetch(s), shared, nil
 	}
 	switch {
@@ -268,7 +268,7 @@ func (i *issuer) complete(f *sharedFetch) {
 
 // try fetches and recovers from panics: what an issuer answers goes through parsers
 // of others, and must not end the program.
-func (i *issuer) try(ctx context.Context) (set *keySet, err error) {
+func (i *issuer) try(ctx context.Context) (set *jwt.KeySet, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			set, err = nil, &fetchError{invalid, errors.New("the response cannot be read")}
@@ -304,14 +304,14 @@ func (i *issuer) record(f *sharedFetch) {
 }
 
 func (i *issuer) logKeys(before, next *state) {
-	attrs := []any{"keys", len(next.set.all)}
-	if next.set.ignored != "" {
-		attrs = append(attrs, "ignored", next.set.ignored)
+	attrs := []any{"keys", len(next.set.All())}
+	if next.set.Ignored != "" {
+		attrs = append(attrs, "ignored", next.set.Ignored)
 	}
 	switch {
 	case before.set == nil || before.last != fine:
 		i.log.Info("keys of an issuer fetched", attrs...)
-	case !before.set.equals(next.set):
+	case !before.set.Equal(next.set):
 		i.log.Info("keys of an issuer changed", attrs...)
 	}
 }
@@ -333,7 +333,7 @@ func (i *issuer) isUsable(s *state, now time.Time) bool { return s.set != nil &&
 func (i *issuer) Find(ctx context.Context, id string) ([]jwt.Key, error) {
 	s := i.state.Load()
 	if i.isUsable(s, time.Now()) {
-		if keys := s.set.find(id); len(keys) > 0 {
+		if keys := s.set.Find(id); len(keys) > 0 {
 			return keys, nil
 		}
 	}
@@ -380,7 +380,7 @@ func (i *issuer) findFetched(ctx context.Context, id string) ([]jwt.Key, error) 
 			return nil, errUnreachable
 		}
 		// One that was in progress was begun too early for a no. The next is not.
-		if keys := f.set.find(id); len(keys) > 0 || f.number > arrived {
+		if keys := f.set.Find(id); len(keys) > 0 || f.number > arrived {
 			return keys, nil
 		}
 	}

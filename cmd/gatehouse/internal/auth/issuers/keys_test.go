@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
-func TestParseKeys(t *testing.T) {
+func TestParseKeySet(t *testing.T) {
 	t.Parallel()
 	ed := jose.JSONWebKey{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public(), KeyID: "ed"}
 	weak := keyOf("weak", "RS256", material().weak.Public())
@@ -65,9 +65,9 @@ func TestParseKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			keys, err := ParseKeys(c.text)
+			set, err := jwt.ParseKeySet(c.text)
 			var got []string
-			for _, key := range keys {
+			for _, key := range keysOf(set) {
 				got = append(got, key.ID+"/"+key.Algorithm)
 			}
 			if strings.Join(got, " ") != c.want {
@@ -84,6 +84,14 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
+// keysOf returns the keys of a set, none for nil.
+func keysOf(set *jwt.KeySet) []jwt.Key {
+	if set == nil {
+		return nil
+	}
+	return set.All()
+}
+
 func inner(t testing.TB, key jose.JSONWebKey) string {
 	t.Helper()
 	text, err := json.Marshal(key)
@@ -96,12 +104,12 @@ func inner(t testing.TB, key jose.JSONWebKey) string {
 // Ids SHOULD differ, says the RFC.
 func TestKeysOfTheSameID(t *testing.T) {
 	t.Parallel()
-	set, err := parseKeys(setOf(t, signing("a"), keyOf("b", "", material().ec["P-256"].Public()), keyOf("a", "", material().ec["P-384"].Public()), keyOf("", "", material().rsa.Public())))
+	set, err := jwt.ParseKeySet(setOf(t, signing("a"), keyOf("b", "", material().ec["P-256"].Public()), keyOf("a", "", material().ec["P-384"].Public()), keyOf("", "", material().rsa.Public())))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]int{"a": 2, "b": 1, "c": 0, "": 4} {
-		if got := len(set.find(id)); got != want {
+		if got := len(set.Find(id)); got != want {
 			t.Errorf("%d keys of id %q, want %d", got, id, want)
 		}
 	}
@@ -110,7 +118,7 @@ func TestKeysOfTheSameID(t *testing.T) {
 func TestSameKeys(t *testing.T) {
 	t.Parallel()
 	a, b := signing("a"), keyOf("b", "", material().ec["P-256"].Public())
-	set, err := parseKeys(setOf(t, a, b))
+	set, err := jwt.ParseKeySet(setOf(t, a, b))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,24 +134,25 @@ func TestSameKeys(t *testing.T) {
 		"another key":     {[]jose.JSONWebKey{a, keyOf("b", "", material().ec["P-384"].Public())}, false},
 		"another of type": {[]jose.JSONWebKey{a, keyOf("b", "", material().rsa.Public())}, false},
 	} {
-		other, err := parseKeys(setOf(t, c.keys...))
+		other, err := jwt.ParseKeySet(setOf(t, c.keys...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := set.equals(other); got != c.want {
+		if got := set.Equal(other); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-func FuzzParseKeys(f *testing.F) {
+func FuzzParseKeySet(f *testing.F) {
 	f.Add(setOf(f, signing("a"), keyOf("b", "ES256", material().ec["P-256"].Public())))
 	f.Add(setOf(f, jose.JSONWebKey{Key: material().rsa, KeyID: "p"}, jose.JSONWebKey{Key: []byte("k")}))
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-521","x":"AA","y":"AA"},{"kty":"AKP","alg":"ML-DSA-44","pub":"AA"},{"kty":"OKP","crv":"Ed25519","x":"AA"}]}`))
 	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","x5c":["AA"],"x5t":"AA","x5u":":"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		keys, err := ParseKeys(text)
-		if (err == nil) != (len(keys) > 0) || len(keys) > maxKeys {
+		set, err := jwt.ParseKeySet(text)
+		keys := keysOf(set)
+		if (err == nil) != (len(keys) > 0) || len(keys) > jwt.MaxKeys {
 			t.Fatalf("%d keys and error %v", len(keys), err)
 		}
 		for _, key := range keys {

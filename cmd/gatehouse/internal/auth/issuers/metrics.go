@@ -86,7 +86,7 @@ func (m *metrics) collect(ch chan<- prometheus.Metric, all []*issuer) {
 	for _, i := range all {
 		n, s := 0, i.state.Load()
 		if i.isUsable(s, now) {
-			n = len(s.set.all)
+			n = len(s.set.All())
 		}
 		keys[i.url] = max(keys[i.url], n)
 		if s.fetched.After(at[i.url]) {

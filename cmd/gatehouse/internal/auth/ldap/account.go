@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
 )
 
 // find searches the account of a name.
@@ -22,7 +23,7 @@ func (d *Directory) find(ctx context.Context, c *connection, name string) (*auth
 	search := &d.options.Config.UserSearch
 	// Two are enough to know that there is not one.
 	result, err := c.search(ctx, &ldap.SearchRequest{
-		BaseDN: search.BaseDN, Filter: fill(search.Filter, name), Attributes: d.userAttributes(), SizeLimit: 2,
+		BaseDN: search.BaseDN, Filter: ldapconfig.FillFilter(search.Filter, name), Attributes: d.userAttributes(), SizeLimit: 2,
 	})
 	code, _ := resultCode(err)
 	// A server with a smaller limit than ours returns one of several.
@@ -32,19 +33,19 @@ func (d *Directory) find(ctx context.Context, c *connection, name string) (*auth
 	}
 	switch {
 	case len(result.Entries) > 1:
-		return nil, fmt.Errorf("%w: it has several, %s and %s", authn.ErrNoAccount, quote(result.Entries[0].DN), quote(result.Entries[1].DN))
+		return nil, fmt.Errorf("%w: it has several, %s and %s", authn.ErrNoAccount, ldapconfig.Quote(result.Entries[0].DN), ldapconfig.Quote(result.Entries[1].DN))
 	case cut:
-		return nil, fmt.Errorf("%w: it has several, %s and others", authn.ErrNoAccount, quote(result.Entries[0].DN))
+		return nil, fmt.Errorf("%w: it has several, %s and others", authn.ErrNoAccount, ldapconfig.Quote(result.Entries[0].DN))
 	case len(result.Entries) == 0:
 		return nil, authn.ErrNoAccount
 	}
 	entry := result.Entries[0]
 	if why := disabled(entry, d.now()); why != "" {
-		return nil, fmt.Errorf("%w: %s is disabled: %s", authn.ErrNoAccount, quote(entry.DN), why)
+		return nil, fmt.Errorf("%w: %s is disabled: %s", authn.ErrNoAccount, ldapconfig.Quote(entry.DN), why)
 	}
 	account, err := d.account(entry)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.server.address.url, err)
+		return nil, fmt.Errorf("%s: %w", c.server.address.URL, err)
 	}
 	return account, nil
 }
@@ -85,7 +86,7 @@ func (d *Directory) account(entry *ldap.Entry) (*authn.Account, error) {
 	config := d.options.Config
 	key, err := keyOf(entry)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the DN of an entry, %s, cannot be parsed: %w", authn.ErrNoAccount, quote(entry.DN), err)
+		return nil, fmt.Errorf("%w: the DN of an entry, %s, cannot be parsed: %w", authn.ErrNoAccount, ldapconfig.Quote(entry.DN), err)
 	}
 	account := &authn.Account{Key: key, DN: entry.DN, Member: entry.DN}
 	account.User.Username, err = required(entry, config.UserSearch.UsernameAttribute)
@@ -145,7 +146,7 @@ func permanentIDs() []string { return []string{"nsUniqueId", "entryUUID", "objec
 // keyOf returns the key of an entry's account. One of an id has a colon behind a
 // name, which no DN has.
 func keyOf(entry *ldap.Entry) (string, error) {
-	dn, err := normalDN(entry.DN)
+	dn, err := ldapconfig.NormalDN(entry.DN)
 	if err != nil {
 		return "", err
 	}
@@ -161,7 +162,7 @@ func keyOf(entry *ldap.Entry) (string, error) {
 func single(entry *ldap.Entry, name string) (string, error) {
 	values := valuesOf(entry, name)
 	if len(values) != 1 || values[0] == "" {
-		return "", fmt.Errorf("entry %s has %d values of attribute %s, and must have one that is not empty", quote(entry.DN), len(values), quote(name))
+		return "", fmt.Errorf("entry %s has %d values of attribute %s, and must have one that is not empty", ldapconfig.Quote(entry.DN), len(values), ldapconfig.Quote(name))
 	}
 	return values[0], nil
 }
@@ -211,13 +212,13 @@ func disabled(entry *ldap.Entry, now time.Time) string {
 	for _, value := range valuesOf(entry, attributeAccountControl) {
 		flags, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || flags&accountDisabled != 0 {
-			return attributeAccountControl + " is " + quote(value)
+			return attributeAccountControl + " is " + ldapconfig.Quote(value)
 		}
 	}
 	for _, value := range valuesOf(entry, attributeAccountExpires) {
 		ticks, err := strconv.ParseInt(value, 10, 64)
 		if err != nil {
-			return attributeAccountExpires + " is " + quote(value)
+			return attributeAccountExpires + " is " + ldapconfig.Quote(value)
 		}
 		if ends, ok := fileTime(ticks); ok && !now.Before(ends) {
 			return attributeAccountExpires + " is " + ends.Format(time.RFC3339)
@@ -225,11 +226,11 @@ func disabled(entry *ldap.Entry, now time.Time) string {
 	}
 	for _, value := range valuesOf(entry, attributeAccountLock) {
 		if !strings.EqualFold(value, "false") {
-			return attributeAccountLock + " is " + quote(value)
+			return attributeAccountLock + " is " + ldapconfig.Quote(value)
 		}
 	}
 	if slices.Contains(valuesOf(entry, attributeLockedTime), lockedForGood) {
-		return attributeLockedTime + " is " + quote(lockedForGood)
+		return attributeLockedTime + " is " + ldapconfig.Quote(lockedForGood)
 	}
 	return ""
 }

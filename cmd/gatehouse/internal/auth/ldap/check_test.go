@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -113,7 +114,7 @@ func TestCheckMistakes(t *testing.T) {
 			t.Parallel()
 			c := sound()
 			test.change(c)
-			found := ldap.Check(c)
+			found := ldapconfig.Check(c)
 			if len(found) != 1 || found[0].Field != test.field || !strings.Contains(found[0].Message, test.want) || found[0].Severity != diagnostic.Error {
 				t.Errorf("found is %+v, want %s at %s", found, test.want, test.field)
 			}
@@ -176,7 +177,7 @@ func TestCheckSound(t *testing.T) {
 			t.Parallel()
 			c := sound()
 			change(c)
-			if found := ldap.Check(c); len(found) > 0 {
+			if found := ldapconfig.Check(c); len(found) > 0 {
 				t.Errorf("found is %v", found)
 			}
 		})
@@ -197,7 +198,7 @@ func TestCheckWarnings(t *testing.T) {
 			t.Parallel()
 			c := sound()
 			change(&c.UserSearch)
-			found := ldap.Check(c)
+			found := ldapconfig.Check(c)
 			if len(found) != 1 || found[0].Severity != diagnostic.Warning || found[0].Field != "userSearch.usernameAttribute" ||
 				!strings.Contains(found[0].Message, `"`+c.UserSearch.UsernameAttribute+`" is not compared with {}`) {
 				t.Errorf("found is %+v", found)
@@ -217,7 +218,7 @@ func TestCheckAll(t *testing.T) {
 	var fields []string
 	for range 2 {
 		fields = nil
-		for _, f := range ldap.Check(c) {
+		for _, f := range ldapconfig.Check(c) {
 			fields = append(fields, f.Field)
 		}
 	}

@@ -36,14 +36,14 @@ type connection struct {
 // connect opens a connection. Nobody is bound to it yet.
 func (s *server) connect(ctx context.Context) (*connection, error) {
 	dialer := &net.Dialer{}
-	dialed, err := dialer.DialContext(ctx, "tcp", s.address.address)
+	dialed, err := dialer.DialContext(ctx, "tcp", s.address.Address)
 	if err != nil {
 		return nil, s.unreachable(ctx, "connect", err)
 	}
 	c := &connection{server: s, raw: &limited{Conn: dialed}}
 	c.raw.left.Store(handshakeBytes)
 	s.open.Add(1)
-	if s.address.startTLS {
+	if s.address.StartTLS {
 		err = c.startTLS(ctx)
 	} else {
 		err = c.handshake(ctx)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
 )
 
 // Options are what a Directory is made of.
@@ -53,7 +54,7 @@ var (
 // New returns a Directory. It connects to nobody yet. The error is what Check
 // finds, or about the password of the account that searches.
 func New(o Options) (*Directory, error) {
-	err := Check(o.Config).Err()
+	err := ldapconfig.Check(o.Config).Err()
 	switch {
 	case err != nil:
 		return nil, err
@@ -66,25 +67,25 @@ func New(o Options) (*Directory, error) {
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if text := o.Config.CertificateAuthority; text != "" {
-		trust.RootCAs, err = parseAuthorities(text)
+		trust.RootCAs, err = ldapconfig.ParseAuthorities(text)
 		if err != nil {
 			return nil, err
 		}
 	}
 	d := &Directory{
-		options: o, pool: newPool(cmp.Or(o.Config.MaxConnections, defaultMaxConnections)), now: o.Now,
+		options: o, pool: newPool(cmp.Or(o.Config.MaxConnections, ldapconfig.DefaultMaxConnections)), now: o.Now,
 		nobody: "cn=gatehouse-" + strings.ToLower(rand.Text()) + "," + o.Config.UserSearch.BaseDN,
 	}
 	if d.now == nil {
 		d.now = time.Now
 	}
 	for _, text := range o.Config.Servers {
-		parsed, err := parseServer(text)
+		parsed, err := ldapconfig.ParseServer(text)
 		if err != nil {
 			return nil, err
 		}
 		config := trust.Clone()
-		config.ServerName = parsed.host
+		config.ServerName = parsed.Host
 		d.servers = append(d.servers, &server{address: parsed, tls: config})
 	}
 	return d, nil
@@ -108,7 +109,7 @@ func (d *Directory) Close() { d.pool.close() }
 // error says which, for the operator, and does not have the name in it, because
 // people type passwords there.
 func (d *Directory) Find(ctx context.Context, name string) (*authn.Account, error) {
-	if !isName(name) {
+	if !ldapconfig.IsName(name) {
 		return nil, authn.ErrNoAccount
 	}
 	var account *authn.Account
@@ -205,7 +206,7 @@ func (d *Directory) search(ctx context.Context, question func(context.Context, *
 func (d *Directory) reuse(ctx context.Context, c *connection, question func(context.Context, *connection) error) error {
 	defer d.pool.put(c)
 	if !c.usable() {
-		return &failure{server: c.server.address.url, doing: "search", err: errBroken, down: true}
+		return &failure{server: c.server.address.URL, doing: "search", err: errBroken, down: true}
 	}
 	ctx, cancel := share(ctx, false)
 	defer cancel()
@@ -226,14 +227,14 @@ func (d *Directory) open(ctx context.Context, s *server) (*connection, error) {
 		// What the server says about it is about a password. Only the code is shown.
 		err = ldap.NewError(code, errors.New(""))
 	}
-	err = s.failure(ctx, "bind as "+quote(d.options.Config.BindDN), err)
+	err = s.failure(ctx, "bind as "+ldapconfig.Quote(d.options.Config.BindDN), err)
 	c.close()
 	return nil, err
 }
 
 // ask asks one server after the other until one gives an answer.
 func (d *Directory) ask(ctx context.Context, question func(context.Context, *server) error) error {
-	timeout := timeoutOf(d.options.Config)
+	timeout := ldapconfig.Timeout(d.options.Config)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := d.pool.enter(ctx)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-ldap/ldap/v3"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
 )
 
 // failure is an answer that a server did not give. It is for the operator: it
@@ -50,7 +52,7 @@ var (
 
 // failure says what an error of the library means.
 func (s *server) failure(ctx context.Context, doing string, err error) *failure {
-	f := &failure{server: s.address.url, doing: doing, err: err, down: true}
+	f := &failure{server: s.address.URL, doing: doing, err: err, down: true}
 	code, answered := resultCode(err)
 	switch {
 	case ctx.Err() != nil:
@@ -82,7 +84,7 @@ func resultError(err error, code uint16) error {
 	text := codeText(code)
 	var result *ldap.Error
 	if errors.As(err, &result) && result.Err != nil && result.Err.Error() != "" {
-		text += ", the server says " + quote(strings.TrimRight(result.Err.Error(), "\x00"))
+		text += ", the server says " + ldapconfig.Quote(strings.TrimRight(result.Err.Error(), "\x00"))
 	}
 	switch code {
 	case ldap.LDAPResultReferral:

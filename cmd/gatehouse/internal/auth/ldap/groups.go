@@ -12,6 +12,7 @@ import (
 	"github.com/go-ldap/ldap/v3"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
 )
 
 const (
@@ -32,7 +33,7 @@ type groups struct {
 }
 
 func newGroups(search *v1alpha1.GroupSearch) *groups {
-	return &groups{search: search, most: cmp.Or(search.MaxGroups, defaultMaxGroups), found: map[string]string{}}
+	return &groups{search: search, most: cmp.Or(search.MaxGroups, ldapconfig.DefaultMaxGroups), found: map[string]string{}}
 }
 
 // names returns the groups' names, sorted, each once.
@@ -46,7 +47,7 @@ func (g *groups) collect(ctx context.Context, c *connection, member string) erro
 	members := []string{member}
 	for level := 0; len(members) > 0; level++ {
 		if level == maxLevels {
-			return fmt.Errorf("%s: groups are nested deeper than %d", c.server.address.url, maxLevels)
+			return fmt.Errorf("%s: groups are nested deeper than %d", c.server.address.URL, maxLevels)
 		}
 		var parents []string
 		for chunk := range slices.Chunk(members, membersPerSearch) {
@@ -73,19 +74,19 @@ func (g *groups) level(ctx context.Context, c *connection, members []string) ([]
 	}
 	var next []string
 	for _, entry := range entries {
-		key, err := normalDN(entry.DN)
+		key, err := ldapconfig.NormalDN(entry.DN)
 		if err != nil {
-			return nil, fmt.Errorf("%s: the DN of a group, %s, cannot be parsed: %w", c.server.address.url, quote(entry.DN), err)
+			return nil, fmt.Errorf("%s: the DN of a group, %s, cannot be parsed: %w", c.server.address.URL, ldapconfig.Quote(entry.DN), err)
 		}
 		if _, known := g.found[key]; known {
 			continue
 		}
-		name, err := single(entry, cmp.Or(g.search.NameAttribute, defaultNameAttribute))
+		name, err := single(entry, cmp.Or(g.search.NameAttribute, ldapconfig.DefaultNameAttribute))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.server.address.url, err)
+			return nil, fmt.Errorf("%s: %w", c.server.address.URL, err)
 		}
 		if len(g.found) == g.most {
-			return nil, fmt.Errorf("%s: %w", c.server.address.url, g.tooMany())
+			return nil, fmt.Errorf("%s: %w", c.server.address.URL, g.tooMany())
 		}
 		g.found[key] = name
 		if g.search.MemberValue == "" {
@@ -103,9 +104,9 @@ func (g *groups) entries(ctx context.Context, c *connection, members []string) (
 	const doing = "search groups"
 	var filter strings.Builder
 	for _, member := range members {
-		filter.WriteString(fill(g.search.Filter, member))
+		filter.WriteString(ldapconfig.FillFilter(g.search.Filter, member))
 	}
-	attributes := []string{cmp.Or(g.search.NameAttribute, defaultNameAttribute)}
+	attributes := []string{cmp.Or(g.search.NameAttribute, ldapconfig.DefaultNameAttribute)}
 	if g.search.MemberValue != "" {
 		attributes = append(attributes, g.search.MemberValue)
 	}
@@ -127,7 +128,7 @@ func (g *groups) entries(ctx context.Context, c *connection, members []string) (
 		if len(entries) > g.most {
 			// The rest is left with the server, and the connection is not used again.
 			c.broken = true
-			return nil, fmt.Errorf("%s: %s: %w", c.server.address.url, doing, g.tooMany())
+			return nil, fmt.Errorf("%s: %s: %w", c.server.address.URL, doing, g.tooMany())
 		}
 		if err != nil {
 			return nil, c.server.failure(ctx, doing, err)
@@ -138,7 +139,7 @@ func (g *groups) entries(ctx context.Context, c *connection, members []string) (
 		}
 		if len(result.Entries) == 0 {
 			// Some servers send empty pages. A page's worth of them is enough.
-			return nil, &failure{server: c.server.address.url, doing: doing, err: errEmptyPage}
+			return nil, &failure{server: c.server.address.URL, doing: doing, err: errEmptyPage}
 		}
 		paging.SetCookie(next.Cookie)
 	}

@@ -44,7 +44,7 @@ func (s *server) bindFailure(ctx context.Context, err error) error {
 	}
 	if isDown(code) {
 		// The server says that it has not evaluated it.
-		return &failure{server: s.address.url, doing: doing, err: errors.New(codeText(code)), down: true}
+		return &failure{server: s.address.URL, doing: doing, err: errors.New(codeText(code)), down: true}
 	}
 	why := codeText(code)
 	if code == ldap.LDAPResultInvalidCredentials {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
 )
 
 // passOver is for how long a server that failed is asked only if all others
@@ -15,7 +17,7 @@ const passOver = 15 * time.Second
 
 // server is one server of a directory.
 type server struct {
-	address  address
+	address  ldapconfig.Server
 	tls      *tls.Config
 	open     atomic.Int64
 	failures atomic.Uint64

@@ -34,7 +34,7 @@ func (d *Directory) Stats() Stats {
 	now := time.Now().UnixNano()
 	for _, s := range d.servers {
 		stats.Servers = append(stats.Servers, ServerStats{
-			Server: s.address.url, Open: int(s.open.Load()), Idle: d.pool.idleOf(s),
+			Server: s.address.URL, Open: int(s.open.Load()), Idle: d.pool.idleOf(s),
 			Failures: s.failures.Load(), PassedOver: s.until.Load() > now,
 		})
 	}

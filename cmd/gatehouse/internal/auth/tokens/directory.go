@@ -12,8 +12,8 @@ import (
 	"github.com/gofrs/flock"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // Directory is a Store of documents in the files of a directory, as Gatehouse

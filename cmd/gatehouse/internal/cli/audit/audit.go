@@ -16,11 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -268,7 +268,7 @@ func (f *auditFlags) writeDiagnostics(out io.Writer, found diagnostic.List) {
 }
 
 // profileNames returns the profiles of a configuration.
-func profileNames(loaded *active.CommandConfig) []string {
+func profileNames(loaded *resolve.CommandConfig) []string {
 	profiles := loaded.Config.Sidecar.Profiles
 	names := make([]string, len(profiles))
 	for i := range profiles {

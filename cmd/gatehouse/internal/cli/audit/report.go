@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -89,7 +89,7 @@ func newThresholds() cli.Thresholds {
 }
 
 // newReport returns the report of an audit.
-func newReport(f *auditFlags, loaded *active.CommandConfig, outcome *audit.Outcome, sum *summary.Summary) *report {
+func newReport(f *auditFlags, loaded *resolve.CommandConfig, outcome *audit.Outcome, sum *summary.Summary) *report {
 	r := &report{
 		Configuration: f.Describe(f.config), Digest: outcome.Digest, Namespaces: f.namespaces, Kinds: f.kinds,
 		Began: outcome.Began, Ended: outcome.Ended, Complete: outcome.Complete, Summary: sum,

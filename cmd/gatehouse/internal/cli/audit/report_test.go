@@ -19,11 +19,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
 
 // pod returns a pod.
@@ -86,7 +86,7 @@ func sampleSummary(examples int) *summary.Summary {
 
 // complete returns the report of a summary, as run does.
 func complete(f *auditFlags, outcome *audit.Outcome, sum *summary.Summary, change ...func(*report)) *report {
-	r := newReport(f, &active.CommandConfig{}, outcome, sum)
+	r := newReport(f, &resolve.CommandConfig{}, outcome, sum)
 	for _, one := range change {
 		one(r)
 	}
@@ -212,7 +212,7 @@ func TestUndecided(t *testing.T) {
 	a.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Error, Message: "namespace is not known"})
 	outcome := sampleOutcome()
 	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile is about such a kind")
-	r := newReport(f, &active.CommandConfig{LeftOut: []string{"AdmissionPolicy/broken"}}, outcome, a.Summary())
+	r := newReport(f, &resolve.CommandConfig{LeftOut: []string{"AdmissionPolicy/broken"}}, outcome, a.Summary())
 	r.conclude(&f.failOn)
 	want := []string{
 		"AdmissionPolicy/broken has errors, so that nothing can be decided by it",
@@ -323,7 +323,7 @@ func TestHostileTextsAreInert(t *testing.T) {
 	outcome := sampleOutcome()
 	a := summary.New(3)
 	var problems []cluster.Problem
-	loaded := &active.CommandConfig{}
+	loaded := &resolve.CommandConfig{}
 	f.kinds, f.namespaces, f.config, f.Context = hostileTexts(), hostileTexts(), hostileTexts()[3], hostileTexts()[0]
 	for _, text := range hostileTexts() {
 		o := audit.Object{GroupVersionKind: schema.GroupVersionKind{Group: text, Version: text, Kind: text}, Namespace: text, Name: text}

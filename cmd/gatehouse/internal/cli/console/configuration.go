@@ -5,7 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
 
 // maxAge is how long a page may show a configuration that was read for an earlier one.
@@ -20,7 +21,7 @@ type configurations struct {
 
 // loaded is the configuration that the console shows. It is immutable.
 type loaded struct {
-	*active.CommandConfig
+	*resolve.CommandConfig
 
 	// Unread says what of it is not known, as for lack of a right.
 	Unread []error
@@ -47,11 +48,11 @@ func (c *console) loadConfiguration(ctx context.Context) (*loaded, error) {
 		if c.config == "" {
 			return nil, nil //nolint:nilnil // there is none
 		}
-		config, snapshot, found := active.Load(c.config)
+		documents, snapshot, found := config.CompileDir(c.config)
 		if snapshot == nil {
-			return nil, active.InvalidError(c.config, found)
+			return nil, config.InvalidError(c.config, found)
 		}
-		return &loaded{CommandConfig: &active.CommandConfig{Config: config, Snapshot: snapshot, Found: found}}, nil
+		return &loaded{CommandConfig: &resolve.CommandConfig{Config: documents, Snapshot: snapshot, Found: found}}, nil
 	}
 	source, err := c.Open(ctx, c.config)
 	if err != nil {

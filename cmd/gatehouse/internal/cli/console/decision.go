@@ -13,13 +13,13 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/index"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -205,7 +205,7 @@ func (c *console) decideAgain(ctx context.Context, r *http.Request, page *decisi
 	}
 	recorded := item.Configuration()
 	hasRecorded := recorded != nil
-	by, decided := replay.Recorded(), &loaded{CommandConfig: &active.CommandConfig{Config: recorded}}
+	by, decided := replay.Recorded(), &loaded{CommandConfig: &resolve.CommandConfig{Config: recorded}}
 	page.By = byRecorded
 	switch {
 	case shown != nil && (!hasRecorded || r.URL.Query().Get("by") == byConsole):

@@ -13,10 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -302,7 +302,7 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	}
 	if f.config != "" {
 		if o.Spec, err = loadSpec(f.config); err != nil {
-			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, active.WithPaths(f.config, err))
+			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, config.WithPaths(f.config, err))
 		}
 	}
 	admission, err := registration.ForAdmission(o)
@@ -517,7 +517,7 @@ func readCABundle(path string) (bundle []byte, err error) {
 
 // loadSpec returns the spec of a valid configuration.
 func loadSpec(dir string) (*webhooks.Spec, error) {
-	c, _, found := active.Load(dir)
+	c, _, found := config.CompileDir(dir)
 	if err := found.Err(); err != nil {
 		return nil, err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -50,7 +50,7 @@ func (f *manifestsFlags) auditRights(ctx context.Context, notes io.Writer) ([]by
 			from += " and the active ones of the cluster"
 		}
 	}
-	if active.Deciding(c) == 0 {
+	if resolve.Deciding(c) == 0 {
 		return nil, fmt.Errorf("nothing is audited: 0 of %s decide, and 0 profiles (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
 	}
 	o.Rules = audit.Rights(c, served)
@@ -66,9 +66,9 @@ func (f *manifestsFlags) auditRights(ctx context.Context, notes io.Writer) ([]by
 // audited returns the configuration, and what the API server serves, nil without one.
 func (f *manifestsFlags) audited(ctx context.Context) (*config.Config, *audit.Served, error) {
 	if f.config != "" && !f.cluster.Given() {
-		c, _, found := active.Load(f.config)
+		c, _, found := config.CompileDir(f.config)
 		if err := found.Err(); err != nil {
-			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, active.WithPaths(f.config, err))
+			return nil, nil, fmt.Errorf("--config %s: invalid configuration (hint: see gatehouse lint):\n%w", f.config, config.WithPaths(f.config, err))
 		}
 		return c, nil, nil
 	}

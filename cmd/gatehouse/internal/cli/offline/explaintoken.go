@@ -18,13 +18,12 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -134,9 +133,9 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	if f.fetchKeys && found.Err() == nil { // an invalid configuration makes no calls
 		steps = []authn.Step{{Name: "fetch", Found: f.fetchIssuerKeys(ctx, &c.Authn, token)}}
 	}
-	snapshot, found := active.Compile(c, found)
+	snapshot, found := config.Compile(c, found)
 	if err := found.Err(); err != nil {
-		return active.InvalidError(dir, err)
+		return config.InvalidError(dir, err)
 	}
 	d, looked := snapshot.Authn.Explain(ctx, token, f.audiences)
 	e := newExplainedToken(&d, append(steps, looked...))

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // The library of policies and what is written about it.
@@ -123,7 +123,7 @@ func TestLibraryUpstream(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "configuration.yaml"), []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, found := active.Load(dir)
+	_, _, found := config.CompileDir(dir)
 	for _, f := range found {
 		if !strings.HasPrefix(f.Object, "AdmissionPolicy/") {
 			t.Errorf("Kubernetes %s: %s", oldest, f)
@@ -182,7 +182,7 @@ func libraryPolicies(t *testing.T, folders []string) []string {
 	t.Helper()
 	var names []string
 	for _, folder := range folders {
-		c, _, found := active.Load(filepath.Join(library, folder))
+		c, _, found := config.CompileDir(filepath.Join(library, folder))
 		if err := found.Err(); err != nil {
 			t.Fatalf("%s: %v", folder, err)
 		}
@@ -245,7 +245,7 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 		if err := os.WriteFile(filepath.Join(dir, "exception.yaml"), []byte(exception), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, snapshot, found := active.Load(dir)
+		c, snapshot, found := config.CompileDir(dir)
 		if err := found.Err(); err != nil {
 			t.Fatalf("%s with the exception\n%s\n%v", folder, exception, err)
 		}

@@ -13,15 +13,15 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/upgrade"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -216,7 +216,11 @@ func (f *lintFlags) checkActive(r *lintReport) error {
 // newLintReport lints a configuration.
 func newLintReport(dir string) *lintReport {
 	c, read := config.Inspect(dir)
-	_, found := active.Compile(c, read)
+	_, found := config.Compile(c, read)
+	if c.Recording != nil {
+		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
+		found = append(found, ofRecording...)
+	}
 	found = append(found, withoutFollowers(found, read, lintDocuments(c, time.Now()))...)
 	found.Sort()
 	r := &lintReport{config: c, dir: dir}

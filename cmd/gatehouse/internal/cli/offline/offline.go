@@ -28,15 +28,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -64,9 +64,9 @@ func (f *manifestFlags) sourceWords() string { return f.configWords() + f.cluste
 
 // load reads and compiles the directory.
 func (f *configFlag) load() (*config.Config, *webhooks.Snapshot, error) {
-	c, snapshot, found := active.Load(f.config)
+	c, snapshot, found := config.CompileDir(f.config)
 	if err := found.Err(); err != nil {
-		return nil, nil, active.InvalidError(f.config, err)
+		return nil, nil, config.InvalidError(f.config, err)
 	}
 	return c, snapshot, nil
 }
@@ -133,7 +133,7 @@ type input struct {
 	opaque      map[schema.GroupVersionKind]bool
 	// source is the cluster, nil without one, and loaded is what is active there.
 	source *cli.Source
-	loaded *active.CommandConfig
+	loaded *resolve.CommandConfig
 	// unread is what of the active configuration of the cluster is not known, so that nothing is certainly admitted.
 	unread error
 }
@@ -155,16 +155,16 @@ func (f *manifestFlags) open(ctx context.Context, stdin io.Reader) (*input, erro
 	c := *read
 	configured := workload.FromAPI(c.Workloads())
 	if _, err := workload.New(configured); err != nil {
-		configured = nil // active.Compile reports it
+		configured = nil // config.Compile reports it
 	}
 	sources, err := f.read(stdin, configured...)
 	if err != nil {
 		return nil, err
 	}
 	f.addNamespaces(&c, sources, false)
-	snapshot, found := active.Compile(&c, found)
+	snapshot, found := config.Compile(&c, found)
 	if err := found.Err(); err != nil {
-		return nil, active.InvalidError(f.config, err)
+		return nil, config.InvalidError(f.config, err)
 	}
 	in := &input{manifestFlags: f, sources: sources, config: &c, snapshot: snapshot, warnings: slices.Concat(c.Warnings, snapshot.Warnings())}
 	in.definitions, err = c.Policy.Objects.List(crdKind(), "", labels.Everything())
@@ -241,7 +241,7 @@ func (in *input) checkActive() error {
 
 // checkActive returns an error if a configuration has no active policy and no sidecar profile, so that nothing would be decided.
 func checkActive(c *config.Config, dir string) error {
-	if active.Deciding(c) > 0 {
+	if resolve.Deciding(c) > 0 {
 		return nil
 	}
 	hint := "a policy needs validationActions or a binding"
@@ -332,7 +332,7 @@ func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	if n.configured != nil {
 		if found, ok := n.configured.Namespace(name); ok {
 			if next := n.given[name]; n.merged && next != nil {
-				found = active.Applied(found, next)
+				found = resolve.Applied(found, next)
 			}
 			return found, true
 		}

@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -32,7 +32,7 @@ import (
 func TestOfflineIsOnline(t *testing.T) {
 	t.Parallel()
 	const dir = "testdata/sidecars"
-	_, snapshot, found := active.Load(dir)
+	_, snapshot, found := config.CompileDir(dir)
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}

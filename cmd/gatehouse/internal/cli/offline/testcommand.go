@@ -11,12 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -177,7 +176,7 @@ func newCompiler(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.
 			objects := v.Context.Over(c.Policy.Objects, c.Sidecar.ConfigMaps)
 			other.Policy.Objects, other.Sidecar.Namespaces, other.Sidecar.ConfigMaps = objects, objects, objects
 		}
-		compiled, found := active.Compile(&other, nil)
+		compiled, found := config.Compile(&other, nil)
 		return compiled, found.Err()
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // expensive are objects that take much memory and time to compile, and why each is

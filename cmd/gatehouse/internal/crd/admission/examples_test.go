@@ -18,9 +18,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -141,9 +140,9 @@ func lint(dir string) diagnostic.List {
 	c, found := config.Inspect(dir)
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
-		return append(found, followon.Without(found, list)...)
+		return append(found, config.WithoutConsequences(found, list)...)
 	}
-	return append(found, followon.Without(found, snapshot.Warnings())...)
+	return append(found, config.WithoutConsequences(found, snapshot.Warnings())...)
 }
 
 // paths are the paths of everything in a tree.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -22,17 +23,14 @@ type Object struct {
 	Generation int64
 }
 
-// Use says which version of an object is in use.
-type Use string
+// Use says which version of an object is active.
+type Use = resolve.Use
 
 // The values of Use.
 const (
-	// Current is the one that was read.
-	Current Use = "Current"
-	// Previous is the last one without errors: the one that was read has some.
-	Previous Use = "Previous"
-	// Unused is none. For what a policy matches, its failurePolicy decides.
-	Unused Use = "Unused"
+	Current  = resolve.Current
+	Previous = resolve.Previous
+	Unused   = resolve.Unused
 )
 
 // Outcome is what became of an object in a replica.

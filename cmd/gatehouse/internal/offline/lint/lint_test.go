@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // now returns the time of every test.

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package active
-
-// releaseProgramPages does nothing.
-func releaseProgramPages() {}

@@ -1,0 +1,231 @@
+package config
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
+)
+
+// Directory is an LDAP service as it is configured.
+type Directory struct {
+	authn.NamedDirectory
+	// BindPassword is the password of the account that searches.
+	BindPassword string
+}
+
+// authenticate reads our AuthenticationConfiguration and the files that it names.
+func (o *object) authenticate() {
+	var v v1alpha1.AuthenticationConfiguration
+	if !o.decodeInto(&v) {
+		return
+	}
+	c := o.config
+	c.Authn.Configuration = &authn.Configuration{Source: o.source, AuthenticationConfiguration: v}
+	for i := range v.Directories {
+		config := &c.Authn.Configuration.Directories[i]
+		d := Directory{NamedDirectory: authn.NamedDirectory{Source: o.source, Field: fmt.Sprintf("directories[%d]", i), Config: config}}
+		for _, f := range ldapconfig.Check(config) {
+			f.Source, f.Object, f.Field = o.source, o.label, joinField(d.Field, f.Field)
+			if f.Severity == diagnostic.Warning {
+				o.warnings = append(o.warnings, f)
+			} else {
+				o.found = append(o.found, f)
+			}
+		}
+		if file := config.BindPasswordFile; file != "" {
+			data := o.referencedFile(d.Field+".bindPasswordFile", file)
+			d.BindPassword = strings.TrimRight(string(data), " \t\r\n")
+			if data != nil && d.BindPassword == "" {
+				o.report(problem{field: d.Field + ".bindPasswordFile", message: fmt.Sprintf("%q is empty", strict.Cut(file, 200))})
+			}
+		}
+		c.Directories = append(c.Directories, d)
+	}
+	if v.Login == nil {
+		return
+	}
+	for i, key := range v.Login.Keys {
+		field := fmt.Sprintf("login.keys[%d].file", i)
+		k := authn.LoginKey{Name: key.Name}
+		if key.File == "" {
+			o.report(problem{field: field, message: "is missing", hint: "gatehouse token key --out FILE makes one"})
+		} else if data := o.referencedFile(field, key.File); data != nil {
+			secret, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(data)))
+			if err != nil {
+				o.report(problem{field: field, message: fmt.Sprintf("%q is not base64", strict.Cut(key.File, 200)), hint: "gatehouse token key --out FILE makes one"})
+			} else {
+				k.Secret = append([]byte{}, secret...)
+			}
+		}
+		c.Authn.LoginKeys = append(c.Authn.LoginKeys, k)
+	}
+}
+
+// referencedFile returns the content of a file that the document names. It returns nil and
+// reports an error if the file cannot be read.
+func (o *object) referencedFile(field, name string) []byte {
+	file := o.tree.findReferencedFile(o.file, name)
+	switch {
+	case file.problem != "" && file.unseen && mayBeSecret(name):
+		// Not even why: a system's error may be about its length or its bytes.
+		o.report(problem{
+			field: field, message: fmt.Sprintf("is not the path of an existing file; its %d bytes are not shown, because they may be a secret", len(name)),
+			hint: "write the path of a file, relative to the directory of the document, not its contents; if this is a secret, replace it",
+		})
+		return nil
+	case file.problem != "":
+		o.report(problem{
+			field: field, message: fmt.Sprintf("%q cannot be read: %s", strict.Cut(name, 200), file.problem),
+			hint: "the path is relative to the directory of the document",
+		})
+		return nil
+	case file.data == nil:
+		return []byte{}
+	default:
+		return file.data
+	}
+}
+
+// mayBeSecret reports whether a text that should be the path of a file may be what
+// the file should hold: it does not look like a path, or it is the base64 of 16
+// bytes or more, which a few paths are, too.
+func mayBeSecret(text string) bool {
+	const inPaths = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/.-_"
+	if strings.Trim(text, inPaths) != "" || !strings.ContainsAny(text, "/.") {
+		return true
+	}
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		if data, err := encoding.DecodeString(strings.TrimRight(text, "=")); err == nil && len(data) >= 16 {
+			return true
+		}
+	}
+	return false
+}
+
+// authenticateUpstream reads upstream's AuthenticationConfiguration as the API server
+// does: every version, strictly, with its defaults. The fields are validated when they are
+// compiled.
+func (o *object) authenticateUpstream() {
+	raw, err := json.Marshal(o.fields)
+	if err != nil {
+		o.report(problem{message: err.Error()})
+		return
+	}
+	decoded, err := runtime.Decode(upstreamDecoder(), raw)
+	if err != nil {
+		o.notUpstream(err)
+		return
+	}
+	c, ok := decoded.(*apiserver.AuthenticationConfiguration)
+	if !ok {
+		o.report(problem{message: fmt.Sprintf("is a %T", decoded)})
+		return
+	}
+	if len(c.JWT) == 0 {
+		o.warnings = append(o.warnings, diagnostic.Diagnostic{
+			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "jwt",
+			Message: "has no issuer, so the document has no effect",
+		})
+	}
+	if c.Anonymous != nil {
+		o.warnings = append(o.warnings, diagnostic.Diagnostic{
+			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "anonymous",
+			Message: "is an option of kube-apiserver and has no effect here",
+		})
+	}
+	const most = 64 // as upstream
+	if len(c.JWT) > most {
+		o.report(problem{field: "jwt", message: fmt.Sprintf("has %d issuers, more than %d", len(c.JWT), most)})
+	}
+	for i := range c.JWT {
+		o.config.Authn.Issuers = append(o.config.Authn.Issuers, authn.Issuer{Source: o.source, Field: fmt.Sprintf("jwt[%d]", i), Config: &c.JWT[i]})
+	}
+}
+
+// notUpstream reports why upstream's decoder does not take a document.
+func (o *object) notUpstream(err error) {
+	const hint = "the document has kube-apiserver's format: see AuthenticationConfiguration in the Kubernetes documentation"
+	if strictErr, ok := runtime.AsStrictDecodingError(err); ok {
+		for _, e := range strictErr.Errors() {
+			o.report(problem{message: strict.Printable(e.Error()), hint: hint})
+		}
+		return
+	}
+	if runtime.IsNotRegisteredError(err) {
+		o.report(problem{
+			field: "apiVersion", message: fmt.Sprintf("%q is not a supported version of AuthenticationConfiguration", strict.Cut(fmt.Sprint(o.fields["apiVersion"]), 60)),
+			hint: "write apiserver.config.k8s.io/v1",
+		})
+		return
+	}
+	for _, e := range utilerrors.Flatten(utilerrors.NewAggregate([]error{err})).Errors() {
+		o.report(problem{message: strict.Printable(e.Error()), hint: hint})
+	}
+}
+
+// upstreamDecoder is the API server's decoder of its configuration.
+//
+//nolint:gochecknoglobals // made once, and immutable
+var upstreamDecoder = sync.OnceValue(func() runtime.Decoder {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder()
+})
+
+// staticKeys gives issuers the keys that our configuration names a file of. The
+// two documents may come in any order.
+func (d *decoder) staticKeys() {
+	spec := &d.config.Authn
+	if spec.Configuration == nil {
+		return
+	}
+	for i, named := range spec.Configuration.JWT.Issuers {
+		if named.KeysFile == "" {
+			continue
+		}
+		file, _, _ := strings.Cut(spec.Configuration.Source, "#")
+		o := object{decoder: d, source: spec.Configuration.Source, label: authenticationConfiguration, file: file}
+		field := fmt.Sprintf("jwt.issuers[%d].keysFile", i)
+		data := o.referencedFile(field, named.KeysFile)
+		if data == nil {
+			continue
+		}
+		keys, err := jwt.ParseKeySet(data)
+		if err != nil {
+			o.report(problem{
+				field: field, message: fmt.Sprintf("%q is not a valid JSON Web Key Set: %s", strict.Cut(named.KeysFile, 200), err),
+				hint: "save the document at the jwks_uri of the issuer's discovery document",
+			})
+			continue
+		}
+		for j := range spec.Issuers {
+			if spec.Issuers[j].Config.Issuer.URL == named.URL {
+				spec.Issuers[j].KeysJSON, spec.Issuers[j].Keys = data, jwt.StaticKeys(keys.All())
+			}
+		}
+	}
+}
+
+// joinField is a path below another.
+func joinField(parent, field string) string {
+	if field == "" {
+		return parent
+	}
+	return parent + "." + field
+}

@@ -1,0 +1,156 @@
+// Package config turns a directory of documents into the specs that the
+// endpoints are compiled from.
+//
+// It is strict, because a document that does less than its author believes is a security
+// hole: an unknown field, a duplicate key, an unknown kind or a second object of the same
+// name is an error, and all errors are reported at once. The package that compiles a
+// document decides what it means.
+package config
+
+import (
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/rbac"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// Config is what a directory holds. It is immutable, and safe for concurrent
+// use, once Load has returned it.
+type Config struct {
+	// Digest names the configuration: the SHA-256, in hexadecimal digits, of
+	// the paths and contents of all files read. Two directories with the same
+	// files have the same digest.
+	Digest string
+	// State changes with everything that was read, files that documents name included. It
+	// must not be shown: passwords in these files could be guessed by it.
+	State string
+	// Files is the number of files read, and Documents that of the documents in them,
+	// tests left out.
+	Files, Documents int
+	// Empty are the files without such a document, and Filled those with one.
+	Empty  []string
+	Filled FileSet
+	// Unread is the part of the directory that may hold documents that this Config lacks.
+	Unread Unread
+	// Sidecar, Policy and Authn are the specs of the endpoints. The context
+	// objects of the directory are in Sidecar.Namespaces, Sidecar.ConfigMaps and Policy.Objects,
+	// and its RBAC objects, if it has any, are Policy.Authorizer. Policy.Now and
+	// Authn.Now are the wall clock.
+	Sidecar sidecar.Spec
+	Policy  policy.Spec
+	Authn   authn.Spec
+	// Directories are the LDAP services, with what connecting to them needs. They are
+	// those of Authn.Directories, in the same order; nobody has connected there.
+	Directories []Directory
+	// Recording is the RecordingConfiguration, nil without one. The server ignores it: it takes that of --record-config.
+	Recording *Recording
+	// Context are the objects that policies and templates may look up.
+	Context []*unstructured.Unstructured
+	// Warnings are diagnostics that are no errors.
+	Warnings diagnostic.List
+}
+
+// Workloads are the kinds that the PolicyConfiguration names as holding a pod
+// template. Commands that read manifests know them beside those of --workload.
+func (c *Config) Workloads() []v1alpha1.WorkloadKind {
+	if c.Policy.Configuration == nil {
+		return nil
+	}
+	return c.Policy.Configuration.Workloads
+}
+
+// Load reads every document below the directory dir. Its error is a
+// diagnostic.List of all errors, in a fixed order, and then there is no Config: a
+// configuration is used completely or not at all.
+//
+// What is read: files ending in .yaml, .yml or .json, in dir and the
+// directories below it, through symbolic links. What is not: files and
+// directories whose name begins with a dot, and kustomization files.
+//
+// The directory is read until two readings in a row agree, so that a
+// configuration is never half of one version and half of the next.
+func Load(dir string) (*Config, error) {
+	config, found := Inspect(dir)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// Inspect returns every diagnostic, and as much of the configuration as could be decoded.
+// If one is an error, the Config is only good for finding further errors in it.
+func Inspect(dir string) (*Config, diagnostic.List) {
+	return readStable(dir).decode()
+}
+
+// InspectBeside is Inspect for a directory beside which there are custom resources:
+// it may have no document, and "" is no directory.
+func InspectBeside(dir string) (*Config, diagnostic.List) {
+	if dir == "" {
+		t := tree{limits: defaultLimits(), mayBeEmpty: true}
+		t.seal()
+		return t.decode()
+	}
+	t := readStable(dir)
+	t.mayBeEmpty = true
+	return t.decode()
+}
+
+// decode turns what was read into specs. It depends on nothing but t.
+func (t tree) decode() (*Config, diagnostic.List) {
+	d := newDecoder(&t)
+	d.found = append(d.found, t.found...)
+	d.files()
+	c := d.config
+	authorizer, found := rbac.New(&d.rbac)
+	d.warnings = append(d.warnings, found...)
+	if c.Documents == 0 && len(d.found) == 0 && !t.mayBeEmpty {
+		c.Unread.All = true
+		d.found = append(d.found, diagnostic.Diagnostic{
+			Severity: diagnostic.Error,
+			Source:   t.dir,
+			Message:  "the directory has no documents",
+			Hint:     "add files that end in .yaml, .yml or .json, also in subdirectories",
+		})
+	}
+	d.staticKeys()
+	d.found.Sort()
+	c.Warnings = d.warnings
+	c.Warnings.Sort()
+	c.Context = d.context
+	objects := newObjects(c.Sidecar.Known, d.context)
+	c.Sidecar.Namespaces, c.Sidecar.ConfigMaps = objects, objects
+	c.Policy.Objects, c.Policy.Authorizer, c.Policy.Now = objects, authorizer, time.Now
+	c.Authn.Random, c.Authn.Now = rand.Reader, time.Now
+	for i := range c.Directories {
+		c.Authn.Directories = append(c.Authn.Directories, c.Directories[i].NamedDirectory)
+	}
+	return c, append(d.found, c.Warnings...)
+}
+
+// InspectFile is Inspect for one file, such as the configuration that a recording holds. A document
+// may name no other file. The file may have no document, as that of a server without any, but a file of
+// 0 bytes is damaged: it begins with a comment.
+func InspectFile(path string) (*Config, diagnostic.List) {
+	t := tree{dir: filepath.Dir(path), limits: defaultLimits()}
+	data, err := readFile(path, t.limits)
+	switch {
+	case err != nil:
+		return nil, diagnostic.List{{Severity: diagnostic.Error, Source: path, Message: "cannot be read: " + reason(err)}}
+	case len(data) > t.limits.fileBytes:
+		return nil, diagnostic.List{{Severity: diagnostic.Error, Source: path, Message: fmt.Sprintf("is larger than %d MiB", t.limits.fileBytes>>20)}}
+	}
+	t.files = []file{{path: filepath.Base(path), data: data}}
+	t.mayBeEmpty = len(data) > 0
+	t.seal()
+	return t.decode()
+}

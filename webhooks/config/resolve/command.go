@@ -1,0 +1,322 @@
+package resolve
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// CommandSources say by what a command decides that has a cluster: documents, what is active in the cluster, or both.
+// Namespaces and params are those of the cluster.
+type CommandSources struct {
+	// Dir is the directory of the documents, "" without one. Documents and Found are what config.InspectBeside
+	// returned for it.
+	Dir       string
+	Documents *config.Config
+	Found     diagnostic.List
+	// Cluster reads from the cluster.
+	Cluster Cluster
+	// Custom reports whether the custom resources of the cluster decide too, and Native whether its own
+	// ValidatingAdmissionPolicies do. A document takes the place of one with its kind and name.
+	Custom, Native bool
+	// Prepare, if set, is called with the configuration before it is compiled.
+	Prepare func(*config.Config)
+}
+
+// Cluster reads from a cluster, each object once.
+type Cluster interface {
+	policy.Objects
+	sidecar.ConfigMaps
+	// Resources returns the custom resources of Gatehouse's kinds, and whether the cluster knows these kinds.
+	Resources() ([]*config.Resource, bool, error)
+	// Native returns the cluster's own ValidatingAdmissionPolicies and their bindings.
+	Native() ([]policy.Policy, []policy.Binding, error)
+	// Provide connects specs with the cluster.
+	Provide(*policy.Spec, *sidecar.Spec)
+}
+
+// CommandConfig is a configuration by which a command decides.
+type CommandConfig struct {
+	Config   *config.Config
+	Snapshot *webhooks.Snapshot
+	// Found is what is wrong with objects of the cluster, and warnings. None is about a document as an error.
+	Found diagnostic.List
+	// LeftOut are the objects of the cluster that have errors and decide nothing, by their names in diagnostics.
+	LeftOut []string
+	// Installed reports whether the cluster has custom resources of Gatehouse's kinds at all. It is false if they
+	// were not read.
+	Installed bool
+}
+
+// ForCommand reads what is active in a cluster, once, and compiles it as a server does: an object with errors does
+// not keep the others from deciding. The error is about the documents, or that the cluster cannot be reached. What must
+// not be read is a problem of Cluster.
+func ForCommand(in CommandSources) (*CommandConfig, error) {
+	if in.Found.Err() != nil {
+		_, found := config.Compile(in.Documents, in.Found)
+		return nil, config.InvalidError(in.Dir, found.Err())
+	}
+	out := &CommandConfig{}
+	documents := *in.Documents
+	resources, err := in.read(out, &documents)
+	if err != nil {
+		return nil, err
+	}
+	resolved, found, err := in.resolve(&documents, resources)
+	for err == nil && resolved == nil && dropNative(&documents, found, out) {
+		out.Found = append(out.Found, found...)
+		resolved, found, err = in.resolve(&documents, resources)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ofDocuments := slices.DeleteFunc(slices.Clone(found), func(d diagnostic.Diagnostic) bool { return d.Source == config.ClusterSource })
+	if err := ofDocuments.Err(); err != nil {
+		return nil, config.InvalidError(in.Dir, err)
+	}
+	if resolved == nil {
+		return nil, fmt.Errorf("the configuration of the cluster is invalid:\n%w", found.Err())
+	}
+	out.Config, out.Snapshot, out.Found = resolved.Config, resolved.Snapshot, append(out.Found, found...)
+	for _, one := range resolved.Candidates {
+		if one.use == nil || one.broken {
+			out.LeftOut = append(out.LeftOut, one.Read.Object())
+		}
+	}
+	for i := range found {
+		if isNativeError(&found[i]) && !slices.Contains(out.LeftOut, found[i].Object) {
+			out.LeftOut = append(out.LeftOut, found[i].Object)
+		}
+	}
+	return out, nil
+}
+
+// resolve resolves and compiles. Without a result, the diagnostics have errors.
+func (in *CommandSources) resolve(documents *config.Config, resources []*config.Resource) (*Resolution, diagnostic.List, error) {
+	resolved, err := new(Resolver).Resolve(Input{
+		Documents: documents, Resources: resources, Clustered: true, Tolerant: true,
+		Prepare: func(merged *config.Config) error {
+			in.provide(merged)
+			return nil
+		},
+	})
+	if list, ok := errors.AsType[diagnostic.List](err); ok {
+		return nil, list, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return resolved, resolved.Diagnostics(), nil
+}
+
+// isNativeError reports whether an error is about a policy or binding of the API server itself, which it has accepted all the same: it
+// may be of another version of Kubernetes.
+func isNativeError(d *diagnostic.Diagnostic) bool {
+	return d.Severity == diagnostic.Error && d.Source == config.ClusterSource && strings.HasPrefix(d.Object, "ValidatingAdmissionPolicy")
+}
+
+// dropNative removes the API server's own policies and bindings that have errors, and reports whether there are any.
+func dropNative(documents *config.Config, found diagnostic.List, out *CommandConfig) bool {
+	dropped := map[string]bool{}
+	for i := range found {
+		if isNativeError(&found[i]) {
+			dropped[found[i].Object] = true
+		}
+	}
+	policies, bindings := len(documents.Policy.Policies), len(documents.Policy.Bindings)
+	documents.Policy.Policies = slices.DeleteFunc(documents.Policy.Policies, func(p policy.Policy) bool {
+		return p.Source == config.ClusterSource && dropped["ValidatingAdmissionPolicy/"+p.Name]
+	})
+	documents.Policy.Bindings = slices.DeleteFunc(documents.Policy.Bindings, func(b policy.Binding) bool {
+		return b.Source == config.ClusterSource && dropped["ValidatingAdmissionPolicyBinding/"+b.Name]
+	})
+	out.LeftOut = append(out.LeftOut, slices.Sorted(maps.Keys(dropped))...)
+	return len(documents.Policy.Policies) < policies || len(documents.Policy.Bindings) < bindings
+}
+
+// read returns the custom resources of the cluster, and adds its own policies to the documents.
+func (in *CommandSources) read(out *CommandConfig, documents *config.Config) (resources []*config.Resource, err error) {
+	if in.Custom {
+		if resources, out.Installed, err = in.Cluster.Resources(); err != nil {
+			return nil, err
+		}
+		own := map[string]map[string]string{}
+		for _, kind := range config.ResourceKinds() {
+			own[kind.Kind] = documents.Sources(kind.Kind)
+		}
+		resources = slices.DeleteFunc(resources, func(r *config.Resource) bool {
+			_, replaced := own[r.Kind][types.NamespacedName{Namespace: r.Namespace, Name: r.Name}.String()]
+			return replaced
+		})
+	}
+	if !in.Native {
+		return resources, nil
+	}
+	policies, bindings, err := in.Cluster.Native()
+	if err != nil {
+		return nil, err
+	}
+	documents.Policy.Policies = addMissing(documents.Policy.Policies, policies, func(p *policy.Policy) string { return p.Name })
+	documents.Policy.Bindings = addMissing(documents.Policy.Bindings, bindings, func(b *policy.Binding) string { return b.Name })
+	return resources, nil
+}
+
+// addMissing returns a list with those of another that have other names.
+func addMissing[T any](list, others []T, name func(*T) string) []T {
+	list = slices.Clone(list)
+	known := make(map[string]bool, len(list))
+	for i := range list {
+		known[name(&list[i])] = true
+	}
+	for i := range others {
+		if !known[name(&others[i])] {
+			list = append(list, others[i])
+		}
+	}
+	return list
+}
+
+// provide connects a configuration with the cluster. Objects of the directory that the cluster does not have, or has in
+// another version, are known as if they were applied.
+func (in *CommandSources) provide(c *config.Config) {
+	documents, maps := c.Policy.Objects, c.Sidecar.ConfigMaps
+	in.Cluster.Provide(&c.Policy, &c.Sidecar)
+	over := &overlay{Objects: in.Cluster, cluster: in.Cluster, documents: documents, maps: maps}
+	c.Policy.Objects, c.Sidecar.Namespaces, c.Sidecar.ConfigMaps = over, over, over
+	c.Policy.KeepBroken = true
+	if in.Prepare != nil {
+		in.Prepare(c)
+	}
+}
+
+// overlay are the objects of a cluster after those of a directory were applied.
+type overlay struct {
+	policy.Objects // of the cluster
+
+	cluster   Cluster
+	documents policy.Objects
+	maps      sidecar.ConfigMaps
+}
+
+// Namespace returns the namespace of the cluster, with the labels and annotations of that of the directory.
+func (o *overlay) Namespace(name string) (*corev1.Namespace, bool) {
+	own, applied := o.documents.Namespace(name)
+	there, exists := o.cluster.Namespace(name)
+	switch {
+	case !applied:
+		return there, exists
+	case !exists:
+		return own, true
+	default:
+		return Applied(there, own), true
+	}
+}
+
+// Applied returns a namespace after another version of it was applied: labels and annotations are merged.
+func Applied(there, next *corev1.Namespace) *corev1.Namespace {
+	out := there.DeepCopy()
+	for key, value := range next.Labels {
+		metav1.SetMetaDataLabel(&out.ObjectMeta, key, value)
+	}
+	for key, value := range next.Annotations {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
+	}
+	return out
+}
+
+// Namespaced is that of the cluster. Of a kind that it does not have, the directory may.
+func (o *overlay) Namespaced(kind schema.GroupVersionKind) (bool, error) {
+	is, err := o.Objects.Namespaced(kind)
+	if errors.Is(err, policy.ErrNotServed) && o.has(kind) {
+		return o.documents.Namespaced(kind)
+	}
+	return is, err
+}
+
+// has reports whether the directory has an object of a kind outside of namespaces, or its definition.
+func (o *overlay) has(kind schema.GroupVersionKind) bool {
+	definitions, _ := o.documents.List(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, "", nil)
+	return slices.ContainsFunc(definitions, func(u *unstructured.Unstructured) bool {
+		defined, _, ok := config.CustomScope(u)
+		return ok && defined == kind.GroupKind()
+	})
+}
+
+// Get implements policy.Objects.
+func (o *overlay) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	if own, _ := o.documents.Get(kind, namespace, name); own != nil {
+		return own, nil
+	}
+	return o.Objects.Get(kind, namespace, name)
+}
+
+// List implements policy.Objects.
+func (o *overlay) List(kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	all, err := o.Objects.List(kind, namespace, selector)
+	own, _ := o.documents.List(kind, namespace, nil)
+	if err != nil && (len(own) == 0 || !errors.Is(err, policy.ErrNotServed)) {
+		return nil, err
+	}
+	if len(own) == 0 {
+		return all, nil
+	}
+	byName := make(map[string]*unstructured.Unstructured, len(all))
+	for _, u := range all {
+		byName[u.GetName()] = u
+	}
+	for _, u := range own {
+		delete(byName, u.GetName())
+		if selector == nil || selector.Matches(labels.Set(u.GetLabels())) {
+			byName[u.GetName()] = u
+		}
+	}
+	return slices.SortedFunc(maps.Values(byName), func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }), nil
+}
+
+// ConfigMapData implements sidecar.ConfigMaps.
+func (o *overlay) ConfigMapData(namespace, name string) (map[string]string, bool) {
+	if data, own := o.maps.ConfigMapData(namespace, name); own {
+		return data, true
+	}
+	return o.cluster.ConfigMapData(namespace, name)
+}
+
+// Deciding returns the number of policies and profiles of a configuration that decide about objects: a policy needs
+// actions of its own or a binding.
+func Deciding(c *config.Config) int {
+	n := len(c.Sidecar.Profiles)
+	bound := map[string]bool{}
+	for i := range c.Policy.Bindings {
+		bound[c.Policy.Bindings[i].Spec.PolicyName] = true
+	}
+	for i := range c.Policy.Policies {
+		if bound[c.Policy.Policies[i].Name] {
+			n++
+		}
+	}
+	clear(bound)
+	for i := range c.Policy.AdmissionPolicyBindings {
+		bound[c.Policy.AdmissionPolicyBindings[i].Spec.PolicyName] = true
+	}
+	for i := range c.Policy.AdmissionPolicies {
+		if p := &c.Policy.AdmissionPolicies[i]; len(p.Spec.ValidationActions) > 0 || bound[p.Name] {
+			n++
+		}
+	}
+	return n
+}
