@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -239,7 +238,7 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	_, _ = fmt.Fprintln(digest, c.Digest)
 	var found diagnostic.List
 	for _, r := range resources {
-		if source, twice := known[r.Kind][cache.MetaObjectToName(r.GetObjectMeta()).String()]; twice {
+		if source, twice := known[r.Kind][ObjectName(r.GetObjectMeta())]; twice {
 			found = append(found, diagnostic.Diagnostic{
 				Severity: diagnostic.Error, Source: ClusterSource, Object: r.Object(),
 				Message: fmt.Sprintf("the configuration directory has a document of the same name, in %q, which takes precedence", source),
@@ -314,7 +313,15 @@ func sources[T any](list []T, of func(*T) (object metav1.Object, source string))
 	out := make(map[string]string, len(list))
 	for i := range list {
 		object, source := of(&list[i])
-		out[cache.MetaObjectToName(object).String()] = source
+		out[ObjectName(object)] = source
 	}
 	return out
+}
+
+// ObjectName returns "namespace/name", or the name alone for an object without a namespace.
+func ObjectName(object metav1.Object) string {
+	if object.GetNamespace() == "" {
+		return object.GetName()
+	}
+	return object.GetNamespace() + "/" + object.GetName()
 }

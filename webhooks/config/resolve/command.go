@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -160,7 +159,7 @@ func (in *CommandSources) read(out *CommandConfig, documents *config.Config) (re
 			own[kind.Kind] = documents.Sources(kind.Kind)
 		}
 		resources = slices.DeleteFunc(resources, func(r *config.Resource) bool {
-			_, replaced := own[r.Kind][types.NamespacedName{Namespace: r.Namespace, Name: r.Name}.String()]
+			_, replaced := own[r.Kind][config.ObjectName(r.GetObjectMeta())]
 			return replaced
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
@@ -23,10 +22,10 @@ type IdentityProviders struct {
 	Attempts *login.Attempts
 }
 
-// NewIdentityProviders returns providers that no configuration uses yet.
-func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry) *IdentityProviders {
+// NewIdentityProviders returns providers that no configuration uses yet. At most keyWaits token reviews wait for keys at one time.
+func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry, keyWaits int) *IdentityProviders {
 	p := &IdentityProviders{
-		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: server.KeyWaits()}),
+		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: keyWaits}),
 		directories: ldap.NewDirectories(),
 		Attempts:    login.NewAttempts(login.AttemptsOptions{Now: time.Now}),
 	}

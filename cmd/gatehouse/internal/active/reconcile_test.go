@@ -54,7 +54,7 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 `)
 		log := slog.New(slog.DiscardHandler)
 		metrics := telemetry.New(log, "v")
-		providers := NewIdentityProviders(log, metrics)
+		providers := NewIdentityProviders(log, metrics, 2)
 		defer providers.Close()
 		resources := &handed{changed: make(chan struct{}, 1)}
 		resources.hand(token, customPolicy(t, 1, "p", "true"))

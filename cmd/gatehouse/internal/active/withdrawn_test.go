@@ -51,7 +51,7 @@ spec: {sha256: %s, user: {username: %s}, expiresAt: %q}
 	}
 	log := slog.New(slog.NewJSONHandler(&s.log, nil))
 	metrics := telemetry.New(log, "v")
-	providers := NewIdentityProviders(log, metrics)
+	providers := NewIdentityProviders(log, metrics, 2)
 	t.Cleanup(providers.Close)
 	current := &Active{Dir: s.Dir, Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
 	t.Cleanup(current.Reminder.Stop)

@@ -19,9 +19,9 @@ import (
 	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 )
 
 // firstReadTimeout bounds the requests to the API server before anything is served: an API
@@ -42,7 +42,7 @@ type certificates struct {
 
 // certificates returns the source of serving certificates and what belongs to it. Access is
 // to the cluster, nil without one. The cluster need not be reachable yet.
-func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Config, log *slog.Logger, metrics *telemetry.Telemetry) (made *certificates, failed error) {
+func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Config, log *slog.Logger, metrics *certmetrics.Metrics) (made *certificates, failed error) {
 	c := &certificates{leave: func(context.Context) {}}
 	defer func() {
 		if failed != nil {

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 )
 
 // certificateFlagsOf are those that a command line gives.
@@ -61,7 +61,7 @@ func TestRegistrationsOfSources(t *testing.T) {
 			}
 			log := slog.New(slog.DiscardHandler)
 			ctx, cancel := context.WithCancel(t.Context())
-			cs, err := f.certificates(ctx, &rest.Config{Host: "https://127.0.0.1:1"}, log, telemetry.New(log, build.Version()))
+			cs, err := f.certificates(ctx, &rest.Config{Host: "https://127.0.0.1:1"}, log, certmetrics.New[string](prometheus.NewRegistry(), nil))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
@@ -49,7 +50,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if lookups != nil {
 		defer lookups.Close()
 	}
-	providers := active.NewIdentityProviders(log, metrics)
+	providers := active.NewIdentityProviders(log, metrics, server.KeyWaits())
 	defer providers.Close()
 	usage, err := f.usage(access, log)
 	if err != nil {
@@ -94,7 +95,8 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		return listenError("--ops-listen", err)
 	}
 	defer func() { _ = health.Close() }()
-	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, metrics) })
+	ofCertificates := certmetrics.New(metrics.Registry, server.HandshakeFailures())
+	certify := sync.OnceValues(func() (*certificates, error) { return f.certificates(ctx, access, log, ofCertificates) })
 	var connecting sync.WaitGroup
 	if access != nil {
 		// In parallel with Start, because both wait for an API server that hangs.
@@ -124,7 +126,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	budget := f.budget(memory, log)
 	srv := server.New(server.Options{
 		Connections: budget.connections,
-		Reviews:     reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: metrics.HandshakeFailed,
+		Reviews:     reviews, TLS: certificates.tlsConfig(minVersion), HandshakeFailed: func(why server.HandshakeFailure) { ofCertificates.HandshakeFailed(string(why)) },
 		Handler: server.Reviews(&current.Snapshot, server.ReviewOptions{
 			Bytes: budget.inFlight, RequireClientCertificate: f.requireClientForAll, Now: time.Now,
 			Observe:  load.observe(f.Auditing.Every > 0, observer(metrics, usage, tracer)), //nolint:contextcheck // calls have contexts of their own

@@ -12,7 +12,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -120,8 +119,7 @@ func loginReason(reason string) string {
 	switch reason {
 	case string(authn.ReasonOK):
 		return ""
-	case "", login.ReasonMethod, login.ReasonMediaType, login.ReasonBodyTooLarge, login.ReasonRateLimited,
-		login.ReasonSlowed, login.ReasonOverload, login.ReasonInternal:
+	case "", "method", "media-type", "body-too-large", "rate-limited", "slowed", "overload", "internal": // of package login
 		return reason
 	default:
 		if isAuthn(reason) {
@@ -164,12 +162,14 @@ func isForgeable(reason string) bool {
 	}
 }
 
-// Login observes one finished call of /login or /whoami. It can be
-// login.HandlerOptions.Observe.
-func (t *Telemetry) Login(e *login.Event) {
+// whoamiPath is the path of a Call that is about a token.
+const whoamiPath = "/whoami"
+
+// Login observes one finished call of /login or /whoami.
+func (t *Telemetry) Login(e *Call) {
 	a := t.authentications
 	decision, reason := string(e.Decision), loginReason(e.Reason)
-	if e.Path == login.WhoamiPath {
+	if e.Path == whoamiPath {
 		a.whoamis.WithLabelValues(decision, reason).Inc()
 	} else {
 		directory := a.sourceLabel(e.Directory)
@@ -200,10 +200,10 @@ func (t *Telemetry) Login(e *login.Event) {
 
 // loginLevel returns the level of a call's line. Logins are few; whoami adds nothing to the
 // review of the same token.
-func loginLevel(e *login.Event) slog.Level {
+func loginLevel(e *Call) slog.Level {
 	switch e.Decision {
 	case review.Allowed, review.Denied:
-		if e.Path == login.WhoamiPath {
+		if e.Path == whoamiPath {
 			return slog.LevelDebug
 		}
 		return slog.LevelInfo
@@ -221,7 +221,7 @@ func loginLevel(e *login.Event) slog.Level {
 
 // attributes returns the caller, the subject and the outcome of a call: nothing of a
 // password and nothing of a token.
-func (a *authentications) attributes(e *login.Event) []slog.Attr {
+func (a *authentications) attributes(e *Call) []slog.Attr {
 	attrs := appendFields([]slog.Attr{slog.String("decision", string(e.Decision))}, []field{
 		{"reason", e.Reason},
 		{"detail", e.Detail},
@@ -242,7 +242,7 @@ func (a *authentications) attributes(e *login.Event) []slog.Attr {
 // fingerprint identifies the typed name where no user is known, so that lines about one
 // name can be found. The name may be a password in the wrong field, so the log has neither
 // it nor its hash: the key is random, and lives as long as the process.
-func (a *authentications) fingerprint(e *login.Event) string {
+func (a *authentications) fingerprint(e *Call) string {
 	name := strings.ToLower(strings.TrimSpace(e.Typed))
 	if name == "" || e.User != "" {
 		return ""

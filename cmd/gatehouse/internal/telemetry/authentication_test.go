@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -65,7 +64,7 @@ func TestAuthentications(t *testing.T) {
 	for i := range reviews {
 		observe.Review(&reviews[i])
 	}
-	observe.Login(&login.Event{Path: login.Path, Decision: review.Allowed, Reason: "ok", Directory: "corp", Took: 20 * time.Millisecond})
+	observe.Login(&telemetry.Call{Path: "/login", Decision: review.Allowed, Reason: "ok", Directory: "corp", Took: 20 * time.Millisecond})
 	expect := func(want string) {
 		t.Helper()
 		shows(t, observe, `gatehouse_authentications_total{backend="",decision="denied",reason="foreign",source=""} 1
@@ -101,13 +100,13 @@ gatehouse_authentications_total{backend="other",decision="denied",reason="other"
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	observe, _ := withSources(slog.LevelError + 1)
-	for _, e := range []login.Event{
-		{Path: login.Path, Decision: review.Allowed, Reason: "ok", Directory: "corp", Took: 20 * time.Millisecond},
-		{Path: login.Path, Decision: review.Denied, Reason: "credentials", Directory: "corp", Took: 3 * time.Second},
-		{Path: login.Path, Decision: review.Shed, Reason: "rate-limited"},
-		{Path: login.Path, Decision: review.Denied, Reason: "made up", Directory: "made up"},
-		{Path: login.WhoamiPath, Decision: review.Allowed, Reason: "ok", Backend: "jwt", Source: issuer},
-		{Path: login.WhoamiPath, Decision: review.Denied, Reason: "session"},
+	for _, e := range []telemetry.Call{
+		{Path: "/login", Decision: review.Allowed, Reason: "ok", Directory: "corp", Took: 20 * time.Millisecond},
+		{Path: "/login", Decision: review.Denied, Reason: "credentials", Directory: "corp", Took: 3 * time.Second},
+		{Path: "/login", Decision: review.Shed, Reason: "rate-limited"},
+		{Path: "/login", Decision: review.Denied, Reason: "made up", Directory: "made up"},
+		{Path: "/whoami", Decision: review.Allowed, Reason: "ok", Backend: "jwt", Source: issuer},
+		{Path: "/whoami", Decision: review.Denied, Reason: "session"},
 	} {
 		observe.Login(&e)
 	}
@@ -131,34 +130,34 @@ func TestLinesOfLogins(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name   string
-		event  login.Event
+		event  telemetry.Call
 		level  string // empty: no line
 		has    map[string]any
 		hasNot []string
 	}{
 		{
 			"yes",
-			login.Event{Path: login.Path, Decision: review.Allowed, Reason: "ok", Directory: "corp", User: "corp:jane", TokenID: "t1", Client: "192.0.2.1", Typed: "JANE"},
+			telemetry.Call{Path: "/login", Decision: review.Allowed, Reason: "ok", Directory: "corp", User: "corp:jane", TokenID: "t1", Client: "192.0.2.1", Typed: "JANE"},
 			"INFO",
 			map[string]any{"msg": "login", "decision": "allowed", "reason": "ok", "directory": "corp", "user": "corp:jane", "tokenID": "t1", "client": "192.0.2.1"},
 			[]string{"JANE", "typed", "renewal"},
 		},
-		{"a renewal", login.Event{Path: login.Path, Decision: review.Allowed, Renewal: true, User: "corp:jane"}, "INFO", map[string]any{"renewal": true}, nil},
+		{"a renewal", telemetry.Call{Path: "/login", Decision: review.Allowed, Renewal: true, User: "corp:jane"}, "INFO", map[string]any{"renewal": true}, nil},
 		{
 			"no",
-			login.Event{Path: login.Path, Decision: review.Denied, Reason: "credentials", Directory: "corp", Typed: "hunter2", Detail: "uid=jane,ou=people"},
+			telemetry.Call{Path: "/login", Decision: review.Denied, Reason: "credentials", Directory: "corp", Typed: "hunter2", Detail: "uid=jane,ou=people"},
 			"INFO",
 			map[string]any{"decision": "denied", "reason": "credentials", "detail": "uid=jane,ou=people"},
 			[]string{"hunter2", "f52fbd32"}, // nor its SHA-256
 		},
-		{"refused by the guard", login.Event{Path: login.Path, Decision: review.Denied, Reason: "guard", User: "system:admin", Typed: "x"}, "INFO", map[string]any{"user": "system:admin"}, []string{"typed"}},
-		{"slowed", login.Event{Path: login.Path, Decision: review.Shed, Reason: "slowed"}, "WARN", map[string]any{"reason": "slowed"}, nil},
-		{"refused", login.Event{Path: login.Path, Decision: review.Refused, Reason: "input"}, "WARN", nil, nil},
-		{"cannot decide", login.Event{Path: login.Path, Decision: review.Unknown, Reason: "directory", Detail: "ldaps://ldap1: refused"}, "ERROR", map[string]any{"detail": "ldaps://ldap1: refused"}, nil},
-		{"a renewal with a key that is not here", login.Event{Path: login.Path, Decision: review.Unknown, Reason: "unknown-key"}, "WARN", nil, nil},
-		{"whoami yes", login.Event{Path: login.WhoamiPath, Decision: review.Allowed, User: "jane"}, "", nil, nil},
-		{"whoami no", login.Event{Path: login.WhoamiPath, Decision: review.Denied, Reason: "expired"}, "", nil, nil},
-		{"whoami cannot decide", login.Event{Path: login.WhoamiPath, Decision: review.Unknown, Reason: "keys", Backend: "jwt", Source: issuer}, "ERROR", map[string]any{"msg": "whoami", "backend": "jwt", "source": issuer}, nil},
+		{"refused by the guard", telemetry.Call{Path: "/login", Decision: review.Denied, Reason: "guard", User: "system:admin", Typed: "x"}, "INFO", map[string]any{"user": "system:admin"}, []string{"typed"}},
+		{"slowed", telemetry.Call{Path: "/login", Decision: review.Shed, Reason: "slowed"}, "WARN", map[string]any{"reason": "slowed"}, nil},
+		{"refused", telemetry.Call{Path: "/login", Decision: review.Refused, Reason: "input"}, "WARN", nil, nil},
+		{"cannot decide", telemetry.Call{Path: "/login", Decision: review.Unknown, Reason: "directory", Detail: "ldaps://ldap1: refused"}, "ERROR", map[string]any{"detail": "ldaps://ldap1: refused"}, nil},
+		{"a renewal with a key that is not here", telemetry.Call{Path: "/login", Decision: review.Unknown, Reason: "unknown-key"}, "WARN", nil, nil},
+		{"whoami yes", telemetry.Call{Path: "/whoami", Decision: review.Allowed, User: "jane"}, "", nil, nil},
+		{"whoami no", telemetry.Call{Path: "/whoami", Decision: review.Denied, Reason: "expired"}, "", nil, nil},
+		{"whoami cannot decide", telemetry.Call{Path: "/whoami", Decision: review.Unknown, Reason: "keys", Backend: "jwt", Source: issuer}, "ERROR", map[string]any{"msg": "whoami", "backend": "jwt", "source": issuer}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +194,7 @@ func TestFingerprints(t *testing.T) {
 	typed := func(names ...string) []any {
 		observe, log := newTelemetry(slog.LevelInfo)
 		for _, name := range names {
-			observe.Login(&login.Event{Path: login.Path, Decision: review.Denied, Reason: "credentials", Typed: name})
+			observe.Login(&telemetry.Call{Path: "/login", Decision: review.Denied, Reason: "credentials", Typed: name})
 		}
 		var prints []any
 		for _, line := range lines(t, log) {
@@ -218,16 +217,16 @@ func TestNobodyFillsTheLogWithLogins(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name       string
-		event      login.Event
+		event      telemetry.Call
 		from, to   int
 		suppressed bool
 	}{
-		{"yes", login.Event{Path: login.Path, Decision: review.Allowed}, 1000, 1000, false},
-		{"wrong passwords", login.Event{Path: login.Path, Decision: review.Denied, Reason: "credentials"}, 190, 210, true},
-		{"forged tokens", login.Event{Path: login.Path, Decision: review.Denied, Reason: "signature"}, 20, 40, true},
-		{"malformed requests", login.Event{Path: login.Path, Decision: review.Refused, Reason: "input"}, 20, 40, true},
-		{"too many", login.Event{Path: login.Path, Decision: review.Shed, Reason: "rate-limited"}, 20, 40, true},
-		{"a directory that is down", login.Event{Path: login.Path, Decision: review.Unknown, Reason: "directory"}, 20, 40, true},
+		{"yes", telemetry.Call{Path: "/login", Decision: review.Allowed}, 1000, 1000, false},
+		{"wrong passwords", telemetry.Call{Path: "/login", Decision: review.Denied, Reason: "credentials"}, 190, 210, true},
+		{"forged tokens", telemetry.Call{Path: "/login", Decision: review.Denied, Reason: "signature"}, 20, 40, true},
+		{"malformed requests", telemetry.Call{Path: "/login", Decision: review.Refused, Reason: "input"}, 20, 40, true},
+		{"too many", telemetry.Call{Path: "/login", Decision: review.Shed, Reason: "rate-limited"}, 20, 40, true},
+		{"a directory that is down", telemetry.Call{Path: "/login", Decision: review.Unknown, Reason: "directory"}, 20, 40, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

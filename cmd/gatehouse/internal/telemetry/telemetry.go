@@ -44,9 +44,8 @@ type Telemetry struct {
 	loaded          *prometheus.GaugeVec
 	loadedAt        prometheus.Gauge
 	// successful is about the configuration that was read last.
-	successful   prometheus.Gauge
-	emptied      prometheus.Gauge
-	certificates *certificates
+	successful prometheus.Gauge
+	emptied    prometheus.Gauge
 	// resources is nil without custom resources.
 	resources *prometheus.GaugeVec
 }
@@ -78,10 +77,9 @@ func New(log *slog.Logger, version string) *Telemetry {
 			"Configurations read, by result: ok, or error for one that was rejected or that has policies with errors.", "result"),
 		successful: f.gauge("gatehouse_config_last_load_successful",
 			"1 if the configuration that was read last is active without errors, 0 if an older one is active or if active policies do not compile."),
-		emptied:      f.gauge("gatehouse_config_emptied_files", "Files of the active configuration that have lost all their documents since the start."),
-		loaded:       f.gauges("gatehouse_config_info", "1 for the digest of the active configuration.", "digest"),
-		loadedAt:     f.gauge("gatehouse_config_loaded_timestamp_seconds", "Time when the active configuration was read, as a Unix timestamp."),
-		certificates: newCertificates(f),
+		emptied:  f.gauge("gatehouse_config_emptied_files", "Files of the active configuration that have lost all their documents since the start."),
+		loaded:   f.gauges("gatehouse_config_info", "1 for the digest of the active configuration.", "digest"),
+		loadedAt: f.gauge("gatehouse_config_loaded_timestamp_seconds", "Time when the active configuration was read, as a Unix timestamp."),
 	}
 	t.failures = lineLimiter{perSecond: linesPerSecond, burst: lineBurst, report: t.logSuppressed}
 	t.decisions = lineLimiter{

@@ -1,28 +1,32 @@
-package telemetry_test
+package certmetrics_test
 
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/source"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 )
 
+func newMetrics() (*prometheus.Registry, *certmetrics.Metrics) {
+	registry := prometheus.NewRegistry()
+	return registry, certmetrics.New(registry, []string{"untrusted", "client-certificate", "protocol", "abandoned", "other"})
+}
+
 // shows compares metrics with what they should be, without their help.
-func shows(t *testing.T, observe *telemetry.Telemetry, want string, names ...string) {
+func shows(t *testing.T, registry *prometheus.Registry, want string, names ...string) {
 	t.Helper()
-	families, err := observe.Registry.Gather()
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +38,7 @@ func shows(t *testing.T, observe *telemetry.Telemetry, want string, names ...str
 			}
 		}
 	}
-	if err := testutil.GatherAndCompare(observe.Registry, strings.NewReader(help+want), names...); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(help+want), names...); err != nil {
 		t.Error(err)
 	}
 }
@@ -44,14 +48,14 @@ func shows(t *testing.T, observe *telemetry.Telemetry, want string, names ...str
 // published once is not what is in use.
 func TestCertificateEvents(t *testing.T) {
 	t.Parallel()
-	observe, _ := newTelemetry(slog.LevelError)
+	registry, observe := newMetrics()
 	names := []string{
 		"gatehouse_certificate_not_after_timestamp_seconds", "gatehouse_ca_bundle_overwritten_total", "gatehouse_ca_bundle_published_total",
 		"gatehouse_ca_bundle_publish_failures_total", "gatehouse_ca_recovered_total",
 	}
 	stats := cabundle.Stats{}
 	observe.Publisher(func() cabundle.Stats { return stats })
-	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 0
+	shows(t, registry, `gatehouse_ca_bundle_overwritten_total 0
 gatehouse_ca_bundle_publish_failures_total 0
 gatehouse_ca_bundle_published_total 0
 gatehouse_ca_recovered_total 0
@@ -71,7 +75,7 @@ gatehouse_ca_recovered_total 0
 		observe.Certificate(e)
 	}
 	stats = cabundle.Stats{Published: 1, Overwritten: 3, Failed: 2}
-	shows(t, observe, `gatehouse_ca_bundle_overwritten_total 3
+	shows(t, registry, `gatehouse_ca_bundle_overwritten_total 3
 gatehouse_ca_bundle_publish_failures_total 2
 gatehouse_ca_bundle_published_total 1
 gatehouse_ca_recovered_total 2
@@ -87,8 +91,8 @@ gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"}
 func TestRenewalRefused(t *testing.T) {
 	t.Parallel()
 	const name = "gatehouse_certificate_renewal_refused"
-	observe, _ := newTelemetry(slog.LevelError)
-	shows(t, observe, name+" 0\n", name)
+	registry, observe := newMetrics()
+	shows(t, registry, name+" 0\n", name)
 	failed := errors.New("certificate and key do not match")
 	for _, step := range []struct {
 		what  string
@@ -105,7 +109,7 @@ func TestRenewalRefused(t *testing.T) {
 	} {
 		observe.Certificate(step.event)
 		t.Log(step.what)
-		shows(t, observe, name+" "+step.want+"\n", name)
+		shows(t, registry, name+" "+step.want+"\n", name)
 	}
 }
 
@@ -114,18 +118,18 @@ func TestRenewalRefused(t *testing.T) {
 func TestCAStore(t *testing.T) {
 	t.Parallel()
 	const name = "gatehouse_ca_store_last_successful"
-	observe, _ := newTelemetry(slog.LevelError)
-	if n, err := testutil.GatherAndCount(observe.Registry, name); err != nil || n != 0 {
+	registry, observe := newMetrics()
+	if n, err := testutil.GatherAndCount(registry, name); err != nil || n != 0 {
 		t.Errorf("%d series without a store (%v)", n, err)
 	}
 	var ok atomic.Bool
 	observe.CAStore(ok.Load)
-	shows(t, observe, name+" 0\n", name)
+	shows(t, registry, name+" 0\n", name)
 	ok.Store(true)
-	shows(t, observe, name+" 1\n", name)
+	shows(t, registry, name+" 1\n", name)
 	ok.Store(false)
-	shows(t, observe, name+" 0\n", name)
-	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+	shows(t, registry, name+" 0\n", name)
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v %v", problems, err)
 	}
 }
@@ -134,11 +138,11 @@ func TestCAStore(t *testing.T) {
 // first.
 func TestHandshakeFailures(t *testing.T) {
 	t.Parallel()
-	observe, _ := newTelemetry(slog.LevelError)
-	observe.HandshakeFailed(server.Untrusted)
-	observe.HandshakeFailed(server.Untrusted)
-	observe.HandshakeFailed(server.Abandoned)
-	shows(t, observe, `gatehouse_tls_handshake_errors_total{reason="abandoned"} 1
+	registry, observe := newMetrics()
+	observe.HandshakeFailed("untrusted")
+	observe.HandshakeFailed("untrusted")
+	observe.HandshakeFailed("abandoned")
+	shows(t, registry, `gatehouse_tls_handshake_errors_total{reason="abandoned"} 1
 gatehouse_tls_handshake_errors_total{reason="client-certificate"} 0
 gatehouse_tls_handshake_errors_total{reason="other"} 0
 gatehouse_tls_handshake_errors_total{reason="protocol"} 0
@@ -150,30 +154,30 @@ gatehouse_tls_handshake_errors_total{reason="untrusted"} 2
 // a state.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	observe, _ := newTelemetry(slog.LevelError)
+	registry, observe := newMetrics()
 	var state atomic.Pointer[rotation.State]
 	observe.Rotation(state.Load)
 	names := []string{"gatehouse_ca_rotation_phase", "gatehouse_ca_generation"}
 	for _, name := range names {
-		if n, err := testutil.GatherAndCount(observe.Registry, name); err != nil || n != 0 {
+		if n, err := testutil.GatherAndCount(registry, name); err != nil || n != 0 {
 			t.Errorf("%s has %d series before there is a state (%v)", name, n, err)
 		}
 	}
 	state.Store(&rotation.State{Phase: rotation.Stable, Generation: 1})
-	shows(t, observe, `gatehouse_ca_generation 1
+	shows(t, registry, `gatehouse_ca_generation 1
 gatehouse_ca_rotation_phase{phase="Activate"} 0
 gatehouse_ca_rotation_phase{phase="Hold"} 0
 gatehouse_ca_rotation_phase{phase="Publish"} 0
 gatehouse_ca_rotation_phase{phase="Stable"} 1
 `, names...)
 	state.Store(&rotation.State{Phase: rotation.Hold, Generation: 7})
-	shows(t, observe, `gatehouse_ca_generation 7
+	shows(t, registry, `gatehouse_ca_generation 7
 gatehouse_ca_rotation_phase{phase="Activate"} 0
 gatehouse_ca_rotation_phase{phase="Hold"} 1
 gatehouse_ca_rotation_phase{phase="Publish"} 0
 gatehouse_ca_rotation_phase{phase="Stable"} 0
 `, names...)
-	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v %v", problems, err)
 	}
 }
@@ -182,12 +186,12 @@ gatehouse_ca_rotation_phase{phase="Stable"} 0
 // trusted only if both say so.
 func TestBundles(t *testing.T) {
 	t.Parallel()
-	observe, _ := newTelemetry(slog.LevelError)
+	registry, observe := newMetrics()
 	const mutating, validating = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 	var trust atomic.Pointer[[]cabundle.Verdict]
 	trust.Store(new([]cabundle.Verdict))
 	observe.Bundles(func() []cabundle.Verdict { return *trust.Load() })
-	if n, err := testutil.GatherAndCount(observe.Registry, "gatehouse_ca_bundle_trusted"); err != nil || n != 0 {
+	if n, err := testutil.GatherAndCount(registry, "gatehouse_ca_bundle_trusted"); err != nil || n != 0 {
 		t.Errorf("%d series without a registration (%v)", n, err)
 	}
 	trust.Store(&[]cabundle.Verdict{
@@ -198,12 +202,12 @@ func TestBundles(t *testing.T) {
 		{Kind: mutating, Name: "twice", Trusted: true},
 		{Kind: mutating, Name: "twice", Trusted: true},
 	})
-	shows(t, observe, `gatehouse_ca_bundle_trusted{kind="MutatingWebhookConfiguration",name="gatehouse"} 1
+	shows(t, registry, `gatehouse_ca_bundle_trusted{kind="MutatingWebhookConfiguration",name="gatehouse"} 1
 gatehouse_ca_bundle_trusted{kind="MutatingWebhookConfiguration",name="twice"} 1
 gatehouse_ca_bundle_trusted{kind="ValidatingWebhookConfiguration",name="gatehouse"} 0
 gatehouse_ca_bundle_trusted{kind="ValidatingWebhookConfiguration",name="twice"} 0
 `, "gatehouse_ca_bundle_trusted")
-	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v %v", problems, err)
 	}
 }
