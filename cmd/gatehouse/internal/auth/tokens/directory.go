@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gofrs/flock"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
@@ -97,21 +96,4 @@ func (d Directory) Used(ctx context.Context) (map[string]time.Time, error) {
 		return nil, nil //nolint:nilnil // nothing is known, and that is no error
 	}
 	return readUsage(filepath.Join(d.StateDir, UsageFile))
-}
-
-// locked runs change while no other process changes the directory by this
-// function. Where directories cannot be locked, as on some network file systems,
-// the look that change takes before it writes has to do.
-func (d Directory) locked(ctx context.Context, change func() error) error {
-	// The directory itself, so that no file is left behind in it.
-	lock := flock.New(d.Dir, flock.SetFlag(os.O_RDONLY))
-	const again = 20 * time.Millisecond
-	held, err := lock.TryLockContext(ctx, again)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if held && err == nil {
-		defer func() { _ = lock.Close() }() // closing the file unlocks it
-	}
-	return change()
 }

@@ -46,17 +46,16 @@ Exit codes: 0 listed, 2 bad usage, or errors in the directory: the list may then
 incomplete.`,
 		Example: `  gatehouse token list --config ./config --state-dir /var/lib/gatehouse
   gatehouse token list --context prod
-  gatehouse token list --config ./config --user ci-bot -o wide
 
   # revoke the expired tokens
-  for id in $(gatehouse token list --config ./config --expired -o json | jq -r .id); do
+  for id in $(gatehouse token list --config ./config -o json | jq -r 'select(.state == "expired").id'); do
     gatehouse token revoke --config ./config "$id"
   done`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(listFormats(), f.output) {
-				return cli.OutputError(f.output, listFormats()...)
+			if f.output != "table" && f.output != "json" {
+				return cli.OutputError(f.output, "table", "json")
 			}
 			return f.list(cmd.Context(), s)
 		},
@@ -65,20 +64,16 @@ incomplete.`,
 	f.add(cmd, "directory of documents")
 	flags.StringVar(&f.stateDir, "state-dir", "", "--state-dir of a server, with the times of the last use; needs --config")
 	flags.StringVar(&f.user, "user", "", "show only the tokens of this user")
-	flags.BoolVar(&f.expired, "expired", false, "show only expired tokens")
-	cli.AddOutputFlag(cmd, &f.output, listFormats()...)
+	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	_ = cmd.MarkFlagDirname("state-dir") // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
+	_ = cmd.RegisterFlagCompletionFunc("user", cobra.NoFileCompletions)
 	return cmd
 }
-
-func listFormats() []string { return []string{"table", "wide", "json"} }
 
 // tokenListFlags are what the command line of token list says.
 type tokenListFlags struct {
 	tokenPlace
 	stateDir, user, output string
-	expired                bool
 
 	now func() time.Time
 }
@@ -108,9 +103,6 @@ type listedToken struct {
 	// RevokedBy is the TokenRevocation that ends the token.
 	RevokedBy *listedRevocation `json:"revokedBy,omitempty"`
 	documentPlace
-
-	// source is the place as diagnostics have it.
-	source string
 }
 
 // listedRevocation is a TokenRevocation as token list shows it.
@@ -167,7 +159,7 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 	now := f.now()
 	for i := range listing.Tokens {
 		row := f.listed(&listing, &listing.Tokens[i], used, now)
-		if f.user != "" && row.User.Username != f.user || f.expired && now.Before(row.ExpiresAt) {
+		if f.user != "" && row.User.Username != f.user {
 			continue
 		}
 		rows = append(rows, row)
@@ -211,7 +203,7 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, use
 	row := listedToken{
 		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
 		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
-		documentPlace: f.placeIn(token.Source), source: token.Source,
+		documentPlace: f.placeIn(token.Source),
 	}
 	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
 		row.IssuedAt = &issued
@@ -250,44 +242,34 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool)
 		_, err := fmt.Fprintln(s.Err, "no access tokens found")
 		return err
 	}
-	return printTokens(s.Out, rows, f.output == "wide", lastUsed)
+	return printTokens(s.Out, rows, lastUsed)
 }
 
 // printTokens prints a table.
-func printTokens(out io.Writer, rows []listedToken, wide, lastUsed bool) error {
+func printTokens(out io.Writer, rows []listedToken, lastUsed bool) error {
 	const padding = 2
 	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
 	line := func(cells ...string) {
 		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) // Flush tells
 	}
-	head := []string{"ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE"}
-	if wide {
-		head = append(head, "UID", "AUDIENCES", "DOCUMENT")
-	}
-	line(head...)
+	line("ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE")
 	for i := range rows {
 		row := &rows[i]
 		used := cli.FormatTime(row.LastUsedAt)
 		if !lastUsed {
 			used = "?"
 		}
-		cells := []string{
-			strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups, wide)),
-			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), used, string(row.State),
-		}
-		if wide {
-			cells = append(cells, cli.OrDash(strict.Printable(row.User.UID)), cli.OrDash(joined(row.Audiences, wide)), row.source)
-		}
-		line(cells...)
+		line(strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups)),
+			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), used, string(row.State))
 	}
 	return table.Flush()
 }
 
-// joined returns a list for a cell of a table: all of it, or what fits.
-func joined(list []string, all bool) string {
+// joined returns the first items of a list for a cell of a table.
+func joined(list []string) string {
 	const most = 3
 	more := ""
-	if !all && len(list) > most {
+	if len(list) > most {
 		more = fmt.Sprintf(",… (%d)", len(list))
 		list = list[:most]
 	}

@@ -30,9 +30,8 @@ func newTokenRevokeCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke (--config DIR | --context NAME) [ID...]",
 		Short: "Revoke access tokens, or all tokens of a user",
-		Long: `Revoke deletes the documents of access tokens. It deletes a file that contains
-nothing else; it removes the document from a file with other documents, which stay as
-they are.
+		Long: `Revoke deletes the documents of access tokens. It deletes files that contain nothing
+else; remove a document from a file with other documents yourself.
 
 With --user it deletes all access tokens of the user and creates a TokenRevocation,
 revocation-<random>.yaml: everything that was issued to the user before now is
@@ -70,7 +69,7 @@ Everything else is deleted all the same.`,
 			}
 			return f.revoke(cmd.Context(), s)
 		},
-		ValidArgsFunction: completeIDs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
@@ -79,8 +78,9 @@ Everything else is deleted all the same.`,
 	flags.StringVar(&f.reason, "reason", "", "reason to store in the TokenRevocation, with --user")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
+	for _, flag := range []string{"user", "reason"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flags exist
+	}
 	return cmd
 }
 
@@ -417,52 +417,4 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 		return fmt.Errorf("%s: servers keep the previous configuration, INCLUDING WHAT WAS REVOKED, until you fix the directory or restart them", first)
 	}
 	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read are not revoked, and stay valid while servers use the previous configuration (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), cli.ShellQuote(dir), first)
-}
-
-// completeIDs completes the ids of the tokens that there are.
-func completeIDs(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) {
-		if slices.Contains(args, t.Name) {
-			return "", ""
-		}
-		return t.Name, t.Spec.User.Username
-	})
-}
-
-// completeUsers completes the users who have tokens.
-func completeUsers(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) { return t.Spec.User.Username, "" })
-}
-
-// completeTokens completes with what is of interest of tokens, and says with it
-// what describes that.
-func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (word, about string)) ([]string, cobra.ShellCompDirective) {
-	place := givenPlace(cmd)
-	if place.one() != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	store, err := place.open("", cli.Streams{Err: io.Discard})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	const timeout = 3 * time.Second // somebody waits at a terminal
-	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-	defer cancel()
-	listing, err := store.List(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var words []string
-	for i := range listing.Tokens {
-		word, about := of(&listing.Tokens[i])
-		if word == "" || !strings.HasPrefix(word, prefix) {
-			continue
-		}
-		if about != "" {
-			word = cobra.CompletionWithDesc(word, strict.Printable(about))
-		}
-		words = append(words, word)
-	}
-	slices.Sort(words)
-	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
 }
