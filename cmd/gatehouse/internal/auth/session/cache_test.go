@@ -198,7 +198,6 @@ func TestLogoutRemovesWhatIsRefused(t *testing.T) {
 	}
 	link(t, outside, two.path())
 	write(t, one.path()+".ABC.tmp", "cut off")
-	one.markFailed(noon)
 	write(t, filepath.Join(cache.Dir, "notes.json"), "mine")
 	unlock, err := one.lock(t.Context(), time.Second, func() {})
 	if err != nil {

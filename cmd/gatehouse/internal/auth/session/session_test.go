@@ -63,15 +63,14 @@ func TestOthersCredentials(t *testing.T) {
 		logins int32
 		renews int32
 		kept   string
-		says   string
 	}{
 		{name: "the same", cached: janes(noon), who: "jane", token: "janes", kept: "janes"},
 		{name: "anybody", cached: janes(noon), token: "janes", kept: "janes"},
-		{name: "another", cached: janes(noon), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
+		{name: "another", cached: janes(noon), who: "bob", token: "bobs", logins: 1, kept: "bobs"},
 		{name: "another, and refused", cached: janes(noon), who: "bob", fails: true, logins: 1, kept: "janes"},
-		{name: "another's is not renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
+		{name: "another's is not renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "bob", token: "bobs", logins: 1, kept: "bobs"},
 		{name: "the same is renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "jane", token: "renewed", renews: 1, kept: "renewed"},
-		{name: "nobody knows whose", cached: credential("unknown", noon, time.Hour), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
+		{name: "nobody knows whose", cached: credential("unknown", noon, time.Hour), who: "bob", token: "bobs", logins: 1, kept: "bobs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +90,7 @@ func TestOthersCredentials(t *testing.T) {
 			if err := e.write(c.cached); err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := s.Get(t.Context())
+			got, err := s.Get(t.Context())
 			if (err != nil) != c.fails || err == nil && got.Token != c.token {
 				t.Errorf("got %+v, %v, want %q", got, err, c.token)
 			}
@@ -100,9 +99,6 @@ func TestOthersCredentials(t *testing.T) {
 			}
 			if kept, err := e.read(); err != nil || kept.Token != c.kept {
 				t.Errorf("kept %+v, %v, want %q", kept, err, c.kept)
-			}
-			if said := fmt.Sprint(s.Remarks); said != c.says {
-				t.Errorf("said %q, want %q", said, c.says)
 			}
 		})
 	}
@@ -131,7 +127,7 @@ func TestGet(t *testing.T) {
 		renew          error // what Renew fails with
 		login          error // what Login fails with
 		interactive    bool
-		anew           bool
+		anew, again    bool   // what Anew and Renew are
 		token          string // empty for an error
 		err            string
 		logins, renews int32
@@ -149,6 +145,9 @@ func TestGet(t *testing.T) {
 		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "a login is required", renews: 1, kept: "old"},
 		{name: "anew", cached: old(time.Minute), anew: true, interactive: true, token: "fresh", logins: 1, kept: "fresh"},
 		{name: "anew, and refused", cached: old(time.Minute), anew: true, interactive: true, login: &RefusedError{"credentials", "wrong"}, err: "wrong (reason credentials)", logins: 1, kept: "old"},
+		{name: "again", cached: old(time.Minute), again: true, interactive: true, token: "fresh", renews: 1, kept: "fresh"},
+		{name: "again, and the server is down", cached: old(time.Minute), again: true, interactive: true, renew: down, token: "old", renews: 1, kept: "old"},
+		{name: "again, and revoked", cached: old(time.Minute), again: true, interactive: true, renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"revoked", "gone"}), token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "nobody can be asked here: the renewal was rejected: gone (reason credentials)", renews: 1, kept: "old"},
 		{name: "renewal refused to a person", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "refused", interactive: true, login: &RefusedError{"credentials", "wrong name or password"}, err: "wrong name or password (reason credentials)", logins: 1},
@@ -167,14 +166,14 @@ func TestGet(t *testing.T) {
 				renew: func(*Credential) (*Credential, error) { return result(c.renew) },
 			}
 			s := newSession(t, m)
-			s.Interactive, s.Anew = c.interactive, c.anew
+			s.Interactive, s.Anew, s.Renew = c.interactive, c.anew, c.again
 			e := s.Cache.entry(m.id)
 			if c.cached != nil {
 				if err := e.write(c.cached); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, _, err := s.Get(t.Context())
+			got, err := s.Get(t.Context())
 			switch {
 			case c.token == "" && (err == nil || !strings.Contains(err.Error(), c.err)):
 				t.Errorf("got %+v, %v, want %q", got, err, c.err)
@@ -214,7 +213,7 @@ func TestOneLoginForAll(t *testing.T) {
 	}}
 	get := func() (string, error) {
 		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, LockTimeout: 20 * time.Second, Remarks: &logbuffer.Buffer{}, Now: time.Now}
-		c, _, err := s.Get(t.Context())
+		c, err := s.Get(t.Context())
 		if err != nil {
 			return "", err
 		}
@@ -249,56 +248,6 @@ func TestOneLoginForAll(t *testing.T) {
 	}
 }
 
-// Those that wait for a login that fails do not try one after the other.
-func TestOneFailureForAll(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir() + "/gatehouse"
-	started, fail := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	m := &fake{login: func(context.Context) (*Credential, error) {
-		once.Do(func() { close(started) })
-		<-fail
-		return nil, errors.New("nobody came")
-	}}
-	said := &logbuffer.Buffer{}
-	get := func() error {
-		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, LockTimeout: 20 * time.Second, Remarks: said, Now: time.Now}
-		_, _, err := s.Get(t.Context())
-		return err
-	}
-	first := make(chan error, 1)
-	go func() { first <- get() }()
-	<-started
-	const waiters = 5
-	errs := make(chan error, waiters)
-	for range waiters {
-		go func() { errs <- get() }()
-	}
-	// Each says so when it has waited for a moment.
-	deadline := time.Now().Add(15 * time.Second)
-	for strings.Count(said.String(), "waiting for another login to finish, at most 20s") < waiters {
-		if time.Now().After(deadline) {
-			t.Fatalf("nobody says that they wait: %q", said)
-		}
-		time.Sleep(time.Millisecond) // polled with a deadline
-	}
-	close(fail)
-	if err := <-first; err == nil || err.Error() != "nobody came" {
-		t.Errorf("got %v", err)
-	}
-	for range waiters {
-		if err := <-errs; err == nil || !strings.Contains(err.Error(), "another process tried to log in meanwhile and failed (hint: try again)") {
-			t.Errorf("got %v", err)
-		}
-	}
-	if n := m.logins.Load(); n != 1 {
-		t.Errorf("%d logins, want 1", n)
-	}
-	if err := get(); err == nil || err.Error() != "nobody came" || m.logins.Load() != 2 {
-		t.Errorf("who comes later cannot try again: %v", err)
-	}
-}
-
 func TestWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -308,6 +257,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		says    string
 	}{
 		{"timeout", 20 * time.Millisecond, false, "another login has not finished within 20ms"},
+		{"timeout after a remark", 1100 * time.Millisecond, false, "another login has not finished within 1.1s"},
 		{"interrupted", time.Minute, true, "context canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -328,8 +278,11 @@ func TestWaitingIsBounded(t *testing.T) {
 				cancel()
 			}
 			defer cancel()
-			if _, _, err := s.Get(ctx); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := s.Get(ctx); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
+			}
+			if said := fmt.Sprint(s.Remarks); strings.Contains(said, "waiting for another login to finish, at most 1.1s") != (c.timeout == 1100*time.Millisecond) {
+				t.Errorf("said %q", said)
 			}
 			unlock()
 			again, err := e.lock(t.Context(), time.Second, func() {})
@@ -352,7 +305,7 @@ func TestInterruptedLogin(t *testing.T) {
 	}}
 	s := newSession(t, m)
 	s.Interactive = true
-	if _, _, err := s.Get(ctx); !errors.Is(err, context.Canceled) {
+	if _, err := s.Get(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	unlock, err := s.Cache.entry(m.id).lock(t.Context(), time.Second, func() {})

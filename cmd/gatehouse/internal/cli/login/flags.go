@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 )
 
-// defaultLoginTimeout is how long a person may take to log in elsewhere.
-const defaultLoginTimeout = 5 * time.Minute
+// loginTimeout is how long a person may take to log in elsewhere.
+const loginTimeout = 5 * time.Minute
 
 // defaultListen is any free port.
 const defaultListen = "127.0.0.1:0"
@@ -41,7 +41,6 @@ type loginFlags struct {
 	// name is who logs in this time, if username is not part of the login.
 	name string
 
-	timeout    time.Duration
 	cacheDir   string
 	tokenStore string
 }
@@ -65,7 +64,6 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the same in base64, in place of a file")
 	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
 	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
-	flags.DurationVar(&f.timeout, "timeout", defaultLoginTimeout, "how long you may take to log in")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
 	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the OS keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }
@@ -80,7 +78,7 @@ func completeLoginFlags(cmd *cobra.Command) {
 	for _, flag := range []string{"issuer-ca", "client-secret-file", "server-ca"} {
 		_ = cmd.MarkFlagFilename(flag) // the flag exists
 	}
-	for _, flag := range []string{"issuer", "client-id", "server", "directory", "username", "timeout", "issuer-ca-data", "server-ca-data"} {
+	for _, flag := range []string{"issuer", "client-id", "server", "directory", "username", "issuer-ca-data", "server-ca-data"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
 	}
 }
@@ -141,7 +139,6 @@ func (f *loginFlags) check() error {
 	if _, err := session.ParseStore(f.tokenStore); err != nil {
 		problems = append(problems, fmt.Errorf("--token-store: %w", err))
 	}
-	problem(f.timeout < time.Second, "--timeout "+f.timeout.String()+": must be a second or more")
 	return errors.Join(problems...)
 }
 
@@ -221,7 +218,7 @@ func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method
 	}
 	o := &session.OIDC{
 		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Device: f.device, Listen: f.listen,
-		Timeout: f.timeout, Remarks: s.Err, Now: now,
+		Timeout: loginTimeout, Remarks: s.Err, Now: now,
 	}
 	if f.clientSecretFile != "" {
 		secret, err := readBounded("--client-secret-file", f.clientSecretFile)
@@ -331,9 +328,6 @@ func (f *loginFlags) args() ([]string, error) {
 	}
 	text("directory", f.directory)
 	text("username", f.username)
-	if f.timeout != defaultLoginTimeout {
-		text("timeout", f.timeout.String())
-	}
 	if f.cacheDir != "" {
 		path, err := filepath.Abs(f.cacheDir)
 		if err != nil {
@@ -343,22 +337,4 @@ func (f *loginFlags) args() ([]string, error) {
 	}
 	text("token-store", f.tokenStore)
 	return args, nil
-}
-
-// commandLine returns the command line with the flags that were given, for a hint.
-func commandLine(program string, flags *pflag.FlagSet) string {
-	line := []string{program, "login"}
-	flags.Visit(func(flag *pflag.Flag) {
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, value := range values {
-			line = append(line, "--"+flag.Name)
-			if flag.Value.Type() != "bool" {
-				line = append(line, cli.ShellQuote(value))
-			}
-		}
-	})
-	return strings.Join(line, " ")
 }

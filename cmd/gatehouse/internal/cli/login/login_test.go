@@ -117,6 +117,23 @@ func (l *loginServer) flags(cache string, more ...string) []string {
 	return append([]string{"login", "--server", l.URL, "--server-ca-data", l.ca(), "--username", "jane", "--cache-dir", cache}, more...)
 }
 
+// apiServer is a server that notes the tokens that it is shown.
+type apiServer struct {
+	*httptest.Server
+
+	shown []string
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	a := &apiServer{}
+	a.Server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		a.shown = append(a.shown, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
 // said is what a run of the program printed, and its exit code.
 type said struct {
 	code     int
@@ -137,32 +154,24 @@ func TestLoginForPeople(t *testing.T) {
 	if first.code != cli.ExitYes || !strings.HasPrefix(first.out, "logged in at "+l.URL+" as jane until ") || !strings.Contains(first.out, "; renewed automatically until ") {
 		t.Fatalf("%+v", first)
 	}
-	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
+	// A person's login renews, and one for a program does not.
 	again := runWith(t.Context(), "", l.flags(cache)...)
-	if again.code != cli.ExitYes || !strings.HasPrefix(again.out, "already logged in at ") || len(l.requests) != 1 {
+	if again.code != cli.ExitYes || !strings.HasPrefix(again.out, "logged in at ") || len(l.requests) != 2 || l.requests[1] != (login.Request{Token: janesToken + "-1"}) {
 		t.Errorf("%+v", again)
 	}
-	var got loggedIn
-	asJSON := runWith(t.Context(), "", l.flags(cache, "-o", "json")...)
-	if err := json.Unmarshal([]byte(asJSON.out), &got); err != nil || got.Outcome != "yes" || got.User.Username != "jane" || got.Server != l.URL || got.Issuer != "" || !got.Cached || !got.Renewable || got.SessionEnds.IsZero() {
-		t.Errorf("%v: %+v", err, asJSON)
-	}
 	token := runWith(t.Context(), "", l.flags(cache, "-o", "token")...)
-	if token.code != cli.ExitYes || token.out != janesToken+"-1\n" || token.err != "" {
+	if token.code != cli.ExitYes || token.out != janesToken+"-2\n" || token.err != "" {
 		t.Errorf("%+v", token)
 	}
-	for _, s := range []said{first, again, asJSON} {
+	for _, s := range []said{first, again} {
 		if text := fmt.Sprint(s); strings.Contains(text, janesToken) || strings.Contains(text, janesPassword) {
 			t.Errorf("a secret was said: %s", text)
 		}
 	}
-	out := runWith(t.Context(), "", "logout", "--server", l.URL, "--server-ca", "gone.crt", "--username", "eve", "--cache-dir", cache)
-	if out.code != cli.ExitYes || out.out != "no login was stored\n" {
-		t.Errorf("%+v", out)
-	}
-	out = runWith(t.Context(), "", "logout", "--server", l.URL, "--username", "jane", "--cache-dir", cache)
-	if out.code != cli.ExitYes || out.out != "1 login deleted\n" {
-		t.Errorf("%+v", out)
+	for _, want := range []string{"1 login deleted\n", "no login was stored\n"} {
+		if out := runWith(t.Context(), "", "logout", "--cache-dir", cache); out != (said{cli.ExitYes, want, ""}) {
+			t.Errorf("%+v", out)
+		}
 	}
 }
 
@@ -171,6 +180,11 @@ func TestLoginRefused(t *testing.T) {
 	l := newLoginServer(t)
 	got := runWith(t.Context(), "hush-hush\n", l.flags(filepath.Join(t.TempDir(), "cache"), "--password-stdin")...)
 	if got != (said{cli.ExitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {
+		t.Errorf("%+v", got)
+	}
+	// Bad usage is no refusal.
+	got = runWith(t.Context(), "wrong", l.flags(filepath.Join(t.TempDir(), "cache"), "--directory", "nope", "--password-stdin")...)
+	if got != (said{cli.ExitUnknown, "", "gatehouse: there is no such directory (reason input)\n"}) {
 		t.Errorf("%+v", got)
 	}
 	interrupted, cancel := context.WithCancel(t.Context())
@@ -228,38 +242,14 @@ func TestRenewalRefused(t *testing.T) {
 	l.gone = true
 	l.mu.Unlock()
 	_, remarks, err := kubectlRun(t.Context(), "v1", append(args, "--kubeconfig", file)...)
-	want := "gatehouse: a login is required, and nobody can be asked here: the renewal was rejected: the account is not there any more (reason credentials) (hint: run: gatehouse login --context 'prod one')\n"
+	const rejected = "a login is required, and nobody can be asked here: the renewal was rejected: the account is not there any more (reason credentials) (hint: run 'gatehouse login' "
+	want := "gatehouse: " + rejected + "in a terminal, with --context and --kubeconfig as for kubectl)\n"
 	if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != cli.ExitNo || string(remarks) != want {
 		t.Errorf("%v: %s\nwant %s", err, remarks, want)
 	}
-	_, remarks, _ = kubectlRun(t.Context(), "v1", append(args, "--timeout", "1m", "--kubeconfig", file)...)
-	if !strings.Contains(string(remarks), "gatehouse login --context NAME, with the context that was used") {
-		t.Errorf("%s", remarks)
-	}
 	got := runWith(t.Context(), "", "whoami", "--kubeconfig", file)
-	if got.code != cli.ExitNo || !strings.Contains(got.err, `the context "prod one": the renewal was rejected: the account is not there any more (reason credentials) (hint: run: gatehouse login --kubeconfig `) {
+	if got != (said{cli.ExitNo, "", "gatehouse: " + rejected + "with the same --context and --kubeconfig)\n"}) {
 		t.Errorf("%+v", got)
-	}
-}
-
-// Bad usage is no refusal, and both are said as JSON too.
-func TestLoginFailuresAsJSON(t *testing.T) {
-	t.Parallel()
-	l := newLoginServer(t)
-	cache := filepath.Join(t.TempDir(), "cache")
-	for _, c := range []struct {
-		directory, outcome, reason string
-		code                       int
-	}{
-		{"corp", "no", "credentials", cli.ExitNo},
-		{"nope", "unknown", "input", cli.ExitUnknown},
-	} {
-		got := runWith(t.Context(), "wrong", l.flags(cache, "--directory", c.directory, "--password-stdin", "-o", "json")...)
-		var failure loginFailed
-		err := json.Unmarshal([]byte(got.out), &failure)
-		if err != nil || got.code != c.code || string(failure.Outcome) != c.outcome || failure.Reason != c.reason || got.err != "gatehouse: "+failure.Message+"\n" {
-			t.Errorf("%s: %v: %+v", c.directory, err, got)
-		}
 	}
 }
 
@@ -361,7 +351,7 @@ func TestKubeconfigWorksWithClientGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.URL+selfSubjectReviewPath, http.NoBody)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.URL+"/version", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +360,7 @@ func TestKubeconfigWorksWithClientGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated || len(api.shown) != 1 || api.shown[0] != "Bearer "+janesToken+"-1" {
+	if len(api.shown) != 1 || api.shown[0] != "Bearer "+janesToken+"-1" {
 		t.Errorf("%s, %q", resp.Status, api.shown)
 	}
 	refused := runWith(t.Context(), "", "login", "--kubeconfig", file, "--device")
@@ -396,14 +386,13 @@ func TestLoginOfAnotherUser(t *testing.T) {
 	if got := as("jane", janesPassword); got != (said{cli.ExitYes, janesToken + "-1\n", ""}) {
 		t.Fatalf("%+v", got)
 	}
-	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
 	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "--username", "jane", "-o", "token"); got != (said{cli.ExitYes, janesToken + "-1\n", ""}) {
 		t.Errorf("jane is asked for again: %+v", got)
 	}
 	if got := as("bob", "wrong"); got != (said{cli.ExitNo, "", "gatehouse: wrong name or password (reason credentials)\n"}) {
 		t.Errorf("%+v", got)
 	}
-	if got := as("bob", janesPassword); got != (said{cli.ExitYes, janesToken + "-2\n", "gatehouse: replaced the login of jane\n"}) {
+	if got := as("bob", janesPassword); got != (said{cli.ExitYes, janesToken + "-2\n", ""}) {
 		t.Errorf("%+v", got)
 	}
 	if last := l.requests[len(l.requests)-1]; last.Username != "bob" {
@@ -430,7 +419,6 @@ func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	try(janesPassword+"x", l.flags(cache, "--password-stdin")...)
 	try(janesPassword, l.flags(cache, "--password-stdin")...)
 	try("", l.flags(cache)...)
-	try("", l.flags(cache, "-o", "json")...)
 	l.answer = login.Answer{Outcome: "no", Reason: "revoked", Message: "the token was revoked"}
 	try("", "whoami", "--kubeconfig", file)
 	try("", "whoami", "--kubeconfig", file, "-o", "json")
@@ -476,24 +464,23 @@ func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	}
 }
 
-// Where a login is stored is in the output, and the flag overrides the variable.
+// The flag overrides the variable.
 func TestTokenStore(t *testing.T) {
 	t.Parallel()
 	l := newLoginServer(t)
 	for _, c := range []struct {
-		store, want string
-		deleted     string
+		store, deleted string
 	}{
-		{"", "file", "1 login deleted\n"}, // by the variable
-		{"file", "file", "1 login deleted\n"},
-		{"none", "none", "no login was stored\n"},
+		{"", "1 login deleted\n"}, // by the variable
+		{"file", "1 login deleted\n"},
+		{"none", "no login was stored\n"},
 	} {
 		cache := filepath.Join(t.TempDir(), "cache")
-		args := l.flags(cache, "--password-stdin", "-o", "json")
+		args := l.flags(cache, "--password-stdin")
 		if c.store != "" {
 			args = append(args, "--token-store", c.store)
 		}
-		if got := runWith(t.Context(), janesPassword, args...); got.code != cli.ExitYes || !strings.Contains(got.out, `"store":"`+c.want+`"`) {
+		if got := runWith(t.Context(), janesPassword, args...); got.code != cli.ExitYes {
 			t.Errorf("%q: %+v", c.store, got)
 		}
 		if got := runWith(t.Context(), "", "logout", "--cache-dir", cache); got.code != cli.ExitYes || got.out != c.deleted {
