@@ -64,14 +64,11 @@ func (p *IdentityProviders) provide(ctx context.Context, c *config.Config, wait 
 	return of, nil
 }
 
-// release disconnects providers that the active configuration does not have.
+// release stops providers that the active configuration does not have.
 func (p *IdentityProviders) release(active identities) {
 	p.issuers.Keep(active.issuers)
 	p.directories.Keep(active.directories)
 }
 
-// Close disconnects all providers.
-func (p *IdentityProviders) Close() {
-	p.issuers.Close()
-	p.directories.Close()
-}
+// Close stops all providers.
+func (p *IdentityProviders) Close() { p.issuers.Close() }
