@@ -200,20 +200,6 @@ func (c *Cluster) delete(ctx context.Context, token *authn.Token, dryRun bool) e
 	return explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
 }
 
-// Used returns what the status of the tokens says, which is to the hour.
-func (c *Cluster) Used(ctx context.Context) (map[string]time.Time, error) {
-	used := map[string]time.Time{}
-	err := each(ctx, c.tokens, tokenResource, func(u *unstructured.Unstructured) {
-		if at := statusOf(u).LastUsed; at != nil {
-			used[u.GetName()] = at.UTC()
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return used, nil
-}
-
 func dryRuns(dryRun bool) []string {
 	if dryRun {
 		return []string{metav1.DryRunAll}

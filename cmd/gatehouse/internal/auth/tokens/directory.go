@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -20,9 +19,6 @@ import (
 type Directory struct {
 	// Dir is the directory.
 	Dir string
-	// StateDir is where a server writes when tokens were used. Without it nobody
-	// knows.
-	StateDir string
 }
 
 var _ Store = Directory{} // a Directory is a Store
@@ -85,15 +81,4 @@ func (d Directory) List(ctx context.Context) (Listing, error) {
 	}
 	loaded, found := config.Inspect(d.Dir)
 	return Listing{Spec: loaded.Authn, Found: found}, nil
-}
-
-// Used reads what a server has written into the state directory.
-func (d Directory) Used(ctx context.Context) (map[string]time.Time, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if d.StateDir == "" {
-		return nil, nil //nolint:nilnil // nothing is known, and that is no error
-	}
-	return readUsage(filepath.Join(d.StateDir, UsageFile))
 }

@@ -1,5 +1,5 @@
 // Package tokens keeps access tokens: it writes their documents, lists them,
-// removes them, and knows when they were last used.
+// removes them, and notes in a cluster when they were last used.
 //
 // A token is an AccessToken document, and what removes it revokes it. Where the
 // documents are is behind Store: in a directory, or in a cluster.
@@ -8,7 +8,6 @@ package tokens
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -52,9 +51,6 @@ type Store interface {
 	// Revoke keeps a revocation, and says where. The error of a name that is taken
 	// is ErrExists. A dry run keeps nothing.
 	Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (place string, err error)
-	// Used returns when each token was last used, by its id. It knows only what was
-	// noted: a token that is not in it may have been used all the same.
-	Used(ctx context.Context) (map[string]time.Time, error)
 }
 
 // Removal is what became of a token that was to be removed.

@@ -38,13 +38,13 @@ token was issued, when it expires, when it was last used, and its state:
 
 List never shows the hash of a token.
 
-The time of the last use is in the --state-dir of the server; in a cluster, it is in
-the status of the AccessToken, rounded to the hour. A server knows only the reviews
-that it answered, and the API server sends none for a token that is in its cache.
+In a cluster, the time of the last use is in the status of the AccessToken, rounded to
+the hour. A server knows only the reviews that it answered, and the API server sends
+none for a token that is in its cache.
 
 Exit codes: 0 listed, 2 bad usage, or errors in the directory: the list may then be
 incomplete.`,
-		Example: `  gatehouse token list --config ./config --state-dir /var/lib/gatehouse
+		Example: `  gatehouse token list --config ./config
   gatehouse token list --context prod
 
   # revoke the expired tokens
@@ -62,18 +62,16 @@ incomplete.`,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
-	flags.StringVar(&f.stateDir, "state-dir", "", "--state-dir of a server, with the times of the last use; needs --config")
 	flags.StringVar(&f.user, "user", "", "show only the tokens of this user")
 	cli.AddOutputFlag(cmd, &f.output, "table", "json")
-	_ = cmd.MarkFlagDirname("state-dir") // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("user", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("user", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
 
 // tokenListFlags are what the command line of token list says.
 type tokenListFlags struct {
 	tokenPlace
-	stateDir, user, output string
+	user, output string
 
 	now func() time.Time
 }
@@ -132,24 +130,9 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 	if err := f.one(); err != nil {
 		return err
 	}
-	if f.stateDir != "" && f.Given() {
-		return errors.New("--state-dir needs --config: in a cluster, the status of a token has the time of its last use")
-	}
-	if f.stateDir != "" {
-		if err := cli.CheckDir("--state-dir", f.stateDir); err != nil {
-			return err
-		}
-	}
-	store, err := f.open(f.stateDir, s)
+	store, err := f.open(s)
 	if err != nil {
 		return err
-	}
-	used, err := store.Used(ctx)
-	switch {
-	case err != nil && f.Given():
-		return err
-	case err != nil:
-		return fmt.Errorf("--state-dir: %w", err)
 	}
 	listing, err := store.List(ctx)
 	if err != nil {
@@ -158,14 +141,14 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 	var rows []listedToken
 	now := f.now()
 	for i := range listing.Tokens {
-		row := f.listed(&listing, &listing.Tokens[i], used, now)
+		row := f.listed(&listing, &listing.Tokens[i], now)
 		if f.user != "" && row.User.Username != f.user {
 			continue
 		}
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b listedToken) int { return strings.Compare(a.ID, b.ID) })
-	if err := f.print(s, rows, f.stateDir != "" || f.Given()); err != nil {
+	if err := f.print(s, rows); err != nil {
 		return err
 	}
 	if f.Given() {
@@ -199,7 +182,7 @@ func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *toke
 	return nil
 }
 
-func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, used map[string]time.Time, now time.Time) listedToken {
+func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, now time.Time) listedToken {
 	row := listedToken{
 		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
 		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
@@ -208,9 +191,8 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, use
 	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
 		row.IssuedAt = &issued
 	}
-	if at, ok := used[token.Name]; ok {
-		at = at.UTC()
-		row.LastUsedAt = &at
+	if last := token.Status.LastUsed; last != nil {
+		row.LastUsedAt = new(last.UTC())
 	}
 	revocation, revoked := listing.RevokedBy(&token.AccessToken)
 	_, unused := listing.Unused[token.Name]
@@ -229,7 +211,7 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, use
 	return row
 }
 
-func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool) error {
+func (f *tokenListFlags) print(s cli.Streams, rows []listedToken) error {
 	if f.output == "json" {
 		for i := range rows {
 			if err := cli.WriteJSONLine(s.Out, &rows[i]); err != nil {
@@ -242,7 +224,7 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool)
 		_, err := fmt.Fprintln(s.Err, "no access tokens found")
 		return err
 	}
-	return printTokens(s.Out, rows, lastUsed)
+	return printTokens(s.Out, rows, f.Given())
 }
 
 // printTokens prints a table.

@@ -167,7 +167,7 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 
 // revoke revokes, and reports what was done, however it ends.
 func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
-	store, err := f.open("", s)
+	store, err := f.open(s)
 	if err != nil {
 		return err
 	}

@@ -39,11 +39,10 @@ func (f *tokenPlace) one() error {
 	}
 }
 
-// open returns the Store that the flags name. The state directory is for the times of use
-// in a directory.
-func (f *tokenPlace) open(stateDir string, s cli.Streams) (tokens.Store, error) {
+// open returns the Store that the flags name.
+func (f *tokenPlace) open(s cli.Streams) (tokens.Store, error) {
 	if !f.Given() {
-		return tokens.Directory{Dir: f.config, StateDir: stateDir}, nil
+		return tokens.Directory{Dir: f.config}, nil
 	}
 	return f.cluster(s)
 }

@@ -270,7 +270,6 @@ func TestTokenCommandUsage(t *testing.T) {
 		{[]string{"revoke", "--config", ".", "--context", "x", "ci"}, "--config excludes --kubeconfig, --context and --in-cluster"},
 		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster excludes --kubeconfig and --context"},
 		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster excludes --kubeconfig and --context"},
-		{[]string{"list", "--context", "x", "--state-dir", "."}, "--state-dir needs --config: "},
 		{[]string{"key", "-o", "xml"}, `--output "xml": must be text, json or yaml`},
 		{[]string{"revoke", "--config", ".", "-o", "xml", "ci"}, `--output "xml": must be text, json or yaml`},
 	} {
