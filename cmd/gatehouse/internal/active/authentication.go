@@ -28,7 +28,7 @@ func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry) *Ident
 	p := &IdentityProviders{
 		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: server.KeyWaits()}),
 		directories: ldap.NewDirectories(),
-		Attempts:    login.NewAttempts(login.AttemptsOptions{Now: time.Now}),
+		Attempts:    login.NewAttempts(time.Now),
 	}
 	metrics.Registry.MustRegister(p.issuers, p.directories)
 	return p

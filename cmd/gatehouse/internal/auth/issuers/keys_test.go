@@ -1,16 +1,12 @@
 package issuers
 
 import (
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/rsa"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
 func TestParseKeys(t *testing.T) {
@@ -105,86 +101,4 @@ func TestKeysOfTheSameID(t *testing.T) {
 			t.Errorf("%d keys of id %q, want %d", got, id, want)
 		}
 	}
-}
-
-func TestSameKeys(t *testing.T) {
-	t.Parallel()
-	a, b := signing("a"), keyOf("b", "", material().ec["P-256"].Public())
-	set, err := parseKeys(setOf(t, a, b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		keys []jose.JSONWebKey
-		want bool
-	}{
-		"the same":        {[]jose.JSONWebKey{a, b}, true},
-		"in other order":  {[]jose.JSONWebKey{b, a}, true},
-		"one less":        {[]jose.JSONWebKey{a}, false},
-		"another id":      {[]jose.JSONWebKey{signing("0"), b}, false},
-		"another alg":     {[]jose.JSONWebKey{a, keyOf("b", "ES256", material().ec["P-256"].Public())}, false},
-		"another key":     {[]jose.JSONWebKey{a, keyOf("b", "", material().ec["P-384"].Public())}, false},
-		"another of type": {[]jose.JSONWebKey{a, keyOf("b", "", material().rsa.Public())}, false},
-	} {
-		other, err := parseKeys(setOf(t, c.keys...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := set.equals(other); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
-func FuzzParseKeys(f *testing.F) {
-	f.Add(setOf(f, signing("a"), keyOf("b", "ES256", material().ec["P-256"].Public())))
-	f.Add(setOf(f, jose.JSONWebKey{Key: material().rsa, KeyID: "p"}, jose.JSONWebKey{Key: []byte("k")}))
-	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-521","x":"AA","y":"AA"},{"kty":"AKP","alg":"ML-DSA-44","pub":"AA"},{"kty":"OKP","crv":"Ed25519","x":"AA"}]}`))
-	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","x5c":["AA"],"x5t":"AA","x5u":":"}]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		keys, err := ParseKeys(text)
-		if (err == nil) != (len(keys) > 0) || len(keys) > maxKeys {
-			t.Fatalf("%d keys and error %v", len(keys), err)
-		}
-		for _, key := range keys {
-			mustBeUsable(t, key)
-		}
-		if err != nil && len(err.Error()) > 5000 {
-			t.Fatalf("error of %d bytes", len(err.Error()))
-		}
-	})
-}
-
-func mustBeUsable(t *testing.T, key jwt.Key) {
-	t.Helper()
-	switch public := key.Public.(type) {
-	case *rsa.PublicKey:
-		if public.N.BitLen() < 2048 || public.N.BitLen() > 8192 || public.E < 3 {
-			t.Fatalf("RSA key of %d bits, exponent %d", public.N.BitLen(), public.E)
-		}
-	case *ecdsa.PublicKey:
-		if _, err := public.ECDH(); err != nil { // it is on its curve
-			t.Fatal(err)
-		}
-	default:
-		t.Fatalf("key of type %T", public)
-	}
-}
-
-func FuzzParseDiscovery(f *testing.F) {
-	f.Add([]byte(`{"issuer":"https://issuer.example.com","jwks_uri":"https://issuer.example.com/keys"}`))
-	f.Add([]byte(`{"issuer":"https://issuer.example.com","jwks_uri":"https://me:you@[::1]:1/%00?x#y"}`))
-	f.Add([]byte(`{"issuer":"https://issuer.example.com","jwks_uri":"//x"}`))
-	f.Add([]byte(`{"issuer":{},"jwks_uri":null}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		u, err := parseDiscovery(text, example)
-		switch {
-		case err != nil:
-			if u != nil || len(err.Error()) > 5000 {
-				t.Fatalf("%v and an error of %d bytes", u, len(err.Error()))
-			}
-		case u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
-			t.Fatalf("%q would be called", u)
-		}
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-ldap/ldap/v3"
 )
@@ -130,26 +129,6 @@ func FuzzParseFilter(f *testing.F) {
 		_, err = ldap.CompileFilter(fill(filter, value))
 		if err != nil {
 			t.Errorf("%q is broken by %q: %v", filter, value, err)
-		}
-	})
-}
-
-// FuzzNormalDN has the normal form be normal.
-func FuzzNormalDN(f *testing.F) {
-	for _, seed := range []string{"uid=jane,o=x", "UID=J+CN=Jane,o=x", `cn=\20a  b\20`, `cn=\ff`, "cn=#0403666f6f", "cn=ſ", "cn=İ", "cn=ı", "cn=ΑΣ", "cn=W\u030a", "cn=I\u0307", "cn=ﬁ\u3000x", "cn=ϔ", "cn=\u00a8", "oid.1.2=x", "1.2.3=x", `cn=\,`, "cn=", "cn=a=b", "cn= ;o=x"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		normal, err := normalDN(text)
-		if err != nil {
-			return
-		}
-		if !utf8.ValidString(normal) {
-			t.Errorf("%q is %q, which is not UTF-8", text, normal)
-		}
-		again, err := normalDN(normal)
-		if err != nil || again != normal {
-			t.Errorf("%q is %q, and that is %q, %v", text, normal, again, err)
 		}
 	})
 }

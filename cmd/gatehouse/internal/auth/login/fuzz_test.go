@@ -59,15 +59,3 @@ func silent(t *testing.T, body []byte, err error) {
 const ownWords = `invalid JSON at byte 0123456789 the body must be a JSON object unknown field: there are ` +
 	`"directory", "username", "password" and "token" directory: username: password: token: must be a string must not occur twice ` +
 	`must not be longer than 1024 bytes must not be longer than 32768 bytes must be valid Unicode, without U+FFFD ` + `allowed are`
-
-// FuzzClientName wants names of clients that fit into a log, whatever the address.
-func FuzzClientName(f *testing.F) {
-	for _, seed := range []string{"192.0.2.1:80", "[2001:db8::1]:80", "[fe80::1%eth0]:80", "", "@"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, remote string) {
-		if name := login.ClientName(remote); name == "" || len(name) > 64 || strings.Trim(name, "0123456789abcdefuknow.:/") != "" {
-			t.Fatalf("the client at %q is %q", remote, name)
-		}
-	})
-}

@@ -212,36 +212,6 @@ func TestDeleteOfWhatIsGone(t *testing.T) {
 	}
 }
 
-func TestDirectoryThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() == 0 {
-		// Root may write anywhere, so the directory is one that nobody can write to.
-		store := Directory{Dir: "/proc/self"}
-		if _, err := store.Create(t.Context(), newToken("ci", "jane")); err == nil || errors.Is(err, ErrExists) {
-			t.Errorf("got %v", err)
-		}
-		return
-	}
-	store := Directory{Dir: t.TempDir()}
-	write(t, filepath.Join(store.Dir, "x.yaml"), text(t, "a"))
-	a := find(t, store, "a")
-	if err := os.Chmod(store.Dir, 0o500); err != nil { // #nosec G302 -- a directory
-		t.Fatal(err)
-	}
-	if _, err := store.Create(t.Context(), newToken("ci", "jane")); !errors.Is(err, os.ErrPermission) {
-		t.Errorf("create: %v", err)
-	}
-	if r := store.Delete(t.Context(), []authn.Token{a}, false); !errors.Is(r[0].Err, os.ErrPermission) {
-		t.Errorf("delete: %v", r[0].Err)
-	}
-	if err := os.Chmod(store.Dir, 0o700); err != nil { // #nosec G302 -- a directory
-		t.Fatal(err)
-	}
-	if got := ids(t, store); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestRevokedBy(t *testing.T) {
 	t.Parallel()
 	at := func(second int64) metav1.Time { return metav1.Unix(second, 0) }

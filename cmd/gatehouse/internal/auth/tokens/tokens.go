@@ -29,8 +29,7 @@ var (
 	// ErrForbidden is a right in a cluster that is missing. The error around it says
 	// which.
 	ErrForbidden = errors.New("is forbidden")
-	// ErrRefused is a document with errors that a cluster does not take. The error
-	// around it is a diagnostic.List too.
+	// ErrRefused is a document with errors that a cluster does not take.
 	ErrRefused = errors.New("is refused")
 )
 
@@ -75,9 +74,8 @@ type Listing struct {
 	// directory it is empty: its documents are used all or not at all.
 	Unused map[string]string
 	// Pending has the ids of tokens of which no server has reported yet whether it uses
-	// them, and what is wrong with them by the identities that Kubernetes keeps for itself:
-	// a server refuses them unless its guard allows that. It is "" for nothing.
-	Pending map[string]string
+	// them.
+	Pending map[string]bool
 }
 
 // RevokedBy returns the revocation that ends the token, if there is one.

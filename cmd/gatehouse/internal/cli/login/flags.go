@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,6 +87,27 @@ func completeLoginFlags(cmd *cobra.Command) {
 // named reports whether the flags name a way to log in.
 func (f *loginFlags) named() bool { return f.issuer != "" || f.server != "" }
 
+// given returns the flags that have a value, as the beginning of a sentence about them; empty if
+// none of these has.
+func (f *loginFlags) given(flags ...string) string {
+	has := map[string]bool{
+		"issuer-ca": f.issuerCA != "", "issuer-ca-data": f.issuerCAData != "", "client-id": f.clientID != "",
+		"client-secret-file": f.clientSecretFile != "", "scope": len(f.scopes) > 0,
+		"device": f.device, "no-browser": f.noBrowser, "listen": f.listen != defaultListen,
+		"server-ca": f.serverCA != "", "server-ca-data": f.serverCAData != "",
+		"directory": f.directory != "", "username": f.username != "", "password-stdin": f.passwordStdin,
+	}
+	flags = slices.DeleteFunc(flags, func(flag string) bool { return !has[flag] })
+	switch last := len(flags) - 1; {
+	case last < 0:
+		return ""
+	case last == 0:
+		return "--" + flags[0] + " is"
+	default:
+		return "--" + strings.Join(flags[:last], ", --") + " and --" + flags[last] + " are"
+	}
+}
+
 // check reports everything that is wrong with the flags at once, and puts URLs in
 // order.
 func (f *loginFlags) check() error {
@@ -95,10 +117,9 @@ func (f *loginFlags) check() error {
 			problems = append(problems, errors.New(text))
 		}
 	}
-	misplaced := func(where string, flags ...typed) {
-		if names := typedFlags(flags); names != "" {
-			problems = append(problems, errors.New(names+" "+where))
-		}
+	misplaced := func(where string, flags ...string) {
+		names := f.given(flags...)
+		problem(names != "", names+" "+where)
 	}
 	problem(!f.named(), "--issuer with --client-id, or --server, is required")
 	if f.issuer != "" {
@@ -106,15 +127,12 @@ func (f *loginFlags) check() error {
 			problems = append(problems, fmt.Errorf("--issuer: %w", err))
 		}
 		problem(f.clientID == "", "--client-id is required with --issuer")
-		misplaced("valid only for a login with user name and password, without --issuer",
-			typed{"directory", f.directory != ""}, typed{"username", f.username != ""}, typed{"password-stdin", f.passwordStdin})
-		misplaced("valid only for a login in a browser, without --device",
-			typed{"no-browser", f.device && f.noBrowser}, typed{"listen", f.device && f.listen != defaultListen})
+		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin")
+		if f.device {
+			misplaced("valid only for a login in a browser, without --device", "no-browser", "listen")
+		}
 	} else {
-		misplaced("valid only with --issuer",
-			typed{"issuer-ca", f.issuerCA != ""}, typed{"issuer-ca-data", f.issuerCAData != ""},
-			typed{"client-id", f.clientID != ""}, typed{"client-secret-file", f.clientSecretFile != ""}, typed{"scope", len(f.scopes) > 0},
-			typed{"device", f.device}, typed{"no-browser", f.noBrowser}, typed{"listen", f.listen != defaultListen})
+		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "scope", "device", "no-browser", "listen")
 		problem(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
 	}
 	if f.server != "" {
@@ -124,7 +142,7 @@ func (f *loginFlags) check() error {
 		}
 		f.server = server.URL
 	} else {
-		misplaced("valid only with --server", typed{"server-ca", f.serverCA != ""}, typed{"server-ca-data", f.serverCAData != ""})
+		misplaced("valid only with --server", "server-ca", "server-ca-data")
 	}
 	if err := session.ParseListen(f.listen); err != nil {
 		problems = append(problems, fmt.Errorf("--listen: %w", err))
@@ -142,34 +160,9 @@ func (f *loginFlags) check() error {
 	return errors.Join(problems...)
 }
 
-// typed is a flag, and whether it was given.
-type typed struct {
-	flag string
-	is   bool
-}
-
-// typedFlags returns the flags that were given, as the beginning of a sentence about
-// them; empty if there are none.
-func typedFlags(flags []typed) string {
-	var names []string
-	for _, flag := range flags {
-		if flag.is {
-			names = append(names, "--"+flag.flag)
-		}
-	}
-	switch last := len(names) - 1; {
-	case last < 0:
-		return ""
-	case last == 0:
-		return names[0] + " is"
-	default:
-		return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
-	}
-}
-
 // cache returns the cache of logins. Interactive says that a person can be asked to unlock the keyring.
-func (f *loginFlags) cache(s cli.Streams, getenv func(string) string, interactive bool) (*session.Cache, error) {
-	store, err := session.ParseStore(cmp.Or(f.tokenStore, getenv(tokenStoreVariable)))
+func (f *loginFlags) cache(s cli.Streams, interactive bool) (*session.Cache, error) {
+	store, err := session.ParseStore(cmp.Or(f.tokenStore, os.Getenv(tokenStoreVariable)))
 	if err != nil {
 		name := "--token-store"
 		if f.tokenStore == "" {
@@ -185,12 +178,12 @@ func (f *loginFlags) cache(s cli.Streams, getenv func(string) string, interactiv
 	if f.cacheDir != "" {
 		return cache, nil
 	}
-	cache.Dir, err = session.DefaultDir(getenv("KUBECACHEDIR"), homedir.HomeDir())
+	cache.Dir, err = session.DefaultDir(os.Getenv("KUBECACHEDIR"), homedir.HomeDir())
 	return cache, err
 }
 
 // method returns the way to log in that checked flags describe.
-func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method, error) {
+func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 	if f.issuer == "" {
 		text, err := f.serverCAText()
 		if err != nil {
@@ -205,7 +198,7 @@ func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method
 			prompter = session.ScriptInput{Secret: s.In}
 		}
 		return &session.Password{
-			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: now,
+			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: time.Now,
 		}, nil
 	}
 	text, err := caText("--issuer-ca", f.issuerCA, f.issuerCAData)
@@ -218,7 +211,7 @@ func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method
 	}
 	o := &session.OIDC{
 		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Device: f.device, Listen: f.listen,
-		Timeout: loginTimeout, Remarks: s.Err, Now: now,
+		Timeout: loginTimeout, Remarks: s.Err, Now: time.Now,
 	}
 	if f.clientSecretFile != "" {
 		secret, err := readBounded("--client-secret-file", f.clientSecretFile)

@@ -51,7 +51,7 @@ func TestLoginAgain(t *testing.T) {
 				}
 			}
 			// kubectl does not renew what is good.
-			if out, _, err := kubectlRun(t.Context(), "v1", l.flags(cache)...); err != nil || !strings.Contains(string(out), janesToken) {
+			if out, _, err := kubectlRun(t.Context(), l.flags(cache)...); err != nil || !strings.Contains(string(out), janesToken) {
 				t.Errorf("%v: %s", err, out)
 			}
 		})

@@ -16,19 +16,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// loginCommand has the flags of login, and what it needs from outside.
+// loginCommand has the flags of login.
 type loginCommand struct {
 	loginFlags
 	cli.ContextFlags
 	output string
-
-	getenv func(string) string
-	now    func() time.Time
 }
 
 // NewCommand returns the command "gatehouse login".
 func NewCommand(s cli.Streams) *cobra.Command {
-	f := loginCommand{getenv: os.Getenv, now: time.Now}
+	var f loginCommand
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Log in to a cluster, as a command or kubectl's credential plugin",
@@ -93,7 +90,7 @@ terminal for the question.`,
 }
 
 func (f *loginCommand) run(ctx context.Context, s cli.Streams) error {
-	info := f.getenv(session.ExecInfoVariable)
+	info := os.Getenv(session.ExecInfoVariable)
 	if info == "" {
 		return f.forPerson(ctx, s)
 	}
@@ -116,7 +113,7 @@ func (f *loginCommand) forPlugin(ctx context.Context, s cli.Streams, info string
 	if call.Interactive != nil {
 		interactive = *call.Interactive
 	}
-	get, err := f.session(s, f.now, f.getenv, interactive)
+	get, err := f.session(s, interactive)
 	if err != nil {
 		return err
 	}
@@ -157,7 +154,7 @@ func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	get, err := f.session(s, f.now, f.getenv, true)
+	get, err := f.session(s, true)
 	if err != nil {
 		return err
 	}
@@ -174,16 +171,7 @@ func (f *loginCommand) fromContext() error {
 	if f.named() {
 		return errors.New("--context and --kubeconfig cannot be combined with --issuer and --server: the context of the kubeconfig has its own")
 	}
-	if names := typedFlags([]typed{
-		{"issuer-ca", f.issuerCA != ""},
-		{"issuer-ca-data", f.issuerCAData != ""},
-		{"client-id", f.clientID != ""},
-		{"client-secret-file", f.clientSecretFile != ""},
-		{"scope", len(f.scopes) > 0},
-		{"server-ca", f.serverCA != ""},
-		{"server-ca-data", f.serverCAData != ""},
-		{"directory", f.directory != ""},
-	}); names != "" {
+	if names := f.given("issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "scope", "server-ca", "server-ca-data", "directory"); names != "" {
 		return errors.New(names + " valid only with --issuer or --server (hint: without them, the context of the kubeconfig decides how to log in)")
 	}
 	said, err := loginOf(&f.ContextFlags, "--kubeconfig FILE or --context NAME, or log in without a kubeconfig: --issuer URL --client-id ID, or --server URL")
@@ -216,18 +204,18 @@ func (f *loginCommand) fromContext() error {
 }
 
 // session returns the session that checked flags describe.
-func (f *loginFlags) session(s cli.Streams, now func() time.Time, getenv func(string) string, interactive bool) (*session.Session, error) {
-	cache, err := f.cache(s, getenv, interactive)
+func (f *loginFlags) session(s cli.Streams, interactive bool) (*session.Session, error) {
+	cache, err := f.cache(s, interactive)
 	if err != nil {
 		return nil, err
 	}
-	method, err := f.method(s, now)
+	method, err := f.method(s)
 	if err != nil {
 		return nil, err
 	}
 	const grace = time.Minute // for what follows the person's part
 	return &session.Session{
-		Method: method, Cache: cache, Interactive: interactive, LockTimeout: loginTimeout + grace, Remarks: s.Err, Now: now,
+		Method: method, Cache: cache, Interactive: interactive, LockTimeout: loginTimeout + grace, Remarks: s.Err, Now: time.Now,
 	}, nil
 }
 

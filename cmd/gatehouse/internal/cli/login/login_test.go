@@ -22,8 +22,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -115,23 +113,6 @@ func say(w io.Writer, content any) {
 // flags are those of a login at the server.
 func (l *loginServer) flags(cache string, more ...string) []string {
 	return append([]string{"login", "--server", l.URL, "--server-ca-data", l.ca(), "--username", "jane", "--cache-dir", cache}, more...)
-}
-
-// apiServer is a server that notes the tokens that it is shown.
-type apiServer struct {
-	*httptest.Server
-
-	shown []string
-}
-
-func newAPIServer(t *testing.T) *apiServer {
-	t.Helper()
-	a := &apiServer{}
-	a.Server = httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		a.shown = append(a.shown, r.Header.Get("Authorization"))
-	}))
-	t.Cleanup(a.Close)
-	return a
 }
 
 // said is what a run of the program printed, and its exit code.
@@ -241,7 +222,7 @@ func TestRenewalRefused(t *testing.T) {
 	l.mu.Lock()
 	l.gone = true
 	l.mu.Unlock()
-	_, remarks, err := kubectlRun(t.Context(), "v1", append(args, "--kubeconfig", file)...)
+	_, remarks, err := kubectlRun(t.Context(), append(args, "--kubeconfig", file)...)
 	const rejected = "a login is required, and nobody can be asked here: the renewal was rejected: the account is not there any more (reason credentials) (hint: run 'gatehouse login' "
 	want := "gatehouse: " + rejected + "in a terminal, with --context and --kubeconfig as for kubectl)\n"
 	if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != cli.ExitNo || string(remarks) != want {
@@ -254,9 +235,9 @@ func TestRenewalRefused(t *testing.T) {
 }
 
 // kubectlRun runs the program as kubectl does, in a process of its own.
-func kubectlRun(ctx context.Context, version string, args ...string) (stdout, stderr []byte, err error) {
+func kubectlRun(ctx context.Context, args ...string) (stdout, stderr []byte, err error) {
 	cmd := exec.CommandContext(ctx, "gatehouse", args...)
-	cmd.Env = append(os.Environ(), `KUBERNETES_EXEC_INFO={"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/`+version+`","spec":{"interactive":false}}`)
+	cmd.Env = append(os.Environ(), `KUBERNETES_EXEC_INFO={"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":false}}`)
 	var out, remarks bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &remarks
 	err = cmd.Run()
@@ -270,25 +251,23 @@ func TestLoginForKubectl(t *testing.T) {
 	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != cli.ExitYes {
 		t.Fatalf("%+v", got)
 	}
-	for _, version := range []string{"v1", "v1beta1"} {
-		out, remarks, err := kubectlRun(t.Context(), version, l.flags(cache)...)
-		if err != nil || len(remarks) > 0 {
-			t.Fatalf("%v: %s", err, remarks)
+	out, remarks, err := kubectlRun(t.Context(), l.flags(cache)...)
+	if err != nil || len(remarks) > 0 {
+		t.Fatalf("%v: %s", err, remarks)
+	}
+	var got struct {
+		APIVersion, Kind string
+		Status           struct {
+			Token               string
+			ExpirationTimestamp time.Time
 		}
-		var got struct {
-			APIVersion, Kind string
-			Status           struct {
-				Token               string
-				ExpirationTimestamp time.Time
-			}
-		}
-		if err := json.Unmarshal(out, &got); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		left := time.Until(got.Status.ExpirationTimestamp)
-		if got.APIVersion != "client.authentication.k8s.io/"+version || got.Kind != "ExecCredential" || got.Status.Token != janesToken+"-1" || left < 58*time.Minute || left > time.Hour-29*time.Second {
-			t.Errorf("%s", out)
-		}
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	left := time.Until(got.Status.ExpirationTimestamp)
+	if got.APIVersion != "client.authentication.k8s.io/v1" || got.Kind != "ExecCredential" || got.Status.Token != janesToken+"-1" || left < 58*time.Minute || left > time.Hour-29*time.Second {
+		t.Errorf("%s", out)
 	}
 }
 
@@ -305,7 +284,7 @@ func TestManyKubectls(t *testing.T) {
 	results := make(chan string, processes)
 	for range processes {
 		go func() {
-			out, remarks, err := kubectlRun(t.Context(), "v1", l.flags(cache)...)
+			out, remarks, err := kubectlRun(t.Context(), l.flags(cache)...)
 			if err != nil {
 				results <- fmt.Sprintf("%v: %s", err, remarks)
 				return
@@ -320,52 +299,6 @@ func TestManyKubectls(t *testing.T) {
 	}
 	if len(l.requests) != 2 || l.requests[1] != (login.Request{Token: janesToken + "-1"}) {
 		t.Errorf("asked: %+v", l.requests)
-	}
-}
-
-// A kubeconfig of gatehouse kubeconfig works with client-go, and login without
-// flags logs in for it.
-func TestKubeconfigWorksWithClientGo(t *testing.T) {
-	t.Parallel()
-	l, api := newLoginServer(t), newAPIServer(t)
-	dir := t.TempDir()
-	file, ca := filepath.Join(dir, "config"), filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(ca, caOf(api.Server), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	made := runWith(t.Context(), "", "kubeconfig", "--api-server", api.URL, "--api-server-ca", ca, "--name", "prod", "--merge", "--kubeconfig", file,
-		"--server", l.URL, "--server-ca-data", l.ca(), "--cache-dir", filepath.Join(dir, "cache"))
-	if made.code != cli.ExitYes {
-		t.Fatalf("%+v", made)
-	}
-	// Who logs in is not in the kubeconfig, and yet kubectl finds the login.
-	got := runWith(t.Context(), janesPassword, "login", "--kubeconfig", file, "--username", "jane", "--password-stdin")
-	if got.code != cli.ExitYes {
-		t.Fatalf("%+v", got)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, api.URL+"/version", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if len(api.shown) != 1 || api.shown[0] != "Bearer "+janesToken+"-1" {
-		t.Errorf("%s, %q", resp.Status, api.shown)
-	}
-	refused := runWith(t.Context(), "", "login", "--kubeconfig", file, "--device")
-	if refused.code != cli.ExitUnknown || !strings.Contains(refused.err, "--device is valid only with --issuer") {
-		t.Errorf("%+v", refused)
 	}
 }
 
@@ -397,6 +330,9 @@ func TestLoginOfAnotherUser(t *testing.T) {
 	}
 	if last := l.requests[len(l.requests)-1]; last.Username != "bob" {
 		t.Errorf("asked for %q", last.Username)
+	}
+	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "--device"); got.code != cli.ExitUnknown || !strings.Contains(got.err, "--device is valid only with --issuer") {
+		t.Errorf("%+v", got)
 	}
 	// kubectl has the last one's.
 	if got := runWith(t.Context(), "", "login", "--kubeconfig", file, "-o", "token"); got.out != janesToken+"-2\n" {

@@ -2,7 +2,6 @@ package login
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +65,7 @@ func logout(s cli.Streams, named *cli.ContextFlags, cacheDir string) (int, error
 	if cacheDir != "" {
 		login.cacheDir = cacheDir
 	}
-	cache, err := login.cache(s, os.Getenv, true)
+	cache, err := login.cache(s, true)
 	if err != nil {
 		return 0, err
 	}

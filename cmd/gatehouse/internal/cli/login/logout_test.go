@@ -48,7 +48,7 @@ func TestIdentity(t *testing.T) {
 		{issuer: "https://issuer.example", clientID: "kubernetes", scopes: []string{"groups", "email"}, listen: defaultListen},
 		{server: "https://gatehouse.example:9443", directory: "corp", username: "jane", name: "carl"},
 	} {
-		method, err := f.method(cli.Streams{In: strings.NewReader("")}, nil)
+		method, err := f.method(cli.Streams{In: strings.NewReader("")})
 		if err != nil {
 			t.Fatal(err)
 		}

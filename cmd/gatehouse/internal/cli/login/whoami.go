@@ -21,20 +21,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// whoamiFlags are the flags of whoami, and what it needs from outside.
+// whoamiFlags are the flags of whoami.
 type whoamiFlags struct {
 	cli.ContextFlags
 	server, serverCA string
 	tokenFile        string
 	output           string
-
-	getenv func(string) string
-	now    func() time.Time
 }
 
 // NewWhoamiCommand returns the command "gatehouse whoami".
 func NewWhoamiCommand(s cli.Streams) *cobra.Command {
-	f := whoamiFlags{getenv: os.Getenv, now: time.Now}
+	var f whoamiFlags
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show the identity behind a token, or why it is rejected",
@@ -104,7 +101,7 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 	if f.output == "json" {
 		err = cli.WriteJSON(s.Out, report)
 	} else {
-		err = report.print(s.Out, f.now())
+		err = report.print(s.Out)
 	}
 	if err != nil {
 		return err
@@ -153,7 +150,7 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 			return report, nil
 		}
 		if token == "" {
-			if token, err = f.contextToken(ctx, s, own, user); err != nil {
+			if token, err = contextToken(ctx, s, own, user); err != nil {
 				return nil, err
 			}
 		}
@@ -201,10 +198,10 @@ func (f *whoamiFlags) gatehouse() (gatehouseAddress, error) {
 }
 
 // contextToken returns the token of a context. Nobody is asked to log in.
-func (f *whoamiFlags) contextToken(ctx context.Context, s cli.Streams, own *loginFlags, user *clientcmdapi.AuthInfo) (string, error) {
+func contextToken(ctx context.Context, s cli.Streams, own *loginFlags, user *clientcmdapi.AuthInfo) (string, error) {
 	switch {
 	case own != nil:
-		get, err := own.session(s, f.now, f.getenv, false)
+		get, err := own.session(s, false)
 		if err != nil {
 			return "", err
 		}
@@ -219,57 +216,39 @@ func (f *whoamiFlags) contextToken(ctx context.Context, s cli.Streams, own *logi
 	return "", errors.New("the context has no token and does not log in with Gatehouse (hint: --token-file FILE)")
 }
 
-// readToken reads a token from a file or standard input.
+// readToken reads a token from a file or standard input. No error has the name of the file:
+// who gives the token itself, where others can read it, need not find it in a log too.
 func readToken(in io.Reader, path string) (string, error) {
-	var (
-		data []byte
-		err  error
-	)
-	if path == "-" {
-		const most = 1 << 20
-		data, err = io.ReadAll(io.LimitReader(in, most))
-	} else {
-		data, err = readTokenFile(path)
+	const most = 1 << 20
+	if cli.LooksLikeToken(path) {
+		return "", errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
 	}
-	if err != nil {
-		return "", err
+	if path != "-" {
+		file, err := os.Open(path) // #nosec G304 -- the user names the file
+		if err != nil {
+			return "", fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", cli.Cause(err))
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
 	}
-	if len(data) == 0 {
-		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
-	}
+	data, err := io.ReadAll(io.LimitReader(in, most+1))
 	token := strings.TrimSpace(string(data))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", cli.Cause(err))
+	case len(data) > most:
+		return "", fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
+	case len(data) == 0:
+		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
+	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		// Not repeated: most of it may be a token.
 		return "", errors.New("--token-file: must hold one token, without white space in it")
 	}
 	return token, nil
 }
 
-// readTokenFile reads the file of a token. Its name is in no error: who gives the
-// token itself, where others can read it, need not find it in a log too.
-func readTokenFile(path string) (data []byte, err error) {
-	const most = 1 << 20
-	file, err := os.Open(path) // #nosec G304 -- the user names the file
-	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(file, most+1))
-		err = errors.Join(err, file.Close())
-	}
-	if wrapped, ok := errors.AsType[*os.PathError](err); ok {
-		err = wrapped.Err
-	}
-	switch {
-	case cli.LooksLikeToken(path):
-		return nil, errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
-	case err != nil:
-		return nil, fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", err)
-	case len(data) > most:
-		return nil, fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
-	}
-	return data, nil
-}
-
 // print writes the report for people, a line a fact.
-func (r *whoamiReport) print(out io.Writer, now time.Time) error {
+func (r *whoamiReport) print(out io.Writer) error {
 	var text strings.Builder
 	line := func(name, value string) {
 		if value != "" {
@@ -299,8 +278,8 @@ func (r *whoamiReport) print(out io.Writer, now time.Time) error {
 		line("token id", cli.OneLine(a.TokenID))
 		line("issued", when(a.IssuedAt))
 		ends := when(a.ExpiresAt)
-		if a.ExpiresAt != nil && a.ExpiresAt.After(now) {
-			ends += " (in " + a.ExpiresAt.Sub(now).Round(time.Second).String() + ")"
+		if a.ExpiresAt != nil && time.Until(*a.ExpiresAt) > 0 {
+			ends += " (in " + time.Until(*a.ExpiresAt).Round(time.Second).String() + ")"
 		}
 		line("expires", ends)
 		line("gatehouse", verdictText(a))

@@ -53,8 +53,6 @@ directory with --config beside --kubeconfig. Issue then only reads the directory
 Without it, the servers check the object when it is created, and issue reports their
 rejection.
 
-With --dry-run it shows the document and issues no token.
-
 Exit codes: 0 issued, 1 rejected, 2 bad usage, or the document cannot be written, or
 other errors in --config keep servers from using it: the token is then shown, and
 works when the errors are fixed.`,
@@ -81,7 +79,6 @@ works when the errors are fixed.`,
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
 	f.add(cmd, "directory of documents: token-<id>.yaml is written to it; with a cluster, its guard checks the user")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
-	cli.AddDryRunFlag(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("user") // the flags exist
 	for _, name := range []string{"id", "user", "uid", "group", "extra", "audience", "ttl"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -96,7 +93,6 @@ type tokenFlags struct {
 	groups, extra, audiences []string
 	ttl                      time.Duration
 	output                   string
-	dryRun                   cli.DryRun
 	tokenPlace
 
 	now    func() time.Time
@@ -105,8 +101,7 @@ type tokenFlags struct {
 
 // issuedToken is what token issue says as JSON.
 type issuedToken struct {
-	// Token is empty in a dry run.
-	Token    string               `json:"token,omitempty"`
+	Token    string               `json:"token"`
 	Document v1alpha1.AccessToken `json:"document"`
 }
 
@@ -129,13 +124,6 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	document, err := yaml.Marshal(issued.Document)
 	if err != nil {
 		return err
-	}
-	if f.dryRun.Active() {
-		what := "would print the document"
-		if f.config != "" {
-			what = "would write " + store.TokenFile(issued.Document.Name)
-		}
-		return f.printDryRun(s, what, issued)
 	}
 	file := ""
 	if f.config != "" {
@@ -234,7 +222,7 @@ func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *
 	if err != nil {
 		return false, err
 	}
-	if err := f.behind(&known, issued); err != nil {
+	if err := f.waitBehind(ctx, &known, issued); err != nil {
 		return false, err
 	}
 	return f.judge(known, issued)
@@ -288,23 +276,6 @@ func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own di
 	return own, found.Err() == nil && known.Found.Err() == nil, nil
 }
 
-// behind lets the token be issued behind the revocation of what the user had
-// before: that of this very second ends at the next one. A token that would be
-// dead is refused.
-func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
-	for {
-		revocation, revoked := known.RevokedBy(&issued.Document)
-		if !revoked {
-			return nil
-		}
-		end := revocation.Spec.IssuedBefore
-		if end.Sub(f.now()) > time.Second {
-			return revokedError(&revocation, f.user)
-		}
-		issued.Document.CreationTimestamp = end
-	}
-}
-
 // print shows the token where it was asked for. It is the one place that does. What
 // became of the document is "" if it is to be shown too.
 func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, document []byte, good bool) error {
@@ -328,26 +299,6 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, docum
 	// A remark; the token is out, so nothing hangs on it.
 	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s and is not shown again\n",
 		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
-	return nil
-}
-
-// printDryRun shows the document without its token, which nobody can use.
-func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken) error {
-	if f.output == "json" {
-		issued.Token = ""
-		if err := cli.WriteJSON(s.Out, issued); err != nil {
-			return err
-		}
-	} else {
-		document, err := yaml.Marshal(issued.Document)
-		if err == nil {
-			_, err = s.Out.Write(document)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	_, _ = fmt.Fprintf(s.Err, "dry run: %s; no token was issued\n", what) // a remark
 	return nil
 }
 

@@ -100,30 +100,13 @@ type listedToken struct {
 	State      tokenState                `json:"state"`
 	// RevokedBy is the TokenRevocation that ends the token.
 	RevokedBy *listedRevocation `json:"revokedBy,omitempty"`
-	documentPlace
+	// File is the file of the document. It is empty for an object of a cluster.
+	File string `json:"file,omitempty"`
 }
 
 // listedRevocation is a TokenRevocation as token list shows it.
 type listedRevocation struct {
 	Name string `json:"name"`
-	documentPlace
-}
-
-// documentPlace is where a document is. It is empty for an object of a cluster.
-type documentPlace struct {
-	File string `json:"file,omitempty"`
-	// Document is which one of the file it is, where it is not the only one: the
-	// second is "2", and the first of its items "2.items[0]".
-	Document string `json:"document,omitempty"`
-}
-
-// placeIn returns the place of a document by its source.
-func (f *tokenListFlags) placeIn(source string) documentPlace {
-	if f.Given() {
-		return documentPlace{}
-	}
-	file, document, _ := strings.Cut(source, "#")
-	return documentPlace{File: filepath.Join(f.config, filepath.FromSlash(file)), Document: document}
 }
 
 func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
@@ -159,22 +142,11 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 
 // remark says of what is in the cluster why it is not used.
 func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *tokens.Listing) error {
-	pending := 0
 	for i := range rows {
 		name := strict.Printable(rows[i].ID)
 		if why, unused := listing.Unused[rows[i].ID]; unused {
 			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is not used: %s\n", name, cli.OneLine(why)) // remarks
 		}
-		if rows[i].State != statePending {
-			continue
-		}
-		pending++
-		if why := listing.Pending[rows[i].ID]; why != "" {
-			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is rejected by every server whose guard does not allow it: %s\n", name, cli.OneLine(why))
-		}
-	}
-	if pending > 0 {
-		_, _ = fmt.Fprintf(s.Err, "pending: %s; no server has reported yet whether it uses them (hint: kubectl get ghat)\n", diagnostic.Count(pending, "token"))
 	}
 	if err := listing.Found.Err(); err != nil {
 		return fmt.Errorf("these TokenRevocations have errors and revoke nothing:\n%w", err)
@@ -186,7 +158,10 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, now
 	row := listedToken{
 		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
 		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
-		documentPlace: f.placeIn(token.Source),
+	}
+	if !f.Given() {
+		file, _, _ := strings.Cut(token.Source, "#")
+		row.File = filepath.Join(f.config, filepath.FromSlash(file))
 	}
 	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
 		row.IssuedAt = &issued
@@ -196,16 +171,15 @@ func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, now
 	}
 	revocation, revoked := listing.RevokedBy(&token.AccessToken)
 	_, unused := listing.Unused[token.Name]
-	_, pending := listing.Pending[token.Name]
 	switch {
 	case unused:
 		row.State = stateUnused
 	case revoked:
 		row.State = stateRevoked
-		row.RevokedBy = &listedRevocation{Name: revocation.Name, documentPlace: f.placeIn(revocation.Source)}
+		row.RevokedBy = &listedRevocation{revocation.Name}
 	case !now.Before(row.ExpiresAt):
 		row.State = stateExpired
-	case pending:
+	case listing.Pending[token.Name]:
 		row.State = statePending
 	}
 	return row
@@ -224,11 +198,11 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken) error {
 		_, err := fmt.Fprintln(s.Err, "no access tokens found")
 		return err
 	}
-	return printTokens(s.Out, rows, f.Given())
+	return printTokens(s.Out, rows)
 }
 
 // printTokens prints a table.
-func printTokens(out io.Writer, rows []listedToken, lastUsed bool) error {
+func printTokens(out io.Writer, rows []listedToken) error {
 	const padding = 2
 	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
 	line := func(cells ...string) {
@@ -237,12 +211,8 @@ func printTokens(out io.Writer, rows []listedToken, lastUsed bool) error {
 	line("ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE")
 	for i := range rows {
 		row := &rows[i]
-		used := cli.FormatTime(row.LastUsedAt)
-		if !lastUsed {
-			used = "?"
-		}
 		line(strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups)),
-			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), used, string(row.State))
+			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), cli.FormatTime(row.LastUsedAt), string(row.State))
 	}
 	return table.Flush()
 }

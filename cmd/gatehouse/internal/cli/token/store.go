@@ -78,11 +78,3 @@ func (f *tokenPlace) flags() string {
 	}
 	return " --config " + cli.ShellQuote(f.config)
 }
-
-// file returns the place for JSON output: a file, or "" for an object.
-func (f *tokenPlace) file(place string) string {
-	if f.Given() {
-		return ""
-	}
-	return place
-}

@@ -271,7 +271,7 @@ func TestTokenCommandUsage(t *testing.T) {
 		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster excludes --kubeconfig and --context"},
 		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster excludes --kubeconfig and --context"},
 		{[]string{"key", "-o", "xml"}, `--output "xml": must be text, json or yaml`},
-		{[]string{"revoke", "--config", ".", "-o", "xml", "ci"}, `--output "xml": must be text, json or yaml`},
+		{[]string{"revoke", "--config", ".", "-o", "json", "ci"}, "unknown flag -o"},
 	} {
 		var remarks bytes.Buffer
 		code := cli.Run(t.Context(), append([]string{"token"}, c.args...), cli.Streams{Out: io.Discard, Err: &remarks}, NewCommand)
@@ -318,12 +318,7 @@ func TestTokenListOfTokensNobodyReportedOf(t *testing.T) {
 	if want := []string{"ID STATE", "new pending", "over expired", "root pending", "used good"}; got.Code != cli.ExitYes || !slices.Equal(states, want) {
 		t.Errorf("exit code %d, states %q, want %q", got.Code, states, want)
 	}
-	for _, want := range []string{
-		`AccessToken/root is rejected by every server whose guard does not allow it: `, `"system:masters" is reserved`,
-		"pending: 2 tokens; no server has reported yet whether it uses them (hint: kubectl get ghat)\n",
-	} {
-		if !strings.Contains(got.Err, want) {
-			t.Errorf("standard error is %q, want %q", got.Err, want)
-		}
+	if got.Err != "" {
+		t.Errorf("standard error is %q", got.Err)
 	}
 }
