@@ -42,7 +42,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 			t.Parallel()
 			program := exec.CommandContext(t.Context(), "sh", "-c", "set -e; "+test.script+
 				`exec gatehouse serve --config ../../manifests/examples/log-shipper --listen 127.0.0.1:0 --ops-listen 127.0.0.1:0 --drain-delay 0s \
-				--self-signed 127.0.0.1 --self-signed-dir "$1" --state-dir "$1"`, "sh", t.TempDir())
+				--self-signed 127.0.0.1 --self-signed-dir "$1"`, "sh", t.TempDir())
 			program.SysProcAttr = test.attr
 			log, err := program.StderrPipe()
 			if err != nil {

@@ -65,7 +65,7 @@ func newPlace(t *testing.T) *place {
 	p.start(t)
 	p.api = p.apiServer(t)
 	// Logs and metrics of both servers, an audit log, and what commands say.
-	p.expectTraces(`"msg":"login"`, `"msg":"whoami"`, "gatehouse_logins_total{", `"resource":"selfsubjectreviews"`, "knows you as ")
+	p.expectTraces(`"msg":"login"`, `"msg":"whoami"`, "gatehouse_logins_total{", `"resource":"selfsubjectreviews"`)
 	return p
 }
 

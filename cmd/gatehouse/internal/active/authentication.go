@@ -27,7 +27,7 @@ func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry, keyWai
 	p := &IdentityProviders{
 		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: keyWaits}),
 		directories: ldap.NewDirectories(),
-		Attempts:    login.NewAttempts(login.AttemptsOptions{Now: time.Now}),
+		Attempts:    login.NewAttempts(time.Now),
 	}
 	metrics.Registry.MustRegister(p.issuers, p.directories)
 	return p
@@ -63,14 +63,11 @@ func (p *IdentityProviders) provide(ctx context.Context, c *config.Config, wait 
 	return of, nil
 }
 
-// release disconnects providers that the active configuration does not have.
+// release stops providers that the active configuration does not have.
 func (p *IdentityProviders) release(active identities) {
 	p.issuers.Keep(active.issuers)
 	p.directories.Keep(active.directories)
 }
 
-// Close disconnects all providers.
-func (p *IdentityProviders) Close() {
-	p.issuers.Close()
-	p.directories.Close()
-}
+// Close stops all providers.
+func (p *IdentityProviders) Close() { p.issuers.Close() }

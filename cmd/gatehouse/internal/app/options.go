@@ -40,7 +40,6 @@ type Options struct {
 	Listen        string
 	OpsListen     string
 	TLSMinVersion string
-	StateDir      string
 	Audit         bool
 	// InFlight and Connections are 0 for what fits.
 	InFlight    int64
@@ -81,7 +80,6 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	f.Auditing.addFlags(cmd)
 	flags.StringVar(&f.TLSMinVersion, "tls-min-version", "1.3", "minimum TLS version: 1.3 or 1.2")
 	flags.BoolVar(&f.Audit, "audit-authentication", false, "log every token review at level info, including allowed ones, with the user, the source and the token's id")
-	flags.StringVar(&f.StateDir, "state-dir", "", "directory that stores when access tokens were last used; without it, only the status of AccessTokens in the cluster has the time")
 	flags.Int64Var(&f.InFlight, "max-in-flight-bytes", 0, "maximum bytes of memory for reviews in progress, including decoding, more than 33554432; Gatehouse answers further reviews with 503 (default: computed from the memory limit, 128 MiB without one)")
 	flags.IntVar(&f.Connections, "max-connections", 0, "maximum open connections without a client certificate, at least 16; one over HTTP/2 counts as 8 (default: computed from the memory limit and the limit of open files, at most 2048)")
 	flags.DurationVar(&f.DrainDelay, "drain-delay", 15*time.Second, "how long to keep answering after SIGTERM")
@@ -99,9 +97,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
-	for _, name := range []string{"config", "state-dir"} {
-		_ = cmd.MarkFlagDirname(name)
-	}
+	_ = cmd.MarkFlagDirname("config")
 }
 
 // Validate returns an error with all problems of the flags.

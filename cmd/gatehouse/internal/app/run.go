@@ -204,27 +204,18 @@ func readNamespace(c *cluster.Cluster) func(string, netip.Prefix, bool) {
 	return c.ReadNamespace
 }
 
-// usage returns what records the use of access tokens: in a directory, if there is one for
-// it, and in the status of custom resources.
+// usage returns what records the use of access tokens in the status of custom resources.
 func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsage, error) {
-	var all active.TokenUsage
-	if f.StateDir != "" {
-		one, err := tokens.OpenUsage(f.StateDir, func(err error) { log.Error("cannot store when access tokens were last used", "error", err.Error()) })
-		if err != nil {
-			return nil, fmt.Errorf("--state-dir: %w", err)
-		}
-		all = append(all, one)
+	if !f.CustomResources {
+		return nil, nil
 	}
-	if f.CustomResources {
-		access = rest.CopyConfig(access)
-		access.UserAgent = "gatehouse-tokens/" + build.Version()
-		one, err := tokens.NewClusterUsage(access, log)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-tokens/" + build.Version()
+	one, err := tokens.NewClusterUsage(access, log)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	return active.TokenUsage{one}, nil
 }
 
 // observer returns the observer of finished reviews. Tracer may be nil.

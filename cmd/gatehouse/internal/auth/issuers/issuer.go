@@ -192,21 +192,21 @@ func (i *issuer) joinFetch() (*sharedFetch, error) {
 // joinFetchFor is joinFetch for a key that was not in memory when so many fetches had been
 // begun. A fetch that has ended since is as good as a new one, which is not always
 // to be had.
-func (i *issuer) joinFetchFor(id string, arrived int64) (*sharedFetch, lookupOutcome, error) {
+func (i *issuer) joinFetchFor(id string, arrived int64) (*sharedFetch, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if s := i.state.Load(); i.isUsable(s, time.Now()) && (s.number > arrived || len(s.set.Find(id)) > 0) {
-		return completedFetch(s), shared, nil
+		return completedFetch(s), nil
 	}
 	switch {
 	case i.sharedFetch != nil:
-		return i.sharedFetch, shared, nil
+		return i.sharedFetch, nil
 	case i.ctx.Err() != nil:
-		return nil, refused, errStopped
+		return nil, errStopped
 	case !i.limit.Allow():
-		return nil, refused, errRefused
+		return nil, errRefused
 	default:
-		return i.startFetch(), fetched, nil
+		return i.startFetch(), nil
 	}
 }
 
@@ -224,30 +224,6 @@ func completedFetch(s *state) *sharedFetch {
 	f := &sharedFetch{number: s.number, set: s.set, done: make(chan struct{})}
 	close(f.done)
 	return f
-}
-
-// isDone reports whether the fetch has ended.
-func (f *sharedFetch) isDone() bool {
-	select {
-	case <-f.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// wait makes the caller one of those who wait for a fetch until it leaves, and is
-// nil if there are too many.
-func (i *issuer) wait() (leave func()) {
-	if i.waiting == nil {
-		return func() {}
-	}
-	select {
-	case i.waiting <- struct{}{}:
-		return func() { <-i.waiting }
-	default:
-		return nil
-	}
 }
 
 // complete fetches, for nobody's context but the issuer's own: who began it may
@@ -281,7 +257,7 @@ func (i *issuer) try(ctx context.Context) (set *jwt.KeySet, err error) {
 func (i *issuer) record(f *sharedFetch) {
 	before := i.state.Load()
 	next := &state{set: before.set, fetched: before.fetched, number: before.number, last: resultOf(f.err)}
-	i.count.fetches(next.last)
+	i.count[next.last].Inc()
 	if f.err == nil {
 		next.set, next.fetched, next.number = f.set, f.began.Round(0), f.number
 		i.state.Store(next)
@@ -349,24 +325,19 @@ func (i *issuer) Find(ctx context.Context, id string) ([]jwt.Key, error) {
 
 // findFetched finds a key that was not in memory.
 func (i *issuer) findFetched(ctx context.Context, id string) ([]jwt.Key, error) {
-	arrived, led := i.begun.Load(), refused
-	defer func() { i.count.unknown(led) }()
-	waits := false
-	for {
-		f, how, err := i.joinFetchFor(id, arrived) //nolint:contextcheck // others may wait for the same fetch
-		if led = how; err != nil {
-			return nil, err
+	arrived := i.begun.Load()
+	if i.waiting != nil {
+		select {
+		case i.waiting <- struct{}{}:
+			defer func() { <-i.waiting }()
+		default:
+			return nil, errCrowded
 		}
-		if !f.isDone() && !waits {
-			leave := i.wait()
-			if leave == nil {
-				if how == shared {
-					led = refused
-				}
-				return nil, errCrowded
-			}
-			defer leave()
-			waits = true
+	}
+	for {
+		f, err := i.joinFetchFor(id, arrived) //nolint:contextcheck // others may wait for the same fetch
+		if err != nil {
+			return nil, err
 		}
 		select {
 		case <-f.done:

@@ -56,9 +56,6 @@ func TestForgedKeyIDs(t *testing.T) {
 			if n != askBurst || unsure != 200-askBurst {
 				t.Errorf("%d fetches and %d times cannot decide, want %d and %d", n, unsure, askBurst, 200-askBurst)
 			}
-			if got := value(t, i, "gatehouse_issuer_unknown_keys_total", example, "refused"); got != float64(unsure) {
-				t.Errorf("metric counts %v refused, want %d", got, unsure)
-			}
 			if !finds(t, keys, "a") {
 				t.Error("the good key is gone")
 			}
@@ -80,40 +77,6 @@ func TestForgedKeyIDs(t *testing.T) {
 				t.Errorf("%d fetches in an hour, want at most %d and %d in the background", n, allowed(time.Hour), background)
 			}
 		})
-	})
-	t.Run("while the issuer is away", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, _, keys := started(t, "a")
-			p.lie(down)
-			before := p.calls()
-			for range 200 {
-				if _, err := keys.Find(t.Context(), "forged"); err == nil {
-					t.Fatal("a no, of an issuer that is away")
-				}
-			}
-			if n := p.calls() - before; n > askBurst {
-				t.Errorf("%d calls, want at most %d", n, askBurst)
-			}
-		})
-	})
-	t.Run("on a real server, by many at once", func(t *testing.T) {
-		t.Parallel()
-		p, server := served(t, signing("a"))
-		i, _ := start(t)
-		keys, _ := provide(t, i, specOf(trusting(server)))
-		begin := time.Now()
-		var group sync.WaitGroup
-		for n := range 200 {
-			group.Go(func() {
-				if found, _ := keys.Find(t.Context(), fmt.Sprintf("forged-%d", n)); len(found) > 0 {
-					t.Error("a forged key id has a key")
-				}
-			})
-		}
-		group.Wait()
-		if n, most := p.fetches()-1, allowed(time.Since(begin)); n > most {
-			t.Errorf("%d fetches, want at most %d", n, most)
-		}
 	})
 }
 
@@ -277,16 +240,6 @@ func TestTokenFindsARecovery(t *testing.T) {
 	})
 }
 
-func TestPausesLeaveAMinuteForARecovery(t *testing.T) {
-	t.Parallel()
-	pause := pauses()
-	for range 1000 {
-		if d := pause.Step(); d <= 0 || d+fetchTime >= time.Minute {
-			t.Fatalf("pause of %s and fetch of %s, want less than a minute", d, fetchTime)
-		}
-	}
-}
-
 // The monotonic clock does not know of the time that the machine slept.
 func TestAgeIsByTheWallClock(t *testing.T) {
 	t.Parallel() // in a bubble, no time has a monotonic clock
@@ -401,24 +354,6 @@ func TestNoIsNeverFromAnEarlierAnswer(t *testing.T) {
 	})
 }
 
-// Who came while a fetch was in progress, and is late to look at the next, needs
-// no third one.
-func TestNoIsFromALaterAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, i, keys := started(t, "a")
-		if finds(t, keys, "forged") {
-			t.Error("a forged key id has a key")
-		}
-		of := i.issuers()[0]
-		if f, how, err := of.joinFetchFor("other", 1); err != nil || how != shared || f.number != 2 {
-			t.Errorf("after the second fetch, who came before it gets %+v (%s, %v)", f, how, err)
-		}
-		if f, how, err := of.joinFetchFor("other", 2); err != nil || how != fetched || f.number != 3 {
-			t.Errorf("after the second fetch, who comes gets %+v (%s, %v)", f, how, err)
-		}
-	})
-}
-
 func TestWhoLeavesDoesNotEndTheFetchOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _, keys := started(t, "old")
@@ -496,9 +431,6 @@ func TestFewWait(t *testing.T) {
 		if !finds(t, one, "a") {
 			t.Error("a known key needs room")
 		}
-		if n := value(t, i, "gatehouse_issuer_unknown_keys_total", example, "refused"); n != 3 {
-			t.Errorf("metric counts %v refused, want 3", n)
-		}
 		close(g.open)
 		for range cap(waited) {
 			if err := <-waited; err != nil {
@@ -543,39 +475,5 @@ func TestErrorsOfFindNameNoAddress(t *testing.T) {
 		if logged.Count("issuer.example.com/.well-known") != 1 || logged.Count("status 503") != 1 || logged.Count("secret-of-a-token") != 0 {
 			t.Errorf("log:\n%s", logged)
 		}
-	})
-}
-
-func BenchmarkFind(b *testing.B) {
-	p, server := served(b, signing("a"), signing("b"), signing("c"))
-	i, _ := start(b)
-	keys, _ := provide(b, i, specOf(trusting(server)))
-	b.Run("known", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if all, err := keys.Find(b.Context(), "b"); len(all) != 1 || err != nil {
-				b.Fatal(len(all), err)
-			}
-		}
-	})
-	b.Run("known, by all processors", func(b *testing.B) {
-		b.ReportAllocs()
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				if all, err := keys.Find(b.Context(), "b"); len(all) != 1 || err != nil {
-					b.Error(len(all), err)
-				}
-			}
-		})
-	})
-	b.Run("forged", func(b *testing.B) {
-		b.ReportAllocs()
-		before := p.fetches()
-		for b.Loop() {
-			if all, _ := keys.Find(b.Context(), "forged"); len(all) > 0 {
-				b.Fatal("found")
-			}
-		}
-		b.ReportMetric(float64(p.fetches()-before), "fetches")
 	})
 }

@@ -300,11 +300,6 @@ gatehouse_issuer_keys{issuer="https://issuer.example.com"} 2
 # HELP gatehouse_issuer_keys_fetched_timestamp_seconds When the keys that are known of an issuer were fetched. Absent before, and for keys that come from a file.
 # TYPE gatehouse_issuer_keys_fetched_timestamp_seconds gauge
 gatehouse_issuer_keys_fetched_timestamp_seconds{issuer="https://issuer.example.com"} 9.466848e+08
-# HELP gatehouse_issuer_unknown_keys_total Tokens with a key that was not in memory, by what that led to (fetched: a fetch, shared: waiting for one in progress, refused: neither).
-# TYPE gatehouse_issuer_unknown_keys_total counter
-gatehouse_issuer_unknown_keys_total{issuer="https://issuer.example.com",result="fetched"} 5
-gatehouse_issuer_unknown_keys_total{issuer="https://issuer.example.com",result="refused"} 7
-gatehouse_issuer_unknown_keys_total{issuer="https://issuer.example.com",result="shared"} 0
 `
 		if err := testutil.CollectAndCompare(i, strings.NewReader(want)); err != nil {
 			t.Error(err)

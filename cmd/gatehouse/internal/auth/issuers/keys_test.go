@@ -1,16 +1,12 @@
 package issuers
 
 import (
-	"crypto/ecdsa"
 	"crypto/ed25519"
-	"crypto/rsa"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
 func TestParseKeySet(t *testing.T) {
@@ -114,36 +110,6 @@ func TestKeysOfTheSameID(t *testing.T) {
 		}
 	}
 }
-
-func TestSameKeys(t *testing.T) {
-	t.Parallel()
-	a, b := signing("a"), keyOf("b", "", material().ec["P-256"].Public())
-	set, err := jwt.ParseKeySet(setOf(t, a, b))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		keys []jose.JSONWebKey
-		want bool
-	}{
-		"the same":        {[]jose.JSONWebKey{a, b}, true},
-		"in other order":  {[]jose.JSONWebKey{b, a}, true},
-		"one less":        {[]jose.JSONWebKey{a}, false},
-		"another id":      {[]jose.JSONWebKey{signing("0"), b}, false},
-		"another alg":     {[]jose.JSONWebKey{a, keyOf("b", "ES256", material().ec["P-256"].Public())}, false},
-		"another key":     {[]jose.JSONWebKey{a, keyOf("b", "", material().ec["P-384"].Public())}, false},
-		"another of type": {[]jose.JSONWebKey{a, keyOf("b", "", material().rsa.Public())}, false},
-	} {
-		other, err := jwt.ParseKeySet(setOf(t, c.keys...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := set.Equal(other); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
 func FuzzParseKeySet(f *testing.F) {
 	f.Add(setOf(f, signing("a"), keyOf("b", "ES256", material().ec["P-256"].Public())))
 	f.Add(setOf(f, jose.JSONWebKey{Key: material().rsa, KeyID: "p"}, jose.JSONWebKey{Key: []byte("k")}))

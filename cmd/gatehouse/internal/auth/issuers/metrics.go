@@ -6,23 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lookupOutcome is what a key id that was not in memory led to.
-type lookupOutcome string
-
-const (
-	// fetched is a fetch that was begun for it.
-	fetched lookupOutcome = "fetched"
-	// shared is one that was in progress.
-	shared lookupOutcome = "shared"
-	// refused is that none was allowed, or that too many waited for it.
-	refused lookupOutcome = "refused"
-)
-
 // metrics show which keys there are and how well they are kept up to date. The
 // label is the issuer's URL in the configuration.
 type metrics struct {
-	keys, timestamp  *prometheus.Desc
-	fetches, unknown *prometheus.CounterVec
+	keys, timestamp *prometheus.Desc
+	fetches         *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -35,47 +23,31 @@ func newMetrics() *metrics {
 			Name: "gatehouse_issuer_key_fetches_total",
 			Help: "Fetches of the keys of an issuer, by result (ok, unreachable, invalid). All but the first leave the keys as they were.",
 		}, []string{"issuer", "result"}),
-		unknown: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gatehouse_issuer_unknown_keys_total",
-			Help: "Tokens with a key that was not in memory, by what that led to (fetched: a fetch, shared: waiting for one in progress, refused: neither).",
-		}, []string{"issuer", "result"}),
 	}
 }
 
 // counters are those of one issuer. They are made at once, so that each is there
 // before it counts, and so that an issuer that is gone does not come back by
 // counting.
-type counters struct {
-	results map[result]prometheus.Counter
-	leads   map[lookupOutcome]prometheus.Counter
-}
+type counters map[result]prometheus.Counter
 
 func (m *metrics) of(url string) counters {
-	c := counters{results: map[result]prometheus.Counter{}, leads: map[lookupOutcome]prometheus.Counter{}}
+	c := counters{}
 	for _, r := range []result{fine, unreachable, invalid} {
-		c.results[r] = m.fetches.WithLabelValues(url, string(r))
-	}
-	for _, l := range []lookupOutcome{fetched, shared, refused} {
-		c.leads[l] = m.unknown.WithLabelValues(url, string(l))
+		c[r] = m.fetches.WithLabelValues(url, string(r))
 	}
 	return c
 }
 
-func (c counters) fetches(r result) { c.results[r].Inc() }
-
-func (c counters) unknown(l lookupOutcome) { c.leads[l].Inc() }
-
 // drop forgets an issuer.
 func (m *metrics) drop(url string) {
 	m.fetches.DeletePartialMatch(prometheus.Labels{"issuer": url})
-	m.unknown.DeletePartialMatch(prometheus.Labels{"issuer": url})
 }
 
 func (m *metrics) describe(ch chan<- *prometheus.Desc) {
 	ch <- m.keys
 	ch <- m.timestamp
 	m.fetches.Describe(ch)
-	m.unknown.Describe(ch)
 }
 
 // collect takes the best of those that have the same URL: while a configuration
@@ -100,5 +72,4 @@ func (m *metrics) collect(ch chan<- prometheus.Metric, all []*issuer) {
 		ch <- prometheus.MustNewConstMetric(m.timestamp, prometheus.GaugeValue, float64(t.UnixMilli())/1000, url)
 	}
 	m.fetches.Collect(ch)
-	m.unknown.Collect(ch)
 }

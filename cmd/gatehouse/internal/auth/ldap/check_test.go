@@ -248,7 +248,7 @@ func TestBindPassword(t *testing.T) {
 	}
 }
 
-// TestSame tells a directory whose connections can be kept from one that changed.
+// TestSame tells a directory that can be kept from one that changed.
 func TestSame(t *testing.T) {
 	t.Parallel()
 	d := open(t, sound())

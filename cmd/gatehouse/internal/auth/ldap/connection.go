@@ -29,8 +29,6 @@ type connection struct {
 	// broken is set once nothing more can be asked: what is under way may be the
 	// answer to an earlier question.
 	broken bool
-	// expiry closes a connection that nobody uses.
-	expiry *time.Timer
 }
 
 // connect opens a connection. Nobody is bound to it yet.
@@ -136,9 +134,6 @@ func secondsUntilEnd(ctx context.Context) int {
 	return max(1, int(time.Until(deadline)/time.Second)+1)
 }
 
-// usable reports whether another request can be sent.
-func (c *connection) usable() bool { return !c.broken && !c.ldap.IsClosing() }
-
 // close ends the connection, politely if there is somebody to be polite to.
 func (c *connection) close() {
 	c.server.open.Add(-1)
@@ -146,7 +141,7 @@ func (c *connection) close() {
 		_ = c.raw.Close()
 		return
 	}
-	if c.usable() && c.raw.SetDeadline(time.Now().Add(unbindTime)) == nil {
+	if !c.broken && !c.ldap.IsClosing() && c.raw.SetDeadline(time.Now().Add(unbindTime)) == nil {
 		_ = c.ldap.Unbind()
 	}
 	// The library waits for its writer, which may wait for the network.

@@ -8,10 +8,10 @@ import (
 )
 
 // Directories are the directories of a configuration, and for a moment those of
-// the one before it. A directory that is the same in both keeps its connections.
+// the one before it. A directory that is the same in both is one for both.
 // It is safe for concurrent use.
 type Directories struct {
-	connections, idle, failures, waited, waiting *prometheus.Desc
+	connections, failures, waited, waiting *prometheus.Desc
 
 	mu    sync.Mutex
 	known []*Directory
@@ -27,7 +27,6 @@ func NewDirectories() *Directories {
 	}
 	return &Directories{
 		connections: desc("connections", "Connections that are open, by server.", "server"),
-		idle:        desc("idle_connections", "Connections that are open and not used.", "server"),
 		failures:    desc("failures_total", "Times that a server could not be asked.", "server"),
 		waited:      desc("waited_total", "Times that a login waited for a connection."),
 		waiting:     desc("waiting", "Logins that wait for a connection."),
@@ -56,25 +55,16 @@ func (d *Directories) Provide(options []Options) ([]*Directory, *View, error) {
 	return v.all, v, nil
 }
 
-// Keep closes the directories that do not belong to the View.
+// Keep forgets the directories that do not belong to the View.
 func (d *Directories) Keep(v *View) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.known = slices.DeleteFunc(d.known, func(one *Directory) bool {
-		if slices.Contains(v.all, one) {
-			return false
-		}
-		one.Close()
-		return true
-	})
+	d.known = slices.Clone(v.all)
 }
-
-// Close closes all of them.
-func (d *Directories) Close() { d.Keep(&View{}) }
 
 // Describe implements prometheus.Collector.
 func (d *Directories) Describe(ch chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{d.connections, d.idle, d.failures, d.waited, d.waiting} {
+	for _, one := range []*prometheus.Desc{d.connections, d.failures, d.waited, d.waiting} {
 		ch <- one
 	}
 }
@@ -97,7 +87,6 @@ func (d *Directories) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d.waiting, prometheus.GaugeValue, float64(stats.Waiting), name)
 		for _, s := range stats.Servers {
 			ch <- prometheus.MustNewConstMetric(d.connections, prometheus.GaugeValue, float64(s.Open), name, s.Server)
-			ch <- prometheus.MustNewConstMetric(d.idle, prometheus.GaugeValue, float64(s.Idle), name, s.Server)
 			ch <- prometheus.MustNewConstMetric(d.failures, prometheus.CounterValue, float64(s.Failures), name, s.Server)
 		}
 	}

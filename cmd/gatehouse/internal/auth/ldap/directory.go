@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-ldap/ldap/v3"
@@ -37,7 +38,7 @@ type Options struct {
 type Directory struct {
 	options Options
 	servers []*server
-	pool    *pool
+	places  places
 	now     func() time.Time
 	// nobody is a DN that no entry has.
 	nobody string
@@ -73,7 +74,7 @@ func New(o Options) (*Directory, error) {
 		}
 	}
 	d := &Directory{
-		options: o, pool: newPool(cmp.Or(o.Config.MaxConnections, ldapconfig.DefaultMaxConnections)), now: o.Now,
+		options: o, places: places{taken: make(chan struct{}, cmp.Or(o.Config.MaxConnections, ldapconfig.DefaultMaxConnections))}, now: o.Now,
 		nobody: "cn=gatehouse-" + strings.ToLower(rand.Text()) + "," + o.Config.UserSearch.BaseDN,
 	}
 	if d.now == nil {
@@ -92,15 +93,10 @@ func New(o Options) (*Directory, error) {
 }
 
 // Same reports whether New would return just such a Directory for other options of
-// the same clock, so that this one can go on with the connections that it has.
+// the same clock, so that this one keeps its numbers.
 func (d *Directory) Same(o Options) bool {
 	return d.options.BindPassword == o.BindPassword && reflect.DeepEqual(d.options.Config, o.Config)
 }
-
-// Close closes the connections that are not in use, and leads to the others being
-// closed after it. Requests that are under way go on, and later ones work too, at
-// the price of a new connection each.
-func (d *Directory) Close() { d.pool.close() }
 
 // Find returns the one account of the name, or an error that is ErrNoAccount: if
 // there is none, if there are several, if it is disabled or has expired, if its
@@ -139,7 +135,6 @@ func (d *Directory) Verify(ctx context.Context, account *authn.Account, password
 		dn = account.DN
 	}
 	return d.ask(ctx, func(ctx context.Context, s *server) error {
-		d.pool.makeRoom()
 		c, err := s.connect(ctx)
 		if err != nil {
 			return err
@@ -179,38 +174,17 @@ func (d *Directory) Groups(ctx context.Context, account *authn.Account) ([]strin
 	return names, nil
 }
 
-// search asks one server after the other for something, with a connection for
-// searches. The question is asked anew, from its beginning, of each, and once
-// more of a server that has closed a connection since it was last used.
+// search asks one server after the other for something, each on a connection of its own.
+// The question is asked anew, from its beginning, of each.
 func (d *Directory) search(ctx context.Context, question func(context.Context, *connection) error) error {
 	return d.ask(ctx, func(ctx context.Context, s *server) error {
-		if c := d.pool.take(s); c != nil {
-			err := d.reuse(ctx, c, question)
-			if _, elsewhere := isServerFailure(err); !elsewhere {
-				return err
-			}
-			d.pool.drop(s)
-		}
-		d.pool.makeRoom()
 		c, err := d.open(ctx, s)
 		if err != nil {
 			return err
 		}
-		defer d.pool.put(c)
+		defer c.close()
 		return question(ctx, c)
 	})
-}
-
-// reuse asks on a connection that was kept. It may be dead without anybody having
-// been told, so it gets a part of the time only.
-func (d *Directory) reuse(ctx context.Context, c *connection, question func(context.Context, *connection) error) error {
-	defer d.pool.put(c)
-	if !c.usable() {
-		return &failure{server: c.server.address.URL, doing: "search", err: errBroken, down: true}
-	}
-	ctx, cancel := share(ctx, false)
-	defer cancel()
-	return question(ctx, c)
 }
 
 // open opens a connection for searches.
@@ -237,11 +211,11 @@ func (d *Directory) ask(ctx context.Context, question func(context.Context, *ser
 	timeout := ldapconfig.Timeout(d.options.Config)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := d.pool.enter(ctx)
+	err := d.places.enter(ctx)
 	if err != nil {
 		return fmt.Errorf("directory %q: %w", d.options.Config.Name, err)
 	}
-	defer d.pool.leave()
+	defer d.places.leave()
 
 	var failed failures
 	servers := order(d.servers, time.Now())
@@ -269,3 +243,32 @@ func (d *Directory) ask(ctx context.Context, question func(context.Context, *ser
 	}
 	return failed
 }
+
+// places bound the connections of a directory. A request has one place, and with it one
+// connection at a time.
+type places struct {
+	taken   chan struct{}
+	waiting atomic.Int64
+	waited  atomic.Uint64
+}
+
+// enter takes a place, and waits for one until the context ends.
+func (p *places) enter(ctx context.Context) error {
+	select {
+	case p.taken <- struct{}{}:
+		return nil
+	default:
+	}
+	p.waited.Add(1)
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	select {
+	case p.taken <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("all %d connections are in use: %w", cap(p.taken), context.Cause(ctx))
+	}
+}
+
+// leave gives the place back.
+func (p *places) leave() { <-p.taken }

@@ -6,7 +6,6 @@
 // what the entry says; what was typed is never more than an escaped value in a
 // filter. All that is asked goes over TLS, and referrals are not followed.
 //
-// Searches share connections, see pool. A password has a connection of its own
-// that is bound once, for it, and closed: no search ever runs as a user, and no
-// bind changes who searches.
+// Every search and every password has a connection of its own that is bound once, for
+// it, and closed: no search ever runs as a user, and no bind changes who searches.
 package ldap

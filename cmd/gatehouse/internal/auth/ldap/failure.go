@@ -18,8 +18,7 @@ type failure struct {
 	server, doing string
 	// err says what happened.
 	err error
-	// down reports whether the server is to blame: another one, or the same one on a
-	// new connection, may do better.
+	// down reports whether the server is to blame: another one may do better.
 	down bool
 	// final means that it must not be tried again all the same.
 	final bool

@@ -201,19 +201,6 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestOperationalUID takes the uid from an attribute that is not shown to who asks
-// for all.
-func TestOperationalUID(t *testing.T) {
-	t.Parallel()
-	s := slapd.New(t, slapd.Options{LDIF: tree})
-	c := config(s)
-	c.UserSearch.UIDAttribute = "entryUUID"
-	account := mustFind(t, open(t, c), "jane")
-	if len(account.User.UID) != 36 {
-		t.Errorf("the uid is %q", account.User.UID)
-	}
-}
-
 // TestSearchMistakes are mistakes of the operator. None of them is a no.
 func TestSearchMistakes(t *testing.T) {
 	t.Parallel()

@@ -126,8 +126,6 @@ func (g *groups) entries(ctx context.Context, c *connection, members []string) (
 			entries = append(entries, result.Entries...)
 		}
 		if len(entries) > g.most {
-			// The rest is left with the server, and the connection is not used again.
-			c.broken = true
 			return nil, fmt.Errorf("%s: %s: %w", c.server.address.URL, doing, g.tooMany())
 		}
 		if err != nil {

@@ -2,7 +2,6 @@ package ldap_test
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,19 +119,11 @@ func TestIdentities(t *testing.T) {
 			t.Fatalf("groups are %q, %v", groups, err)
 		}
 	}
-	if want := []string{searchDN, janeDN, janeDN, janeDN}; !slices.Equal(binds(s), want) {
+	if want := slices.Repeat([]string{searchDN, janeDN, searchDN}, 3); !slices.Equal(binds(s), want) {
 		t.Errorf("binds as %q, want %q", binds(s), want)
 	}
-	// One connection has all the searches, and none of the users' binds.
-	searches := regexp.MustCompile(`(conn=\d+) op=0 BIND dn="` + searchDN + `" method`).FindStringSubmatch(s.Log())
-	if len(searches) != 2 {
-		t.Fatalf("nobody searches:\n%s", s.Log())
-	}
-	if got := count(s, searches[1]+` op=\d+ SRCH base`); got != 6 {
-		t.Errorf("%d searches on the connection for searches:\n%s", got, s.Log())
-	}
-	if got := count(s, searches[1]+` op=\d+ BIND dn=".*" method`); got != 1 {
-		t.Errorf("%d binds on the connection for searches", got)
+	if got := count(s, `op=[1-9]\d* BIND dn=".*" method`); got != 0 {
+		t.Errorf("%d binds on connections that had one:\n%s", got, s.Log())
 	}
 }
 

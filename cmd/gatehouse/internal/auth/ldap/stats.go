@@ -18,8 +18,8 @@ type Stats struct {
 type ServerStats struct {
 	// Server is the URL as it is configured.
 	Server string
-	// Open are its connections, and Idle those of them that nobody uses.
-	Open, Idle int
+	// Open is the number of its connections.
+	Open int
 	// Failures counts the requests for which the server could not be used: it was
 	// not reached, had no acceptable certificate, did not answer in time, or said
 	// that it is busy or unavailable.
@@ -30,11 +30,11 @@ type ServerStats struct {
 
 // Stats returns the numbers of this moment. It does not wait for any server.
 func (d *Directory) Stats() Stats {
-	stats := Stats{MaxConnections: cap(d.pool.places), Waiting: int(d.pool.waiting.Load()), Waited: d.pool.waited.Load()}
+	stats := Stats{MaxConnections: cap(d.places.taken), Waiting: int(d.places.waiting.Load()), Waited: d.places.waited.Load()}
 	now := time.Now().UnixNano()
 	for _, s := range d.servers {
 		stats.Servers = append(stats.Servers, ServerStats{
-			Server: s.address.URL, Open: int(s.open.Load()), Idle: d.pool.idleOf(s),
+			Server: s.address.URL, Open: int(s.open.Load()),
 			Failures: s.failures.Load(), PassedOver: s.until.Load() > now,
 		})
 	}

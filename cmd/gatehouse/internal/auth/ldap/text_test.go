@@ -3,7 +3,6 @@ package ldap
 import (
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-ldap/ldap/v3"
 

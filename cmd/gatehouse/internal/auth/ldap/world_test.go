@@ -113,7 +113,7 @@ func config(servers ...*slapd.Server) *v1alpha1.Directory {
 	return made
 }
 
-// open returns a Directory that is closed when the test ends.
+// open returns a Directory.
 func open(t *testing.T, config *v1alpha1.Directory) *ldap.Directory {
 	t.Helper()
 	return openAt(t, config, nil)
@@ -130,7 +130,6 @@ func openAt(t *testing.T, config *v1alpha1.Directory, now func() time.Time) *lda
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.Close)
 	return d
 }
 

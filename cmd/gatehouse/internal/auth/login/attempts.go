@@ -163,15 +163,9 @@ type attemptTables struct {
 
 type tallies = table[digest, tally]
 
-// AttemptsOptions is what NewAttempts needs.
-type AttemptsOptions struct {
-	// Now is the clock. Required.
-	Now func() time.Time
-}
-
-// NewAttempts makes Attempts that know of nothing.
-func NewAttempts(o AttemptsOptions) *Attempts {
-	a := &Attempts{now: o.Now, known: make(map[digest]int)}
+// NewAttempts makes Attempts that know of nothing, with this clock.
+func NewAttempts(now func() time.Time) *Attempts {
+	a := &Attempts{now: now, known: make(map[digest]int)}
 	a.names, a.accounts = a.newTables(), a.newTables()
 	a.clients, a.strangers = a.newTallies(mostClients), a.newTallies(1)
 	a.familiar = table[digest, []address]{

@@ -12,7 +12,7 @@ import (
 
 const victim = "corp/uid=jane,ou=people"
 
-func newAttempts() *login.Attempts { return login.NewAttempts(login.AttemptsOptions{Now: time.Now}) }
+func newAttempts() *login.Attempts { return login.NewAttempts(time.Now) }
 
 // try makes one attempt by one name of an account and returns how long to wait if it
 // may not be made.

@@ -16,11 +16,9 @@ import (
 const (
 	// maxBodyBytes has room for the largest token, 16 KiB, and as much beside it.
 	maxBodyBytes = 32 << 10
-	// maxTextBytes bounds a name, a password and an audience. A password is
+	// maxTextBytes bounds a name and a password. A password is
 	// compared as a whole by whatever checks it, so that one must not be cut.
 	maxTextBytes = 1 << 10
-	// maxAudiences bounds the audiences of a Question.
-	maxAudiences = 32
 )
 
 // requestError says why a request cannot be answered. Its text holds nothing of
@@ -75,96 +73,57 @@ func tooLarge() *requestError {
 // neither is taken.
 func parseRequest(body []byte) (Request, error) {
 	var r Request
-	err := parseObject(body, map[string]func(rawjson.Value) error{
-		"directory": into(&r.Directory, "directory", maxTextBytes),
-		"username":  into(&r.Username, "username", maxTextBytes),
-		"password":  into(&r.Password, "password", maxTextBytes),
-		"token":     into(&r.Token, "token", maxBodyBytes),
-	}, `"directory", "username", "password" and "token"`)
+	v, err := rawjson.Parse(body)
 	if err != nil {
-		return Request{}, err
+		if syntax, ok := errors.AsType[*rawjson.SyntaxError](err); ok {
+			return Request{}, badInput("%s", syntax.Error()) // It never quotes the text.
+		}
+		return Request{}, badInput("invalid JSON")
+	}
+	if v.Kind() != rawjson.Object {
+		return Request{}, badInput("the body must be a JSON object")
+	}
+	fields := map[string]struct {
+		into *string
+		most int
+	}{
+		"directory": {&r.Directory, maxTextBytes},
+		"username":  {&r.Username, maxTextBytes},
+		"password":  {&r.Password, maxTextBytes},
+		"token":     {&r.Token, maxBodyBytes},
+	}
+	seen := make(map[string]bool, len(fields))
+	for member, value := range v.Members() {
+		// Names are taken as they are written: one with an escape is not known.
+		name := string(member[1 : len(member)-1])
+		field, known := fields[name]
+		if !known {
+			return Request{}, badInput(`unknown field; allowed are "directory", "username", "password" and "token"`)
+		}
+		if seen[name] {
+			return Request{}, badInput("%s: must not occur twice", name)
+		}
+		seen[name] = true
+		if err := readString(value, field.into, name, field.most); err != nil {
+			return Request{}, err
+		}
 	}
 	return r, nil
 }
 
-// parseQuestion reads a Question.
-func parseQuestion(body []byte) (Question, error) {
-	var q Question
-	err := parseObject(body, map[string]func(rawjson.Value) error{
-		"audiences": func(v rawjson.Value) error {
-			if v.Kind() != rawjson.Array {
-				return badInput("audiences: must be an array of strings")
-			}
-			for i, element := range v.Elements() {
-				if i >= maxAudiences {
-					return badInput("audiences: must have at most %d items", maxAudiences)
-				}
-				var audience string
-				if err := into(&audience, fmt.Sprintf("audiences[%d]", i), maxTextBytes)(element); err != nil {
-					return err
-				}
-				if audience == "" {
-					return badInput("audiences[%d]: must not be empty", i)
-				}
-				q.Audiences = append(q.Audiences, audience)
-			}
-			return nil
-		},
-	}, `"audiences"`)
-	if err != nil {
-		return Question{}, err
+// readString reads a string of bounded length.
+func readString(v rawjson.Value, into *string, field string, most int) error {
+	if v.Kind() != rawjson.String {
+		return badInput("%s: must be a string", field)
 	}
-	return q, nil
-}
-
-// parseObject gives each member of an object to its reader. Every member must have
-// one, and none may occur twice; known says which there are.
-func parseObject(body []byte, readers map[string]func(rawjson.Value) error, known string) error {
-	v, err := rawjson.Parse(body)
-	if err != nil {
-		syntax := new(rawjson.SyntaxError)
-		if errors.As(err, &syntax) {
-			return badInput("%s", syntax.Error()) // It never quotes the text.
-		}
-		return badInput("invalid JSON")
+	*into = v.Text()
+	if strings.ContainsRune(*into, utf8.RuneError) {
+		// That is also what half a surrogate pair is read as: two texts must not
+		// become one.
+		return badInput("%s: must be valid Unicode, without U+FFFD", field)
 	}
-	if v.Kind() != rawjson.Object {
-		return badInput("the body must be a JSON object")
-	}
-	seen := make(map[string]bool, len(readers))
-	for name, value := range v.Members() {
-		// Names are taken as they are written: one with an escape is not known.
-		text := string(name[1 : len(name)-1])
-		read := readers[text]
-		if read == nil {
-			return badInput("unknown field; allowed are %s", known)
-		}
-		if seen[text] {
-			return badInput("%s: must not occur twice", text)
-		}
-		seen[text] = true
-		if err := read(value); err != nil {
-			return err
-		}
+	if len(*into) > most {
+		return badInput("%s: must not be longer than %d bytes", field, most)
 	}
 	return nil
-}
-
-// into reads a text of bounded length.
-func into(text *string, field string, most int) func(rawjson.Value) error {
-	return func(v rawjson.Value) error {
-		if v.Kind() != rawjson.String {
-			return badInput("%s: must be a string", field)
-		}
-		*text = v.Text()
-		if strings.ContainsRune(*text, utf8.RuneError) {
-			// That is also what half a surrogate pair is read as: two texts must not
-			// become one.
-			return badInput("%s: must be valid Unicode, without U+FFFD", field)
-		}
-		if len(*text) > most {
-			return badInput("%s: must not be longer than %d bytes", field, most)
-		}
-		return nil
-	}
 }

@@ -31,9 +31,8 @@ func HandlerOf(o HandlerOptions, fake *Fake) http.Handler {
 
 // What is tested from outside.
 var (
-	ParseRequest  = parseRequest
-	ParseQuestion = parseQuestion
-	Sentence      = sentence
+	ParseRequest = parseRequest
+	Sentence     = sentence
 )
 
 // ClientName is the name of the client at a remote address.

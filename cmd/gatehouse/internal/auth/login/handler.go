@@ -103,7 +103,7 @@ func Handler(o HandlerOptions) http.Handler {
 func newHandler(o HandlerOptions, current func() authenticator) http.Handler {
 	o.Limits.complete()
 	if o.Attempts == nil {
-		o.Attempts = NewAttempts(AttemptsOptions{Now: o.Now})
+		o.Attempts = NewAttempts(o.Now)
 	}
 	s := &service{HandlerOptions: o, current: current}
 	mux := http.NewServeMux()

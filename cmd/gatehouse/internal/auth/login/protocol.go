@@ -3,9 +3,9 @@
 //
 // Both endpoints are asked without a client certificate, by anybody who reaches
 // the server. POST /login takes a Request and answers with an Issued (200) or a
-// Failure. POST /whoami takes the token as a bearer token and an empty body or a
-// Question, and answers with an Answer (200) whether or not the token is good, or
-// with a Failure if it was not evaluated.
+// Failure. POST /whoami takes the token as a bearer token and no body, and answers
+// with an Answer (200) whether or not the token is good, or with a Failure if it was
+// not evaluated.
 //
 // GET /login is answered with 405 and a Failure of ReasonMethod: a client asks that
 // before it gives a password to what may be another server.
@@ -53,12 +53,6 @@ type Failure struct {
 	RetryAfterSeconds int `json:"retryAfterSeconds,omitempty"`
 }
 
-// Question asks about a token.
-type Question struct {
-	// Audiences are those that the token is shown to; none are the API server's.
-	Audiences []string `json:"audiences,omitempty"`
-}
-
 // Answer is what Gatehouse says about a token.
 type Answer struct {
 	// Outcome is "yes", "no" or "unknown".
@@ -70,8 +64,6 @@ type Answer struct {
 	Message string `json:"message,omitempty"`
 	// User is the identity as the API server sees it, for a yes.
 	User *authenticationv1.UserInfo `json:"user,omitempty"`
-	// Audiences are those of the Question that the token is good for.
-	Audiences []string `json:"audiences,omitempty"`
 	// Backend is the authenticator that the token was for, and Source where the
 	// identity comes from: "access-tokens", a directory, the URL of an issuer.
 	Backend string `json:"backend,omitempty"`

@@ -44,8 +44,6 @@ func writeNoSecret(t *testing.T) {
 		`{"password":["` + password + `"]}`,
 		`{"password":"` + password,
 		password, token,
-		`{"audiences":["` + token + `"]}`,
-		`{"audiences":{"` + token + `":1}}`,
 	}
 	outcomes := map[string]*login.Fake{
 		"yes": yes(),

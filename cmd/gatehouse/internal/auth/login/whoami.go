@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -20,14 +21,11 @@ func (s *service) whoami(ctx context.Context, c *call) answer {
 	if err != nil {
 		return c.refused(err)
 	}
-	var q Question
-	if len(body) > 0 {
-		if q, err = parseQuestion(body); err != nil {
-			return c.refused(err)
-		}
+	if text := string(bytes.TrimSpace(body)); text != "" && text != "{}" {
+		return c.refused(badInput("the body must be empty"))
 	}
 	var d authn.Decision
-	if !c.turn(ctx, func() { d = s.current().Decide(ctx, token, q.Audiences) }) {
+	if !c.turn(ctx, func() { d = s.current().Decide(ctx, token, nil) }) {
 		return c.overloaded()
 	}
 	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
@@ -59,7 +57,7 @@ func answerOf(d *authn.Decision) Answer {
 	}
 	switch d.Outcome {
 	case authn.Yes:
-		a.User, a.Audiences, a.Message = &d.Status.User, d.Status.Audiences, ""
+		a.User, a.Message = &d.Status.User, ""
 		a.IssuedAt, a.ExpiresAt = known(d.IssuedAt), known(d.ExpiresAt)
 	case authn.No:
 		if d.Detail != "" && isProven(d.Reason) {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (o *OIDC) browser(ctx context.Context, i *issuer) (*Credential, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	i.config.RedirectURL = "http://" + net.JoinHostPort(host, port) + callbackPath
-	state, nonce, verifier := randomText(), randomText(), oauth2.GenerateVerifier()
+	state, nonce, verifier := rand.Text(), rand.Text(), oauth2.GenerateVerifier()
 	return o.callback(ctx, listener, state, func(answer url.Values) (*Credential, error) {
 		if err := o.checkAnswer(i, answer); err != nil {
 			return nil, err

@@ -138,56 +138,6 @@ func (c *Cache) entry(id Identity) entry {
 func (e entry) file() string { return e.name + ".json" }
 func (e entry) path() string { return filepath.Join(e.cache.Dir, e.file()) }
 
-// ofSource returns the entries with a credential that may be used and is of a Source,
-// whoever logged in there.
-func (c *Cache) ofSource(source string) ([]entry, error) {
-	root, err := c.openExisting()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	files, err := fs.ReadDir(root.FS(), ".")
-	if err = errors.Join(err, root.Close()); err != nil {
-		return nil, err
-	}
-	var found []entry
-	for _, f := range files {
-		name, isCredential := strings.CutSuffix(f.Name(), ".json")
-		if !isCredential || !isOurs(name) {
-			continue
-		}
-		e := entry{c, name}
-		if f, err := e.readFile(); err == nil && f != nil && f.Source == source {
-			found = append(found, e)
-		}
-	}
-	return found, nil
-}
-
-// CountOf returns how many credentials there are of a Source, such as the address of
-// a Gatehouse.
-func (c *Cache) CountOf(source string) (int, error) {
-	found, err := c.ofSource(source)
-	return len(found), err
-}
-
-// RemoveOf removes the credentials of a Source and tells how many there were.
-func (c *Cache) RemoveOf(source string) (removed int, err error) {
-	found, err := c.ofSource(source)
-	if err != nil {
-		return 0, err
-	}
-	var problems []error
-	for _, e := range found {
-		n, err := c.remove(func(file string) bool { return strings.HasPrefix(file, e.name+".") })
-		removed += n
-		problems = append(problems, err)
-	}
-	return removed, errors.Join(problems...)
-}
-
 // read returns the credential, or nil if there is none or it cannot be understood. It returns an error if others could have
 // read or written it, or if it is in the keyring, which cannot be used, and Store allows no other place.
 func (e entry) read() (*Credential, error) {
@@ -245,45 +195,6 @@ func (e entry) readFile() (content *file, err error) {
 		return nil, err
 	}
 	return parseFile(data), nil
-}
-
-// Stored returns the credential of an Identity, nil if there is none that may be used.
-func (c *Cache) Stored(id Identity) *Credential {
-	if _, err := os.Lstat(c.Dir); err != nil {
-		return nil // reading would create the directory
-	}
-	stored, err := c.entry(id).read()
-	if err != nil {
-		return nil
-	}
-	return stored
-}
-
-// StoreOf returns where the credential of an Identity is: StoreKeyring, StoreFile or StoreNone.
-func (c *Cache) StoreOf(id Identity) Store {
-	if c.Store == StoreNone {
-		return StoreNone
-	}
-	f, err := c.entry(id).readFile()
-	switch {
-	case err != nil || f == nil:
-		return StoreNone
-	case f.KeyringAccount != "":
-		return StoreKeyring
-	}
-	return StoreFile
-}
-
-// misplaced reports whether the credential is not in the store that was asked for. StoreAuto moves it when it is renewed, so
-// that kubectl does not have to ask for a keyring each time.
-func (e entry) misplaced() bool {
-	switch store := e.cache.Store; store {
-	case StoreKeyring, StoreFile:
-		f, err := e.readFile()
-		return err == nil && f != nil && (f.KeyringAccount != "") != (store == StoreKeyring)
-	case StoreAuto, StoreNone:
-	}
-	return false
 }
 
 // write replaces the credential, wherever the one before is. Its secrets are then in one place: a file, or a file whose key is

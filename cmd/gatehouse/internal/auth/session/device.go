@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-
-	"golang.org/x/oauth2"
 )
 
 // device shows a code that a person types in on another device, and asks the
@@ -15,9 +13,12 @@ func (o *OIDC) device(ctx context.Context, i *issuer) (*Credential, error) {
 	if i.config.Endpoint.DeviceAuthURL == "" || i.config.Endpoint.TokenURL == "" {
 		return nil, fmt.Errorf("%s: the issuer has no device endpoint (hint: omit --device)", o.Issuer)
 	}
-	asked, err := o.askDevice(ctx, i)
+	asked, err := i.config.DeviceAuth(i.context(ctx))
 	if err != nil {
-		return nil, err
+		return nil, o.failed(ctx, err)
+	}
+	if asked == nil {
+		return nil, fmt.Errorf("%s: the response is empty", o.Issuer)
 	}
 	if u, err := url.Parse(asked.VerificationURI); err != nil || u.Scheme != "https" || asked.UserCode == "" || asked.DeviceCode == "" {
 		return nil, fmt.Errorf("%s: the response has no code, or no https address to open", o.Issuer)
@@ -40,30 +41,4 @@ func (o *OIDC) device(ctx context.Context, i *issuer) (*Credential, error) {
 		return nil, o.failed(ctx, err)
 	}
 	return o.credential(ctx, i, token, "")
-}
-
-// askDevice asks for a code. The library's request knows no context, so it is
-// left behind if the context ends.
-func (o *OIDC) askDevice(ctx context.Context, i *issuer) (*oauth2.DeviceAuthResponse, error) {
-	type result struct {
-		asked *oauth2.DeviceAuthResponse
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		asked, err := i.config.DeviceAuth(i.context(ctx))
-		done <- result{asked, err}
-	}()
-	select {
-	case r := <-done:
-		if r.err == nil && r.asked == nil {
-			r.err = errors.New("the response is empty")
-		}
-		if r.err != nil {
-			return nil, o.failed(ctx, r.err)
-		}
-		return r.asked, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }

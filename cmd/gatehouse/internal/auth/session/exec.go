@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
-	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
 )
 
 // ExecInfoVariable is the environment variable by which client-go tells a
@@ -17,8 +16,6 @@ const ExecInfoVariable = "KUBERNETES_EXEC_INFO"
 
 // Call is how client-go calls a credential plugin.
 type Call struct {
-	// APIVersion is that of the answer.
-	APIVersion string
 	// Interactive says that the plugin has the standard input of the program, a
 	// terminal. It is nil if the program did not say.
 	Interactive *bool
@@ -40,12 +37,11 @@ func ParseCall(info string) (Call, error) {
 	if credential.Kind != "ExecCredential" {
 		return Call{}, fmt.Errorf("%s: kind %q must be ExecCredential %s", ExecInfoVariable, printable(credential.Kind), hint)
 	}
-	v1, v1beta1 := clientauthenticationv1.SchemeGroupVersion.String(), clientauthenticationv1beta1.SchemeGroupVersion.String()
-	if credential.APIVersion != v1 && credential.APIVersion != v1beta1 {
-		return Call{}, fmt.Errorf("%s: apiVersion %q must be %s or %s (hint: see apiVersion in the exec section of the kubeconfig)",
-			ExecInfoVariable, printable(credential.APIVersion), v1, v1beta1)
+	if v1 := clientauthenticationv1.SchemeGroupVersion.String(); credential.APIVersion != v1 {
+		return Call{}, fmt.Errorf("%s: apiVersion %q must be %s (hint: see apiVersion in the exec section of the kubeconfig)",
+			ExecInfoVariable, printable(credential.APIVersion), v1)
 	}
-	return Call{APIVersion: credential.APIVersion, Interactive: credential.Spec.Interactive}, nil
+	return Call{Interactive: credential.Spec.Interactive}, nil
 }
 
 // Answer returns the ExecCredential for a call. It is the one place that a token goes
@@ -53,7 +49,7 @@ func ParseCall(info string) (Call, error) {
 func (c Call) Answer(credential *Credential) ([]byte, error) {
 	expires := metav1.NewTime(credential.UsableUntil().UTC().Truncate(time.Second))
 	text, err := json.Marshal(clientauthenticationv1.ExecCredential{
-		TypeMeta: metav1.TypeMeta{APIVersion: c.APIVersion, Kind: "ExecCredential"},
+		TypeMeta: metav1.TypeMeta{APIVersion: clientauthenticationv1.SchemeGroupVersion.String(), Kind: "ExecCredential"},
 		Spec:     clientauthenticationv1.ExecCredentialSpec{Interactive: c.Interactive != nil && *c.Interactive},
 		Status:   &clientauthenticationv1.ExecCredentialStatus{ExpirationTimestamp: &expires, Token: credential.Token},
 	})

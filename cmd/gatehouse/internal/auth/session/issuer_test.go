@@ -53,8 +53,6 @@ type testIssuer struct {
 	sign func(claims map[string]any) string
 	// token answers the token endpoint otherwise, if it returns true.
 	token func(w http.ResponseWriter, form url.Values) bool
-	// revoke answers the revocation endpoint.
-	revoke http.HandlerFunc
 	// life is that of an ID token.
 	life time.Duration
 	now  func() time.Time
@@ -81,7 +79,6 @@ func newIssuer(t *testing.T) *testIssuer {
 	mux.HandleFunc("GET /authorize", i.serveAuthorize)
 	mux.HandleFunc("POST /token", i.serveToken)
 	mux.HandleFunc("POST /device", i.serveDevice)
-	mux.HandleFunc("POST /revoke", func(w http.ResponseWriter, r *http.Request) { i.revoke(w, r) })
 	i.Server = newTLSServer(mux)
 	t.Cleanup(i.Close)
 	return i

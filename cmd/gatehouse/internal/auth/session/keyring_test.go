@@ -99,6 +99,18 @@ func storedText(t *testing.T, c *Cache) string {
 	return text
 }
 
+// storeOf returns where the login of the zero Identity is.
+func storeOf(c *Cache) Store {
+	f, err := c.entry(Identity{}).readFile()
+	switch {
+	case err != nil || f == nil:
+		return StoreNone
+	case f.KeyringAccount != "":
+		return StoreKeyring
+	}
+	return StoreFile
+}
+
 // Each store keeps the secrets in one place, or says why it stores nothing.
 func TestStores(t *testing.T) {
 	t.Parallel()
@@ -136,14 +148,14 @@ func TestStores(t *testing.T) {
 			s.Interactive, s.Cache.Store, s.Cache.Keyring, s.Cache.UnlockTimeout = true, c.store, c.keyring, c.unlock
 			want := secretCredential()
 			m.login = func(context.Context) (*Credential, error) { return want, nil }
-			got, fresh, err := s.Get(t.Context())
-			if err != nil || !fresh || *got != *want {
-				t.Fatalf("got %+v, %t, %v", got, fresh, err)
+			got, err := s.Get(t.Context())
+			if err != nil || *got != *want {
+				t.Fatalf("got %+v, %v", got, err)
 			}
 			if said := fmt.Sprint(s.Remarks); said != c.says {
 				t.Errorf("said %q, want %q", said, c.says)
 			}
-			if store := s.Cache.StoreOf(m.id); store != c.want {
+			if store := storeOf(s.Cache); store != c.want {
 				t.Errorf("it is in %q, want %q", store, c.want)
 			}
 			text := storedText(t, s.Cache)
@@ -158,14 +170,9 @@ func TestStores(t *testing.T) {
 			if (len(c.keyring.keys) > 0) != (c.want == StoreKeyring) {
 				t.Errorf("%d keys in the keyring", len(c.keyring.keys))
 			}
-			// What is stored is found again, and by which issuer it is without the keyring.
-			again, fresh, err := s.Get(t.Context())
-			if c.want != StoreNone && (err != nil || fresh || *again != *want) {
-				t.Errorf("again: got %+v, %t, %v", again, fresh, err)
-			}
-			calls := c.keyring.calls.Load()
-			if n, err := s.Cache.CountOf(want.Source); err != nil || (n == 1) != (c.want != StoreNone) || c.keyring.calls.Load() != calls {
-				t.Errorf("%d of the source, %v", n, err)
+			// What is stored is found again.
+			if again, err := s.Get(t.Context()); err != nil || *again != *want || (m.logins.Load() == 1) != (c.want != StoreNone) {
+				t.Errorf("again: got %+v, %v", again, err)
 			}
 			// Logging out deletes both.
 			if n, err := s.Cache.Remove(m.id); err != nil || (n == 1) != (c.want != StoreNone) {
@@ -178,54 +185,30 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// A login moves to another store without anybody being asked, and leaves nothing behind.
+// A renewed login moves to another store without anybody being asked, and leaves nothing behind.
 func TestMovingBetweenStores(t *testing.T) {
 	t.Parallel()
-	const expired = 2 * time.Hour
-	for _, c := range []struct {
-		name     string
-		from, to Store
-		// age is that of the stored token, which is valid for an hour.
-		age    time.Duration
-		renews int32
-		want   Store
-	}{
-		{"auto waits for the renewal", StoreFile, StoreAuto, 0, 0, StoreFile},
-		{"auto at the renewal", StoreFile, StoreAuto, expired, 1, StoreKeyring},
-		{"auto stays", StoreKeyring, StoreAuto, expired, 1, StoreKeyring},
-		{"to the keyring", StoreFile, StoreKeyring, 0, 0, StoreKeyring},
-		{"to the keyring at the renewal", StoreFile, StoreKeyring, expired, 1, StoreKeyring},
-		{"to a file", StoreKeyring, StoreFile, 0, 0, StoreFile},
-		{"to a file at the renewal", StoreKeyring, StoreFile, expired, 1, StoreFile},
+	for _, c := range []struct{ from, to, want Store }{
+		{StoreFile, StoreAuto, StoreKeyring}, {StoreKeyring, StoreAuto, StoreKeyring},
+		{StoreFile, StoreKeyring, StoreKeyring}, {StoreKeyring, StoreFile, StoreFile},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			ring := newFakeKeyring()
-			m := &fake{renew: func(*Credential) (*Credential, error) { return credential(hushed+"-2", noon, time.Hour), nil }}
-			s := newSession(t, m)
-			s.Cache.Keyring, s.Cache.Store = ring, c.from
-			e := s.Cache.entry(m.id)
-			if err := e.write(credential(hushed, noon.Add(-c.age), time.Hour)); err != nil {
-				t.Fatal(err)
-			}
-			s.Cache.Store = c.to
-			got, _, err := s.Get(t.Context())
-			if err != nil || !strings.HasPrefix(got.Token, hushed) || m.renews.Load() != c.renews {
-				t.Fatalf("got %+v, %v, %d renewals", got, err, m.renews.Load())
-			}
-			if store := s.Cache.StoreOf(m.id); store != c.want || (len(ring.keys) == 1) != (c.want == StoreKeyring) {
-				t.Errorf("it is in %q with %d keys, want %q", store, len(ring.keys), c.want)
-			}
-			if text := storedText(t, s.Cache); strings.Contains(text, hushed) != (c.want == StoreFile) {
-				t.Errorf("stored: %s", text)
-			}
-			if stored := s.Cache.Stored(m.id); stored == nil || stored.Token != got.Token {
-				t.Errorf("stored %+v, got %+v", stored, got)
-			}
-			if said := fmt.Sprint(s.Remarks); said != "" {
-				t.Errorf("said %q", said)
-			}
-		})
+		ring := newFakeKeyring()
+		m := &fake{renew: func(*Credential) (*Credential, error) { return credential(hushed+"-2", noon, time.Hour), nil }}
+		s := newSession(t, m)
+		s.Cache.Keyring, s.Cache.Store = ring, c.from
+		if err := s.Cache.entry(m.id).write(credential(hushed, noon.Add(-2*time.Hour), time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		s.Cache.Store = c.to
+		if got, err := s.Get(t.Context()); err != nil || got.Token != hushed+"-2" {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+		if store := storeOf(s.Cache); store != c.want || (len(ring.keys) == 1) != (c.want == StoreKeyring) {
+			t.Errorf("from %s to %s: it is in %q with %d keys, want %q", c.from, c.to, store, len(ring.keys), c.want)
+		}
+		if text := storedText(t, s.Cache); strings.Contains(text, hushed) != (c.want == StoreFile) {
+			t.Errorf("stored: %s", text)
+		}
 	}
 }
 
@@ -276,7 +259,7 @@ func TestKeyThatCannotBeRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.edit(t, ring, e)
-			got, _, err := s.Get(t.Context())
+			got, err := s.Get(t.Context())
 			switch {
 			case c.err != "" && (err == nil || err.Error() != c.err):
 				t.Errorf("got %+v, %v, want %q", got, err, c.err)
@@ -286,7 +269,7 @@ func TestKeyThatCannotBeRead(t *testing.T) {
 			if said := fmt.Sprint(s.Remarks); said != c.says {
 				t.Errorf("said %q, want %q", said, c.says)
 			}
-			if store := s.Cache.StoreOf(m.id); store != c.want {
+			if store := storeOf(s.Cache); store != c.want {
 				t.Errorf("it is in %q, want %q", store, c.want)
 			}
 		})
@@ -341,7 +324,7 @@ func TestKeyringThatHangs(t *testing.T) {
 					Interactive: true, LockTimeout: time.Minute, Remarks: &logbuffer.Buffer{}, Now: func() time.Time { return noon },
 				}
 				began := time.Now()
-				if _, _, err := s.Get(t.Context()); err != nil {
+				if _, err := s.Get(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if waited := time.Since(began); waited != c.waits || waiting != 1 || ring.calls.Load() != 1 {
@@ -350,22 +333,10 @@ func TestKeyringThatHangs(t *testing.T) {
 				if said := fmt.Sprint(s.Remarks); said != c.says {
 					t.Errorf("said %q, want %q", said, c.says)
 				}
-				if store := s.Cache.StoreOf(Identity{}); store != c.want {
+				if store := storeOf(s.Cache); store != c.want {
 					t.Errorf("it is in %q, want %q", store, c.want)
 				}
 			})
 		})
-	}
-}
-
-func TestParseStore(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]Store{"": StoreAuto, "auto": StoreAuto, "keyring": StoreKeyring, "file": StoreFile, "none": StoreNone} {
-		if got, err := ParseStore(name); got != want || err != nil {
-			t.Errorf("%q: %q, %v", name, got, err)
-		}
-	}
-	if _, err := ParseStore("disk"); err == nil || err.Error() != `"disk": must be auto, keyring, file, none` {
-		t.Errorf("got %v", err)
 	}
 }

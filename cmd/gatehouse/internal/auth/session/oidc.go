@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/subtle"
 	"crypto/x509"
 	"errors"
@@ -78,12 +77,6 @@ type issuer struct {
 	// names says that the issuer names itself when the browser comes back
 	// (RFC 9207).
 	names bool
-	// revocation is where refresh tokens are given back; its url is empty if the
-	// issuer has none. It is asked with TLS or not at all, as everything is.
-	revocation struct {
-		url   string
-		style oauth2.AuthStyle
-	}
 }
 
 // context makes the libraries ask with the issuer's client.
@@ -106,9 +99,6 @@ func (o *OIDC) discover(ctx context.Context) (*issuer, error) {
 		Scopes      []string `json:"scopes_supported"`
 		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 		Names       bool     `json:"authorization_response_iss_parameter_supported"`
-		// RFC 8414, section 2.
-		RevocationURL         string   `json:"revocation_endpoint"`
-		RevocationAuthMethods []string `json:"revocation_endpoint_auth_methods_supported"`
 	}
 	if err := provider.Claims(&metadata); err != nil {
 		return nil, fmt.Errorf("%s: the discovery document: %s", o.Issuer, printable(err.Error()))
@@ -125,7 +115,6 @@ func (o *OIDC) discover(ctx context.Context) (*issuer, error) {
 		}
 	}
 	endpoint.AuthStyle = o.authStyle(metadata.AuthMethods)
-	i.revocation.url, i.revocation.style = metadata.RevocationURL, o.authStyle(metadata.RevocationAuthMethods)
 	scopes := append([]string{oidc.ScopeOpenID}, o.Scopes...)
 	if slices.Contains(metadata.Scopes, oidc.ScopeOfflineAccess) {
 		scopes = append(scopes, oidc.ScopeOfflineAccess)
@@ -257,5 +246,13 @@ func (o *OIDC) refused(code, description string) error {
 	return &RefusedError{Reason: printable(code), Message: text}
 }
 
-// randomText returns a state or a nonce: 128 random bits.
-func randomText() string { return rand.Text() }
+// authStyle returns how a client authenticates to an endpoint that accepts these
+// methods. A public client names itself in the form. With a secret, the header is
+// what an issuer takes unless it says otherwise (OpenID Connect Core, section 9).
+// Trying both would use up a code.
+func (o *OIDC) authStyle(methods []string) oauth2.AuthStyle {
+	if o.ClientSecret != "" && (len(methods) == 0 || slices.Contains(methods, "client_secret_basic")) {
+		return oauth2.AuthStyleInHeader
+	}
+	return oauth2.AuthStyleInParams
+}

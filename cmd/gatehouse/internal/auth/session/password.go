@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"slices"
 	"strings"
@@ -193,4 +194,47 @@ func failed(server string, status int, answer []byte) error {
 		message += fmt.Sprintf("; try again in %d s", f.RetryAfterSeconds)
 	}
 	return fmt.Errorf("%s: %s (reason %s)", server, message, printable(f.Reason))
+}
+
+// checkIsGatehouse sends a request that only a Gatehouse answers in this way. The
+// certificate proves who owns the server; this proves that it is not another server of
+// the same owner, which would log a password that it does not understand. A redirect
+// is an answer, and the wrong one.
+func checkIsGatehouse(ctx context.Context, client *http.Client, server string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+login.Path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	asking := *client
+	asking.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	status, header, answer, err := send(&asking, req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", server, err)
+	}
+	media, _, mediaErr := mime.ParseMediaType(header.Get("Content-Type"))
+	var f login.Failure
+	if status != http.StatusMethodNotAllowed || header.Get("Allow") != http.MethodPost ||
+		mediaErr != nil || media != "application/json" || json.Unmarshal(answer, &f) != nil || f.Reason != login.ReasonMethod {
+		return fmt.Errorf("%s: is not a Gatehouse with logins, so no password was sent: it responds with %d %s (hint: check the address of Gatehouse)",
+			server, status, http.StatusText(status))
+	}
+	return nil
+}
+
+// Whoami returns what the Gatehouse at the server, "https://host:port", answers about a
+// token. Strings of the answer are as they came.
+func Whoami(ctx context.Context, server string, roots *x509.CertPool, token string) (*login.Answer, error) {
+	status, text, err := post(ctx, newClient(roots), server+login.WhoamiPath, token, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", server, err)
+	}
+	if status != http.StatusOK {
+		return nil, failed(server, status, text)
+	}
+	var answer login.Answer
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Outcome == "" {
+		return nil, fmt.Errorf("%s: the response is not from Gatehouse (hint: check the address of Gatehouse)", server)
+	}
+	return &answer, nil
 }

@@ -2,8 +2,8 @@
 // OpenID Connect issuer or from Gatehouse's login endpoint, keeps it in a cache
 // that nobody else can read, and renews it without asking as long as that goes.
 //
-// However many programs ask for the same token at one time, one of them logs in
-// and the others wait for what comes of it.
+// Programs that need the same token at one time log in one after the other, so that
+// the first login serves all of them.
 package session
 
 import (
@@ -107,6 +107,9 @@ type Session struct {
 	Interactive bool
 	// Anew asks for a login whatever is in the cache, and takes its place.
 	Anew bool
+	// Renew renews what is in the cache, also while it is good. A server that rejects the
+	// renewal, because the login was revoked, makes a person log in again.
+	Renew bool
 	// LockTimeout is how long another login is waited for. It must be longer than
 	// a Login may take.
 	LockTimeout time.Duration
@@ -116,77 +119,56 @@ type Session struct {
 }
 
 // Get returns a credential that is good for now: the one in the cache, that one
-// renewed, or that of a new login, which takes the place of one that does not fit.
-// Fresh means that it was not there at once. The error is ErrNeedsPerson, or a
-// *RefusedError for a definite no, or both if a renewal was refused and nobody can
-// be asked, or means that it cannot be decided.
-func (s *Session) Get(ctx context.Context) (c *Credential, fresh bool, err error) {
+// renewed, or that of a new login, which replaces one that does not fit. The error is
+// ErrNeedsPerson, or a *RefusedError for a definite no, or both if a renewal was
+// rejected and nobody can be asked; any other means that it cannot be decided.
+func (s *Session) Get(ctx context.Context) (*Credential, error) {
 	if s.Cache.Store == StoreNone {
-		c, err = s.obtain(ctx, nil)
-		return c, true, err
+		return s.obtain(ctx, nil)
 	}
 	entry := s.Cache.entry(s.Method.Identity())
-	old, _, err := s.cached(entry)
+	old, err := s.stored(entry)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	if old != nil && old.usable(s.Now()) && !s.Anew && !entry.misplaced() {
-		return old, false, nil
+	if old != nil && old.usable(s.Now()) && !s.Anew && !s.Renew {
+		return old, nil
 	}
 	if err := s.Cache.unreadable; err != nil {
 		s.remark("the stored login cannot be read: %s", err)
 	}
-	began := s.Now()
 	unlock, err := entry.lock(ctx, s.LockTimeout, func() {
 		s.remark("waiting for another login to finish, at most %s", s.LockTimeout)
 	})
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer unlock()
-	// What was true before the wait may not be any more.
-	old, others, err := s.cached(entry)
-	if err != nil {
-		return nil, false, err
+	// Another process may have logged in during the wait.
+	if old, err = s.stored(entry); err != nil {
+		return nil, err
 	}
-	if old != nil && old.usable(s.Now()) && !s.Anew {
-		if entry.misplaced() {
-			if err := entry.write(old); err != nil {
-				s.remark("the login stays where it was stored: %s", err)
-			}
-		}
-		return old, true, nil
+	if old != nil && old.usable(s.Now()) && !s.Anew && !s.Renew {
+		return old, nil
 	}
-	if entry.failedSince(began) {
-		return nil, false, errors.New("another process tried to log in meanwhile and failed (hint: try again)")
-	}
-	c, err = s.obtain(ctx, old)
-	switch {
-	case errors.Is(err, ErrNeedsPerson):
-		return nil, false, err
-	case err != nil:
-		entry.markFailed(s.Now())
-		return nil, false, err
-	}
-	if c == old {
-		return c, true, nil
+	c, err := s.obtain(ctx, old)
+	if err != nil || c == old {
+		return c, err
 	}
 	if err := entry.write(c); err != nil {
 		s.remark("the login is not stored: %s", err)
-	} else if others != nil {
-		s.remark("replaced the login of %s", printable(others.User))
 	}
-	return c, true, nil
+	return c, nil
 }
 
-// cached returns the credential in the cache: mine if it fits, else somebody else's,
-// which is neither used nor renewed.
-func (s *Session) cached(e entry) (mine, others *Credential, err error) {
+// stored returns the credential in the cache, nil if there is none or it is somebody
+// else's, which is neither used nor renewed.
+func (s *Session) stored(e entry) (*Credential, error) {
 	c, err := e.read()
-	if c == nil || err != nil || s.Method.Fits(c) {
-		return c, nil, err
+	if c == nil || err != nil || !s.Method.Fits(c) {
+		return nil, err
 	}
-	return nil, c, nil
+	return c, nil
 }
 
 // obtain gets a credential that is not in the cache.

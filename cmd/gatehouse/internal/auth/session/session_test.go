@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,84 +45,15 @@ func credential(token string, obtained time.Time, life time.Duration) *Credentia
 	return &Credential{Token: token, ObtainedAt: obtained, ExpiresAt: obtained.Add(life), User: "jane", Source: "https://issuer.example"}
 }
 
-// A login that names a user gets nothing of another's, and takes its place.
-func TestOthersCredentials(t *testing.T) {
-	t.Parallel()
-	janes := func(obtained time.Time) *Credential {
-		c := credential("janes", obtained, time.Hour)
-		c.Name = "jane"
-		return c
-	}
-	for _, c := range []struct {
-		name   string
-		cached *Credential
-		who    string
-		fails  bool
-		token  string // empty for an error
-		logins int32
-		renews int32
-		kept   string
-		says   string
-	}{
-		{name: "the same", cached: janes(noon), who: "jane", token: "janes", kept: "janes"},
-		{name: "anybody", cached: janes(noon), token: "janes", kept: "janes"},
-		{name: "another", cached: janes(noon), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
-		{name: "another, and refused", cached: janes(noon), who: "bob", fails: true, logins: 1, kept: "janes"},
-		{name: "another's is not renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
-		{name: "the same is renewed", cached: janes(noon.Add(-2 * time.Hour)), who: "jane", token: "renewed", renews: 1, kept: "renewed"},
-		{name: "nobody knows whose", cached: credential("unknown", noon, time.Hour), who: "bob", token: "bobs", logins: 1, kept: "bobs", says: "gatehouse: replaced the login of jane\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			m := &fake{
-				name: c.who,
-				login: func(context.Context) (*Credential, error) {
-					if c.fails {
-						return nil, &RefusedError{"credentials", "wrong name or password"}
-					}
-					return credential("bobs", noon, time.Hour), nil
-				},
-				renew: func(*Credential) (*Credential, error) { return credential("renewed", noon, time.Hour), nil },
-			}
-			s := newSession(t, m)
-			s.Interactive = true
-			e := s.Cache.entry(m.id)
-			if err := e.write(c.cached); err != nil {
-				t.Fatal(err)
-			}
-			got, _, err := s.Get(t.Context())
-			if (err != nil) != c.fails || err == nil && got.Token != c.token {
-				t.Errorf("got %+v, %v, want %q", got, err, c.token)
-			}
-			if m.logins.Load() != c.logins || m.renews.Load() != c.renews {
-				t.Errorf("%d logins and %d renewals, want %d and %d", m.logins.Load(), m.renews.Load(), c.logins, c.renews)
-			}
-			if kept, err := e.read(); err != nil || kept.Token != c.kept {
-				t.Errorf("kept %+v, %v, want %q", kept, err, c.kept)
-			}
-			if said := fmt.Sprint(s.Remarks); said != c.says {
-				t.Errorf("said %q, want %q", said, c.says)
-			}
-		})
-	}
-}
-
-func TestUsableUntil(t *testing.T) {
-	t.Parallel()
-	for life, margin := range map[time.Duration]time.Duration{
-		time.Hour: 30 * time.Second, 5 * time.Minute: 30 * time.Second, time.Minute: 6 * time.Second, 0: 0, -time.Hour: 0,
-	} {
-		c := credential("t", noon, life)
-		if got := c.ExpiresAt.Sub(c.UsableUntil()); got != margin {
-			t.Errorf("a token of %s is renewed %s before its end, want %s", life, got, margin)
-		}
-	}
-}
-
 func TestGet(t *testing.T) {
 	t.Parallel()
 	fresh := credential("fresh", noon, time.Hour)
 	old := func(ago time.Duration) *Credential { return credential("old", noon.Add(-ago), time.Hour) }
+	janes := func(ago time.Duration) *Credential {
+		c := old(ago)
+		c.Name = "jane"
+		return c
+	}
 	down := errors.New("the server is down")
 	cases := []struct {
 		name           string
@@ -131,7 +61,8 @@ func TestGet(t *testing.T) {
 		renew          error // what Renew fails with
 		login          error // what Login fails with
 		interactive    bool
-		anew           bool
+		anew, again    bool   // what Anew and Renew are
+		who            string // whom the login is for, empty for anybody
 		token          string // empty for an error
 		err            string
 		logins, renews int32
@@ -149,8 +80,17 @@ func TestGet(t *testing.T) {
 		{name: "session over and nobody there", cached: old(2 * time.Hour), renew: ErrEnded, err: "a login is required", renews: 1, kept: "old"},
 		{name: "anew", cached: old(time.Minute), anew: true, interactive: true, token: "fresh", logins: 1, kept: "fresh"},
 		{name: "anew, and refused", cached: old(time.Minute), anew: true, interactive: true, login: &RefusedError{"credentials", "wrong"}, err: "wrong (reason credentials)", logins: 1, kept: "old"},
+		{name: "again", cached: old(time.Minute), again: true, interactive: true, token: "fresh", renews: 1, kept: "fresh"},
+		{name: "again, and the server is down", cached: old(time.Minute), again: true, interactive: true, renew: down, token: "old", renews: 1, kept: "old"},
+		{name: "again, and revoked", cached: old(time.Minute), again: true, interactive: true, renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"revoked", "gone"}), token: "fresh", renews: 1, logins: 1, kept: "fresh"},
 		{name: "renewal refused", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), err: "nobody can be asked here: the renewal was rejected: gone (reason credentials)", renews: 1, kept: "old"},
 		{name: "renewal refused to a person", cached: old(2 * time.Hour), renew: fmt.Errorf("%w: %w", ErrEnded, &RefusedError{"credentials", "gone"}), interactive: true, token: "fresh", renews: 1, logins: 1, kept: "fresh"},
+		{name: "for the same user", who: "jane", cached: janes(time.Minute), token: "old", kept: "old"},
+		{name: "renewed for the same user", who: "jane", cached: janes(2 * time.Hour), token: "fresh", renews: 1, kept: "fresh"},
+		{name: "for another user", who: "bob", cached: janes(time.Minute), interactive: true, token: "fresh", logins: 1, kept: "fresh"},
+		{name: "for another user, and refused", who: "bob", cached: janes(time.Minute), interactive: true, login: &RefusedError{"credentials", "wrong"}, err: "wrong", logins: 1, kept: "old"},
+		{name: "another's is not renewed", who: "bob", cached: janes(2 * time.Hour), interactive: true, token: "fresh", logins: 1, kept: "fresh"},
+		{name: "nobody knows whose it is", who: "bob", cached: old(time.Minute), interactive: true, token: "fresh", logins: 1, kept: "fresh"},
 		{name: "refused", interactive: true, login: &RefusedError{"credentials", "wrong name or password"}, err: "wrong name or password (reason credentials)", logins: 1},
 	}
 	for _, c := range cases {
@@ -163,18 +103,19 @@ func TestGet(t *testing.T) {
 				return fresh, nil
 			}
 			m := &fake{
+				name:  c.who,
 				login: func(context.Context) (*Credential, error) { return result(c.login) },
 				renew: func(*Credential) (*Credential, error) { return result(c.renew) },
 			}
 			s := newSession(t, m)
-			s.Interactive, s.Anew = c.interactive, c.anew
+			s.Interactive, s.Anew, s.Renew = c.interactive, c.anew, c.again
 			e := s.Cache.entry(m.id)
 			if c.cached != nil {
 				if err := e.write(c.cached); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, _, err := s.Get(t.Context())
+			got, err := s.Get(t.Context())
 			switch {
 			case c.token == "" && (err == nil || !strings.Contains(err.Error(), c.err)):
 				t.Errorf("got %+v, %v, want %q", got, err, c.err)
@@ -201,104 +142,6 @@ func newSession(t *testing.T, m Method) *Session {
 	}
 }
 
-// However many ask at one time, one logs in.
-func TestOneLoginForAll(t *testing.T) {
-	t.Parallel()
-	const askers = 20
-	dir := t.TempDir() + "/gatehouse"
-	started, all := make(chan struct{}), make(chan struct{})
-	m := &fake{login: func(context.Context) (*Credential, error) {
-		close(started)
-		<-all
-		return credential("fresh", time.Now(), time.Hour), nil
-	}}
-	get := func() (string, error) {
-		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, LockTimeout: 20 * time.Second, Remarks: &logbuffer.Buffer{}, Now: time.Now}
-		c, _, err := s.Get(t.Context())
-		if err != nil {
-			return "", err
-		}
-		return c.Token, nil
-	}
-	errs := make(chan error, askers)
-	var asking sync.WaitGroup
-	ask := func() {
-		asking.Done()
-		token, err := get()
-		if err == nil && token != "fresh" {
-			err = fmt.Errorf("token %q", token)
-		}
-		errs <- err
-	}
-	asking.Add(1)
-	go ask()
-	<-started
-	asking.Add(askers - 1)
-	for range askers - 1 {
-		go ask()
-	}
-	asking.Wait()
-	close(all)
-	for range askers {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
-	}
-	if n := m.logins.Load(); n != 1 {
-		t.Errorf("%d logins, want 1", n)
-	}
-}
-
-// Those that wait for a login that fails do not try one after the other.
-func TestOneFailureForAll(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir() + "/gatehouse"
-	started, fail := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	m := &fake{login: func(context.Context) (*Credential, error) {
-		once.Do(func() { close(started) })
-		<-fail
-		return nil, errors.New("nobody came")
-	}}
-	said := &logbuffer.Buffer{}
-	get := func() error {
-		s := &Session{Method: m, Cache: &Cache{Dir: dir}, Interactive: true, LockTimeout: 20 * time.Second, Remarks: said, Now: time.Now}
-		_, _, err := s.Get(t.Context())
-		return err
-	}
-	first := make(chan error, 1)
-	go func() { first <- get() }()
-	<-started
-	const waiters = 5
-	errs := make(chan error, waiters)
-	for range waiters {
-		go func() { errs <- get() }()
-	}
-	// Each says so when it has waited for a moment.
-	deadline := time.Now().Add(15 * time.Second)
-	for strings.Count(said.String(), "waiting for another login to finish, at most 20s") < waiters {
-		if time.Now().After(deadline) {
-			t.Fatalf("nobody says that they wait: %q", said)
-		}
-		time.Sleep(time.Millisecond) // polled with a deadline
-	}
-	close(fail)
-	if err := <-first; err == nil || err.Error() != "nobody came" {
-		t.Errorf("got %v", err)
-	}
-	for range waiters {
-		if err := <-errs; err == nil || !strings.Contains(err.Error(), "another process tried to log in meanwhile and failed (hint: try again)") {
-			t.Errorf("got %v", err)
-		}
-	}
-	if n := m.logins.Load(); n != 1 {
-		t.Errorf("%d logins, want 1", n)
-	}
-	if err := get(); err == nil || err.Error() != "nobody came" || m.logins.Load() != 2 {
-		t.Errorf("who comes later cannot try again: %v", err)
-	}
-}
-
 func TestWaitingIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -308,6 +151,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		says    string
 	}{
 		{"timeout", 20 * time.Millisecond, false, "another login has not finished within 20ms"},
+		{"timeout after a remark", 3 * time.Second, false, "another login has not finished within 3s"},
 		{"interrupted", time.Minute, true, "context canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -328,8 +172,11 @@ func TestWaitingIsBounded(t *testing.T) {
 				cancel()
 			}
 			defer cancel()
-			if _, _, err := s.Get(ctx); err == nil || !strings.Contains(err.Error(), c.says) {
+			if _, err := s.Get(ctx); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
+			}
+			if said := fmt.Sprint(s.Remarks); strings.Contains(said, "waiting for another login to finish, at most 3s") != (c.timeout == 1100*time.Millisecond) {
+				t.Errorf("said %q", said)
 			}
 			unlock()
 			again, err := e.lock(t.Context(), time.Second, func() {})
@@ -339,27 +186,6 @@ func TestWaitingIsBounded(t *testing.T) {
 			again()
 		})
 	}
-}
-
-// A login that is interrupted leaves no lock.
-func TestInterruptedLogin(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	m := &fake{login: func(ctx context.Context) (*Credential, error) {
-		cancel()
-		<-ctx.Done()
-		return nil, context.Cause(ctx)
-	}}
-	s := newSession(t, m)
-	s.Interactive = true
-	if _, _, err := s.Get(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	unlock, err := s.Cache.entry(m.id).lock(t.Context(), time.Second, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
 }
 
 func TestCheckToken(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,12 +57,6 @@ func (c *Cluster) Create(ctx context.Context, token *v1alpha1.AccessToken) (stri
 	return object(kind, token.Name), nil
 }
 
-// CheckCreate asks the API server whether Create would succeed, and creates nothing. Its errors are those of Create.
-func (c *Cluster) CheckCreate(ctx context.Context, token *v1alpha1.AccessToken) error {
-	_, err := c.create(ctx, c.tokens, tokenResource, token, true)
-	return err
-}
-
 // Revoke makes the object of the revocation. The error of one that is refused is
 // ErrRefused.
 func (c *Cluster) Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (string, error) {
@@ -92,7 +85,7 @@ func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, re
 // all the same, and in Unused, and one that no server has reported of in Pending. Of what cannot be read as this version would, the
 // name is there, and what is wrong is in Found.
 func (c *Cluster) List(ctx context.Context) (Listing, error) {
-	listing := Listing{Unused: map[string]string{}, Pending: map[string]string{}}
+	listing := Listing{Unused: map[string]string{}, Pending: map[string]bool{}}
 	err := each(ctx, c.tokens, tokenResource, func(u *unstructured.Unstructured) { listing.addToken(u) })
 	if err != nil {
 		return Listing{}, err
@@ -138,19 +131,9 @@ func (l *Listing) addToken(u *unstructured.Unstructured) {
 	case reported && compiled.Status == metav1.ConditionFalse:
 		l.Unused[token.Name] = compiled.Message
 	case !reported || compiled.Status != metav1.ConditionTrue:
-		l.Pending[token.Name] = refusal(token)
+		l.Pending[token.Name] = true
 	}
 	l.Tokens = append(l.Tokens, token)
-}
-
-// refusal returns why a server refuses a token whose guard makes no exception for it, ""
-// if none does.
-func refusal(token authn.Token) string {
-	_, err := authn.Compile(authn.Spec{Tokens: []authn.Token{token}, Now: time.Now})
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 // statusOf returns the status of a token. One that is not ours to read counts as none.
@@ -198,20 +181,6 @@ func (c *Cluster) delete(ctx context.Context, token *authn.Token, dryRun bool) e
 		options.Preconditions = &metav1.Preconditions{UID: &token.UID}
 	}
 	return explain(c.tokens.Delete(ctx, token.Name, options), "delete", tokenResource, token.Name)
-}
-
-// Used returns what the status of the tokens says, which is to the hour.
-func (c *Cluster) Used(ctx context.Context) (map[string]time.Time, error) {
-	used := map[string]time.Time{}
-	err := each(ctx, c.tokens, tokenResource, func(u *unstructured.Unstructured) {
-		if at := statusOf(u).LastUsed; at != nil {
-			used[u.GetName()] = at.UTC()
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return used, nil
 }
 
 func dryRuns(dryRun bool) []string {

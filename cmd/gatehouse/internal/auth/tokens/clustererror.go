@@ -37,9 +37,9 @@ func explain(err error, verb, resource, name string) error {
 	case class == apierr.Unauthorized:
 		return errors.New("the API server rejects the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
 	case apierr.LacksRight(err, verb):
-		return &rightError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group))}
+		return &markedError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group)), ErrForbidden}
 	case class == apierr.Invalid, class == apierr.Forbidden:
-		return &refusedError{findings(err, object(kindOf(resource), name))}
+		return &markedError{findings(err, object(kindOf(resource), name)).Error(), ErrRefused}
 	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: %s (hint: check with kubectl get %s)", errUncertain, singleLineError(err), strings.TrimSpace(resource+" "+name))
 	default:
@@ -47,18 +47,14 @@ func explain(err error, verb, resource, name string) error {
 	}
 }
 
-// rightError is an ErrForbidden in the words of the API server, which say whose
-// right to what is missing.
-type rightError struct{ text string }
+// markedError is an error of the API server, in its words, that callers can tell apart with errors.Is.
+type markedError struct {
+	text string
+	mark error
+}
 
-func (e *rightError) Error() string { return e.text }
-func (*rightError) Unwrap() error   { return ErrForbidden }
-
-// refusedError is an ErrRefused with everything that is wrong.
-type refusedError struct{ findings diagnostic.List }
-
-func (e *refusedError) Error() string   { return e.findings.Error() }
-func (e *refusedError) Unwrap() []error { return []error{ErrRefused, e.findings} }
+func (e *markedError) Error() string { return e.text }
+func (e *markedError) Unwrap() error { return e.mark }
 
 // findings returns a diagnostic for each cause of a refusal.
 func findings(err error, object string) diagnostic.List {

@@ -130,17 +130,6 @@ func TestClusterUsageAfterAClockThatWasAhead(t *testing.T) {
 	})
 }
 
-// A use that waited for long does not take the place of a later one.
-func TestClusterUsageThatWaited(t *testing.T) {
-	t.Parallel()
-	inUsageBubble(t, func(now time.Time) map[string]time.Time { return map[string]time.Time{"a": now.Add(-time.Hour)} },
-		func(u *usageBubble, now time.Time) {
-			u.noted("a", now.Add(-5*time.Hour))
-			u.used("a", now.Add(-time.Hour))
-			u.asked(1, 0)
-		})
-}
-
 // What was noted of a token is not written to another of its name.
 func TestClusterUsageOfAnotherToken(t *testing.T) {
 	t.Parallel()

@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/gofrs/flock"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -21,9 +19,6 @@ import (
 type Directory struct {
 	// Dir is the directory.
 	Dir string
-	// StateDir is where a server writes when tokens were used. Without it nobody
-	// knows.
-	StateDir string
 }
 
 var _ Store = Directory{} // a Directory is a Store
@@ -86,32 +81,4 @@ func (d Directory) List(ctx context.Context) (Listing, error) {
 	}
 	loaded, found := config.Inspect(d.Dir)
 	return Listing{Spec: loaded.Authn, Found: found}, nil
-}
-
-// Used reads what a server has written into the state directory.
-func (d Directory) Used(ctx context.Context) (map[string]time.Time, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if d.StateDir == "" {
-		return nil, nil //nolint:nilnil // nothing is known, and that is no error
-	}
-	return readUsage(filepath.Join(d.StateDir, UsageFile))
-}
-
-// locked runs change while no other process changes the directory by this
-// function. Where directories cannot be locked, as on some network file systems,
-// the look that change takes before it writes has to do.
-func (d Directory) locked(ctx context.Context, change func() error) error {
-	// The directory itself, so that no file is left behind in it.
-	lock := flock.New(d.Dir, flock.SetFlag(os.O_RDONLY))
-	const again = 20 * time.Millisecond
-	held, err := lock.TryLockContext(ctx, again)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if held && err == nil {
-		defer func() { _ = lock.Close() }() // closing the file unlocks it
-	}
-	return change()
 }

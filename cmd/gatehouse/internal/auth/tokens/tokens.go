@@ -1,5 +1,5 @@
 // Package tokens keeps access tokens: it writes their documents, lists them,
-// removes them, and knows when they were last used.
+// removes them, and notes in a cluster when they were last used.
 //
 // A token is an AccessToken document, and what removes it revokes it. Where the
 // documents are is behind Store: in a directory, or in a cluster.
@@ -8,7 +8,6 @@ package tokens
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -30,8 +29,7 @@ var (
 	// ErrForbidden is a right in a cluster that is missing. The error around it says
 	// which.
 	ErrForbidden = errors.New("is forbidden")
-	// ErrRefused is a document with errors that a cluster does not take. The error
-	// around it is a diagnostic.List too.
+	// ErrRefused is a document with errors that a cluster does not take.
 	ErrRefused = errors.New("is refused")
 )
 
@@ -52,9 +50,6 @@ type Store interface {
 	// Revoke keeps a revocation, and says where. The error of a name that is taken
 	// is ErrExists. A dry run keeps nothing.
 	Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (place string, err error)
-	// Used returns when each token was last used, by its id. It knows only what was
-	// noted: a token that is not in it may have been used all the same.
-	Used(ctx context.Context) (map[string]time.Time, error)
 }
 
 // Removal is what became of a token that was to be removed.
@@ -79,9 +74,8 @@ type Listing struct {
 	// directory it is empty: its documents are used all or not at all.
 	Unused map[string]string
 	// Pending has the ids of tokens of which no server has reported yet whether it uses
-	// them, and what is wrong with them by the identities that Kubernetes keeps for itself:
-	// a server refuses them unless its guard allows that. It is "" for nothing.
-	Pending map[string]string
+	// them.
+	Pending map[string]bool
 }
 
 // RevokedBy returns the revocation that ends the token, if there is one.

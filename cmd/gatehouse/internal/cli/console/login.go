@@ -55,13 +55,9 @@ type whoami struct {
 		IssuedAt, ExpiresAt *time.Time
 		ExpiresIn           string `json:"-"`
 	} `json:"gatehouse"`
-	APIServer *struct {
-		Outcome, Message string
-		User             *authenticationv1.UserInfo
-	} `json:"apiServer"`
 }
 
-// showWhoami sends the token of the kubeconfig to Gatehouse and the API server, as the command does.
+// showWhoami sends the token of the kubeconfig to Gatehouse, as the command does.
 func (c *console) showWhoami(r *http.Request) (partData, error) {
 	if c.InCluster {
 		return partData{}, errors.New("whoami needs a kubeconfig, and --in-cluster has none")

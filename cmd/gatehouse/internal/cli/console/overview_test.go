@@ -190,7 +190,7 @@ func TestOverviewCluster(t *testing.T) {
 	})
 	p.expect("/login/tokens/part", []string{"ci-bot", "expires in 1 day", ">2</td>", "old-bot", "expired"}, strings.Repeat("5", 16), strings.Repeat("6", 16))
 	p.expect("/login/revocations/part", []string{"eve", "left", "2026-11-01T00:00:00Z"})
-	p.expect("/login/whoami/part", []string{"<bdi>t</bdi>", "not asked: the context&#39;s server is not https", "the kubeconfig has no address of Gatehouse"})
+	p.expect("/login/whoami/part", []string{"<bdi>t</bdi>", "the kubeconfig has no address of Gatehouse"})
 	p.expect("/login/trust/part", []string{"ValidatingWebhookConfiguration/gatehouse", "cannot decide"})
 	p.expect("/login/issuers/part", []string{"https://issuer.example/&lt;script&gt;", "0: no token can be verified", "2026-11-20T11:50:00Z (10m ago)"}, "<script>")
 }

@@ -3,10 +3,8 @@ package login
 import (
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -39,50 +37,6 @@ func loginOf(f *cli.ContextFlags, hint string) (*loginFlags, error) {
 	return login, nil
 }
 
-// contextOf returns the name of a context whose login has exactly these checked flags, preferably the current one, and ""
-// without one.
-func contextOf(f *cli.ContextFlags, login *loginFlags) string {
-	want, err := login.args()
-	if err != nil {
-		return ""
-	}
-	config, err := f.Config().RawConfig()
-	if err != nil {
-		return ""
-	}
-	names := append([]string{config.CurrentContext}, slices.Sorted(maps.Keys(config.Contexts))...)
-	for _, name := range names {
-		context := config.Contexts[name]
-		if context == nil || config.AuthInfos[context.AuthInfo] == nil {
-			continue
-		}
-		own, err := execLogin(config.AuthInfos[context.AuthInfo].Exec)
-		if err != nil || own == nil {
-			continue
-		}
-		if args, err := own.args(); err == nil && slices.Equal(args, want) {
-			return name
-		}
-	}
-	return ""
-}
-
-// loginsOf returns the login flags of all users of the kubeconfig that log in with this program. A kubeconfig that cannot be
-// read has none.
-func loginsOf(f *cli.ContextFlags) []*loginFlags {
-	config, err := f.Config().RawConfig()
-	if err != nil {
-		return nil
-	}
-	var all []*loginFlags
-	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
-		if login, err := execLogin(config.AuthInfos[name].Exec); err == nil && login != nil {
-			all = append(all, login)
-		}
-	}
-	return all
-}
-
 // execLogin returns the login flags in the exec section of a kubeconfig, as gatehouse
 // kubeconfig wrote it, or nil if it runs another program.
 func execLogin(exec *clientcmdapi.ExecConfig) (*loginFlags, error) {
@@ -97,7 +51,6 @@ func execLogin(exec *clientcmdapi.ExecConfig) (*loginFlags, error) {
 	flags := pflag.NewFlagSet("login", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	f.add(flags)
-	flags.BoolVar(&f.passwordStdin, "password-stdin", false, "")
 	if err := flags.Parse(args); err != nil {
 		return nil, fmt.Errorf("its user's exec section: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 )
 
-// defaultLoginTimeout is how long a person may take to log in elsewhere.
-const defaultLoginTimeout = 5 * time.Minute
+// loginTimeout is how long a person may take to log in elsewhere.
+const loginTimeout = 5 * time.Minute
 
 // defaultListen is any free port.
 const defaultListen = "127.0.0.1:0"
@@ -41,7 +42,6 @@ type loginFlags struct {
 	// name is who logs in this time, if username is not part of the login.
 	name string
 
-	timeout    time.Duration
 	cacheDir   string
 	tokenStore string
 }
@@ -65,7 +65,6 @@ func (f *loginFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.serverCAData, "server-ca-data", "", "the same in base64, in place of a file")
 	flags.StringVar(&f.directory, "directory", "", "LDAP directory of the user, if Gatehouse has several")
 	flags.StringVar(&f.username, "username", "", "user name (default: login asks for it)")
-	flags.DurationVar(&f.timeout, "timeout", defaultLoginTimeout, "how long you may take to log in")
 	flags.StringVar(&f.cacheDir, "cache-dir", "", "directory for stored logins (default $KUBECACHEDIR/gatehouse or ~/.kube/cache/gatehouse)")
 	flags.StringVar(&f.tokenStore, "token-store", "", "where tokens are stored: auto (the OS keyring if it is unlocked, else files), keyring, file or none (default $"+tokenStoreVariable+" or auto)")
 }
@@ -80,13 +79,34 @@ func completeLoginFlags(cmd *cobra.Command) {
 	for _, flag := range []string{"issuer-ca", "client-secret-file", "server-ca"} {
 		_ = cmd.MarkFlagFilename(flag) // the flag exists
 	}
-	for _, flag := range []string{"issuer", "client-id", "server", "directory", "username", "timeout", "issuer-ca-data", "server-ca-data"} {
+	for _, flag := range []string{"issuer", "client-id", "server", "directory", "username", "issuer-ca-data", "server-ca-data"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
 	}
 }
 
 // named reports whether the flags name a way to log in.
 func (f *loginFlags) named() bool { return f.issuer != "" || f.server != "" }
+
+// given returns the flags that have a value, as the beginning of a sentence about them; empty if
+// none of these has.
+func (f *loginFlags) given(flags ...string) string {
+	has := map[string]bool{
+		"issuer-ca": f.issuerCA != "", "issuer-ca-data": f.issuerCAData != "", "client-id": f.clientID != "",
+		"client-secret-file": f.clientSecretFile != "", "scope": len(f.scopes) > 0,
+		"device": f.device, "no-browser": f.noBrowser, "listen": f.listen != defaultListen,
+		"server-ca": f.serverCA != "", "server-ca-data": f.serverCAData != "",
+		"directory": f.directory != "", "username": f.username != "", "password-stdin": f.passwordStdin,
+	}
+	flags = slices.DeleteFunc(flags, func(flag string) bool { return !has[flag] })
+	switch last := len(flags) - 1; {
+	case last < 0:
+		return ""
+	case last == 0:
+		return "--" + flags[0] + " is"
+	default:
+		return "--" + strings.Join(flags[:last], ", --") + " and --" + flags[last] + " are"
+	}
+}
 
 // check reports everything that is wrong with the flags at once, and puts URLs in
 // order.
@@ -97,10 +117,9 @@ func (f *loginFlags) check() error {
 			problems = append(problems, errors.New(text))
 		}
 	}
-	misplaced := func(where string, flags ...typed) {
-		if names := typedFlags(flags); names != "" {
-			problems = append(problems, errors.New(names+" "+where))
-		}
+	misplaced := func(where string, flags ...string) {
+		names := f.given(flags...)
+		problem(names != "", names+" "+where)
 	}
 	problem(!f.named(), "--issuer with --client-id, or --server, is required")
 	if f.issuer != "" {
@@ -108,15 +127,12 @@ func (f *loginFlags) check() error {
 			problems = append(problems, fmt.Errorf("--issuer: %w", err))
 		}
 		problem(f.clientID == "", "--client-id is required with --issuer")
-		misplaced("valid only for a login with user name and password, without --issuer",
-			typed{"directory", f.directory != ""}, typed{"username", f.username != ""}, typed{"password-stdin", f.passwordStdin})
-		misplaced("valid only for a login in a browser, without --device",
-			typed{"no-browser", f.device && f.noBrowser}, typed{"listen", f.device && f.listen != defaultListen})
+		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin")
+		if f.device {
+			misplaced("valid only for a login in a browser, without --device", "no-browser", "listen")
+		}
 	} else {
-		misplaced("valid only with --issuer",
-			typed{"issuer-ca", f.issuerCA != ""}, typed{"issuer-ca-data", f.issuerCAData != ""},
-			typed{"client-id", f.clientID != ""}, typed{"client-secret-file", f.clientSecretFile != ""}, typed{"scope", len(f.scopes) > 0},
-			typed{"device", f.device}, typed{"no-browser", f.noBrowser}, typed{"listen", f.listen != defaultListen})
+		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "scope", "device", "no-browser", "listen")
 		problem(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
 	}
 	if f.server != "" {
@@ -126,7 +142,7 @@ func (f *loginFlags) check() error {
 		}
 		f.server = server.URL
 	} else {
-		misplaced("valid only with --server", typed{"server-ca", f.serverCA != ""}, typed{"server-ca-data", f.serverCAData != ""})
+		misplaced("valid only with --server", "server-ca", "server-ca-data")
 	}
 	if err := session.ParseListen(f.listen); err != nil {
 		problems = append(problems, fmt.Errorf("--listen: %w", err))
@@ -141,38 +157,12 @@ func (f *loginFlags) check() error {
 	if _, err := session.ParseStore(f.tokenStore); err != nil {
 		problems = append(problems, fmt.Errorf("--token-store: %w", err))
 	}
-	problem(f.timeout < time.Second, "--timeout "+f.timeout.String()+": must be a second or more")
 	return errors.Join(problems...)
 }
 
-// typed is a flag, and whether it was given.
-type typed struct {
-	flag string
-	is   bool
-}
-
-// typedFlags returns the flags that were given, as the beginning of a sentence about
-// them; empty if there are none.
-func typedFlags(flags []typed) string {
-	var names []string
-	for _, flag := range flags {
-		if flag.is {
-			names = append(names, "--"+flag.flag)
-		}
-	}
-	switch last := len(names) - 1; {
-	case last < 0:
-		return ""
-	case last == 0:
-		return names[0] + " is"
-	default:
-		return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
-	}
-}
-
 // cache returns the cache of logins. Interactive says that a person can be asked to unlock the keyring.
-func (f *loginFlags) cache(s cli.Streams, getenv func(string) string, interactive bool) (*session.Cache, error) {
-	store, err := session.ParseStore(cmp.Or(f.tokenStore, getenv(tokenStoreVariable)))
+func (f *loginFlags) cache(s cli.Streams, interactive bool) (*session.Cache, error) {
+	store, err := session.ParseStore(cmp.Or(f.tokenStore, os.Getenv(tokenStoreVariable)))
 	if err != nil {
 		name := "--token-store"
 		if f.tokenStore == "" {
@@ -188,12 +178,12 @@ func (f *loginFlags) cache(s cli.Streams, getenv func(string) string, interactiv
 	if f.cacheDir != "" {
 		return cache, nil
 	}
-	cache.Dir, err = session.DefaultDir(getenv("KUBECACHEDIR"), homedir.HomeDir())
+	cache.Dir, err = session.DefaultDir(os.Getenv("KUBECACHEDIR"), homedir.HomeDir())
 	return cache, err
 }
 
 // method returns the way to log in that checked flags describe.
-func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method, error) {
+func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 	if f.issuer == "" {
 		text, err := f.serverCAText()
 		if err != nil {
@@ -208,7 +198,7 @@ func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method
 			prompter = session.ScriptInput{Secret: s.In}
 		}
 		return &session.Password{
-			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: now,
+			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: time.Now,
 		}, nil
 	}
 	text, err := caText("--issuer-ca", f.issuerCA, f.issuerCAData)
@@ -221,7 +211,7 @@ func (f *loginFlags) method(s cli.Streams, now func() time.Time) (session.Method
 	}
 	o := &session.OIDC{
 		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Device: f.device, Listen: f.listen,
-		Timeout: f.timeout, Remarks: s.Err, Now: now,
+		Timeout: loginTimeout, Remarks: s.Err, Now: time.Now,
 	}
 	if f.clientSecretFile != "" {
 		secret, err := readBounded("--client-secret-file", f.clientSecretFile)
@@ -331,9 +321,6 @@ func (f *loginFlags) args() ([]string, error) {
 	}
 	text("directory", f.directory)
 	text("username", f.username)
-	if f.timeout != defaultLoginTimeout {
-		text("timeout", f.timeout.String())
-	}
 	if f.cacheDir != "" {
 		path, err := filepath.Abs(f.cacheDir)
 		if err != nil {
@@ -343,22 +330,4 @@ func (f *loginFlags) args() ([]string, error) {
 	}
 	text("token-store", f.tokenStore)
 	return args, nil
-}
-
-// commandLine returns the command line with the flags that were given, for a hint.
-func commandLine(program string, flags *pflag.FlagSet) string {
-	line := []string{program, "login"}
-	flags.Visit(func(flag *pflag.Flag) {
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, value := range values {
-			line = append(line, "--"+flag.Name)
-			if flag.Value.Type() != "bool" {
-				line = append(line, cli.ShellQuote(value))
-			}
-		}
-	})
-	return strings.Join(line, " ")
 }

@@ -23,10 +23,11 @@ import (
 type kubeconfigFlags struct {
 	loginFlags
 	apiServer, apiServerCA string
-	name, namespace        string
-	execCommand            string
+	name                   string
 	merge                  bool
 	kubeconfig             string
+	// program is what kubectl runs: gatehouse, or kubectl for its plugin.
+	program string
 }
 
 // NewKubeconfigCommand returns the command "gatehouse kubeconfig".
@@ -55,9 +56,7 @@ Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or writ
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("exec-command") {
-				f.execCommand = defaultExecCommand(cmd.Root().DisplayName())
-			}
+			f.program, _, _ = strings.Cut(cmd.Root().DisplayName(), " ")
 			return f.run(s)
 		},
 	}
@@ -65,25 +64,17 @@ Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or writ
 	flags.StringVar(&f.apiServer, "api-server", "", "URL of the API server, https://HOST:PORT[/PATH] (required)")
 	flags.StringVar(&f.apiServerCA, "api-server-ca", "", "file with the CAs of the API server's certificate, in PEM (default the system's)")
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the cluster, the user and the context")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the context")
-	flags.StringVar(&f.execCommand, "exec-command", "gatehouse", "program that kubectl runs: gatehouse, its path, or kubectl if it is installed as a plugin")
 	flags.BoolVar(&f.merge, "merge", false, "add the entries to a kubeconfig file, in place of standard output")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "file for --merge (default the first of $KUBECONFIG, or ~/.kube/config)")
 	f.add(flags)
 	completeLoginFlags(cmd)
-	for _, flag := range []string{"api-server-ca", "exec-command", "kubeconfig"} {
+	for _, flag := range []string{"api-server-ca", "kubeconfig"} {
 		_ = cmd.MarkFlagFilename(flag) // the flag exists
 	}
-	for _, flag := range []string{"api-server", "name", "namespace"} {
+	for _, flag := range []string{"api-server", "name"} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
 	}
 	return cmd
-}
-
-// defaultExecCommand returns the program as people call it.
-func defaultExecCommand(displayName string) string {
-	command, _, _ := strings.Cut(displayName, " ")
-	return command
 }
 
 func (f *kubeconfigFlags) run(s cli.Streams) error {
@@ -141,9 +132,6 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 	if f.name == "" {
 		problems = append(problems, errors.New("--name must not be empty"))
 	}
-	if f.execCommand == "" {
-		problems = append(problems, errors.New("--exec-command must not be empty"))
-	}
 	if f.kubeconfig != "" && !f.merge {
 		problems = append(problems, errors.New("--kubeconfig is valid only with --merge"))
 	}
@@ -164,18 +152,18 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 	}
 	exec := &clientcmdapi.ExecConfig{
 		APIVersion:      clientauthenticationv1.SchemeGroupVersion.String(),
-		Command:         f.execCommand,
+		Command:         f.program,
 		Args:            append([]string{"login"}, args...),
 		InteractiveMode: clientcmdapi.IfAvailableExecInteractiveMode,
 		InstallHint:     "Logging in to this cluster needs the program gatehouse in PATH: https://github.com/gatehouse-dev/gatehouse",
 	}
-	if defaultExecCommand(f.execCommand) == "kubectl" {
+	if f.program == "kubectl" {
 		exec.Args = append([]string{cli.PluginVerb}, exec.Args...)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters[f.name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	config.AuthInfos[f.name] = &clientcmdapi.AuthInfo{Exec: exec}
-	config.Contexts[f.name] = &clientcmdapi.Context{Cluster: f.name, AuthInfo: f.name, Namespace: f.namespace}
+	config.Contexts[f.name] = &clientcmdapi.Context{Cluster: f.name, AuthInfo: f.name}
 	config.CurrentContext = f.name
 	return config, nil
 }

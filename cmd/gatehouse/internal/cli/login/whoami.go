@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
@@ -19,39 +21,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
-// whoamiFlags are the flags of whoami, and what it needs from outside.
+// whoamiFlags are the flags of whoami.
 type whoamiFlags struct {
 	cli.ContextFlags
 	server, serverCA string
 	tokenFile        string
-	audiences        []string
 	output           string
-
-	getenv func(string) string
-	now    func() time.Time
 }
 
 // NewWhoamiCommand returns the command "gatehouse whoami".
 func NewWhoamiCommand(s cli.Streams) *cobra.Command {
-	f := whoamiFlags{getenv: os.Getenv, now: time.Now}
+	var f whoamiFlags
 	cmd := &cobra.Command{
 		Use:   "whoami",
 		Short: "Show the identity behind a token, or why it is rejected",
-		Long: `Whoami sends the token of a kubeconfig's context, or of a file, to Gatehouse and to
-the API server, and prints what each of them answers: the identity, its source and
-when it expires, or why the token is rejected. An API server alone only says
-Unauthorized.
+		Long: `Whoami sends the token of a kubeconfig's context, or of a file, to Gatehouse, and
+prints the answer: the identity, its source and when it expires, or why the token is
+rejected. An API server only says Unauthorized.
 
 The address of Gatehouse is --server, or else the one that 'gatehouse kubeconfig'
-wrote into the kubeconfig. The API server is the one of the context. With
---token-file, the kubeconfig is used only if --kubeconfig or --context names it, so
-that a token is not sent to the wrong cluster.
+wrote into the kubeconfig. With --token-file, the kubeconfig is used only if
+--kubeconfig or --context names it, so that a token is not sent to the wrong server.
 
-Whoami never asks you to log in, and never prints the token.
+Whoami never asks you to log in, and never prints the token. 'kubectl auth whoami'
+shows the identity that the API server uses.
 
-Exit codes: 0 yes, 1 no, 2 cannot decide. The API server's answer decides;
-Gatehouse's decides if there is none, or with an --audience that the API server
-ignores.`,
+Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 		Example: `  # with the token that kubectl uses
   gatehouse whoami
 
@@ -73,15 +68,12 @@ ignores.`,
 	flags.StringVar(&f.server, "server", "", "URL of Gatehouse, https://HOST:PORT (default from the kubeconfig)")
 	flags.StringVar(&f.serverCA, "server-ca", "", "file with the CAs of Gatehouse's certificate, in PEM (default the system's)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the token, - for standard input (default the token of the kubeconfig)")
-	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token must be valid for; can be repeated (default the API server's own)")
 	f.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
 	for _, flag := range []string{"server-ca", "token-file"} {
 		_ = cmd.MarkFlagFilename(flag) // the flag exists
 	}
-	for _, flag := range []string{"server", "audience"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
-	}
+	_ = cmd.RegisterFlagCompletionFunc("server", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
 
@@ -96,11 +88,6 @@ type whoamiReport struct {
 	Server         string        `json:"server,omitempty"`
 	Gatehouse      *login.Answer `json:"gatehouse,omitempty"`
 	GatehouseError string        `json:"gatehouseError,omitempty"`
-	// APIServer is the API server's answer.
-	APIServer *apiServerView `json:"apiServer,omitempty"`
-
-	// audiences is how many were asked for.
-	audiences int
 }
 
 func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
@@ -108,16 +95,13 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	if _, refused := errors.AsType[*notRenewedError](err); refused {
-		return &cli.ExitError{Code: cli.ExitNo, Err: err}
-	}
 	if err != nil {
 		return err
 	}
 	if f.output == "json" {
 		err = cli.WriteJSON(s.Out, report)
 	} else {
-		err = report.print(s.Out, f.now())
+		err = report.print(s.Out)
 	}
 	if err != nil {
 		return err
@@ -132,17 +116,14 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 	return &cli.ExitError{Code: cli.ExitUnknown}
 }
 
-// ask finds the token, and sends it to Gatehouse and the API server.
+// ask finds the token and sends it to Gatehouse.
 func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, error) {
-	report := &whoamiReport{audiences: len(f.audiences)}
+	report := &whoamiReport{Outcome: authn.Unknown}
 	server, err := f.gatehouse()
 	if err != nil {
 		return nil, err
 	}
-	var (
-		token string
-		api   *rest.Config
-	)
+	token := ""
 	if f.tokenFile != "" {
 		if token, err = readToken(s.In, f.tokenFile); err != nil {
 			return nil, err
@@ -164,34 +145,33 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 				return nil, err
 			}
 		}
-		if api, err = f.Config().ClientConfig(); err != nil {
-			return nil, fmt.Errorf("the context %q: %w", name, err)
+		if server.url == "" {
+			report.GatehouseError = "not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)"
+			return report, nil
 		}
 		if token == "" {
-			token, err = f.contextToken(ctx, s, own, api)
-			if err != nil {
-				return nil, fmt.Errorf("the context %q: %w", name, err)
+			if token, err = contextToken(ctx, s, own, user); err != nil {
+				return nil, err
 			}
 		}
 	}
-	if server.url == "" && api == nil {
+	if server.url == "" {
 		return nil, errors.New("--server is required: the URL of Gatehouse")
 	}
 	report.Server = server.url
-	switch {
-	case server.url == "":
-		report.GatehouseError = "not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)"
-	case token == "":
-		report.GatehouseError = "not asked: the context authenticates without a token"
-	default:
-		if err := report.askGatehouse(ctx, server, token, f.audiences); err != nil {
-			return nil, err
-		}
+	roots, err := session.Roots(server.ca)
+	if err != nil {
+		return nil, fmt.Errorf("--server-ca: %w", err)
 	}
-	if api != nil {
-		report.APIServer = askAPIServer(ctx, api, token)
+	if report.Gatehouse, err = session.Whoami(ctx, server.url, roots, token); err != nil {
+		report.GatehouseError = err.Error()
+		return report, nil
 	}
-	report.Outcome = report.outcome()
+	switch outcome := authn.Outcome(report.Gatehouse.Outcome); outcome {
+	case authn.Yes, authn.No:
+		report.Outcome = outcome
+	case authn.Unknown:
+	}
 	return report, nil
 }
 
@@ -217,136 +197,58 @@ func (f *whoamiFlags) gatehouse() (gatehouseAddress, error) {
 	return gatehouseAddress{server.URL, ca}, err
 }
 
-func (r *whoamiReport) askGatehouse(ctx context.Context, server gatehouseAddress, token string, audiences []string) error {
-	roots, err := session.Roots(server.ca)
-	if err != nil {
-		return fmt.Errorf("--server-ca: %w", err)
-	}
-	if r.Gatehouse, err = session.Whoami(ctx, server.url, roots, token, audiences); err != nil {
-		r.GatehouseError = err.Error()
-	} else {
-		compareAudiences(r.Gatehouse, audiences)
-	}
-	return nil
-}
-
-// compareAudiences changes a yes to unknown if it is not about the requested audiences: it is valid for those of the API
-// server, which only the API server knows.
-func compareAudiences(a *login.Answer, asked []string) {
-	if a.Outcome == string(authn.Yes) && len(asked) > 0 && len(a.Audiences) == 0 {
-		a.Outcome, a.Reason = string(authn.Unknown), string(authn.ReasonAudience)
-		a.Message = "valid for the API server's own audiences; only the API server knows whether " + cli.OneOf(asked)
-	}
-}
-
-// contextToken returns the token that kubectl would send, empty if the context has
-// none. Nobody is asked to log in.
-func (f *whoamiFlags) contextToken(ctx context.Context, s cli.Streams, own *loginFlags, api *rest.Config) (string, error) {
-	if own == nil {
-		return tokenOf(ctx, api)
-	}
-	get, err := own.session(s, f.now, f.getenv, false)
-	if err != nil {
-		return "", err
-	}
-	credential, _, err := get.Get(ctx)
-	switch refused, definite := errors.AsType[*session.RefusedError](err); {
-	case err == nil:
+// contextToken returns the token of a context. Nobody is asked to log in.
+func contextToken(ctx context.Context, s cli.Streams, own *loginFlags, user *clientcmdapi.AuthInfo) (string, error) {
+	switch {
+	case own != nil:
+		get, err := own.session(s, false)
+		if err != nil {
+			return "", err
+		}
+		credential, err := get.Get(ctx)
+		if err != nil {
+			return "", loginError(err, "run '"+cli.DisplayName(os.Args[0])+" login' with the same --context and --kubeconfig")
+		}
 		return credential.Token, nil
-	case errors.Is(err, session.ErrNeedsPerson) && definite:
-		return "", &notRenewedError{fmt.Sprintf("the renewal was rejected: %s (hint: run: %s)", refused, f.loginHint())}
-	case errors.Is(err, session.ErrNeedsPerson):
-		return "", fmt.Errorf("not logged in (hint: run: %s)", f.loginHint())
-	default:
-		return "", err
+	case user.Token != "":
+		return user.Token, nil
 	}
+	return "", errors.New("the context has no token and does not log in with Gatehouse (hint: --token-file FILE)")
 }
 
-// notRenewedError is a login that the server refuses to renew.
-type notRenewedError struct{ text string }
-
-func (e *notRenewedError) Error() string { return e.text }
-
-// loginHint returns the command that logs in for the context.
-func (f *whoamiFlags) loginHint() string {
-	hint := cli.DisplayName(os.Args[0]) + " login"
-	if f.Context != "" {
-		hint += " --context " + cli.ShellQuote(f.Context)
-	}
-	if f.Kubeconfig != "" {
-		hint += " --kubeconfig " + cli.ShellQuote(f.Kubeconfig)
-	}
-	return hint
-}
-
-// readToken reads a token from a file or standard input.
+// readToken reads a token from a file or standard input. No error has the name of the file:
+// who gives the token itself, where others can read it, need not find it in a log too.
 func readToken(in io.Reader, path string) (string, error) {
-	var (
-		data []byte
-		err  error
-	)
-	if path == "-" {
-		const most = 1 << 20
-		data, err = io.ReadAll(io.LimitReader(in, most))
-	} else {
-		data, err = readTokenFile(path)
+	const most = 1 << 20
+	if cli.LooksLikeToken(path) {
+		return "", errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
 	}
-	if err != nil {
-		return "", err
+	if path != "-" {
+		file, err := os.Open(path) // #nosec G304 -- the user names the file
+		if err != nil {
+			return "", fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", cli.Cause(err))
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
 	}
-	if len(data) == 0 {
-		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
-	}
+	data, err := io.ReadAll(io.LimitReader(in, most+1))
 	token := strings.TrimSpace(string(data))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", cli.Cause(err))
+	case len(data) > most:
+		return "", fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
+	case len(data) == 0:
+		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
+	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		// Not repeated: most of it may be a token.
 		return "", errors.New("--token-file: must hold one token, without white space in it")
 	}
 	return token, nil
 }
 
-// readTokenFile reads the file of a token. Its name is in no error: who gives the
-// token itself, where others can read it, need not find it in a log too.
-func readTokenFile(path string) (data []byte, err error) {
-	const most = 1 << 20
-	file, err := os.Open(path) // #nosec G304 -- the user names the file
-	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(file, most+1))
-		err = errors.Join(err, file.Close())
-	}
-	if wrapped, ok := errors.AsType[*os.PathError](err); ok {
-		err = wrapped.Err
-	}
-	switch {
-	case cli.LooksLikeToken(path):
-		return nil, errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
-	case err != nil:
-		return nil, fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", err)
-	case len(data) > most:
-		return nil, fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
-	}
-	return data, nil
-}
-
-// outcome returns the API server's answer if it gave one, and else Gatehouse's.
-func (r *whoamiReport) outcome() authn.Outcome {
-	// What the API server says is about its own audiences.
-	others := r.audiences > 0 && (r.APIServer == nil || r.APIServer.Outcome != authn.No)
-	if r.APIServer != nil && r.APIServer.Outcome != authn.Unknown && !others {
-		return r.APIServer.Outcome
-	}
-	if r.Gatehouse != nil {
-		switch outcome := authn.Outcome(r.Gatehouse.Outcome); outcome {
-		case authn.Yes, authn.No:
-			return outcome
-		case authn.Unknown:
-		}
-	}
-	return authn.Unknown
-}
-
 // print writes the report for people, a line a fact.
-func (r *whoamiReport) print(out io.Writer, now time.Time) error {
+func (r *whoamiReport) print(out io.Writer) error {
 	var text strings.Builder
 	line := func(name, value string) {
 		if value != "" {
@@ -364,7 +266,7 @@ func (r *whoamiReport) print(out io.Writer, now time.Time) error {
 			line("user", cli.OneLine(a.User.Username))
 			line("uid", cli.OneLine(a.User.UID))
 			line("groups", cli.OneLine(strings.Join(a.User.Groups, ", ")))
-			for _, key := range sortedKeys(a.User.Extra) {
+			for _, key := range slices.Sorted(maps.Keys(a.User.Extra)) {
 				line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
 			}
 		}
@@ -374,22 +276,15 @@ func (r *whoamiReport) print(out io.Writer, now time.Time) error {
 		}
 		line("from", from)
 		line("token id", cli.OneLine(a.TokenID))
-		line("audiences", cli.OneLine(strings.Join(a.Audiences, ", ")))
 		line("issued", when(a.IssuedAt))
 		ends := when(a.ExpiresAt)
-		if a.ExpiresAt != nil && a.ExpiresAt.After(now) {
-			ends += " (in " + a.ExpiresAt.Sub(now).Round(time.Second).String() + ")"
+		if a.ExpiresAt != nil && time.Until(*a.ExpiresAt) > 0 {
+			ends += " (in " + time.Until(*a.ExpiresAt).Round(time.Second).String() + ")"
 		}
 		line("expires", ends)
 		line("gatehouse", verdictText(a))
 	} else {
 		line("gatehouse", r.GatehouseError)
-	}
-	if v := r.APIServer; v != nil {
-		line("API server", v.text())
-		if a := r.Gatehouse; a != nil && v.Outcome != authn.Unknown && a.Outcome != string(authn.Unknown) && a.Outcome != string(v.Outcome) {
-			line("", "(they differ: the API server caches answers, and has other authenticators)")
-		}
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -38,47 +38,40 @@ token was issued, when it expires, when it was last used, and its state:
 
 List never shows the hash of a token.
 
-The time of the last use is in the --state-dir of the server; in a cluster, it is in
-the status of the AccessToken, rounded to the hour. A server knows only the reviews
-that it answered, and the API server sends none for a token that is in its cache.
+In a cluster, the time of the last use is in the status of the AccessToken, rounded to
+the hour. A server knows only the reviews that it answered, and the API server sends
+none for a token that is in its cache.
 
 Exit codes: 0 listed, 2 bad usage, or errors in the directory: the list may then be
 incomplete.`,
-		Example: `  gatehouse token list --config ./config --state-dir /var/lib/gatehouse
+		Example: `  gatehouse token list --config ./config
   gatehouse token list --context prod
-  gatehouse token list --config ./config --user ci-bot -o wide
 
   # revoke the expired tokens
-  for id in $(gatehouse token list --config ./config --expired -o json | jq -r .id); do
+  for id in $(gatehouse token list --config ./config -o json | jq -r 'select(.state == "expired").id'); do
     gatehouse token revoke --config ./config "$id"
   done`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(listFormats(), f.output) {
-				return cli.OutputError(f.output, listFormats()...)
+			if f.output != "table" && f.output != "json" {
+				return cli.OutputError(f.output, "table", "json")
 			}
 			return f.list(cmd.Context(), s)
 		},
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
-	flags.StringVar(&f.stateDir, "state-dir", "", "--state-dir of a server, with the times of the last use; needs --config")
 	flags.StringVar(&f.user, "user", "", "show only the tokens of this user")
-	flags.BoolVar(&f.expired, "expired", false, "show only expired tokens")
-	cli.AddOutputFlag(cmd, &f.output, listFormats()...)
-	_ = cmd.MarkFlagDirname("state-dir") // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers)
+	cli.AddOutputFlag(cmd, &f.output, "table", "json")
+	_ = cmd.RegisterFlagCompletionFunc("user", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
-
-func listFormats() []string { return []string{"table", "wide", "json"} }
 
 // tokenListFlags are what the command line of token list says.
 type tokenListFlags struct {
 	tokenPlace
-	stateDir, user, output string
-	expired                bool
+	user, output string
 
 	now func() time.Time
 }
@@ -107,57 +100,22 @@ type listedToken struct {
 	State      tokenState                `json:"state"`
 	// RevokedBy is the TokenRevocation that ends the token.
 	RevokedBy *listedRevocation `json:"revokedBy,omitempty"`
-	documentPlace
-
-	// source is the place as diagnostics have it.
-	source string
+	// File is the file of the document. It is empty for an object of a cluster.
+	File string `json:"file,omitempty"`
 }
 
 // listedRevocation is a TokenRevocation as token list shows it.
 type listedRevocation struct {
 	Name string `json:"name"`
-	documentPlace
-}
-
-// documentPlace is where a document is. It is empty for an object of a cluster.
-type documentPlace struct {
-	File string `json:"file,omitempty"`
-	// Document is which one of the file it is, where it is not the only one: the
-	// second is "2", and the first of its items "2.items[0]".
-	Document string `json:"document,omitempty"`
-}
-
-// placeIn returns the place of a document by its source.
-func (f *tokenListFlags) placeIn(source string) documentPlace {
-	if f.Given() {
-		return documentPlace{}
-	}
-	file, document, _ := strings.Cut(source, "#")
-	return documentPlace{File: filepath.Join(f.config, filepath.FromSlash(file)), Document: document}
 }
 
 func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 	if err := f.one(); err != nil {
 		return err
 	}
-	if f.stateDir != "" && f.Given() {
-		return errors.New("--state-dir needs --config: in a cluster, the status of a token has the time of its last use")
-	}
-	if f.stateDir != "" {
-		if err := cli.CheckDir("--state-dir", f.stateDir); err != nil {
-			return err
-		}
-	}
-	store, err := f.open(f.stateDir, s)
+	store, err := f.open(s)
 	if err != nil {
 		return err
-	}
-	used, err := store.Used(ctx)
-	switch {
-	case err != nil && f.Given():
-		return err
-	case err != nil:
-		return fmt.Errorf("--state-dir: %w", err)
 	}
 	listing, err := store.List(ctx)
 	if err != nil {
@@ -166,14 +124,14 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 	var rows []listedToken
 	now := f.now()
 	for i := range listing.Tokens {
-		row := f.listed(&listing, &listing.Tokens[i], used, now)
-		if f.user != "" && row.User.Username != f.user || f.expired && now.Before(row.ExpiresAt) {
+		row := f.listed(&listing, &listing.Tokens[i], now)
+		if f.user != "" && row.User.Username != f.user {
 			continue
 		}
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b listedToken) int { return strings.Compare(a.ID, b.ID) })
-	if err := f.print(s, rows, f.stateDir != "" || f.Given()); err != nil {
+	if err := f.print(s, rows); err != nil {
 		return err
 	}
 	if f.Given() {
@@ -184,22 +142,11 @@ func (f *tokenListFlags) list(ctx context.Context, s cli.Streams) error {
 
 // remark says of what is in the cluster why it is not used.
 func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *tokens.Listing) error {
-	pending := 0
 	for i := range rows {
 		name := strict.Printable(rows[i].ID)
 		if why, unused := listing.Unused[rows[i].ID]; unused {
 			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is not used: %s\n", name, cli.OneLine(why)) // remarks
 		}
-		if rows[i].State != statePending {
-			continue
-		}
-		pending++
-		if why := listing.Pending[rows[i].ID]; why != "" {
-			_, _ = fmt.Fprintf(s.Err, "AccessToken/%s is rejected by every server whose guard does not allow it: %s\n", name, cli.OneLine(why))
-		}
-	}
-	if pending > 0 {
-		_, _ = fmt.Fprintf(s.Err, "pending: %s; no server has reported yet whether it uses them (hint: kubectl get ghat)\n", diagnostic.Count(pending, "token"))
 	}
 	if err := listing.Found.Err(); err != nil {
 		return fmt.Errorf("these TokenRevocations have errors and revoke nothing:\n%w", err)
@@ -207,37 +154,38 @@ func (f *tokenListFlags) remark(s cli.Streams, rows []listedToken, listing *toke
 	return nil
 }
 
-func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, used map[string]time.Time, now time.Time) listedToken {
+func (f *tokenListFlags) listed(listing *tokens.Listing, token *authn.Token, now time.Time) listedToken {
 	row := listedToken{
 		ID: token.Name, User: token.Spec.User, Audiences: token.Spec.Audiences,
 		ExpiresAt: token.Spec.ExpiresAt.UTC(), State: stateGood,
-		documentPlace: f.placeIn(token.Source), source: token.Source,
+	}
+	if !f.Given() {
+		file, _, _ := strings.Cut(token.Source, "#")
+		row.File = filepath.Join(f.config, filepath.FromSlash(file))
 	}
 	if issued := token.CreationTimestamp.UTC(); !issued.IsZero() {
 		row.IssuedAt = &issued
 	}
-	if at, ok := used[token.Name]; ok {
-		at = at.UTC()
-		row.LastUsedAt = &at
+	if last := token.Status.LastUsed; last != nil {
+		row.LastUsedAt = new(last.UTC())
 	}
 	revocation, revoked := listing.RevokedBy(&token.AccessToken)
 	_, unused := listing.Unused[token.Name]
-	_, pending := listing.Pending[token.Name]
 	switch {
 	case unused:
 		row.State = stateUnused
 	case revoked:
 		row.State = stateRevoked
-		row.RevokedBy = &listedRevocation{Name: revocation.Name, documentPlace: f.placeIn(revocation.Source)}
+		row.RevokedBy = &listedRevocation{revocation.Name}
 	case !now.Before(row.ExpiresAt):
 		row.State = stateExpired
-	case pending:
+	case listing.Pending[token.Name]:
 		row.State = statePending
 	}
 	return row
 }
 
-func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool) error {
+func (f *tokenListFlags) print(s cli.Streams, rows []listedToken) error {
 	if f.output == "json" {
 		for i := range rows {
 			if err := cli.WriteJSONLine(s.Out, &rows[i]); err != nil {
@@ -250,44 +198,30 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken, lastUsed bool)
 		_, err := fmt.Fprintln(s.Err, "no access tokens found")
 		return err
 	}
-	return printTokens(s.Out, rows, f.output == "wide", lastUsed)
+	return printTokens(s.Out, rows)
 }
 
 // printTokens prints a table.
-func printTokens(out io.Writer, rows []listedToken, wide, lastUsed bool) error {
+func printTokens(out io.Writer, rows []listedToken) error {
 	const padding = 2
 	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
 	line := func(cells ...string) {
 		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) // Flush tells
 	}
-	head := []string{"ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE"}
-	if wide {
-		head = append(head, "UID", "AUDIENCES", "DOCUMENT")
-	}
-	line(head...)
+	line("ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE")
 	for i := range rows {
 		row := &rows[i]
-		used := cli.FormatTime(row.LastUsedAt)
-		if !lastUsed {
-			used = "?"
-		}
-		cells := []string{
-			strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups, wide)),
-			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), used, string(row.State),
-		}
-		if wide {
-			cells = append(cells, cli.OrDash(strict.Printable(row.User.UID)), cli.OrDash(joined(row.Audiences, wide)), row.source)
-		}
-		line(cells...)
+		line(strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups)),
+			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), cli.FormatTime(row.LastUsedAt), string(row.State))
 	}
 	return table.Flush()
 }
 
-// joined returns a list for a cell of a table: all of it, or what fits.
-func joined(list []string, all bool) string {
+// joined returns the first items of a list for a cell of a table.
+func joined(list []string) string {
 	const most = 3
 	more := ""
-	if !all && len(list) > most {
+	if len(list) > most {
 		more = fmt.Sprintf(",… (%d)", len(list))
 		list = list[:most]
 	}

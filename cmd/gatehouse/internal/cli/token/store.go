@@ -39,11 +39,10 @@ func (f *tokenPlace) one() error {
 	}
 }
 
-// open returns the Store that the flags name. The state directory is for the times of use
-// in a directory.
-func (f *tokenPlace) open(stateDir string, s cli.Streams) (tokens.Store, error) {
+// open returns the Store that the flags name.
+func (f *tokenPlace) open(s cli.Streams) (tokens.Store, error) {
 	if !f.Given() {
-		return tokens.Directory{Dir: f.config, StateDir: stateDir}, nil
+		return tokens.Directory{Dir: f.config}, nil
 	}
 	return f.cluster(s)
 }
@@ -78,22 +77,4 @@ func (f *tokenPlace) flags() string {
 		return f.Words()
 	}
 	return " --config " + cli.ShellQuote(f.config)
-}
-
-// file returns the place for JSON output: a file, or "" for an object.
-func (f *tokenPlace) file(place string) string {
-	if f.Given() {
-		return ""
-	}
-	return place
-}
-
-// givenPlace returns the place in the flags of a command line that is being completed.
-func givenPlace(cmd *cobra.Command) tokenPlace {
-	_ = cli.ReadEnvironment(cmd) // without a directory nothing is completed
-	value := func(name string) string { return cmd.Flag(name).Value.String() }
-	return tokenPlace{
-		config:       value("config"),
-		ClusterFlags: cli.ClusterFlags{ContextFlags: cli.ContextFlags{Kubeconfig: value("kubeconfig"), Context: value("context")}, InCluster: value("in-cluster") == "true"},
-	}
 }
