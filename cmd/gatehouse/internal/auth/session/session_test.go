@@ -175,7 +175,7 @@ func TestWaitingIsBounded(t *testing.T) {
 			if _, err := s.Get(ctx); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
-			if said := fmt.Sprint(s.Remarks); strings.Contains(said, "waiting for another login to finish, at most 3s") != (c.timeout == 1100*time.Millisecond) {
+			if said := fmt.Sprint(s.Remarks); strings.Contains(said, "waiting for another login to finish, at most 3s") != (c.timeout == 3*time.Second) {
 				t.Errorf("said %q", said)
 			}
 			unlock()
