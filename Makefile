@@ -189,7 +189,7 @@ bench: build ## Measure against a null webhook, the usual pattern and the API se
 	@$(PROGRAM_GO) run -trimpath ./test/bench $(ARGS)
 
 .PHONY: chart
-chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard; list its values in its README.
+chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard.
 	@rm -rf $(CHART)/files
 	@mkdir -p $(CHART)/files/crds $(CHART)/files/self-signed $(CHART)/files/cert-manager $(CHART)/files/monitoring
 	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
@@ -197,7 +197,6 @@ chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, re
 	cp manifests/kustomize/cert-manager/{rights,certificates,registration}.yaml $(CHART)/files/cert-manager/
 	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
 	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
-	@$(PROGRAM_GO) run -trimpath ./manifests/chart/valuestable $(CHART)
 
 .PHONY: release
 release: release-version installers $(BINARIES) $(addsuffix .cdx.json,$(BINARIES)) ## Make the release VERSION=vX.Y.Z in bin/release: archives, image, chart, krew manifest, SBOMs, notes, checksums.
