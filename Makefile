@@ -208,10 +208,10 @@ release-version: $(PACKER)
 	@$(PACKER) -version '$(VERSION)'
 
 .PHONY: publish
-publish: $(CRANE) ## Push image and chart of bin/release to a registry: make publish VERSION=vX.Y.Z REGISTRY=registry.example.
+publish: $(CRANE) installers ## Push image and chart of bin/release to a registry: make publish VERSION=vX.Y.Z REGISTRY=registry.example.
 	@: $${REGISTRY:?is needed, such as registry.example}
 	$(CRANE) push $(RELEASE)/image "$$REGISTRY/gatehouse:$(VERSION:v%=%)"
-	$(CRANE) push $(RELEASE)/chart "$$REGISTRY/charts/gatehouse:$(VERSION:v%=%)"
+	$(BIN)/installers/helm push $(RELEASE)/gatehouse-$(VERSION:v%=%).tgz "oci://$$REGISTRY/charts"
 
 # bin/dist/gatehouse-OS-ARCHITECTURE, always anew: the Go toolchain knows what has changed. What it would note of the repository
 # is left out, because VERSION says it, and where there is no repository it would be missing.
