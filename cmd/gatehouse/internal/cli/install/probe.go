@@ -19,13 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
@@ -81,47 +79,12 @@ read.`,
 			return f.run(cmd.Context(), client, s)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", install.DefaultRegistration, "name of the webhook configurations")
-	flags.StringVarP(&f.namespace, "namespace", "n", install.DefaultNamespace, "namespace of the pod in the review")
-	flags.DurationVar(&f.timeout, "timeout", probeTimeout, "how long to try until every webhook answers")
-	f.Add(cmd)
-	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	for _, name := range []string{"name", "namespace", "timeout"} {
-		// The flags exist.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	f.add(cmd, "name of the webhook configurations", "namespace of the pod in the review", probeTimeout, "how long to try until every webhook answers")
 	return cmd
 }
 
 // probeFlags are the flags of probe.
-type probeFlags struct {
-	cli.ClusterFlags
-	name, namespace string
-	timeout         time.Duration
-	output          string
-}
-
-// check returns all errors of the flags.
-func (f *probeFlags) check() error {
-	var problems []error
-	if f.output != "text" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "text", "json"))
-	}
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
-	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
-	}
-	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
-	}
-	if f.timeout <= 0 {
-		problems = append(problems, fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout)))
-	}
-	return errors.Join(problems...)
-}
+type probeFlags struct{ installFlags }
 
 // probeReport is the JSON output of probe.
 type probeReport struct {

@@ -67,7 +67,7 @@ func (p *probed) objects() []runtime.Object {
 // probe runs probe against the objects of a cluster.
 func probe(t *testing.T, timeout time.Duration, output string, objects ...runtime.Object) (stdout, problem string, code int) {
 	t.Helper()
-	f := &probeFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: timeout, output: output}
+	f := &probeFlags{installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: timeout, output: output}}
 	var out bytes.Buffer
 	err := f.run(t.Context(), fake.NewClientset(objects...), cli.Streams{Out: &out})
 	if err != nil {

@@ -129,7 +129,7 @@ func uninstallFrom(t *testing.T, store *objectStore, change func(*uninstallFlags
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &uninstallFlags{name: "gatehouse", namespace: "gatehouse-system", yes: true, timeout: time.Minute, output: "text"}
+	f := &uninstallFlags{installFlags: installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: time.Minute, output: "text"}, yes: true}
 	if change != nil {
 		change(f)
 	}

@@ -34,7 +34,10 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 		slices.Sort(excluded)
 		remarks = append(remarks, listNames(slices.Compact(excluded))+": never sent to Gatehouse by design, so that a cluster can start and recover without it")
 	}
-	wanted := requestsOf(slices.Concat(set.fail, set.ignore))
+	wanted, flag := set.fail, "--validate"
+	if wanted.atoms == nil {
+		wanted, flag = set.ignore, "--validate-open"
+	}
 	var sent atomSet
 	for i := range configs {
 		for j := range configs[i].Webhooks {
@@ -63,10 +66,6 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	}
 	if len(names) == 0 {
 		return remarks
-	}
-	flag := "--validate"
-	if len(set.ignore) > 0 {
-		flag = "--validate-open"
 	}
 	return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse (hint: gatehouse manifests %s, or in the chart webhooks.validate.extraRules)", listNames(names), flag))
 }

@@ -27,27 +27,13 @@ type sentRequests struct {
 // defaultRules returns the rules for an unknown configuration: pods and workloads. They
 // fail closed, which is the default of policies.
 func defaultRules() []admissionregistrationv1.RuleWithOperations {
-	var atoms atomSet
-	createUpdate := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
-	for _, r := range []struct {
-		group      string
-		operations []admissionregistrationv1.OperationType
-		resources  []string
-	}{
-		{"", createUpdate, []string{"pods", "podtemplates", "replicationcontrollers"}},
-		{"", []admissionregistrationv1.OperationType{admissionregistrationv1.Update}, []string{"pods/ephemeralcontainers"}},
-		{"apps", createUpdate, []string{"daemonsets", "deployments", "replicasets", "statefulsets"}},
-		{"batch", createUpdate, []string{"cronjobs", "jobs"}},
-	} {
-		atoms.add(admissionregistrationv1.RuleWithOperations{
-			Operations: r.operations,
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{r.group}, APIVersions: []string{"v1"}, Resources: r.resources,
-				Scope: new(admissionregistrationv1.NamespacedScope),
-			},
-		})
+	const workloads = "pods,podtemplates,replicationcontrollers,pods/ephemeralcontainers:UPDATE," +
+		"daemonsets.apps,deployments.apps,replicasets.apps,statefulsets.apps,cronjobs.batch,jobs.batch"
+	rules, _ := ParseRules(workloads) // which are valid
+	for i := range rules {
+		rules[i].Scope = new(admissionregistrationv1.NamespacedScope)
 	}
-	return atoms.rules()
+	return rules
 }
 
 // validated returns the requests of the webhook that fails closed and of the one that fails open, and remarks on them.
@@ -61,7 +47,7 @@ func (o *Options) validated() (fail, ignore sentRequests, notes []string, err er
 			return fail, ignore, nil, err
 		}
 		notes = policies.notes
-		fail, ignore = requestsOf(policies.fail), requestsOf(policies.ignore)
+		fail, ignore = policies.fail, policies.ignore
 	}
 	closed := slices.Clone(o.Validate)
 	if o.Spec == nil || o.CustomResources {
@@ -96,17 +82,9 @@ func (o *Options) validated() (fail, ignore sentRequests, notes []string, err er
 	return fail, ignore, slices.Compact(notes), nil
 }
 
-// activePolicy is a policy with a binding or with actions of its own.
-type activePolicy struct {
-	// atoms are those of its resource rules, and templates those of the workloads whose pod
-	// templates it checks. Requests that are never sent are in neither.
-	atoms, templates    atomSet
-	namespaces, objects *metav1.LabelSelector
-}
-
-// policySet is the set of active policies by their failurePolicy.
+// policySet are the requests that active policies match, by their failurePolicy.
 type policySet struct {
-	fail, ignore []*activePolicy
+	fail, ignore sentRequests
 	notes        []string
 	workloads    []workload.Kind
 }
@@ -149,22 +127,38 @@ func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdm
 	if spec.MatchConstraints == nil {
 		return nil
 	}
-	p := &activePolicy{namespaces: selects(spec.MatchConstraints.NamespaceSelector), objects: selects(spec.MatchConstraints.ObjectSelector)}
+	var atoms, templates atomSet
 	for _, rule := range spec.MatchConstraints.ResourceRules {
-		excluded = append(excluded, p.atoms.add(rule.RuleWithOperations)...)
+		excluded = append(excluded, atoms.add(rule.RuleWithOperations)...)
 	}
 	for _, resource := range excluded {
 		s.notes = append(s.notes, fmt.Sprintf("%s matches %q, which is never sent to Gatehouse", name, resource))
 	}
-	if checksTemplates && p.atoms.coverPodCreation() {
-		s.addTemplates(p)
+	namespaces, objects := selects(spec.MatchConstraints.NamespaceSelector), selects(spec.MatchConstraints.ObjectSelector)
+	if checksTemplates && atoms.coverPodCreation() {
+		templates = s.templates()
+		objects = nil // the labels of the templates count, which the API server does not select by
 	}
-	switch {
-	case len(p.atoms.atoms) == 0 && !p.atoms.full:
-	case spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore:
-		s.ignore = append(s.ignore, p)
-	default: // a policy that does not say fails closed
-		s.fail = append(s.fail, p)
+	if len(atoms.atoms) == 0 && !atoms.full {
+		return excluded
+	}
+	to := &s.fail // a policy that does not say fails closed
+	if spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore {
+		to = &s.ignore
+	}
+	if to.atoms == nil {
+		to.atoms, to.namespaces, to.objects = map[atom]bool{}, namespaces, objects
+	}
+	if !equality.Semantic.DeepEqual(to.namespaces, namespaces) {
+		to.namespaces = nil
+	}
+	if !equality.Semantic.DeepEqual(to.objects, objects) {
+		to.objects = nil
+	}
+	if to.full = to.full || atoms.full; !to.full {
+		maps.Copy(to.atoms, atoms.atoms)
+		maps.Copy(to.atoms, templates.atoms)
+		to.full = len(to.atoms) > maxAtoms
 	}
 	return excluded
 }
@@ -177,9 +171,10 @@ func selects(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// addTemplates adds the workloads whose pod templates a policy about pods checks.
+// templates are the workloads whose pod templates a policy about pods checks.
 // Those of a custom kind are sent in whatever version they come.
-func (s *policySet) addTemplates(p *activePolicy) {
+func (s *policySet) templates() atomSet {
+	var atoms atomSet
 	for _, k := range s.workloads {
 		version := all
 		switch k.Group {
@@ -192,40 +187,12 @@ func (s *policySet) addTemplates(p *activePolicy) {
 			s.notes = append(s.notes, fmt.Sprintf("the pod templates of %q are not checked, because their resource is not known (hint: name it in the PolicyConfiguration)", k.Kind+"."+k.Group))
 			continue
 		}
-		p.templates.add(admissionregistrationv1.RuleWithOperations{
+		atoms.add(admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{k.Group}, APIVersions: []string{version}, Resources: []string{k.Resource}},
 		})
 	}
-}
-
-// requestsOf returns the requests that any of the policies matches.
-func requestsOf(policies []*activePolicy) sentRequests {
-	r := sentRequests{}
-	r.atoms = map[atom]bool{}
-	for i, p := range policies {
-		maps.Copy(r.atoms, p.atoms.atoms)
-		maps.Copy(r.atoms, p.templates.atoms)
-		if p.atoms.full || len(r.atoms) > maxAtoms {
-			r.full = true
-			break
-		}
-		namespaces, objects := p.namespaces, p.objects
-		if len(p.templates.atoms) > 0 {
-			objects = nil // the labels of the templates count, which the API server does not select by
-		}
-		if i == 0 {
-			r.namespaces, r.objects = namespaces, objects
-			continue
-		}
-		if !equality.Semantic.DeepEqual(r.namespaces, namespaces) {
-			r.namespaces = nil
-		}
-		if !equality.Semantic.DeepEqual(r.objects, objects) {
-			r.objects = nil
-		}
-	}
-	return r
+	return atoms
 }
 
 // maxAtoms is how many atoms a rule and a union of rules may have. It is far
