@@ -226,18 +226,6 @@ func TestUninstallTrouble(t *testing.T) {
 		deleted int
 		want    []string
 	}{
-		"a registration is made again": {
-			change: func(s *objectStore) {
-				s.onDelete = func(name string) bool {
-					if name == clitest.MutatingConfigurationPath {
-						s.objects[name]["metadata"] = map[string]any{"name": "gatehouse", "uid": "2"}
-					}
-					return name != clitest.MutatingConfigurationPath
-				}
-			},
-			code: cli.ExitUnknown, deleted: 2,
-			want: []string{"created again", "Deployment/gatehouse-system/gatehouse may remain: MutatingWebhookConfiguration/gatehouse must be deleted first"},
-		},
 		"pods do not end": {
 			change: func(s *objectStore) {
 				s.objects[ourDeploymentPath]["metadata"].(map[string]any)["finalizers"] = []any{"foregroundDeletion"}

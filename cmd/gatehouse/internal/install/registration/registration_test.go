@@ -17,15 +17,9 @@ import (
 	"testing"
 	"time"
 
-	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -245,75 +239,6 @@ func TestGolden(t *testing.T) {
 			t.Errorf("testdata/%s belongs to no test: remove it", f.Name())
 		}
 	}
-}
-
-// Every document is one that the API's own types have all the fields of.
-func TestDocumentsAreStrictlyTyped(t *testing.T) {
-	registered := []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
-	issued := []string{"Issuer", "Certificate", "Issuer", "Certificate"}
-	context := []string{"ClusterRole", "ClusterRoleBinding"}
-	guard := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-	for name, c := range map[string]struct {
-		options Options
-		// What others need comes before them.
-		want []string
-	}{
-		"cert-manager": {options(), slices.Concat(issued, registered)},
-		"cert-manager, by the API": {
-			options(func(o *Options) { o.Rights = true }),
-			slices.Concat([]string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, issued, registered),
-		},
-		"cert-manager, published": {
-			options(func(o *Options) { o.PublishCABundle, o.ServiceAccount = true, "gatehouse" }),
-			slices.Concat([]string{"Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, guard, issued, registered),
-		},
-		"self-signed": {
-			options(func(o *Options) { o.SelfSigned = true }),
-			slices.Concat([]string{"ServiceAccount", "Role", "RoleBinding", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}, context, guard, registered),
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := admissionOf(t, c.options)
-			text, err := YAML("x", a.Documents)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var kinds []string
-			for part := range strings.SplitSeq(string(text), "---\n") {
-				if kind := strictly(t, part); kind != "" {
-					kinds = append(kinds, kind)
-				}
-			}
-			if !slices.Equal(kinds, c.want) {
-				t.Errorf("got %v, want %v", kinds, c.want)
-			}
-		})
-	}
-}
-
-// strictly is the kind of a document, "" for a header alone.
-func strictly(t *testing.T, part string) string {
-	t.Helper()
-	raw, err := yaml.YAMLToJSONStrict([]byte(part))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(raw) == "null" {
-		return ""
-	}
-	known := runtime.NewScheme()
-	utilruntime.Must(scheme.AddToScheme(known))
-	utilruntime.Must(certmanagerv1.AddToScheme(known))
-	_, meta, err := serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer().Decode(raw, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, field := range []string{"caBundle:", "status:", "creationTimestamp:"} {
-		if strings.Contains(part, field) {
-			t.Errorf("%s has a field that is not ours to fill in:\n%s", meta.Kind, part)
-		}
-	}
-	return meta.Kind
 }
 
 // kube-apiserver reads the kubeconfig with this library.
