@@ -3,6 +3,8 @@ package install
 import (
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -257,6 +259,39 @@ func TestEverythingIsSent(t *testing.T) {
 		}
 		if closed := s.closed(t, r); !slices.Contains(closed, "fail.validate.gatehouse.dev") {
 			t.Errorf("%s %s in %q waits for %q only", r.operation, r.resource, r.namespace, closed)
+		}
+	}
+}
+
+// TestSelectorsOfPolicies: what the selectors of all policies leave out is not sent, and everything else is.
+func TestSelectorsOfPolicies(t *testing.T) {
+	t.Parallel()
+	config := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(config, "secrets.yaml"), []byte(`
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: secrets}
+spec:
+  validationActions: [Deny]
+  matchConstraints:
+    namespaceSelector: {matchLabels: {team: shop}}
+    objectSelector: {matchLabels: {pay: "true"}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [secrets]}]
+  validations:
+  - {expression: "true"}
+`), 0o600))
+	must(t, os.WriteFile(filepath.Join(config, "profile.yaml"), []byte(`{apiVersion: gatehouse.dev/v1alpha1, kind: SidecarProfile, metadata: {name: x}, spec: {template: {spec: {containers: [{name: x, image: x}]}}}}`), 0o600))
+	v := newVariant(t, "selectors", run(t, binary(t), "manifests", "--service", system+"/"+name, "--certificates", "self-signed", "--part", "registration", "--config", config))
+	s := newAPIServer(t, v.objects, clusterNamespaces())
+	for _, namespace := range []string{tenants, metav1.NamespaceDefault} {
+		for _, pay := range []string{"true", "false"} {
+			object := metadata(namespace, "x")
+			object["metadata"].(map[string]any)["labels"] = map[string]any{"pay": pay}
+			for _, r := range on("/v1/secrets", namespace, "x", object) {
+				if sent := len(s.closed(t, r)) > 0; sent != (namespace == tenants && pay == "true") {
+					t.Errorf("%s of pay=%s in %s is sent: %v", r.operation, pay, namespace, sent)
+				}
+			}
 		}
 	}
 }
