@@ -189,7 +189,7 @@ bench: build ## Measure against a null webhook, the usual pattern and the API se
 	@$(PROGRAM_GO) run -trimpath ./test/bench $(ARGS)
 
 .PHONY: chart
-chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard; list its values in its README.
+chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, registrations, their guard, alerts and the dashboard.
 	@rm -rf $(CHART)/files
 	@mkdir -p $(CHART)/files/crds $(CHART)/files/self-signed $(CHART)/files/cert-manager $(CHART)/files/monitoring
 	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
@@ -197,7 +197,6 @@ chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, re
 	cp manifests/kustomize/cert-manager/{rights,certificates,registration}.yaml $(CHART)/files/cert-manager/
 	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
 	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
-	@$(PROGRAM_GO) run -trimpath ./manifests/chart/valuestable $(CHART)
 
 .PHONY: release
 release: release-version installers $(BINARIES) $(addsuffix .cdx.json,$(BINARIES)) ## Make the release VERSION=vX.Y.Z in bin/release: archives, image, chart, krew manifest, SBOMs, notes, checksums.
@@ -209,10 +208,10 @@ release-version: $(PACKER)
 	@$(PACKER) -version '$(VERSION)'
 
 .PHONY: publish
-publish: $(CRANE) ## Push image and chart of bin/release to a registry: make publish VERSION=vX.Y.Z REGISTRY=registry.example.
+publish: $(CRANE) installers ## Push image and chart of bin/release to a registry: make publish VERSION=vX.Y.Z REGISTRY=registry.example.
 	@: $${REGISTRY:?is needed, such as registry.example}
 	$(CRANE) push $(RELEASE)/image "$$REGISTRY/gatehouse:$(VERSION:v%=%)"
-	$(CRANE) push $(RELEASE)/chart "$$REGISTRY/charts/gatehouse:$(VERSION:v%=%)"
+	$(BIN)/installers/helm push $(RELEASE)/gatehouse-$(VERSION:v%=%).tgz "oci://$$REGISTRY/charts"
 
 # bin/dist/gatehouse-OS-ARCHITECTURE, always anew: the Go toolchain knows what has changed. What it would note of the repository
 # is left out, because VERSION says it, and where there is no repository it would be missing.

@@ -1,4 +1,4 @@
-// Command packer makes a release from the binaries: archives, an image and a chart as OCI layouts, a krew manifest, manifests
+// Command packer makes a release from the binaries: archives, a chart, an image as an OCI layout, a krew manifest, manifests
 // for kustomize, release notes and checksums. It needs no container engine. It runs in the repository's root.
 //
 // The same files, version and time give the same bytes: nothing is read from the clock, the owner or the mode of a file.

@@ -8,20 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
-	ref "github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/crypto/x509roots/fallback/bundle"
@@ -139,8 +133,7 @@ func (r *release) layer(files []file) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching)
 }
 
-// writeChart has helm package the chart, and push it to a registry in memory, from where it comes into the layout: the
-// artifact is helm's own. Helm takes the time of what it writes from the files.
+// writeChart has helm package the chart. Helm takes the time of what it writes from the files.
 func (r *release) writeChart() error {
 	work, err := os.MkdirTemp("", "packer")
 	if err != nil {
@@ -157,40 +150,10 @@ func (r *release) writeChart() error {
 	if err != nil {
 		return err
 	}
-	if err := r.runHelm(work, "package", chart, "--version", r.number, "--app-version", r.number, "--destination", r.output); err != nil {
-		return err
-	}
-	archive := filepath.Join(r.output, fmt.Sprintf("%s-%s.tgz", name, r.number))
-	if err := os.Chtimes(archive, r.time, r.time); err != nil {
-		return err
-	}
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	address := strings.TrimPrefix(server.URL, "http://")
-	if err := r.runHelm(work, "push", archive, "oci://"+address, "--plain-http"); err != nil {
-		return err
-	}
-	pushed, err := ref.ParseReference(address + "/" + name + ":" + r.number)
-	if err != nil {
-		return err
-	}
-	artifact, err := remote.Image(pushed)
-	if err != nil {
-		return err
-	}
-	written, err := layout.Write(filepath.Join(r.output, "chart"), mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
-	if err != nil {
-		return err
-	}
-	return written.AppendImage(artifact, layout.WithAnnotations(map[string]string{refName: r.number}))
-}
-
-// runHelm runs helm without the user's configuration.
-func (r *release) runHelm(home string, args ...string) error {
-	command := exec.Command(r.helm, args...)
-	command.Env = []string{"HOME=" + home, "TZ=UTC", "NO_PROXY=*"}
+	command := exec.Command(r.helm, "package", chart, "--version", r.number, "--app-version", r.number, "--destination", r.output)
+	command.Env = []string{"HOME=" + work, "TZ=UTC"} // without the user's configuration
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("helm %s: %w\n%s", args[0], err, output)
+		return fmt.Errorf("helm package: %w\n%s", err, output)
 	}
-	return nil
+	return os.Chtimes(filepath.Join(r.output, fmt.Sprintf("%s-%s.tgz", name, r.number)), r.time, r.time)
 }

@@ -319,17 +319,13 @@ func (s *site) tryLogin(t *testing.T, request map[string]string) (session, error
 func (s *site) apiServer(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	file := s.path(s.name + "-webhook.yaml")
-	manifests := func(more ...string) string {
-		text, err := gatehouse.Run(t.Context(), append([]string{
-			"manifests", "--authentication", "--url", "https://" + s.server.Reviews.String(), "--kubeconfig-path", file,
-			"--ca-file", s.path("ca.crt"), "--client-cert", s.path("client.crt"), "--client-key", s.path("client.key"),
-		}, more...)...)
-		must(t, err)
-		return text
-	}
-	must(t, os.WriteFile(file, []byte(manifests()), 0o600))
+	text, err := gatehouse.Run(t.Context(),
+		"manifests", "--authentication", "--url", "https://"+s.server.Reviews.String(), "--kubeconfig-path", file,
+		"--ca-file", s.path("ca.crt"), "--client-cert", s.path("client.crt"), "--client-key", s.path("client.key"))
+	must(t, err)
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	const ttl = "--authentication-token-webhook-cache-ttl="
-	flags := strings.Fields(manifests("--for", "flags"))
+	flags := commentedFlags(text)
 	i := slices.IndexFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, ttl) })
 	if i < 0 {
 		t.Fatalf("no %s in %q", ttl, flags)

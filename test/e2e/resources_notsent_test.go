@@ -22,7 +22,7 @@ func TestWhatIsNotSentIsTold(t *testing.T) {
 	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, healthy)
 	said, err := w.applyOutput(t.Context(), services)
 	must(t, err)
-	const unsent = "CREATE of services: not sent to Gatehouse (hint: gatehouse manifests --validate services:CREATE"
+	const unsent = "services:CREATE: not sent to Gatehouse (hint: gatehouse manifests --validate"
 	if !strings.Contains(said, "Warning: ") || !strings.Contains(said, unsent) {
 		t.Errorf("kubectl apply says %q, want a warning with %q", said, unsent)
 	}

@@ -135,7 +135,7 @@ func (s *site) state(t *testing.T, v *variant) map[string]string {
 }
 
 // TestApply: the API server takes every object of each variant without a word, and applying it again changes nothing.
-// What helm renders with the values of an overlay's name is applied over that: the objects are the same (TestSameObjects).
+// What helm renders with the values of an overlay's name is left out: the objects are the same (TestSameObjects).
 func TestApply(t *testing.T) {
 	t.Parallel()
 	names := overlayNames(t)
@@ -155,9 +155,6 @@ func TestApply(t *testing.T) {
 				t.Errorf("kubectl apply says the second time %q, want nothing", said)
 			}
 			s.unchanged(t, before, s.state(t, v))
-			if over, ok := strings.CutPrefix(v.name, "kustomize "); ok {
-				s.helmOver(t, over, before)
-			}
 		})
 	}
 }
@@ -181,22 +178,6 @@ func (s *site) unchanged(t *testing.T, before, after map[string]string) {
 	for object, state := range before {
 		if after[object] != state {
 			t.Errorf("%s: was %s, is %s", object, state, after[object])
-		}
-	}
-}
-
-// helmOver applies what helm renders over what kustomize rendered: somebody may change over. It is the same manager, so
-// that what only differs in labels is no conflict, and what is specified stays.
-func (s *site) helmOver(t *testing.T, values string, before map[string]string) {
-	t.Helper()
-	helm := charted(t, values)
-	if said := s.install(t, helm); said != "" {
-		t.Errorf("kubectl apply of the chart says %q, want nothing", said)
-	}
-	after := s.state(t, helm)
-	for object, state := range before {
-		if strings.HasPrefix(state, "generation") && after[object] != "" && after[object] != state {
-			t.Errorf("%s: was %s by kustomize, is %s by helm", object, state, after[object])
 		}
 	}
 }

@@ -3,6 +3,8 @@ package install
 import (
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +12,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -184,53 +185,6 @@ func optionalRequests() []*request {
 	return all
 }
 
-// plural is the resource of a kind of the install.
-func plural(kind string) string {
-	lower := strings.ToLower(kind)
-	if base, ok := strings.CutSuffix(lower, "y"); ok {
-		return base + "ies"
-	}
-	if strings.HasSuffix(lower, "s") {
-		return lower + "es"
-	}
-	return lower + "s"
-}
-
-// ownRequests are the requests that make, change and remove the objects of a variant, and what these make: replica sets, pods,
-// the Secret and the Leases.
-func ownRequests(v *variant) []*request {
-	var all []*request
-	pod := func(of *unstructured.Unstructured, path ...string) {
-		template, _, _ := unstructured.NestedMap(of.Object, path...)
-		pod := metadata(of.GetNamespace(), of.GetName()+"-5d4f8-x2x")
-		if from, ok := template["metadata"].(map[string]any); ok {
-			maps.Copy(pod["metadata"].(map[string]any), from)
-		}
-		all = append(all, on("/v1/pods", of.GetNamespace(), "x", pod)...)
-	}
-	for _, o := range v.objects {
-		gvk := o.GroupVersionKind()
-		all = append(all, on(gvk.Group+"/"+gvk.Version+"/"+plural(gvk.Kind), o.GetNamespace(), o.GetName(), o.Object)...)
-		switch gvk.Kind {
-		case "Deployment":
-			all = append(all, on("apps/v1/replicasets", o.GetNamespace(), o.GetName()+"-5d4f8", metadata(o.GetNamespace(), o.GetName()+"-5d4f8"))...)
-			pod(o, "spec", "template")
-		case "Job":
-			pod(o, "spec", "template")
-		}
-	}
-	for _, of := range []struct{ resource, name string }{
-		{"/v1/secrets", name + "-ca"},
-		{"/v1/secrets", name + "-authentication"},
-		{"/v1/configmaps", name + "-config"},
-		{"coordination.k8s.io/v1/leases", name + "-status"},
-		{"coordination.k8s.io/v1/leases", name + "-ca-x-1"},
-	} {
-		all = append(all, on(of.resource, system, of.name, metadata(system, of.name))...)
-	}
-	return all
-}
-
 // TestCannotLock: what a cluster needs to come up, to stay up and to be mended never waits for an answer of Gatehouse.
 func TestCannotLock(t *testing.T) {
 	t.Parallel()
@@ -240,7 +194,7 @@ func TestCannotLock(t *testing.T) {
 			s := newAPIServer(t, v.objects, clusterNamespaces())
 			requests := independentRequests()
 			if v.name != "everything" {
-				requests = slices.Concat(requests, optionalRequests(), ownRequests(v))
+				requests = slices.Concat(requests, optionalRequests())
 			}
 			for _, r := range requests {
 				if closed := s.closed(t, r); len(closed) > 0 {
@@ -295,36 +249,6 @@ func TestDoesSomething(t *testing.T) {
 	}
 }
 
-// TestLockIsFound is the control of TestCannotLock: a registration that could lock a cluster is found.
-func TestLockIsFound(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		field []string
-		value any
-		found string
-	}{
-		"all namespaces":       {[]string{"namespaceSelector"}, map[string]any{}, "/v1/pods"},
-		"break-glass and more": {[]string{"matchConditions"}, []any{}, "apps/v1/deployments"},
-	} {
-		objects := []*unstructured.Unstructured{}
-		for _, o := range kustomized(t, "self-signed").objects {
-			if o.GetKind() == "ValidatingWebhookConfiguration" {
-				hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
-				must(t, err)
-				for i := range hooks {
-					must(t, unstructured.SetNestedField(hooks[i].(map[string]any), c.value, c.field...))
-				}
-				must(t, unstructured.SetNestedSlice(o.Object, hooks, "webhooks"))
-			}
-			objects = append(objects, o)
-		}
-		s := newAPIServer(t, objects, clusterNamespaces())
-		if !slices.ContainsFunc(independentRequests(), func(r *request) bool { return r.resource == c.found && len(s.closed(t, r)) > 0 }) {
-			t.Errorf("%s: nothing is found", name)
-		}
-	}
-}
-
 // TestEverythingIsSent: the widest registration sends what the others do not, or it would prove nothing.
 func TestEverythingIsSent(t *testing.T) {
 	t.Parallel()
@@ -339,37 +263,34 @@ func TestEverythingIsSent(t *testing.T) {
 	}
 }
 
-// TestSelectors: namespaces are left out by the label that the API server sets, and nothing is by a label that somebody
-// else may set.
-func TestSelectors(t *testing.T) {
+// TestSelectorsOfPolicies: what the selectors of all policies leave out is not sent, and everything else is.
+func TestSelectorsOfPolicies(t *testing.T) {
 	t.Parallel()
-	check := func(t *testing.T, name string, namespaces, objects *metav1.LabelSelector) {
-		t.Helper()
-		if objects != nil && (len(objects.MatchLabels) > 0 || len(objects.MatchExpressions) > 0) {
-			t.Errorf("%s: whose labels are which is sent: %v", name, objects)
-		}
-		if namespaces == nil {
-			return
-		}
-		if len(namespaces.MatchLabels) > 0 {
-			t.Errorf("%s: namespaces are chosen by %v", name, namespaces.MatchLabels)
-		}
-		for _, e := range namespaces.MatchExpressions {
-			if e.Key != corev1.LabelMetadataName || e.Operator != metav1.LabelSelectorOpNotIn {
-				t.Errorf("%s: namespaces are chosen by %v", name, e)
-			}
-		}
-	}
-	for _, v := range append(slices.Clone(variants(t)), everything(t)) {
-		mutating, validating := registrations(t, v.objects)
-		for _, c := range mutating {
-			for i := range c.Webhooks {
-				check(t, v.name+" "+c.Webhooks[i].Name, c.Webhooks[i].NamespaceSelector, c.Webhooks[i].ObjectSelector)
-			}
-		}
-		for _, c := range validating {
-			for i := range c.Webhooks {
-				check(t, v.name+" "+c.Webhooks[i].Name, c.Webhooks[i].NamespaceSelector, c.Webhooks[i].ObjectSelector)
+	config := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(config, "secrets.yaml"), []byte(`
+apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: secrets}
+spec:
+  validationActions: [Deny]
+  matchConstraints:
+    namespaceSelector: {matchLabels: {team: shop}}
+    objectSelector: {matchLabels: {pay: "true"}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [secrets]}]
+  validations:
+  - {expression: "true"}
+`), 0o600))
+	must(t, os.WriteFile(filepath.Join(config, "profile.yaml"), []byte(`{apiVersion: gatehouse.dev/v1alpha1, kind: SidecarProfile, metadata: {name: x}, spec: {template: {spec: {containers: [{name: x, image: x}]}}}}`), 0o600))
+	v := newVariant(t, "selectors", run(t, binary(t), "manifests", "--service", system+"/"+name, "--certificates", "self-signed", "--part", "registration", "--config", config))
+	s := newAPIServer(t, v.objects, clusterNamespaces())
+	for _, namespace := range []string{tenants, metav1.NamespaceDefault} {
+		for _, pay := range []string{"true", "false"} {
+			object := metadata(namespace, "x")
+			object["metadata"].(map[string]any)["labels"] = map[string]any{"pay": pay}
+			for _, r := range on("/v1/secrets", namespace, "x", object) {
+				if sent := len(s.closed(t, r)) > 0; sent != (namespace == tenants && pay == "true") {
+					t.Errorf("%s of pay=%s in %s is sent: %v", r.operation, pay, namespace, sent)
+				}
 			}
 		}
 	}

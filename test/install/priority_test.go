@@ -2,48 +2,12 @@ package install
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
-
-// TestPriorityClassInTheChart: the policy goes by the namespace and the class of the release, and is left out where it is not
-// wanted or the API server has no such policies. That it is the same as in the overlays is a matter of TestSameObjects.
-func TestPriorityClassInTheChart(t *testing.T) {
-	t.Parallel()
-	program, err := installers.Binary(installers.Helm)
-	must(t, err)
-	for what, c := range map[string]struct {
-		flags []string
-		want  []string // in what is rendered; none if there is no policy
-	}{
-		"as it is":              {nil, []string{"- elsewhere\n", `object.spec.priorityClassName != "gatehouse"`, "pods of namespace elsewhere;"}},
-		"another class":         {[]string{"--set", "priorityClass.name=first"}, []string{"- elsewhere\n", `object.spec.priorityClassName != "first"`}},
-		"a class of somebody":   {[]string{"--set", "priorityClass.create=false"}, nil},
-		"not wanted":            {[]string{"--set", "priorityClass.restrict=false"}, nil},
-		"an API server with it": {[]string{"--api-versions", "v1/Pod,admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"}, []string{"- elsewhere\n"}},
-		"an API server without": {[]string{"--api-versions", "v1/Pod"}, nil},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			args := append([]string{"template", name, filepath.Join(root(t), chart), "--namespace", "elsewhere"}, c.flags...)
-			_, policy, found := strings.Cut(string(run(t, program, args...)), "# Source: gatehouse/templates/priorityclasspolicy.yaml\n")
-			policy, _, _ = strings.Cut(policy, "\n# Source: gatehouse/templates/r")
-			if found != (c.want != nil) {
-				t.Fatalf("there is a policy: %v", found)
-			}
-			for _, text := range c.want {
-				if !strings.Contains(policy, text) {
-					t.Errorf("%q is not in\n%s", text, policy)
-				}
-			}
-		})
-	}
-}
 
 // TestPriorityClassIsForGatehouse: no pod of another namespace gets the PriorityClass that comes with Gatehouse.
 func TestPriorityClassIsForGatehouse(t *testing.T) {

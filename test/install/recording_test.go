@@ -59,109 +59,44 @@ const (
 	recordingKey = `recording.keySecret="gatehouse-recording-key"`
 )
 
-// TestRecordingIsTheSame: the component and the chart record alike.
-func TestRecordingIsTheSame(t *testing.T) {
-	t.Parallel()
-	kustomize, helm := kustomizedWith(t, "record"), chartedWith(t, recordingOn, recordingKey)
-	if difference := compare(comparableObjects(kustomize), comparableObjects(helm)); difference != "" {
-		t.Error(difference)
-	}
-}
-
-// TestRecordingIsOff: nobody records who has not asked for it.
-func TestRecordingIsOff(t *testing.T) {
-	t.Parallel()
-	for _, v := range variants(t) {
-		pod := as[appsv1.Deployment](t, v.find(t, "Deployment", name)).Spec.Template.Spec
-		for _, arg := range pod.Containers[0].Args {
-			if strings.HasPrefix(arg, "--record") {
-				t.Errorf("%s has %s", v.name, arg)
-			}
-		}
-		for _, volume := range pod.Volumes {
-			if strings.HasPrefix(volume.Name, "recording") {
-				t.Errorf("%s has the volume %s", v.name, volume.Name)
-			}
-		}
-	}
-}
-
-// TestRecordingFits: what the program is told to write is a volume that it may write to, and what it is told to read is
-// mounted.
+// TestRecordingFits: the directory of the recording is a volume that the program may write to, and nobody records who has not
+// asked for it.
 func TestRecordingFits(t *testing.T) {
 	t.Parallel()
-	for _, v := range []*variant{
-		kustomizedWith(t, "record"),
-		chartedWith(t, recordingOn, recordingKey),
-		chartedWith(t, recordingOn, recordingKey, `recording.persistence.enabled=true`, `recording.config={"sampling":{"default":0.5}}`),
-		chartedWith(t, recordingOn, recordingKey, `recording.persistence={"enabled":true,"existingClaim":"mine"}`),
-	} {
+	volume := func(v *variant) *corev1.Volume {
 		pod := as[appsv1.Deployment](t, v.find(t, "Deployment", name)).Spec.Template.Spec
-		container := pod.Containers[0]
-		mounts := map[string]corev1.VolumeMount{}
-		for _, mount := range container.VolumeMounts {
-			mounts[mount.MountPath] = mount
-		}
-		volumes := map[string]corev1.Volume{}
-		for i := range pod.Volumes {
-			volumes[pod.Volumes[i].Name] = pod.Volumes[i]
-		}
-		files := map[string]bool{}
-		for _, arg := range container.Args {
-			flag, path, _ := strings.Cut(arg, "=")
-			switch flag {
-			case "--record":
-				mount, ok := mounts[path]
-				volume := volumes[mount.Name]
-				if !ok || mount.ReadOnly || volume.EmptyDir == nil && volume.PersistentVolumeClaim == nil {
-					t.Errorf("%s: %s is the mount %+v of %+v", v.name, arg, mount, volume)
-				}
-				if volume.EmptyDir != nil && volume.EmptyDir.SizeLimit.IsZero() {
-					t.Errorf("%s: the emptyDir has no limit", v.name)
-				}
-				if claim := volume.PersistentVolumeClaim; claim != nil && claim.ClaimName != "mine" {
-					got := as[corev1.PersistentVolumeClaim](t, v.find(t, "PersistentVolumeClaim", claim.ClaimName))
-					if !slices.Contains(got.Spec.AccessModes, corev1.ReadWriteMany) {
-						t.Errorf("%s: replicas cannot share %v", v.name, got.Spec.AccessModes)
-					}
-				}
-				files[flag] = true
-			case "--record-key-file", "--record-config":
-				mount, ok := mounts[filepath.Dir(path)]
-				if !ok || !mount.ReadOnly {
-					t.Errorf("%s: %s is the mount %+v", v.name, arg, mount)
-				}
-				files[flag] = projects(t, v, volumes[mount.Name].Projected, filepath.Base(path))
-			}
-		}
-		for flag, found := range files {
+		for _, arg := range pod.Containers[0].Args {
+			path, found := strings.CutPrefix(arg, "--record=")
 			if !found {
-				t.Errorf("%s: %s names a file that is not projected", v.name, flag)
+				continue
 			}
-		}
-		if !files["--record"] || !files["--record-key-file"] {
-			t.Errorf("%s: the arguments are %q", v.name, container.Args)
-		}
-	}
-}
-
-// projects reports whether a volume has a file.
-func projects(t *testing.T, v *variant, volume *corev1.ProjectedVolumeSource, file string) bool {
-	t.Helper()
-	if volume == nil {
-		return false
-	}
-	for _, source := range volume.Sources {
-		if source.Secret != nil && slices.ContainsFunc(source.Secret.Items, func(item corev1.KeyToPath) bool { return item.Path == file }) {
-			return true
-		}
-		if source.ConfigMap != nil {
-			if _, ok := as[corev1.ConfigMap](t, v.find(t, "ConfigMap", source.ConfigMap.Name)).Data[file]; ok {
-				return true
+			for _, mount := range pod.Containers[0].VolumeMounts {
+				if mount.MountPath == path && !mount.ReadOnly {
+					return &pod.Volumes[slices.IndexFunc(pod.Volumes, func(volume corev1.Volume) bool { return volume.Name == mount.Name })]
+				}
 			}
+			t.Errorf("%s: %s is not mounted", v.name, arg)
+		}
+		return nil
+	}
+	for _, v := range variants(t) {
+		if got := volume(v); got != nil {
+			t.Errorf("%s has the volume %v", v.name, got)
 		}
 	}
-	return false
+	if got := volume(chartedWith(t, recordingOn, recordingKey)); got == nil || got.EmptyDir == nil || got.EmptyDir.SizeLimit.IsZero() {
+		t.Errorf("the volume is %v, want an emptyDir with a limit", got)
+	}
+	const claims = `recording.persistence.enabled=true`
+	claimed := chartedWith(t, recordingOn, recordingKey, claims)
+	if got := volume(claimed); got == nil || got.PersistentVolumeClaim == nil {
+		t.Errorf("the volume is %v, want a claim", got)
+	} else if claim := as[corev1.PersistentVolumeClaim](t, claimed.find(t, "PersistentVolumeClaim", got.PersistentVolumeClaim.ClaimName)); !slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteMany) {
+		t.Errorf("replicas cannot share %v", claim.Spec.AccessModes)
+	}
+	if got := volume(chartedWith(t, recordingOn, recordingKey, claims, `recording.persistence.existingClaim="mine"`)); got == nil || got.PersistentVolumeClaim == nil || got.PersistentVolumeClaim.ClaimName != "mine" {
+		t.Errorf("the volume is %v, want the claim of somebody else", got)
+	}
 }
 
 // TestRecordingConfigurationStartsPods: the program reads the configuration when it starts, so that a change of it replaces pods.

@@ -2,6 +2,7 @@
 package install
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,9 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -29,32 +34,22 @@ type manifestsFlags struct {
 	excludeNamespaces             []string
 	authentication                bool
 	admissionConfiguration        bool
-	static                        bool
-	noMatchConditions             bool
 	customResources, crds         bool
 	countPods, audit              bool
 	cluster                       cli.ClusterFlags
 	validate, validateOpen, parts []string
-	recordOnly                    []string
-	recordRatio                   float64
 	rights, publish               bool
 	serviceAccount                string
 	clientCert, clientKey, output string
 	// purpose is the value of --for, and kubeconfigPath the path of the kubeconfig on the
 	// hosts of kube-apiserver.
 	purpose, kubeconfigPath string
-	purposeGiven            bool
 }
 
-// The values of --for: the files for kube-apiserver, and three ways to configure them.
+// The values of --for: the AdmissionConfiguration, and the kubeconfig that it names.
 const (
-	// forConfiguration is the AdmissionConfiguration, which names the kubeconfig.
 	forConfiguration = "configuration"
-
-	forKubeconfig   = "kubeconfig"
-	forFlags        = "flags"
-	forKubeadm      = "kubeadm"
-	forKubeadmPatch = "kubeadm-patch"
+	forKubeconfig    = "kubeconfig"
 )
 
 // NewManifestsCommand returns the command "gatehouse manifests".
@@ -65,9 +60,8 @@ func NewManifestsCommand(s cli.Streams) *cobra.Command {
 		Short: "Print webhook registrations, rights and API server settings",
 		Long: `Manifests prints the webhook configurations that register Gatehouse for admission,
 for kubectl apply. With --config it registers only the resources that the documents
-match: run it again when they match others. Match conditions of policies that cannot
-fail become match conditions of the webhook, so the API server does not send what they
-exclude: run it again when one of them changes, or use --no-match-conditions.
+match: run it again when they match others. A selector of namespaces or objects that all
+policies of a webhook have becomes a selector of the webhook.
 
 Certificates: give --ca-file, the CA of the serving certificate, or --certificates.
 With --certificates self-signed, Gatehouse has its own CA in a Secret and writes it into
@@ -84,11 +78,6 @@ and Gatehouse's custom resources, so that invalid ones are rejected. The status 
 policy says if the API server does not send what it matches. With --crds only the
 CustomResourceDefinitions are printed; apply them first.
 
-With --record-only the API server also sends resources that no policy matches, so that
-serve --record records them. Gatehouse allows these requests, and they are not delayed
-while it is down. --record-sample-ratio is the share of objects that are sent, with all
-requests about them.
-
 With --audit only the rights for serve --audit-every are printed: to list exactly the
 resources that policies and profiles match, and to write reports. The policies are those
 that are active in the cluster of the kubeconfig, those of --config, or with both a
@@ -96,23 +85,14 @@ directory and --context, all of them. Without a cluster, what policies match by 
 is left out.
 
 With --authentication it prints the kubeconfig for --authentication-token-webhook-config-file
-of kube-apiserver, a file on the control plane nodes. With --for it prints what makes
-kube-apiserver read that file: its flags, the kubeadm configuration of a new or a
-running cluster, or a patch for kubeadm --patches, for one node. It reads none of these
-files.
+of kube-apiserver, a file on the control plane nodes, with the flags of kube-apiserver in
+its comment. It does not read the files that the kubeconfig names.
 
 With --admission-configuration it prints the AdmissionConfiguration with which
 kube-apiserver presents a client certificate to Gatehouse: for serve
 --require-client-certificate, and to be served first during a flood of requests.
---for kubeconfig prints the second file, which the first one refers to; --for flags,
-kubeadm and kubeadm-patch print what makes kube-apiserver read them. Managed control
+--for kubeconfig prints the second file, which the first one refers to. Managed control
 planes do not offer this.
-
-With --static it prints the webhook configurations as files for kube-apiserver 1.36 and
-later (KEP-5793): they apply from its start, and no client can change or delete them.
-They need --url and --ca-file. --for mutating and --for validating print one file each,
-for separate directories, and --for configuration the AdmissionConfiguration that names
-these.
 
 The API server sends nothing about kube-system, kube-node-lease, Gatehouse's own
 namespace, nodes, certificate signing requests, leases, events, reviews and Gatehouse's
@@ -131,10 +111,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
   gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --custom-resources \
     --validate services | kubectl apply -f -
 
-  # record a tenth of all Services and ConfigMaps too, before there is a policy for them
-  gatehouse manifests --service gatehouse-system/gatehouse --certificates self-signed --config DIR \
-    --record-only services,configmaps | kubectl apply -f -
-
   # the rights of audits, for the policies that are active
   gatehouse manifests --audit | kubectl apply -f -
 
@@ -145,43 +121,13 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
     --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key
 
-  # the configuration of kubeadm for the same files
-  gatehouse manifests --authentication ... --for kubeadm
-
-  # a client certificate for admission: both files, and the configuration of kubeadm
+  # a client certificate for admission: both files
   gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse > admission.yaml
-  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeconfig > admission.kubeconfig.yaml
-  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeadm
-
-  # files for kube-apiserver in place of objects of its API
-  gatehouse manifests --static --url https://192.0.2.10:9443 --ca-file certs/ca.crt --for mutating > mutating/gatehouse.yaml
-  gatehouse manifests --static --url https://192.0.2.10:9443 --ca-file certs/ca.crt --for validating > validating/gatehouse.yaml
-  gatehouse manifests --static --url https://192.0.2.10:9443 --ca-file certs/ca.crt --for configuration > admission.yaml`,
+  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeconfig > admission.kubeconfig.yaml`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.crds {
-				if err := f.checkCRDs(cmd); err != nil {
-					return err
-				}
-				return printCRDs(s.Out, f.output)
-			}
-			if f.audit {
-				if err := f.checkAudit(cmd); err != nil {
-					return err
-				}
-				text, err := f.auditRights(cmd.Context(), s.Err)
-				if err != nil {
-					return err
-				}
-				_, err = s.Out.Write(text)
-				return err
-			}
-			if f.cluster.Given() {
-				return errors.New("--in-cluster, --kubeconfig and --context are for --audit (hint: --kubeconfig-path is the path of the kubeconfig on the hosts of kube-apiserver)")
-			}
-			f.purposeGiven = cmd.Flags().Changed("for")
-			text, notes, err := f.run()
+			text, notes, err := f.run(cmd)
 			if err != nil {
 				return err
 			}
@@ -214,14 +160,10 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringArrayVar(&f.validate, "validate", nil, "more resources to validate: "+validateText+"; rejected while Gatehouse is unavailable")
 	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "as --validate, but allowed while Gatehouse is unavailable")
-	flags.StringArrayVar(&f.recordOnly, "record-only", nil, "resources to send to be recorded, as for --validate, as far as no policy matches them; allowed while Gatehouse is unavailable; '*.*' is all but Secrets")
-	flags.Float64Var(&f.recordRatio, "record-sample-ratio", defaultRecordRatio, "share of the objects of --record-only that are sent, above 0 and up to 1")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+orText(partNames())+" (default: all)")
-	flags.BoolVar(&f.noMatchConditions, "no-match-conditions", false, "put no match conditions of policies into the webhooks")
-	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews, or the output of --for")
+	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews")
 	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration with which kube-apiserver presents a client certificate to the webhooks, or the output of --for")
-	flags.BoolVar(&f.static, "static", false, "print the webhook configurations as files that kube-apiserver 1.36 and later reads itself, or the output of --for")
-	flags.StringVar(&f.purpose, "for", "", "what to print with --authentication or --admission-configuration: "+orText(purposes())+" (default kubeconfig with --authentication, which has no configuration, and configuration with --admission-configuration); with --static: "+orText(staticPurposes())+" (default mutating and validating)")
+	flags.StringVar(&f.purpose, "for", forConfiguration, "what to print with --admission-configuration: "+orText(purposes()))
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, or admission.kubeconfig.yaml there with --admission-configuration, which has admission.yaml beside it)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.crt)")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")
@@ -229,19 +171,18 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
 	// The client certificate and the kubeconfig are on other hosts.
 	for _, name := range []string{
-		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "record-only", "record-sample-ratio", "kubeconfig-path", "client-cert", "client-key",
+		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "kubeconfig-path", "client-cert", "client-key",
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(slices.Concat(purposes(), staticPurposes()[:2]), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(partNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// defaultRecordRatio is the default of --record-sample-ratio: enough to see who would be hit, at
-// a tenth of the calls.
-const defaultRecordRatio = 0.1
+// validateText is the syntax of --validate.
+const validateText = "RESOURCE[.GROUP][/SUBRESOURCE][:OPERATION,…],… such as services,deployments.apps,pods/exec:CONNECT"
 
 // The values of --certificates.
 const (
@@ -253,8 +194,15 @@ const (
 func certificateSources() []string { return []string{certManager, selfSigned} }
 
 // purposes returns the values of --for.
-func purposes() []string {
-	return []string{forConfiguration, forKubeconfig, forFlags, forKubeadm, forKubeadmPatch}
+func purposes() []string { return []string{forConfiguration, forKubeconfig} }
+
+// partNames returns the values of --part.
+func partNames() []string {
+	var names []string
+	for _, part := range registration.Parts() {
+		names = append(names, string(part))
+	}
+	return names
 }
 
 // notOneOf returns the error of a flag whose value is none of those that are allowed.
@@ -270,31 +218,87 @@ func orText(all []string) string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
-// run returns the documents as text, and notes.
-func (f *manifestsFlags) run() ([]byte, []string, error) {
-	server, err := f.check()
-	if err != nil {
+// run returns what the flags select as text, and notes.
+func (f *manifestsFlags) run(cmd *cobra.Command) ([]byte, []string, error) {
+	if err := f.checkMode(cmd); err != nil {
 		return nil, nil, err
-	}
-	if f.onHosts() {
-		return f.forHosts(server)
-	}
-	o := registration.Options{
-		Name: f.name, Namespace: f.namespace, ExcludeNamespaces: f.excludeNamespaces, Server: server,
-		NoMatchConditions: f.noMatchConditions, RecordShare: f.recordRatio,
-		CustomResources: f.customResources, CountPods: f.countPods,
-		Static: f.static, SelfSigned: f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
 	}
 	switch {
-	case o.Namespace != "":
-	case server.Namespace != "":
-		o.Namespace = server.Namespace
+	case f.crds:
+		text, err := f.definitions()
+		return text, nil, err
+	case f.audit:
+		return f.auditRights(cmd.Context())
+	case f.authentication, f.admissionConfiguration:
+		return f.forHosts()
 	default:
-		o.Namespace = "gatehouse-system"
+		return f.forAdmission()
 	}
-	if o.Validate, o.ValidateOpen, o.RecordOnly, err = f.validated(); err != nil {
+}
+
+// checkMode returns an error for each flag that has no effect with what is printed.
+func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
+	onHosts := []string{"url", "ca-file", "client-cert", "client-key", "name", "kubeconfig-path", "output"}
+	var mode string
+	var allowed []string
+	switch {
+	case f.crds:
+		mode, allowed = "crds", []string{"output"}
+	case f.audit:
+		mode, allowed = "audit", append(cli.ClusterFlagNames(), "config", "name", "namespace", "service-account", "output")
+	case f.authentication:
+		mode, allowed = "authentication", onHosts
+	case f.admissionConfiguration:
+		mode, allowed = "admission-configuration", append(onHosts, "service", "for")
+		allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ca-file" }) // the CA is in the webhook configurations
+	}
+	problems := []error{f.cluster.Check()}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		switch {
+		case mode != "" && flag.Name != mode && !slices.Contains(allowed, flag.Name):
+			problems = append(problems, fmt.Errorf("--%s has no effect with --%s", flag.Name, mode))
+		case mode == "" && slices.Contains(cli.ClusterFlagNames(), flag.Name):
+			problems = append(problems, fmt.Errorf("--%s is for --audit (hint: --kubeconfig-path is the path of the kubeconfig on the hosts of kube-apiserver)", flag.Name))
+		case mode == "" && slices.Contains([]string{"client-cert", "client-key", "kubeconfig-path", "for"}, flag.Name):
+			problems = append(problems, fmt.Errorf("--%s is for --authentication and --admission-configuration", flag.Name))
+		}
+	})
+	if f.output != "yaml" && f.output != "json" {
+		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
+	}
+	return errors.Join(problems...)
+}
+
+// definitions returns the CustomResourceDefinitions of this version: a stream of YAML documents, or a List in JSON.
+func (f *manifestsFlags) definitions() ([]byte, error) {
+	if f.output != "json" {
+		return crds.YAML()
+	}
+	definitions, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	items := make([]map[string]any, len(definitions))
+	for i, definition := range definitions {
+		items[i] = definition.Object
+	}
+	var out bytes.Buffer
+	err = cli.WriteJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
+	return out.Bytes(), err
+}
+
+// forAdmission returns what registers Gatehouse for admission, and notes.
+func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
+	o := registration.Options{
+		Name: f.name, ExcludeNamespaces: f.excludeNamespaces,
+		CustomResources: f.customResources, CountPods: f.countPods,
+		SelfSigned: f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
+	}
+	if err := f.check(&o); err != nil {
 		return nil, nil, err
 	}
+	o.Namespace = cmp.Or(f.namespace, o.Server.Namespace, install.DefaultNamespace)
+	var err error
 	if f.caFile != "" {
 		if o.CABundle, err = readCABundle(f.caFile); err != nil {
 			return nil, nil, fmt.Errorf("--ca-file %s: %w", f.caFile, err)
@@ -309,34 +313,35 @@ func (f *manifestsFlags) run() ([]byte, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	unknown := unknownResources(slices.Concat(o.Validate, o.ValidateOpen, o.RecordOnly))
-	if f.static {
-		text, notes, err := f.staticText(o, admission.Documents)
-		return text, slices.Concat(admission.Notes, unknown, notes), err
-	}
 	header := fmt.Sprintf(`Made by "gatehouse manifests". If Gatehouse keeps you from repairing it:
 kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, f.name)
 	if admission.Serve != "" {
 		header += fmt.Sprintf("\n\nThis is for Gatehouse in the namespace %q, which must be there first (kubectl create namespace %s), started as\nfollows, with flags besides as you like:\n%s", o.Namespace, o.Namespace, admission.Serve)
 	}
-	documents := registration.Only(admission.Documents, f.wantedParts()...)
-	if len(documents) == 0 {
-		return nil, nil, fmt.Errorf("--part %s: nothing to print with these flags", strings.Join(f.parts, ","))
+	documents, notes := admission.Documents, admission.Notes
+	if len(f.parts) > 0 {
+		var parts []registration.Part
+		for _, name := range f.parts {
+			parts = append(parts, registration.Part(name))
+		}
+		documents = registration.Only(documents, parts...)
+		if !slices.Contains(parts, registration.PartRegistration) {
+			notes = nil
+		}
 	}
-	var notes []string
-	if slices.Contains(f.wantedParts(), registration.PartRegistration) {
-		notes = slices.Concat(admission.Notes, unknown)
+	if len(documents) == 0 && len(f.parts) > 0 {
+		return nil, nil, fmt.Errorf("--part %s: nothing to print with these flags", strings.Join(f.parts, ","))
 	}
 	text, err := f.render(header, documents)
 	return text, notes, err
 }
 
-// onHosts reports whether files for the hosts of kube-apiserver are printed, and not
-// objects of its API.
-func (f *manifestsFlags) onHosts() bool { return f.authentication || f.admissionConfiguration }
-
-// forHosts returns the files for the hosts of kube-apiserver, and notes.
-func (f *manifestsFlags) forHosts(server registration.Server) ([]byte, []string, error) {
+// forHosts returns a file for the hosts of kube-apiserver, and notes.
+func (f *manifestsFlags) forHosts() ([]byte, []string, error) {
+	server, err := f.server()
+	if err != nil {
+		return nil, nil, err
+	}
 	o := registration.KubeconfigOptions{
 		Admission: f.admissionConfiguration,
 		Name:      f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey, Path: f.kubeconfigPath,
@@ -345,56 +350,47 @@ func (f *manifestsFlags) forHosts(server registration.Server) ([]byte, []string,
 		o.ClientCert = cmp.Or(o.ClientCert, "/etc/kubernetes/"+f.name+"/client.crt")
 		o.ClientKey = cmp.Or(o.ClientKey, "/etc/kubernetes/"+f.name+"/client.key")
 	}
-	var (
-		document registration.Document
-		notes    []string
-		err      error
-	)
-	switch f.purpose {
-	case forFlags:
-		text, err := registration.Flags(o, f.output == "json")
-		return text, o.Notes(), err
-	case forKubeadm:
-		document, notes, err = registration.Kubeadm(o)
-	case forKubeadmPatch:
-		document, notes, err = registration.KubeadmPatch(o)
-	case forConfiguration:
+	if !slices.Contains(purposes(), f.purpose) {
+		return nil, nil, errors.New(notOneOf("for", f.purpose, purposes()))
+	}
+	var document registration.Document
+	if o.Admission && f.purpose == forConfiguration {
 		document, err = registration.AdmissionConfiguration(o)
-	default:
+	} else {
 		document, err = registration.Kubeconfig(o)
-		notes = o.Notes()
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	text, err := f.render("", []registration.Document{document})
-	return text, notes, err
+	return text, o.Notes(), err
 }
 
-// check returns all errors of the flags.
-func (f *manifestsFlags) check() (registration.Server, error) {
-	var (
-		problems []error
-		server   registration.Server
-		err      error
-	)
-	problem := func(text string) { problems = append(problems, errors.New(text)) }
+// server returns the address of Gatehouse, which has no value if there is neither --url nor --service.
+func (f *manifestsFlags) server() (server registration.Server, err error) {
 	switch {
 	case f.url != "" && f.service != "":
-		problem("--url and --service exclude each other")
+		return server, errors.New("--url and --service exclude each other")
 	case f.url != "":
 		if server, err = registration.ParseURL(f.url); err != nil {
-			problems = append(problems, fmt.Errorf("--url: %w", err))
+			return server, fmt.Errorf("--url: %w", err)
 		}
-	case f.service != "" && f.authentication:
-		problem("--service and --authentication exclude each other: kube-apiserver does not resolve the names of Services for token reviews (hint: --url)")
 	case f.service != "":
 		if server, err = registration.ParseService(f.service); err != nil {
-			problems = append(problems, fmt.Errorf("--service: %w", err))
+			return server, fmt.Errorf("--service: %w", err)
 		}
-	case f.authentication:
-		problem("the address of Gatehouse is missing (hint: --url https://HOST:PORT)")
-	default:
+	}
+	return server, nil
+}
+
+// check returns all errors of the flags for admission, and sets the server and the rules of the options.
+func (f *manifestsFlags) check(o *registration.Options) error {
+	var problems []error
+	problem := func(text string) { problems = append(problems, errors.New(text)) }
+	var err error
+	if o.Server, err = f.server(); err != nil {
+		problems = append(problems, err)
+	} else if o.Server == (registration.Server{}) {
 		problem("the address of Gatehouse is missing (hint: --service NAMESPACE/NAME, or --url https://HOST:PORT)")
 	}
 	switch {
@@ -402,85 +398,11 @@ func (f *manifestsFlags) check() (registration.Server, error) {
 		problem(notOneOf("certificates", f.certificates, certificateSources()))
 	case f.certificates != "" && f.caFile != "":
 		problem("--ca-file and --certificates exclude each other")
-	case f.certificates != "" && f.authentication:
-		problem("--certificates and --authentication exclude each other: kube-apiserver reads the CA from a file on its host (hint: --ca-file)")
-	case f.admissionConfiguration && (f.certificates != "" || f.caFile != ""):
-		problem("--ca-file and --certificates are not for --admission-configuration: the CA is in the webhook configurations")
-	case f.admissionConfiguration:
-	case f.authentication && f.caFile == "":
-		problem("the CA is missing (hint: --ca-file, the path of the CAs of the serving certificate on the hosts of kube-apiserver)")
 	case f.certificates == "" && f.caFile == "":
 		problem("the CA is missing (hint: --ca-file, or --certificates " + orText(certificateSources()) + ")")
 	}
-	f.checkStatic(problem)
-	f.checkRights(problem)
-	f.checkContents(problem)
-	f.checkHosts(problem)
-	if f.noMatchConditions && f.config == "" {
-		problem("--no-match-conditions is for --config: without it there are none")
-	}
-	if f.onHosts() && f.config != "" {
-		problem("--config is not for " + f.hostsFlag() + ", which does not depend on it")
-	}
-	if f.output != "yaml" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
-	}
-	return server, errors.Join(problems...)
-}
-
-// hostsFlag returns the flag that makes onHosts true.
-func (f *manifestsFlags) hostsFlag() string {
-	if f.admissionConfiguration {
-		return "--admission-configuration"
-	}
-	return "--authentication"
-}
-
-// checkHosts checks the flags for files on the hosts of kube-apiserver, and sets the
-// default of --for.
-func (f *manifestsFlags) checkHosts(problem func(string)) {
-	if f.authentication && f.admissionConfiguration {
-		problem("--authentication and --admission-configuration exclude each other")
-	}
-	if f.authentication && (f.clientCert == "" || f.clientKey == "") {
-		problem("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver, because Gatehouse answers nobody else: give --client-cert and --client-key")
-	}
-	if !f.onHosts() && (f.clientCert != "" || f.clientKey != "") {
-		problem("--client-cert and --client-key are for --authentication and --admission-configuration")
-	}
-	if !f.onHosts() && (f.purposeGiven && !f.static || f.kubeconfigPath != "") {
-		problem("--for is for --authentication, --admission-configuration and --static, and --kubeconfig-path for the first two")
-	}
-	allowed := purposes()
-	switch {
-	case f.static:
-		allowed = staticPurposes()
-		if !f.purposeGiven {
-			return
-		}
-	case !f.admissionConfiguration:
-		allowed = allowed[1:]
-	}
-	if !f.purposeGiven {
-		f.purpose = allowed[0]
-	}
-	if !slices.Contains(allowed, f.purpose) {
-		problem(notOneOf("for", f.purpose, allowed))
-	}
-}
-
-// checkRights checks the flags for RBAC.
-func (f *manifestsFlags) checkRights(problem func(string)) {
-	for _, flag := range []struct {
-		given bool
-		name  string
-	}{{f.rights, "--rights"}, {f.publish, "--publish-ca-bundle"}} {
-		switch {
-		case flag.given && f.onHosts():
-			problem(flag.name + " is not for " + f.hostsFlag() + ": files on the hosts of kube-apiserver need no rights in the cluster")
-		case flag.given && f.certificates == "":
-			problem(flag.name + " needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
-		}
+	if (f.rights || f.publish) && f.certificates == "" {
+		problem("--rights and --publish-ca-bundle need --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
 	}
 	if f.countPods && !f.customResources {
 		problem("--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
@@ -488,6 +410,26 @@ func (f *manifestsFlags) checkRights(problem func(string)) {
 	if f.serviceAccount != "" && !f.rights && !f.publish && !f.customResources && f.certificates != selfSigned {
 		problem("--service-account needs --rights, --publish-ca-bundle, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")
 	}
+	for _, name := range f.parts {
+		if !slices.Contains(partNames(), name) {
+			problem(notOneOf("part", name, partNames()))
+		}
+	}
+	for _, flag := range []struct {
+		name   string
+		values []string
+		rules  *[]admissionregistrationv1.RuleWithOperations
+	}{{"validate", f.validate, &o.Validate}, {"validate-open", f.validateOpen, &o.ValidateOpen}} {
+		for _, value := range flag.values {
+			rules, err := registration.ParseRules(value)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("--%s: %w", flag.name, err))
+			}
+			*flag.rules = append(*flag.rules, rules...)
+		}
+	}
+	problems = append(problems, registration.CheckClosed(o.Validate))
+	return errors.Join(problems...)
 }
 
 func (f *manifestsFlags) render(header string, documents []registration.Document) ([]byte, error) {

@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
@@ -21,28 +18,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// checkAudit returns an error for each flag that cannot be combined with --audit.
-func (f *manifestsFlags) checkAudit(cmd *cobra.Command) error {
-	problems := []error{f.cluster.Check()}
-	allowed := append(cli.ClusterFlagNames(), "audit", "config", "name", "namespace", "service-account", "output")
-	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if !slices.Contains(allowed, flag.Name) {
-			problems = append(problems, fmt.Errorf("--%s does not go with --audit, which prints only the rights of audits", flag.Name))
-		}
-	})
-	if f.output != "yaml" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
-	}
-	return errors.Join(problems...)
-}
-
-// auditRights returns the rights of audits as text, and writes notes.
-func (f *manifestsFlags) auditRights(ctx context.Context, notes io.Writer) ([]byte, error) {
+// auditRights returns the rights of audits as text, and notes.
+func (f *manifestsFlags) auditRights(ctx context.Context) (text []byte, notes []string, err error) {
 	o := registration.AuditOptions{Name: f.name, Namespace: cmp.Or(f.namespace, install.DefaultNamespace), ServiceAccount: f.serviceAccount}
 	from := "the active policies of the cluster"
 	c, served, err := f.audited(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if f.config != "" {
 		from = "the policies in " + cli.InertName(f.config)
@@ -51,16 +33,14 @@ func (f *manifestsFlags) auditRights(ctx context.Context, notes io.Writer) ([]by
 		}
 	}
 	if resolve.Deciding(c) == 0 {
-		return nil, fmt.Errorf("nothing is audited: 0 of %s decide, and 0 profiles (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
+		return nil, nil, fmt.Errorf("nothing is audited: 0 of %s decide, and 0 profiles (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
 	}
 	o.Rules = audit.Rights(c, served)
 	if served == nil && matchesWildcards(c) {
-		_, err = fmt.Fprintln(notes, "gatehouse: note: what policies match by wildcards is left out (hint: --context NAME, to ask the API server what it serves)")
-		if err != nil {
-			return nil, err
-		}
+		notes = append(notes, "what policies match by wildcards is left out (hint: --context NAME, to ask the API server what it serves)")
 	}
-	return f.render(fmt.Sprintf(`Made by "gatehouse manifests --audit" from %s, for "gatehouse serve --audit-every 1h".`, from), registration.ForAudit(o))
+	text, err = f.render(fmt.Sprintf(`Made by "gatehouse manifests --audit" from %s, for "gatehouse serve --audit-every 1h".`, from), registration.ForAudit(o))
+	return text, notes, err
 }
 
 // audited returns the configuration, and what the API server serves, nil without one.

@@ -1,16 +1,11 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -21,12 +16,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook"
+	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
@@ -37,8 +34,6 @@ const (
 	probeInterval = time.Second
 	// defaultWebhookTimeout is that of a webhook without timeoutSeconds.
 	defaultWebhookTimeout = 10 * time.Second
-	// maxAnswer bounds an answer that is read, and maxExcerpt what is shown of one that is no review.
-	maxAnswer, maxExcerpt = 16 << 20, 200
 )
 
 // NewProbeCommand returns the command "gatehouse probe".
@@ -84,47 +79,12 @@ read.`,
 			return f.run(cmd.Context(), client, s)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", install.DefaultRegistration, "name of the webhook configurations")
-	flags.StringVarP(&f.namespace, "namespace", "n", install.DefaultNamespace, "namespace of the pod in the review")
-	flags.DurationVar(&f.timeout, "timeout", probeTimeout, "how long to try until every webhook answers")
-	f.Add(cmd)
-	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	for _, name := range []string{"name", "namespace", "timeout"} {
-		// The flags exist.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	f.add(cmd, "name of the webhook configurations", "namespace of the pod in the review", probeTimeout, "how long to try until every webhook answers")
 	return cmd
 }
 
 // probeFlags are the flags of probe.
-type probeFlags struct {
-	cli.ClusterFlags
-	name, namespace string
-	timeout         time.Duration
-	output          string
-}
-
-// check returns all errors of the flags.
-func (f *probeFlags) check() error {
-	var problems []error
-	if f.output != "text" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "text", "json"))
-	}
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
-	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
-	}
-	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
-		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
-	}
-	if f.timeout <= 0 {
-		problems = append(problems, fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout)))
-	}
-	return errors.Join(problems...)
-}
+type probeFlags struct{ installFlags }
 
 // probeReport is the JSON output of probe.
 type probeReport struct {
@@ -185,7 +145,7 @@ func (f *probeFlags) run(ctx context.Context, client kubernetes.Interface, s cli
 
 // attempt calls every webhook once. The results are nil if the webhooks cannot be read.
 func (f *probeFlags) attempt(ctx context.Context, client kubernetes.Interface) ([]*probeResult, error) {
-	calls, err := f.calls(ctx, client)
+	calls, addresses, err := f.calls(ctx, client)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +153,7 @@ func (f *probeFlags) attempt(ctx context.Context, client kubernetes.Interface) (
 	var problems []error
 	for i := range calls {
 		results[i] = &calls[i].probeResult
-		calls[i].send(ctx, f.namespace)
+		calls[i].send(ctx, f.namespace, addresses)
 		if !results[i].Answered {
 			problems = append(problems, fmt.Errorf("%s: %s does not answer: %s", results[i].Configuration, results[i].Webhook, results[i].Message))
 		}
@@ -208,84 +168,56 @@ func (f *probeFlags) attempt(ctx context.Context, client kubernetes.Interface) (
 type probeCall struct {
 	probeResult
 
-	url *url.URL
-	// address is where to connect to, HOST:PORT; that of the URL if empty.
-	address  string
-	caBundle []byte
-	timeout  time.Duration
+	webhook webhook.WebhookAccessor
+	config  *admissionregistrationv1.WebhookClientConfig
 }
 
-// calls returns the calls of all webhooks, in the order of the configurations.
-func (f *probeFlags) calls(ctx context.Context, client kubernetes.Interface) ([]probeCall, error) {
+// calls returns the calls of all webhooks, in the order of the configurations, and the addresses of their Services.
+func (f *probeFlags) calls(ctx context.Context, client kubernetes.Interface) ([]probeCall, clusterIPs, error) {
 	registrations := client.AdmissionregistrationV1()
 	mutating, mutatingErr := registrations.MutatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	validating, validatingErr := registrations.ValidatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	if err := errors.Join(mutatingErr, validatingErr); err != nil {
-		return nil, fmt.Errorf("cannot read the webhook configurations: %w", err)
+		return nil, nil, fmt.Errorf("cannot read the webhook configurations: %w", err)
 	}
 	var calls []probeCall
-	add := func(kind, webhook string, config *admissionregistrationv1.WebhookClientConfig, seconds *int32) error {
-		call := probeCall{
-			probeResult: probeResult{Configuration: kind + "/" + f.name, Webhook: webhook},
-			caBundle:    config.CABundle, timeout: defaultWebhookTimeout,
-		}
-		if seconds != nil {
-			call.timeout = time.Duration(*seconds) * time.Second
-		}
-		calls = append(calls, call)
-		return calls[len(calls)-1].locate(ctx, client, config)
-	}
 	for i := range mutating.Webhooks {
-		w := &mutating.Webhooks[i]
-		if err := add("MutatingWebhookConfiguration", w.Name, &w.ClientConfig, w.TimeoutSeconds); err != nil {
-			return nil, err
-		}
+		w := webhook.NewMutatingWebhookAccessor("", "MutatingWebhookConfiguration/"+f.name, &mutating.Webhooks[i])
+		calls = append(calls, probeCall{webhook: w, config: &mutating.Webhooks[i].ClientConfig})
 	}
 	for i := range validating.Webhooks {
-		w := &validating.Webhooks[i]
-		if err := add("ValidatingWebhookConfiguration", w.Name, &w.ClientConfig, w.TimeoutSeconds); err != nil {
-			return nil, err
-		}
+		w := webhook.NewValidatingWebhookAccessor("", "ValidatingWebhookConfiguration/"+f.name, &validating.Webhooks[i])
+		calls = append(calls, probeCall{webhook: w, config: &validating.Webhooks[i].ClientConfig})
 	}
 	if len(calls) == 0 {
-		return nil, fmt.Errorf("the webhook configurations %q have no webhooks", f.name)
+		return nil, nil, fmt.Errorf("the webhook configurations %q have no webhooks", f.name)
 	}
-	return calls, nil
+	addresses := clusterIPs{}
+	for i := range calls {
+		c := &calls[i]
+		c.Configuration, c.Webhook = c.webhook.GetConfigurationName(), c.webhook.GetName()
+		if reference := c.config.Service; reference != nil {
+			service, err := client.CoreV1().Services(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
+			if err != nil {
+				return nil, nil, fmt.Errorf("cannot read the Service %s/%s: %w", reference.Namespace, reference.Name, err)
+			}
+			addresses[types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}] = service.Spec.ClusterIP
+		}
+	}
+	return calls, addresses, nil
 }
 
-// locate finds where the API server calls a webhook: a URL, or the cluster IP of a Service, whose name the certificate has.
-func (c *probeCall) locate(ctx context.Context, client kubernetes.Interface, config *admissionregistrationv1.WebhookClientConfig) error {
-	if config.URL != nil {
-		var err error
-		if c.url, err = url.Parse(*config.URL); err != nil {
-			return fmt.Errorf("%s: %s: %w", c.Configuration, c.Webhook, err)
-		}
-		return nil
-	}
-	reference := config.Service
-	if reference == nil {
-		return fmt.Errorf("%s: %s has neither a URL nor a Service", c.Configuration, c.Webhook)
-	}
-	service, err := client.CoreV1().Services(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("cannot read the Service %s/%s: %w", reference.Namespace, reference.Name, err)
-	}
-	const usualPort = 443
-	port, path := strconv.Itoa(usualPort), ""
-	if reference.Port != nil {
-		port = strconv.Itoa(int(*reference.Port))
-	}
-	if reference.Path != nil {
-		path = *reference.Path
-	}
-	c.url = &url.URL{Scheme: "https", Host: net.JoinHostPort(reference.Name+"."+reference.Namespace+".svc", port), Path: path}
-	c.address = net.JoinHostPort(service.Spec.ClusterIP, port)
-	return nil
+// clusterIPs are the addresses of Services. It implements webhookutil.ServiceResolver.
+type clusterIPs map[types.NamespacedName]string
+
+// ResolveEndpoint returns where a Service is called.
+func (a clusterIPs) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	return &url.URL{Scheme: "https", Host: net.JoinHostPort(a[types.NamespacedName{Namespace: namespace, Name: name}], strconv.Itoa(int(port)))}, nil
 }
 
 // send calls the webhook and records its answer.
-func (c *probeCall) send(ctx context.Context, namespace string) {
-	response, err := c.review(ctx, namespace)
+func (c *probeCall) send(ctx context.Context, namespace string, addresses clusterIPs) {
+	response, err := c.review(ctx, namespace, addresses)
 	if err != nil {
 		c.Message = cli.OneLine(err.Error())
 		return
@@ -296,89 +228,48 @@ func (c *probeCall) send(ctx context.Context, namespace string) {
 	}
 }
 
-// review sends a review and returns the response.
-func (c *probeCall) review(ctx context.Context, namespace string) (*admissionv1.AdmissionResponse, error) {
-	client, err := c.client()
-	if err != nil {
-		return nil, err
-	}
-	defer client.CloseIdleConnections()
-	sent := probeReview(namespace)
-	body, err := json.Marshal(sent)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %s, the timeout of the webhook", cli.FormatDuration(c.timeout)))
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, c.explain(ctx, err)
-	}
-	defer answer.Body.Close() //nolint:errcheck // it is only read
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
-		return nil, c.explain(ctx, err)
-	}
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: HTTP status %d: %.*s", c.place(), answer.StatusCode, maxExcerpt, content)
-	}
-	var got admissionv1.AdmissionReview
-	if err := json.Unmarshal(content, &got); err != nil || got.Response == nil {
-		return nil, fmt.Errorf("%s: the answer is no AdmissionReview with a response: %.*s", c.place(), maxExcerpt, content)
-	}
-	if got.Response.UID != sent.Request.UID {
-		return nil, fmt.Errorf("%s: the response is for the request %.100q, not for %q", c.place(), got.Response.UID, sent.Request.UID)
-	}
-	return got.Response, nil
-}
-
-// client returns a client that trusts the caBundle alone, as the API server does. Without one, a URL is verified with the CAs of the
-// system, and a Service cannot be verified.
-func (c *probeCall) client() (*http.Client, error) {
-	settings := &tls.Config{MinVersion: tls.VersionTLS12}
-	switch {
-	case len(c.caBundle) > 0:
-		settings.RootCAs = x509.NewCertPool()
-		if !settings.RootCAs.AppendCertsFromPEM(c.caBundle) {
-			return nil, errors.New("caBundle has no certificate")
-		}
-	case c.address != "":
+// review sends a review, with the client of the API server, and returns the response.
+func (c *probeCall) review(ctx context.Context, namespace string, addresses clusterIPs) (*admissionv1.AdmissionResponse, error) {
+	if c.config.Service != nil && len(c.config.CABundle) == 0 {
 		return nil, errors.New("caBundle is empty, so the API server does not trust any certificate (hint: a replica that runs, cert-manager, or the issuer of the certificate writes it; see 'gatehouse certs status')")
 	}
-	transport := &http.Transport{TLSClientConfig: settings, ForceAttemptHTTP2: true}
-	if c.address != "" {
-		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, c.address)
-		}
+	manager, err := webhookutil.NewClientManager([]schema.GroupVersion{admissionv1.SchemeGroupVersion}, admissionv1.AddToScheme)
+	if err != nil {
+		return nil, err
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
-}
-
-// place is where the webhook is called, for people.
-func (c *probeCall) place() string {
-	if c.address == "" {
-		return c.url.String()
+	noCertificates, err := webhookutil.NewDefaultAuthenticationInfoResolver("")
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("%s at %s", c.url, c.address)
-}
-
-// explain returns why a call failed.
-func (c *probeCall) explain(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", c.place(), context.Cause(ctx))
+	manager.SetAuthenticationInfoResolver(noCertificates)
+	manager.SetServiceResolver(addresses)
+	client, err := c.webhook.GetRESTClient(&manager)
+	if err != nil {
+		return nil, err
 	}
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err
+	timeout := defaultWebhookTimeout
+	if seconds := c.webhook.GetTimeoutSeconds(); seconds != nil {
+		timeout = time.Duration(*seconds) * time.Second
 	}
-	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return fmt.Errorf("%s: its caBundle does not verify the certificate: %w (hint: gatehouse certs status)", c.place(), certificate.Err)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s, the timeout of the webhook", cli.FormatDuration(timeout)))
+	defer cancel()
+	sent := probeReview(namespace)
+	var got admissionv1.AdmissionReview
+	err = client.Post().MaxRetries(0).Body(sent).Do(ctx).Into(&got)
+	certificate, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case untrusted:
+		return nil, fmt.Errorf("its caBundle does not verify the certificate: %w (hint: gatehouse certs status)", certificate.Err)
+	case err != nil:
+		return nil, err
+	case got.Response == nil:
+		return nil, errors.New("the answer is an AdmissionReview without a response")
+	case got.Response.UID != sent.Request.UID:
+		return nil, fmt.Errorf("the response is for the request %.100q, not for %q", got.Response.UID, sent.Request.UID)
 	}
-	return fmt.Errorf("%s: %w", c.place(), err)
+	return got.Response, nil
 }
 
 // probeReview returns a dry run that creates a pod.

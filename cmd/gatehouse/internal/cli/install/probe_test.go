@@ -67,7 +67,7 @@ func (p *probed) objects() []runtime.Object {
 // probe runs probe against the objects of a cluster.
 func probe(t *testing.T, timeout time.Duration, output string, objects ...runtime.Object) (stdout, problem string, code int) {
 	t.Helper()
-	f := &probeFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: timeout, output: output}
+	f := &probeFlags{installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: timeout, output: output}}
 	var out bytes.Buffer
 	err := f.run(t.Context(), fake.NewClientset(objects...), cli.Streams{Out: &out})
 	if err != nil {
@@ -134,15 +134,15 @@ func TestProbeFails(t *testing.T) {
 	}{
 		"an error of HTTP": {
 			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "draining", http.StatusServiceUnavailable) },
-			want:   "HTTP status 503: draining",
+			want:   "the server is currently unable to handle the request",
 		},
-		"no review":             {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, want: "the answer is no AdmissionReview with a response: {}"},
+		"no review":             {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, want: "the answer is an AdmissionReview without a response"},
 		"of another request":    {answer: respond(t, func(r *admissionv1.AdmissionResponse) { r.UID = "other" }), want: `the response is for the request "other", not for "`},
 		"another name":          {certified: "gatehouse.elsewhere.svc", want: "its caBundle does not verify the certificate: x509: certificate is valid for gatehouse.elsewhere.svc, not " + probedName},
 		"another CA":            {change: func(p *probed) { p.ca = other.ca }, want: "its caBundle does not verify the certificate: x509: "},
 		"no CA":                 {change: func(p *probed) { p.ca = nil }, want: "caBundle is empty, so the API server does not trust any certificate"},
-		"a CA that is none":     {change: func(p *probed) { p.ca = []byte("x") }, want: "caBundle has no certificate"},
-		"no listener":           {change: func(p *probed) { p.address = netip.MustParseAddrPort("127.0.0.1:1") }, want: "/validate at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+		"a CA that is none":     {change: func(p *probed) { p.ca = []byte("x") }, want: "unable to load root certificates"},
+		"no listener":           {change: func(p *probed) { p.address = netip.MustParseAddrPort("127.0.0.1:1") }, want: "dial tcp 127.0.0.1:1: connect: connection refused"},
 		"a Service without one": {change: func(p *probed) { p.address = netip.AddrPort{} }, want: "cannot read the Service gatehouse-system/gatehouse: ", code: cli.ExitUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,7 +73,11 @@ command that deletes it.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
+			err := f.check()
+			if f.registrationsOnly && f.customResources {
+				err = errors.Join(err, errors.New("--registrations-only and --custom-resources exclude each other"))
+			}
+			if err != nil {
 				return err
 			}
 			config, err := f.Connect("--in-cluster in a pod")
@@ -89,38 +93,38 @@ command that deletes it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", install.DefaultRegistration, "name of the install, which is the name of its webhook configurations and its Deployment")
-	flags.StringVarP(&f.namespace, "namespace", "n", "gatehouse-system", "namespace that Gatehouse runs in")
+	f.add(cmd, "name of the install, which is the name of its webhook configurations and its Deployment", "namespace that Gatehouse runs in", defaultTimeout, "maximum time to wait")
 	flags.BoolVar(&f.registrationsOnly, "registrations-only", false, "delete only the webhook configurations")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "also delete the CustomResourceDefinitions, and with them all custom resources of Gatehouse, of every install")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask for confirmation")
-	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait")
-	f.Add(cmd)
-	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	for _, name := range []string{"name", "namespace", "timeout"} {
-		// The flags exist.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	return cmd
 }
 
-// uninstallFlags are the flags of uninstall.
-type uninstallFlags struct {
+// installFlags are the flags of commands about an install in a cluster.
+type installFlags struct {
 	cli.ClusterFlags
-	name, namespace                    string
-	registrationsOnly, customResources bool
-	yes                                bool
-	dryRun                             cli.DryRun
-	timeout                            time.Duration
-	output                             string
+	name, namespace string
+	timeout         time.Duration
+	output          string
+}
 
-	// lag is registrationsLag except in tests.
-	lag time.Duration
+// add adds the flags, with their usages.
+func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout time.Duration, timeoutUsage string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.name, "name", install.DefaultRegistration, name)
+	flags.StringVarP(&f.namespace, "namespace", "n", install.DefaultNamespace, namespace)
+	flags.DurationVar(&f.timeout, "timeout", timeout, timeoutUsage)
+	f.Add(cmd)
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	for _, flag := range []string{"name", "namespace", "timeout"} {
+		// The flags exist.
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
+	}
 }
 
 // check returns all errors of the flags.
-func (f *uninstallFlags) check() error {
+func (f *installFlags) check() error {
 	var problems []error
 	if f.output != "text" && f.output != "json" {
 		problems = append(problems, cli.OutputError(f.output, "text", "json"))
@@ -134,13 +138,21 @@ func (f *uninstallFlags) check() error {
 	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
 		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
 	}
-	if f.registrationsOnly && f.customResources {
-		problems = append(problems, errors.New("--registrations-only and --custom-resources exclude each other"))
-	}
 	if f.timeout <= 0 {
 		problems = append(problems, fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout)))
 	}
 	return errors.Join(problems...)
+}
+
+// uninstallFlags are the flags of uninstall.
+type uninstallFlags struct {
+	installFlags
+	registrationsOnly, customResources bool
+	yes                                bool
+	dryRun                             cli.DryRun
+
+	// lag is registrationsLag except in tests.
+	lag time.Duration
 }
 
 // uninstallReport is the JSON output of uninstall.
@@ -219,7 +231,7 @@ func (f *uninstallFlags) again() string {
 	if f.name != install.DefaultRegistration {
 		command += " --name " + f.name
 	}
-	if f.namespace != "gatehouse-system" {
+	if f.namespace != install.DefaultNamespace {
 		command += " --namespace " + f.namespace
 	}
 	return command

@@ -100,13 +100,6 @@ func labelled(apiVersion, kind, name, label, value string) map[string]any {
 	}}
 }
 
-// addOther adds what another install of the namespace has alone.
-func (s *objectStore) addOther() {
-	s.objects[path.Dir(ourDeploymentPath)+"/gatehouse-other"] = labelled("apps/v1", "Deployment", "gatehouse-other", "app.kubernetes.io/name", "gatehouse")
-	s.objects[path.Dir(clitest.SecretPath)+"/gatehouse-other-ca"] = labelled("v1", "Secret", "gatehouse-other-ca", "gatehouse.dev/certificates", "gatehouse-other-ca")
-	s.objects[clitest.LeasesPath+"/gatehouse-other-ca-x"] = labelled("coordination.k8s.io/v1", "Lease", "gatehouse-other-ca-x", "gatehouse.dev/certificates", "gatehouse-other-ca")
-}
-
 // newObjectStore has an install.
 func newObjectStore() *objectStore {
 	registration := func(kind, webhook string) map[string]any {
@@ -136,7 +129,7 @@ func uninstallFrom(t *testing.T, store *objectStore, change func(*uninstallFlags
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &uninstallFlags{name: "gatehouse", namespace: "gatehouse-system", yes: true, timeout: time.Minute, output: "text"}
+	f := &uninstallFlags{installFlags: installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: time.Minute, output: "text"}, yes: true}
 	if change != nil {
 		change(f)
 	}
@@ -213,42 +206,13 @@ func TestUninstallAgainstWhoKeeps(t *testing.T) {
 	}
 }
 
-// TestUninstallLeavesOthers: what belongs to another install of the namespace stays, and so does what both use; it goes with
-// the last of them.
+// TestUninstallLeavesOthers: nothing of one install is of another, and so are the Leases that all installs of a namespace share.
 func TestUninstallLeavesOthers(t *testing.T) {
 	t.Parallel()
-	named := func(name string) func(*uninstallFlags) {
-		return func(f *uninstallFlags) { f.name = name }
-	}
 	store := newObjectStore()
-	expect := func(name string, want ...string) string {
-		t.Helper()
-		store.deleted = nil
-		stdout, problem, code := uninstallFrom(t, store, named(name))
-		if code != 0 || !slices.Equal(store.removed(), want) {
-			t.Errorf("of %s, it ends with %d, %s, and has removed %q, want %q", name, code, problem, store.removed(), want)
-		}
-		return stdout
-	}
-	if said := expect("misspelt"); said != "nothing to remove: no install \"misspelt\" in the namespace \"gatehouse-system\"\n" {
-		t.Errorf("of an install that is none, it says %q", said)
-	}
-	store.addOther()
-	const kept = `kept Lease/gatehouse-system/gatehouse-status: the Deployment "gatehouse" of another install uses it and the Leases of reports; to remove it: kubectl -n gatehouse-system delete lease gatehouse-status` + "\n"
-	other := []string{"deployments/gatehouse-other", "secrets/gatehouse-other-ca", "leases/gatehouse-other-ca-x"}
-	if said := expect("gatehouse-other", other...); !strings.HasSuffix(said, kept) {
-		t.Errorf("of one of two, it says %q, want %q", said, kept)
-	}
-	store.addOther()
-	usual := []string{
-		"mutatingwebhookconfigurations/gatehouse", "validatingwebhookconfigurations/gatehouse", "deployments/gatehouse", "secrets/gatehouse-ca", "leases/gatehouse-ca-x",
-	}
-	if said := expect("gatehouse", usual...); !strings.Contains(said, `the Deployment "gatehouse-other" of another install uses it`) {
-		t.Errorf("of the usual one of two, it says %q", said)
-	}
-	expect("gatehouse-other", append(other, "leases/gatehouse-status", "leases/gatehouse-r-x")...)
-	if len(store.objects) != 1 || store.objects[clitest.LeasesPath+"/somebody-else"] == nil {
-		t.Errorf("left is %v, want the Lease of somebody else", store.objects)
+	stdout, problem, code := uninstallFrom(t, store, func(f *uninstallFlags) { f.name = "gatehouse-other" })
+	if code != 0 || len(store.removed()) > 0 || stdout != "nothing to remove: no install \"gatehouse-other\" in the namespace \"gatehouse-system\"\n" {
+		t.Errorf("it ends with %d, %s, says %q and has removed %q", code, problem, stdout, store.removed())
 	}
 }
 
@@ -262,18 +226,6 @@ func TestUninstallTrouble(t *testing.T) {
 		deleted int
 		want    []string
 	}{
-		"a registration is made again": {
-			change: func(s *objectStore) {
-				s.onDelete = func(name string) bool {
-					if name == clitest.MutatingConfigurationPath {
-						s.objects[name]["metadata"] = map[string]any{"name": "gatehouse", "uid": "2"}
-					}
-					return name != clitest.MutatingConfigurationPath
-				}
-			},
-			code: cli.ExitUnknown, deleted: 2,
-			want: []string{"created again", "Deployment/gatehouse-system/gatehouse may remain: MutatingWebhookConfiguration/gatehouse must be deleted first"},
-		},
 		"pods do not end": {
 			change: func(s *objectStore) {
 				s.objects[ourDeploymentPath]["metadata"].(map[string]any)["finalizers"] = []any{"foregroundDeletion"}
@@ -320,18 +272,6 @@ func TestUninstallTrouble(t *testing.T) {
 			code: cli.ExitUnknown, deleted: 5,
 			want: []string{"kubectl -n gatehouse-system delete leases -l gatehouse.dev/certificates=gatehouse-ca", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
 		},
-		"Deployments that cannot be listed": {
-			change: func(s *objectStore) {
-				s.fault = func(r *http.Request) int {
-					if r.URL.Path == path.Dir(ourDeploymentPath) {
-						return http.StatusForbidden
-					}
-					return 0
-				}
-			},
-			code: cli.ExitUnknown, deleted: 5,
-			want: []string{"Lease/gatehouse-system/gatehouse-status may remain: it is unknown whether another install uses it", "kubectl -n gatehouse-system delete leases -l gatehouse.dev/report=gatehouse"},
-		},
 		"a Secret that somebody made": {
 			change: func(s *objectStore) { delete(s.objects[clitest.SecretPath]["metadata"].(map[string]any), "labels") },
 			code:   cli.ExitNo, deleted: 6,
@@ -344,8 +284,8 @@ func TestUninstallTrouble(t *testing.T) {
 		},
 		"a registration without webhooks": {
 			change: func(s *objectStore) { delete(s.objects[clitest.MutatingConfigurationPath], "webhooks") },
-			code:   cli.ExitNo, deleted: 6,
-			want: []string{"it has no webhooks"},
+			code:   cli.ExitUnknown, deleted: 1,
+			want: []string{"it has no webhooks", "MutatingWebhookConfiguration/gatehouse must be deleted first"},
 		},
 		"a registration that is no registration": {
 			change: func(s *objectStore) { s.objects[clitest.MutatingConfigurationPath]["webhooks"] = "x" },

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -55,8 +57,6 @@ type uninstallPart struct {
 	resource schema.GroupVersionResource
 	uid      types.UID
 	stage    uninstallStage
-	// blocks is true if the program must not be removed before it.
-	blocks bool
 }
 
 func (p *uninstallPart) String() string {
@@ -93,169 +93,82 @@ type uninstaller struct {
 	parts []*uninstallPart
 }
 
-// uninstallResource is a resource of the parts, all of which are v1.
-func uninstallResource(group, resource string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+const (
+	// ourLabel is on the Deployment of every install, with ourValue.
+	ourLabel = "app.kubernetes.io/name"
+	ourValue = "gatehouse"
+	// certificatesLabel on a Secret and on Leases has the name of the Secret, and
+	// reportLabel on Leases is DefaultGroup.
+	certificatesLabel = "gatehouse.dev/certificates"
+	reportLabel       = "gatehouse.dev/report"
+)
+
+// part returns a part of a resource in a namespace, or of a cluster-scoped one without. All resources are v1.
+func (u *uninstaller) part(stage uninstallStage, group, kind, namespace, name string) *uninstallPart {
+	p := &uninstallPart{
+		Kind: kind, Namespace: namespace, Name: name, stage: stage,
+		resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: strings.ToLower(kind) + "s"},
+	}
+	p.Command = u.kubectl
+	if namespace != "" {
+		p.Command += " -n " + namespace
+	}
+	p.Command += " delete " + strings.ToLower(kind) + " " + name
+	return p
 }
 
 // survey finds the parts. One that cannot be read has failed.
 func (u *uninstaller) survey(ctx context.Context) {
 	f := u.flags
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
-		part := &uninstallPart{
-			Kind: kind, Name: f.name, stage: registrationsStage,
-			resource: uninstallResource("admissionregistration.k8s.io", strings.ToLower(kind)+"s"),
+		p := u.part(registrationsStage, admissionregistrationv1.GroupName, kind, "", f.name)
+		if object := u.find(ctx, p); object != nil {
+			p.checkRegistration(f.namespace, object)
 		}
-		if object := u.look(ctx, part); object != nil {
-			part.judgeRegistration(f, object)
-		}
-		part.blocks = part.blocks || part.Outcome == uninstallFailed
 	}
 	if f.registrationsOnly {
 		return
 	}
-	deployment := &uninstallPart{
-		Kind: "Deployment", Namespace: f.namespace, Name: f.name, stage: programStage, resource: deployments(),
-	}
-	if object := u.look(ctx, deployment); object != nil && object.GetLabels()[ourLabel] != ourValue {
+	deployment := u.part(programStage, "apps", "Deployment", f.namespace, f.name)
+	if object := u.find(ctx, deployment); object != nil && object.GetLabels()[ourLabel] != ourValue {
 		deployment.foreign(`it lacks the label "` + ourLabel + "=" + ourValue + `"`)
 	}
-	u.surveyLeftovers(ctx)
-	u.surveyShared(ctx, deployment.Outcome == uninstallFound)
-	u.surveyKept(ctx)
-}
-
-const (
-	// ourLabel is on the Deployment of every install, with ourValue.
-	ourLabel = "app.kubernetes.io/name"
-	ourValue = "gatehouse"
-	// certificatesLabel on a Secret and on Leases has the name of the Secret, and
-	// reportLabel on Leases is usualGroup.
-	certificatesLabel = "gatehouse.dev/certificates"
-	reportLabel       = "gatehouse.dev/report"
-)
-
-func deployments() schema.GroupVersionResource { return uninstallResource("apps", "deployments") }
-
-// lease is a part that is a Lease.
-func (u *uninstaller) lease(name string) *uninstallPart {
-	return &uninstallPart{
-		Kind: "Lease", Namespace: u.flags.namespace, Name: name, stage: leftoversStage,
-		resource: uninstallResource("coordination.k8s.io", "leases"),
-	}
-}
-
-// leases finds those with a label.
-func (u *uninstaller) leases(ctx context.Context, label, value string) {
-	all := u.lease("")
-	err := u.each(ctx, all.resource, label, value, func(o *unstructured.Unstructured) {
-		part := u.lease(o.GetName())
-		part.Outcome, part.uid, part.Command = uninstallFound, o.GetUID(), u.command(part)
-		u.parts = append(u.parts, part)
-	})
-	if err != nil {
-		all.Command = u.kubectl + " -n " + u.flags.namespace + " delete leases -l " + label + "=" + value
-		all.fail(ctx, err)
-		u.parts = append(u.parts, all)
-	}
-}
-
-// surveyLeftovers finds the objects that the program has created under the name of the
-// install.
-func (u *uninstaller) surveyLeftovers(ctx context.Context) {
-	f := u.flags
-	secret := &uninstallPart{
-		Kind: "Secret", Namespace: f.namespace, Name: f.name + "-ca", stage: leftoversStage,
-		resource: uninstallResource("", "secrets"),
-	}
-	if object := u.look(ctx, secret); object != nil && object.GetLabels()[certificatesLabel] == "" {
+	secret := u.part(leftoversStage, "", "Secret", f.namespace, f.name+"-ca")
+	if object := u.find(ctx, secret); object != nil && object.GetLabels()[certificatesLabel] == "" {
 		secret.foreign(`it lacks the label "` + certificatesLabel + `", so Gatehouse did not create it`)
 	}
-	u.leases(ctx, certificatesLabel, secret.Name)
-}
-
-// surveyShared finds the objects that all installs of a namespace share: the Leases of the
-// election and of reports. They are removed with the last install: the one of the default
-// name, or one whose Deployment is removed, if there is no other Deployment.
-func (u *uninstaller) surveyShared(ctx context.Context, deployed bool) {
-	f := u.flags
-	election := u.lease(install.DefaultGroup + "-status")
-	if !deployed && f.name != install.DefaultGroup {
-		return
+	u.findLeases(ctx, certificatesLabel, secret.Name)
+	if f.name == install.DefaultRegistration {
+		// All installs of a namespace share the Leases of election and reports. An install that is left creates them again.
+		u.find(ctx, u.part(leftoversStage, coordinationv1.GroupName, "Lease", f.namespace, install.DefaultGroup+"-status"))
+		u.findLeases(ctx, reportLabel, install.DefaultGroup)
 	}
-	var other string
-	err := u.each(ctx, deployments(), ourLabel, ourValue, func(o *unstructured.Unstructured) {
-		if o.GetName() != f.name {
-			other = o.GetName()
-		}
-	})
-	switch {
-	case err == nil && other == "":
-		u.look(ctx, election)
-		u.leases(ctx, reportLabel, install.DefaultGroup)
-	case err == nil:
-		election.stage = keptStage
-		if u.look(ctx, election) != nil {
-			election.Outcome = uninstallKept
-			election.Message = fmt.Sprintf("the Deployment %q of another install uses it and the Leases of reports", other)
-		}
-	default:
-		election.Command = u.kubectl + " -n " + f.namespace + " delete leases -l " + reportLabel + "=" + install.DefaultGroup
-		election.fail(ctx, fmt.Errorf("it is unknown whether another install uses it and the Leases of reports: %w", err))
-		u.parts = append(u.parts, election)
-	}
-}
-
-// surveyKept finds the objects that only --custom-resources removes, and the namespace.
-func (u *uninstaller) surveyKept(ctx context.Context) {
 	stage := keptStage
-	if u.flags.customResources {
+	if f.customResources {
 		stage = leftoversStage
 	}
 	for _, plural := range install.CustomResources() {
-		crd := &uninstallPart{
-			Kind: "CustomResourceDefinition", Name: plural + "." + v1alpha1.GroupVersion.Group, stage: stage,
-			resource: uninstallResource("apiextensions.k8s.io", "customresourcedefinitions"),
-		}
-		if u.look(ctx, crd) == nil {
-			continue
-		}
-		crd.Message = u.count(ctx, v1alpha1.GroupVersion.WithResource(plural))
-		if stage == keptStage {
-			crd.Outcome = uninstallKept
-			crd.Message += " (--custom-resources removes both)"
+		crd := u.part(stage, apiextensionsv1.GroupName, "CustomResourceDefinition", "", plural+"."+v1alpha1.GroupVersion.Group)
+		if u.find(ctx, crd) != nil {
+			crd.Message = "with all of its objects"
+			if stage == keptStage {
+				crd.Outcome, crd.Message = uninstallKept, crd.Message+" (--custom-resources removes both)"
+			}
 		}
 	}
-	namespace := &uninstallPart{Kind: "Namespace", Name: u.flags.namespace, stage: keptStage, resource: uninstallResource("", "namespaces")}
-	if u.look(ctx, namespace) != nil {
+	namespace := u.part(keptStage, "", "Namespace", "", f.namespace)
+	if u.find(ctx, namespace) != nil {
 		namespace.Outcome, namespace.Message = uninstallKept, "it may contain other objects"
 	}
 }
 
-// count returns how many objects are removed with a definition.
-func (u *uninstaller) count(ctx context.Context, resource schema.GroupVersionResource) string {
-	list, err := u.client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return "with its objects, which cannot be counted: " + cli.OneLine(err.Error())
-	}
-	count := int64(len(list.Items))
-	if more := list.GetRemainingItemCount(); more != nil {
-		count += *more
-	}
-	if count == 1 {
-		return "with its 1 object"
-	}
-	return fmt.Sprintf("with its %d objects", count)
-}
-
-// look reads the object of a part, and adds the part if there is one. Errors about parts
+// find reads the object of a part, and adds the part if there is one. Errors about parts
 // that are kept are ignored.
-func (u *uninstaller) look(ctx context.Context, p *uninstallPart) *unstructured.Unstructured {
+func (u *uninstaller) find(ctx context.Context, p *uninstallPart) *unstructured.Unstructured {
 	object, err := u.of(p).Get(ctx, p.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err != nil && p.stage == keptStage {
 		return nil
 	}
-	p.Command = u.command(p)
 	u.parts = append(u.parts, p)
 	if err != nil {
 		p.fail(ctx, err)
@@ -263,6 +176,26 @@ func (u *uninstaller) look(ctx context.Context, p *uninstallPart) *unstructured.
 	}
 	p.Outcome, p.uid = uninstallFound, object.GetUID()
 	return object
+}
+
+// findLeases finds the Leases of the namespace with a label. The value is compared here: it
+// may be a name that is too long for a label, and then there is none.
+func (u *uninstaller) findLeases(ctx context.Context, label, value string) {
+	all := u.part(leftoversStage, coordinationv1.GroupName, "Lease", u.flags.namespace, "")
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return u.of(all).List(ctx, o) })
+	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: label}, func(item runtime.Object) error {
+		if o, ok := item.(*unstructured.Unstructured); ok && o.GetLabels()[label] == value {
+			p := u.part(leftoversStage, coordinationv1.GroupName, "Lease", u.flags.namespace, o.GetName())
+			p.Outcome, p.uid = uninstallFound, o.GetUID()
+			u.parts = append(u.parts, p)
+		}
+		return nil
+	})
+	if err != nil {
+		all.Command = u.kubectl + " -n " + u.flags.namespace + " delete leases -l " + label + "=" + value
+		all.fail(ctx, err)
+		u.parts = append(u.parts, all)
+	}
 }
 
 // of returns the client for the object of a part.
@@ -273,36 +206,11 @@ func (u *uninstaller) of(p *uninstallPart) dynamic.ResourceInterface {
 	return u.client.Resource(p.resource).Namespace(p.Namespace)
 }
 
-// command returns the command that removes the object of a part.
-func (u *uninstaller) command(p *uninstallPart) string {
-	if p.Namespace == "" {
-		return u.kubectl + " delete " + strings.ToLower(p.Kind) + " " + p.Name
-	}
-	return u.kubectl + " -n " + p.Namespace + " delete " + strings.ToLower(p.Kind) + " " + p.Name
-}
-
-// each reads all objects with a label in the namespace. The value is compared here: it
-// may be a name that is too long for a label, and then there is none.
-func (u *uninstaller) each(ctx context.Context, resource schema.GroupVersionResource, label, value string, do func(*unstructured.Unstructured)) error {
-	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return u.client.Resource(resource).Namespace(u.flags.namespace).List(ctx, o)
-	})
-	return list.EachListItem(ctx, metav1.ListOptions{LabelSelector: label}, func(item runtime.Object) error {
-		if o, ok := item.(*unstructured.Unstructured); ok && o.GetLabels()[label] == value {
-			do(o)
-		}
-		return nil
-	})
-}
-
 // foreign sets the outcome to foreign.
-func (p *uninstallPart) foreign(why string) {
-	p.Outcome, p.Message = uninstallForeign, why
-}
+func (p *uninstallPart) foreign(why string) { p.Outcome, p.Message = uninstallForeign, why }
 
-// judgeRegistration decides whether a webhook configuration belongs to the install. One
-// that does not but may call its webhooks blocks the removal of the program.
-func (p *uninstallPart) judgeRegistration(f *uninstallFlags, object *unstructured.Unstructured) {
+// checkRegistration reports a webhook configuration that does not belong to the install in the namespace.
+func (p *uninstallPart) checkRegistration(namespace string, object *unstructured.Unstructured) {
 	var config struct {
 		Webhooks []struct {
 			Name         string                                      `json:"name"`
@@ -310,7 +218,7 @@ func (p *uninstallPart) judgeRegistration(f *uninstallFlags, object *unstructure
 		} `json:"webhooks"`
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &config); err != nil {
-		p.Outcome, p.Message, p.blocks = uninstallFailed, cli.OneLine("it cannot be read: "+err.Error()), true
+		p.Outcome, p.Message = uninstallFailed, cli.OneLine("it cannot be read: "+err.Error())
 		return
 	}
 	if len(config.Webhooks) == 0 {
@@ -318,15 +226,13 @@ func (p *uninstallPart) judgeRegistration(f *uninstallFlags, object *unstructure
 	}
 	for i := range config.Webhooks {
 		w := &config.Webhooks[i]
-		named, service := strings.HasSuffix(w.Name, "."+v1alpha1.GroupVersion.Group), w.ClientConfig.Service
-		here := service == nil || service.Namespace == f.namespace
-		p.blocks = p.blocks || named || service != nil && here
-		switch {
-		case p.Outcome != uninstallFound:
-		case !named:
+		switch service := w.ClientConfig.Service; {
+		case !strings.HasSuffix(w.Name, "."+v1alpha1.GroupVersion.Group):
 			p.foreign(fmt.Sprintf("the name of its webhook %q does not end in %s", w.Name, v1alpha1.GroupVersion.Group))
-		case !here:
-			p.foreign(fmt.Sprintf("its webhook %q calls a Service in the namespace %q, not in %q, so it may belong to another install (hint: --namespace %s)", w.Name, service.Namespace, f.namespace, service.Namespace))
+			return
+		case service != nil && service.Namespace != namespace:
+			p.foreign(fmt.Sprintf("its webhook %q calls a Service in the namespace %q, not in %q, so it may belong to another install (hint: --namespace %s)", w.Name, service.Namespace, namespace, service.Namespace))
+			return
 		}
 	}
 }
@@ -359,24 +265,20 @@ func (u *uninstaller) remove(ctx context.Context) {
 		}
 		if removed && stage == registrationsStage {
 			sleep.Context(ctx, u.flags.lag)
-			u.lookAgain(ctx)
 		}
-	}
-	if !u.flags.registrationsOnly {
-		u.lookAgain(ctx) // the program took a while to end
+		u.findAgain(ctx) // the program takes a while to end
 	}
 }
 
-// lookAgain finds registrations that were created again: API servers would reject requests
+// findAgain finds registrations that were created again: API servers would reject requests
 // that fail closed. One that cannot be read counts as removed.
-func (u *uninstaller) lookAgain(ctx context.Context) {
+func (u *uninstaller) findAgain(ctx context.Context) {
 	for _, p := range u.parts {
 		if p.stage != registrationsStage || p.Outcome != uninstallRemoved {
 			continue
 		}
 		if object, err := u.of(p).Get(ctx, p.Name, metav1.GetOptions{}); err == nil && object.GetUID() != p.uid {
 			p.fail(ctx, errMadeAnew)
-			p.blocks = true
 		}
 	}
 }
@@ -384,31 +286,21 @@ func (u *uninstaller) lookAgain(ctx context.Context) {
 // errMadeAnew is the error for an object that was created again.
 var errMadeAnew = errors.New("it was created again, for example by a GitOps controller: stop that first")
 
-// hold keeps the parts of stages before which another part must be removed.
+// hold keeps the parts of stages before which another part must be removed: all registrations of the name, because API
+// servers reject requests when nobody answers for them, and the program, which would create the leftovers again.
 func (u *uninstaller) hold(stages ...uninstallStage) {
-	for _, stage := range stages {
-		in := u.way(stage)
-		if in == nil {
+	for _, p := range u.parts {
+		if !slices.Contains(stages, p.stage) || p.Outcome != uninstallFound {
 			continue
 		}
-		for _, p := range u.parts {
-			if p.stage == stage && p.Outcome == uninstallFound {
+		for _, first := range u.parts {
+			if first.stage < p.stage && (first.Outcome == uninstallFailed || first.Outcome == uninstallForeign && first.stage == registrationsStage) {
 				p.Outcome, p.Command = uninstallFailed, u.flags.again()
-				p.Message = in.String() + " must be deleted first"
+				p.Message = first.String() + " must be deleted first"
+				break
 			}
 		}
 	}
-}
-
-// way returns the part that must be removed before a stage, nil if there is none.
-func (u *uninstaller) way(stage uninstallStage) *uninstallPart {
-	for _, p := range u.parts {
-		left := p.Outcome == uninstallFailed || p.Outcome == uninstallForeign
-		if left && p.stage < stage && (p.stage == programStage && p.Outcome == uninstallFailed || p.stage == registrationsStage && p.blocks) {
-			return p
-		}
-	}
-	return nil
 }
 
 // delete deletes the object that was found, and no other one of its name. It reports

@@ -9,15 +9,9 @@ import (
 // TestGuidesShowLogin keeps the output in the guides equal to what is tested.
 func TestGuidesShowLogin(t *testing.T) {
 	t.Parallel()
-	const (
-		registration = "../../install/registration/testdata/"
-		explained    = "../offline/testdata/explaintoken/"
-	)
+	const explained = "../offline/testdata/explaintoken/"
 	for guide, outputs := range map[string]map[string]string{
-		"login-apiserver.md": {
-			registration + "kubeconfig.yaml": "$ cat kubeconfig.yaml\n",
-			registration + "kubeadm.yaml":    "--for kubeadm\n",
-		},
+		"login-apiserver.md": {"../../install/registration/testdata/kubeconfig.yaml": "$ cat kubeconfig.yaml\n"},
 		"login-explain.md": {
 			explained + "jwt.txt":                   "--token-file token.txt\n",
 			explained + "jwt-guard.txt":             "--token-file token.txt\n",

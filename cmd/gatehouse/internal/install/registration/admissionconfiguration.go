@@ -15,13 +15,6 @@ const (
 	admissionConfigurationVersion = "apiserver.config.k8s.io/v1"
 )
 
-// webhookPlugin returns the configuration of a webhook plugin with one field.
-func webhookPlugin(name, field, value string) map[string]any {
-	return map[string]any{"name": name, "configuration": map[string]any{
-		"apiVersion": admissionConfigurationVersion, "kind": "WebhookAdmissionConfiguration", field: value,
-	}}
-}
-
 // AdmissionConfiguration makes the file for kube-apiserver's
 // --admission-control-config-file, by which it presents a client certificate to
 // admission webhooks: to those that the Kubeconfig with the same options names.
@@ -29,18 +22,22 @@ func AdmissionConfiguration(o KubeconfigOptions) (Document, error) {
 	if err := o.check(); err != nil {
 		return Document{}, err
 	}
-	plugin := func(p StaticPlugin) map[string]any { return webhookPlugin(p.pluginName(), "kubeConfigFile", o.path()) }
+	plugin := func(name string) map[string]any {
+		return map[string]any{"name": name, "configuration": map[string]any{
+			"apiVersion": admissionConfigurationVersion, "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": o.path(),
+		}}
+	}
 	return Document{
 		comment: fmt.Sprintf(`This is not an object of the API: save it as
   %s
 on each host of kube-apiserver, with the kubeconfig that it names, which the same
 command prints with --for kubeconfig, and only then start kube-apiserver with
-  %s
+  --admission-control-config-file=%[1]s
 It does not start without these files, and reads both once. There is one such
-file: where the flag is set already, add the plugins to that file.`, o.configurationPath(), o.flags()[0]),
+file: where the flag is set already, add the plugins to that file.`, o.configurationPath()),
 		object: map[string]any{
 			"apiVersion": admissionConfigurationVersion, "kind": "AdmissionConfiguration",
-			"plugins": []any{plugin(StaticMutating), plugin(StaticValidating)},
+			"plugins": []any{plugin("MutatingAdmissionWebhook"), plugin("ValidatingAdmissionWebhook")},
 		},
 	}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -22,8 +21,7 @@ type KubeconfigOptions struct {
 	// Admission is true for admission reviews: see AdmissionConfiguration. Their
 	// addresses and CAs are in the webhook configurations.
 	Admission bool
-	// Name is the name of the cluster and of the context, and of what is made for
-	// kubeadm: a DNS label.
+	// Name is the name of the cluster and of the context: a DNS label.
 	Name string
 	// Server must be a URL for token reviews: kube-apiserver does not resolve names of
 	// Services there.
@@ -32,27 +30,29 @@ type KubeconfigOptions struct {
 	// with, for token reviews alone, ClientCert and ClientKey what kube-apiserver
 	// presents to Gatehouse.
 	CAFile, ClientCert, ClientKey string
-	// Path is where the kubeconfig itself will be, DefaultPath if empty.
+	// Path is where the kubeconfig itself will be, in /etc/kubernetes/NAME if empty.
 	Path string
 }
 
-// DefaultPath is where the kubeconfig is on the hosts of kube-apiserver unless
-// it is said otherwise: in a directory of its own, which can be mounted whole
-// and then shows nothing else.
-func (o *KubeconfigOptions) DefaultPath() string {
-	file := "kubeconfig.yaml"
-	if o.Admission {
-		file = "admission.kubeconfig.yaml"
+// path is where the kubeconfig is on the hosts of kube-apiserver: by default in a directory of its own, which can be mounted
+// whole and then shows nothing else.
+func (o *KubeconfigOptions) path() string {
+	switch {
+	case o.Path != "":
+		return o.Path
+	case o.Admission:
+		return "/etc/kubernetes/" + o.Name + "/admission.kubeconfig.yaml"
+	default:
+		return "/etc/kubernetes/" + o.Name + "/kubeconfig.yaml"
 	}
-	return "/etc/kubernetes/" + o.Name + "/" + file
 }
 
-func (o *KubeconfigOptions) path() string {
-	if o.Path == "" {
-		return o.DefaultPath()
-	}
-	return o.Path
-}
+// recommendedCacheTTL is how long kube-apiserver should keep the answer to a
+// token. It bounds how long a revoked token is still accepted, with ten seconds
+// more of another cache. Thirty seconds keep that below a minute and still have
+// nearly every request of a busy client answered from the cache; the default of
+// two minutes leaves a thief two minutes.
+const recommendedCacheTTL = "30s"
 
 // Kubeconfig makes the file for kube-apiserver's
 // --authentication-token-webhook-config-file. It holds paths and no data, so
@@ -64,20 +64,19 @@ func Kubeconfig(o KubeconfigOptions) (Document, error) {
 	if o.Admission {
 		return o.admissionKubeconfig(), nil
 	}
-	var flags strings.Builder
-	for _, flag := range o.flags() {
-		flags.WriteString("  " + flag.String() + "\n")
-	}
 	const user = "kube-apiserver"
 	return Document{
 		comment: fmt.Sprintf(`This is not an object of the API: save it as a file on each host of
 kube-apiserver, with the three files that it names, and only then start
 kube-apiserver with
-%sIt does not start without this file, and reads it once. The certificates and
+  --authentication-token-webhook-config-file=%s
+  --authentication-token-webhook-version=v1
+  --authentication-token-webhook-cache-ttl=%s
+It does not start without this file, and reads it once. The certificates and
 the key are read again about every five minutes, the CA since Kubernetes 1.36.
 The default version is v1beta1, which Gatehouse answers too. A revoked token is
 accepted for the cache's TTL, which is two minutes without the flag, and 10
-seconds more.`, flags.String()),
+seconds more.`, o.path(), recommendedCacheTTL),
 		object: &clientcmdv1.Config{
 			APIVersion: "v1",
 			Kind:       "Config",
@@ -102,16 +101,16 @@ func (o *KubeconfigOptions) check() error {
 		problems = append(problems, fmt.Errorf("name %q: must be a DNS label", o.Name))
 	}
 	if o.Admission && o.Server == (Server{}) {
-		problems = append(problems, errors.New("a Service or a URL is required: the API server presents the certificate there"))
+		problems = append(problems, errors.New("a Service or a URL is required: the API server presents the certificate there (hint: --service NAMESPACE/NAME, or --url https://HOST:PORT)"))
 	}
 	if !o.Admission && o.Server.URL == "" {
-		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services"))
+		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services (hint: --url https://HOST:PORT)"))
 	}
 	if !o.Admission && o.CAFile == "" {
-		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver"))
+		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver (hint: --ca-file)"))
 	}
 	if o.ClientCert == "" || o.ClientKey == "" {
-		text := "token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse rejects other callers"
+		text := "token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse rejects other callers (hint: --client-cert and --client-key)"
 		if o.Admission {
 			text = "the paths of a client certificate and its key on the hosts of kube-apiserver are required"
 		}
@@ -137,25 +136,4 @@ func (o *KubeconfigOptions) Notes() []string {
 		return nil
 	}
 	return o.Server.notes()
-}
-
-// files returns the files that kube-apiserver reads, each once, by absolute path unless
-// that of the kubeconfig is relative.
-func (o *KubeconfigOptions) files() []string {
-	files := []string{path.Clean(o.path())}
-	if o.Admission {
-		files = append(files, o.configurationPath())
-	}
-	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey} {
-		if file == "" {
-			continue // for admission reviews, the CA
-		}
-		if !path.IsAbs(file) {
-			file = path.Join(path.Dir(o.path()), file)
-		}
-		if file = path.Clean(file); !slices.Contains(files, file) {
-			files = append(files, file)
-		}
-	}
-	return files
 }

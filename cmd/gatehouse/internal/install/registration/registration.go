@@ -65,17 +65,6 @@ type Options struct {
 	// Validate and ValidateOpen are sent for validation besides, by the webhook that
 	// fails closed and by the one that fails open.
 	Validate, ValidateOpen []admissionregistrationv1.RuleWithOperations
-	// RecordOnly are sent besides to be recorded, by a webhook that fails open, as far as no policy
-	// matches them. RecordShare is the share of their objects that are sent, above 0 and up to 1.
-	RecordOnly  []admissionregistrationv1.RuleWithOperations
-	RecordShare float64
-	// NoMatchConditions leaves all match conditions of policies to Gatehouse. Without
-	// it, those that the API server can decide keep requests from being sent, and a
-	// registration must be renewed when one of them changes.
-	NoMatchConditions bool
-	// Static makes files for kube-apiserver of the webhook configurations, and nothing
-	// else. It needs a Server with a URL, and CABundle: Gatehouse cannot write into these files.
-	Static bool
 }
 
 // Admission are the documents that register Gatehouse for admission.
@@ -115,22 +104,11 @@ func ForAdmission(o Options) (Admission, error) {
 	add := func(part Part, documents ...Document) {
 		for _, d := range documents {
 			d.part = part
-			if o.Static {
-				d = o.asFile(d)
-			}
 			a.Documents = append(a.Documents, d)
 		}
 	}
-	if o.Static {
-		a.Notes = o.Server.notes()
-	} else {
-		a.Serve = o.serve()
-	}
-	switch {
-	case !o.grantsRights():
-	case o.Static:
-		a.Notes = append(a.Notes, "the roles of Gatehouse are objects of the API and not printed here (hint: gatehouse manifests --custom-resources --part rights, with --service or --url and --ca-file)")
-	default:
+	a.Serve = o.serve()
+	if o.grantsRights() {
 		add(PartRights, o.rights()...)
 	}
 	if o.publishes() {
@@ -147,20 +125,15 @@ func ForAdmission(o Options) (Admission, error) {
 	} else {
 		add(PartRegistration, o.mutating())
 	}
-	rules, notes, err := o.rules()
+	fail, ignore, notes, err := o.validated()
 	if err != nil {
 		return Admission{}, err
 	}
 	a.Notes = append(a.Notes, notes...)
-	record, notes, err := o.recordOnly(rules)
-	if err != nil {
-		return Admission{}, err
-	}
-	a.Notes = append(a.Notes, notes...)
-	if len(rules.fail)+len(rules.ignore) == 0 && record == nil {
+	if len(fail.atoms)+len(ignore.atoms) == 0 {
 		a.Notes = append(a.Notes, "no policy is active: the validating webhooks are left out")
 	} else {
-		add(PartRegistration, o.validating(rules, record))
+		add(PartRegistration, o.validating(fail, ignore))
 	}
 	return a, nil
 }
@@ -184,12 +157,6 @@ func (o *Options) check() error {
 	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
 		problems = append(problems, fmt.Errorf("service account %.100q: must be a DNS name in lower case (hint: gatehouse)", o.ServiceAccount))
-	}
-	if len(o.RecordOnly) > 0 && !(o.RecordShare > 0 && o.RecordShare <= 1) {
-		problems = append(problems, fmt.Errorf("share of recorded objects %v: must be above 0 and at most 1", o.RecordShare))
-	}
-	if o.Static && (o.Server.URL == "" || len(o.CABundle) == 0) {
-		problems = append(problems, errors.New("webhook configurations in files of kube-apiserver need a URL and a CA bundle"))
 	}
 	if o.Server == (Server{}) {
 		problems = append(problems, errors.New("there is no address of the server"))
@@ -215,9 +182,6 @@ func (o *Options) namespaceSelector() *metav1.LabelSelector {
 // metadata returns the metadata of a configuration.
 func (o *Options) metadata() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Name: o.Name}
-	if o.Static {
-		meta.Name += staticSuffix
-	}
 	if o.byCertManager() && !o.PublishCABundle {
 		meta.Annotations = map[string]string{injectCAFrom: o.Namespace + "/" + o.Name}
 	}

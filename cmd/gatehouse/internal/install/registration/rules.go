@@ -8,159 +8,90 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// ruleSets are the rules of the validating webhook that fails closed, and of the one that
-// fails open.
-type ruleSets struct {
-	fail, ignore []admissionregistrationv1.RuleWithOperations
-	// The match conditions of the policies are nil where Gatehouse decides them.
-	failCondition, ignoreCondition *admissionregistrationv1.MatchCondition
+// sentRequests are the requests that a validating webhook is called for.
+type sentRequests struct {
+	atomSet
+
+	// namespaces and objects are the selectors that all policies of the webhook have, nil without such.
+	namespaces, objects *metav1.LabelSelector
 }
 
 // defaultRules returns the rules for an unknown configuration: pods and workloads. They
 // fail closed, which is the default of policies.
 func defaultRules() []admissionregistrationv1.RuleWithOperations {
-	var atoms atomSet
-	createUpdate := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
-	for _, r := range []struct {
-		group      string
-		operations []admissionregistrationv1.OperationType
-		resources  []string
-	}{
-		{"", createUpdate, []string{"pods", "podtemplates", "replicationcontrollers"}},
-		{"", []admissionregistrationv1.OperationType{admissionregistrationv1.Update}, []string{"pods/ephemeralcontainers"}},
-		{"apps", createUpdate, []string{"daemonsets", "deployments", "replicasets", "statefulsets"}},
-		{"batch", createUpdate, []string{"cronjobs", "jobs"}},
-	} {
-		atoms.add(admissionregistrationv1.RuleWithOperations{
-			Operations: r.operations,
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{r.group}, APIVersions: []string{"v1"}, Resources: r.resources,
-				Scope: new(admissionregistrationv1.NamespacedScope),
-			},
-		})
+	const workloads = "pods,podtemplates,replicationcontrollers,pods/ephemeralcontainers:UPDATE," +
+		"daemonsets.apps,deployments.apps,replicasets.apps,statefulsets.apps,cronjobs.batch,jobs.batch"
+	rules, _ := ParseRules(workloads) // which are valid
+	for i := range rules {
+		rules[i].Scope = new(admissionregistrationv1.NamespacedScope)
 	}
-	return atoms.rules()
+	return rules
 }
 
-// rules returns the rules of the validating webhooks, and remarks on them.
-func (o *Options) rules() (ruleSets, []string, error) {
-	var (
-		sets  ruleSets
-		notes []string
-		err   error
-	)
+// validated returns the requests of the webhook that fails closed and of the one that fails open, and remarks on them.
+// They are those that the active policies match: every request that the resource rules of a policy match, and the workloads
+// whose pod templates it checks, except for what is never sent. Names of objects, match conditions and bindings are left to
+// the policies, and so is a selector that not all of them have.
+func (o *Options) validated() (fail, ignore sentRequests, notes []string, err error) {
 	if o.Spec != nil {
-		if sets, notes, err = o.policyRules(); err != nil {
-			return ruleSets{}, nil, err
+		policies, err := newPolicySet(&o.Spec.Policy)
+		if err != nil {
+			return fail, ignore, nil, err
 		}
+		notes = policies.notes
+		fail, ignore = policies.fail, policies.ignore
 	}
-	more := slices.Clone(o.Validate)
+	closed := slices.Clone(o.Validate)
 	if o.Spec == nil || o.CustomResources {
-		more = append(more, defaultRules()...)
+		closed = append(closed, defaultRules()...)
 	}
-	if len(more)+len(o.ValidateOpen) == 0 {
-		return sets, notes, nil
-	}
-	var fail, ignore atomSet
 	for _, to := range []struct {
-		set   *atomSet
-		rules [][]admissionregistrationv1.RuleWithOperations
-	}{{&fail, [][]admissionregistrationv1.RuleWithOperations{sets.fail, more}}, {&ignore, [][]admissionregistrationv1.RuleWithOperations{sets.ignore, o.ValidateOpen}}} {
-		for _, rule := range slices.Concat(to.rules...) {
-			for _, resource := range to.set.add(rule) {
+		requests *sentRequests
+		rules    []admissionregistrationv1.RuleWithOperations
+	}{{&fail, closed}, {&ignore, o.ValidateOpen}} {
+		for _, rule := range to.rules {
+			for _, resource := range to.requests.add(rule) {
 				notes = append(notes, fmt.Sprintf("%q is never sent to Gatehouse", resource))
 			}
 		}
 	}
 	if fail.full || ignore.full {
-		return ruleSets{}, nil, errTooManyAtoms()
+		return fail, ignore, nil, fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
 	}
-	if sets.failCondition == nil {
-		ignore.removeCovered(&fail)
+	if o.CustomResources || len(o.Validate)+len(o.ValidateOpen) > 0 {
+		// More is registered than what the configuration acts on, and its selectors do not apply to that.
+		fail.namespaces, fail.objects, ignore.namespaces, ignore.objects = nil, nil, nil, nil
 	}
-	sets.fail, sets.ignore = fail.rules(), ignore.rules()
-	return sets, notes, nil
+	if fail.namespaces == nil && fail.objects == nil {
+		// Gatehouse evaluates all of its policies for every request, so that what goes to the webhook that fails closed
+		// need not go to the other.
+		ignore.removeCovered(&fail.atomSet)
+	}
+	if fail.namespaces != nil || fail.objects != nil || ignore.namespaces != nil || ignore.objects != nil {
+		notes = append(notes, "the API server evaluates the selectors that all policies have: register again whenever one changes")
+	}
+	slices.Sort(notes)
+	return fail, ignore, slices.Compact(notes), nil
 }
 
-func errTooManyAtoms() error {
-	return fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
-}
-
-// registeredForAny reports whether more is registered than what the configuration
-// acts on, so that its match conditions do not speak for everything that is sent.
-func (o *Options) registeredForAny() bool {
-	return o.CustomResources || len(o.Validate)+len(o.ValidateOpen) > 0
-}
-
-// activePolicy is a policy with a binding or with actions of its own, and what it matches.
-type activePolicy struct {
-	name string // kind and name
-	// atoms are those of its resource rules, and templates those of the workloads whose pod
-	// templates it checks. Requests that are never sent are in neither.
-	atoms, templates atomSet
-	conditions       []admissionregistrationv1.MatchCondition
-}
-
-// policySet is the set of active policies by their failurePolicy.
+// policySet are the requests that active policies match, by their failurePolicy.
 type policySet struct {
-	fail, ignore []*activePolicy
+	fail, ignore sentRequests
 	notes        []string
-	versions     versionSets
 	workloads    []workload.Kind
 }
 
-// policyRules match exactly what the active policies match: every request
-// that a policy's resource rules match, and the workloads whose pod templates it
-// checks, but for what is never sent. What a rule of a webhook cannot say, such as
-// names of objects, is left to the policy.
-func (o *Options) policyRules() (ruleSets, []string, error) {
-	set, err := activePolicies(&o.Spec.Policy)
-	if err != nil {
-		return ruleSets{}, nil, err
-	}
-	var sets ruleSets
-	if !o.NoMatchConditions && !o.registeredForAny() {
-		sets.failCondition = set.matchCondition("closed", set.fail)
-		sets.ignoreCondition = set.matchCondition("open", set.ignore)
-	}
-	fail, ignore := union(set.fail), union(set.ignore)
-	if fail.full || ignore.full {
-		return ruleSets{}, nil, errTooManyAtoms()
-	}
-	// Gatehouse evaluates all of its policies for every request, so that what goes
-	// to the webhook that fails closed need not go to the other. With a condition
-	// not everything goes there.
-	if sets.failCondition == nil {
-		ignore.removeCovered(&fail)
-	}
-	sets.fail, sets.ignore = fail.rules(), ignore.rules()
-	notes := slices.Concat(set.notes, set.versions.notes())
-	slices.Sort(notes)
-	return sets, slices.Compact(notes), nil
-}
-
-// matchCondition returns the match condition of the webhook of the policies that fail
-// closed, or of those that fail open, if there is one.
-func (s *policySet) matchCondition(how string, policies []*activePolicy) *admissionregistrationv1.MatchCondition {
-	condition, why := combineConditions(policies)
-	switch {
-	case condition != nil:
-		s.notes = append(s.notes, fmt.Sprintf("the API server evaluates the match conditions of the policies that fail %s: register again whenever one changes (hint: --no-match-conditions leaves them to Gatehouse)", how))
-	case why != "":
-		s.notes = append(s.notes, fmt.Sprintf("Gatehouse evaluates the match conditions of the policies that fail %s: %s", how, why))
-	}
-	return condition
-}
-
-// activePolicies returns the policies with a binding or with validationActions.
-func activePolicies(spec *policy.Spec) (*policySet, error) {
-	s := &policySet{versions: versionSets{}}
+// newPolicySet returns the policies with a binding or with validationActions.
+func newPolicySet(spec *policy.Spec) (*policySet, error) {
+	s := &policySet{}
 	var custom []v1alpha1.WorkloadKind
 	if spec.Configuration != nil {
 		custom = spec.Configuration.Workloads
@@ -191,37 +122,59 @@ func activePolicies(spec *policy.Spec) (*policySet, error) {
 	return s, nil
 }
 
-// add adds a policy.
-func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, checksTemplates bool) {
+// add adds a policy, and returns what it names that is never sent.
+func (s *policySet) add(name string, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, checksTemplates bool) (excluded []string) {
 	if spec.MatchConstraints == nil {
-		return
+		return nil
 	}
-	p := &activePolicy{name: name, conditions: spec.MatchConditions}
-	exact := spec.MatchConstraints.MatchPolicy != nil && *spec.MatchConstraints.MatchPolicy == admissionregistrationv1.Exact
+	var atoms, templates atomSet
 	for _, rule := range spec.MatchConstraints.ResourceRules {
-		for _, resource := range p.atoms.add(rule.RuleWithOperations) {
-			s.notes = append(s.notes, fmt.Sprintf("%s matches %q, which is never sent to Gatehouse", name, resource))
-		}
-		if p.atoms.full {
-			break
-		}
-		s.versions.add(name, rule.Rule, exact)
+		excluded = append(excluded, atoms.add(rule.RuleWithOperations)...)
 	}
-	if checksTemplates && p.atoms.coverPodCreation() {
-		s.addTemplates(p)
+	for _, resource := range excluded {
+		s.notes = append(s.notes, fmt.Sprintf("%s matches %q, which is never sent to Gatehouse", name, resource))
 	}
-	switch {
-	case len(p.atoms.atoms) == 0 && !p.atoms.full:
-	case spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore:
-		s.ignore = append(s.ignore, p)
-	default: // a policy that does not say fails closed
-		s.fail = append(s.fail, p)
+	namespaces, objects := selects(spec.MatchConstraints.NamespaceSelector), selects(spec.MatchConstraints.ObjectSelector)
+	if checksTemplates && atoms.coverPodCreation() {
+		templates = s.templates()
+		objects = nil // the labels of the templates count, which the API server does not select by
 	}
+	if len(atoms.atoms) == 0 && !atoms.full {
+		return excluded
+	}
+	to := &s.fail // a policy that does not say fails closed
+	if spec.FailurePolicy != nil && *spec.FailurePolicy == admissionregistrationv1.Ignore {
+		to = &s.ignore
+	}
+	if to.atoms == nil {
+		to.atoms, to.namespaces, to.objects = map[atom]bool{}, namespaces, objects
+	}
+	if !equality.Semantic.DeepEqual(to.namespaces, namespaces) {
+		to.namespaces = nil
+	}
+	if !equality.Semantic.DeepEqual(to.objects, objects) {
+		to.objects = nil
+	}
+	if to.full = to.full || atoms.full; !to.full {
+		maps.Copy(to.atoms, atoms.atoms)
+		maps.Copy(to.atoms, templates.atoms)
+		to.full = len(to.atoms) > maxAtoms
+	}
+	return excluded
 }
 
-// addTemplates adds the workloads whose pod templates a policy about pods checks.
+// selects returns a selector, nil for one that selects everything.
+func selects(s *metav1.LabelSelector) *metav1.LabelSelector {
+	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return nil
+	}
+	return s
+}
+
+// templates are the workloads whose pod templates a policy about pods checks.
 // Those of a custom kind are sent in whatever version they come.
-func (s *policySet) addTemplates(p *activePolicy) {
+func (s *policySet) templates() atomSet {
+	var atoms atomSet
 	for _, k := range s.workloads {
 		version := all
 		switch k.Group {
@@ -234,25 +187,12 @@ func (s *policySet) addTemplates(p *activePolicy) {
 			s.notes = append(s.notes, fmt.Sprintf("the pod templates of %q are not checked, because their resource is not known (hint: name it in the PolicyConfiguration)", k.Kind+"."+k.Group))
 			continue
 		}
-		p.templates.add(admissionregistrationv1.RuleWithOperations{
+		atoms.add(admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{k.Group}, APIVersions: []string{version}, Resources: []string{k.Resource}},
 		})
 	}
-}
-
-// union returns the atoms of all policies.
-func union(policies []*activePolicy) atomSet {
-	u := atomSet{atoms: map[atom]bool{}}
-	for _, p := range policies {
-		maps.Copy(u.atoms, p.atoms.atoms)
-		maps.Copy(u.atoms, p.templates.atoms)
-		if p.atoms.full || len(u.atoms) > maxAtoms {
-			u.full = true
-			break
-		}
-	}
-	return u
+	return atoms
 }
 
 // maxAtoms is how many atoms a rule and a union of rules may have. It is far

@@ -122,46 +122,46 @@ func (s excludedResource) condition() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{Name: "not-" + s.name, Expression: "!(" + expression + ")"}
 }
 
-// validating is the configuration of up to four webhooks: one for the policies
-// that fail closed, one for those that fail open, one for custom resources of
-// Gatehouse, and one for what is only recorded, which may be nil.
-func (o *Options) validating(rules ruleSets, record *admissionregistrationv1.ValidatingWebhook) Document {
+// validating is the configuration of up to three webhooks: one for the policies
+// that fail closed, one for those that fail open, and one for custom resources of Gatehouse.
+func (o *Options) validating(fail, ignore sentRequests) Document {
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		TypeMeta:   typeMeta("ValidatingWebhookConfiguration"),
 		ObjectMeta: o.metadata(),
 	}
 	for _, w := range []struct {
-		name      string
-		policy    admissionregistrationv1.FailurePolicyType
-		rules     []admissionregistrationv1.RuleWithOperations
-		condition *admissionregistrationv1.MatchCondition
+		name   string
+		policy admissionregistrationv1.FailurePolicyType
+		sent   sentRequests
 	}{
-		{"fail.validate.gatehouse.dev", admissionregistrationv1.Fail, rules.fail, rules.failCondition},
-		{"ignore.validate.gatehouse.dev", admissionregistrationv1.Ignore, rules.ignore, rules.ignoreCondition},
+		{"fail.validate.gatehouse.dev", admissionregistrationv1.Fail, fail},
+		{"ignore.validate.gatehouse.dev", admissionregistrationv1.Ignore, ignore},
 	} {
-		if len(w.rules) == 0 {
+		if len(w.sent.atoms) == 0 {
 			continue
 		}
-		conditions := ownConditions()
-		if w.condition != nil {
-			conditions = append(conditions, *w.condition)
+		namespaces := o.namespaceSelector()
+		if w.sent.namespaces != nil {
+			namespaces.MatchLabels = w.sent.namespaces.MatchLabels
+			namespaces.MatchExpressions = append(namespaces.MatchExpressions, w.sent.namespaces.MatchExpressions...)
+		}
+		objects := w.sent.objects
+		if objects == nil {
+			objects = &metav1.LabelSelector{}
 		}
 		config.Webhooks = append(config.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name:                    w.name,
 			ClientConfig:            o.clientConfig(webhooks.ValidatePath),
 			FailurePolicy:           new(w.policy),
 			MatchPolicy:             new(admissionregistrationv1.Equivalent),
-			NamespaceSelector:       o.namespaceSelector(),
-			ObjectSelector:          &metav1.LabelSelector{},
+			NamespaceSelector:       namespaces,
+			ObjectSelector:          objects,
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds:          new(int32(validateTimeout)),
 			AdmissionReviewVersions: []string{"v1"},
-			Rules:                   w.rules,
-			MatchConditions:         conditions,
+			Rules:                   w.sent.rules(),
+			MatchConditions:         ownConditions(),
 		})
-	}
-	if record != nil {
-		config.Webhooks = append(config.Webhooks, *record)
 	}
 	comment := "The resources that the policies match, and no others."
 	switch {
@@ -171,9 +171,6 @@ func (o *Options) validating(rules ruleSets, record *admissionregistrationv1.Val
 other resources says so in its status (hint: --validate RESOURCE sends these too).`
 	case o.Spec == nil:
 		comment = "Pods and workloads, because no configuration was given (hint: --config DIR registers what its policies match)."
-	}
-	if record != nil {
-		comment += "\nRequests to " + recordWebhook + " are only recorded: they are always allowed, also while Gatehouse is down."
 	}
 	return Document{comment: comment, object: config}
 }
