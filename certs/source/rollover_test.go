@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 func TestRolloverDecides(t *testing.T) {

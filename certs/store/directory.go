@@ -75,7 +75,11 @@ func (s *DirStore) Load(context.Context) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	return Record{Exists: true, Data: parseAuthority(content), Version: digest(content)}, nil
+	data := parseAuthority(content)
+	if strange := foreignKeys(data); strange != "" {
+		return Record{}, s.foreign("it holds " + strange + " and no key of Gatehouse")
+	}
+	return Record{Exists: true, Data: data, Version: digest(content)}, nil
 }
 
 // read returns the content of the file. An error that is not fs.ErrNotExist names the

@@ -12,11 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// The names in the client certificate that WriteDir writes.
-const apiServerName = "kube-apiserver"
-
-const apiServerOrganization = "gatehouse.dev"
-
 // The files that WriteDir writes.
 const (
 	// CAFile holds the CAs that clients must trust, and that the server verifies client
@@ -47,7 +42,7 @@ func WriteDir(dir string, state *rotation.State, now time.Time) error {
 		there.Leaf.CheckSignatureFrom(pki.Newest(state).Cert) == nil && pki.CheckValidity(there.Leaf, now) == nil && !rotation.IsDue(there.Leaf, now) {
 		return nil
 	}
-	cert, key, err := pki.ClientCertificate(state, apiServerName, apiServerOrganization, now)
+	cert, key, err := pki.ClientCertificate(state, now)
 	if err != nil {
 		return err
 	}
