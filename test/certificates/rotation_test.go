@@ -60,8 +60,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A replica that is cut off from the API server through a whole rotation goes on with what it has, and is waited for. The
-// control is TestLoadSeesCAForgottenTooEarly.
+// A replica that is cut off from the API server through a whole rotation goes on with what it has, and is waited for.
 func TestRotationWaitsForReplicaThatIsCutOff(t *testing.T) {
 	h := newHook(t)
 	far := newNetwork(t, "127.0.0.1", strings.TrimPrefix(h.Config().Host, "https://"), 0)

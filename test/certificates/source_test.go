@@ -31,15 +31,12 @@ const (
 	oldSecret, newSecret = "gatehouse-ca", "gatehouse-ca-2"
 	// silent are replicas that do not write the bundle.
 	silent = "--publish-ca-bundle=false"
-	// annotation is cainjector's.
-	annotation = "cert-manager.io/inject-ca-from"
 )
 
 // change is a hook whose replicas change from one source to another. It is registered as both kinds, with two mutating
 // webhooks, one of which nobody calls.
 type change struct {
 	*hook
-	guide guide
 	// begun is how many replicas were started, and all are those of them that came to be ready.
 	begun int
 	all   programs
@@ -47,7 +44,7 @@ type change struct {
 
 func newChange(t *testing.T) *change {
 	t.Helper()
-	c := &change{hook: newHook(t), guide: readGuide(t)}
+	c := &change{hook: newHook(t)}
 	validating := c.registration().Webhooks[0]
 	entry := func(name, group, resource string) admissionregistrationv1.MutatingWebhook {
 		to := validating.ClientConfig.DeepCopy()
@@ -223,7 +220,7 @@ func TestChangeOfSource(t *testing.T) {
 	must(t, c.trusting(t, old))
 
 	// 3. Both CAs.
-	said, err := c.run(t, c.guide.publish)
+	said, err := c.run(t, publishCommands(t))
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -247,152 +244,24 @@ func TestChangeOfSource(t *testing.T) {
 	must(t, c.trusting(t, next))
 }
 
-// The control: replicas of the new source that publish take away the CA of the old ones, and calls fail.
-func TestChangeOfSourceWhilePublishing(t *testing.T) {
-	c := newChange(t)
-	ps := c.pair(t, oldSecret)
-	c.endpoints(t, ps.ports()...)
-	l := c.load(t, func() work { return c.all.work() })
-	l.more(t, enough/20)
-	if failed := l.Failed(); failed > 0 {
-		t.Errorf("%d calls failed before the new source: %s", failed, l.Why())
-	}
-	c.begin(t, newSecret)
-	support.Eventually(t, "a call fails", func() error {
-		if l.Failed() == 0 {
-			return errNotYet
-		}
-		return nil
-	})
-	l.someFailed(t, unknownAuthority)
-}
-
-// The commands of the guide do what it says to bundles that cainjector or somebody else wrote, which end without a newline
-// here. When something gets in their way, the bundles stay as they were.
-func TestCommandsForChangeOfSource(t *testing.T) {
-	c := newChange(t)
-	yesterday := time.Now().AddDate(0, 0, -1)
-	old := bytes.TrimSpace(bundleOf(newCA(t, "old", yesterday)))
-	next := bytes.TrimSpace(bundleOf(newCA(t, "new", yesterday)))
-	c.fill(t, old)
-	_, err := c.Client().CoreV1().Secrets(c.name).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: newSecret}, Data: map[string][]byte{rotation.KeyBundle: next},
-	}, metav1.CreateOptions{})
-	must(t, err)
-
-	for _, test := range []struct {
-		name, commands string
-		want           [][]byte
-	}{
-		{"cainjector's annotation", c.guide.annotate, [][]byte{old}},
-		{"both CAs", c.guide.publish, [][]byte{old, next}},
-		{"the new CA alone", c.guide.retire, [][]byte{next}},
-	} {
-		if said, err := c.run(t, test.commands); err != nil {
-			t.Fatalf("%s: %v: %s", test.name, err, said)
-		}
-		if err := c.trusting(t, test.want...); err != nil {
-			t.Errorf("%s: %v", test.name, err)
-		}
-		if c.annotated(t) {
-			t.Errorf("%s: the annotation is still there", test.name)
-		}
-	}
-
-	for _, test := range []struct{ name, meanwhile, want string }{
-		{
-			"somebody changes the configurations in between",
-			`[ "$1" != replace ] || "$kubectl" label --overwrite ` + kinds + " " + c.name + ` changed=$$`,
-			"the object has been modified",
-		},
-		{"what is trusted cannot be read", `case "$*" in *caBundle*) echo no >&2; exit 1; esac`, "no\nno\n"},
-	} {
-		c.fill(t, old)
-		said, err := c.run(t, c.guide.publish, test.meanwhile)
-		if err == nil || !strings.Contains(said, test.want) {
-			t.Errorf("%s: the commands end with %v: %s", test.name, err, said)
-		}
-		if err := c.trusting(t, old); err != nil {
-			t.Errorf("%s: %v", test.name, err)
-		}
-	}
-}
-
-// kinds are those that the guide's commands are about.
-const kinds = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
-
-// fill gives all webhooks a bundle, and both configurations cainjector's annotation, as if cainjector had done so.
-func (c *change) fill(t *testing.T, bundle []byte) {
+// publishCommands returns the commands of the guide that put the new CA beside the old one.
+func publishCommands(t *testing.T) string {
 	t.Helper()
-	api := c.Client().AdmissionregistrationV1()
-	mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
-	must(t, err)
-	mutating.Annotations = map[string]string{annotation: c.name}
-	for i := range mutating.Webhooks {
-		mutating.Webhooks[i].ClientConfig.CABundle = bundle
-	}
-	_, err = api.MutatingWebhookConfigurations().Update(t.Context(), mutating, metav1.UpdateOptions{})
-	must(t, err)
-	validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
-	must(t, err)
-	validating.Annotations = map[string]string{annotation: c.name}
-	for i := range validating.Webhooks {
-		validating.Webhooks[i].ClientConfig.CABundle = bundle
-	}
-	_, err = api.ValidatingWebhookConfigurations().Update(t.Context(), validating, metav1.UpdateOptions{})
-	must(t, err)
-}
-
-// annotated reports whether one of the configurations has cainjector's annotation.
-func (c *change) annotated(t *testing.T) bool {
-	t.Helper()
-	api := c.Client().AdmissionregistrationV1()
-	mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
-	must(t, err)
-	validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), c.name, metav1.GetOptions{})
-	must(t, err)
-	return metav1.HasAnnotation(mutating.ObjectMeta, annotation) || metav1.HasAnnotation(validating.ObjectMeta, annotation)
-}
-
-// guide is what the guide says to type.
-type guide struct {
-	// annotate takes cainjector's annotation away, publish puts the new CA beside the old one, and retire takes the old
-	// one out.
-	annotate, publish, retire string
-}
-
-// readGuide reads the commands in the guide's section about a change of the source.
-func readGuide(t *testing.T) guide {
-	t.Helper()
-	const (
-		path = "../../docs/certificates.md"
-		// leftOut is what the guide leaves out of the commands for both CAs, to come to the new one alone.
-		leftOut = "cat old-ca.crt; echo;"
-	)
+	const path = "../../docs/certificates.md"
 	text, err := os.ReadFile(path)
 	must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Changing the source\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	blocks := regexp.MustCompile("(?s)\n```sh\n(.*?)\n```\n").FindAllStringSubmatch(section, -1)
-	if len(blocks) != 2 {
-		t.Fatalf("%s shows %d blocks of commands for a change of the source, want 2", path, len(blocks))
+	if len(blocks) != 2 || !strings.Contains(section, "`"+silent+"`") || !strings.Contains(section, "`--self-signed-secret`") {
+		t.Fatalf("%s describes other steps for a change of the source than this test takes", path)
 	}
-	g := guide{annotate: blocks[0][1], publish: blocks[1][1]}
-	g.retire = strings.Replace(g.publish, leftOut, "", 1)
-	if said := strings.Join(strings.Fields(section), " "); g.retire == g.publish || !strings.Contains(said, "without `"+leftOut+"`") {
-		t.Fatalf("%s does not say to leave out %q of\n%s", path, leftOut, g.publish)
-	}
-	for _, flag := range []string{silent, "--self-signed-secret"} {
-		if !strings.Contains(section, "`"+flag+"`") {
-			t.Fatalf("%s does not say %s for a change of the source: this test is about other steps", path, flag)
-		}
-	}
-	return g
+	return blocks[1][1]
 }
 
 // run runs commands of the guide as they stand there, but for the names of the hook's objects, and returns what they say.
-// There is kubectl, and little else, and each call of it begins with other commands, which know it as $kubectl.
-func (c *change) run(t *testing.T, commands string, before ...string) (string, error) {
+// There is kubectl, and little else.
+func (c *change) run(t *testing.T, commands string) (string, error) {
 	t.Helper()
 	tools := t.TempDir()
 	for _, name := range []string{"base64", "cat", "sed", "tr"} {
@@ -401,13 +270,12 @@ func (c *change) run(t *testing.T, commands string, before ...string) (string, e
 		must(t, os.Symlink(path, filepath.Join(tools, name)))
 	}
 	kubectl := c.Kubectl(t.Context())
-	wrapper := strings.Join(slices.Concat([]string{"#!/bin/sh"}, before, []string{`exec "$kubectl" "$@"`, ""}), "\n")
-	must(t, os.WriteFile(filepath.Join(tools, "kubectl"), []byte(wrapper), 0o700))
+	must(t, os.Symlink(kubectl.Path, filepath.Join(tools, "kubectl")))
 
 	commands = strings.NewReplacer("gatehouse-system", c.name, newSecret, newSecret, "gatehouse", c.name).Replace(commands)
 	shell := exec.CommandContext(t.Context(), "/bin/sh", "-c", commands)
 	shell.Dir = t.TempDir()
-	shell.Env = slices.Concat(kubectl.Env, []string{"kubectl=" + kubectl.Path, "PATH=" + tools})
+	shell.Env = append(kubectl.Env, "PATH="+tools)
 	said, err := shell.CombinedOutput()
 	return string(said), err
 }
