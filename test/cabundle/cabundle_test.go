@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -221,62 +220,6 @@ func TestOtherClients(t *testing.T) {
 				}
 				return nil
 			})
-		})
-	}
-}
-
-func TestLeastPrivilege(t *testing.T) {
-	w := newWorld(t)
-	ca := newAuthority(t, "ca")
-	for _, test := range []struct {
-		name  string
-		verbs []string
-		// published, and otherwise why not.
-		published string
-		unread    string
-	}{
-		{name: "enough", verbs: []string{"get", "list", "watch", "patch"}},
-		{
-			name: "without-patch", verbs: []string{"get", "list", "watch"},
-			published: `(hint: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
-		},
-		{
-			name: "without-get", verbs: []string{"list", "watch", "patch"},
-			published: `(hint: grant get on validatingwebhookconfigurations with resourceNames ["without-get"]`,
-		},
-		{
-			name: "without-list", verbs: []string{"get", "watch", "patch"},
-			unread: `(hint: grant list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := world{t, w.client}
-			w.apply(manifest(test.name, "one.gatehouse.dev"), false)
-			client := w.user(test.name, test.verbs...)
-			r := start(t, client, newAuthorities(ca), "validating/"+test.name)
-			switch {
-			case test.unread != "":
-				support.Eventually(t, "the reason", func() error {
-					err := r.Verify(ca.leaf, time.Now())
-					if !errors.Is(err, certs.ErrUnread) || !strings.Contains(err.Error(), test.unread) {
-						return err
-					}
-					return nil
-				})
-			case test.published != "":
-				support.Eventually(t, "the reason", func() error {
-					if told := r.reported(certs.ReasonPublishFailed); len(told) != 1 || !strings.Contains(told[0], test.published) {
-						return fmt.Errorf("reported %q", told)
-					}
-					return nil
-				})
-			default:
-				w.published(test.name, bundleOf(ca))
-				support.Eventually(t, "trusted", func() error { return r.Verify(ca.leaf, time.Now()) })
-				if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-					t.Errorf("the user may list everything: %v", err)
-				}
-			}
 		})
 	}
 }

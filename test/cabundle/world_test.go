@@ -294,28 +294,6 @@ func (w world) published(name, bundle string) {
 	support.Eventually(w.T, "caBundle of "+name, func() error { return has(w.get(name), bundle) })
 }
 
-// users makes a client for a user who may do no more than the verbs on the named
-// configuration.
-func (w world) user(name string, verbs ...string) kubernetes.Interface {
-	w.Helper()
-	role := rbac(name, verbs...)
-	if _, err := w.client.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
-	if _, err := w.client.RbacV1().ClusterRoleBindings().Create(w.Context(), binding(role), metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
-	config, err := shared.Get(w.T).ConfigFor(role.Name)
-	if err != nil {
-		w.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return client
-}
-
 // ownFields are the fields that our manager has, one in a line.
 func ownFields(c *admissionregistrationv1.ValidatingWebhookConfiguration) []string {
 	var list []string

@@ -6,12 +6,9 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
@@ -130,34 +127,4 @@ func TestGatehouseDiesInRotation(t *testing.T) {
 		t.Error("the program that was started again is not called")
 	}
 	l.noneFailed(t, enough)
-}
-
-// A program that is suspended until its certificate has ended serves a new one from the first handshake on when it wakes
-// up. (It looks at the clock by itself only every ten seconds.)
-func TestGatehouseIsSuspended(t *testing.T) {
-	const life = 4 * time.Second
-	h := newHook(t)
-	p := h.serve(t, "suspended", "--self-signed-duration", life.String())
-	h.endpoints(t, int(p.Reviews.Port()))
-	caller := h.caller(t)
-	support.Eventually(t, "a first call", func() error { return caller.call(t.Context()) })
-	bundle, err := h.bundle(t.Context())
-	must(t, err)
-	before, err := look(t.Context(), p.Reviews.String(), h.host(), bundle)
-	must(t, err)
-
-	must(t, p.Signal(syscall.SIGSTOP))
-	support.Eventually(t, "the certificate has ended", func() error {
-		if trustedBy(bundle, before, h.host()) == nil {
-			return errNotYet
-		}
-		return nil
-	})
-	must(t, p.Signal(syscall.SIGCONT))
-	after, err := look(t.Context(), p.Reviews.String(), h.host(), bundle)
-	must(t, err)
-	if after.Equal(before) {
-		t.Error("it serves the certificate that has ended")
-	}
-	must(t, caller.call(t.Context()))
 }

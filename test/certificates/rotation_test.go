@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // One CA takes the place of another, and no call fails: because the old one has used up its life, because somebody wants
@@ -92,38 +91,4 @@ func TestRotationWaitsForReplicaThatIsCutOff(t *testing.T) {
 	l.last(t, lag)
 	l.noneFailed(t, enough)
 	served(t, rs, after.Current)
-}
-
-// A replica that is cut off for so long that nobody waits for it any more knows that, and says that it is not ready: the
-// CA of its certificate may be forgotten. It is ready again as soon as it has heard of the new one.
-func TestReplicaThatIsCutOffForTooLongIsNotReady(t *testing.T) {
-	const life = 14 * time.Second // longer than an answer of the API server is waited for
-	h := newHook(t)
-	far := newNetwork(t, "127.0.0.1", strings.TrimPrefix(h.Config().Host, "https://"), 0)
-	rs := h.replicate(t, 2, func(i int, c *replicaConfig) {
-		c.LeafLife = life
-		if i == 0 {
-			c.Server = far.url()
-		}
-	})
-	h.inPhase(t, rotation.Stable)
-	far.cut()
-	id := h.requestRotation(t, false)
-	after := h.rotated(t, id)
-	support.Throughout(t, "a replica says that it is ready, and nobody accepts its certificate", life/2, func() error {
-		_, err := rs[0].look(t.Context(), h.host(), bundleOf(after.Current))
-		if err != nil && rs[0].ready() == nil {
-			return err
-		}
-		return nil
-	})
-	must(t, rs[1].ready())
-
-	far.mend()
-	support.Eventually(t, "the replica is ready again", rs[0].ready)
-	bundle := bundleOf(after.Current)
-	support.Eventually(t, "it serves what is trusted", func() error {
-		_, err := rs[0].look(t.Context(), h.host(), bundle)
-		return err
-	})
 }

@@ -146,7 +146,7 @@ func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic
 
 // ownCA returns a CA in a Secret, in a directory or in memory. A directory that is not
 // writable is accepted if a CA can be read from it, since a running server would go on too.
-// A CA that is returned with an error must leave.
+// A CA that is returned with an error must leave, which also releases the directory.
 func (f *CertificateOptions) ownCA(
 	ctx context.Context, client certs.Client, trust certs.Trust, notify func(certs.Event),
 ) (*certsource.SelfSigned, error) {
@@ -154,13 +154,14 @@ func (f *CertificateOptions) ownCA(
 		Hosts: f.selfSigned, Replica: f.replica, Version: build.Version(), Trust: trust, ServerOnly: f.selfSignedSecret != "",
 		Life: f.caDuration, LeafLife: f.duration, Hold: f.hold, Notify: notify,
 	}
+	release := func() {}
 	switch {
 	case f.selfSignedSecret != "":
 		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration, notify)
 	case f.selfSignedDir != "":
 		store := certstore.NewDirStore(f.selfSignedDir)
-		release, err := store.Occupy()
-		if err != nil {
+		var err error
+		if release, err = store.Occupy(); err != nil {
 			return nil, fmt.Errorf("--self-signed-dir: %w", err)
 		}
 		config.Store, config.Replicas = store, &certstore.MemoryReplicas{Release: release}
@@ -169,7 +170,8 @@ func (f *CertificateOptions) ownCA(
 	defer cancel()
 	own, err := certsource.NewSelfSigned(first, config)
 	if err != nil {
-		return nil, err // of the flags, so that the process ends
+		release()
+		return nil, err
 	}
 	if f.selfSignedDir == "" {
 		return own, nil
