@@ -29,7 +29,7 @@ type replicaConfig struct {
 	// Hook is the name of the hook, and Host that by which the API server calls.
 	Hook, Host string
 	// These are as in certsource.SelfSignedConfig.
-	Life, LeafLife, Hold, EmergencyHold, EmergencyWait, Interval time.Duration
+	Hold, EmergencyHold, EmergencyWait, Interval time.Duration
 }
 
 // replica is a server with a certificate from the library, which keeps the hook's registration up to date.
@@ -67,9 +67,9 @@ func startReplica(ctx context.Context, config replicaConfig) (*replica, error) {
 	})
 	r.source, err = certsource.NewSelfSigned(ctx, certsource.SelfSignedConfig{
 		Hosts: []string{config.Host}, Store: certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: config.Hook, Name: secret}), Trust: r.watcher, Replica: config.Name, Version: "test",
-		Replicas: certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: config.Hook, Group: secret, Replica: config.Name, LeafLife: config.LeafLife}),
-		Life:     config.Life, LeafLife: config.LeafLife, Interval: config.Interval,
-		Hold: config.Hold, EmergencyHold: config.EmergencyHold, EmergencyWait: config.EmergencyWait,
+		Replicas: certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: config.Hook, Group: secret, Replica: config.Name}),
+		Interval: config.Interval,
+		Hold:     config.Hold, EmergencyHold: config.EmergencyHold, EmergencyWait: config.EmergencyWait,
 		Notify: r.note,
 	})
 	if err != nil {

@@ -86,18 +86,13 @@ func (o *Observer) Start(run func() error) {
 // Await is the next event of which want holds. Others are passed over.
 func (o *Observer) Await(what string, want func(certs.Event) bool) certs.Event {
 	o.t.Helper()
-	guard := time.NewTimer(time.Minute)
-	defer guard.Stop()
-	for {
-		select {
-		case e := <-o.events:
-			if want(e) {
-				return e
-			}
-		case <-guard.C:
-			o.t.Fatalf("%s: no such event", what)
+	for e := range o.events {
+		if want(e) {
+			return e
 		}
 	}
+	o.t.Fatalf("%s: no such event", what)
+	return certs.Event{}
 }
 
 // Tick makes the source look again and returns when it has: Run takes the second
