@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // authorities are a certs.Authorities that a test sets.
@@ -278,69 +278,6 @@ func TestInjectorIsLeftAlone(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A replica that read the authorities before they changed, and writes after
-// another replica has published the change, must not take it back.
-func TestStaleWriterLoses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
-		leaf := a.serve(t, service)
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		stale := newAuthorities(leaf, a)
-		var once sync.Once
-		reads := 0
-		stale.before = func(context.Context) {
-			// The first read is that of the start, the second the one before a write.
-			if reads++; reads != 2 {
-				return
-			}
-			once.Do(func() {
-				stale.set(leaf, a, b)
-				server.put("validating/x", webhooks(bundleOf(a, b), map[string]string{"one": service}))
-			})
-		}
-		r := startReplica(t, server, stale, "x")
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if reads < 3 {
-			t.Fatalf("the authorities were read %d times: the race did not take place", reads)
-		}
-		wantBundles(t, server, "validating/x", bundleOf(a, b))
-		if n := server.Requests("patch"); n != 1 {
-			t.Errorf("%d patches were tried, want the one that conflicts", n)
-		}
-		if s := r.Stats(); s != (Stats{}) {
-			t.Errorf("counted %+v", s)
-		}
-		r.reported.none(t)
-	})
-}
-
-func TestDeletedBeforeItIsWritten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		ca := newCA(t, "ca", nil)
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		source := newAuthorities(ca.serve(t, service), ca)
-		source.before = func(context.Context) {
-			if server.Requests("get") == 1 {
-				server.remove("validating/x")
-			}
-		}
-		r := startReplica(t, server, source, "x")
-		time.Sleep(time.Hour)
-		if n := server.Requests("patch"); n != 1 {
-			t.Fatalf("%d patches were tried, want 1", n)
-		}
-		if s := r.Stats(); s != (Stats{}) {
-			t.Errorf("counted %+v", s)
-		}
-		r.reported.none(t)
-	})
 }
 
 // A change of the authorities while something else happens must not be missed

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 const service = "gatehouse.gatehouse-system.svc"

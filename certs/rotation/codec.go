@@ -109,10 +109,7 @@ type Damage []string //nolint:errname // it is a list of findings, and reads as 
 func (d Damage) Error() string { return strings.Join(d, "; ") }
 
 // Decode decodes a State. The error is ErrEmpty if there is none, wraps ErrNewer if a newer
-// version wrote it, and is a Damage otherwise. With a Damage it returns what is usable for
-// a process that remembers nothing: nil, or the current CA alone in the phase Stable, with
-// lineage "" and generation 0. It does not use a CA whose fingerprint KeyState lacks, and
-// ignores unknown keys.
+// version wrote it, and is a Damage otherwise. It ignores unknown keys.
 func Decode(data map[string][]byte) (*State, error) {
 	known := Keys()
 	if !slices.ContainsFunc(known, func(key string) bool { return len(bytes.TrimSpace(data[key])) > 0 }) {
@@ -151,13 +148,10 @@ func Decode(data map[string][]byte) (*State, error) {
 	if s.Phase != Stable && d.Authority[KeyPreviousCert] != "" {
 		s.Previous = read(KeyPreviousCert, "")
 	}
-	if len(damage) == 0 {
-		return s, nil
-	}
-	if s.Current == nil || s.Current.Key == nil {
+	if len(damage) > 0 {
 		return nil, damage
 	}
-	return &State{Phase: Stable, Current: s.Current}, damage
+	return s, nil
 }
 
 func decodeDescription(text []byte) (description, error) {

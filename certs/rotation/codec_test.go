@@ -148,13 +148,6 @@ func TestPreviousHasNoKey(t *testing.T) {
 	}
 }
 
-func TestKeysAreSorted(t *testing.T) {
-	t.Parallel()
-	if !slices.IsSorted(Keys()) || len(Keys()) != 7 {
-		t.Errorf("%q", Keys())
-	}
-}
-
 // describe changes the description.
 func describe(t *testing.T, data map[string][]byte, change func(map[string]any)) {
 	t.Helper()
@@ -172,10 +165,6 @@ func describe(t *testing.T, data map[string][]byte, change func(map[string]any))
 
 func TestDecodeDamaged(t *testing.T) {
 	t.Parallel()
-	const (
-		nothing = ""
-		current = "current"
-	)
 	type damage = func(t *testing.T, data map[string][]byte)
 	set := func(key, text string) damage {
 		return func(_ *testing.T, data map[string][]byte) { data[key] = []byte(text) }
@@ -249,69 +238,48 @@ func TestDecodeDamaged(t *testing.T) {
 		notIdentity = "state.json: lacks its version, lineage, creation time or generation"
 	)
 	for name, c := range map[string]struct {
-		phase    Phase
-		damage   damage
-		want     string
-		salvaged string
+		phase  Phase
+		damage damage
+		want   string
 	}{
-		"state missing":            {Hold, remove(KeyState), "state.json: is missing", current},
-		"state empty":              {Hold, set(KeyState, ""), "state.json: is missing", current},
-		"state blank":              {Hold, set(KeyState, " \n"), "state.json: is missing", current},
-		"state cut off":            {Hold, cut(KeyState), "state.json: cannot be read as JSON", current},
-		"state too large":          {Hold, enlarge(KeyState), "state.json: " + large, current},
-		"state twice":              {Hold, double(KeyState), "state.json: cannot be read as JSON", current},
-		"state of another kind":    {Hold, set(KeyState, `["x"]`), "state.json: cannot be read as JSON", current},
-		"state null":               {Hold, set(KeyState, `null`), notIdentity, current},
-		"state of no version":      {Hold, edit(func(d map[string]any) { delete(d, "version") }), notIdentity, current},
-		"state without lineage":    {Hold, edit(func(d map[string]any) { d["lineage"] = "" }), notIdentity, current},
-		"state without age":        {Hold, edit(func(d map[string]any) { delete(d, "created") }), notIdentity, current},
-		"state of generation 0":    {Hold, edit(func(d map[string]any) { d["generation"] = 0 }), notIdentity, current},
-		"state at the last number": {Hold, edit(func(d map[string]any) { d["generation"] = int64(1) << 62 }), notIdentity, current},
-		"state without phase":      {Hold, edit(func(d map[string]any) { delete(d, "phase") }), "state.json: has an unknown phase", current},
-		"state of no known phase":  {Hold, edit(func(d map[string]any) { d["phase"] = "Retire" }), "state.json: has an unknown phase", current},
-		"state without CAs":        {Hold, edit(func(d map[string]any) { delete(d, "authorities") }), "current.crt: " + another + "; pending.crt: " + another, nothing},
+		"state missing":            {Hold, remove(KeyState), "state.json: is missing"},
+		"state empty":              {Hold, set(KeyState, ""), "state.json: is missing"},
+		"state cut off":            {Hold, cut(KeyState), "state.json: cannot be read as JSON"},
+		"state too large":          {Hold, enlarge(KeyState), "state.json: " + large},
+		"state of another kind":    {Hold, set(KeyState, `["x"]`), "state.json: cannot be read as JSON"},
+		"state of no version":      {Hold, edit(func(d map[string]any) { delete(d, "version") }), notIdentity},
+		"state at the last number": {Hold, edit(func(d map[string]any) { d["generation"] = int64(1) << 62 }), notIdentity},
+		"state without phase":      {Hold, edit(func(d map[string]any) { delete(d, "phase") }), "state.json: has an unknown phase"},
+		"state of no known phase":  {Hold, edit(func(d map[string]any) { d["phase"] = "Retire" }), "state.json: has an unknown phase"},
+		"state without CAs":        {Hold, edit(func(d map[string]any) { delete(d, "authorities") }), "current.crt: " + another + "; pending.crt: " + another},
 
-		"certificate missing":        {Stable, remove(KeyCurrentCert), "current.crt: is missing", nothing},
-		"certificate empty":          {Stable, set(KeyCurrentCert, "\n"), "current.crt: is missing", nothing},
-		"certificate cut off":        {Stable, cut(KeyCurrentCert), "current.crt: " + notPEM, nothing},
-		"certificate too large":      {Stable, enlarge(KeyCurrentCert), "current.crt: " + large, nothing},
-		"certificate twice":          {Stable, double(KeyCurrentCert), "current.crt: " + several, nothing},
-		"certificate that is a key":  {Stable, copyFrom(KeyCurrentCert, KeyCurrentKey), "current.crt: " + wantsCert, nothing},
-		"certificate of garbage":     {Stable, block(KeyCurrentCert, blockCertificate, []byte("garbage")), "current.crt: is not a valid certificate", nothing},
-		"certificate of no CA":       {Hold, as(func(c *x509.Certificate) { c.IsCA = false }), "current.crt: is not the certificate of a CA", nothing},
-		"certificate not for that":   {Hold, as(func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), "current.crt: is not the certificate of a CA", nothing},
-		"certificate of another":     {Stable, foreign(KeyCurrentCert, ""), "current.key: is not the key of current.crt", nothing},
-		"certificate and its key":    {Stable, swap(KeyCurrentCert, KeyCurrentKey), "current.crt: " + wantsCert, nothing},
-		"pair of another":            {Stable, foreign(KeyCurrentCert, KeyCurrentKey), "current.crt: " + another, nothing},
-		"pair of another, undated":   {Stable, both(foreign(KeyCurrentCert, KeyCurrentKey), remove(KeyState)), "state.json: is missing", "another"},
-		"pairs swapped":              {Hold, both(swap(KeyCurrentCert, KeyPendingCert), swap(KeyCurrentKey, KeyPendingKey)), "current.crt: " + another + "; pending.crt: " + another, nothing},
-		"certificates swapped":       {Hold, swap(KeyCurrentCert, KeyPendingCert), "current.key: is not the key of current.crt; pending.key: is not the key of pending.crt", nothing},
-		"previous in its place":      {Activate, copyFrom(KeyCurrentCert, KeyPreviousCert), "current.key: is not the key of current.crt", nothing},
-		"key missing":                {Stable, remove(KeyCurrentKey), "current.key: is missing", nothing},
-		"key empty":                  {Stable, set(KeyCurrentKey, ""), "current.key: is missing", nothing},
-		"key cut off":                {Stable, cut(KeyCurrentKey), "current.key: " + notPEM, nothing},
-		"key too large":              {Stable, enlarge(KeyCurrentKey), "current.key: " + large, nothing},
-		"key twice":                  {Stable, double(KeyCurrentKey), "current.key: " + several, nothing},
-		"key of another":             {Stable, foreign("", KeyCurrentKey), "current.key: is not the key of current.crt", nothing},
-		"key that is a certificate":  {Stable, copyFrom(KeyCurrentKey, KeyCurrentCert), "current.key: " + wantsKey, nothing},
-		"key of garbage":             {Stable, block(KeyCurrentKey, blockPrivateKey, []byte("garbage")), "current.key: cannot be read", nothing},
-		"key in another format":      {Stable, block(KeyCurrentKey, "EC PRIVATE KEY", []byte("garbage")), "current.key: " + wantsKey, nothing},
-		"key that cannot sign":       {Stable, block(KeyCurrentKey, blockPrivateKey, x25519), "current.key: is not a signing key", nothing},
-		"pending missing":            {Publish, remove(KeyPendingCert), "pending.crt: is missing", current},
-		"pending cut off":            {Hold, cut(KeyPendingCert), "pending.crt: " + notPEM, current},
-		"pending of another":         {Hold, foreign(KeyPendingCert, KeyPendingKey), "pending.crt: " + another, current},
-		"pending key missing":        {Publish, remove(KeyPendingKey), "pending.key: is missing", current},
-		"pending key of the current": {Hold, copyFrom(KeyPendingKey, KeyCurrentKey), "pending.key: is not the key of pending.crt", current},
-		"pending key twice":          {Hold, double(KeyPendingKey), "pending.key: " + several, current},
-		"previous missing":           {Activate, remove(KeyPreviousCert), "previous.crt: is missing", current},
-		"previous cut off":           {Activate, cut(KeyPreviousCert), "previous.crt: " + notPEM, current},
-		"previous of another":        {Activate, copyFrom(KeyPreviousCert, KeyCurrentCert), "previous.crt: " + another, current},
+		"certificate missing":        {Stable, remove(KeyCurrentCert), "current.crt: is missing"},
+		"certificate cut off":        {Stable, cut(KeyCurrentCert), "current.crt: " + notPEM},
+		"certificate twice":          {Stable, double(KeyCurrentCert), "current.crt: " + several},
+		"certificate that is a key":  {Stable, copyFrom(KeyCurrentCert, KeyCurrentKey), "current.crt: " + wantsCert},
+		"certificate of no CA":       {Hold, as(func(c *x509.Certificate) { c.IsCA = false }), "current.crt: is not the certificate of a CA"},
+		"certificate not for that":   {Hold, as(func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), "current.crt: is not the certificate of a CA"},
+		"certificate of another":     {Stable, foreign(KeyCurrentCert, ""), "current.key: is not the key of current.crt"},
+		"pair of another":            {Stable, foreign(KeyCurrentCert, KeyCurrentKey), "current.crt: " + another},
+		"pairs swapped":              {Hold, both(swap(KeyCurrentCert, KeyPendingCert), swap(KeyCurrentKey, KeyPendingKey)), "current.crt: " + another + "; pending.crt: " + another},
+		"certificates swapped":       {Hold, swap(KeyCurrentCert, KeyPendingCert), "current.key: is not the key of current.crt; pending.key: is not the key of pending.crt"},
+		"key missing":                {Stable, remove(KeyCurrentKey), "current.key: is missing"},
+		"key cut off":                {Stable, cut(KeyCurrentKey), "current.key: " + notPEM},
+		"key of another":             {Stable, foreign("", KeyCurrentKey), "current.key: is not the key of current.crt"},
+		"key of garbage":             {Stable, block(KeyCurrentKey, blockPrivateKey, []byte("garbage")), "current.key: cannot be read"},
+		"key in another format":      {Stable, block(KeyCurrentKey, "EC PRIVATE KEY", []byte("garbage")), "current.key: " + wantsKey},
+		"key that cannot sign":       {Stable, block(KeyCurrentKey, blockPrivateKey, x25519), "current.key: is not a signing key"},
+		"pending missing":            {Publish, remove(KeyPendingCert), "pending.crt: is missing"},
+		"pending of another":         {Hold, foreign(KeyPendingCert, KeyPendingKey), "pending.crt: " + another},
+		"pending key missing":        {Publish, remove(KeyPendingKey), "pending.key: is missing"},
+		"pending key of the current": {Hold, copyFrom(KeyPendingKey, KeyCurrentKey), "pending.key: is not the key of pending.crt"},
+		"previous missing":           {Activate, remove(KeyPreviousCert), "previous.crt: is missing"},
+		"previous of another":        {Activate, copyFrom(KeyPreviousCert, KeyCurrentCert), "previous.crt: " + another},
 		"all of a hold": {
 			Hold, both(set(KeyState, "{"), cut(KeyCurrentKey), remove(KeyPendingCert)),
-			"state.json: cannot be read as JSON; current.key: " + notPEM, nothing,
+			"state.json: cannot be read as JSON; current.key: " + notPEM,
 		},
-		"several at once": {Hold, both(cut(KeyCurrentKey), remove(KeyPendingCert)), "current.key: " + notPEM + "; pending.crt: is missing", nothing},
-		"only the bundle": {Stable, both(remove(KeyState), remove(KeyCurrentCert), remove(KeyCurrentKey)), "state.json: is missing; current.crt: is missing", nothing},
+		"only the bundle": {Stable, both(remove(KeyState), remove(KeyCurrentCert), remove(KeyCurrentKey)), "state.json: is missing; current.crt: is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -333,17 +301,8 @@ func TestDecodeDamaged(t *testing.T) {
 					t.Errorf("%s holds a part of a key", err)
 				}
 			}
-			switch {
-			case c.salvaged == nothing:
-				if got != nil {
-					t.Errorf("%v is used", show(got))
-				}
-			case got == nil:
-				t.Error("nothing is used")
-			case got.Lineage != "" || got.Generation != 0 || got.Phase != Stable || got.Pending != nil || got.Previous != nil || got.Request != nil:
-				t.Errorf("more than the current CA is used: %+v", got)
-			case (got.Current.ID() == s.Current.ID()) != (c.salvaged == current) || got.Current.Key == nil:
-				t.Errorf("the wrong CA is used: %+v", got.Current)
+			if got != nil {
+				t.Errorf("%v is used", show(got))
 			}
 		})
 	}
@@ -434,10 +393,7 @@ func FuzzDecode(f *testing.F) {
 			if len(err.Error()) > 1000 {
 				t.Errorf("%d bytes of error", len(err.Error()))
 			}
-			if s == nil {
-				return
-			}
-			if s.Lineage != "" || s.Phase != Stable || s.Current == nil || s.Current.Key == nil || len(s.Authorities()) != 1 {
+			if s != nil {
 				t.Errorf("%+v is used", s)
 			}
 			return

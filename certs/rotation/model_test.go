@@ -78,7 +78,6 @@ type modelLeaf struct {
 type modelRecord struct {
 	version int
 	state   *State // nil if there is none that can be read
-	salvage *State // of a damaged one
 }
 
 type modelReplica struct {
@@ -413,16 +412,10 @@ func (m *model) lose() {
 		m.note("exempt: %s", m.exempt)
 	}
 	m.store.version++
-	old := m.store.state
-	m.store.state, m.store.salvage = nil, nil
+	m.store.state = nil
 	switch m.r.IntN(4) {
-	case 0:
-		m.note("the state is deleted")
-	case 1:
-		if old != nil && m.r.IntN(2) == 0 {
-			m.store.salvage = &State{Phase: Stable, Current: old.Current}
-		}
-		m.note("the state is damaged")
+	case 0, 1:
+		m.note("the state is deleted or damaged")
 	case 2:
 		m.store.state = m.history[m.r.IntN(len(m.history))]
 		m.note("an old backup: %s", show(m.store.state))
@@ -567,11 +560,7 @@ func (m *model) settle(r *modelReplica, now time.Time) bool {
 	if want == nil {
 		m.made++
 		want = &State{Lineage: "l" + strconv.Itoa(m.made), Created: now, Generation: 1, Phase: Stable, Since: now}
-		if s := r.record.salvage; s != nil && !s.Current.hasExpired(now) {
-			want.Current = s.Current
-		} else {
-			want.Current, _ = m.newCA(now)
-		}
+		want.Current, _ = m.newCA(now)
 	}
 	if want != found {
 		return m.save(r, want)

@@ -22,8 +22,8 @@ type Report struct {
 	Seen time.Time
 	// Version is that of its program.
 	Version string
-	// Location is the Lease or the file that holds the report, "" if it is in memory.
-	Location string
+	// Lease is the name of the Lease that holds the report, "" if it is in memory.
+	Lease string
 }
 
 // Observation is what is known besides the state.

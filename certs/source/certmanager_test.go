@@ -30,11 +30,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // managed is a cluster in which a test plays cert-manager.

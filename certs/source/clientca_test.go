@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 func caPEM(cas ...*certstest.Authority) []byte {

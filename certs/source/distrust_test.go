@@ -30,11 +30,11 @@ func TestNamesNotServed(t *testing.T) {
 		want  string
 	}{
 		{"another problem", distrust(mutating, unknown), ""},
-		{"one webhook", distrust(mutating, calls("x")), `the name "x" that is called by ` + mutating},
-		{"two of one configuration, and another problem", errors.Join(distrust(mutating, calls("x")), distrust(validating, unknown)), `the name "x" that is called by ` + mutating},
-		{"two configurations", errors.Join(distrust(mutating, calls("x")), distrust(validating, calls("x"))), `the name "x" that is called by ` + mutating + " and " + validating},
-		{"two names", errors.Join(distrust(mutating, calls("x")), distrust(mutating, calls("y"))), `the name "x" that is called by ` + mutating + ` and the name "y" that is called by ` + mutating},
-		{"without a registration", calls("x"), `the name "x" that is called by a registration`},
+		{"one webhook", distrust(mutating, calls("x")), `"x"`},
+		{"two of one configuration, and another problem", errors.Join(distrust(mutating, calls("x")), distrust(validating, unknown)), `"x"`},
+		{"two configurations", errors.Join(distrust(mutating, calls("x")), distrust(validating, calls("x"))), `"x"`},
+		{"two names", errors.Join(distrust(mutating, calls("x")), distrust(mutating, calls("y"))), `"x" and "y"`},
+		{"without a registration", calls("x"), `"x"`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

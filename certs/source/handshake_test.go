@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // sources are each source at its best: it has a certificate.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // FuzzParsePair reads what anybody may have written into a Secret or a file.

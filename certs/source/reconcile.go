@@ -109,10 +109,10 @@ func (k *reconciler) reconcile(ctx context.Context) {
 			// Until now the others did not wait for this replica: the others may have rotated.
 			again := k.syncAndUse(ctx, now)
 			err = errors.Join(err, again, k.sendHeartbeat(ctx, now))
-			if again == nil || store.OnlyUnwritten(again) {
+			if again == nil || errors.Is(again, store.ErrUnwritten) {
 				k.joined.Store(true)
 			}
-		} else if until != nil && err == nil || store.OnlyUnwritten(err) {
+		} else if until != nil && err == nil || errors.Is(err, store.ErrUnwritten) {
 			// Where nothing can be written, no other replica can begin a rotation either.
 			k.joined.Store(true)
 		}
@@ -161,10 +161,6 @@ func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
 	if errors.Is(damage, rotation.ErrNewer) {
 		return fmt.Errorf("%s: %w", k.store, damage)
 	}
-	usable := found
-	if damage != nil {
-		found = nil
-	}
 	want := rotation.Merge(remembered, found, now)
 	what, reason := "", certs.ReasonRecovered
 	if want == nil || want != found && k.elapsed(k.lastRead) > staleTime {
@@ -186,7 +182,7 @@ func (k *reconciler) syncOnce(ctx context.Context, now time.Time) error {
 	case want != nil:
 		what = k.recoveryMessage(found, damage)
 	default:
-		if want, what, err = k.newState(usable, damage, now); err != nil {
+		if want, what, err = k.newState(damage, now); err != nil {
 			return err
 		}
 		if reason = certs.ReasonReplaced; errors.Is(damage, rotation.ErrEmpty) {

@@ -74,17 +74,13 @@ func (k *reconciler) waitForRecovery(ctx context.Context, want *rotation.State) 
 	return nil
 }
 
-// newState returns the first state, made of the usable part of a damaged one if there
-// is any.
-func (k *reconciler) newState(usable *rotation.State, damage error, now time.Time) (*rotation.State, string, error) {
+// newState returns the first state. One that is damaged, and that no replica remembers, is
+// replaced: a CA of it might not be the one that clients trust.
+func (k *reconciler) newState(damage error, now time.Time) (*rotation.State, string, error) {
 	lineage := make([]byte, 16)
 	_, _ = rand.Read(lineage) // it never fails
 	s := &rotation.State{
 		Lineage: hex.EncodeToString(lineage), Created: now, Generation: 1, Phase: rotation.Stable, Since: now, Cause: rotation.Recovery,
-	}
-	if usable != nil && !now.After(usable.Current.Cert.NotAfter) {
-		s.Current = usable.Current
-		return s, "the state was damaged, and was created again with the existing CA: " + damage.Error(), nil
 	}
 	if k.policy.New != nil {
 		authority, err := k.policy.New(now)

@@ -38,7 +38,7 @@ type rolloverPolicy struct {
 type decision struct {
 	// accept reports whether the certificate is served from now on.
 	accept bool
-	// reason explains the decision to an administrator.
+	// reason explains to an administrator why a certificate waits.
 	reason string
 	// latest is when a certificate that waits is accepted at the latest: the end of the
 	// hold, or of the served certificate.
@@ -54,37 +54,30 @@ type decision struct {
 // clocks differ.
 func (g *rolloverPolicy) decide(current, found *tls.Certificate, now time.Time) decision {
 	if g.trust == nil {
-		return decision{accept: true, reason: "no registration is configured"}
+		return decision{accept: true}
 	}
 	distrust := g.trust.Verify(found, now)
 	g.track(found, distrust, now)
-	if current == nil {
-		return decision{accept: true, reason: "there is nothing else to serve"}
-	}
-	if invalid := pki.CheckPair(current, now); invalid != nil {
-		return decision{accept: true, reason: "the previous certificate is invalid: " + invalid.Error()}
+	if !isValidNow(current, now) {
+		return decision{accept: true}
 	}
 	var (
-		end    = current.Leaf.NotAfter
-		soon   = end.Add(-endMargin(current.Leaf))
-		ending = !now.Before(soon)
-		held   = g.since.Add(g.hold)
+		end       = current.Leaf.NotAfter
+		soon      = end.Add(-endMargin(current.Leaf))
+		ending    = !now.Before(soon)
+		held      = g.since.Add(g.hold)
+		unread    = errors.Is(distrust, certs.ErrUnread)
+		untrusted = !unread && g.trust.Verify(current, now) != nil
 	)
 	switch {
-	case ending && (distrust == nil || errors.Is(distrust, certs.ErrUnread)):
-		return decision{accept: true, reason: "the previous certificate expires at " + clock.Stamp(end)}
-	case errors.Is(distrust, certs.ErrUnread):
+	case ending && (distrust == nil || unread || untrusted):
+		return decision{accept: true}
+	case unread:
 		return decision{reason: "it is unknown whether registrations trust it: " + summary(distrust), latest: soon}
-	case distrust != nil && ending && g.trust.Verify(current, now) != nil:
-		return decision{accept: true, reason: "the previous certificate expires at " + clock.Stamp(end) + ", and is not trusted either"}
 	case distrust != nil:
 		return decision{reason: "registrations do not trust it: " + summary(distrust), latest: end}
-	case sameIssuer(current.Leaf, found.Leaf):
-		return decision{accept: true, reason: "it has the same issuer as the previous certificate"}
-	case g.trust.Verify(current, now) != nil:
-		return decision{accept: true, reason: "every registration trusts it, and the previous certificate no more"}
-	case !now.Before(held):
-		return decision{accept: true, reason: "every registration has trusted it since " + clock.Stamp(g.since)}
+	case untrusted, !now.Before(held), sameIssuer(current.Leaf, found.Leaf):
+		return decision{accept: true}
 	default:
 		return decision{
 			reason: fmt.Sprintf("every registration has trusted it since %s, and a new issuer must be trusted for %s", clock.Stamp(g.since), g.hold),
@@ -110,7 +103,7 @@ func (g *rolloverPolicy) checkNames(current, found *tls.Certificate, now time.Ti
 	if distrust := g.trust.Verify(current, now); distrust != nil && namesNotServed(distrust) != "" {
 		return nil // it is no worse
 	}
-	return fmt.Errorf("it lacks %s and is not served: issue it for every name that is called, or correct the clientConfig", other)
+	return fmt.Errorf("it lacks %s, which registrations call, and is not served: issue it for every name that is called, or correct the clientConfig", other)
 }
 
 // track updates since. A newer certificate of the same issuer does not restart the

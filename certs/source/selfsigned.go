@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,9 +76,8 @@ type SelfSigned struct {
 	issuing  sync.Mutex
 	served   certs.Reporter
 
-	mu sync.Mutex
-	// dirs are the directories that WriteDir has written and Run keeps.
-	dirs []string
+	// dir is the directory that WriteDir has written and Run keeps, nil if there is none.
+	dir atomic.Pointer[string]
 }
 
 var (
@@ -151,15 +149,6 @@ func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	return leaf, nil
 }
 
-// CABundle returns the certificates of the CAs that clients must trust, in PEM.
-func (s *SelfSigned) CABundle() []byte {
-	state := s.rotation.state.Load()
-	if state == nil {
-		return nil
-	}
-	return rotation.Bundle(state.Trusted(clock.Wall(s.cfg.Now)))
-}
-
 // Certificate implements Authorities.
 func (s *SelfSigned) Certificate() *tls.Certificate { return s.leaf.Load() }
 
@@ -199,8 +188,7 @@ func (s *SelfSigned) Healthy() error {
 	return nil
 }
 
-// Run implements Source. When the CAs change it writes the directories of
-// WriteDir again.
+// Run implements Source. When the CAs change it writes the directory of WriteDir again.
 func (s *SelfSigned) Run(ctx context.Context) error {
 	s.rotation.run(ctx)
 	s.rotation.leave(ctx)
@@ -213,7 +201,10 @@ func (s *SelfSigned) use(state *rotation.State, now time.Time) error {
 	if leaf := s.leaf.Load(); leaf != nil {
 		s.served.Report(certs.EventOf(certs.ServingCertificate, leaf.Leaf))
 	}
-	return errors.Join(err, s.rewriteDirs(state, now))
+	if dir := s.dir.Load(); dir != nil {
+		err = errors.Join(err, store.WriteDir(*dir, state, now))
+	}
+	return err
 }
 
 // ensure returns the serving certificate. It issues another one if the active one is not of
@@ -256,22 +247,10 @@ func (s *SelfSigned) ensure(state *rotation.State, now time.Time, held bool) (*t
 	return leaf, nil
 }
 
-// ClientCertificate issues a client certificate for the names, which must not
-// both be empty, and returns it and its key in PEM. It is good for a year or
-// until the newest CA expires, whichever is first.
-func (s *SelfSigned) ClientCertificate(commonName, organization string) (certPEM, keyPEM []byte, err error) {
-	state := s.rotation.state.Load()
-	if state == nil {
-		return nil, nil, errors.Join(errors.New("client certificate: there is no CA yet"), s.rotation.lastError())
-	}
-	return pki.ClientCertificate(state, commonName, organization, clock.Wall(s.cfg.Now))
-}
-
 // WriteDir writes CAFile, and a client certificate for the API server into
 // ClientCertFile and ClientKeyFile, the key readable by the owner alone. It makes the
 // directory if necessary, replaces each file atomically, and keeps files that are still
-// valid. If CAFile holds no CA of Gatehouse, it returns a ForeignError and changes nothing.
-// After ErrUnwritten Run tries again: it keeps the directory up to date from then on.
+// valid. After ErrUnwritten Run tries again: it keeps the directory up to date from then on.
 func (s *SelfSigned) WriteDir(dir string) error {
 	state := s.rotation.state.Load()
 	if state == nil {
@@ -282,23 +261,7 @@ func (s *SelfSigned) WriteDir(dir string) error {
 		err = fmt.Errorf("self-signed certificate: %w", err)
 	}
 	if err == nil || errors.Is(err, store.ErrUnwritten) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !slices.Contains(s.dirs, dir) {
-			s.dirs = append(s.dirs, dir)
-		}
+		s.dir.Store(&dir)
 	}
 	return err
-}
-
-// rewriteDirs writes the known directories again.
-func (s *SelfSigned) rewriteDirs(state *rotation.State, now time.Time) error {
-	s.mu.Lock()
-	dirs := slices.Clone(s.dirs)
-	s.mu.Unlock()
-	var problems []error
-	for _, dir := range dirs {
-		problems = append(problems, store.WriteDir(dir, state, now))
-	}
-	return errors.Join(problems...)
 }

@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // A replica that starts where nothing can be written goes on with the CA that it can
@@ -24,7 +22,7 @@ func TestStartsWhereNothingCanBeWritten(t *testing.T) {
 	var events []certs.Event
 	start := func() *SelfSigned {
 		s, err := NewSelfSigned(t.Context(), SelfSignedConfig{
-			Hosts: []string{"localhost"}, Store: store.NewDirStore(dir), Replicas: store.NewDirReplicas(dir, "one", c.Now), Replica: "one", Now: c.Now,
+			Hosts: []string{"localhost"}, Store: store.NewDirStore(dir), Now: c.Now,
 			Notify: func(e certs.Event) { events = append(events, e) },
 		})
 		if err != nil {
@@ -37,36 +35,33 @@ func TestStartsWhereNothingCanBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Leave(t.Context())
-	// What is in the place of the files lets nothing be written for root either.
-	for _, name := range []string{"replicas", store.ClientKeyFile} {
-		certstest.Remove(t, filepath.Join(dir, name))
-	}
-	certstest.Write(t, filepath.Join(dir, "replicas"), nil)
-	if err := os.Mkdir(filepath.Join(dir, store.ClientKeyFile), 0o700); err != nil {
+	// A directory in the place of a file lets nothing be written for root either.
+	key := filepath.Join(dir, store.ClientKeyFile)
+	certstest.Remove(t, key)
+	if err := os.Mkdir(key, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	events = nil
 	second := start()
 	if err := second.Healthy(); err != nil {
 		t.Errorf("Healthy: %v", err)
 	}
-	if second.State().Current.ID() != first.State().Current.ID() || second.IsReconciled() {
-		t.Errorf("the CA is another one, or all is reported to be reconciled: %v", second.IsReconciled())
-	}
-	if !slices.ContainsFunc(events, func(e certs.Event) bool {
-		return e.Reason == certs.ReasonStoreFailed && errors.Is(e.Err, store.ErrUnwritten) && strings.Contains(e.Err.Error(), "replicas") && strings.Contains(e.Err.Error(), ": cannot write it: not a directory")
-	}) {
-		t.Errorf("the events are %+v", events)
+	if second.State().Current.ID() != first.State().Current.ID() {
+		t.Error("the CA is another one")
 	}
 	if err := second.WriteDir(dir); !errors.Is(err, store.ErrUnwritten) || !strings.Contains(err.Error(), store.ClientKeyFile+": cannot write it: ") {
 		t.Errorf("WriteDir: %v", err)
 	}
-	// What WriteDir could not write is tried again.
-	certstest.Remove(t, filepath.Join(dir, store.ClientKeyFile))
-	certstest.Remove(t, filepath.Join(dir, "replicas"))
-	c.Advance(store.ReportInterval)
+	events = nil
 	second.rotation.reconcile(t.Context())
-	if _, err := pki.ReadPair(filepath.Join(dir, store.ClientCertFile), filepath.Join(dir, store.ClientKeyFile)); err != nil || !second.IsReconciled() {
+	if err := second.Healthy(); err != nil || second.IsReconciled() || !slices.ContainsFunc(events, func(e certs.Event) bool {
+		return e.Reason == certs.ReasonStoreFailed && errors.Is(e.Err, store.ErrUnwritten)
+	}) {
+		t.Errorf("Healthy: %v, and the events are %+v", err, events)
+	}
+	// What could not be written is tried again.
+	certstest.Remove(t, key)
+	second.rotation.reconcile(t.Context())
+	if _, err := pki.ReadPair(filepath.Join(dir, store.ClientCertFile), key); err != nil || !second.IsReconciled() {
 		t.Errorf("what can be written again is not: %v, %v", err, second.rotation.lastError())
 	}
 
@@ -78,36 +73,5 @@ func TestStartsWhereNothingCanBeWritten(t *testing.T) {
 	dir = empty
 	if err := start().Healthy(); err == nil {
 		t.Error("a replica without a CA is healthy")
-	}
-}
-
-// Two processes of one name, of which one is cut off while the CA is replaced, is
-// what nobody should do, and takes nothing from anybody.
-func TestLeasesOfOneNameThroughARotation(t *testing.T) {
-	t.Parallel()
-	api, c := certstest.NewAPIServer(t), certstest.NewClock()
-	api.Now = c.Now
-	cut := certstest.NewAPIServer(t)
-	cut.Objects, cut.Now = api.Objects, c.Now
-	start := func(api *certstest.APIServer) *SelfSigned {
-		s, err := NewSelfSigned(t.Context(), SelfSignedConfig{
-			Hosts: []string{"a"}, Replica: "node", Now: c.Now, Store: store.NewSecretStore(store.SecretStoreConfig{Client: api.Client(), Namespace: "system", Name: "ca"}), Replicas: store.NewLeases(store.LeasesConfig{Client: api.Client(), Namespace: "system", Group: "ca", Replica: "node", LeafLife: certstest.Week, Now: c.Now}),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	one, two := start(api), start(cut)
-	cut.Set(certstest.Refuses(503, "no", "get"))
-	if _, err := store.RequestRotation(t.Context(), one.rotation.store, false, c.Now()); err != nil {
-		t.Fatal(err)
-	}
-	for range 200 {
-		c.Advance(20 * time.Second)
-		one.rotation.reconcile(t.Context())
-	}
-	if s := one.State(); s.Phase != rotation.Activate || !leadsTo(s.Previous.Cert, two.Certificate()) {
-		t.Errorf("the CA of one that serves is forgotten in phase %s", s.Phase)
 	}
 }

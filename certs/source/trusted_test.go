@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // trusted is a Trust whose registrations trust what a test says.

@@ -8,28 +8,26 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gofrs/flock"
 
 	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 const (
 	// AuthorityFile is where a DirStore keeps a state.
 	AuthorityFile = "authority.json"
-	lockFile      = ".lock"
+	// lockFile is held for a write, and serveFile as long as a server runs.
+	lockFile  = ".lock"
+	serveFile = ".serve.lock"
 
 	privateFile fs.FileMode = 0o600
 	sharedDir   fs.FileMode = 0o750
@@ -43,15 +41,15 @@ const (
 	lockPause        = 20 * time.Millisecond
 )
 
-// DirStore is a Store in a directory, for all processes of one machine: in the
-// file AuthorityFile, which is replaced atomically and readable by its owner alone. It
-// is a JSON object with a string for each key.
+// DirStore is a Store in a directory, for one server and the commands that an administrator
+// runs beside it: in the file AuthorityFile, which is replaced atomically and readable by
+// its owner alone. It is a JSON object with a string for each key.
 //
 // A file that cannot be parsed is passed to rotation.Decode as it is, which calls it
 // damaged. Because the file holds the key of a CA, it is an error if everybody on the
 // machine may read or write it or create files in its directory, sticky or not, or if its
 // owner is neither this user nor root. Rights of a group are the administrator's choice.
-// The file .lock beside it is empty and stays.
+// The files .lock and .serve.lock beside it are empty and stay.
 type DirStore struct {
 	dir, file string
 	user      int
@@ -142,20 +140,6 @@ type unwritten struct{ error }
 func (u unwritten) Unwrap() error      { return u.error }
 func (unwritten) Is(target error) bool { return target == ErrUnwritten }
 
-// OnlyUnwritten reports whether an error consists of ErrUnwritten only.
-func OnlyUnwritten(err error) bool {
-	switch err := err.(type) { //nolint:errorlint // whatever is wrapped is looked at
-	case unwritten:
-		return true
-	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(err.Unwrap(), func(err error) bool { return !OnlyUnwritten(err) })
-	case interface{ Unwrap() error }:
-		return OnlyUnwritten(err.Unwrap())
-	default:
-		return false
-	}
-}
-
 // fileError adds the object and the remedy to an error of the system.
 func fileError(object, verb string, err error) error {
 	text := err
@@ -214,16 +198,9 @@ func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte)
 	case exists != old.Exists, exists && digest(content) != old.Version:
 		return ErrConflict
 	}
-	kept := parseAuthority(content)
-	maps.DeleteFunc(kept, func(key string, _ []byte) bool { return slices.Contains(rotation.Keys(), key) })
-	texts := make(map[string]string, len(kept)+len(data))
-	for _, from := range []map[string][]byte{kept, data} {
-		for key, value := range from {
-			if !utf8.Valid(value) {
-				return fmt.Errorf("%s: the value of %q is not UTF-8", s, truncate.Runes(key, longestName))
-			}
-			texts[key] = string(value)
-		}
+	texts := make(map[string]string, len(data))
+	for key, value := range data {
+		texts[key] = string(value)
 	}
 	encoded, err := json.MarshalIndent(texts, "", "  ")
 	if err != nil {
@@ -234,6 +211,46 @@ func (s *DirStore) Save(ctx context.Context, old Record, data map[string][]byte)
 		return fileError(s.String(), "write", err)
 	}
 	return nil
+}
+
+// Occupy makes the directory, and this process its server until release. It returns an
+// error if another process is, and a ForeignError if the directory has no state and files
+// that WriteDir would replace. A lock that cannot be taken for another reason, such as a
+// full disk, is ignored: a restart of a server must not depend on it.
+func (s *DirStore) Occupy() (release func(), err error) {
+	if err := s.checkUnclaimed(); err != nil {
+		return nil, err
+	}
+	if os.MkdirAll(s.dir, sharedDir) == nil {
+		if err := s.checkDir(); err != nil {
+			return nil, err
+		}
+	}
+	held := flock.New(filepath.Join(s.dir, serveFile), flock.SetPermissions(privateFile))
+	if taken, err := held.TryLock(); err == nil && !taken {
+		return nil, fmt.Errorf("directory %s: another server uses it (hint: use another directory, or --self-signed-secret for several replicas)", s.dir)
+	}
+	return func() { _ = held.Close() }, nil // it is let go at the latest when the process ends
+}
+
+// checkUnclaimed returns a ForeignError if there is no state, and files beside it.
+func (s *DirStore) checkUnclaimed() error {
+	if _, err := os.Lstat(s.file); err == nil {
+		return nil
+	}
+	var found []string
+	for _, name := range []string{CAFile, ClientCertFile, ClientKeyFile} {
+		if _, err := os.Lstat(filepath.Join(s.dir, name)); err == nil {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return &ForeignError{
+		Place: "directory " + s.dir, Problem: "it has " + strings.Join(found, ", ") + " and no " + AuthorityFile,
+		Remedy: "use another directory; or, if " + AuthorityFile + " was lost, move these files away, and give the API server those of the new CA",
+	}
 }
 
 // tidy removes temporary files of writers that were killed: they may hold keys. It is called

@@ -9,14 +9,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gofrs/flock"
 
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 func TestDirStore(t *testing.T) {
@@ -39,24 +38,6 @@ func TestDirStore(t *testing.T) {
 	}
 	if info, err := os.Stat(one); err != nil || info.Mode().Perm()&0o027 != 0 {
 		t.Errorf("the directory is for others: %v, %v", info.Mode(), err)
-	}
-}
-
-// A state comes back as it was written.
-func TestDirStoreKeepsAState(t *testing.T) {
-	t.Parallel()
-	s := NewDirStore(t.TempDir())
-	want := &rotation.State{Lineage: "x", Created: certstest.Noon, Generation: 7, Phase: rotation.Stable, Since: certstest.Noon, Current: certstest.NewCA(t).Authority}
-	data, err := rotation.Encode(want, certstest.Noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Save(t.Context(), mustLoad(t, s), data); err != nil {
-		t.Fatal(err)
-	}
-	got, err := rotation.Decode(mustLoad(t, s).Data)
-	if err != nil || got.Generation != 7 || got.Current.ID() != want.Current.ID() || got.Current.Key == nil {
-		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
@@ -112,27 +93,50 @@ func TestDirStoreContent(t *testing.T) {
 	}
 }
 
-func TestDirStoreKeepsWhatIsOfOthers(t *testing.T) {
+// Temporary files of a writer that was killed may hold a key, and are removed.
+func TestDirStoreTidies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := NewDirStore(dir)
-	certstest.Write(t, filepath.Join(dir, AuthorityFile), []byte(`{"note":"y","previous.crt":"x"}`))
-	certstest.Write(t, filepath.Join(dir, "."+AuthorityFile+".killed"), []byte("key"))
-	certstest.Write(t, filepath.Join(dir, "ca.crt"), []byte("z"))
+	killed := filepath.Join(dir, "."+AuthorityFile+".killed")
+	certstest.Write(t, killed, []byte("key"))
 	if err := s.Save(t.Context(), mustLoad(t, s), bytesOf(map[string]string{rotation.KeyState: "1"})); err != nil {
 		t.Fatal(err)
 	}
-	if got := text(mustLoad(t, s).Data); len(got) != 2 || got["note"] != "y" {
-		t.Errorf("got %v", got)
+	if _, err := os.Stat(killed); err == nil {
+		t.Error("the file is still there")
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(left) != 3 {
-		t.Errorf("got %v, %v", left, err)
+}
+
+// A directory has one server. One without a state that has files of another CA has none.
+func TestDirStoreOccupy(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	release, err := NewDirStore(dir).Occupy()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "."+AuthorityFile+".killed")); err == nil {
-		t.Error("what a writer left behind that was killed is still there")
+	if _, err := NewDirStore(dir).Occupy(); err == nil || !strings.HasPrefix(err.Error(), "directory "+dir+": another server uses it (hint: ") {
+		t.Errorf("got %v", err)
 	}
-	if err := s.Save(t.Context(), mustLoad(t, s), map[string][]byte{rotation.KeyState: {0xff}}); err == nil || !strings.Contains(err.Error(), `the value of "state.json" is not UTF-8`) {
+	release()
+	release, err = NewDirStore(dir).Occupy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	certstest.Write(t, filepath.Join(dir, CAFile), []byte("x"))
+	if _, err := NewDirStore(dir).Occupy(); err == nil || !strings.HasPrefix(err.Error(), "directory "+dir+": it has ca.crt and no authority.json, so Gatehouse did not create it") {
+		t.Errorf("got %v", err)
+	}
+	certstest.Write(t, filepath.Join(dir, AuthorityFile), []byte("damaged"))
+	release, err = NewDirStore(dir).Occupy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	mode(t, dir, 0o777)
+	if _, err := NewDirStore(dir).Occupy(); err == nil || !strings.Contains(err.Error(), "the mode of its directory is 0777") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -212,7 +216,7 @@ func TestExplainFile(t *testing.T) {
 	}
 }
 
-// Somebody who holds the lock for ever makes nobody wait for ever.
+// A writer waits for the lock no longer than its context, and a reader not at all.
 func TestDirStoreLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -221,19 +225,12 @@ func TestDirStoreLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewDirStore(dir)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	if err := s.Save(ctx, Record{}, nil); err == nil || !strings.Contains(err.Error(), "another process holds the lock "+filepath.Join(dir, lockFile)+" (hint: ") {
+	if err := s.Save(late, Record{}, nil); err == nil || !strings.Contains(err.Error(), "another process holds the lock "+filepath.Join(dir, lockFile)+" (hint: ") {
 		t.Errorf("got %v", err)
 	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := s.Save(ended, Record{}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := s.Load(ctx); err != nil {
-		t.Errorf("a reader waits for the lock: %v", err)
-	}
+	mustLoad(t, s)
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -286,116 +283,22 @@ func TestDirStoreWatchPassesOverOtherFiles(t *testing.T) {
 	group.Wait()
 }
 
-func TestDirReplicas(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	testReplicas(t, func(replica string, c *certstest.Clock) Replicas {
-		d := NewDirReplicas(dir, replica, c.Now)
-		d.LeafLife = certstest.Week
-		return d
+func FuzzAuthorityFile(f *testing.F) {
+	for _, seed := range []string{``, `{}`, `null`, `[]`, `{"state.json":"{}"}`, `{"state.json":1}`, `{"x":"y"}`, "\xff", `{"current.key":"-----BEGIN`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		data := parseAuthority(content)
+		if len(content) > 0 && data == nil {
+			t.Error("content is taken for nothing")
+		}
+		state, err := rotation.Decode(data)
+		if (state == nil) == (err == nil) && err == nil {
+			t.Error("neither a state nor an error")
+		}
+		if err != nil && len(content) > 8 && strings.Contains(err.Error(), string(content)) {
+			t.Errorf("repeats what it read: %v", err)
+		}
+		_ = fmt.Sprint(foreignKeys(data))
 	})
-}
-
-func TestDirReplicasOfEarlierProcesses(t *testing.T) {
-	t.Parallel()
-	testStaleReports(t, func(t *testing.T) (func(string) Replicas, func(Replicas, time.Duration), *certstest.Clock) {
-		dir, c := t.TempDir(), certstest.NewClockAt(time.Now())
-		age := func(r Replicas, d time.Duration) {
-			written := c.Now().Add(-d)
-			if err := os.Chtimes(r.(*DirReplicas).file, written, written); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return func(replica string) Replicas { return NewDirReplicas(dir, replica, c.Now) }, age, c
-	})
-}
-
-func TestDirReplicasOfOthers(t *testing.T) {
-	t.Parallel()
-	dir, c := t.TempDir(), certstest.NewClock()
-	d := NewDirReplicas(dir, "one", c.Now)
-	d.LeafLife = certstest.Week
-	if err := d.Report(t.Context(), reportOf("one")); err != nil {
-		t.Fatal(err)
-	}
-	place := filepath.Join(dir, replicasDir)
-	for name, content := range map[string]string{
-		"broken.json": `{"replica":"x","issuer":"`, "list.json": "[]", "large.json": strings.Repeat("[", 1<<20),
-		".hidden.json": "{}", "note.txt": "x",
-	} {
-		certstest.Write(t, filepath.Join(place, name), []byte(content))
-	}
-	if err := os.Mkdir(filepath.Join(place, "dir.json"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/zero", filepath.Join(place, "link.json")); err != nil {
-		t.Fatal(err)
-	}
-	written := certstest.Noon.Add(-time.Hour)
-	for _, name := range []string{"broken.json", "list.json", "large.json"} {
-		if err := os.Chtimes(filepath.Join(place, name), written, written); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list := mustList(t, d)
-	if namesOf(list) != "broken large list one" {
-		t.Fatalf("got %+v", list)
-	}
-	if r := list[0]; r.Issuer != UnreadableIssuer || !r.NotAfter.Equal(written.Add(certstest.Week)) || !r.Seen.Equal(written) {
-		t.Errorf("got %+v", r)
-	}
-	c.Advance(30 * 24 * time.Hour)
-	onlooker := NewDirReplicas(dir, "", c.Now)
-	onlooker.LeafLife = certstest.Week
-	count := func() int {
-		files, err := filepath.Glob(filepath.Join(place, "*.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(files)
-	}
-	if list := mustList(t, onlooker); len(list) != 0 || count() != 7 {
-		t.Errorf("got %+v and %d files", list, count())
-	}
-	if list := mustList(t, d); len(list) != 0 || count() != 3 { // what is no report stays
-		t.Errorf("got %+v and %d files", list, count())
-	}
-}
-
-func TestDirReplicasErrors(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	certstest.Write(t, filepath.Join(dir, replicasDir), nil)
-	d := NewDirReplicas(dir, "one", nil)
-	if err := d.Report(t.Context(), reportOf("one")); err == nil || !strings.Contains(err.Error(), ": cannot write it: not a directory") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := d.List(t.Context()); err == nil || !strings.Contains(err.Error(), "directory "+filepath.Join(dir, replicasDir)+": cannot read it: ") {
-		t.Errorf("got %v", err)
-	}
-	if err := d.Leave(t.Context()); err == nil || !strings.Contains(err.Error(), ": cannot remove it: not a directory") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestOnlyUnwritten(t *testing.T) {
-	t.Parallel()
-	full := fileError("file x", "write", syscall.ENOSPC)
-	for name, c := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"nothing":         {nil, false},
-		"a full disk":     {full, true},
-		"wrapped":         {fmt.Errorf("certificate: %w", full), true},
-		"two":             {errors.Join(full, fmt.Errorf("certificate: %w", errors.Join(full))), true},
-		"one of two":      {fmt.Errorf("certificate: %w", errors.Join(full, errors.New("odd"))), false},
-		"something else":  {fmt.Errorf("certificate: %w", errors.New("odd")), false},
-		"an unread file":  {fileError("file x", "read", syscall.EIO), false},
-		"two of one kind": {fmt.Errorf("%w: %w", full, ErrConflict), false},
-	} {
-		if got := OnlyUnwritten(c.err); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
 }

@@ -12,11 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
-// The names in the client certificate that WriteDir writes.
-const apiServerName = "kube-apiserver"
-
-const apiServerOrganization = "gatehouse.dev"
-
 // The files that WriteDir writes.
 const (
 	// CAFile holds the CAs that clients must trust, and that the server verifies client
@@ -29,8 +24,7 @@ const (
 )
 
 // WriteDir writes the CAs of a state, and a client certificate for the API server, into
-// a directory. It keeps files that are still good, and returns a ForeignError rather than
-// replace a CA that is not of Gatehouse.
+// a directory that belongs to the state. It keeps files that are still good.
 func WriteDir(dir string, state *rotation.State, now time.Time) error {
 	if err := os.MkdirAll(dir, sharedDir); err != nil {
 		return fileError("directory "+dir, "write", err)
@@ -39,14 +33,7 @@ func WriteDir(dir string, state *rotation.State, now time.Time) error {
 	// can show it.
 	bundle := rotation.Bundle(state.Trusted(now))
 	name := filepath.Join(dir, CAFile)
-	there, err := readExported(name)
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(there.content, bundle) {
-		if err := checkReplaceable(name, there, state); err != nil {
-			return err
-		}
+	if there, err := os.ReadFile(name); err != nil || !bytes.Equal(there, bundle) { //nolint:gosec // in a directory that whoever starts the program names
 		if err := replaceFile(name, bundle, 0o644); err != nil {
 			return fileError("file "+name, "write", err)
 		}
@@ -55,7 +42,7 @@ func WriteDir(dir string, state *rotation.State, now time.Time) error {
 		there.Leaf.CheckSignatureFrom(pki.Newest(state).Cert) == nil && pki.CheckValidity(there.Leaf, now) == nil && !rotation.IsDue(there.Leaf, now) {
 		return nil
 	}
-	cert, key, err := pki.ClientCertificate(state, apiServerName, apiServerOrganization, now)
+	cert, key, err := pki.ClientCertificate(state, now)
 	if err != nil {
 		return err
 	}

@@ -4,16 +4,18 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/system/leases/"
@@ -22,13 +24,13 @@ func leasesIn(a *certstest.APIServer, replica string, c *certstest.Clock) *Lease
 	return NewLeases(LeasesConfig{Client: a.Client(), Namespace: "system", Group: "ca", Replica: replica, LeafLife: certstest.Week, Now: c.Now})
 }
 
-func reportOf(replica string) *rotation.Report {
+func reported(replica string) *rotation.Report {
 	return &rotation.Report{Replica: replica, Issuer: issuerA, SHA256: leafA, NotAfter: certstest.Noon.Add(5 * 24 * time.Hour), Version: "1.2.3"}
 }
 
 func mustReport(t testing.TB, r Replicas, replica string) {
 	t.Helper()
-	if err := r.Report(t.Context(), reportOf(replica)); err != nil {
+	if err := r.Report(t.Context(), reported(replica)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,89 +52,54 @@ func namesOf(list []rotation.Report) string {
 	return strings.Join(names, " ")
 }
 
-// testReplicas is what every Replicas that is shared has to do.
-func testReplicas(t *testing.T, open func(replica string, c *certstest.Clock) Replicas) {
-	t.Helper()
-	c := certstest.NewClock()
-	one, two := open("one", c), open("two", c)
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	api, c := certstest.NewAPIServer(t), certstest.NewClock()
+	api.Now = c.Now
+	one, two := leasesIn(api, "one", c), leasesIn(api, "two", c)
 	if list := mustList(t, one); len(list) != 0 {
-		t.Fatalf("got %+v of nobody", list)
+		t.Fatalf("got %+v without a report", list)
 	}
 	if err := one.Leave(t.Context()); err != nil {
 		t.Fatalf("left without having reported: %v", err)
 	}
-	for name, r := range map[string]Replicas{"two": two, "one": one, "Three.example.org": open("Three.example.org", c)} {
+	for name, r := range map[string]Replicas{"two": two, "one": one, "Three.example.org": leasesIn(api, "Three.example.org", c)} {
 		mustReport(t, r, name)
 	}
-	want := *reportOf("one")
-	want.Seen = certstest.Noon
-	list := mustList(t, two)
-	if want.Location = list[1].Location; namesOf(list) != "Three.example.org one two" || list[1] != want || !strings.Contains(want.Location, "one-") {
+	want := *reported("one")
+	want.Seen, want.Lease = certstest.Noon, one.name
+	if list := mustList(t, two); namesOf(list) != "Three.example.org one two" || list[1] != want || !strings.HasPrefix(want.Lease, "ca-one-") {
 		t.Fatalf("got %+v", list)
 	}
-
+	lease := api.Get(leasePath + one.name)
+	if labels := fmt.Sprint(certstest.Meta(lease)["labels"]); labels != "map[app.kubernetes.io/managed-by:gatehouse gatehouse.dev/certificates:ca]" {
+		t.Errorf("got labels %s", labels)
+	}
+	if spec := fmt.Sprint(lease["spec"]); spec != "map[holderIdentity:one leaseDurationSeconds:60 renewTime:2026-11-20T12:00:00.000000Z]" {
+		t.Errorf("got spec %s", spec)
+	}
 	c.Advance(time.Hour)
 	if err := two.Report(t.Context(), &rotation.Report{Replica: "two", Version: "1.2.4"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := mustList(t, two)[2]; got != (rotation.Report{Replica: "two", Version: "1.2.4", Seen: certstest.Noon.Add(time.Hour), Location: got.Location}) {
+	if got := mustList(t, two)[2]; got != (rotation.Report{Replica: "two", Version: "1.2.4", Seen: certstest.Noon.Add(time.Hour), Lease: two.name}) {
 		t.Errorf("got %+v of one that serves nothing any more", got)
 	}
-	mustReport(t, one, "one")
-	another := open("one", c)
-	mustReport(t, another, "one")
-	if names := namesOf(mustList(t, two)); names != "Three.example.org one one two" {
-		t.Errorf("got %s of two processes of one name", names)
+	// A container that restarts takes over the Lease, however often.
+	for range 10 {
+		mustReport(t, leasesIn(api, "one", c), "one")
 	}
-	for _, left := range []string{"one two", "two"} {
-		if err := one.Leave(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if names := namesOf(mustList(t, two)); names != "Three.example.org "+left {
-			t.Errorf("got %s after one left", names)
-		}
-		one = another
+	if names := namesOf(mustList(t, two)); names != "Three.example.org one two" || len(api.Paths()) != 3 {
+		t.Errorf("got %s after restarts, in %s", names, api.Paths())
 	}
-
-	var group sync.WaitGroup
-	for i := range 10 {
-		r := open(fmt.Sprintf("r%d", i), c)
-		group.Go(func() {
-			for range 3 {
-				if err := r.Report(t.Context(), reportOf(fmt.Sprintf("r%d", i))); err != nil {
-					t.Error(err)
-				}
-				if _, err := r.List(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+	if err := one.Leave(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	group.Wait()
-	if names := namesOf(mustList(t, two)); names != "Three.example.org r0 r1 r2 r3 r4 r5 r6 r7 r8 r9 two" {
-		t.Errorf("got %s", names)
+	if names := namesOf(mustList(t, two)); names != "Three.example.org two" {
+		t.Errorf("got %s after one left", names)
 	}
-}
-
-func TestLeases(t *testing.T) {
-	t.Parallel()
-	api := certstest.NewAPIServer(t)
-	testReplicas(t, func(replica string, c *certstest.Clock) Replicas {
-		api.Mu.Lock()
-		api.Now = c.Now
-		api.Mu.Unlock()
-		return leasesIn(api, replica, c)
-	})
 	if api.Requests("get")+api.Requests("update")+api.Requests("watch") > 0 {
 		t.Error("asked for more rights than list, create, patch and delete")
-	}
-	list := mustList(t, leasesIn(api, "", certstest.NewClock()))
-	lease := api.Get(leasePath + list[slices.IndexFunc(list, func(r rotation.Report) bool { return r.Replica == "r0" })].Location)
-	if labels := fmt.Sprint(certstest.Meta(lease)["labels"]); labels != "map[app.kubernetes.io/managed-by:gatehouse gatehouse.dev/certificates:ca]" {
-		t.Errorf("got labels %s", labels)
-	}
-	if spec := fmt.Sprint(lease["spec"]); spec != "map[holderIdentity:r0 leaseDurationSeconds:60 renewTime:2026-11-20T13:00:00.000000Z]" {
-		t.Errorf("got spec %s", spec)
 	}
 }
 
@@ -143,7 +110,7 @@ func TestLeasesOfGroups(t *testing.T) {
 	long := strings.Repeat("g", 253)
 	for _, group := range []string{"ca", "ca-x", long} {
 		l := NewLeases(LeasesConfig{Client: api.Client(), Namespace: "system", Group: group, Replica: "one", Now: certstest.NewClock().Now})
-		if err := l.Report(t.Context(), reportOf("one")); err != nil {
+		if err := l.Report(t.Context(), reported("one")); err != nil {
 			t.Fatal(err)
 		}
 		if names := namesOf(mustList(t, l)); names != "one" {
@@ -185,7 +152,7 @@ func TestLeasesAreTidied(t *testing.T) {
 	api.Mu.Lock()
 	api.Now = c.Now
 	api.Mu.Unlock()
-	if err := alive.Report(t.Context(), reportOf("alive")); err != nil {
+	if err := alive.Report(t.Context(), reported("alive")); err != nil {
 		t.Fatal(err)
 	}
 	for _, onlooker := range []bool{true, false} {
@@ -213,14 +180,14 @@ func TestLeasesTidiedWhileOneComesBack(t *testing.T) {
 	t.Parallel()
 	api, c := certstest.NewAPIServer(t), certstest.NewClock()
 	back := leasesIn(api, "back", c)
-	if err := back.Report(t.Context(), reportOf("back")); err != nil {
+	if err := back.Report(t.Context(), reported("back")); err != nil {
 		t.Fatal(err)
 	}
 	c.Advance(30 * 24 * time.Hour)
 	api.Set(func(verb string, _ *http.Request) (*http.Response, error) {
 		if verb == "delete" {
 			api.Set(nil)
-			if err := back.Report(context.Background(), reportOf("back")); err != nil {
+			if err := back.Report(context.Background(), reported("back")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -232,19 +199,20 @@ func TestLeasesTidiedWhileOneComesBack(t *testing.T) {
 	}
 }
 
-// An API server that hangs holds nobody up.
+// An API server that does not answer is waited for no longer than the timeout.
 func TestLeasesHang(t *testing.T) {
 	t.Parallel()
-	api := certstest.NewAPIServer(t)
-	api.Set(certstest.Hang)
-	l := leasesIn(api, "one", certstest.NewClock())
-	l.timeout = 50 * time.Millisecond
-	_, listed := l.List(t.Context())
-	for verb, err := range map[string]error{"patch": l.Report(t.Context(), reportOf("one")), "list": listed, "delete": l.Leave(t.Context())} {
-		if err == nil || !strings.Contains(err.Error(), "the API server did not answer in time when asked to "+verb+" it") {
-			t.Errorf("%s: got %v", verb, err)
+	synctest.Test(t, func(t *testing.T) {
+		api := certstest.NewAPIServer(t)
+		api.Set(certstest.Hang)
+		l := leasesIn(api, "one", certstest.NewClock())
+		_, listed := l.List(t.Context())
+		for verb, err := range map[string]error{"patch": l.Report(t.Context(), reported("one")), "list": listed, "delete": l.Leave(t.Context())} {
+			if err == nil || !strings.Contains(err.Error(), "the API server did not answer in time when asked to "+verb+" it") {
+				t.Errorf("%s: got %v", verb, err)
+			}
 		}
-	}
+	})
 }
 
 func TestLeasesErrors(t *testing.T) {
@@ -256,8 +224,8 @@ func TestLeasesErrors(t *testing.T) {
 		call               func(l *Leases) error
 		want               string
 	}{
-		{"report", "patch", "patch", func(l *Leases) error { return l.Report(t.Context(), reportOf("one")) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "patch" leases` + hint},
-		{"first report", "patch", "create", func(l *Leases) error { return l.Report(t.Context(), reportOf("one")) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "create" leases` + hint},
+		{"report", "patch", "patch", func(l *Leases) error { return l.Report(t.Context(), reported("one")) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "patch" leases` + hint},
+		{"first report", "patch", "create", func(l *Leases) error { return l.Report(t.Context(), reported("one")) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "create" leases` + hint},
 		{"list", "list", "list", func(l *Leases) error { _, err := l.List(t.Context()); return err }, `Leases of "ca" in namespace "system": user "system:serviceaccount:system:gatehouse" may not "list" leases` + hint},
 		{"leave", "delete", "delete", func(l *Leases) error { return l.Leave(t.Context()) }, `Lease system/NAME: user "system:serviceaccount:system:gatehouse" may not "delete" leases` + hint},
 	} {
@@ -274,153 +242,202 @@ func TestLeasesErrors(t *testing.T) {
 	}
 }
 
-// A Lease's name is recognised, and is its own for every process.
-func TestLeaseNames(t *testing.T) {
+// At most 5000 Leases are read.
+func TestLeasesWithoutEnd(t *testing.T) {
 	t.Parallel()
-	for _, names := range [][2]string{{"ca", "gatehouse-7d9c8-x2x4k"}, {strings.Repeat("g", 253), strings.Repeat("r", 253)}} {
-		cfg := LeasesConfig{Group: names[0], Replica: names[1]}
-		one, another := NewLeases(cfg).name, NewLeases(cfg).name
-		if problems := validation.IsDNS1123Subdomain(one); len(problems) > 0 || one == another {
-			t.Errorf("%q and %q: %v", one, another, problems)
-		}
-		if want := names[0][:2] + "-" + names[1][:2]; len(names[0]) == 2 && !strings.HasPrefix(one, want) {
-			t.Errorf("nobody recognises %q", one)
-		}
+	api, c := certstest.NewAPIServer(t), certstest.NewClock()
+	api.Set(func(verb string, _ *http.Request) (*http.Response, error) {
+		return certstest.Reply(200, map[string]any{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"continue": "x"}, "items": []any{}}), nil
+	})
+	want := `Leases of "ca" in namespace "system": there are more than 5000, the others are ignored (hint: delete those of pods that do not exist any more: kubectl -n system get leases -l gatehouse.dev/certificates=ca)`
+	if list, err := leasesIn(api, "one", c).List(t.Context()); err == nil || err.Error() != want || list != nil {
+		t.Errorf("got %d reports and %v, want %s", len(list), err, want)
 	}
 }
 
-// testStaleReports is what every Replicas that is shared does with the report of a process
-// that was killed: its successor of the same name removes it. It removes no other.
-func testStaleReports(t *testing.T, start func(t *testing.T) (open func(replica string) Replicas, age func(Replicas, time.Duration), c *certstest.Clock)) {
-	t.Helper()
-	for _, row := range []struct {
-		name string
-		// before is how long before the successor begins the other was last seen.
-		before time.Duration
-		other  string
-		// lives reports whether the other writes once more after that, and late whether it
-		// begins after the successor.
-		lives, late bool
-		first, last string
+var (
+	issuerA = strings.Repeat("a1", 32)
+	leafA   = strings.Repeat("b2", 32)
+)
+
+// at is a time that is so long after noon, as texts in reports are.
+func at(d time.Duration) string { return clock.Stamp(certstest.Noon.Add(d)) }
+
+// leaseOf returns a Lease with a report.
+func leaseOf(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
+	renewed := metav1.NewMicroTime(certstest.Noon)
+	holder := "one"
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "ca-one-0", CreationTimestamp: metav1.NewTime(certstest.Noon), Annotations: map[string]string{
+			issuerAnnotation: issuerA, sha256Annotation: leafA, notAfterAnnotation: at(5 * 24 * time.Hour), versionAnnotation: "1.2.3",
+		}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
+	}
+	change(lease)
+	return lease
+}
+
+func TestReportIsVerified(t *testing.T) {
+	t.Parallel()
+	set := func(key, value string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) { l.Annotations[key] = value }
+	}
+	remove := func(key string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) { delete(l.Annotations, key) }
+	}
+	renewed := func(at time.Time, end string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) {
+			time := metav1.NewMicroTime(at)
+			l.Spec.RenewTime, l.Annotations[notAfterAnnotation] = &time, end
+		}
+	}
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name   string
+		change func(*coordinationv1.Lease)
+		issuer string
+		// until is for how long the replica is waited for.
+		until, seen time.Duration
 	}{
-		{"killed a moment ago", 5 * time.Second, "one", false, false, "one one", "one"},
-		{"killed in the same second", 0, "one", false, false, "one one", "one"},
-		{"killed a minute ago", time.Minute, "one", false, false, "one", "one"},
-		{"lives beside", 5 * time.Second, "one", true, false, "one one", "one one"},
-		{"begins later and is isolated at once", 0, "one", false, true, "one one", "one one"},
-		{"another name", time.Hour, "two", false, false, "one two", "one two"},
+		{"good", func(*coordinationv1.Lease) {}, issuerA, 5 * day, 0},
+		{"serves nothing", set(issuerAnnotation, ""), "", -1, 0},
+		{"no issuer", remove(issuerAnnotation), UnreadableIssuer, 5 * day, 0},
+		{"issuer of odd length", set(issuerAnnotation, "abc"), UnreadableIssuer, 5 * day, 0},
+		{"issuer in upper case", set(issuerAnnotation, strings.ToUpper(issuerA)), UnreadableIssuer, 5 * day, 0},
+		{"issuer too long", set(issuerAnnotation, issuerA+"00"), UnreadableIssuer, 5 * day, 0},
+		{"no end", remove(notAfterAnnotation), issuerA, certstest.Week, 0},
+		{"end that is no time", set(notAfterAnnotation, "soon"), issuerA, certstest.Week, 0},
+		{"end in a thousand years", set(notAfterAnnotation, "3026-11-20T12:00:00Z"), issuerA, certstest.Week, 0},
+		{"ended", set(notAfterAnnotation, at(-time.Hour)), issuerA, -time.Hour, 0},
+		{"away, and may still serve", func(l *coordinationv1.Lease) {
+			l.CreationTimestamp = metav1.NewTime(certstest.Noon.Add(-2 * day))
+			renewed(certstest.Noon.Add(-2*day), "9999-12-31T23:59:59Z")(l)
+		}, issuerA, 5 * day, -2 * day},
+		{"clock an hour ahead", renewed(certstest.Noon.Add(time.Hour), at(certstest.Week+time.Hour)), issuerA, certstest.Week + time.Hour, 0},
+		{"clock an hour behind", renewed(certstest.Noon.Add(-time.Hour), at(certstest.Week-time.Hour)), issuerA, certstest.Week - time.Hour, -time.Hour},
+		{"seen in a thousand years", renewed(certstest.Noon.AddDate(1000, 0, 0), "3026-12-20T12:00:00Z"), issuerA, certstest.Week, 0},
+		{"seen long before it was written", renewed(certstest.Noon.AddDate(-1, 0, 0), at(5*day)), issuerA, 5 * day, 0},
+		{"never seen", func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, issuerA, 5 * day, 0},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			open, age, c := start(t)
-			other, one := open(row.other), open("one")
-			if row.late {
-				mustReport(t, one, "one")
+			got, over := reportOf(leaseOf(c.change), certstest.Noon, certstest.Week)
+			if got.Issuer != c.issuer || !got.Seen.Equal(certstest.Noon.Add(c.seen)) || over {
+				t.Errorf("got %+v, over: %t", got, over)
 			}
-			mustReport(t, other, row.other)
-			age(other, row.before)
-			mustReport(t, one, "one")
-			if names := namesOf(mustList(t, one)); names != row.first {
-				t.Errorf("got %s at the beginning", names)
+			if want := certstest.Noon.Add(c.until); c.until != -1 && !got.NotAfter.Equal(want) || c.until == -1 && !got.NotAfter.IsZero() {
+				t.Errorf("waited for until %s, want %s", got.NotAfter, want)
 			}
-			if row.lives {
-				c.Advance(time.Second)
-				mustReport(t, other, row.other)
-				age(other, 0)
+		})
+	}
+	// Names are of other programs.
+	name := "\x1b[31m" + strings.Repeat("é", 1000) + "\n"
+	got, _ := reportOf(leaseOf(func(l *coordinationv1.Lease) {
+		l.Spec.HolderIdentity, l.Annotations[versionAnnotation], l.Annotations[sha256Annotation] = &name, strings.Repeat("9", 1000), "no"
+	}), certstest.Noon, certstest.Week)
+	if want := "[31m" + strings.Repeat("é", longestName-5) + "…"; got.Replica != want || len(got.Version) > 70 || got.SHA256 != "" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A report is removed a day after its replica was seen, and not before its certificate
+// has ended.
+func TestReportIsOver(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name, issuer, end string
+		life, over        time.Duration
+	}{
+		{"serves nothing", "", "", certstest.Week, day},
+		{"ends within the day", issuerA, at(time.Hour), certstest.Week, day},
+		{"ends later", issuerA, at(3 * day), certstest.Week, 3 * day},
+		{"never ends", issuerA, at(3000 * day), certstest.Week, certstest.Week},
+		{"cannot be read", "?", "?", certstest.Week, certstest.Week},
+		{"one that ends after a shorter life than usual", issuerA, at(certstest.Week), time.Hour, certstest.Week},
+		{"never ends, where lives are longer", issuerA, at(3000 * day), 30 * day, 30 * day},
+		{"where it is unknown how long certificates last", "?", "?", 0, longestLeafLife},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			lease := leaseOf(func(l *coordinationv1.Lease) {
+				l.Annotations[issuerAnnotation], l.Annotations[notAfterAnnotation] = c.issuer, c.end
+			})
+			if _, over := reportOf(lease, certstest.Noon.Add(c.over), c.life); over {
+				t.Error("over too soon")
 			}
-			for range 5 {
-				c.Advance(ReportInterval)
-				mustReport(t, one, "one")
-			}
-			if names := namesOf(mustList(t, one)); names != row.last {
-				t.Errorf("got %s in the end", names)
+			if _, over := reportOf(lease, certstest.Noon.Add(c.over+time.Second), c.life); !over {
+				t.Error("not over")
 			}
 		})
 	}
 }
 
-func TestLeasesOfEarlierProcesses(t *testing.T) {
+func TestShortName(t *testing.T) {
 	t.Parallel()
-	testStaleReports(t, func(t *testing.T) (func(string) Replicas, func(Replicas, time.Duration), *certstest.Clock) {
-		api, c := certstest.NewAPIServer(t), certstest.NewClock()
-		api.Now = c.Now
-		return func(replica string) Replicas { return leasesIn(api, replica, c) }, func(_ Replicas, d time.Duration) { c.Advance(d) }, c
+	long := strings.Repeat("x", 300)
+	pairs := [][2]string{
+		{"ca", "gatehouse-7d9c8-x2x4k"},
+		{"a", "b-c"},
+		{"a-b", "c"},
+		{"", ""},
+		{"ca", ""},
+		{"", "ca"},
+		{"ca", "Host.Example.ORG"},
+		{"ca", "host.example.org"},
+		{"ca", "ä/../.."},
+		{"-", "-"},
+		{long, long},
+		{long, long + "y"},
+		{"ca", "a_b"},
+		{"ca", "a-b"},
+		{"ca", strings.Repeat("-", 200)},
+	}
+	seen := map[string][2]string{}
+	for _, p := range pairs {
+		for _, most := range []int{validation.DNS1123SubdomainMaxLength, validation.LabelValueMaxLength} {
+			name := shortName(p[0], p[1], most)
+			if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(name) > most {
+				t.Errorf("%q of %d characters: %v", name, len(name), problems)
+			}
+			if most != validation.LabelValueMaxLength {
+				continue
+			}
+			if problems := validation.IsValidLabelValue(name); len(problems) > 0 {
+				t.Errorf("%q: %v", name, problems)
+			}
+			if other, taken := seen[name]; taken {
+				t.Errorf("%q is the name of %q and %q", name, p, other)
+			}
+			seen[name] = p
+		}
+	}
+	if got := shortName("ca", "gatehouse-7d9c8-x2x4k", 253); !strings.HasPrefix(got, "ca-gatehouse-7d9c8-x2x4k-") {
+		t.Errorf("the names are not in %q", got)
+	}
+}
+
+func FuzzLease(f *testing.F) {
+	f.Add("one", issuerA, leafA, at(certstest.Week), "1.2.3", certstest.Noon.Unix())
+	f.Add("", "", "", "", "", int64(0))
+	f.Add("\x00", "unreadable", "x", "9999-12-31T23:59:59Z", "\n", int64(1)<<40)
+	f.Fuzz(func(t *testing.T, holder, issuer, sha256, notAfter, version string, renewed int64) {
+		renew := metav1.NewMicroTime(time.Unix(renewed%(1<<40), 0))
+		got, over := reportOf(leaseOf(func(l *coordinationv1.Lease) {
+			l.Annotations = map[string]string{issuerAnnotation: issuer, sha256Annotation: sha256, notAfterAnnotation: notAfter, versionAnnotation: version}
+			l.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renew}
+		}), certstest.Noon, certstest.Week)
+		switch {
+		case got.Seen.After(certstest.Noon):
+			t.Errorf("seen in the future: %+v", got)
+		case got.NotAfter.After(certstest.Noon.Add(clockTolerance + certstest.Week)):
+			t.Errorf("waited for until %s", got.NotAfter)
+		case got.Issuer != "" && got.Issuer != UnreadableIssuer && !isFingerprint(got.Issuer):
+			t.Errorf("issuer %q", got.Issuer)
+		case len([]rune(got.Replica)) > longestName || len([]rune(got.Version)) > 64 || printable(got.Replica) != got.Replica && len([]rune(got.Replica)) <= longestName:
+			t.Errorf("names %q and %q", got.Replica, got.Version)
+		case over:
+			t.Error("removed before it was written")
+		}
 	})
-}
-
-func TestLeasesThatMayNotBeRemoved(t *testing.T) {
-	t.Parallel()
-	api, c := certstest.NewAPIServer(t), certstest.NewClock()
-	api.Now = c.Now
-	api.Set(certstest.Refuses(403, "no", "delete"))
-	mustReport(t, leasesIn(api, "one", c), "one")
-	c.Advance(time.Minute)
-	one := leasesIn(api, "one", c)
-	mustReport(t, one, "one")
-	if names := namesOf(mustList(t, one)); names != "one one" {
-		t.Errorf("got %s", names)
-	}
-}
-
-// Nobody whose clock is wrong is taken for dead.
-func TestLeasesOfPredecessorsByAnotherClock(t *testing.T) {
-	t.Parallel()
-	api, c, behind := certstest.NewAPIServer(t), certstest.NewClock(), certstest.NewClock()
-	behind.Advance(-2 * time.Hour)
-	mustReport(t, leasesIn(api, "one", behind), "one")
-	mustReport(t, leasesIn(api, "one", c), "one")
-	if api.Requests("delete") > 0 || len(api.Paths()) != 2 {
-		t.Errorf("there is %s", api.Paths())
-	}
-}
-
-// A container that is killed again and again leaves no more than can have lived
-// within a minute.
-func TestLeasesOfACrashLoop(t *testing.T) {
-	t.Parallel()
-	api, c := certstest.NewAPIServer(t), certstest.NewClock()
-	api.Now = c.Now
-	for range 100 {
-		mustReport(t, leasesIn(api, "one", c), "one")
-		c.Advance(20 * time.Second)
-	}
-	if n := len(api.Paths()); n > 4 {
-		t.Errorf("there are %d Leases", n)
-	}
-}
-
-// Leases are read in pages, and not without end.
-func TestLeasesInPages(t *testing.T) {
-	t.Parallel()
-	api, c := certstest.NewAPIServer(t), certstest.NewClock()
-	put := func(from, to int) {
-		for i := from; i < to; i++ {
-			api.Put(fmt.Sprintf("%sx-%05d", leasePath, i), `{"metadata":{"labels":{"gatehouse.dev/certificates":"ca"}}}`)
-		}
-	}
-	l := leasesIn(api, "one", c)
-	l.timeout = time.Hour // the fake is slow with so many, and more so on a busy machine
-	for _, step := range []struct{ from, to, pages int }{{0, 250, 1}, {250, 501, 3}, {501, 5000, 20}} {
-		put(step.from, step.to)
-		before := api.Requests("list")
-		if list := mustList(t, l); len(list) != step.to || api.Requests("list")-before != step.pages {
-			t.Errorf("got %d reports of %d in %d pages", len(list), step.to, api.Requests("list")-before)
-		}
-	}
-	put(5000, 5001)
-	want := `Leases of "ca" in namespace "system": there are more than 5000, the others are ignored (hint: delete those of pods that do not exist any more: kubectl -n system get leases -l gatehouse.dev/certificates=ca)`
-	if list, err := l.List(t.Context()); err == nil || err.Error() != want || list != nil {
-		t.Errorf("got %d reports and %v, want %s", len(list), err, want)
-	}
-}
-
-// A replica that issues for an hour knows nothing of how long others do.
-func TestLeasesOfALongerLife(t *testing.T) {
-	t.Parallel()
-	api, c := certstest.NewAPIServer(t), certstest.NewClock()
-	mustReport(t, leasesIn(api, "old", c), "old")
-	short := NewLeases(LeasesConfig{Client: api.Client(), Namespace: "system", Group: "ca", Replica: "new", LeafLife: time.Hour, Now: c.Now})
-	if got := mustList(t, short)[0].NotAfter; !got.Equal(reportOf("old").NotAfter) {
-		t.Errorf("waited for until %s", got)
-	}
 }

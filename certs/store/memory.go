@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -69,8 +68,10 @@ func (s *MemoryStore) String() string { return "memory" }
 // MemoryReplicas is a Replicas for the replicas of one process, each with its own name.
 // Leave removes the reports of all. Its zero value is ready for use.
 type MemoryReplicas struct {
-	// Now returns the time at which replicas are seen; nil is time.Now.
+	// Now returns the time at which the replica is seen; nil is time.Now.
 	Now func() time.Time
+	// Release is called by Leave; nil does nothing.
+	Release func()
 
 	mu   sync.Mutex
 	list []rotation.Report
@@ -80,11 +81,10 @@ type MemoryReplicas struct {
 func (m *MemoryReplicas) Report(_ context.Context, r *rotation.Report) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.list = slices.DeleteFunc(slices.Clone(m.list), func(o rotation.Report) bool { return o.Replica == r.Replica })
 	seen := *r
 	seen.Seen = clock.Wall(m.Now)
+	m.list = slices.DeleteFunc(slices.Clone(m.list), func(o rotation.Report) bool { return o.Replica == r.Replica })
 	m.list = append(m.list, seen)
-	slices.SortFunc(m.list, func(a, b rotation.Report) int { return strings.Compare(a.Replica, b.Replica) })
 	return nil
 }
 
@@ -92,7 +92,7 @@ func (m *MemoryReplicas) Report(_ context.Context, r *rotation.Report) error {
 func (m *MemoryReplicas) List(context.Context) ([]rotation.Report, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.list), nil
+	return m.list, nil
 }
 
 // Leave implements Replicas.
@@ -100,5 +100,8 @@ func (m *MemoryReplicas) Leave(context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.list = nil
+	if m.Release != nil {
+		m.Release()
+	}
 	return nil
 }

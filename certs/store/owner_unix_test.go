@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // A file of somebody else is not believed, and not written over.

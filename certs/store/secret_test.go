@@ -27,9 +27,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/certstest"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 const secretPath = "/api/v1/namespaces/system/secrets/ca"

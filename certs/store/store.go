@@ -51,13 +51,12 @@ type Store interface {
 // Replicas keeps the heartbeats of replicas. All methods are safe for concurrent use.
 type Replicas interface {
 	// Report stores the heartbeat of this replica, at every change and at least every
-	// ReportInterval. The implementation sets Report.Seen. It removes stale reports of
-	// earlier processes of the same name, and changes no others.
+	// ReportInterval. The implementation sets Report.Seen. It replaces the report of an
+	// earlier process of the same name.
 	Report(ctx context.Context, r *rotation.Report) error
-	// List reads all reports, not from a cache, in the order of their names. There are two
-	// of a name while two processes have it.
+	// List reads all reports, not from a cache, in the order of their names.
 	List(ctx context.Context) ([]rotation.Report, error)
-	// Leave removes the report of this process.
+	// Leave removes the report of this replica.
 	Leave(ctx context.Context) error
 }
 

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 )
@@ -71,20 +73,13 @@ func (w *writes) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 func newWrites(t *testing.T, forbidden bool) (w *writes, kubeconfig string) {
 	t.Helper()
 	dir := t.TempDir()
-	if got := clitest.Run(t.Context(), "", []string{"certs", "init", dir, "--host", "127.0.0.1"}, commands()...); got.Code != cli.ExitYes {
-		t.Fatal(got)
+	var stored certstore.MemoryStore
+	if _, err := certsource.NewSelfSigned(t.Context(), certsource.SelfSignedConfig{Hosts: []string{"127.0.0.1"}, Store: &stored}); err != nil {
+		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "authority.json"))
+	record, err := stored.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
-	}
-	var state map[string]string
-	if err := json.Unmarshal(text, &state); err != nil {
-		t.Fatal(err)
-	}
-	data := map[string][]byte{}
-	for key, value := range state {
-		data[key] = []byte(value)
 	}
 	meta := func(name string) map[string]any {
 		return map[string]any{"name": name, "uid": "1", "resourceVersion": "1", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -94,7 +89,7 @@ func newWrites(t *testing.T, forbidden bool) (w *writes, kubeconfig string) {
 		"sha256": strings.Repeat("0", 64), "user": map[string]any{"username": "jane"}, "expiresAt": "2999-01-01T00:00:00Z",
 	}}
 	w = &writes{forbidden: forbidden, objects: map[string]any{
-		clitest.SecretPath: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta("gatehouse-ca"), "data": data},
+		clitest.SecretPath: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta("gatehouse-ca"), "data": record.Data},
 		clitest.MutatingConfigurationPath: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": meta("gatehouse"), "webhooks": []any{
 			map[string]any{"name": "mutate.gatehouse.dev", "clientConfig": map[string]any{"url": "https://192.0.2.1"}},
 		}},
@@ -104,7 +99,7 @@ func newWrites(t *testing.T, forbidden bool) (w *writes, kubeconfig string) {
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	kubeconfig = filepath.Join(dir, "kubeconfig")
-	text = fmt.Appendf(nil, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c, user: c}}]\nusers: [{name: c, user: {}}]\n", server.URL)
+	text := fmt.Appendf(nil, "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c, user: c}}]\nusers: [{name: c, user: {}}]\n", server.URL)
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -61,10 +61,11 @@ func TestFailedStartLeavesNoReplica(t *testing.T) {
 			if got.Code != cli.ExitUnknown || !strings.Contains(got.Err, test.says) {
 				t.Fatalf("ends with %d and %s, want %q", got.Code, got.Err, test.says)
 			}
-			replicas, err := certstore.NewDirReplicas(dir, "", nil).List(t.Context())
-			if err != nil || len(replicas) > 0 {
-				t.Errorf("%d replicas are left behind: %+v (%v)", len(replicas), replicas, err)
+			release, err := certstore.NewDirStore(dir).Occupy()
+			if err != nil {
+				t.Fatalf("the directory is occupied: %v", err)
 			}
+			release()
 		})
 	}
 }

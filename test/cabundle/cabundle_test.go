@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -163,7 +162,7 @@ func TestResourceVersionDecides(t *testing.T) {
 					return
 				}
 				// It may have been put right already, which shows as well that it was written.
-				w.published(name, bundleOf(a, b), deadline)
+				w.published(name, bundleOf(a, b))
 				if r.Stats().Published == 0 {
 					t.Error("a patch without resourceVersion changed nothing: this test shows nothing")
 				}
@@ -172,50 +171,28 @@ func TestResourceVersionDecides(t *testing.T) {
 	}
 }
 
-func TestGitOpsWithoutCABundleKeepsIt(t *testing.T) {
-	w := newWorld(t)
-	ca := newAuthority(t, "ca")
-	const name = "gitops-without"
-	c := manifest(name, "one.gatehouse.dev", "two.gatehouse.dev")
-	w.apply(c, true)
-	r := start(t, w.client, newAuthorities(ca), "validating/"+name)
-	w.published(name, bundleOf(ca), deadline)
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for i := range 20 {
-		<-ticker.C
-		c.Labels["n"] = fmt.Sprint(i)
-		if err := has(w.apply(c, true), bundleOf(ca)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s := r.Stats(); s != (cabundle.Stats{Published: 1}) {
-		t.Errorf("counted %+v, want one write", s)
-	}
-}
-
-// Whatever takes our caBundle away every 200 ms, it is there again within a
-// second.
-func TestOverwrittenIsPutRight(t *testing.T) {
-	const times = 15
+// What another client applies without a caBundle leaves ours in place, and what takes it away is corrected.
+func TestOtherClients(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// who is who did it, as far as managedFields tell.
-		who       string
-		overwrite func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration)
+		// who is who did it, as far as managedFields tell, "" if nothing is overwritten.
+		who    string
+		change func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration)
 	}{
+		{"gitops", "", func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Labels["n"] = "1"
+			w.apply(c, true)
+		}},
 		{"replace", "another client", func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			w.replace(c, "kubectl-replace")
 		}},
 		{"placeholder", `"gitops" (Apply)`, func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
-			c = c.DeepCopy()
 			for i := range c.Webhooks {
 				c.Webhooks[i].ClientConfig.CABundle = []byte("\n")
 			}
 			w.apply(c, true)
 		}},
 		{"foreign", `"kubectl-replace" (Update)`, func(w world, c *admissionregistrationv1.ValidatingWebhookConfiguration) {
-			c = c.DeepCopy()
 			for i := range c.Webhooks {
 				c.Webhooks[i].ClientConfig.CABundle = []byte(bundleOf(newAuthority(w.T, "foreign")))
 			}
@@ -225,101 +202,57 @@ func TestOverwrittenIsPutRight(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
 			ca := newAuthority(t, "ca")
-			name := "overwritten-by-" + test.name
+			name := "changed-by-" + test.name
 			c := manifest(name, "one.gatehouse.dev", "two.gatehouse.dev")
 			w.apply(c, false)
-			replicas := []*replica{start(t, w.client, newAuthorities(ca), name), start(t, w.client, newAuthorities(ca), name), start(t, w.client, newAuthorities(ca), name)}
-			w.published(name, bundleOf(ca), deadline)
-			var longest time.Duration
-			ticker := time.NewTicker(200 * time.Millisecond)
-			defer ticker.Stop()
-			for range times {
-				<-ticker.C
-				test.overwrite(w, c)
-				longest = max(longest, w.published(name, bundleOf(ca), soon))
+			r := start(t, w.client, newAuthorities(ca), name)
+			w.published(name, bundleOf(ca))
+			test.change(w, c)
+			w.published(name, bundleOf(ca))
+			want := cabundle.Stats{Published: 1}
+			if test.who != "" {
+				want = cabundle.Stats{Published: 2, Overwritten: 1}
 			}
-			t.Logf("put right %d times, the longest took %s", times, longest)
-			support.Eventually(t, "what was counted", func() error {
-				var sum cabundle.Stats
-				for _, r := range replicas {
-					sum.Published += r.Stats().Published
-					sum.Overwritten += r.Stats().Overwritten
-					sum.Failed += r.Stats().Failed
-				}
-				if sum != (cabundle.Stats{Published: times + 1, Overwritten: times}) {
-					return fmt.Errorf("%+v, want no write but what was needed", sum)
+			support.Eventually(t, "the report", func() error {
+				told := strings.Join(r.reported(certs.ReasonOverwritten), "\n")
+				if (told == "") != (test.who == "") || !strings.Contains(told, test.who) || r.Stats() != want {
+					return fmt.Errorf("reported %q, counted %+v", told, r.Stats())
 				}
 				return nil
 			})
-			var told []string
-			for _, r := range replicas {
-				told = append(told, r.reported(certs.ReasonOverwritten)...)
-				r.stop()
-			}
-			if len(told) == 0 || len(told) > len(replicas) || !strings.Contains(told[0], test.who+" changed the caBundle") {
-				t.Errorf("reported %q, want once by each who saw it, with %s", told, test.who)
-			}
-
-			test.overwrite(w, c)
-			if has(w.get(name), bundleOf(ca)) == nil {
-				t.Error("it is put right although nobody does: this test shows nothing")
-			}
 		})
 	}
 }
 
-func TestLeastPrivilege(t *testing.T) {
+// An API server takes away what is missing in a patch and was in the one before:
+// the webhook whose Service was renamed would have no caBundle.
+func TestServiceIsRenamed(t *testing.T) {
 	w := newWorld(t)
-	ca := newAuthority(t, "ca")
-	for _, test := range []struct {
-		name  string
-		verbs []string
-		// published, and otherwise why not.
-		published string
-		unread    string
-	}{
-		{name: "enough", verbs: []string{"get", "list", "watch", "patch"}},
-		{
-			name: "without-patch", verbs: []string{"get", "list", "watch"},
-			published: `(hint: grant patch on validatingwebhookconfigurations with resourceNames ["without-patch"] in a ClusterRole`,
-		},
-		{
-			name: "without-get", verbs: []string{"list", "watch", "patch"},
-			published: `(hint: grant get on validatingwebhookconfigurations with resourceNames ["without-get"]`,
-		},
-		{
-			name: "without-list", verbs: []string{"get", "watch", "patch"},
-			unread: `(hint: grant list and watch on validatingwebhookconfigurations with resourceNames ["without-list"]`,
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w := world{t, w.client}
-			w.apply(manifest(test.name, "one.gatehouse.dev"), false)
-			client := w.user(test.name, test.verbs...)
-			r := start(t, client, newAuthorities(ca), "validating/"+test.name)
-			switch {
-			case test.unread != "":
-				support.Eventually(t, "the reason", func() error {
-					err := r.Verify(ca.leaf, time.Now())
-					if !errors.Is(err, certs.ErrUnread) || !strings.Contains(err.Error(), test.unread) {
-						return err
-					}
-					return nil
-				})
-			case test.published != "":
-				support.Eventually(t, "the reason", func() error {
-					if told := r.reported(certs.ReasonPublishFailed); len(told) != 1 || !strings.Contains(told[0], test.published) {
-						return fmt.Errorf("reported %q", told)
-					}
-					return nil
-				})
-			default:
-				w.published(test.name, bundleOf(ca), deadline)
-				support.Eventually(t, "trusted", func() error { return r.Verify(ca.leaf, time.Now()) })
-				if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-					t.Errorf("the user may list everything: %v", err)
-				}
+	a, b := newAuthority(t, "a"), newAuthority(t, "b")
+	const name = "renamed"
+	w.apply(manifest(name, "one.gatehouse.dev", "two.gatehouse.dev"), false)
+	source := newAuthorities(a)
+	start(t, w.client, source, "validating/"+name)
+	w.published(name, bundleOf(a))
+	c := w.get(name)
+	c.Webhooks[0].ClientConfig.Service.Name = "renamed"
+	w.replace(c, "kubectl-edit")
+	source.set(a, b)
+	bundles := func(want ...string) func() error {
+		return func() error {
+			var wrong []error
+			for i, hook := range w.get(name).Webhooks {
+				one := &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: []admissionregistrationv1.ValidatingWebhook{hook}}
+				wrong = append(wrong, has(one, want[i]))
 			}
-		})
+			return errors.Join(wrong...)
+		}
+	}
+	support.Eventually(t, "the other has the new bundle, and this one what it had", bundles(bundleOf(a), bundleOf(a, b)))
+	source.set(b)
+	support.Eventually(t, "and again", bundles(bundleOf(a), bundleOf(b)))
+	source.drain(t)
+	if err := bundles(bundleOf(a), bundleOf(b))(); err != nil {
+		t.Error(err)
 	}
 }

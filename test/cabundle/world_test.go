@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,24 +32,7 @@ var shared cluster.Shared
 
 func TestMain(m *testing.M) { os.Exit(cluster.RunInNamespace(m, shared.Stop)) }
 
-const (
-	host = "gatehouse.gatehouse-system.svc"
-	// soon is by when a caBundle that somebody changed must be right again.
-	soon     = time.Second
-	deadline = support.Deadline
-)
-
-// within waits for a condition, and returns how long it took.
-func within(t *testing.T, limit time.Duration, what string, condition func() error) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if err := support.Poll(ctx, condition); err != nil {
-		t.Fatalf("%s: not within %s: %v", what, limit, err)
-	}
-	return time.Since(begun)
-}
+const host = "gatehouse.gatehouse-system.svc"
 
 // authority is a CA and a certificate that it signed.
 type authority struct {
@@ -60,11 +42,6 @@ type authority struct {
 
 func newAuthority(t *testing.T, name string) authority {
 	t.Helper()
-	return newAuthorityFor(t, name, host)
-}
-
-// newAuthorityFor is one that signed a certificate for another host.
-func newAuthorityFor(t *testing.T, name, host string) authority {
 	t.Helper()
 	ca, err := cluster.NewAuthority(name)
 	if err != nil {
@@ -198,12 +175,6 @@ func (r *replica) reported(reason string) []string {
 
 func start(t *testing.T, client kubernetes.Interface, source certs.Authorities, names ...string) *replica {
 	t.Helper()
-	return startFor(t, client, source, host, names...)
-}
-
-// startFor starts one that serves another host.
-func startFor(t *testing.T, client kubernetes.Interface, source certs.Authorities, host string, names ...string) *replica {
-	t.Helper()
 	r := &replica{}
 	var list []cabundle.Registration
 	for _, name := range names {
@@ -318,31 +289,9 @@ func has(c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle strin
 }
 
 // published waits until all webhooks have the bundle.
-func (w world) published(name, bundle string, limit time.Duration) time.Duration {
+func (w world) published(name, bundle string) {
 	w.Helper()
-	return within(w.T, limit, "caBundle of "+name, func() error { return has(w.get(name), bundle) })
-}
-
-// users makes a client for a user who may do no more than the verbs on the named
-// configuration.
-func (w world) user(name string, verbs ...string) kubernetes.Interface {
-	w.Helper()
-	role := rbac(name, verbs...)
-	if _, err := w.client.RbacV1().ClusterRoles().Create(w.Context(), role, metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
-	if _, err := w.client.RbacV1().ClusterRoleBindings().Create(w.Context(), binding(role), metav1.CreateOptions{}); err != nil {
-		w.Fatal(err)
-	}
-	config, err := shared.Get(w.T).ConfigFor(role.Name)
-	if err != nil {
-		w.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return client
+	support.Eventually(w.T, "caBundle of "+name, func() error { return has(w.get(name), bundle) })
 }
 
 // ownFields are the fields that our manager has, one in a line.

@@ -29,12 +29,7 @@ type replicaConfig struct {
 	// Hook is the name of the hook, and Host that by which the API server calls.
 	Hook, Host string
 	// These are as in certsource.SelfSignedConfig.
-	Life, LeafLife, Hold, EmergencyHold, EmergencyWait, Interval time.Duration
-
-	// clock is the replica's own.
-	clock *clock
-	// store changes how the Secret is read and written.
-	store func(certstore.Store) certstore.Store
+	Hold, EmergencyHold, EmergencyWait, Interval time.Duration
 }
 
 // replica is a server with a certificate from the library, which keeps the hook's registration up to date.
@@ -67,26 +62,21 @@ func startReplica(ctx context.Context, config replicaConfig) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := config.clock.now
 	r.watcher = cabundle.NewWatcher(cabundle.WatcherConfig{
-		Client: client, Registrations: []cabundle.Registration{registration}, Hosts: []string{config.Host}, Now: now, Notify: r.note,
+		Client: client, Registrations: []cabundle.Registration{registration}, Hosts: []string{config.Host}, Notify: r.note,
 	})
-	store := certstore.Store(certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: config.Hook, Name: secret}))
-	if config.store != nil {
-		store = config.store(store)
-	}
 	r.source, err = certsource.NewSelfSigned(ctx, certsource.SelfSignedConfig{
-		Hosts: []string{config.Host}, Store: store, Trust: r.watcher, Replica: config.Name, Version: "test",
-		Replicas: certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: config.Hook, Group: secret, Replica: config.Name, LeafLife: config.LeafLife, Now: now}),
-		Life:     config.Life, LeafLife: config.LeafLife, Interval: config.Interval,
-		Hold: config.Hold, EmergencyHold: config.EmergencyHold, EmergencyWait: config.EmergencyWait,
-		Now: now, Notify: r.note,
+		Hosts: []string{config.Host}, Store: certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: config.Hook, Name: secret}), Trust: r.watcher, Replica: config.Name, Version: "test",
+		Replicas: certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: config.Hook, Group: secret, Replica: config.Name}),
+		Interval: config.Interval,
+		Hold:     config.Hold, EmergencyHold: config.EmergencyHold, EmergencyWait: config.EmergencyWait,
+		Notify: r.note,
 	})
 	if err != nil {
 		return nil, err
 	}
 	r.publisher = cabundle.NewPublisher(cabundle.PublisherConfig{
-		Client: client, Watcher: r.watcher, Authorities: r.source, Now: now, Notify: r.note,
+		Client: client, Watcher: r.watcher, Authorities: r.source, Notify: r.note,
 	})
 	r.server, err = serve(ctx, r.source.GetCertificate)
 	if err != nil {
@@ -146,7 +136,6 @@ func (h *hook) replicaConfig(name string) replicaConfig {
 	return replicaConfig{
 		Name: name, Kubeconfig: h.Kubeconfig(), Hook: h.name, Host: h.host(),
 		Hold: lag, EmergencyHold: lag / 2, EmergencyWait: time.Minute, Interval: time.Second,
-		clock: newClock(0),
 	}
 }
 

@@ -4,54 +4,25 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
-// One CA takes the place of another, and no call fails: because the old one has used up its life, because somebody wants
-// it, and in an emergency too, as long as every replica can be reached. What goes wrong without the order of steps is
-// seen by TestLoadSeesRotationWithoutOverlap and TestLoadSeesCAForgottenTooEarly.
+// One CA takes the place of another because somebody wants it, and in an emergency too, and no call fails as long as every
+// replica can be reached.
 func TestRotation(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		edit func(int, *replicaConfig)
-		// begin starts the rotation, if it does not come by itself.
-		begin func(*testing.T, *hook) (id string)
-		cause rotation.Cause
-	}{
-		{
-			"due",
-			func(_ int, c *replicaConfig) { c.Life, c.LeafLife, c.Interval = 30*time.Second, 6*time.Second, lag/4 },
-			func(*testing.T, *hook) string { return "" },
-			rotation.Due,
-		},
-		{
-			"requested",
-			func(int, *replicaConfig) {},
-			func(t *testing.T, h *hook) string { return h.requestRotation(t, false) },
-			rotation.Requested,
-		},
-		{
-			"emergency",
-			func(int, *replicaConfig) {},
-			func(t *testing.T, h *hook) string { return h.requestRotation(t, true) },
-			rotation.Emergency,
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	for name, emergency := range map[string]bool{"requested": false, "emergency": true} {
+		t.Run(name, func(t *testing.T) {
 			h := newHook(t)
-			rs := h.replicate(t, 3, test.edit)
+			rs := h.replicate(t, 3)
 			before := h.inPhase(t, rotation.Stable)
 			l := h.load(t, rs.work)
 			l.more(t, enough/10)
-
-			id := test.begin(t, h)
+			id := h.requestRotation(t, emergency)
 			h.inPhase(t, rotation.Hold)
 			after := h.rotated(t, id)
-			if after.Cause != test.cause || after.Current.Cert.Equal(before.Current.Cert) {
-				t.Errorf("there was a rotation because of %s, want %s", after.Cause, test.cause)
+			if after.Current.Cert.Equal(before.Current.Cert) {
+				t.Error("the CA is the same")
 			}
 			l.last(t, lag)
 			l.noneFailed(t, enough)
@@ -60,8 +31,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A replica that is cut off from the API server through a whole rotation goes on with what it has, and is waited for. The
-// control is TestLoadSeesCAForgottenTooEarly.
+// A replica that is cut off from the API server through a whole rotation goes on with what it has, and is waited for.
 func TestRotationWaitsForReplicaThatIsCutOff(t *testing.T) {
 	h := newHook(t)
 	far := newNetwork(t, "127.0.0.1", strings.TrimPrefix(h.Config().Host, "https://"), 0)
@@ -93,38 +63,4 @@ func TestRotationWaitsForReplicaThatIsCutOff(t *testing.T) {
 	l.last(t, lag)
 	l.noneFailed(t, enough)
 	served(t, rs, after.Current)
-}
-
-// A replica that is cut off for so long that nobody waits for it any more knows that, and says that it is not ready: the
-// CA of its certificate may be forgotten. It is ready again as soon as it has heard of the new one.
-func TestReplicaThatIsCutOffForTooLongIsNotReady(t *testing.T) {
-	const life = 14 * time.Second // longer than an answer of the API server is waited for
-	h := newHook(t)
-	far := newNetwork(t, "127.0.0.1", strings.TrimPrefix(h.Config().Host, "https://"), 0)
-	rs := h.replicate(t, 2, func(i int, c *replicaConfig) {
-		c.LeafLife = life
-		if i == 0 {
-			c.Server = far.url()
-		}
-	})
-	h.inPhase(t, rotation.Stable)
-	far.cut()
-	id := h.requestRotation(t, false)
-	after := h.rotated(t, id)
-	support.Throughout(t, "a replica says that it is ready, and nobody accepts its certificate", life/2, func() error {
-		_, err := rs[0].look(t.Context(), h.host(), bundleOf(after.Current))
-		if err != nil && rs[0].ready() == nil {
-			return err
-		}
-		return nil
-	})
-	must(t, rs[1].ready())
-
-	far.mend()
-	support.Eventually(t, "the replica is ready again", rs[0].ready)
-	bundle := bundleOf(after.Current)
-	support.Eventually(t, "it serves what is trusted", func() error {
-		_, err := rs[0].look(t.Context(), h.host(), bundle)
-		return err
-	})
 }

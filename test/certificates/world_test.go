@@ -106,12 +106,6 @@ func (h *hook) bundle(ctx context.Context) ([]byte, error) {
 	return found.Webhooks[0].ClientConfig.CABundle, nil
 }
 
-// trust makes the registration trust a bundle, as somebody does who does so by hand.
-func (h *hook) trust(t *testing.T, bundle []byte) {
-	t.Helper()
-	must(t, h.setBundle(t.Context(), bundle))
-}
-
 // endpoints makes the Service call servers at these ports.
 func (h *hook) endpoints(t *testing.T, ports ...int) {
 	t.Helper()

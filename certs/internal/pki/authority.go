@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"math/big"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
@@ -37,7 +36,7 @@ func NewAuthority(now time.Time, life time.Duration, usages ...x509.ExtKeyUsage)
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: authorityName + hex.EncodeToString(id[:4])},
+		Subject:               pkix.Name{CommonName: "gatehouse self-signed CA " + hex.EncodeToString(id[:4])},
 		NotBefore:             now.Add(-rotation.Backdate),
 		NotAfter:              now.Add(life),
 		IsCA:                  true,
@@ -103,10 +102,3 @@ func keyID(key *ecdsa.PublicKey) ([]byte, error) {
 	sum := sha256.Sum256(point)
 	return sum[:20], nil
 }
-
-// authorityName begins the common name of every CA of a SelfSigned, in every
-// version of it. By it one is known whose state is gone.
-const authorityName = "gatehouse self-signed CA "
-
-// IsAuthorityName reports whether a common name is that of a CA of NewAuthority.
-func IsAuthorityName(name string) bool { return strings.HasPrefix(name, authorityName) }

@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,17 +12,11 @@ import (
 
 const clientLife = 365 * 24 * time.Hour
 
-// ClientCertificate issues a client certificate by the newest CA of a state, in PEM.
-func ClientCertificate(state *rotation.State, commonName, organization string, now time.Time) (certPEM, keyPEM []byte, err error) {
-	subject := pkix.Name{CommonName: commonName}
-	if organization != "" {
-		subject.Organization = []string{organization}
-	}
-	if commonName == "" && organization == "" {
-		return nil, nil, errors.New("client certificate: has neither a common name nor an organization: the server cannot distinguish clients")
-	}
+// ClientCertificate issues a client certificate of the API server by the newest CA of a
+// state, in PEM.
+func ClientCertificate(state *rotation.State, now time.Time) (certPEM, keyPEM []byte, err error) {
 	pair, err := Issue(Newest(state), &x509.Certificate{
-		Subject:     subject,
+		Subject:     pkix.Name{CommonName: "kube-apiserver", Organization: []string{"gatehouse.dev"}},
 		NotBefore:   now.Add(-rotation.Backdate),
 		NotAfter:    now.Add(clientLife),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},

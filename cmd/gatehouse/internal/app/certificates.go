@@ -79,7 +79,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 	var authorities certs.Authorities
 	switch {
 	case len(f.selfSigned) > 0:
-		own, err := f.ownCA(ctx, client, trust, log, notify)
+		own, err := f.ownCA(ctx, client, trust, notify)
 		if own != nil {
 			c.leave = own.Leave
 		}
@@ -146,34 +146,31 @@ func (f *CertificateOptions) clients(access *rest.Config) (certs.Client, dynamic
 
 // ownCA returns a CA in a Secret, in a directory or in memory. A directory that is not
 // writable is accepted if a CA can be read from it, since a running server would go on too.
-// A CA that is returned with an error must leave.
+// A CA that is returned with an error must leave, which also releases the directory.
 func (f *CertificateOptions) ownCA(
-	ctx context.Context, client certs.Client, trust certs.Trust, log *slog.Logger, notify func(certs.Event),
+	ctx context.Context, client certs.Client, trust certs.Trust, notify func(certs.Event),
 ) (*certsource.SelfSigned, error) {
 	config := certsource.SelfSignedConfig{
 		Hosts: f.selfSigned, Replica: f.replica, Version: build.Version(), Trust: trust, ServerOnly: f.selfSignedSecret != "",
 		Life: f.caDuration, LeafLife: f.duration, Hold: f.hold, Notify: notify,
 	}
+	release := func() {}
 	switch {
 	case f.selfSignedSecret != "":
 		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration, notify)
 	case f.selfSignedDir != "":
-		reports := certstore.NewDirReplicas(f.selfSignedDir, certstore.ReplicaName(f.replica), nil)
-		reports.LeafLife = f.duration
 		store := certstore.NewDirStore(f.selfSignedDir)
-		inherited, err := store.Claim(ctx)
-		if err != nil {
+		var err error
+		if release, err = store.Occupy(); err != nil {
 			return nil, fmt.Errorf("--self-signed-dir: %w", err)
 		}
-		if inherited {
-			log.Warn("certificate warning", "subject", certs.SelfSignedCA, "warnings", install.ReplacedFilesWarning(f.selfSignedDir))
-		}
-		config.Store, config.Replicas = store, reports
+		config.Store, config.Replicas = store, &certstore.MemoryReplicas{Release: release}
 	}
 	first, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()
 	own, err := certsource.NewSelfSigned(first, config)
 	if err != nil {
+		release()
 		return nil, err
 	}
 	if f.selfSignedDir == "" {

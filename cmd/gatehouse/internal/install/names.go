@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 // The names of an install.
@@ -36,12 +34,6 @@ func ParseNamespacedName(text string) (namespace, name string, err error) {
 		return "", "", fmt.Errorf("%.100q must be NAMESPACE/NAME", text)
 	}
 	return namespace, name, nil
-}
-
-// ReplacedFilesWarning returns the warning about a directory with files of a CA whose key is gone.
-func ReplacedFilesWarning(dir string) string {
-	return fmt.Sprintf("%s has files of an older Gatehouse and no %s: files of a new CA replace them (hint: if the API server has copies of %s and the client certificate, copy them again)",
-		dir, certstore.AuthorityFile, certstore.CAFile)
 }
 
 // ReportName returns the name of the audit reports of an install, by its namespace.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	certsource "github.com/gatehouse-dev/gatehouse/certs/source"
+	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -96,6 +98,8 @@ type authority struct {
 	*certsource.SelfSigned
 
 	roots *x509.CertPool
+	// dir has the files for an API server.
+	dir string
 }
 
 func newAuthority(t *testing.T) authority {
@@ -104,19 +108,18 @@ func newAuthority(t *testing.T) authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := authority{SelfSigned: source, roots: x509.NewCertPool()}
-	a.roots.AppendCertsFromPEM(source.CABundle())
+	a := authority{SelfSigned: source, roots: x509.NewCertPool(), dir: t.TempDir()}
+	if err := source.WriteDir(a.dir); err != nil {
+		t.Fatal(err)
+	}
+	a.roots.AddCert(source.State().Current.Cert)
 	return a
 }
 
 // clientCertificate returns a certificate that clients show.
 func (a authority) clientCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
-	certificate, key, err := a.ClientCertificate("kube-apiserver", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, certstore.ClientCertFile), filepath.Join(a.dir, certstore.ClientKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,10 @@
-// Package certs has the commands about serving certificates: certs init, status and rotate.
+// Package certs has the commands about serving certificates: certs status and rotate.
 package certs
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -26,12 +24,13 @@ func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
 		Short: "Show and rotate the CA of the serving certificates",
-		Long: `The servers that share a CA store it in a Secret, or in a directory. They rotate it
-step by step, so that no call fails. 'certs status' shows the state of a rotation,
-and 'certs rotate' requests a new CA: the running servers do the rest.`,
+		Long: `The servers that share a CA store it in a Secret; a single server can store it in a
+directory. They rotate it step by step, so that no call fails. 'certs status' shows
+the state of a rotation, and 'certs rotate' requests a new CA: the running servers do
+the rest.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newStatusCommand(s), newRotateCommand(s), newInitCommand(s))
+	cmd.AddCommand(newStatusCommand(s), newRotateCommand(s))
 	return cmd
 }
 
@@ -62,26 +61,13 @@ func (f *commonFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// where returns the flags that name the storage, for another command.
-func (f *commonFlags) where() string {
-	switch {
-	case f.dir != "":
-		return " --dir " + cli.ShellQuote(f.dir)
-	case f.secret != install.DefaultCASecret:
-		return " --secret " + cli.ShellQuote(f.secret)
-	default:
-		return ""
-	}
-}
-
 // storage holds a state, and the registrations that trust it.
 type storage struct {
-	store    certstore.Store
+	store certstore.Store
+	// replicas is nil for a directory, which belongs to one server.
 	replicas certstore.Replicas
-	// dir is the directory if it is one.
-	dir string
-	// forget returns the command that removes the report at a location.
-	forget func(location string) string
+	// forget is the command that removes the Lease of a replica, without its name.
+	forget string
 	// trusted reads what registrations trust. It is nil without registrations.
 	trusted func(ctx context.Context) []trustEntry
 }
@@ -144,19 +130,14 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		place.trusted = func(ctx context.Context) []trustEntry { return readTrust(ctx, client, registrations) }
 	}
 	if f.dir != "" {
-		place.dir = f.dir
-		place.store, place.replicas = certstore.NewDirStore(f.dir), certstore.NewDirReplicas(f.dir, "", f.now)
-		place.forget = func(file string) string { return "rm " + cli.ShellQuote(file) }
+		place.store = certstore.NewDirStore(f.dir)
 		return &place, nil
 	}
 	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, DryRun: f.dryRun.Server()})
 	place.replicas = certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
-	place.forget = func(lease string) string {
-		command := "kubectl"
-		if f.Named() {
-			command += f.Words()
-		}
-		return command + " -n " + namespace + " delete lease " + lease
+	place.forget = "kubectl -n " + namespace + " delete lease "
+	if f.Named() {
+		place.forget = "kubectl" + f.Words() + " -n " + namespace + " delete lease "
 	}
 	return &place, nil
 }
@@ -206,26 +187,22 @@ func (f *commonFlags) client() (certs.Client, error) {
 // read reads everything concurrently: each part may wait for an API server that does not
 // answer.
 func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
-	s := &snapshot{place: p.store.String(), dir: p.dir, hold: f.hold, program: cli.DisplayName(os.Args[0]), registered: p.trusted != nil, forget: p.forget}
+	s := &snapshot{place: p.store.String(), hold: f.hold, registered: p.trusted != nil, single: p.replicas == nil, forget: p.forget}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		record, err := p.store.Load(ctx)
-		if err != nil {
-			s.stateErr = err
-			return
+		if err == nil {
+			s.state, err = rotation.Decode(record.Data)
 		}
-		s.state, s.stateErr = rotation.Decode(record.Data)
-		s.bundle = record.Data[rotation.KeyBundle]
+		s.stateErr = err
 	})
-	reading.Go(func() { s.replicas, s.replicasErr = p.replicas.List(ctx) })
+	if p.replicas != nil {
+		reading.Go(func() { s.replicas, s.replicasErr = p.replicas.List(ctx) })
+	}
 	if p.trusted != nil {
 		reading.Go(func() { s.entries = p.trusted(ctx) })
 	}
 	reading.Wait()
-	if p.dir != "" {
-		s.bundle, _ = os.ReadFile(filepath.Join(p.dir, certstore.CAFile)) // what cannot be read holds no CA
-		s.clientCert, s.clientErr = os.ReadFile(filepath.Join(p.dir, certstore.ClientCertFile))
-	}
 	s.now = f.now().Round(0)
 	return s
 }
@@ -242,29 +219,22 @@ func readTrust(ctx context.Context, client certs.Client, registrations []cabundl
 
 // trustOf returns what the webhooks of a configuration trust.
 func trustOf(c *cabundle.Status) []trustEntry {
-	whole := trustEntry{object: c.Kind + "/" + c.Name}
-	const apply = "apply the output of gatehouse manifests, or name another with --registration"
+	all := trustEntry{object: c.Kind + "/" + c.Name}
 	switch {
 	case c.Problem != "":
-		whole.problem, whole.unknown = strings.TrimPrefix(c.Problem, c.Kind+" "+c.Name+": "), true
+		all.problem, all.unknown = strings.TrimPrefix(c.Problem, c.Kind+" "+c.Name+": "), true
 	case !c.Found:
-		whole.problem, whole.remedy = "is not there: the API server does not call for it", apply
+		all.problem = "does not exist: the API server does not call for it"
 	case len(c.Entries) == 0:
-		whole.problem, whole.remedy = "has no webhooks: the API server does not call for it", apply
+		all.problem = "has no webhooks: the API server does not call for it"
 	}
-	if whole.problem != "" {
-		return []trustEntry{whole}
+	if all.problem != "" {
+		return []trustEntry{all}
 	}
 	var entries []trustEntry
 	for i := range c.Entries {
 		from := &c.Entries[i]
-		e := trustEntry{object: whole.object, webhook: from.Name, bundle: from.Bundle, remark: from.Remark}
-		if len(from.Bundle) == 0 {
-			e.problem, e.remark = "trusts nothing of ours: "+from.Remark, ""
-		}
-		if c.Injector != "" {
-			e.remedy = "cert-manager's cainjector writes it, by the annotation " + c.Injector + ": see its log, or take the annotation away"
-		}
+		e := trustEntry{object: all.object, webhook: from.Name, bundle: from.Bundle, remark: from.Remark, injector: c.Injector}
 		if len(from.Managers) > 0 && from.Managers[0].Name != cabundle.FieldManager {
 			e.author = from.Managers[0].Name
 		}

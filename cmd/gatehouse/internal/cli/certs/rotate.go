@@ -1,31 +1,26 @@
 package certs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
 
 const (
-	// defaultTimeout is how long a rotation is waited for: the hold, and as long
-	// again for everything else.
+	// defaultTimeout is how long a rotation is waited for: the hold, and twice as long
+	// for everything else.
 	defaultTimeout = 30 * time.Minute
-	// pollInterval is how often it is looked at.
+	// pollInterval is how often the state is read.
 	pollInterval = 2 * time.Second
 )
 
@@ -116,19 +111,19 @@ type rotateReport struct {
 	Store     string    `json:"store"`
 	At        time.Time `json:"at"`
 	Emergency bool      `json:"emergency"`
-	// Known tells that somebody had asked before, and nobody had looked at it.
+	// Known reports whether there was an earlier request that no server had read.
 	Known bool `json:"known"`
-	// Done tells that the rotation is over. It is only waited for with --wait.
+	// Done reports whether the rotation is over. It is only waited for with --wait.
 	Done bool `json:"done"`
-	// TrustChecked tells that Done is true of registrations too, which were read
-	// back. Without --registration there are none in the case of a directory.
+	// TrustChecked reports whether Done is true of registrations too, which were read
+	// back.
 	TrustChecked bool `json:"trustChecked"`
 }
 
 func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams) error {
 	seen := f.read(ctx, place)
-	if !seen.whole() {
-		return fmt.Errorf("nothing was requested: %w", firstProblem(seen.diagnoseState()))
+	if seen.state == nil {
+		return fmt.Errorf("nothing was requested: %w", seen.unread())
 	}
 	if seen.state.Current.Key == nil {
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: another program, such as cert-manager, owns the CA (hint: request a new one there; servers detect it)", place.store)}
@@ -155,11 +150,8 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	if seen.state.Phase == rotation.Activate {
 		say(s.Err, "a rotation is in progress and has activated its new CA: the requested one begins after it")
 	}
-	if seen.replicasErr == nil && seen.alive() == 0 {
-		say(s.Err, "no running server can rotate it: %s (hint: %s)", seen.nobody(), seen.start())
-	}
-	if !seen.registered && seen.dir != "" {
-		say(s.Err, "%s", f.byHand(seen))
+	if seen.isDown() {
+		say(s.Err, "no running server can rotate it: no server has had a heartbeat in the last minute")
 	}
 	if f.wait {
 		err = f.await(ctx, place, seen.state, report.ID, s.Err)
@@ -172,26 +164,9 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	case report.TrustChecked:
 		say(s.Out, "done: the old CA is removed, and no registration trusts it any more")
 	case report.Done:
-		say(s.Out, "done: the old CA is removed")
-		say(s.Err, "registrations were not checked, because there is no --registration")
+		say(s.Out, "done: the old CA is removed; registrations were not checked, because there is no --registration")
 	}
 	return err
-}
-
-// byHand says what somebody has to do by hand, where nobody can tell who trusts a CA.
-func (f *rotateFlags) byHand(seen *snapshot) string {
-	policy := rotation.Policy{Hold: f.hold, EmergencyHold: rotation.DefaultEmergencyHold}
-	cause := rotation.Requested
-	if f.emergency {
-		cause = rotation.Emergency
-	}
-	hold := policy.HoldFor(cause)
-	when := dated(seen.now.Add(hold), seen.now) + " at the earliest"
-	if seen.alive() == 0 || seen.state.Phase == rotation.Activate {
-		when = duration.HumanDuration(hold) + " after a server has begun with it"
-	}
-	return fmt.Sprintf("cannot decide who trusts the CA: %s holds both CAs as soon as a server has read the request; give it to the API server before the new CA signs, which is %s, and update copies of %s",
-		filepath.Join(seen.dir, certstore.CAFile), when, clientFiles)
 }
 
 // request writes the request, unless one that is at least as urgent waits.
@@ -202,29 +177,24 @@ func (f *rotateFlags) request(ctx context.Context, place *storage, state *rotati
 		return report, nil
 	}
 	now := f.now().Round(0)
+	report.At, report.DryRun = *someTime(now), f.dryRun.Active()
 	if f.dryRun == cli.DryRunClient || f.dryRun.Active() && f.dir != "" {
-		report.DryRun, report.At = true, *someTime(now)
 		return report, nil
 	}
 	id, err := certstore.RequestRotation(ctx, place.store, f.emergency, now)
-	report.ID, report.At = id, *someTime(now)
-	if f.dryRun.Active() {
-		report.ID, report.DryRun = "", true
+	if !report.DryRun {
+		report.ID = id
 	}
 	return report, err
 }
 
-// firstProblem is the first diagnostic as an error, and how many more there are.
-func firstProblem(found []diagnostic) error {
-	one := found[0]
-	text := one.Object + ": " + one.Message
-	if len(found) > 1 {
-		text += fmt.Sprintf(", and %d more", len(found)-1)
+// unread returns why the state cannot be read.
+func (s *snapshot) unread() error {
+	d := s.diagnoseState()[0]
+	if d.Remedy == "" {
+		return errors.New(d.Object + ": " + d.Message)
 	}
-	if one.Remedy != "" {
-		text += " (hint: " + one.Remedy + ")"
-	}
-	return errors.New(text)
+	return fmt.Errorf("%s: %s (hint: %s)", d.Object, d.Message, d.Remedy)
 }
 
 // await shows the steps until what was requested is done, from a state on.
@@ -233,145 +203,86 @@ func (f *rotateFlags) await(ctx context.Context, place *storage, from *rotation.
 	defer cancel()
 	ticks := time.NewTicker(pollInterval)
 	defer ticks.Stop()
-	var p rotationProgress
-	p.remember(from)
-	p.old = from.Current.ID()
-	for {
-		seen := f.read(waiting, place)
-		if waiting.Err() == nil || ctx.Err() == nil && seen.whole() {
-			line, done, err := p.observe(seen, id)
-			if line != "" {
-				_, _ = fmt.Fprintf(progress, "%s %s\n", cli.FormatTime(&seen.now), cli.OneLine(line)) // a remark
-			}
+	p := rotationProgress{id: id, old: from}
+	for last := ""; ; {
+		if seen := f.read(waiting, place); waiting.Err() == nil {
+			done, err := p.observe(seen)
 			if done || err != nil {
 				return err
+			}
+			if p.last != last {
+				last = p.last
+				_, _ = fmt.Fprintf(progress, "%s %s\n", cli.FormatTime(&seen.now), cli.OneLine(last)) // a remark
 			}
 		}
 		select {
 		case <-waiting.Done():
-			return f.late(ctx, &p)
+			text := p.last + ": the servers continue (hint: " + cli.DisplayName(os.Args[0]) + " certs status)"
+			switch {
+			case ctx.Err() != nil:
+				return errors.New("interrupted: " + text)
+			case p.unknown:
+				return fmt.Errorf("it is unknown whether it is done after %s: %s", f.timeout, text)
+			default:
+				return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("not done after %s: %s", f.timeout, text)}
+			}
 		case <-ticks.C:
 		}
 	}
 }
 
-// late is why nothing is waited for any more.
-func (f *rotateFlags) late(ctx context.Context, p *rotationProgress) error {
-	again := fmt.Sprintf("the servers go on with it (hint: %s certs status%s)", cli.DisplayName(os.Args[0]), f.where())
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted: " + again)
-	case p.unread != nil:
-		return fmt.Errorf("it is unknown whether it is done after %s: %w", f.timeout, p.unread)
-	default:
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("not done after %s: %s: %s", f.timeout, cmp.Or(p.last, "nothing was seen of it yet"), again)}
-	}
-}
-
 // rotationProgress is what was seen of a rotation that is waited for.
 type rotationProgress struct {
-	// last is what was shown last, and key reports whether that is still so.
-	last, key string
-	// begun tells that the rotation is the requested one.
-	begun bool
-	// unread is why the state, or who trusts it, cannot be read now.
-	unread error
-	// old is the ID of the CA that signed before.
-	old string
-	// known are the IDs of all CAs that the state had.
-	known []string
+	// id is that of the request, and old the state before it.
+	id  string
+	old *rotation.State
+	// last describes what was seen last. unknown reports whether something could not be
+	// read then, and begun whether the rotation is the requested one.
+	last           string
+	unknown, begun bool
 }
 
-// remember takes note of the CAs of a state.
-func (p *rotationProgress) remember(state *rotation.State) {
-	for _, a := range state.Authorities() {
-		if !slices.Contains(p.known, a.ID()) {
-			p.known = append(p.known, a.ID())
-		}
-	}
-}
-
-// observe is what is to be shown of the state, "" if nothing is new. An error tells
-// that there is nothing more to wait for.
-func (p *rotationProgress) observe(seen *snapshot, id string) (line string, done bool, err error) {
+// observe reports whether the rotation is done. An error ends the wait.
+func (p *rotationProgress) observe(seen *snapshot) (done bool, err error) {
 	state := seen.state
-	if !seen.whole() {
-		return p.cannotTell(firstProblem(seen.diagnoseState())), false, nil
+	if p.unknown = state == nil; p.unknown {
+		p.last = "cannot decide: " + seen.unread().Error()
+		return false, nil
 	}
-	p.remember(state)
+	p.begun = p.begun || state.Done == p.id
+	isOver := state.Phase == rotation.Stable && state.Request == nil || p.begun && state.Done != p.id
 	switch {
-	case state.Done == id && state.Phase == rotation.Stable, p.begun && state.Done != id && seen.role(p.old) == "":
-		line, done = p.confirm(seen)
-		return line, done, nil
-	case !p.begun && state.Done != id && (state.Request == nil || state.Request.ID != id):
-		return "", false, errors.New("the request is not there any more: another took its place, or servers wrote an older state again from memory (hint: ask again)")
+	case p.begun && isOver && !slices.ContainsFunc(state.Authorities(), func(a *rotation.Authority) bool { return a.ID() == p.old.Current.ID() }):
+		return p.confirm(seen), nil
+	case !p.begun && (state.Request == nil || state.Request.ID != p.id):
+		return false, errors.New("the request is not there any more: another took its place, or servers wrote an older state again from memory (hint: ask again)")
 	}
-	p.unread, p.begun = nil, p.begun || state.Done == id
 	next := seen.next()
-	p.last = string(state.Phase) + ": " + next.text(seen.now)
+	p.last = string(state.Phase) + ": " + next.What + ", when " + next.When
 	if len(next.WaitsFor) > 0 {
 		p.last += "; waits for " + join(next.WaitsFor)
 	}
-	if state.Phase == rotation.Hold && !seen.registered && seen.dir != "" {
-		p.last += "; give " + filepath.Join(seen.dir, certstore.CAFile) + " to the API server before that"
-	}
-	unread := seen.unread() != nil
-	if unread {
-		p.last += "; no server reads it: their logs say why, and Events of the reason " + certs.ReasonStoreFailed
-	}
-	// Without how long things are ago.
-	return p.show(p.last, fmt.Sprint(state.Phase, state.Cause, next.What, next.When, cli.FormatTime(next.At), next.names, unread)), false, nil
+	return false, nil
 }
 
-// show is a line unless the one with its key was shown last.
-func (p *rotationProgress) show(line, key string) string {
-	if key == p.key {
-		return ""
-	}
-	p.key = key
-	return line
-}
-
-func (p *rotationProgress) cannotTell(why error) string {
-	p.unread = why
-	return p.show("cannot decide: "+why.Error(), why.Error())
-}
-
-// confirm reads back that the registrations have come to know what the servers did:
-// these may have lost the right to tell them.
-func (p *rotationProgress) confirm(seen *snapshot) (line string, done bool) {
-	var wrong, unknown []string
-	for i := range seen.entries {
-		switch e := &seen.entries[i]; {
-		case e.unknown:
-			unknown = append(unknown, e.name()+": "+e.problem)
-		case e.problem != "":
-			wrong = append(wrong, e.name()+" "+e.problem)
-		default:
-			wrong = append(wrong, p.behind(seen, e)...)
-		}
-	}
-	switch {
-	case len(wrong) > 0:
-		p.unread, p.last = nil, "the servers have removed the old CA, and registrations have not: "+strings.Join(append(wrong, unknown...), "; ")
-		return p.show(p.last, p.last), false
-	case len(unknown) > 0:
-		return p.cannotTell(errors.New(strings.Join(unknown, "; "))), false
-	default:
-		return "", true
-	}
-}
-
-// behind is what a webhook trusts and should not any more, and does not and should.
-func (p *rotationProgress) behind(seen *snapshot, e *trustEntry) []string {
+// confirm reports whether every registration was read back, and trusts the new CA alone:
+// servers may have lost the right to write it.
+func (p *rotationProgress) confirm(seen *snapshot) bool {
+	old := p.old.Authorities()
 	var wrong []string
-	for _, id := range p.known {
-		if seen.role(id) == "" && e.has(id) {
-			wrong = append(wrong, e.name()+" still trusts "+shortID(id))
+	for i := range seen.entries {
+		e := &seen.entries[i]
+		trustsOld := slices.ContainsFunc(old, func(a *rotation.Authority) bool { return seen.role(a.ID()) == "" && e.has(a.ID()) })
+		switch {
+		case e.problem != "":
+			p.unknown = p.unknown || e.unknown
+			wrong = append(wrong, e.name()+" "+e.problem)
+		case trustsOld:
+			wrong = append(wrong, e.name()+" still trusts the old CA")
+		case !e.has(seen.state.Current.ID()):
+			wrong = append(wrong, e.name()+" does not trust the new CA")
 		}
 	}
-	if current := seen.state.Current.ID(); !e.has(current) {
-		wrong = append(wrong, e.name()+" does not trust the current CA "+shortID(current))
-	}
-	return wrong
+	p.last = "the servers have removed the old CA, and registrations are not up to date: " + join(wrong)
+	return len(wrong) == 0
 }

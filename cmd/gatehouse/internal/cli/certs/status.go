@@ -2,12 +2,17 @@ package certs
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 func newStatusCommand(s cli.Streams) *cobra.Command {
@@ -78,4 +83,107 @@ func (f *statusFlags) run(cmd *cobra.Command, s cli.Streams) error {
 	case authn.Yes:
 	}
 	return nil
+}
+
+// print shows the view to people: problems first, then what comes next, then who
+// serves and who trusts what.
+func (v *statusView) print(out io.Writer) error {
+	var text strings.Builder
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		level := string(f.Level)
+		if f.Level == levelUnknown {
+			level = "cannot decide"
+		}
+		fmt.Fprintf(&text, "%s: %s: %s\n", level, cli.OneLine(f.Object), cli.OneLine(f.Message))
+		if f.Remedy != "" {
+			fmt.Fprintf(&text, "  remedy: %s\n", cli.OneLine(f.Remedy))
+		}
+	}
+	if len(v.Findings) > 0 {
+		text.WriteString("\n")
+	}
+	fmt.Fprintf(&text, "%s, at %s\n", cli.OneLine(v.Store), cli.FormatTime(&v.At))
+	if v.Phase != "" {
+		fmt.Fprintf(&text, "  phase: %s since %s", v.Phase, dated(*v.Since, v.At))
+		if v.Cause != "" {
+			fmt.Fprintf(&text, ", cause %s", v.Cause)
+		}
+		fmt.Fprintf(&text, "\n  next: %s\n", v.Next.text(v.At))
+		for _, one := range v.Next.WaitsFor {
+			fmt.Fprintf(&text, "    waits for %s\n", cli.OneLine(one))
+		}
+	}
+	v.printTables(&text)
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// text returns the next step on one line, without who keeps it waiting.
+func (n *nextStep) text(now time.Time) string {
+	text := n.What
+	if n.At != nil {
+		text += " at " + dated(*n.At, now)
+	}
+	return cli.OneLine(text + ", when " + n.When)
+}
+
+func (v *statusView) printTables(text *strings.Builder) {
+	var cas, replicas, webhooks [][]string
+	for i := range v.Authorities {
+		a := &v.Authorities[i]
+		cas = append(cas, []string{a.Role, strict.Printable(a.Subject), shortID(a.ID), dated(a.NotAfter, v.At)})
+	}
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		ends, seen := "-", "-"
+		if r.NotAfter != nil {
+			ends = dated(*r.NotAfter, v.At)
+		}
+		if r.Seen != nil {
+			seen = dated(*r.Seen, v.At)
+		}
+		if r.Away {
+			seen += ", away"
+		}
+		issuer := cli.OrDash(nameOf(r.Role, r.Issuer))
+		replicas = append(replicas, []string{strict.Printable(r.Name), issuer, ends, seen, cli.OrDash(strict.Printable(r.Version))})
+	}
+	for i := range v.Webhooks {
+		w := &v.Webhooks[i]
+		var trusts []string
+		for _, t := range w.Trusts {
+			trusts = append(trusts, nameOf(t.Role, t.ID))
+		}
+		accepts := map[authn.Outcome]string{authn.Yes: "yes", authn.No: "no", authn.Unknown: "cannot decide"}[w.Outcome]
+		if len(w.Refuses) > 0 {
+			accepts = strict.Printable("not " + join(w.Refuses))
+		}
+		webhooks = append(webhooks, []string{w.Object, cli.OrDash(strict.Printable(w.Webhook)), cli.OrDash(join(trusts)), accepts})
+	}
+	printTable(text, []string{"CA", "SUBJECT", "ID", "VALID UNTIL"}, cas)
+	printTable(text, []string{"REPLICA", "CA", "CERTIFICATE ENDS", "LAST SEEN", "VERSION"}, replicas)
+	printTable(text, []string{"REGISTRATION", "WEBHOOK", "TRUSTS", "ACCEPTS REPLICAS"}, webhooks)
+}
+
+// nameOf returns the role of a CA, or the beginning of its ID if it has none.
+func nameOf(role, id string) string {
+	if role != "" {
+		return role
+	}
+	return strict.Printable(shortID(id))
+}
+
+// printTable prints rows, if there are any, below an empty line.
+func printTable(text *strings.Builder, head []string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	text.WriteString("\n")
+	const padding = 2
+	table := tabwriter.NewWriter(text, 0, 0, padding, ' ', 0)
+	for _, row := range append([][]string{head}, rows...) {
+		_, _ = fmt.Fprintln(table, strings.Join(row, "\t")) // a Builder takes everything
+	}
+	_ = table.Flush()
 }

@@ -1,8 +1,6 @@
 package certs
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -22,49 +20,41 @@ const unreachableTime = 4 * certstore.ReportInterval
 // snapshot is everything that was read at one time, and why something could not be.
 type snapshot struct {
 	now time.Time
-	// place is where the state is kept, as messages name it, and dir the directory
-	// if it is one.
-	place, dir string
-	// state is nil if there is none, or none that can be read; stateErr says why. Of
-	// a state that is damaged there may be a part, whose lineage is "".
+	// place is where the state is kept, as messages name it.
+	place string
+	// state is nil if there is none, or none that can be read; stateErr says why.
 	state    *rotation.State
 	stateErr error
-	// bundle is what the state has for people and for clients, and clientCert the API
-	// server's client certificate in the directory, or clientErr.
-	bundle, clientCert []byte
-	clientErr          error
 
+	// single reports whether the state belongs to one server, which sends no heartbeats.
+	single      bool
 	replicas    []rotation.Report
 	replicasErr error
 
-	// entries are what webhooks trust. They are only looked at if registrations were
-	// asked for.
+	// entries are what webhooks trust. They are read if registered is true.
 	registered bool
 	entries    []trustEntry
 
-	// hold is what servers were told of --rotation-hold.
+	// hold is --rotation-hold of the servers.
 	hold time.Duration
-	// program is the name of this one, for remedies, and forget returns the command that
-	// removes the report at a location.
-	program string
-	forget  func(location string) string
+	// forget is that of storage.
+	forget string
 }
 
-// trustEntry is what a webhook of a configuration trusts, or why there is none.
+// trustEntry is what a webhook of a configuration trusts, or why that is not known.
 type trustEntry struct {
 	// object is the kind and the name of the configuration, and webhook the name of
-	// the entry, "" where something is wrong with the whole.
+	// the entry, "" if a problem concerns the object.
 	object, webhook string
 	bundle          []cabundle.Certificate
-	// problem is what is wrong with it, or, if unknown, why it could not be read, and
-	// remedy what to do about it. Both are "" if there is nothing, or if something else
-	// is known that is to be done.
-	problem, remedy string
-	unknown         bool
-	// remark is about a bundle that can be used.
+	// problem is what is wrong with the object, or, if unknown, why it could not be read.
+	problem string
+	unknown bool
+	// remark is what is wrong with the bundle.
 	remark string
-	// author is who wrote the bundle last, if that was nobody of ours.
-	author string
+	// author is who wrote the bundle last, if that was not Gatehouse, and injector the
+	// annotation by which cert-manager's cainjector writes it.
+	author, injector string
 }
 
 func (e *trustEntry) name() string {
@@ -78,24 +68,16 @@ func (e *trustEntry) has(id string) bool {
 	return slices.ContainsFunc(e.bundle, func(c cabundle.Certificate) bool { return c.ID == id })
 }
 
-// The roles of authorities.
-const (
-	roleCurrent  = "current"
-	rolePending  = "pending"
-	rolePrevious = "previous"
-)
-
 // statusView is the state of certificates as it is shown, and as JSON. Nothing in it
 // is a secret.
 type statusView struct {
 	// Outcome is yes if everything is trusted and valid, no if something is wrong,
 	// and unknown if nothing is known to be wrong and something could not be read.
 	Outcome authn.Outcome `json:"outcome"`
-	// At is when it was looked at.
-	At time.Time `json:"at"`
+	At      time.Time     `json:"at"`
 	// Store is where the state is kept.
 	Store string `json:"store"`
-	// Phase is "" if nothing can be told, and so is what follows from it.
+	// Phase is "" if the state cannot be read, and what follows from it is then missing.
 	Phase rotation.Phase `json:"phase,omitempty"`
 	Since *time.Time     `json:"since,omitempty"`
 	// Cause is that of the rotation, or of the last one.
@@ -110,38 +92,14 @@ type statusView struct {
 	Webhooks    []webhookView   `json:"webhooks"`
 }
 
-// level is how bad a diagnostic is.
-type level string
-
-const (
-	levelProblem level = "problem"
-	levelUnknown level = "unknown"
-	levelNote    level = "note"
-)
-
-// diagnostic is something that somebody should know.
-type diagnostic struct {
-	Level  level  `json:"level"`
-	Object string `json:"object"`
-	// Message is what is the matter with the object, and Remedy what to do.
-	Message string `json:"message"`
-	Remedy  string `json:"remedy,omitempty"`
-}
-
 // nextStep is what a server does next.
 type nextStep struct {
 	What string `json:"what"`
-	// When is what it waits for in general, At the time where there is one, and
-	// WaitsFor who keeps it waiting.
-	When     string     `json:"when,omitempty"`
+	// When is what it waits for in general, At the time if there is one, and WaitsFor
+	// what keeps it waiting.
+	When     string     `json:"when"`
 	At       *time.Time `json:"at,omitempty"`
 	WaitsFor []string   `json:"waitsFor,omitempty"`
-
-	// names are those in WaitsFor, without what changes all the time.
-	names []string
-	// due is when it should be done at the latest, unless a server began anew; At is
-	// only shown if that is ahead. Nil if that cannot be decided.
-	due *time.Time
 }
 
 type authorityView struct {
@@ -155,11 +113,11 @@ type authorityView struct {
 
 type replicaView struct {
 	Name string `json:"name"`
-	// Issuer is the ID of the CA of what it serves, and Role what that CA is, "" if
-	// it is not of the state.
+	// Issuer is the ID of the CA of its certificate, and Role the role of that CA, "" if
+	// it is not in the state.
 	Issuer string `json:"issuer,omitempty"`
 	Role   string `json:"role,omitempty"`
-	// SHA256 is the fingerprint of what it serves.
+	// SHA256 is the fingerprint of its certificate.
 	SHA256   string     `json:"sha256,omitempty"`
 	NotAfter *time.Time `json:"notAfter,omitempty"`
 	Seen     *time.Time `json:"seen,omitempty"`
@@ -174,23 +132,20 @@ type webhookView struct {
 	Trusts  []trustedView `json:"trusts"`
 	// Lacks are the roles of the CAs of the state that it does not trust.
 	Lacks []string `json:"lacks"`
-	// Refuses are the replicas whose certificate it does not accept.
+	// Refuses are the replicas with a heartbeat whose certificate it does not accept.
 	Refuses []string `json:"refuses"`
-	// Outcome is whether it accepts what every replica serves that is not away, and
-	// will accept what the current CA signs.
+	// Outcome is whether it accepts what these replicas serve, and will accept what the
+	// current CA signs.
 	Outcome authn.Outcome `json:"outcome"`
 }
 
 type trustedView struct {
-	// Role is "" for a CA that is not of the state.
+	// Role is "" for a CA that is not in the state.
 	Role string `json:"role,omitempty"`
 	cabundle.Certificate
 }
 
-// whole reports whether all of the state could be read.
-func (s *snapshot) whole() bool { return s.state != nil && s.stateErr == nil }
-
-// authorities are the CAs of the state with their roles, the one that signs first.
+// authorities returns the CAs of the state with their roles, the one that signs first.
 func (s *snapshot) authorities() []authorityView {
 	views := []authorityView{}
 	if s.state == nil {
@@ -199,18 +154,17 @@ func (s *snapshot) authorities() []authorityView {
 	for _, a := range []struct {
 		role string
 		*rotation.Authority
-	}{{roleCurrent, s.state.Current}, {rolePending, s.state.Pending}, {rolePrevious, s.state.Previous}} {
-		if a.Authority == nil {
-			continue
+	}{{"current", s.state.Current}, {"pending", s.state.Pending}, {"previous", s.state.Previous}} {
+		if a.Authority != nil {
+			views = append(views, authorityView{
+				Role: a.role, Subject: a.Cert.Subject.String(), ID: a.ID(), NotBefore: a.Cert.NotBefore.UTC(), NotAfter: a.Cert.NotAfter.UTC(),
+			})
 		}
-		views = append(views, authorityView{
-			Role: a.role, Subject: a.Cert.Subject.String(), ID: a.ID(), NotBefore: a.Cert.NotBefore.UTC(), NotAfter: a.Cert.NotAfter.UTC(),
-		})
 	}
 	return views
 }
 
-// role is what the CA with the ID is, "" if it is not of the state.
+// role returns the role of the CA with the ID, "" if it is not in the state.
 func (s *snapshot) role(id string) string {
 	for _, a := range s.authorities() {
 		if a.ID == id {
@@ -222,38 +176,85 @@ func (s *snapshot) role(id string) string {
 
 func (s *snapshot) away(r *rotation.Report) bool { return s.now.Sub(r.Seen) > unreachableTime }
 
-// serves reports whether the replica may serve a certificate that is valid. One that
-// is away may be cut off, and serve all the same.
-func (s *snapshot) serves(r *rotation.Report) bool {
-	return r.Issuer != "" && !s.now.After(r.NotAfter)
+// isDown reports whether no server is known to run.
+func (s *snapshot) isDown() bool {
+	return !s.single && s.replicasErr == nil && !slices.ContainsFunc(s.replicas, func(r rotation.Report) bool { return !s.away(&r) })
 }
 
-// alive is how many replicas are not away.
-func (s *snapshot) alive() int {
-	n := 0
+// refused returns the replicas with a heartbeat whose certificate the entry does not verify.
+func (s *snapshot) refused(e *trustEntry) []string {
+	names := []string{}
 	for i := range s.replicas {
-		if !s.away(&s.replicas[i]) {
-			n++
+		r := &s.replicas[i]
+		if !s.away(r) && r.Issuer != "" && r.Issuer != certstore.UnreadableIssuer && !s.now.After(r.NotAfter) && !e.has(r.Issuer) {
+			names = append(names, r.Replica)
 		}
 	}
-	return n
+	return names
 }
 
-// nobody says that no replica is alive.
-func (s *snapshot) nobody() string {
-	if len(s.replicas) == 0 {
-		return "no replica says what it serves"
+// lacking returns the entries that can be read and do not trust the CA.
+func (s *snapshot) lacking(a *rotation.Authority) []string {
+	var names []string
+	for i := range s.entries {
+		if e := &s.entries[i]; !e.unknown && !e.has(a.ID()) {
+			names = append(names, e.name())
+		}
 	}
-	return "no replica has had a heartbeat for " + duration.HumanDuration(unreachableTime)
+	return names
 }
 
-// view is what is shown.
+// next returns what rotation.Step waits for.
+func (s *snapshot) next() *nextStep {
+	state := s.state
+	switch state.Phase {
+	case rotation.Publish:
+		return &nextStep{What: "the hold begins", When: "every registration trusts the new CA", WaitsFor: s.lacking(state.Pending)}
+	case rotation.Hold:
+		n := &nextStep{What: "the new CA signs", WaitsFor: s.lacking(state.Pending)}
+		if !s.registered && state.Cause == rotation.Due {
+			n.When = "the old CA cannot sign for a whole week any more, because it is unknown who trusts the new one"
+			n.At = someTime(state.Current.Cert.NotAfter.Add(-rotation.DefaultLeafLife))
+			return n
+		}
+		policy := rotation.Policy{Hold: s.hold, EmergencyHold: rotation.DefaultEmergencyHold}
+		hold := policy.HoldFor(state.Cause)
+		n.When = "every registration has trusted it for " + duration.HumanDuration(hold) + ", as seen by one server without a restart"
+		if end := state.Since.Add(hold); len(n.WaitsFor) == 0 && end.After(s.now) {
+			n.At = someTime(end)
+		}
+		return n
+	case rotation.Activate:
+		n := &nextStep{What: "the old CA is removed", When: "every registration and every replica uses the new one", WaitsFor: s.lacking(state.Current)}
+		if state.Cause == rotation.Emergency {
+			n.When += ", or a minute has passed"
+		}
+		waiting := state.Waiting(&rotation.Observation{Now: s.now, Replicas: s.replicas})
+		for i := range s.replicas {
+			if r := &s.replicas[i]; slices.Contains(waiting, r.Replica) {
+				n.WaitsFor = append(n.WaitsFor, r.Replica+", whose certificate ends at "+dated(r.NotAfter, s.now))
+			}
+		}
+		return n
+	case rotation.Stable:
+	}
+	switch {
+	case state.Request != nil:
+		return &nextStep{What: "the rotation that was requested at " + cli.FormatTime(&state.Request.At) + " begins", When: "a server has read the request"}
+	case state.Current.Key == nil:
+		return &nextStep{What: "a rotation begins", When: "the issuer has another CA"}
+	default:
+		return &nextStep{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(rotation.DueAt(state.Current.Cert))}
+	}
+}
+
+// view returns what is shown.
 func (s *snapshot) view() *statusView {
 	v := &statusView{
 		At: *someTime(s.now), Store: s.place, Authorities: s.authorities(), Findings: s.diagnostics(),
 		Replicas: []replicaView{}, Webhooks: []webhookView{},
 	}
-	if s.whole() {
+	if s.state != nil {
 		v.Phase, v.Since, v.Cause, v.Generation, v.Next = s.state.Phase, someTime(s.state.Since), s.state.Cause, s.state.Generation, s.next()
 	}
 	for i := range s.replicas {
@@ -268,25 +269,19 @@ func (s *snapshot) view() *statusView {
 	}
 	v.Outcome = authn.Yes
 	for i := range v.Findings {
-		switch v.Findings[i].Level {
-		case levelProblem:
+		switch level := v.Findings[i].Level; {
+		case level == levelProblem:
 			v.Outcome = authn.No
-		case levelUnknown:
-			if v.Outcome == authn.Yes {
-				v.Outcome = authn.Unknown
-			}
-		case levelNote:
+		case level == levelUnknown && v.Outcome == authn.Yes:
+			v.Outcome = authn.Unknown
 		}
 	}
 	return v
 }
 
 func (s *snapshot) webhook(e *trustEntry) webhookView {
-	v := webhookView{
-		Object: e.object, Webhook: e.webhook, Trusts: []trustedView{}, Lacks: []string{}, Refuses: []string{}, Outcome: authn.Yes,
-	}
+	v := webhookView{Object: e.object, Webhook: e.webhook, Trusts: []trustedView{}, Lacks: []string{}, Refuses: []string{}, Outcome: authn.Unknown}
 	if e.unknown {
-		v.Outcome = authn.Unknown
 		return v
 	}
 	for _, c := range e.bundle {
@@ -297,79 +292,17 @@ func (s *snapshot) webhook(e *trustEntry) webhookView {
 			v.Lacks = append(v.Lacks, a.Role)
 		}
 	}
-	refused, away := s.refused(e)
-	v.Refuses = append(append(v.Refuses, refused...), away...)
+	v.Refuses = s.refused(e)
 	switch {
-	case e.problem != "", slices.Contains(v.Lacks, roleCurrent), len(refused) > 0:
+	case e.problem != "", len(v.Refuses) > 0, slices.Contains(v.Lacks, "current"):
 		v.Outcome = authn.No
-	case s.state == nil && len(s.replicas) == 0:
-		v.Outcome = authn.Unknown
+	case s.state != nil || len(s.replicas) > 0:
+		v.Outcome = authn.Yes
 	}
 	return v
 }
 
-// refused are the replicas that serve what the entry does not verify, and those of
-// them apart that are away. One that cannot name the CA of what it serves is none of
-// them.
-func (s *snapshot) refused(e *trustEntry) (names, away []string) {
-	for i := range s.replicas {
-		switch r := &s.replicas[i]; {
-		case !s.serves(r) || !isID(r.Issuer) || e.has(r.Issuer):
-		case s.away(r):
-			away = append(away, r.Replica)
-		default:
-			names = append(names, r.Replica)
-		}
-	}
-	return names, away
-}
-
-// isID reports whether an issuer is an ID, and not certstore.UnreadableIssuer.
-func isID(issuer string) bool { return len(issuer) == hex.EncodedLen(sha256.Size) }
-
-// lacking are the entries that can be read and do not trust the CA.
-func (s *snapshot) lacking(a *rotation.Authority) []string {
-	var names []string
-	for i := range s.entries {
-		if e := &s.entries[i]; !e.unknown && !e.has(a.ID()) {
-			names = append(names, e.name())
-		}
-	}
-	return names
-}
-
-// unrelated are the entries that trust something, if none of them trusts a CA of the
-// state: registration and state may not belong together.
-func (s *snapshot) unrelated() []*trustEntry {
-	if !s.whole() {
-		return nil
-	}
-	var list []*trustEntry
-	for i := range s.entries {
-		e := &s.entries[i]
-		if len(e.bundle) > 0 {
-			list = append(list, e)
-		}
-		if slices.ContainsFunc(e.bundle, func(c cabundle.Certificate) bool { return s.role(c.ID) != "" }) {
-			return nil
-		}
-	}
-	return list
-}
-
-// others are the CAs that the entry trusts and that are not of the state, as they are
-// shown.
-func (s *snapshot) others(e *trustEntry) []string {
-	var ids []string
-	for _, c := range e.bundle {
-		if s.role(c.ID) == "" {
-			ids = append(ids, shortID(c.ID))
-		}
-	}
-	return ids
-}
-
-// someTime is a time as it is shown, nil if there is none.
+// someTime returns a time as it is shown, nil if there is none.
 func someTime(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -378,22 +311,19 @@ func someTime(t time.Time) *time.Time {
 	return &t
 }
 
-// shortID is enough of an ID to tell CAs apart.
+// shortID returns enough of an ID to distinguish CAs.
 func shortID(id string) string {
 	const enough = 12
 	return id[:min(enough, len(id))]
 }
 
-// ago is how long a time is ahead or ago.
-func ago(t, now time.Time) string {
+// dated returns a time with how long it is ahead or ago.
+func dated(t, now time.Time) string {
+	relative := duration.HumanDuration(now.Sub(t)) + " ago"
 	if d := t.Sub(now); d > 0 {
-		return "in " + duration.HumanDuration(d)
+		relative = "in " + duration.HumanDuration(d)
 	}
-	return duration.HumanDuration(now.Sub(t)) + " ago"
+	return cli.FormatTime(&t) + " (" + relative + ")"
 }
 
-// dated is a time with how long it is ahead or ago.
-func dated(t, now time.Time) string { return cli.FormatTime(&t) + " (" + ago(t, now) + ")" }
-
-// join is names as a text has them.
 func join(names []string) string { return strings.Join(names, ", ") }

@@ -4,10 +4,15 @@ package certstest
 
 import (
 	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,7 +21,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -82,18 +86,13 @@ func (o *Observer) Start(run func() error) {
 // Await is the next event of which want holds. Others are passed over.
 func (o *Observer) Await(what string, want func(certs.Event) bool) certs.Event {
 	o.t.Helper()
-	guard := time.NewTimer(time.Minute)
-	defer guard.Stop()
-	for {
-		select {
-		case e := <-o.events:
-			if want(e) {
-				return e
-			}
-		case <-guard.C:
-			o.t.Fatalf("%s: no such event", what)
+	for e := range o.events {
+		if want(e) {
+			return e
 		}
 	}
+	o.t.Fatalf("%s: no such event", what)
+	return certs.Event{}
 }
 
 // Tick makes the source look again and returns when it has: Run takes the second
@@ -124,11 +123,41 @@ type Authority struct{ *rotation.Authority }
 // NewCA is an authority whose certificate is valid around noon.
 func NewCA(t testing.TB) *Authority {
 	t.Helper()
-	a, err := pki.NewAuthority(Noon.Add(-24*time.Hour), rotation.DefaultCALife)
+	key, id := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: fmt.Sprintf("gatehouse self-signed CA %x", id[:4])},
+		NotBefore: Noon.Add(-24*time.Hour - rotation.Backdate), NotAfter: Noon.Add(rotation.DefaultCALife - 24*time.Hour),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign, SubjectKeyId: id, AuthorityKeyId: id,
+	}
+	return &Authority{&rotation.Authority{Cert: sign(t, template, template, key.Public(), key), Key: key}}
+}
+
+// newKey returns a key and its identifier.
+func newKey(t testing.TB) (*ecdsa.PrivateKey, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Authority{a}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(der)
+	return key, sum[:20]
+}
+
+func sign(t testing.TB, template, parent *x509.Certificate, public, private any) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
 }
 
 // Leaf is a template for a server called localhost.
@@ -149,15 +178,22 @@ type Pair struct {
 // Pair issues a certificate.
 func (a *Authority) Pair(t testing.TB, template *x509.Certificate) Pair {
 	t.Helper()
-	issued, err := pki.Issue(a.Authority, template)
+	key, id := newKey(t)
+	filled := *template
+	filled.SerialNumber, filled.SubjectKeyId, filled.AuthorityKeyId = big.NewInt(2), id, a.Cert.SubjectKeyId
+	filled.BasicConstraintsValid, filled.KeyUsage = true, x509.KeyUsageDigitalSignature
+	if filled.NotAfter.After(a.Cert.NotAfter) {
+		filled.NotAfter = a.Cert.NotAfter
+	}
+	leaf := sign(t, &filled, a.Cert, key.Public(), a.Key)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := pki.EncodeKey(issued.PrivateKey.(*ecdsa.PrivateKey))
-	if err != nil {
-		t.Fatal(err)
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leaf.Raw}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), Until: leaf.NotAfter,
 	}
-	return Pair{pki.EncodeCertificate(issued.Leaf.Raw), key, issued.Leaf.NotAfter}
 }
 
 // Valid is a pair that is valid from an hour before noon and for so long after.
@@ -251,12 +287,6 @@ func (a *Authority) Under(t *testing.T) *Authority {
 	below := NewCA(t)
 	template := *below.Cert
 	template.AuthorityKeyId, template.MaxPathLenZero, template.MaxPathLen = nil, false, -1
-	der, err := x509.CreateCertificate(rand.Reader, &template, a.Cert, below.Cert.PublicKey, a.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if below.Cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
+	below.Cert = sign(t, &template, a.Cert, below.Cert.PublicKey, a.Key)
 	return below
 }

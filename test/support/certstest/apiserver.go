@@ -19,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 )
 
 // APIServer is a fake API server for Secrets, Leases and webhook configurations: create,
@@ -182,11 +180,11 @@ func (a *APIServer) store(path string, object map[string]any) {
 		m["uid"] = fmt.Sprintf("uid-%d", a.version)
 	}
 	if m["creationTimestamp"] == nil {
-		m["creationTimestamp"] = clock.Stamp(a.Now())
+		m["creationTimestamp"] = a.Now().UTC().Format(time.RFC3339)
 	}
 	object["apiVersion"], object["kind"], _ = kindOf(path)
 	if object["kind"] == "Lease" {
-		m["managedFields"] = []any{map[string]any{"manager": "gatehouse", "operation": "Apply", "time": clock.Stamp(a.Now())}}
+		m["managedFields"] = []any{map[string]any{"manager": "gatehouse", "operation": "Apply", "time": a.Now().UTC().Format(time.RFC3339)}}
 	}
 	a.Objects[path] = object
 	a.notify(path, kind, object)
