@@ -3,9 +3,11 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 )
 
 // functions are those of the templates.
@@ -16,14 +18,22 @@ func functions() template.FuncMap {
 		"digest":    shortDigest,
 		"mebibytes": mebibytes,
 		"name":      cli.InertName,
-		"short":     cli.Inert,
-		"cel":       highlight,
+		"short":     func(text string) string { return cli.Inert(web.Unwrap(text)) },
 		"multiline": multiline,
 		"outcome":   outcomeText,
 		"took":      tookText,
 
 		"outcomeClass": outcomeClass,
 	}
+}
+
+// multiline returns a text of several lines. Other characters that cannot be printed are escaped.
+func multiline(text string) string {
+	lines := strings.Split(strings.ReplaceAll(strings.TrimSpace(text), "\t", "    "), "\n")
+	for i, line := range lines {
+		lines[i] = cli.OneLine(strings.TrimSuffix(line, "\r"))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // mebibytes returns a number of bytes for people.

@@ -3,17 +3,14 @@ package console
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -21,13 +18,45 @@ import (
 func (c *console) addPolicies() {
 	c.web.Page("GET /policies", c.showPolicies)
 	c.web.Page("GET /policies/{kind}/{name}", c.showPolicy)
-	c.web.Page("POST /policies/{kind}/{name}", c.showPolicy)
 	c.web.Page("POST /policies/{kind}/{name}/audit", c.auditPolicy)
 }
 
 // errNoConfiguration is the error of a page that needs a configuration.
 func errNoConfiguration() error {
 	return web.NotFound("there is no configuration (hint: gatehouse console --config DIR, or a cluster with --context NAME)")
+}
+
+// loaded is the configuration that the console shows.
+type loaded struct {
+	*active.CommandConfig
+
+	// Unread says what of it is not known, as for lack of a right.
+	Unread []error
+}
+
+// configuration returns what decides: the directory, what is active in the cluster, or both. Without either, as with a recording
+// alone, it is nil.
+func (c *console) configuration(ctx context.Context) (*loaded, error) {
+	if c.isOffline() {
+		if c.config == "" {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		config, snapshot, found := active.Load(c.config)
+		if snapshot == nil {
+			return nil, active.InvalidError(c.config, found)
+		}
+		return &loaded{CommandConfig: &active.CommandConfig{Config: config, Snapshot: snapshot, Found: found}}, nil
+	}
+	source, err := c.Open(ctx, c.config)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	config, err := source.Load(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &loaded{CommandConfig: config, Unread: source.Unread(config)}, nil
 }
 
 // needConfiguration returns what decides, or an error if it is not known.
@@ -45,7 +74,6 @@ type policyList struct {
 	Pages          pager
 	Exceptions     []exceptionRow
 	ExceptionPages pager
-	NotSent        notSent
 	// Notes say what could not be read.
 	Notes []error
 	// Search is the text that names must contain.
@@ -78,14 +106,6 @@ type exceptedPolicy struct {
 	Rules           []string
 }
 
-// notSent is what is not sent to Gatehouse.
-type notSent struct {
-	// Webhooks are those of the cluster. Without them, Conditions and Namespaces are those of a new install.
-	Webhooks   []sentWebhook
-	Conditions []admissionregistrationv1.MatchCondition
-	Namespaces []string
-}
-
 func policyURL(kind, name string) string {
 	return "/policies/" + url.PathEscape(kind) + "/" + url.PathEscape(name)
 }
@@ -100,7 +120,6 @@ func (c *console) showPolicies(r *http.Request) (*web.View, error) {
 	data := &policyList{Notes: slices.Concat(l.Unread, states.errs), Search: r.URL.Query().Get("q")}
 	data.Rows, data.Pages = paginate(r, "page", policyRows(l, states, data.Search))
 	data.Exceptions, data.ExceptionPages = paginate(r, "exceptions", c.exceptionRows(l, states, allExceptions(l)))
-	data.NotSent = c.notSent(r.Context(), &data.Notes)
 	view := &web.View{Title: "Policies and profiles", Template: "policies", Data: data}
 	if c.config != "" {
 		view.Command = []string{"lint", "--config", c.config}
@@ -173,22 +192,6 @@ func (c *console) exceptionRows(l *loaded, states *states, exceptions []*policy.
 		return a.Expiry.At.Compare(b.Expiry.At)
 	})
 	return rows
-}
-
-// notSent returns what is not sent to Gatehouse: by the webhook configurations of the cluster, or by those of a new install.
-func (c *console) notSent(ctx context.Context, notes *[]error) (out notSent) {
-	if !c.isOffline() {
-		webhooks, errs := c.webhooks(ctx)
-		*notes = append(*notes, errs...)
-		if len(webhooks) > 0 {
-			return notSent{Webhooks: webhooks}
-		}
-		if len(errs) == 0 {
-			*notes = append(*notes, errors.New("no webhook of Gatehouse is registered in the cluster: the API server asks it nothing (hint: gatehouse manifests)"))
-		}
-	}
-	out.Conditions, out.Namespaces = registration.NeverSent()
-	return out
 }
 
 // isFromCluster reports whether an object is one of the cluster.

@@ -54,22 +54,6 @@ func (l *loaded) policies() []policyDoc {
 	return all
 }
 
-// RuleName returns the name of a rule in messages.
-func (p *policyDoc) RuleName(i int) string {
-	if p.Own != nil {
-		return p.Own.RuleName(i)
-	}
-	return v1alpha1.IndexedRule(i)
-}
-
-// FailurePolicy says what happens if an expression fails.
-func (p *policyDoc) FailurePolicy() string {
-	if p.Spec.FailurePolicy == nil {
-		return string(admissionregistrationv1.Fail)
-	}
-	return string(*p.Spec.FailurePolicy)
-}
-
 // bindingDoc is a binding of either kind.
 type bindingDoc struct {
 	Kind, Name, Source string

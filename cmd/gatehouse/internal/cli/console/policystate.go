@@ -3,11 +3,9 @@ package console
 import (
 	"context"
 	"slices"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -16,7 +14,7 @@ import (
 type state struct {
 	// Class is "good", "notice" or "bad", and Text says it in few words.
 	Class, Text string
-	// Conditions are those of a custom resource, and Findings those of lint.
+	// Conditions are those of a custom resource, and Findings what is wrong with the document.
 	Conditions []metav1.Condition
 	Findings   diagnostic.List
 	// owner is the owner of a custom resource. Configurations have no annotations of these.
@@ -33,22 +31,11 @@ type states struct {
 	errs []error
 }
 
-// readStates returns the status of all objects: custom resources have conditions, and lint says what is wrong with documents.
+// readStates returns the status of all objects: custom resources have conditions, and documents diagnostics.
 func (c *console) readStates(ctx context.Context, l *loaded) *states {
 	s := &states{loaded: l, isOffline: c.isOffline(), findings: map[string]diagnostic.List{}}
-	if c.config != "" {
-		found, err := c.lint(ctx, l.Config.Digest)
-		if err != nil {
-			s.errs = append(s.errs, err)
-		}
-		for _, d := range found {
-			s.findings[d.Object] = append(s.findings[d.Object], d)
-		}
-	}
 	for _, d := range l.Found {
-		if d.Source == config.ClusterSource {
-			s.findings[d.Object] = append(s.findings[d.Object], d)
-		}
+		s.findings[d.Object] = append(s.findings[d.Object], d)
 	}
 	if !s.isOffline {
 		var errs []error
@@ -69,7 +56,7 @@ func (s *states) of(kind, namespace, name, source string) state {
 		out.Findings = slices.Concat(out.Findings, s.findings[kind+"/"+name])
 	}
 	if !isFromCluster(source) {
-		out.Class, out.Text = "good", "lint finds nothing"
+		out.Class, out.Text = "good", "valid"
 		if len(out.Findings) > 0 {
 			out.Class, out.Text = "notice", diagnostic.Count(len(out.Findings), "warning")
 		}
@@ -118,35 +105,4 @@ func conditionsState(conditions []metav1.Condition) (class, text string) {
 		return "good", "ready"
 	}
 	return "", "no status"
-}
-
-// lints has what lint said last about --config.
-type lints struct {
-	mu     sync.Mutex
-	digest string
-	found  diagnostic.List
-}
-
-// lint returns what lint says about --config. The digest is that of the configuration: lint runs again when it changes.
-func (c *console) lint(ctx context.Context, digest string) (diagnostic.List, error) {
-	c.lints.mu.Lock()
-	defer c.lints.mu.Unlock()
-	if c.lints.digest == digest && digest != "" {
-		return c.lints.found, nil
-	}
-	found, err := c.lintDir(ctx, c.config)
-	if err != nil {
-		return nil, err
-	}
-	c.lints.digest, c.lints.found = digest, found
-	return found, nil
-}
-
-// lintDir returns what lint says about a directory.
-func (c *console) lintDir(ctx context.Context, dir string) (diagnostic.List, error) {
-	var report struct {
-		Findings diagnostic.List `json:"findings"`
-	}
-	err := c.execute(ctx, nil, "lint", "--config", dir, "--allow-empty", "-o", "json").decode(&report)
-	return report.Findings, err
 }
