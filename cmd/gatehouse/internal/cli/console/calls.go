@@ -53,22 +53,27 @@ type attributes struct {
 	Causes []replay.Cause
 }
 
-// key identifies attributes.
-func (a *attributes) key() []byte {
-	var flags string
+// appendKey appends what identifies attributes.
+func (a *attributes) appendKey(dst []byte) []byte {
 	for _, is := range [...]bool{a.DryRun, a.HasPatch, a.HasWarnings, a.Redacted} {
-		flags += map[bool]string{true: "1", false: "0"}[is]
+		if is {
+			dst = append(dst, 1)
+		} else {
+			dst = append(dst, 0)
+		}
 	}
-	texts := []string{flags, a.Endpoint, a.User, a.Operation, a.Kind, a.SubResource, a.Namespace, a.Decision}
+	text := func(value string) { dst = append(binary.AppendUvarint(dst, uint64(len(value))), value...) }
+	for _, value := range [...]string{a.Endpoint, a.User, a.Operation, a.Kind, a.SubResource, a.Namespace, a.Decision} {
+		text(value)
+	}
 	for i := range a.Causes {
 		c := &a.Causes[i]
-		texts = append(texts, c.Kind, c.Name, c.Rule.Rule, string(c.Effect))
+		text(c.Kind)
+		text(c.Name)
+		text(c.Rule.Rule)
+		text(string(c.Effect))
 	}
-	var out []byte
-	for _, text := range texts {
-		out = append(binary.AppendUvarint(out, uint64(len(text))), text...)
-	}
-	return out
+	return dst
 }
 
 // Time returns when the call came.
@@ -153,6 +158,7 @@ type calls struct {
 	list  []*call
 	bytes int
 	known map[string]*attributes
+	key   []byte
 	// dropped reports whether older calls were left out.
 	dropped bool
 }
@@ -162,56 +168,50 @@ func (c *calls) add(one *call) {
 	if one.at < c.from || c.to != 0 && one.at >= c.to {
 		return
 	}
-	c.intern(one)
+	c.key = one.appendKey(c.key[:0])
+	if shared := c.known[string(c.key)]; shared != nil {
+		one.attributes = shared
+	} else {
+		c.share(one.attributes)
+	}
 	c.list = append(c.list, one)
-	if c.bytes += one.size(); len(c.list) > maxCalls+maxCalls/10 || c.bytes > maxCallBytes+maxCallBytes/10 {
+	if c.bytes += one.size(); len(c.list) > maxCalls+maxCalls/10 || c.bytes > maxCallBytes {
 		c.sort()
 	}
 }
 
-// intern makes calls with equal attributes share them.
-func (c *calls) intern(one *call) {
-	key := one.key()
-	shared := c.known[string(key)]
-	if shared == nil {
-		if shared = one.attributes; c.known == nil {
-			c.known = map[string]*attributes{}
-		}
-		c.known[string(key)] = shared
-		c.bytes += attributesBytes + 2*len(key)
+// share makes calls that are added later share attributes.
+func (c *calls) share(of *attributes) {
+	if c.known == nil {
+		c.known = map[string]*attributes{}
 	}
-	one.attributes = shared
+	c.key = of.appendKey(c.key[:0])
+	c.known[string(c.key)] = of
+	c.bytes += attributesBytes + 2*len(c.key)
 }
 
-// sort sorts the calls, and drops the oldest ones beyond the bounds.
+// sort sorts the calls, and drops the oldest ones beyond the bounds. If they take too much memory, it makes room for many. It does not change
+// calls: a page may show them.
 func (c *calls) sort() {
 	slices.SortStableFunc(c.list, func(a, b *call) int { return cmp.Compare(a.at, b.at) })
+	most := maxCallBytes
+	if c.bytes > maxCallBytes {
+		most = maxCallBytes / 4 * 3
+	}
 	c.bytes, c.known = 0, nil
+	seen := map[*attributes]bool{}
 	for i := len(c.list) - 1; i >= 0; i-- {
-		c.intern(c.list[i])
-		c.bytes += c.list[i].size()
-		if kept := len(c.list) - i; kept > maxCalls || c.bytes > maxCallBytes {
+		one := c.list[i]
+		if c.bytes += one.size(); !seen[one.attributes] {
+			seen[one.attributes] = true
+			c.share(one.attributes)
+		}
+		if kept := len(c.list) - i; kept > maxCalls || c.bytes > most {
 			c.dropped = true
-			clear(c.list[:i+1])
 			c.list = slices.Clone(c.list[i+1:])
 			return
 		}
 	}
-}
-
-// first and last return the times of the oldest and the newest call after sort, zero without calls.
-func (c *calls) first() time.Time {
-	if len(c.list) == 0 {
-		return time.Time{}
-	}
-	return c.list[0].Time()
-}
-
-func (c *calls) last() time.Time {
-	if len(c.list) == 0 {
-		return time.Time{}
-	}
-	return c.list[len(c.list)-1].Time()
 }
 
 // request is what an API server was asked: the calls of webhooks for it, in the order of time.

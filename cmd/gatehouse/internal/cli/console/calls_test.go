@@ -98,7 +98,7 @@ func TestCallsAreBounded(t *testing.T) {
 		fill  string
 	}{
 		"usual":           {maxCalls + maxCalls/2, func(i int) string { return fmt.Sprint("user-", i%1000) }, ""},
-		"each has a user": {maxCalls, func(i int) string { return fmt.Sprint(i, strings.Repeat("u", 500)) }, ""},
+		"each has a user": {maxCalls / 2, func(i int) string { return fmt.Sprint(i, strings.Repeat("u", 500)) }, ""},
 		"long messages":   {maxCalls / 8, func(int) string { return "u" }, strings.Repeat("m", maxMessages)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,13 +58,8 @@ func (c *console) showCompare(r *http.Request) (*web.View, error) {
 	data := &comparePage{From: query.Get("from"), To: query.Get("to"), Choices: c.compareChoices(), Recordings: c.recordings, CanReplay: c.canReplay()}
 	view := &web.View{Title: "Compare", Template: "compare", Data: data}
 	if data.From == "" || data.To == "" {
-		for _, name := range data.Choices {
-			switch {
-			case data.To == "" && name != data.From:
-				data.To = name
-			case data.From == "" && name != data.To:
-				data.From = name
-			}
+		if len(data.Choices) > 1 {
+			data.From, data.To = cmp.Or(data.From, data.Choices[1]), cmp.Or(data.To, data.Choices[0])
 		}
 		return view, nil
 	}

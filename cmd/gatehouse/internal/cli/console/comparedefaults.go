@@ -46,7 +46,7 @@ func (d document) asInCluster() (document, error) {
 	if err != nil {
 		return d, err
 	}
-	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(withoutSecrets(d.Fields))}
+	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(d.Fields)}
 	u.SetCreationTimestamp(metav1.Time{})
 	annotations := u.GetAnnotations()
 	delete(annotations, corev1.LastAppliedConfigAnnotation)

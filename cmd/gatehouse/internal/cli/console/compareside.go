@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
@@ -146,52 +147,21 @@ func (c *console) recordedConfiguration() (*config.Config, error) {
 	return read, found.Err()
 }
 
-// hidden is shown in place of secret values: "hidden" in base64, as a Secret needs it.
-const hidden = "aGlkZGVu"
-
-// hideSecrets returns a Secret without its values.
+// hideSecrets returns a Secret without its values, and without its annotations: kubectl apply keeps a copy of the object in one.
 func hideSecrets(object []byte) []byte {
-	var fields map[string]any
-	if json.Unmarshal(object, &fields) != nil {
+	var secret corev1.Secret
+	if json.Unmarshal(object, &secret) != nil {
 		return []byte("{}")
 	}
-	out, err := json.Marshal(withoutSecrets(fields))
+	for name := range secret.Data {
+		secret.Data[name] = []byte("hidden")
+	}
+	secret.StringData, secret.Annotations = nil, nil
+	out, err := json.Marshal(&secret)
 	if err != nil {
 		return []byte("{}") // it was JSON
 	}
 	return out
-}
-
-// withoutSecrets returns an object without values that are secret, or that tokens can be guessed by.
-func withoutSecrets(fields map[string]any) map[string]any {
-	hide := func(from map[string]any, name string) map[string]any {
-		values, isObject := from[name].(map[string]any)
-		if !isObject {
-			return from
-		}
-		from, values = maps.Clone(from), maps.Clone(values)
-		for key := range values {
-			values[key] = hidden
-		}
-		from[name] = values
-		return from
-	}
-	switch fields["kind"] {
-	case "Secret":
-		fields = hide(hide(fields, "data"), "stringData")
-		// kubectl apply keeps a copy of the object.
-		if metadata, isObject := fields["metadata"].(map[string]any); isObject {
-			fields = maps.Clone(fields)
-			fields["metadata"] = hide(metadata, "annotations")
-		}
-	case "AccessToken":
-		if spec, isObject := fields["spec"].(map[string]any); isObject {
-			fields, spec = maps.Clone(fields), maps.Clone(spec)
-			spec["sha256"] = hidden
-			fields["spec"] = spec
-		}
-	}
-	return fields
 }
 
 // documents returns the documents by kind and name, without secrets, as a cluster would have them.

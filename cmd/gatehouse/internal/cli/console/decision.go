@@ -93,22 +93,21 @@ func (c *console) showDecision(r *http.Request) (*web.View, error) {
 	return view, nil
 }
 
-// findDecision reads the review of the URL: that of the file and the row, or the newest one with this ID, in memory or in the file.
+// findDecision reads the review of the URL: that of the file and the row, or the newest one in memory with this ID.
 func (c *console) findDecision(ctx context.Context, r *http.Request, page *decisionPage) (*replay.Item, error) {
 	id, query := r.PathValue("id"), r.URL.Query()
 	view := c.lookAtDecisions(r, time.Time{}, time.Time{})
 	path, number := "", -1
-	for i := range view.Files {
-		if name := filepath.FromSlash(view.Files[i].Name); filepath.Base(name) == query.Get("file") {
-			path = name
-			if n, err := strconv.Atoi(query.Get("row")); err == nil {
-				number = n
+	if n, err := strconv.Atoi(query.Get("row")); err == nil && n >= 0 {
+		for i := range view.Files {
+			if name := filepath.FromSlash(view.Files[i].Name); filepath.Base(name) == query.Get("file") {
+				path, number = name, n
 			}
 		}
 	}
 	for _, of := range slices.Backward(view.Requests) {
 		at := slices.IndexFunc(of.Calls, func(one *call) bool {
-			return (path == "" || one.file.path == path) && (number < 0 && one.ID == id || number >= 0 && int(one.number) == number)
+			return path == "" && one.ID == id || one.file.path == path && int(one.number) == number
 		})
 		if at >= 0 {
 			page.Others = slices.Delete(slices.Clone(of.Calls), at, at+1)
@@ -123,14 +122,14 @@ func (c *console) findDecision(ctx context.Context, r *http.Request, page *decis
 		}
 		return nil, web.NotFound(text, cli.InertName(id))
 	}
-	item, err := readReview(ctx, path, number, id)
-	if errors.Is(err, io.EOF) || err == nil && number >= 0 && id != "-" && replay.SubjectOf(item.Review).ID != id {
+	item, err := readReview(ctx, path, number)
+	if errors.Is(err, io.EOF) || err == nil && id != "-" && replay.SubjectOf(item.Review).ID != id {
 		return nil, web.NotFound("there is no decision with the ID %q at this place of the recording (hint: load the list again)", cli.InertName(id))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cli.InertName(path), err)
 	}
-	page.Call = newCall(item.Review, &recordingFile{path: path}, max(number, 0))
+	page.Call = newCall(item.Review, &recordingFile{path: path}, number)
 	return item, nil
 }
 

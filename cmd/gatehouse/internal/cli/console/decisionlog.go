@@ -151,11 +151,11 @@ func (l *decisionLog) follow(ctx context.Context, f *recordingFile) {
 func (l *decisionLog) isOlder(f *recordingFile) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.calls.list) < maxCalls {
+	if !l.calls.dropped && len(l.calls.list) < maxCalls || len(l.calls.list) == 0 {
 		return false
 	}
 	l.calls.sort()
-	is := f.info.ModTime().Before(l.calls.first())
+	is := f.info.ModTime().Before(l.calls.list[0].Time())
 	l.calls.dropped = l.calls.dropped || is
 	return is
 }
@@ -303,7 +303,10 @@ func (l *decisionLog) view(ctx context.Context, from, to time.Time) *logView {
 }
 
 func (v *logView) setCalls(c *calls, requests []*request) {
-	v.Requests, v.Count, v.First, v.Last = requests, len(c.list), c.first(), c.last()
+	v.Requests, v.Count = requests, len(c.list)
+	if v.Count > 0 {
+		v.First, v.Last = c.list[0].Time(), c.list[v.Count-1].Time()
+	}
 }
 
 // readRange reads the newest decisions of a time range. The files are not followed.
@@ -338,9 +341,8 @@ func (v *logView) readRange(ctx context.Context, files []recordingFile, from, to
 	v.setCalls(&in, groupCalls(in.list))
 }
 
-// readReview reads a review of a file by its number, or by its ID if the number is negative. It reads those before it, too. The error is io.EOF
-// if there is none.
-func readReview(ctx context.Context, path string, number int, id string) (*replay.Item, error) {
+// readReview reads a review of a file by its number. It reads those before it, too. The error is io.EOF if there is none.
+func readReview(ctx context.Context, path string, number int) (*replay.Item, error) {
 	source := replay.FileSource(path, 0)
 	file, err := source.Open()
 	if err != nil {
@@ -360,13 +362,7 @@ func readReview(ctx context.Context, path string, number int, id string) (*repla
 		if err != nil {
 			return nil, err
 		}
-		isFound := n == number
-		if number < 0 {
-			var one record.Review
-			_, err := record.DecodeReview(text, &one)
-			isFound = err == nil && one.ID == id
-		}
-		if isFound {
+		if n == number {
 			return replay.NewItem(&source, reader, text)
 		}
 	}

@@ -77,18 +77,6 @@ func (f *decisionFilter) IsSet() bool {
 	return slices.ContainsFunc(f.Fields, filterField.isSet)
 }
 
-// Main returns the fields that are always shown, and More the others.
-func (f *decisionFilter) Main() []filterField { return f.Fields[:mainFields] }
-
-// More returns the fields that Main lacks.
-func (f *decisionFilter) More() []filterField { return f.Fields[mainFields:] }
-
-// HasMore reports whether a field of More has a value.
-func (f *decisionFilter) HasMore() bool { return slices.ContainsFunc(f.More(), filterField.isSet) }
-
-// mainFields is the number of fields that are always shown.
-const mainFields = 4
-
 // noDecision is the outcome of requests that nobody has decided on, as in record show.
 const noDecision = "none"
 
@@ -286,19 +274,11 @@ func (l *decisionList) setRefresh(isLive bool) {
 
 // URL returns the page of a call.
 func (c *call) URL() string {
-	return decisionURL(c.ID, c.file.path, strconv.FormatUint(uint64(c.number), 10))
-}
-
-// decisionURL returns the page of a review in a file. The row is "" if it is not known.
-func decisionURL(id, path, row string) string {
+	id := c.ID
 	if id == "" || strings.HasPrefix(id, ".") || strings.HasSuffix(id, "…") || strings.ContainsAny(id, "/\\") {
 		id = "-"
 	}
-	query := url.Values{"file": {filepath.Base(filepath.FromSlash(path))}}
-	if row != "" {
-		query.Set("row", row)
-	}
-	return "/decisions/" + url.PathEscape(id) + "?" + query.Encode()
+	return "/decisions/" + url.PathEscape(id) + "?" + url.Values{"file": {filepath.Base(c.file.path)}, "row": {strconv.FormatUint(uint64(c.number), 10)}}.Encode()
 }
 
 // outcomeClass returns the class of the color of an outcome.

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"fmt"
 	"html/template"
 	"strings"
 	"time"
@@ -14,9 +13,7 @@ import (
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"time":      func(t time.Time) string { return cli.FormatTime(&t) },
-		"duration":  cli.FormatDuration,
 		"digest":    shortDigest,
-		"mebibytes": mebibytes,
 		"name":      cli.InertName,
 		"short":     func(text string) string { return cli.Inert(web.Unwrap(text)) },
 		"multiline": multiline,
@@ -34,12 +31,6 @@ func multiline(text string) string {
 		lines[i] = cli.OneLine(strings.TrimSuffix(line, "\r"))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// mebibytes returns a number of bytes for people.
-func mebibytes(bytes int64) string {
-	const mib = 1 << 20
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
 }
 
 // tookText returns how long a review took, for people.

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
@@ -82,28 +83,23 @@ type policyList struct {
 
 // policyRow is a policy or a profile.
 type policyRow struct {
-	Kind, Name, URL string
-	Matches         string
-	Actions         string
-	State           state
-	Exceptions      int
-	Owner           string
+	*policyDoc
+
+	URL        string
+	State      state
+	Exceptions int
+	Owner      string
 }
 
 // exceptionRow is an exception.
 type exceptionRow struct {
 	Namespace, Name string
-	Policies        []exceptedPolicy
-	Reason          string
-	Expiry          expiry
-	State           state
-	Defined         string
-}
-
-// exceptedPolicy is a policy that an exception names.
-type exceptedPolicy struct {
-	Kind, Name, URL string
-	Rules           []string
+	// Policies are their names, with the rules.
+	Policies []string
+	Reason   string
+	Expiry   expiry
+	State    state
+	Defined  string
 }
 
 func policyURL(kind, name string) string {
@@ -133,23 +129,7 @@ func policyRows(l *loaded, states *states, search string) (rows []policyRow) {
 	for i := range policies {
 		p := &policies[i]
 		state := states.of(p.Kind, "", p.Name, p.Source)
-		rows = append(rows, policyRow{
-			Kind: p.Kind, Name: p.Name, URL: policyURL(p.Kind, p.Name), Matches: matchSummary(p.Spec.MatchConstraints),
-			Actions: actionsOf(p, l.bindingsOf(p)), State: state,
-			Exceptions: len(l.exceptionsOf(p)), Owner: cmp.Or(ownerOf(p.Annotations), state.owner),
-		})
-	}
-	for i := range l.Config.Sidecar.Profiles {
-		p := &l.Config.Sidecar.Profiles[i]
-		injection := string(p.Spec.Injection)
-		if injection == "" {
-			injection = "OptIn"
-		}
-		state := states.of(profileKind, "", p.Name, p.Source)
-		rows = append(rows, policyRow{
-			Kind: profileKind, Name: p.Name, URL: policyURL(profileKind, p.Name), Matches: profileSummary(&p.Spec), Actions: injection,
-			State: state, Owner: cmp.Or(ownerOf(p.Annotations), state.owner),
-		})
+		rows = append(rows, policyRow{p, policyURL(p.Kind, p.Name), state, len(l.exceptionsOf(p)), cmp.Or(ownerOf(p.Annotations), state.owner)})
 	}
 	return slices.DeleteFunc(rows, func(row policyRow) bool { return !strings.Contains(row.Name, search) })
 }
@@ -164,7 +144,6 @@ func allExceptions(l *loaded) []*policy.Exception {
 
 // exceptionRows returns a row for each exception: what ends first comes first, and what does not end comes last.
 func (c *console) exceptionRows(l *loaded, states *states, exceptions []*policy.Exception) []exceptionRow {
-	policies := l.policies()
 	rows := make([]exceptionRow, len(exceptions))
 	for i, e := range exceptions {
 		row := exceptionRow{
@@ -172,24 +151,13 @@ func (c *console) exceptionRows(l *loaded, states *states, exceptions []*policy.
 			State: states.of(exceptionKind, e.Namespace, e.Name, e.Source), Defined: c.definedAt(e.Source),
 		}
 		for _, of := range e.Spec.Policies {
-			one := exceptedPolicy{Kind: of.Kind, Name: of.Name, Rules: of.Rules}
-			for j := range policies {
-				if p := &policies[j]; p.Name == of.Name && (of.Kind == "" || of.Kind == p.Kind) {
-					one.URL = policyURL(p.Kind, p.Name)
-				}
-			}
-			row.Policies = append(row.Policies, one)
+			row.Policies = append(row.Policies, strings.Join(append([]string{of.Name}, of.Rules...), " "))
 		}
 		rows[i] = row
 	}
+	never := time.Unix(1<<40, 0)
 	slices.SortStableFunc(rows, func(a, b exceptionRow) int {
-		if x, y := a.Expiry.At, b.Expiry.At; x.IsZero() != y.IsZero() {
-			if x.IsZero() {
-				return 1
-			}
-			return -1
-		}
-		return a.Expiry.At.Compare(b.Expiry.At)
+		return cmp.Or(a.Expiry.At, never).Compare(cmp.Or(b.Expiry.At, never))
 	})
 	return rows
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // computeTimeout bounds what a page computes while the browser waits.
@@ -23,7 +22,7 @@ type policyPage struct {
 	State      state
 	// Document is the document as YAML.
 	Document string
-	// Actions, Bindings and Exceptions are those of a policy, and Revision is that of a profile.
+	// Bindings and Exceptions are those of a policy, and Revision is that of a profile.
 	Actions    string
 	Bindings   []bindingRow
 	Exceptions []exceptionRow
@@ -48,7 +47,7 @@ func (c *console) showPolicy(r *http.Request) (*web.View, error) {
 	data := &policyPage{Kind: r.PathValue("kind"), Name: r.PathValue("name"), HasCluster: !c.isOffline(), HasRecordings: c.canReplay()}
 	states := c.readStates(ctx, l)
 	data.Notes = slices.Concat(l.Unread, states.errs)
-	if !c.fillPolicy(data, l, states) && !c.fillProfile(data, l, states) {
+	if !c.fillPolicy(data, l, states) {
 		return nil, web.NotFound("there is no %s %q", cli.InertName(data.Kind), cli.InertName(data.Name))
 	}
 	text, err := c.documentText(l, tryChoice{Kind: data.Kind, Name: data.Name})
@@ -59,7 +58,7 @@ func (c *console) showPolicy(r *http.Request) (*web.View, error) {
 	return &web.View{Title: data.Kind + " " + data.Name, Template: "policy", Data: data}, nil
 }
 
-// fillPolicy fills in a policy, and returns false if there is none.
+// fillPolicy fills in a policy or profile, and returns false if there is none.
 func (c *console) fillPolicy(data *policyPage, l *loaded, states *states) bool {
 	policies := l.policies()
 	at := slices.IndexFunc(policies, func(p policyDoc) bool { return p.Kind == data.Kind && p.Name == data.Name })
@@ -67,28 +66,17 @@ func (c *console) fillPolicy(data *policyPage, l *loaded, states *states) bool {
 		return false
 	}
 	p := &policies[at]
-	bindings := l.bindingsOf(p)
-	data.Actions, data.Defined, data.State = actionsOf(p, bindings), c.definedAt(p.Source), states.of(p.Kind, "", p.Name, p.Source)
+	data.Actions, data.Defined, data.State = p.Actions, c.definedAt(p.Source), states.of(p.Kind, "", p.Name, p.Source)
 	data.Owner = cmp.Or(ownerOf(p.Annotations), data.State.owner)
-	for i := range bindings {
-		b := &bindings[i]
+	if data.IsProfile = p.Kind == profileKind; data.IsProfile {
+		data.Revision = l.Snapshot.Sidecar.Revision(p.Name)
+		return true
+	}
+	for i := range p.Bindings {
+		b := &p.Bindings[i]
 		data.Bindings = append(data.Bindings, bindingRow{b.Kind + " " + b.Name, c.definedAt(b.Source), asYAML(b.Spec)})
 	}
 	data.Exceptions = c.exceptionRows(l, states, l.exceptionsOf(p))
-	return true
-}
-
-// fillProfile fills in a profile, and returns false if there is none.
-func (c *console) fillProfile(data *policyPage, l *loaded, states *states) bool {
-	profiles := l.Config.Sidecar.Profiles
-	at := slices.IndexFunc(profiles, func(p sidecar.Profile) bool { return data.Kind == profileKind && p.Name == data.Name })
-	if at < 0 {
-		return false
-	}
-	p := &profiles[at]
-	data.IsProfile, data.Revision = true, l.Snapshot.Sidecar.Revision(p.Name)
-	data.Defined, data.State = c.definedAt(p.Source), states.of(profileKind, "", p.Name, p.Source)
-	data.Owner = cmp.Or(ownerOf(p.Annotations), data.State.owner)
 	return true
 }
 

@@ -136,21 +136,18 @@ func (c *console) showTry(r *http.Request) (*web.View, error) {
 		of := data.Choices[i]
 		data.Choices[i].Selected = of == wanted
 	}
-	if file := query.Get("example"); file != "" || len(data.Files) > 0 {
-		text, err := c.readManifest(cmp.Or(file, firstOf(data.Files)))
+	file := query.Get("example")
+	if file == "" && len(data.Files) > 0 {
+		file = data.Files[0]
+	}
+	if file != "" {
+		text, err := c.readManifest(file)
 		if err != nil {
 			return nil, err
 		}
 		data.Manifests = string(text)
 	}
 	return &web.View{Title: "Try", Template: "try", Data: data}, nil
-}
-
-func firstOf(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
 }
 
 // newTryPage returns the page with a form.
@@ -162,9 +159,6 @@ func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
 	policies := l.policies()
 	for i := range policies {
 		data.Choices = append(data.Choices, tryChoice{Kind: policies[i].Kind, Name: policies[i].Name})
-	}
-	for i := range l.Config.Sidecar.Profiles {
-		data.Choices = append(data.Choices, tryChoice{Kind: profileKind, Name: l.Config.Sidecar.Profiles[i].Name})
 	}
 	for _, e := range allExceptions(l) {
 		data.Choices = append(data.Choices, tryChoice{Kind: exceptionKind, Namespace: e.Namespace, Name: e.Name})
