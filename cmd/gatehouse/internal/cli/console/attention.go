@@ -19,20 +19,10 @@ type attentionItem struct {
 	About, Text string
 }
 
-// Word returns the class as a word.
-func (i *attentionItem) Word() string {
-	if i.Class == "bad" {
-		return "problem"
-	}
-	return "notice"
-}
-
 // attentionData is what the part shows.
 type attentionData struct {
 	Items []attentionItem
 	Pages pager
-	// IsPartial reports whether something could not be read, so that the list may be incomplete.
-	IsPartial bool
 }
 
 // showAttention shows custom resources that are not active, degraded, or expire soon.
@@ -59,7 +49,7 @@ func (c *console) showAttention(r *http.Request) (partData, error) {
 	slices.SortFunc(all, func(a, b attentionItem) int {
 		return cmp.Or(strings.Compare(a.Class, b.Class), strings.Compare(a.About, b.About), strings.Compare(a.Text, b.Text))
 	})
-	data := &attentionData{IsPartial: len(errs) > 0}
+	data := &attentionData{}
 	data.Items, data.Pages = paginate(r, "attention", all)
 	return partData{Data: data, Notes: explainAll(errs)}, nil
 }

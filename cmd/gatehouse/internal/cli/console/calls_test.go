@@ -97,8 +97,8 @@ func TestCallsAreBounded(t *testing.T) {
 		user  func(int) string
 		fill  string
 	}{
-		"usual":           {maxCalls + maxCalls/2, func(i int) string { return fmt.Sprint("user-", i%1000) }, ""},
-		"each has a user": {maxCalls / 2, func(i int) string { return fmt.Sprint(i, strings.Repeat("u", 500)) }, ""},
+		"usual":           {maxCalls + 30_000, func(i int) string { return fmt.Sprint("user-", i%1000) }, ""},
+		"each has a user": {maxCalls / 4, func(i int) string { return fmt.Sprint(i, strings.Repeat("u", 500)) }, ""},
 		"long messages":   {maxCalls / 8, func(int) string { return "u" }, strings.Repeat("m", maxMessages)},
 	} {
 		t.Run(name, func(t *testing.T) {

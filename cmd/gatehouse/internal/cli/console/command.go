@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // output is what a command has printed.
@@ -67,9 +68,16 @@ type commandOutput struct {
 	Problems []string
 }
 
+// maxShown bounds the output of a command on a page, in bytes.
+const maxShown = 1 << 20
+
 // show returns the output of a command for a page. Clean changes what nobody should see, such as names of temporary directories; it may be nil.
 func (o *output) show(clean func(string) string) *commandOutput {
 	out := &commandOutput{Text: string(o.out), Problems: o.problems()}
+	if len(out.Text) > maxShown {
+		out.Text = truncate.Bytes(out.Text, maxShown)
+		out.Problems = append(out.Problems, "The output is long, and this is its beginning (hint: run the command).")
+	}
 	if clean != nil {
 		out.Text = clean(out.Text)
 		for i := range out.Problems {

@@ -124,13 +124,6 @@ func (f *flags) isOffline() bool {
 	return !f.Given() && (f.config != "" || len(f.recordings) > 0)
 }
 
-// pinContext names the current context: what is shown must stay the same cluster when another program changes the kubeconfig.
-func (f *flags) pinContext() {
-	if !f.isOffline() {
-		f.Context = f.ContextName()
-	}
-}
-
 // sourceWords returns the flags that make another command decide by what the console shows.
 func (f *flags) sourceWords() (words []string) {
 	if f.config != "" {
@@ -255,7 +248,9 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 	if err != nil {
 		return nil, err
 	}
-	f.pinContext()
+	if !f.isOffline() {
+		f.Context = f.ContextName() // what is shown must stay the same cluster when another program changes the kubeconfig
+	}
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
 	if err := c.makeDecisionLog(); err != nil {
 		return nil, err

@@ -194,9 +194,6 @@ type topPolicy struct {
 	Count     int
 }
 
-// maxTop bounds the policies that are listed.
-const maxTop = 10
-
 // showDecisions shows the filter and the list.
 func (c *console) showDecisions(r *http.Request) (*web.View, error) {
 	view, err := c.showDecisionList(r)
@@ -254,7 +251,8 @@ func (l *decisionList) setTop(found []*request) {
 		l.Top = append(l.Top, topPolicy{name, l.Filter.With("policy", name), n})
 	}
 	slices.SortFunc(l.Top, func(a, b topPolicy) int { return cmp.Or(b.Count-a.Count, strings.Compare(a.Name, b.Name)) })
-	l.Top = l.Top[:min(maxTop, len(l.Top))]
+	const most = 10
+	l.Top = l.Top[:min(most, len(l.Top))]
 }
 
 // setRefresh sets when the list is loaded again: while recordings are read, and while they grow, on the first page.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -23,24 +24,21 @@ type state struct {
 
 // states are the status of all objects of a configuration.
 type states struct {
-	loaded    *loaded
-	isOffline bool
-	statuses  map[objectKey]*withStatus
-	findings  map[string]diagnostic.List
+	loaded   *loaded
+	statuses map[objectKey]*withStatus
+	findings map[string]diagnostic.List
 	// errs say what could not be read.
 	errs []error
 }
 
 // readStates returns the status of all objects: custom resources have conditions, and documents diagnostics.
 func (c *console) readStates(ctx context.Context, l *loaded) *states {
-	s := &states{loaded: l, isOffline: c.isOffline(), findings: map[string]diagnostic.List{}}
+	s := &states{loaded: l, findings: map[string]diagnostic.List{}}
 	for _, d := range l.Found {
 		s.findings[d.Object] = append(s.findings[d.Object], d)
 	}
-	if !s.isOffline {
-		var errs []error
-		s.statuses, errs = c.statuses(ctx)
-		s.errs = append(s.errs, errs...)
+	if !c.isOffline() {
+		s.statuses, s.errs = c.statuses(ctx)
 	}
 	return s
 }
@@ -84,24 +82,20 @@ func (s *states) of(kind, namespace, name, source string) state {
 
 // conditionsState returns the class and the text of conditions: what is wrong goes before what is good.
 func conditionsState(conditions []metav1.Condition) (class, text string) {
-	find := func(kind string, status metav1.ConditionStatus) *metav1.Condition {
-		for i := range conditions {
-			if conditions[i].Type == kind && conditions[i].Status == status {
-				return &conditions[i]
-			}
+	for _, of := range []struct {
+		kind        string
+		status      metav1.ConditionStatus
+		class, what string
+	}{
+		{v1alpha1.CompiledCondition, metav1.ConditionFalse, "bad", "not valid: "},
+		{v1alpha1.ReadyCondition, metav1.ConditionFalse, "bad", "not ready: "},
+		{v1alpha1.DegradedCondition, metav1.ConditionTrue, "notice", "degraded: "},
+	} {
+		if c := meta.FindStatusCondition(conditions, of.kind); c != nil && c.Status == of.status {
+			return of.class, of.what + c.Reason
 		}
-		return nil
 	}
-	if c := find(v1alpha1.CompiledCondition, metav1.ConditionFalse); c != nil {
-		return "bad", "not valid: " + c.Reason
-	}
-	if c := find(v1alpha1.ReadyCondition, metav1.ConditionFalse); c != nil {
-		return "bad", "not ready: " + c.Reason
-	}
-	if c := find(v1alpha1.DegradedCondition, metav1.ConditionTrue); c != nil {
-		return "notice", "degraded: " + c.Reason
-	}
-	if find(v1alpha1.ReadyCondition, metav1.ConditionTrue) != nil {
+	if meta.IsStatusConditionTrue(conditions, v1alpha1.ReadyCondition) {
 		return "good", "ready"
 	}
 	return "", "no status"
