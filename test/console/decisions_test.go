@@ -41,14 +41,6 @@ func waitFor(t testing.TB, p *chromium.Page, total int) (l listed) {
 	return l
 }
 
-// generatedNames are the names on a page of generated reviews: those of the numbers from first down, in steps.
-func generatedNames(first, step int) (names []string) {
-	for i := range rowsOfPage {
-		names = append(names, nameOf(first-i*step))
-	}
-	return names
-}
-
 func moreThan(got, want int) error {
 	if got <= want {
 		return fmt.Errorf("there are %d, want more than %d", got, want)

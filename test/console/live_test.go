@@ -2,17 +2,69 @@ package console
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
+// rowsOfPage is how many rows a page of a list has.
+const rowsOfPage = 50
+
+// generated is a recording that a test writes while the console shows it.
+type generated struct {
+	out   *zstd.Encoder
+	begin time.Time
+	count int
+}
+
+func nameOf(i int) string { return fmt.Sprintf("object-%07d", i) }
+
+// generate begins a recording in a directory.
+func generate(t *testing.T, dir string) *generated {
+	t.Helper()
+	file, err := os.Create(filepath.Join(dir, "1-a.gatehouse.zst"))
+	must(t, err)
+	out, err := zstd.NewWriter(file, zstd.WithEncoderConcurrency(1))
+	must(t, err)
+	_, err = out.Write([]byte(`{"header":{"format":1,"program":"test","source":"server","replica":"a","redaction":{"key":"c6e7774f"},"sampling":"all"}}` + "\n"))
+	must(t, err)
+	t.Cleanup(func() { must(t, out.Close()); must(t, file.Close()) })
+	return &generated{out: out, begin: time.Now()}
+}
+
+// add writes so many more reviews, by eleven users. They are complete on disk, as after a flush of a server.
+func (g *generated) add(n int) error {
+	for range n {
+		review := fmt.Appendf(nil, podReview, quoted(fmt.Sprint("uid-", g.count)), quoted(nameOf(g.count)), quoted("app:1"), quoted(shop), quoted(fmt.Sprint("user-", g.count%11)))
+		line, err := json.Marshal(map[string]any{"review": map[string]any{
+			"id": fmt.Sprint("uid-", g.count), "time": g.begin.Add(time.Duration(g.count) * time.Millisecond), "endpoint": "validate", "decision": "allowed",
+			"request": json.RawMessage(review), "response": json.RawMessage(`{"allowed":true}`),
+		}})
+		if err != nil {
+			return err
+		}
+		if _, err := g.out.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		g.count++
+	}
+	return g.out.Flush()
+}
+
 // TestLive: while a thousand reviews a second come, the page shows the newest ones by itself, and reacts to clicks.
 func TestLive(t *testing.T) {
 	t.Parallel()
-	g := generate(t, 1000)
-	c := start(t, "--recording", g.dir)
+	dir := t.TempDir()
+	g := generate(t, dir)
+	must(t, g.add(1000))
+	c := start(t, "--recording", dir)
 	p := c.open(t, "/decisions", desktop)
 	waitFor(t, p, 1000)
 
@@ -34,21 +86,14 @@ func TestLive(t *testing.T) {
 			}
 		}
 	}()
-	p.Evaluate(`window.stalls = [], new PerformanceObserver(list => stalls.push(...list.getEntries().map(e => e.duration))).observe({type: "longtask"}), null`, nil)
-	eventually(t, p, "new decisions appear by themselves", `Number(document.querySelector("#decision-list strong").textContent.replace(/\D/g, "")) >= 3000`)
-	p.Click("#chart-numbers summary")
-	eventually(t, p, "a click opens the numbers", `document.querySelector("#chart-numbers").open`)
-	seen := list(p).Total
-	support.Eventually(t, "the list goes on, and what was opened stays open", func() error {
-		var open bool
-		p.Evaluate(`document.querySelector("#chart-numbers").open`, &open)
-		if !open {
-			t.Fatal("the numbers were closed")
-		}
-		return moreThan(list(p).Total, seen+2000)
+	seen := 0
+	support.Eventually(t, "new decisions appear by themselves", func() error {
+		seen = list(p).Total
+		return moreThan(seen, 3000)
 	})
+	support.Eventually(t, "the list goes on", func() error { return moreThan(list(p).Total, seen+2000) })
 	p.Click("form.filter summary")
-	p.Fill("#user-0", userOf(5))
+	p.Fill("#user-0", "user-5")
 	if status := p.Follow("form.filter button"); status != 200 {
 		t.Errorf("the filter gives %d while the list is live", status)
 	}
@@ -56,8 +101,12 @@ func TestLive(t *testing.T) {
 	must(t, <-written)
 	c.visit(t, p, "/decisions")
 	waitFor(t, p, g.count)
-	if got, want := list(p).Names, generatedNames(g.count-1, 1); got[0] != want[0] {
-		t.Errorf("the newest is %s, want %s", got[0], want[0])
+	if got := list(p).Names; len(got) != rowsOfPage || got[0] != nameOf(g.count-1) || got[rowsOfPage-1] != nameOf(g.count-rowsOfPage) {
+		t.Errorf("the page shows %q", got)
+	}
+	c.visit(t, p, "/decisions?page=2")
+	if got := list(p).Names; len(got) != rowsOfPage || got[0] != nameOf(g.count-rowsOfPage-1) {
+		t.Errorf("the second page shows %q", got)
 	}
 	c.checkBrowser(t, p)
 }

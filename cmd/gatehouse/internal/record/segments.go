@@ -32,8 +32,6 @@ const (
 const (
 	// SegmentSuffix ends the names of segments. They begin with the time of their header.
 	SegmentSuffix = ".gatehouse.zst"
-	// IndexSuffix ends the names of index files, behind that of the recording. See package index.
-	IndexSuffix = ".index"
 	// configurationPrefix and configurationSuffix are around the digest in names of configurations.
 	configurationPrefix, configurationSuffix = "configuration-", ".yaml"
 
@@ -447,7 +445,6 @@ func (o *Options) remove(files []fs.FileInfo, most int64, after time.Time, open 
 			break
 		}
 		if os.Remove(filepath.Join(o.Dir, info.Name())) == nil {
-			_ = os.Remove(filepath.Join(o.Dir, info.Name()+IndexSuffix)) // there is one only if a console has shown the recording
 			total -= info.Size()
 		}
 	}

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
 // output is what a command has printed.
@@ -59,18 +62,53 @@ func (o *output) problems() []string {
 	return lines[:min(len(lines), most)]
 }
 
-// decodeLines decodes the JSON of a command, an object a line.
-func decodeLines[T any](out []byte) (all []T, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(out))
-	for {
-		var one T
-		if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("the output of the command cannot be read: %w", err)
-		}
-		all = append(all, one)
+// commandOutput is what a command has printed, for the template "output".
+type commandOutput struct {
+	Text     string
+	Problems []string
+}
+
+// maxShown bounds the output of a command on a page, in bytes.
+const maxShown = 1 << 20
+
+// show returns the output of a command for a page. Clean changes what nobody should see, such as names of temporary directories; it may be nil.
+func (o *output) show(clean func(string) string) *commandOutput {
+	out := &commandOutput{Text: string(o.out), Problems: o.problems()}
+	if len(out.Text) > maxShown {
+		out.Text = truncate.Bytes(out.Text, maxShown)
+		out.Problems = append(out.Problems, "The output is long, and this is its beginning (hint: run the command).")
 	}
+	if clean != nil {
+		out.Text = clean(out.Text)
+		for i := range out.Problems {
+			out.Problems[i] = clean(out.Problems[i])
+		}
+	}
+	return out
+}
+
+// commandPart returns a part of a page that shows what a command prints.
+func (c *console) commandPart(name, title string, words ...string) part {
+	return part{name, title, "", "command", func(r *http.Request) (partData, error) {
+		out := c.execute(r.Context(), nil, words...).show(nil)
+		if r.Context().Err() != nil {
+			return partData{Command: words}, context.Cause(r.Context())
+		}
+		return partData{Data: out, Command: words}, nil
+	}}
+}
+
+// startCommand begins a command as a job. Prepare returns the arguments, a function as for show, and one that is called at the end.
+func (c *console) startCommand(title string, prepare func(context.Context) (args []string, clean func(string) string, done func(), err error)) *web.Job {
+	return c.web.Start(c.ctx, title, func(ctx context.Context, report func(string)) (*web.View, error) {
+		args, clean, done, err := prepare(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		report("running")
+		return &web.View{Template: "output", Data: c.execute(ctx, nil, args...).show(clean)}, nil
+	})
 }
 
 // limitedBuffer is a buffer that refuses to grow further.

@@ -3,17 +3,18 @@ package console
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // addCompare adds the page.
@@ -35,7 +36,6 @@ type comparePage struct {
 
 // compareResult is what differs.
 type compareResult struct {
-	Sides [2]*side
 	Rows  []compareRow
 	Pages pager
 	// Counts of documents.
@@ -47,9 +47,7 @@ type compareRow struct {
 	Key documentKey
 	// Change is "added", "removed" or "changed".
 	Change string
-	Diff   []diffRow
-	// IsHidden reports that only secret values, or comments, differ.
-	IsHidden bool
+	Diff   []diffLine
 
 	before, after document
 }
@@ -57,42 +55,35 @@ type compareRow struct {
 // showCompare compares the configurations that the URL names.
 func (c *console) showCompare(r *http.Request) (*web.View, error) {
 	query := r.URL.Query()
-	data := &comparePage{From: query.Get("from"), To: query.Get("to"), Choices: c.compareChoices(r.Context()), Recordings: c.recordings, CanReplay: c.canReplay()}
+	data := &comparePage{From: query.Get("from"), To: query.Get("to"), Choices: c.compareChoices(), Recordings: c.recordings, CanReplay: c.canReplay()}
 	view := &web.View{Title: "Compare", Template: "compare", Data: data}
 	if data.From == "" || data.To == "" {
-		data.From, data.To = c.defaultSides(data)
+		if len(data.Choices) > 1 {
+			data.From, data.To = cmp.Or(data.From, data.Choices[1]), cmp.Or(data.To, data.Choices[0])
+		}
 		return view, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), computeTimeout)
 	defer cancel()
-	from, to, err := c.openSides(ctx, data.From, data.To)
+	from, err := c.openSide(ctx, data.From)
 	if err != nil {
 		return nil, err
 	}
-	defer from.remove()
-	defer to.remove()
-	if data.Result, err = compareSides(r, from, to); err != nil {
+	to, err := c.openSide(ctx, data.To)
+	if err != nil {
 		return nil, err
 	}
-	for _, s := range data.Result.Sides {
-		s.lint(ctx, c)
+	data.Result, err = compareSides(r, from, to)
+	if from.word != "" && to.word != "" && len(c.recordings) > 0 {
+		view.Command = replayWords(c.recordings, "--config", to.word, "--against", from.word)
 	}
-	switch {
-	case from.word != "" && to.word != "" && len(c.recordings) > 0:
-		view.Command = append([]string{"replay", "--config", to.word, "--against", from.word}, c.recordings...)
-	case strings.HasPrefix(to.Name, dirPrefix):
-		view.Command = []string{"lint", "--config", to.word}
-	}
-	return view, nil
+	return view, err
 }
 
 // compareChoices returns configurations to compare.
-func (c *console) compareChoices(ctx context.Context) (all []string) {
+func (c *console) compareChoices() (all []string) {
 	if c.config != "" {
 		all = append(all, dirPrefix+c.config)
-		if _, below, err := repositoryOf(ctx, c.config); err == nil {
-			all = append(all, gitPrefix+"HEAD:"+below)
-		}
 	}
 	if !c.isOffline() {
 		all = append(all, clusterSide)
@@ -103,67 +94,17 @@ func (c *console) compareChoices(ctx context.Context) (all []string) {
 	return all
 }
 
-// defaultSides returns what the form has at the beginning.
-func (c *console) defaultSides(data *comparePage) (from, to string) {
-	from, to = data.From, data.To
-	for _, name := range data.Choices {
-		switch {
-		case to == "" && name != from:
-			to = name
-		case from == "" && name != to:
-			from = name
-		}
-	}
-	return from, to
-}
-
-// openSides reads two configurations. Both are to be removed.
-func (c *console) openSides(ctx context.Context, fromName, toName string) (from, to *side, err error) {
-	if from, err = c.openSide(ctx, fromName); err != nil {
-		return nil, nil, err
-	}
-	if to, err = c.openSide(ctx, toName); err != nil {
-		from.remove()
-		return nil, nil, err
-	}
-	return from, to, nil
-}
-
-// lint adds what lint says.
-func (s *side) lint(ctx context.Context, c *console) {
-	found, err := c.lintDir(ctx, s.dir)
-	if err != nil {
-		s.Problem = s.clean(err)
-	}
-	prefix := filepath.ToSlash(s.dir) + "/"
-	for _, d := range found {
-		d.File = strings.TrimPrefix(d.File, prefix)
-		if !s.isRaw {
-			d.File, d.Line = "", 0 // of a temporary file
-		}
-		d.Message = s.clean(errors.New(d.Message)).Error()
-		s.Findings = append(s.Findings, d)
-	}
-}
-
-// maxFindings bounds the findings that are shown.
-const maxFindings = 50
-
-// FirstFindings are those that are shown.
-func (s *side) FirstFindings() diagnostic.List { return s.Findings[:min(len(s.Findings), maxFindings)] }
-
 // compareSides returns the documents that differ.
 func compareSides(r *http.Request, from, to *side) (*compareResult, error) {
-	encoded := !from.isRaw || !to.isRaw
-	before, err := from.documents(encoded)
+	before, err := from.documents()
 	if err != nil {
-		return nil, from.clean(err)
+		return nil, err
 	}
-	after, err := to.documents(encoded)
+	after, err := to.documents()
 	if err != nil {
-		return nil, to.clean(err)
+		return nil, err
 	}
-	out := &compareResult{Sides: [2]*side{from, to}}
+	out := &compareResult{}
 	keys := slices.Collect(maps.Keys(before))
 	for key := range after {
 		if _, known := before[key]; !known {
@@ -185,7 +126,7 @@ func compareSides(r *http.Request, from, to *side) (*compareResult, error) {
 		case !has:
 			row.Change = "removed"
 			out.Removed++
-		case was.isSame(&is):
+		case reflect.DeepEqual(was.Fields, is.Fields):
 			out.Unchanged++
 			continue
 		default:
@@ -196,19 +137,9 @@ func compareSides(r *http.Request, from, to *side) (*compareResult, error) {
 	}
 	out.Rows, out.Pages = paginate(r, "page", rows)
 	for i := range out.Rows {
-		row := &out.Rows[i]
-		row.Diff = sideBySide(row.before.shown(), row.after.shown())
-		row.IsHidden = row.Diff == nil
+		out.Rows[i].Diff = diffOf(out.Rows[i].before.Text, out.Rows[i].after.Text)
 	}
 	return out, nil
-}
-
-// isSame reports whether two documents mean the same: comments and the order of fields do not count.
-func (d *document) isSame(other *document) bool {
-	if d.Fields == nil || other.Fields == nil {
-		return string(d.Text) == string(other.Text)
-	}
-	return reflect.DeepEqual(d.Fields, other.Fields)
 }
 
 // replayCompare begins a replay of the recordings under both configurations.
@@ -216,29 +147,40 @@ func (c *console) replayCompare(r *http.Request) (*web.View, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, err //nolint:wrapcheck // the server says what is wrong with the form
 	}
-	sources, words, err := c.recordingOf(r.PostForm.Get("recording"))
+	paths, words, err := c.recordingOf(r.PostForm.Get("recording"))
 	if err != nil {
 		return nil, err
 	}
-	from, to, err := c.openSides(r.Context(), r.PostForm.Get("from"), r.PostForm.Get("to"))
+	from, err := c.openSide(r.Context(), r.PostForm.Get("from"))
 	if err != nil {
 		return nil, err
 	}
-	defer from.remove()
-	defer to.remove()
-	against, err := from.candidate()
-	if err != nil {
-		return nil, err
-	}
-	candidate, err := to.candidate()
+	to, err := c.openSide(r.Context(), r.PostForm.Get("to"))
 	if err != nil {
 		return nil, err
 	}
 	var command []string
 	if from.word != "" && to.word != "" {
-		command = append([]string{"replay", "--config", to.word, "--against", from.word}, words...)
+		command = replayWords(words, "--config", to.word, "--against", from.word)
 	}
-	job := c.startReplay("Replay", sources, nil, candidate, against)
+	job := c.startCommand("Replay", func(context.Context) ([]string, func(string) string, func(), error) {
+		dir, err := os.MkdirTemp(c.work, "compare-")
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
+		}
+		remove := func() { _ = os.RemoveAll(dir) } // the console removes its directory, too
+		var of [2]string
+		for i, s := range []*side{from, to} {
+			if of[i], err = s.write(filepath.Join(dir, fmt.Sprint(i))); err != nil {
+				remove()
+				return nil, nil, nil, err
+			}
+		}
+		clean := func(text string) string {
+			return strings.NewReplacer(filepath.ToSlash(filepath.Join(dir, "0")), from.Name, filepath.ToSlash(filepath.Join(dir, "1")), to.Name).Replace(text)
+		}
+		return replayWords(paths, "--config", of[1], "--against", of[0]), clean, remove, nil
+	})
 	back := url.URL{Path: "/compare", RawQuery: url.Values{"from": {from.Name}, "to": {to.Name}}.Encode()}
 	return &web.View{Title: "Replay", Template: "started", Data: started{job, back.String(), from.Name + " and " + to.Name}, Command: command}, nil
 }

@@ -5,18 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // The names of configurations that are no directory.
@@ -24,68 +23,54 @@ const (
 	clusterSide  = "cluster"
 	recordedSide = "recorded"
 	dirPrefix    = "dir:"
-	gitPrefix    = "git:"
 )
 
 // side is one of two configurations that are compared.
 type side struct {
 	// Name is that of the URL.
-	Name string
-	// dir has its documents. It is a temporary one unless the configuration is a directory.
-	dir string
-	// isRaw reports whether the documents are as in their files. Those of a cluster and of a recording are encoded.
-	isRaw bool
+	Name   string
+	config *config.Config
 	// word is the value of --config for other commands, "" if there is none.
-	word   string
-	remove func()
-	// Findings are what lint says, and Problem is why it cannot.
-	Findings diagnostic.List
-	Problem  error
+	word string
 }
 
 // openSide reads a configuration. It reads no directory but --config and those below the working directory.
-func (c *console) openSide(ctx context.Context, name string) (*side, error) {
-	s := &side{Name: name, remove: func() {}}
-	if dir, isDir := strings.CutPrefix(name, dirPrefix); isDir {
-		s.dir, s.word, s.isRaw = dir, dir, true
-		return s, c.checkDir(dir)
+func (c *console) openSide(ctx context.Context, name string) (s *side, err error) {
+	s = &side{Name: name}
+	switch dir, isDir := strings.CutPrefix(name, dirPrefix); {
+	case isDir:
+		if s.word, err = dir, c.checkDir(dir); err != nil {
+			return nil, err
+		}
+		read, found := config.Inspect(dir)
+		s.config, err = read, found.Err()
+	case name == clusterSide:
+		s.config, err = c.clusterConfiguration(ctx)
+	case name == recordedSide:
+		s.word = recordedSide
+		s.config, err = c.recordedConfiguration()
+	default:
+		return nil, web.BadRequest("%q is no configuration: write dir:PATH, cluster or recorded", cli.InertName(name))
 	}
-	if name != clusterSide && name != recordedSide && !strings.HasPrefix(name, gitPrefix) {
-		return nil, web.BadRequest("%q is no configuration: write dir:PATH, git:REVISION:PATH, cluster or recorded", cli.InertName(name))
-	}
-	var err error
-	if s.dir, err = os.MkdirTemp(c.work, "compare-"); err != nil {
-		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
-	}
-	s.remove = func() { _ = os.RemoveAll(s.dir) } // the console removes its directory, too
-	if err := c.writeSide(ctx, s); err != nil {
-		s.remove()
-		return nil, err
-	}
-	return s, nil
+	return s, err
 }
 
-// writeSide writes the documents of a configuration that is no directory.
-func (c *console) writeSide(ctx context.Context, s *side) error {
-	if rest, isGit := strings.CutPrefix(s.Name, gitPrefix); isGit {
-		s.isRaw = true
-		return c.openRevision(ctx, rest, s.dir)
+// write returns the value of --config for a replay. The configuration of the cluster is written to a new directory.
+func (s *side) write(dir string) (string, error) {
+	if s.word != "" {
+		return s.word, nil
 	}
-	read := c.recordedConfiguration
-	if s.Name == clusterSide {
-		read = func() (*config.Config, error) { return c.clusterConfiguration(ctx) }
-	} else {
-		s.word = recordedSide
+	text, err := s.config.Encode(hideSecrets)
+	if err == nil {
+		err = os.Mkdir(dir, 0o700)
 	}
-	loaded, err := read()
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, s.Name+".yaml"), text, 0o600)
+	}
 	if err != nil {
-		return err
+		return "", fmt.Errorf("write a temporary file: %w", cli.Cause(err))
 	}
-	text, err := loaded.Encode(hideSecrets)
-	if err != nil {
-		return err
-	}
-	return writeBlob(filepath.Join(s.dir, s.Name+".yaml"), text)
+	return dir, nil
 }
 
 // checkDir returns an error for a directory that the console does not read.
@@ -111,29 +96,6 @@ func (c *console) checkDir(dir string) error {
 	return cli.CheckDir("dir", dir)
 }
 
-// openRevision writes the documents of REVISION:PATH to a directory. The path is in the repository that holds --config, or the working directory.
-func (c *console) openRevision(ctx context.Context, name, to string) error {
-	revision, below, found := strings.Cut(name, ":")
-	if !found || revision == "" {
-		return web.BadRequest("%q is no git revision: write git:REVISION:PATH, with the path from the root of the repository", cli.InertName(name))
-	}
-	ctx, cancel := context.WithTimeout(ctx, computeTimeout)
-	defer cancel()
-	g, _, err := repositoryOf(ctx, c.repositoryDir())
-	if err != nil {
-		return err
-	}
-	return g.extract(ctx, revision, filepath.ToSlash(filepath.Clean(filepath.FromSlash(below))), to)
-}
-
-// repositoryDir returns a directory of the repository whose revisions can be compared.
-func (c *console) repositoryDir() string {
-	if c.config != "" {
-		return c.config
-	}
-	return "."
-}
-
 // clusterConfiguration returns what is active in the cluster, without --config.
 func (c *console) clusterConfiguration(ctx context.Context) (*config.Config, error) {
 	if c.isOffline() {
@@ -155,9 +117,13 @@ func (c *console) clusterConfiguration(ctx context.Context) (*config.Config, err
 
 // recordedConfiguration returns the configuration that the last segment of the recordings names.
 func (c *console) recordedConfiguration() (*config.Config, error) {
-	sources, _, err := c.recordingOf("")
+	paths, _, err := c.recordingOf("")
 	if err != nil {
 		return nil, err
+	}
+	sources, problems := replay.Sources(paths)
+	if len(sources) == 0 {
+		return nil, errors.Join(problems...)
 	}
 	last := sources[len(sources)-1]
 	file, err := last.Open()
@@ -181,145 +147,38 @@ func (c *console) recordedConfiguration() (*config.Config, error) {
 	return read, found.Err()
 }
 
-// hidden is shown in place of secret values: "hidden" in base64, as a Secret needs it.
-const hidden = "aGlkZGVu"
-
-// hideSecrets returns a Secret without its values.
+// hideSecrets returns a Secret without its values, and without its annotations: kubectl apply keeps a copy of the object in one.
 func hideSecrets(object []byte) []byte {
-	var fields map[string]any
-	if json.Unmarshal(object, &fields) != nil {
+	var secret corev1.Secret
+	if json.Unmarshal(object, &secret) != nil {
 		return []byte("{}")
 	}
-	out, err := json.Marshal(withoutSecrets(fields))
+	for name := range secret.Data {
+		secret.Data[name] = []byte("hidden")
+	}
+	secret.StringData, secret.Annotations = nil, nil
+	out, err := json.Marshal(&secret)
 	if err != nil {
 		return []byte("{}") // it was JSON
 	}
 	return out
 }
 
-// withoutSecrets returns an object without values that are secret, or that tokens can be guessed by.
-func withoutSecrets(fields map[string]any) map[string]any {
-	hide := func(from map[string]any, name string) map[string]any {
-		values, isObject := from[name].(map[string]any)
-		if !isObject {
-			return from
-		}
-		from, values = maps.Clone(from), maps.Clone(values)
-		for key := range values {
-			values[key] = hidden
-		}
-		from[name] = values
-		return from
-	}
-	switch fields["kind"] {
-	case "Secret":
-		fields = hide(hide(fields, "data"), "stringData")
-		// kubectl apply keeps a copy of the object.
-		if metadata, isObject := fields["metadata"].(map[string]any); isObject {
-			fields = maps.Clone(fields)
-			fields["metadata"] = hide(metadata, "annotations")
-		}
-	case "AccessToken":
-		if spec, isObject := fields["spec"].(map[string]any); isObject {
-			fields, spec = maps.Clone(fields), maps.Clone(spec)
-			spec["sha256"] = hidden
-			fields["spec"] = spec
-		}
-	}
-	return fields
-}
-
-// documents returns the documents by kind and name. With encoded they are as Encode writes them, so that those of a file can be compared
-// with objects of a cluster. It is not an error that some of them are invalid.
-func (s *side) documents(encoded bool) (map[documentKey]document, error) {
-	var all []document
-	if encoded && s.isRaw {
-		read, found := config.Inspect(s.dir)
-		if found.Err() != nil {
-			return nil, found.Err()
-		}
-		text, err := read.Encode(hideSecrets)
-		if err != nil {
-			return nil, err
-		}
-		all = splitDocuments("", text)
-	} else {
-		files, found := config.Files(s.dir)
-		if found.Err() != nil {
-			return nil, found.Err()
-		}
-		for _, name := range slices.Sorted(maps.Keys(files)) {
-			all = append(all, splitDocuments(name, files[name])...)
-		}
+// documents returns the documents by kind and name, without secrets, as a cluster would have them.
+func (s *side) documents() (map[documentKey]document, error) {
+	text, err := s.config.Encode(hideSecrets)
+	if err != nil {
+		return nil, err
 	}
 	out := map[documentKey]document{}
-	for i := range all {
-		for _, d := range all[i].expand() {
-			if encoded && d.Fields != nil {
-				var err error
-				if d, err = d.asInCluster(); err != nil {
-					return nil, err
-				}
-			}
-			key := d.documentKey
-			for n := 2; ; n++ {
-				if _, exists := out[key]; !exists {
-					break
-				}
-				key.Name = fmt.Sprintf("%s (%d)", d.Name, n)
-			}
-			out[key] = d
+	for _, d := range splitDocuments("", text) {
+		if d.Fields == nil {
+			continue // comments
 		}
+		if d, err = d.asInCluster(); err != nil {
+			return nil, err
+		}
+		out[d.documentKey] = d
 	}
 	return out, nil
-}
-
-// expand returns the document, or the items of a list.
-func (d document) expand() []document {
-	items, isList := d.Fields["items"].([]any)
-	if !isList || !strings.HasSuffix(d.Kind, "List") {
-		if d.Kind == "" {
-			d.documentKey = documentKey{Kind: "document", Name: fmt.Sprintf("%d of %s", d.Number, d.Source)}
-		}
-		return []document{d}
-	}
-	var all []document
-	for _, item := range items {
-		fields, _ := item.(map[string]any)
-		one := document{documentKey: keyOf(fields), Source: d.Source, Number: d.Number, Text: []byte(asYAML(item)), Fields: fields}
-		all = append(all, one)
-	}
-	return all
-}
-
-// shown returns the text of a document without secrets.
-func (d *document) shown() []byte {
-	switch {
-	case len(d.Text) > 0 && d.Fields == nil:
-		return []byte("# This document cannot be read as an object.\n")
-	case d.Kind == "Secret", d.Kind == "AccessToken":
-		return []byte(asYAML(withoutSecrets(d.Fields)))
-	default:
-		return d.Text
-	}
-}
-
-// candidate returns the configuration for a replay.
-func (s *side) candidate() (*replay.Candidate, error) {
-	if s.Name == recordedSide {
-		return replay.Recorded(), nil
-	}
-	loaded, err := replay.Load(s.dir)
-	if err != nil {
-		return nil, s.clean(err)
-	}
-	return loaded, nil
-}
-
-// clean replaces a temporary directory in an error by the name of the configuration.
-func (s *side) clean(err error) error {
-	if strings.HasPrefix(s.Name, dirPrefix) {
-		return err
-	}
-	return errors.New(strings.ReplaceAll(err.Error(), filepath.ToSlash(s.dir), s.Name))
 }

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -25,7 +24,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/index"
 )
 
 //go:embed templates
@@ -126,13 +124,6 @@ func (f *flags) isOffline() bool {
 	return !f.Given() && (f.config != "" || len(f.recordings) > 0)
 }
 
-// pinContext names the current context: what is shown must stay the same cluster when another program changes the kubeconfig.
-func (f *flags) pinContext() {
-	if !f.isOffline() {
-		f.Context = f.ContextName()
-	}
-}
-
 // sourceWords returns the flags that make another command decide by what the console shows.
 func (f *flags) sourceWords() (words []string) {
 	if f.config != "" {
@@ -177,21 +168,14 @@ type console struct {
 	work string
 	now  func() time.Time
 
-	configurations configurations
-	observer       observer
-	mirror         lazyMirror
-	lints          lints
+	observer observer
 	// computing allows one computation of the page "try" at a time.
 	computing *semaphore.Weighted
 
-	// index is that of the recordings. Background is done when nothing reads them any more.
-	index      *index.Index
-	candidates candidates
+	// log has the decisions of the recordings. Background is done when nothing reads them any more.
+	log        *decisionLog
 	background sync.WaitGroup
 }
-
-// garbage is the GC percentage: the rows of recordings are most of the memory, and stay.
-const garbage = 50
 
 // serve serves the pages until the context ends.
 func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
@@ -214,9 +198,6 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 	}
 	defer c.background.Wait()
 	defer cancel()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
-	}
 	url := web.FirstURL(address, "/", token)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
 	if f.browser {
@@ -267,10 +248,11 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 	if err != nil {
 		return nil, err
 	}
-	f.pinContext()
+	if !f.isOffline() {
+		f.Context = f.ContextName() // what is shown must stay the same cluster when another program changes the kubeconfig
+	}
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
-	c.observer = observer{now: func() time.Time { return c.now() }, connect: f.newCluster}
-	if err := c.startIndex(); err != nil {
+	if err := c.makeDecisionLog(); err != nil {
 		return nil, err
 	}
 	c.web, err = web.New(web.Options{

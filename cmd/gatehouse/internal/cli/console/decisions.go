@@ -4,17 +4,18 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/index"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -40,18 +41,15 @@ func (c *console) recordingPaths() []string {
 	}
 }
 
-// startIndex begins to read the recordings. It ends with the console.
-func (c *console) startIndex() error {
+// makeDecisionLog makes what reads the recordings. It reads nothing until a page looks.
+func (c *console) makeDecisionLog() error {
 	paths := c.recordingPaths()
-	if len(c.recordings) == 0 {
-		for _, path := range paths {
-			if err := os.MkdirAll(path, 0o700); err != nil {
-				return fmt.Errorf("make a directory for recordings: %w", cli.Cause(err))
-			}
+	if c.isMirrored() {
+		if err := os.MkdirAll(paths[0], 0o700); err != nil {
+			return fmt.Errorf("make a directory for recordings: %w", cli.Cause(err))
 		}
 	}
-	c.index = index.New(index.Options{Paths: paths, Fallback: c.work})
-	c.background.Go(func() { c.index.Run(c.ctx) })
+	c.log = newDecisionLog(paths, c.isMirrored())
 	return nil
 }
 
@@ -65,12 +63,13 @@ type filterField struct {
 	Hint    string
 }
 
-// decisionFilter is what the URL selects.
-type decisionFilter struct {
-	index.Filter
+func (f filterField) isSet() bool { return f.Values[0] != "" }
 
-	query  url.Values
-	Fields []filterField
+// decisionFilter is what the URL selects. Fields must all match, and of several values one.
+type decisionFilter struct {
+	query    url.Values
+	Fields   []filterField
+	from, to time.Time
 }
 
 // IsSet reports whether anything is selected.
@@ -78,28 +77,12 @@ func (f *decisionFilter) IsSet() bool {
 	return slices.ContainsFunc(f.Fields, filterField.isSet)
 }
 
-// Main returns the fields that are always shown, and More the others.
-func (f *decisionFilter) Main() []filterField { return f.Fields[:mainFields] }
-
-// More returns the fields that Main lacks.
-func (f *decisionFilter) More() []filterField { return f.Fields[mainFields:] }
-
-// HasMore reports whether a field of More has a value.
-func (f *decisionFilter) HasMore() bool { return slices.ContainsFunc(f.More(), filterField.isSet) }
-
-// mainFields is the number of fields that are always shown.
-const mainFields = 4
-
-func (f filterField) isSet() bool { return f.Values[0] != "" }
+// noDecision is the outcome of requests that nobody has decided on, as in record show.
+const noDecision = "none"
 
 // newDecisionFilter reads the parameters of a URL.
 func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error) {
 	f := &decisionFilter{query: query}
-	values := func(name string) []string {
-		return slices.DeleteFunc(slices.Clone(query[name]), func(value string) bool { return value == "" })
-	}
-	f.Users, f.Namespaces, f.Kinds, f.Policies = values("user"), values("namespace"), values("kind"), values("policy")
-	f.Endpoints, f.Decisions, f.Text = values("endpoint"), values("decision"), query.Get("name")
 	var endpoints []string
 	for _, e := range webhooks.Endpoints() {
 		endpoints = append(endpoints, e.Name)
@@ -107,7 +90,7 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 	f.Fields = []filterField{
 		{Name: "namespace", Label: "Namespace"},
 		{Name: "name", Label: "Part of the name"},
-		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed), "none"}},
+		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed), noDecision}},
 		{Name: "since", Label: "Since", Hint: "24h, or a time"},
 		{Name: "until", Label: "Until", Hint: "1h, or a time"},
 		{Name: "user", Label: "User"},
@@ -116,7 +99,7 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 		{Name: "endpoint", Label: "Endpoint", Options: endpoints},
 	}
 	for i := range f.Fields {
-		if f.Fields[i].Values = values(f.Fields[i].Name); len(f.Fields[i].Values) == 0 {
+		if f.Fields[i].Values = f.values(f.Fields[i].Name); len(f.Fields[i].Values) == 0 {
 			f.Fields[i].Values = []string{""}
 		}
 	}
@@ -124,7 +107,7 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 	for _, of := range []struct {
 		name string
 		into *time.Time
-	}{{"since", &f.From}, {"until", &f.To}} {
+	}{{"since", &f.from}, {"until", &f.to}} {
 		if value := query.Get(of.name); value != "" {
 			at, err := cli.ParseTime(value, now)
 			if err != nil {
@@ -137,6 +120,32 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 		return nil, web.BadRequest("%w", err)
 	}
 	return f, nil
+}
+
+func (f *decisionFilter) values(name string) []string {
+	return slices.DeleteFunc(slices.Clone(f.query[name]), func(value string) bool { return value == "" })
+}
+
+// find returns the requests that are selected, the newest first.
+func (f *decisionFilter) find(all []*request) (found []*request) {
+	users, namespaces, kinds, decisions := f.values("user"), f.values("namespace"), f.values("kind"), f.values("decision")
+	policies, endpoints, name := f.values("policy"), f.values("endpoint"), strings.ToLower(f.query.Get("name"))
+	isAny := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+	for _, r := range slices.Backward(all) {
+		one := r.Last()
+		kind, _, _ := strings.Cut(one.Kind, ".")
+		if isAny(users, one.User) && isAny(namespaces, one.Namespace) && isAny(decisions, cmp.Or(r.Decision(), noDecision)) &&
+			(f.from.IsZero() || one.at >= f.from.UnixNano()) && (f.to.IsZero() || r.First().at < f.to.UnixNano()) &&
+			(name == "" || strings.Contains(strings.ToLower(one.Name), name)) &&
+			(len(kinds) == 0 || slices.ContainsFunc(kinds, func(of string) bool { return strings.EqualFold(of, one.Kind) || strings.EqualFold(of, kind) })) &&
+			(len(endpoints) == 0 || slices.ContainsFunc(r.Calls, func(c *call) bool { return slices.Contains(endpoints, c.Endpoint) })) &&
+			(len(policies) == 0 || slices.ContainsFunc(r.Calls, func(c *call) bool {
+				return slices.ContainsFunc(c.Causes, func(cause replay.Cause) bool { return cause.Matches(policies) })
+			})) {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 // words returns the flags of record show that select the same.
@@ -153,81 +162,46 @@ func (f *decisionFilter) words() (words []string) {
 
 // With returns the link to the same decisions, but that a parameter has another value.
 func (f *decisionFilter) With(parameter, value string) string {
-	query := url.Values{}
-	for name, values := range f.query {
-		if name != "page" {
-			query[name] = values
-		}
-	}
+	query := maps.Clone(f.query)
+	query.Del("page")
 	return "/decisions?" + withParameter(query, parameter, value)
 }
 
-// decisionsPage is what the page shows.
-type decisionsPage struct {
-	Filter *decisionFilter
-	List   *decisionList
-	// Files are those of the recordings.
-	Files     []index.FileState
-	MoreFiles int
-}
-
-// decisionList is the part of the page that is loaded again.
+// decisionList is what the page shows. The part below the form is loaded again.
 type decisionList struct {
+	*logView
+
 	Filter *decisionFilter
-	State  index.State
-	Rows   []decisionRow
+	Rows   []*request
 	Pages  pager
-	Chart  *chart
 	Top    []topPolicy
-	// Refresh is the URL of this part if it is loaded again, and Every how often. Pause and Continue are links, "" for none.
-	Refresh, Every  string
-	Pause, Continue string
-	HasRecordings   bool
+	// Refresh is the URL of the list if it is loaded again. Pause and Continue are links, "" for none.
+	Refresh, Pause, Continue string
+	HasRecordings, IsCluster bool
 	// Mirror says what of the replicas' recordings is known.
-	Mirror    []string
-	IsCluster bool
+	Mirror []string
 }
 
 // Percent is how much of the recordings has been read.
 func (l *decisionList) Percent() int64 {
 	const all = 100
-	return l.State.Done * all / max(l.State.Total, 1)
+	return l.Done * all / max(l.Total, 1)
 }
 
-// decisionRow is a row of the list.
-type decisionRow struct {
-	index.Row
-
-	URL, Class string
-}
-
-// topPolicy is a policy or profile that refuses.
+// topPolicy is a policy or profile with the number of requests that it has refused.
 type topPolicy struct {
-	index.CauseCount
-
-	URL string
+	Name, URL string
+	Count     int
 }
-
-const (
-	// maxTop bounds the policies, and maxFiles the files, that are listed.
-	maxTop   = 10
-	maxFiles = 20
-	// chartBuckets is the number of bars of the chart.
-	chartBuckets = 40
-)
 
 // showDecisions shows the filter and the list.
 func (c *console) showDecisions(r *http.Request) (*web.View, error) {
-	list, err := c.decisionList(r)
+	view, err := c.showDecisionList(r)
 	if err != nil {
 		return nil, err
 	}
-	page := &decisionsPage{Filter: list.Filter, List: list, Files: list.State.Files}
-	if more := len(page.Files) - maxFiles; more > 0 {
-		page.Files, page.MoreFiles = page.Files[:maxFiles], more
-	}
-	view := &web.View{Title: "Decisions", Template: "decisions", Data: page}
-	switch {
+	view.Title, view.Template = "Decisions", "decisions"
+	switch list := view.Data.(*decisionList); { //nolint:forcetypeassert // showDecisionList returns it
 	case len(c.recordings) > 0:
 		view.Command = slices.Concat([]string{"record", "show"}, c.recordings, list.Filter.words())
 	case list.IsCluster:
@@ -236,77 +210,73 @@ func (c *console) showDecisions(r *http.Request) (*web.View, error) {
 	return view, nil
 }
 
-// showDecisionList shows the list alone.
-func (c *console) showDecisionList(r *http.Request) (*web.View, error) {
-	list, err := c.decisionList(r)
-	return &web.View{Template: "decision-list", Data: list}, err
+// lookAtDecisions returns the decisions of the recordings.
+func (c *console) lookAtDecisions(r *http.Request, from, to time.Time) *logView {
+	c.lookAtRecordings()
+	c.log.look(c.ctx, c.background.Go) //nolint:contextcheck // recordings are followed after the request, too
+	return c.log.view(r.Context(), from, to)
 }
 
-// decisionList finds the decisions that the URL selects.
-func (c *console) decisionList(r *http.Request) (*decisionList, error) {
+// showDecisionList shows the decisions that the URL selects.
+func (c *console) showDecisionList(r *http.Request) (*web.View, error) {
 	filter, err := newDecisionFilter(r.URL.Query(), c.now())
 	if err != nil {
 		return nil, err
 	}
-	ctx := r.Context()
-	c.lookAtRecordings()
-	list := &decisionList{Filter: filter, State: c.index.State(), HasRecordings: len(c.recordingPaths()) > 0, IsCluster: !c.isOffline(), Mirror: c.mirrorText()}
-	list.State.Live = list.State.Live || c.isMirrored()            // the replicas are followed
-	page, begin := newPager(filter.query, "page", list.State.Rows) // the index knows of how many it is
-	rows, total, err := c.index.Find(ctx, filter.Filter, begin, pageRows)
-	if err != nil {
-		return nil, err
+	list := &decisionList{
+		logView: c.lookAtDecisions(r, filter.from, filter.to), Filter: filter, HasRecordings: len(c.recordingPaths()) > 0, IsCluster: !c.isOffline(), Mirror: c.mirrorText(),
 	}
-	if list.Pages, begin = newPager(filter.query, "page", total); list.Pages.Page != page.Page {
-		if rows, _, err = c.index.Find(ctx, filter.Filter, begin, pageRows); err != nil {
-			return nil, err
+	found := filter.find(list.Requests)
+	list.Rows, list.Pages = paginate(r, "page", found)
+	list.setTop(found)
+	list.setRefresh(list.IsLive || c.isMirrored() || filter.query.Get("live") == "1")
+	return &web.View{Template: "decision-list", Data: list}, nil
+}
+
+// setTop sets what refuses most.
+func (l *decisionList) setTop(found []*request) {
+	counts := map[string]int{}
+	for _, r := range found {
+		seen := map[string]bool{}
+		for _, c := range r.Calls {
+			for i := range c.Causes {
+				if name := c.Causes[i].Kind + "/" + c.Causes[i].Name; c.Causes[i].Effect == replay.Refused && !seen[name] {
+					seen[name] = true
+					counts[name]++
+				}
+			}
 		}
 	}
-	for i := range rows {
-		list.Rows = append(list.Rows, decisionRow{Row: rows[i], URL: decisionURL(&rows[i]), Class: outcomeClass(rows[i].Decision)})
+	for name, n := range counts {
+		l.Top = append(l.Top, topPolicy{name, l.Filter.With("policy", name), n})
 	}
-	buckets, err := c.index.Histogram(ctx, filter.Filter, chartBuckets)
-	if err != nil {
-		return nil, err
-	}
-	list.Chart = newChart(buckets)
-	refused := filter.Filter
-	refused.Effects = []replay.Effect{replay.Refused}
-	top, err := c.index.TopCauses(ctx, refused, false, maxTop)
-	for _, one := range top {
-		list.Top = append(list.Top, topPolicy{one, filter.With("policy", one.Kind+"/"+one.Name)})
-	}
-	list.refresh()
-	return list, err
+	slices.SortFunc(l.Top, func(a, b topPolicy) int { return cmp.Or(b.Count-a.Count, strings.Compare(a.Name, b.Name)) })
+	const most = 10
+	l.Top = l.Top[:min(most, len(l.Top))]
 }
 
-// refresh sets when the list is loaded again: while the index is built, and while a recording grows, on the first page.
-func (l *decisionList) refresh() {
-	query := l.Filter.query
-	paused := query.Get("live") == "0"
-	isLive := (l.State.Live || query.Get("live") == "1") && l.Pages.Page == 1
-	if paused && isLive {
+// setRefresh sets when the list is loaded again: while recordings are read, and while they grow, on the first page.
+func (l *decisionList) setRefresh(isLive bool) {
+	isPaused := l.Filter.query.Get("live") == "0"
+	isLive = isLive && l.Pages.Page == 1
+	switch {
+	case isPaused && isLive:
 		l.Continue = l.Filter.With("live", "")
-	}
-	if paused || !isLive && l.State.Ready {
-		return
-	}
-	l.Refresh, l.Every = "/decisions-list?"+query.Encode(), "2s"
-	if !l.State.Ready {
-		l.Every = "500ms"
-	}
-	if isLive {
+	case isLive:
 		l.Pause = l.Filter.With("live", "0")
 	}
+	if !isPaused && (isLive || !l.IsReady) {
+		l.Refresh = "/decisions-list?" + l.Filter.query.Encode()
+	}
 }
 
-// decisionURL returns the page of a decision.
-func decisionURL(r *index.Row) string {
-	place := url.Values{"file": {filepath.Base(filepath.FromSlash(r.Recording))}, "row": {r.Place}}
-	if id := r.ID; id != "" && !strings.HasPrefix(id, ".") && !strings.HasSuffix(id, "…") && !strings.ContainsAny(id, "/\\") {
-		return "/decisions/" + url.PathEscape(id)
+// URL returns the page of a call.
+func (c *call) URL() string {
+	id := c.ID
+	if id == "" || strings.HasPrefix(id, ".") || strings.HasSuffix(id, "…") || strings.ContainsAny(id, "/\\") {
+		id = "-"
 	}
-	return "/decisions/-?" + place.Encode()
+	return "/decisions/" + url.PathEscape(id) + "?" + url.Values{"file": {filepath.Base(c.file.path)}, "row": {strconv.FormatUint(uint64(c.number), 10)}}.Encode()
 }
 
 // outcomeClass returns the class of the color of an outcome.

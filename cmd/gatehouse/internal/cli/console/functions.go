@@ -1,23 +1,21 @@
 package console
 
 import (
-	"fmt"
 	"html/template"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 )
 
 // functions are those of the templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"time":      func(t time.Time) string { return cli.FormatTime(&t) },
-		"duration":  cli.FormatDuration,
 		"digest":    shortDigest,
-		"mebibytes": mebibytes,
 		"name":      cli.InertName,
-		"short":     cli.Inert,
-		"cel":       highlight,
+		"short":     func(text string) string { return cli.Inert(web.Unwrap(text)) },
 		"multiline": multiline,
 		"outcome":   outcomeText,
 		"took":      tookText,
@@ -26,10 +24,13 @@ func functions() template.FuncMap {
 	}
 }
 
-// mebibytes returns a number of bytes for people.
-func mebibytes(bytes int64) string {
-	const mib = 1 << 20
-	return fmt.Sprintf("%.1f MiB", float64(bytes)/mib)
+// multiline returns a text of several lines. Other characters that cannot be printed are escaped.
+func multiline(text string) string {
+	lines := strings.Split(strings.ReplaceAll(strings.TrimSpace(text), "\t", "    "), "\n")
+	for i, line := range lines {
+		lines[i] = cli.OneLine(strings.TrimSuffix(line, "\r"))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // tookText returns how long a review took, for people.

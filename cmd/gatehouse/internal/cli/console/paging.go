@@ -19,24 +19,19 @@ type pager struct {
 
 // paginate returns the page of a list that a parameter of the URL names.
 func paginate[T any](r *http.Request, parameter string, list []T) ([]T, pager) {
-	p, begin := newPager(r.URL.Query(), parameter, len(list))
-	return list[begin:min(begin+pageRows, len(list))], p
-}
-
-// newPager returns the page of a list of so many rows that a parameter of the URL names, and its first row.
-func newPager(query url.Values, parameter string, total int) (p pager, begin int) {
-	p = pager{Page: 1, Pages: max(1, (total+pageRows-1)/pageRows), Total: total}
+	query := r.URL.Query()
+	p := pager{Page: 1, Pages: max(1, (len(list)+pageRows-1)/pageRows), Total: len(list)}
 	if n, err := strconv.Atoi(query.Get(parameter)); err == nil {
 		p.Page = min(max(n, 1), p.Pages)
 	}
-	link := func(page int) string {
-		if page < 1 || page > p.Pages {
-			return ""
-		}
-		return "?" + withParameter(query, parameter, strconv.Itoa(page))
+	if p.Page > 1 {
+		p.Previous = "?" + withParameter(query, parameter, strconv.Itoa(p.Page-1))
 	}
-	p.Previous, p.Next = link(p.Page-1), link(p.Page+1)
-	return p, (p.Page - 1) * pageRows
+	if p.Page < p.Pages {
+		p.Next = "?" + withParameter(query, parameter, strconv.Itoa(p.Page+1))
+	}
+	begin := (p.Page - 1) * pageRows
+	return list[begin:min(begin+pageRows, len(list))], p
 }
 
 // withParameter returns a query with another value of a parameter, none for "".

@@ -3,17 +3,15 @@ package console
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -21,13 +19,45 @@ import (
 func (c *console) addPolicies() {
 	c.web.Page("GET /policies", c.showPolicies)
 	c.web.Page("GET /policies/{kind}/{name}", c.showPolicy)
-	c.web.Page("POST /policies/{kind}/{name}", c.showPolicy)
 	c.web.Page("POST /policies/{kind}/{name}/audit", c.auditPolicy)
 }
 
 // errNoConfiguration is the error of a page that needs a configuration.
 func errNoConfiguration() error {
 	return web.NotFound("there is no configuration (hint: gatehouse console --config DIR, or a cluster with --context NAME)")
+}
+
+// loaded is the configuration that the console shows.
+type loaded struct {
+	*active.CommandConfig
+
+	// Unread says what of it is not known, as for lack of a right.
+	Unread []error
+}
+
+// configuration returns what decides: the directory, what is active in the cluster, or both. Without either, as with a recording
+// alone, it is nil.
+func (c *console) configuration(ctx context.Context) (*loaded, error) {
+	if c.isOffline() {
+		if c.config == "" {
+			return nil, nil //nolint:nilnil // there is none
+		}
+		config, snapshot, found := active.Load(c.config)
+		if snapshot == nil {
+			return nil, active.InvalidError(c.config, found)
+		}
+		return &loaded{CommandConfig: &active.CommandConfig{Config: config, Snapshot: snapshot, Found: found}}, nil
+	}
+	source, err := c.Open(ctx, c.config)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	config, err := source.Load(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &loaded{CommandConfig: config, Unread: source.Unread(config)}, nil
 }
 
 // needConfiguration returns what decides, or an error if it is not known.
@@ -45,7 +75,6 @@ type policyList struct {
 	Pages          pager
 	Exceptions     []exceptionRow
 	ExceptionPages pager
-	NotSent        notSent
 	// Notes say what could not be read.
 	Notes []error
 	// Search is the text that names must contain.
@@ -54,36 +83,23 @@ type policyList struct {
 
 // policyRow is a policy or a profile.
 type policyRow struct {
-	Kind, Name, URL string
-	Matches         string
-	Actions         string
-	State           state
-	Exceptions      int
-	Owner           string
+	*policyDoc
+
+	URL        string
+	State      state
+	Exceptions int
+	Owner      string
 }
 
 // exceptionRow is an exception.
 type exceptionRow struct {
 	Namespace, Name string
-	Policies        []exceptedPolicy
-	Reason          string
-	Expiry          expiry
-	State           state
-	Defined         string
-}
-
-// exceptedPolicy is a policy that an exception names.
-type exceptedPolicy struct {
-	Kind, Name, URL string
-	Rules           []string
-}
-
-// notSent is what is not sent to Gatehouse.
-type notSent struct {
-	// Webhooks are those of the cluster. Without them, Conditions and Namespaces are those of a new install.
-	Webhooks   []sentWebhook
-	Conditions []admissionregistrationv1.MatchCondition
-	Namespaces []string
+	// Policies are their names, with the rules.
+	Policies []string
+	Reason   string
+	Expiry   expiry
+	State    state
+	Defined  string
 }
 
 func policyURL(kind, name string) string {
@@ -100,7 +116,6 @@ func (c *console) showPolicies(r *http.Request) (*web.View, error) {
 	data := &policyList{Notes: slices.Concat(l.Unread, states.errs), Search: r.URL.Query().Get("q")}
 	data.Rows, data.Pages = paginate(r, "page", policyRows(l, states, data.Search))
 	data.Exceptions, data.ExceptionPages = paginate(r, "exceptions", c.exceptionRows(l, states, allExceptions(l)))
-	data.NotSent = c.notSent(r.Context(), &data.Notes)
 	view := &web.View{Title: "Policies and profiles", Template: "policies", Data: data}
 	if c.config != "" {
 		view.Command = []string{"lint", "--config", c.config}
@@ -114,23 +129,7 @@ func policyRows(l *loaded, states *states, search string) (rows []policyRow) {
 	for i := range policies {
 		p := &policies[i]
 		state := states.of(p.Kind, "", p.Name, p.Source)
-		rows = append(rows, policyRow{
-			Kind: p.Kind, Name: p.Name, URL: policyURL(p.Kind, p.Name), Matches: matchSummary(p.Spec.MatchConstraints),
-			Actions: actionsOf(p, l.bindingsOf(p)), State: state,
-			Exceptions: len(l.exceptionsOf(p)), Owner: cmp.Or(ownerOf(p.Annotations), state.owner),
-		})
-	}
-	for i := range l.Config.Sidecar.Profiles {
-		p := &l.Config.Sidecar.Profiles[i]
-		injection := string(p.Spec.Injection)
-		if injection == "" {
-			injection = "OptIn"
-		}
-		state := states.of(profileKind, "", p.Name, p.Source)
-		rows = append(rows, policyRow{
-			Kind: profileKind, Name: p.Name, URL: policyURL(profileKind, p.Name), Matches: profileSummary(&p.Spec), Actions: injection,
-			State: state, Owner: cmp.Or(ownerOf(p.Annotations), state.owner),
-		})
+		rows = append(rows, policyRow{p, policyURL(p.Kind, p.Name), state, len(l.exceptionsOf(p)), cmp.Or(ownerOf(p.Annotations), state.owner)})
 	}
 	return slices.DeleteFunc(rows, func(row policyRow) bool { return !strings.Contains(row.Name, search) })
 }
@@ -145,7 +144,6 @@ func allExceptions(l *loaded) []*policy.Exception {
 
 // exceptionRows returns a row for each exception: what ends first comes first, and what does not end comes last.
 func (c *console) exceptionRows(l *loaded, states *states, exceptions []*policy.Exception) []exceptionRow {
-	policies := l.policies()
 	rows := make([]exceptionRow, len(exceptions))
 	for i, e := range exceptions {
 		row := exceptionRow{
@@ -153,42 +151,15 @@ func (c *console) exceptionRows(l *loaded, states *states, exceptions []*policy.
 			State: states.of(exceptionKind, e.Namespace, e.Name, e.Source), Defined: c.definedAt(e.Source),
 		}
 		for _, of := range e.Spec.Policies {
-			one := exceptedPolicy{Kind: of.Kind, Name: of.Name, Rules: of.Rules}
-			for j := range policies {
-				if p := &policies[j]; p.Name == of.Name && (of.Kind == "" || of.Kind == p.Kind) {
-					one.URL = policyURL(p.Kind, p.Name)
-				}
-			}
-			row.Policies = append(row.Policies, one)
+			row.Policies = append(row.Policies, strings.Join(append([]string{of.Name}, of.Rules...), " "))
 		}
 		rows[i] = row
 	}
+	never := time.Unix(1<<40, 0)
 	slices.SortStableFunc(rows, func(a, b exceptionRow) int {
-		if x, y := a.Expiry.At, b.Expiry.At; x.IsZero() != y.IsZero() {
-			if x.IsZero() {
-				return 1
-			}
-			return -1
-		}
-		return a.Expiry.At.Compare(b.Expiry.At)
+		return cmp.Or(a.Expiry.At, never).Compare(cmp.Or(b.Expiry.At, never))
 	})
 	return rows
-}
-
-// notSent returns what is not sent to Gatehouse: by the webhook configurations of the cluster, or by those of a new install.
-func (c *console) notSent(ctx context.Context, notes *[]error) (out notSent) {
-	if !c.isOffline() {
-		webhooks, errs := c.webhooks(ctx)
-		*notes = append(*notes, errs...)
-		if len(webhooks) > 0 {
-			return notSent{Webhooks: webhooks}
-		}
-		if len(errs) == 0 {
-			*notes = append(*notes, errors.New("no webhook of Gatehouse is registered in the cluster: the API server asks it nothing (hint: gatehouse manifests)"))
-		}
-	}
-	out.Conditions, out.Namespaces = registration.NeverSent()
-	return out
 }
 
 // isFromCluster reports whether an object is one of the cluster.

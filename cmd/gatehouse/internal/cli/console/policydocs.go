@@ -28,46 +28,14 @@ const (
 	exceptionKind       = "PolicyException"
 )
 
-// policyDoc is a policy of either kind.
+// policyDoc is a policy of either kind, or a profile.
 type policyDoc struct {
 	Kind, Name, Source string
 	Annotations        map[string]string
-	// Spec is the part that both kinds have, and Own all of an AdmissionPolicy.
-	Spec *admissionregistrationv1.ValidatingAdmissionPolicySpec
-	Own  *v1alpha1.AdmissionPolicySpec
-}
-
-// policies returns all policies, sorted by name.
-func (l *loaded) policies() []policyDoc {
-	var all []policyDoc
-	for i := range l.Config.Policy.AdmissionPolicies {
-		p := &l.Config.Policy.AdmissionPolicies[i]
-		all = append(all, policyDoc{admissionPolicyKind, p.Name, p.Source, p.Annotations, p.Spec.Upstream(), &p.Spec})
-	}
-	for i := range l.Config.Policy.Policies {
-		p := &l.Config.Policy.Policies[i]
-		all = append(all, policyDoc{Kind: nativePolicyKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Spec: &p.Spec})
-	}
-	slices.SortStableFunc(all, func(a, b policyDoc) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
-	})
-	return all
-}
-
-// RuleName returns the name of a rule in messages.
-func (p *policyDoc) RuleName(i int) string {
-	if p.Own != nil {
-		return p.Own.RuleName(i)
-	}
-	return v1alpha1.IndexedRule(i)
-}
-
-// FailurePolicy says what happens if an expression fails.
-func (p *policyDoc) FailurePolicy() string {
-	if p.Spec.FailurePolicy == nil {
-		return string(admissionregistrationv1.Fail)
-	}
-	return string(*p.Spec.FailurePolicy)
+	// Matches and Actions say on one line what it matches, and what a violation leads to or when a profile is injected.
+	Matches, Actions string
+	// Bindings are those of a policy.
+	Bindings []bindingDoc
 }
 
 // bindingDoc is a binding of either kind.
@@ -76,36 +44,54 @@ type bindingDoc struct {
 	Spec               *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
 }
 
-// bindingsOf returns the bindings of a policy.
-func (l *loaded) bindingsOf(p *policyDoc) (all []bindingDoc) {
-	if p.Kind == admissionPolicyKind {
-		for i := range l.Config.Policy.AdmissionPolicyBindings {
-			b := &l.Config.Policy.AdmissionPolicyBindings[i]
-			all = append(all, bindingDoc{"AdmissionPolicyBinding", b.Name, b.Source, &b.Spec})
-		}
-	} else {
-		for i := range l.Config.Policy.Bindings {
-			b := &l.Config.Policy.Bindings[i]
-			all = append(all, bindingDoc{"ValidatingAdmissionPolicyBinding", b.Name, b.Source, &b.Spec})
-		}
+// policies returns all policies and profiles, the profiles last.
+func (l *loaded) policies() (all []policyDoc) {
+	of, own, native := &l.Config.Policy, []bindingDoc(nil), []bindingDoc(nil)
+	for i := range of.AdmissionPolicyBindings {
+		b := &of.AdmissionPolicyBindings[i]
+		own = append(own, bindingDoc{"AdmissionPolicyBinding", b.Name, b.Source, &b.Spec})
 	}
-	return slices.DeleteFunc(all, func(b bindingDoc) bool { return b.Spec.PolicyName != p.Name })
+	for i := range of.Bindings {
+		b := &of.Bindings[i]
+		native = append(native, bindingDoc{"ValidatingAdmissionPolicyBinding", b.Name, b.Source, &b.Spec})
+	}
+	for i := range of.AdmissionPolicies {
+		p := &of.AdmissionPolicies[i]
+		one := policyDoc{Kind: admissionPolicyKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Matches: matchSummary(p.Spec.Upstream().MatchConstraints)}
+		all = append(all, one.bound(own, p.Spec.ValidationActions))
+	}
+	for i := range of.Policies {
+		p := &of.Policies[i]
+		one := policyDoc{Kind: nativePolicyKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Matches: matchSummary(p.Spec.MatchConstraints)}
+		all = append(all, one.bound(native, nil))
+	}
+	slices.SortStableFunc(all, func(a, b policyDoc) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
+	})
+	for i := range l.Config.Sidecar.Profiles {
+		p := &l.Config.Sidecar.Profiles[i]
+		match := strings.Join(strings.Fields(asYAML(p.Spec.Match)), " ")
+		if match == "{}" {
+			match = "all pods"
+		}
+		all = append(all, policyDoc{Kind: profileKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Matches: match, Actions: cmp.Or(string(p.Spec.Injection), "OptIn")})
+	}
+	return all
 }
 
-// actionsOf returns what a violation leads to, by the policy itself or one of its bindings.
-func actionsOf(p *policyDoc, bindings []bindingDoc) string {
+// bound returns the policy with its bindings, and the actions of these beside its own.
+func (p policyDoc) bound(bindings []bindingDoc, actions []admissionregistrationv1.ValidationAction) policyDoc {
 	names := map[string]bool{}
-	if p.Own != nil {
-		for _, action := range p.Own.ValidationActions {
-			names[string(action)] = true
+	for _, b := range bindings {
+		if b.Spec.PolicyName == p.Name {
+			p.Bindings, actions = append(p.Bindings, b), slices.Concat(actions, b.Spec.ValidationActions)
 		}
 	}
-	for i := range bindings {
-		for _, action := range bindings[i].Spec.ValidationActions {
-			names[string(action)] = true
-		}
+	for _, action := range actions {
+		names[string(action)] = true
 	}
-	return strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+	p.Actions = strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+	return p
 }
 
 // exceptionsOf returns the exceptions that name a policy.
@@ -121,7 +107,7 @@ func (l *loaded) exceptionsOf(p *policyDoc) (all []*policy.Exception) {
 	return all
 }
 
-// matchSummary says what a policy matches, on one line.
+// matchSummary says which requests a policy matches, without its selectors.
 func matchSummary(m *admissionregistrationv1.MatchResources) string {
 	if m == nil {
 		return "nothing"
@@ -130,23 +116,7 @@ func matchSummary(m *admissionregistrationv1.MatchResources) string {
 	for i := range m.ResourceRules {
 		parts = append(parts, ruleSummary(&m.ResourceRules[i].RuleWithOperations))
 	}
-	more := []string{strings.Join(parts, "; ")}
-	for _, of := range []struct {
-		name     string
-		selector *metav1.LabelSelector
-	}{{"namespaces", m.NamespaceSelector}, {"objects", m.ObjectSelector}} {
-		if !isEmptySelector(of.selector) {
-			more = append(more, of.name+" with "+metav1.FormatLabelSelector(of.selector))
-		}
-	}
-	if len(m.ExcludeResourceRules) > 0 {
-		more = append(more, "with exclusions")
-	}
-	return strings.Join(more, ", ")
-}
-
-func isEmptySelector(s *metav1.LabelSelector) bool {
-	return s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0
+	return strings.Join(parts, "; ")
 }
 
 // ruleSummary returns operations and resources, as "CREATE, UPDATE of deployments.apps".
@@ -169,15 +139,6 @@ func ruleSummary(r *admissionregistrationv1.RuleWithOperations) string {
 		}
 	}
 	return strings.Join(operations, ", ") + " of " + strings.Join(resources, ", ")
-}
-
-// profileSummary says which pods a profile matches, on one line.
-func profileSummary(s *v1alpha1.SidecarProfileSpec) string {
-	text := asYAML(s.Match)
-	if strings.TrimSpace(text) == "{}" {
-		return "all pods"
-	}
-	return strings.Join(strings.Fields(text), " ")
 }
 
 // asYAML returns a part of an object for people.

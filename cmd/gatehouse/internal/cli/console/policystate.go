@@ -3,8 +3,8 @@ package console
 import (
 	"context"
 	"slices"
-	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -16,7 +16,7 @@ import (
 type state struct {
 	// Class is "good", "notice" or "bad", and Text says it in few words.
 	Class, Text string
-	// Conditions are those of a custom resource, and Findings those of lint.
+	// Conditions are those of a custom resource, and Findings what is wrong with the document.
 	Conditions []metav1.Condition
 	Findings   diagnostic.List
 	// owner is the owner of a custom resource. Configurations have no annotations of these.
@@ -25,35 +25,21 @@ type state struct {
 
 // states are the status of all objects of a configuration.
 type states struct {
-	loaded    *loaded
-	isOffline bool
-	statuses  map[objectKey]*withStatus
-	findings  map[string]diagnostic.List
+	loaded   *loaded
+	statuses map[objectKey]*withStatus
+	findings map[string]diagnostic.List
 	// errs say what could not be read.
 	errs []error
 }
 
-// readStates returns the status of all objects: custom resources have conditions, and lint says what is wrong with documents.
+// readStates returns the status of all objects: custom resources have conditions, and documents diagnostics.
 func (c *console) readStates(ctx context.Context, l *loaded) *states {
-	s := &states{loaded: l, isOffline: c.isOffline(), findings: map[string]diagnostic.List{}}
-	if c.config != "" {
-		found, err := c.lint(ctx, l.Config.Digest)
-		if err != nil {
-			s.errs = append(s.errs, err)
-		}
-		for _, d := range found {
-			s.findings[d.Object] = append(s.findings[d.Object], d)
-		}
-	}
+	s := &states{loaded: l, findings: map[string]diagnostic.List{}}
 	for _, d := range l.Found {
-		if d.Source == config.ClusterSource {
-			s.findings[d.Object] = append(s.findings[d.Object], d)
-		}
+		s.findings[d.Object] = append(s.findings[d.Object], d)
 	}
-	if !s.isOffline {
-		var errs []error
-		s.statuses, errs = c.statuses(ctx)
-		s.errs = append(s.errs, errs...)
+	if !c.isOffline() {
+		s.statuses, s.errs = c.statuses(ctx)
 	}
 	return s
 }
@@ -69,7 +55,7 @@ func (s *states) of(kind, namespace, name, source string) state {
 		out.Findings = slices.Concat(out.Findings, s.findings[kind+"/"+name])
 	}
 	if !isFromCluster(source) {
-		out.Class, out.Text = "good", "lint finds nothing"
+		out.Class, out.Text = "good", "valid"
 		if len(out.Findings) > 0 {
 			out.Class, out.Text = "notice", diagnostic.Count(len(out.Findings), "warning")
 		}
@@ -97,56 +83,21 @@ func (s *states) of(kind, namespace, name, source string) state {
 
 // conditionsState returns the class and the text of conditions: what is wrong goes before what is good.
 func conditionsState(conditions []metav1.Condition) (class, text string) {
-	find := func(kind string, status metav1.ConditionStatus) *metav1.Condition {
-		for i := range conditions {
-			if conditions[i].Type == kind && conditions[i].Status == status {
-				return &conditions[i]
-			}
+	for _, of := range []struct {
+		kind        string
+		status      metav1.ConditionStatus
+		class, what string
+	}{
+		{v1alpha1.CompiledCondition, metav1.ConditionFalse, "bad", "not valid: "},
+		{v1alpha1.ReadyCondition, metav1.ConditionFalse, "bad", "not ready: "},
+		{v1alpha1.DegradedCondition, metav1.ConditionTrue, "notice", "degraded: "},
+	} {
+		if c := meta.FindStatusCondition(conditions, of.kind); c != nil && c.Status == of.status {
+			return of.class, of.what + c.Reason
 		}
-		return nil
 	}
-	if c := find(v1alpha1.CompiledCondition, metav1.ConditionFalse); c != nil {
-		return "bad", "not valid: " + c.Reason
-	}
-	if c := find(v1alpha1.ReadyCondition, metav1.ConditionFalse); c != nil {
-		return "bad", "not ready: " + c.Reason
-	}
-	if c := find(v1alpha1.DegradedCondition, metav1.ConditionTrue); c != nil {
-		return "notice", "degraded: " + c.Reason
-	}
-	if find(v1alpha1.ReadyCondition, metav1.ConditionTrue) != nil {
+	if meta.IsStatusConditionTrue(conditions, v1alpha1.ReadyCondition) {
 		return "good", "ready"
 	}
 	return "", "no status"
-}
-
-// lints has what lint said last about --config.
-type lints struct {
-	mu     sync.Mutex
-	digest string
-	found  diagnostic.List
-}
-
-// lint returns what lint says about --config. The digest is that of the configuration: lint runs again when it changes.
-func (c *console) lint(ctx context.Context, digest string) (diagnostic.List, error) {
-	c.lints.mu.Lock()
-	defer c.lints.mu.Unlock()
-	if c.lints.digest == digest && digest != "" {
-		return c.lints.found, nil
-	}
-	found, err := c.lintDir(ctx, c.config)
-	if err != nil {
-		return nil, err
-	}
-	c.lints.digest, c.lints.found = digest, found
-	return found, nil
-}
-
-// lintDir returns what lint says about a directory.
-func (c *console) lintDir(ctx context.Context, dir string) (diagnostic.List, error) {
-	var report struct {
-		Findings diagnostic.List `json:"findings"`
-	}
-	err := c.execute(ctx, nil, "lint", "--config", dir, "--allow-empty", "-o", "json").decode(&report)
-	return report.Findings, err
 }

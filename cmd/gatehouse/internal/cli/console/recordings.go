@@ -1,17 +1,8 @@
 package console
 
 import (
-	"sync"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 )
-
-// lazyMirror is the mirror of the replicas' recordings. It is made when a page needs it.
-type lazyMirror struct {
-	mu     sync.Mutex
-	mirror *replicas.Mirror
-	err    error
-}
 
 // isMirrored reports whether the recordings are those of the replicas.
 func (c *console) isMirrored() bool { return !c.isOffline() && len(c.recordings) == 0 }
@@ -21,32 +12,30 @@ func (c *console) lookAtRecordings() {
 	if !c.isMirrored() {
 		return
 	}
-	c.mirror.mu.Lock()
-	defer c.mirror.mu.Unlock()
-	if c.mirror.mirror == nil {
-		var cluster *replicas.Cluster
-		if cluster, c.mirror.err = c.observer.connection(); c.mirror.err != nil {
-			return
-		}
-		c.mirror.mirror = replicas.NewMirror(cluster, c.recordingPaths()[0], c.now)
+	o := &c.observer
+	cluster, err := o.connection(c.flags)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err = err; err != nil {
+		return
 	}
-	c.mirror.mirror.Look(c.ctx, c.background.Go)
+	if o.mirror == nil {
+		o.mirror = replicas.NewMirror(cluster, c.recordingPaths()[0], c.now)
+	}
+	o.mirror.Look(c.ctx, c.background.Go)
 }
 
 // mirrorText says what of the replicas' recordings is known, a line for each fact. It is empty if the recordings are those of --recording.
 func (c *console) mirrorText() []string {
-	if !c.isMirrored() {
+	c.observer.mu.Lock()
+	defer c.observer.mu.Unlock()
+	switch {
+	case c.observer.err != nil:
+		return []string{explain(c.observer.err)}
+	case c.observer.mirror == nil:
 		return nil
 	}
-	c.mirror.mu.Lock()
-	defer c.mirror.mu.Unlock()
-	if c.mirror.err != nil {
-		return []string{explain(c.mirror.err)}
-	}
-	if c.mirror.mirror == nil {
-		return nil
-	}
-	state := c.mirror.mirror.State()
+	state := c.observer.mirror.State()
 	missing := explainAll(state.Problems)
 	state.Problems = nil
 	lines := state.Text()

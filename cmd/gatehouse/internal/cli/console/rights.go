@@ -11,25 +11,16 @@ import (
 // forbidden matches what API servers answer to a user who lacks a right.
 var forbidden = regexp.MustCompile(`cannot ([a-z]+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 
-// missingRight returns the right that a message of an API server is about, such as "list pods in namespace gatehouse-system".
-func missingRight(text string) (right string, ok bool) {
-	found := forbidden.FindStringSubmatch(text)
-	if found == nil {
-		return "", false
-	}
-	right = found[1] + " " + found[2]
-	if group := found[3]; group != "" {
-		right += "." + group
-	}
-	if namespace := found[4]; namespace != "" {
-		right += " in namespace " + namespace
-	}
-	return right, true
-}
-
-// explain says for people why something could not be read.
+// explain says for people why something could not be read, as "the right to list pods in namespace gatehouse-system is missing".
 func explain(err error) string {
-	if right, ok := missingRight(err.Error()); ok {
+	if found := forbidden.FindStringSubmatch(err.Error()); found != nil {
+		right := found[1] + " " + found[2]
+		if group := found[3]; group != "" {
+			right += "." + group
+		}
+		if namespace := found[4]; namespace != "" {
+			right += " in namespace " + namespace
+		}
 		return "the right to " + right + " is missing"
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

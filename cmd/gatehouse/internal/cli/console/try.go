@@ -5,6 +5,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,7 +17,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -23,11 +25,6 @@ import (
 func (c *console) addTry() {
 	c.web.Page("GET /try", c.showTry)
 	c.web.Page("POST /try", c.computeTry)
-	c.web.Download("POST /try/documents", func(r *http.Request) (*web.File, error) {
-		form, err := readTryForm(r)
-		return &web.File{Name: "gatehouse.yaml", Type: "application/yaml", Data: []byte(form.Documents)}, err
-	})
-	c.web.Download("POST /try/test", c.exportTest)
 }
 
 // tryForm is what the form sends.
@@ -139,21 +136,18 @@ func (c *console) showTry(r *http.Request) (*web.View, error) {
 		of := data.Choices[i]
 		data.Choices[i].Selected = of == wanted
 	}
-	if file := query.Get("example"); file != "" || len(data.Files) > 0 {
-		text, err := c.readManifest(cmp.Or(file, firstOf(data.Files)))
+	file := query.Get("example")
+	if file == "" && len(data.Files) > 0 {
+		file = data.Files[0]
+	}
+	if file != "" {
+		text, err := c.readManifest(file)
 		if err != nil {
 			return nil, err
 		}
 		data.Manifests = string(text)
 	}
 	return &web.View{Title: "Try", Template: "try", Data: data}, nil
-}
-
-func firstOf(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
 }
 
 // newTryPage returns the page with a form.
@@ -165,9 +159,6 @@ func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
 	policies := l.policies()
 	for i := range policies {
 		data.Choices = append(data.Choices, tryChoice{Kind: policies[i].Kind, Name: policies[i].Name})
-	}
-	for i := range l.Config.Sidecar.Profiles {
-		data.Choices = append(data.Choices, tryChoice{Kind: profileKind, Name: l.Config.Sidecar.Profiles[i].Name})
 	}
 	for _, e := range allExceptions(l) {
 		data.Choices = append(data.Choices, tryChoice{Kind: exceptionKind, Namespace: e.Namespace, Name: e.Name})
@@ -218,6 +209,49 @@ func (l *loaded) sourceOf(of tryChoice) (source string, number int, known bool) 
 	return source, number, known
 }
 
+// maxManifestFiles bounds the files of -f that are offered, and maxManifestBytes one of them.
+const (
+	maxManifestFiles = 500
+	maxManifestBytes = 1 << 20
+)
+
+// manifestFiles returns the files of -f, and those in its directories.
+func (c *console) manifestFiles() (files []string) {
+	for _, path := range c.manifests {
+		_ = filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error { // what cannot be read is not offered
+			isManifest := name == path || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+			switch {
+			case err != nil || len(files) == maxManifestFiles:
+				return fs.SkipDir
+			case !entry.IsDir() && isManifest:
+				files = append(files, name)
+			}
+			return nil
+		})
+	}
+	return files
+}
+
+// readManifest reads a file of -f. A URL can name no other file.
+func (c *console) readManifest(name string) ([]byte, error) {
+	if !slices.Contains(c.manifestFiles(), name) {
+		return nil, web.NotFound("%q is not a file of --filename", cli.InertName(name))
+	}
+	file, err := os.Open(name) // #nosec G304 G703 -- a file of the command line
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cli.InertName(name), cli.Cause(err))
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(file, maxManifestBytes+1))
+	if err == nil && len(text) > maxManifestBytes {
+		err = fmt.Errorf("has more than %d KiB", maxManifestBytes>>10)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cli.InertName(name), cli.Cause(err))
+	}
+	return text, nil
+}
+
 // computeTry computes what the candidate decides, or begins a replay.
 func (c *console) computeTry(r *http.Request) (*web.View, error) {
 	form, err := readTryForm(r)
@@ -251,55 +285,16 @@ func (c *console) computeTry(r *http.Request) (*web.View, error) {
 
 // tryResult is what the candidate decides.
 type tryResult struct {
-	// Findings are those of lint, and Lines the documents with the findings below them, if there are any.
+	// Findings are those of lint.
 	Findings diagnostic.List
-	Lines    []sourceLine
-	Objects  []triedObject
-	Problems []string
+	// Verdicts are the output of check, and Reasons that of explain.
+	Verdicts, Reasons *commandOutput
 	// Diff is what injection changes. NoDiff says why there is none.
-	Diff   []diffRow
+	Diff   []diffLine
 	NoDiff string
-	// Comment is a comment for a pull request.
-	Comment string
 	// TimedOut reports that not all was computed in time.
 	TimedOut bool
 }
-
-// triedObject is an object, its verdict, and why.
-type triedObject struct {
-	checkedObject
-
-	Why *explained
-}
-
-// checkedObject is an object in the JSON of check.
-type checkedObject struct {
-	Document   int              `json:"document"`
-	Item       string           `json:"item"`
-	Kind       string           `json:"kind"`
-	Namespace  string           `json:"namespace"`
-	Name       string           `json:"name"`
-	Line       int              `json:"line"`
-	Verdict    string           `json:"verdict"`
-	Error      string           `json:"error"`
-	Violations []checkViolation `json:"violations"`
-	Warnings   []string         `json:"warnings"`
-	Note       string           `json:"note"`
-}
-
-// checkViolation is a violation in the JSON of check.
-type checkViolation struct {
-	policy.Violation
-
-	Effect string `json:"effect"`
-	Line   int    `json:"line"`
-}
-
-// Text returns the violation on one line.
-func (v checkViolation) Text() string { return decision.ViolationLine(&v.Violation) }
-
-// maxTriedObjects bounds the objects of a result.
-const maxTriedObjects = 50
 
 // try computes what the candidate decides about the manifests. There is one such computation at a time.
 func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult, error) {
@@ -322,18 +317,17 @@ func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult
 		}
 	}
 	out.TimedOut = ctx.Err() != nil
-	out.Comment = tryComment(out)
 	return out, nil
 }
 
 // lintCandidate adds what lint says about the edited documents. Of the rest, errors alone are added: they come from the change.
 func (c *console) lintCandidate(ctx context.Context, x *candidate, form *tryForm, out *tryResult) error {
-	found, err := c.lintDir(ctx, x.all)
-	if err != nil {
+	var report struct{ Findings diagnostic.List }
+	if err := c.execute(ctx, nil, "lint", "--config", x.all, "--allow-empty", "-o", "json").decode(&report); err != nil {
 		return x.clean(err)
 	}
 	file := filepath.ToSlash(filepath.Join(x.all, candidateFile))
-	for _, d := range found {
+	for _, d := range report.Findings {
 		isEdited := d.File == file
 		if !isEdited && d.Severity != diagnostic.Error {
 			continue
@@ -344,7 +338,6 @@ func (c *console) lintCandidate(ctx context.Context, x *candidate, form *tryForm
 		d.Message = x.cleanText(d.Message)
 		out.Findings = append(out.Findings, d)
 	}
-	out.Lines = markSource(form.Documents, out.Findings)
 	return nil
 }
 
@@ -391,60 +384,10 @@ func (c *console) decideCandidate(ctx context.Context, x *candidate, form *tryFo
 	if err != nil {
 		return err
 	}
-	words := slices.Concat(x.words(c), []string{"--allow-empty", "-f", "-", "-o", "json"}, asked)
-	checked := c.execute(ctx, []byte(form.Manifests), append([]string{"check"}, words...)...)
-	objects, err := decodeLines[checkedObject](checked.out)
-	if err != nil {
-		return err
-	}
-	explainedBy := map[documentPlace]*explained{}
-	why := c.execute(ctx, []byte(form.Manifests), append([]string{"explain"}, words...)...)
-	all, err := decodeLines[explained](why.out)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		all[i].splitOthers()
-		explainedBy[documentPlace{all[i].Document, all[i].Item}] = &all[i]
-	}
-	for _, o := range objects[:min(len(objects), maxTriedObjects)] {
-		out.Objects = append(out.Objects, triedObject{o, explainedBy[documentPlace{o.Document, o.Item}]})
-	}
-	out.addProblems(x, checked)
-	if more := len(objects) - maxTriedObjects; more > 0 {
-		out.Problems = append(out.Problems, diagnostic.Count(more, "more object")+" are not shown (hint: gatehouse check -f FILE)")
-	}
+	words := slices.Concat(x.words(c), []string{"--allow-empty", "-f", "-"}, asked)
+	out.Verdicts = c.execute(ctx, []byte(form.Manifests), append([]string{"check"}, words...)...).show(x.cleanText)
+	out.Reasons = c.execute(ctx, []byte(form.Manifests), append([]string{"explain"}, words...)...).show(x.cleanText)
 	return c.injectCandidate(ctx, x, form, out)
-}
-
-// documentPlace identifies an object in manifests.
-type documentPlace struct {
-	document int
-	item     string
-}
-
-// addProblems adds the messages of a command that are not known yet.
-func (t *tryResult) addProblems(x *candidate, o *output) {
-	for _, text := range o.problems() {
-		if text = x.cleanText(text); !slices.Contains(t.Problems, text) {
-			t.Problems = append(t.Problems, text)
-		}
-	}
-}
-
-// splitOthers moves policies that do not match the object to Others.
-func (e *explained) splitOthers() {
-	e.Policies = slices.DeleteFunc(e.Policies, func(p explainedPolicy) bool {
-		if decision.IsMatch(p.Why) {
-			return false
-		}
-		e.Others = append(e.Others, p.Kind+" "+p.Policy+": "+p.WhyText())
-		return true
-	})
-	const most = 200
-	if more := len(e.Others) - most; more > 0 {
-		e.Others = append(e.Others[:most], diagnostic.Count(more, "more policy"))
-	}
 }
 
 // injectCandidate adds what injection changes of the manifests.
@@ -469,7 +412,7 @@ func (c *console) injectCandidate(ctx context.Context, x *candidate, form *tryFo
 	case bytes.Equal(injected.out, []byte(form.Manifests)):
 		out.NoDiff = "Nothing is injected."
 	default:
-		out.Diff = sideBySide([]byte(form.Manifests), injected.out)
+		out.Diff = diffOf([]byte(form.Manifests), injected.out)
 	}
 	return nil
 }
@@ -505,58 +448,4 @@ func (c *console) writeNamespaces(ctx context.Context, x *candidate, form *tryFo
 		return cli.Cause(err)
 	}
 	return nil
-}
-
-// sourceLine is a line of the documents, with what lint finds in it.
-type sourceLine struct {
-	Number int
-	// Mark is the place of the first finding, "" for a line without any.
-	Before, Mark, After string
-	Findings            diagnostic.List
-}
-
-// maxSourceLines bounds the lines that are shown with findings.
-const maxSourceLines = 2000
-
-// markSource returns the lines of a text with the findings in it, none if there are no findings with a line.
-func markSource(text string, found diagnostic.List) []sourceLine {
-	if !slices.ContainsFunc(found, func(d diagnostic.Diagnostic) bool { return d.Line > 0 }) {
-		return nil
-	}
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	lines = lines[:min(len(lines), maxSourceLines)]
-	out := make([]sourceLine, len(lines))
-	for i, line := range lines {
-		out[i] = sourceLine{Number: i + 1, Before: line}
-		for _, d := range found {
-			if d.Line != i+1 {
-				continue
-			}
-			if len(out[i].Findings) == 0 {
-				out[i].Before, out[i].Mark, out[i].After = cutPlace(line, d.Column)
-			}
-			out[i].Findings = append(out[i].Findings, d)
-		}
-	}
-	return out
-}
-
-// cutPlace cuts a line at the word in a column, which counts characters from 1.
-func cutPlace(line string, column int) (before, word, after string) {
-	runes := []rune(line)
-	begin := min(max(column-1, 0), len(runes))
-	for begin < len(runes) && unicode.IsSpace(runes[begin]) {
-		begin++
-	}
-	end := begin
-	for end < len(runes) && (unicode.IsLetter(runes[end]) || unicode.IsDigit(runes[end]) || strings.ContainsRune("_-./", runes[end])) {
-		end++
-	}
-	if end == begin && end < len(runes) {
-		end++
-	}
-	if begin == len(runes) { // what is missing is marked at the end
-		return strings.TrimRightFunc(line, unicode.IsSpace), " ", ""
-	}
-	return string(runes[:begin]), string(runes[begin:end]), string(runes[end:])
 }

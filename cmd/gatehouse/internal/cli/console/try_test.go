@@ -10,10 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // strict is the policy of the directory of tests, with a rule that refuses nothing.
@@ -51,15 +48,15 @@ func TestTry(t *testing.T) {
 		status int
 		want   []string
 	}{
-		"what is active": {url.Values{"manifests": {tryPod}, "documents": {strict}}, 200, []string{"Lint finds nothing", "Pod shop/web: admitted", "AdmissionPolicy other: evaluated", "Nothing is injected"}},
+		"what is active": {url.Values{"manifests": {tryPod}, "documents": {strict}}, 200, []string{"Lint finds nothing", "admitted Pod/web shop", "AdmissionPolicy other: evaluated", "Nothing is injected"}},
 		"a change": {
 			url.Values{"manifests": {tryPod}, "documents": {refusing()}},
 			200,
-			[]string{"Pod shop/web: refused", "denied line 1: AdmissionPolicy labels, validations[0]: never", "A comment for a pull request", "| `Pod shop/web` | refused |"},
+			[]string{"refused Pod/web shop", "AdmissionPolicy labels, validations[0]: never"},
 		},
-		"another user":   {url.Values{"manifests": {tryPod}, "documents": {refusing()}, "user": {"ann"}}, 200, []string{"Pod shop/web: admitted"}},
-		"a deletion":     {url.Values{"manifests": {tryPod}, "documents": {refusing()}, "operation": {"DELETE"}}, 200, []string{"Pod shop/web: refused", "Sidecars are injected when a pod is created"}},
-		"an update":      {url.Values{"manifests": {tryPod}, "documents": {withRule(`object == null || object.metadata.name == "ann"`)}, "operation": {"UPDATE"}, "old": {tryPod}}, 200, []string{"Pod shop/web: warned", "existing line 1"}},
+		"another user":   {url.Values{"manifests": {tryPod}, "documents": {refusing()}, "user": {"ann"}}, 200, []string{"admitted Pod/web shop"}},
+		"a deletion":     {url.Values{"manifests": {tryPod}, "documents": {refusing()}, "operation": {"DELETE"}}, 200, []string{"refused Pod/web shop", "Sidecars are injected when a pod is created"}},
+		"an update":      {url.Values{"manifests": {tryPod}, "documents": {withRule(`object == null || object.metadata.name == "ann"`)}, "operation": {"UPDATE"}, "old": {tryPod}}, 200, []string{"warned Pod/web shop", "existing: AdmissionPolicy labels"}},
 		"half an update": {url.Values{"manifests": {tryPod}, "documents": {strict}, "operation": {"UPDATE"}}, 400, []string{"an UPDATE needs the objects before it"}},
 		"a mistake":      {url.Values{"manifests": {tryPod}, "documents": {withRule("request.nope")}}, 200, []string{"error: ", `there is no field "nope"`}},
 		"no YAML":        {url.Values{"manifests": {tryPod}, "documents": {"a: [1"}}, 200, []string{"error: "}},
@@ -125,56 +122,7 @@ func TestTryInjection(t *testing.T) {
 	}
 	c := newPolicyConsole(t, flags{config: dir})
 	_, page, _ := c.get("POST", "/try", url.Values{"documents": {strings.ReplaceAll(string(profile), "fluent-bit:3.2.4", "fluent-bit:9.9.9")}, "manifests": {string(pod)}})
-	c.wants(page, `<table class="diff"`, "fluent-bit:9.9.9", "log-shipper")
-}
-
-func TestTryExports(t *testing.T) {
-	t.Parallel()
-	dir := writeFiles(t, map[string]string{"all.yaml": refusing()})
-	c := newPolicyConsole(t, flags{config: dir})
-	form := url.Values{"documents": {refusing()}, "manifests": {tryPod + "---\n" + deployment}, "namespace": {"shop"}}
-	if status, text, _ := c.get("POST", "/try/documents", form); status != http.StatusOK || text != refusing() {
-		t.Error(status, text)
-	}
-	status, text, _ := c.get("POST", "/try/test", form)
-	if status != http.StatusOK {
-		t.Fatal(status, text)
-	}
-	tests := writeFiles(t, map[string]string{"policy.yaml": refusing(), "test.yaml": text})
-	if r := clitest.Run(t.Context(), "", []string{"test", "--config", tests}, offline.NewTestCommand); r.Code != 0 || !strings.Contains(r.Out, "2 cases") && !strings.Contains(r.Out, "2 passed") {
-		t.Errorf("%+v of\n%s", r, text)
-	}
-	form.Set("documents", "a: [")
-	if status, _, text := c.get("POST", "/try/test", form); status != http.StatusBadRequest {
-		t.Error(status, text)
-	}
-}
-
-func TestMarkSource(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		line                string
-		column              int
-		before, word, after string
-	}{
-		"a word":           {"  name: labels", 9, "  name: ", "labels", ""},
-		"an operator":      {"a && b", 3, "a ", "&", "& b"},
-		"characters":       {"ü: x.y z", 4, "ü: ", "x.y", " z"},
-		"behind the end":   {"a", 9, "a", " ", ""},
-		"an empty line":    {"", 1, "", " ", ""},
-		"without a column": {"  a: b", 0, "  ", "a", ": b"},
-	} {
-		if before, word, after := cutPlace(c.line, c.column); before != c.before || word != c.word || after != c.after {
-			t.Errorf("%s: got %q %q %q", name, before, word, after)
-		}
-	}
-	lines := markSource("a\nb\n", diagnostic.List{{Line: 2, Column: 1, Message: "x"}, {Line: 2, Column: 1, Message: "y"}})
-	if len(lines) != 2 || lines[0].Mark != "" || lines[1].Mark != "b" || len(lines[1].Findings) != 2 {
-		t.Errorf("got %+v", lines)
-	}
-	if lines := markSource("a\n", diagnostic.List{{Message: "x"}}); lines != nil {
-		t.Errorf("got %+v", lines)
-	}
+	c.wants(page, `<pre class="diff"`, "fluent-bit:9.9.9", "log-shipper")
 }
 
 // waitForJob returns the result of the job of a page.

@@ -58,12 +58,6 @@ func notBreakGlass() admissionregistrationv1.MatchCondition {
 	}
 }
 
-// NeverSent returns what is never sent for validation: match conditions that are false for it, and namespaces. The namespaces
-// of Gatehouse and those of --exclude-namespace are not among them.
-func NeverSent() (conditions []admissionregistrationv1.MatchCondition, namespaces []string) {
-	return ownConditions(), []string{systemNamespace, leasesNamespace}
-}
-
 // ownConditions are the match conditions of every validating webhook for policies.
 func ownConditions() []admissionregistrationv1.MatchCondition {
 	conditions := []admissionregistrationv1.MatchCondition{notBreakGlass()}

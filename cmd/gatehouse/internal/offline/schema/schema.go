@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,6 +80,19 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 		return s.finish(t, object, found), hasWrongType(found), nil
 	}
 	return nil, false, ErrUnknown
+}
+
+// Default fills in what the API server fills in for a custom resource. It leaves objects of other kinds as they are.
+func (s *Schemas) Default(gvk schema.GroupVersionKind, object map[string]any) error {
+	compiled := s.custom[gvk]
+	if compiled == nil {
+		return nil
+	}
+	custom, err := compiled()
+	if err == nil {
+		defaulting.Default(object, custom.structural)
+	}
+	return err
 }
 
 // hasWrongType reports whether there is more than unknown fields, which a decoder can leave out.

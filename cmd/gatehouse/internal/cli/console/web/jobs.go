@@ -17,14 +17,6 @@ const (
 	maxJobs    = 16
 )
 
-// Progress is how far a job is.
-type Progress struct {
-	// Text says it, for people.
-	Text string
-	// Done and Total are in the same unit. Total is 0 if it is not known.
-	Done, Total int64
-}
-
 // Job is a long computation in the background, such as a replay. Its page shows progress and then the result.
 type Job struct {
 	ID, Title string
@@ -32,7 +24,7 @@ type Job struct {
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
-	progress Progress
+	progress string
 	result   *View
 }
 
@@ -51,9 +43,9 @@ func (j *jobs) init() {
 
 // Start begins a job, and returns it for the template "job". Run reports progress as often as it likes. The context of the job ends with that of
 // the console, when the user cancels the job, and when there are too many newer ones. Run gets no request: the page may be closed meanwhile.
-func (s *Server) Start(ctx context.Context, title string, run func(ctx context.Context, report func(Progress)) (*View, error)) *Job {
+func (s *Server) Start(ctx context.Context, title string, run func(ctx context.Context, report func(string)) (*View, error)) *Job {
 	ctx, cancel := context.WithCancel(ctx)
-	job := &Job{ID: rand.Text(), Title: title, cancel: cancel, progress: Progress{Text: "waiting for other computations"}}
+	job := &Job{ID: rand.Text(), Title: title, cancel: cancel, progress: "waiting for other computations"}
 	s.jobs.add(job)
 	go func() {
 		defer cancel()
@@ -62,7 +54,7 @@ func (s *Server) Start(ctx context.Context, title string, run func(ctx context.C
 				return nil, err //nolint:wrapcheck // it is that of the context
 			}
 			defer s.jobs.running.Release(1)
-			job.report(Progress{Text: "starting"})
+			job.report("starting")
 			return run(ctx, job.report)
 		}()
 		if ctx.Err() != nil {
@@ -92,27 +84,17 @@ func (j *jobs) add(job *Job) {
 	}
 }
 
-func (j *Job) report(p Progress) {
+func (j *Job) report(progress string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.progress = p
+	j.progress = progress
 }
 
-// Progress returns how far the job is.
-func (j *Job) Progress() Progress {
+// Progress returns what the job does, for people.
+func (j *Job) Progress() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.progress
-}
-
-// Percent returns the share that is done, -1 if it is not known.
-func (j *Job) Percent() int64 {
-	const all = 100
-	p := j.Progress()
-	if p.Total <= 0 {
-		return -1
-	}
-	return min(all, p.Done*all/p.Total)
 }
 
 func (s *Server) find(r *http.Request) (*Job, error) {

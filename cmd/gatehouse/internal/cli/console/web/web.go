@@ -12,7 +12,6 @@ import (
 	"html/template"
 	"io/fs"
 	"maps"
-	"mime"
 	"net/http"
 	"strings"
 
@@ -95,7 +94,7 @@ type Server struct {
 // New returns a Server without pages.
 func New(o Options) (*Server, error) {
 	functions := template.FuncMap{
-		"inert": cli.OneLine,
+		"inert": func(text string) string { return cli.OneLine(Unwrap(text)) },
 		"command": func(words []string) string {
 			line := []string{o.Program}
 			for _, word := range words {
@@ -135,30 +134,6 @@ func (s *Server) Page(pattern string, page Page) { s.handle(pattern, page, s.ren
 
 // Fragment adds a part of a page, which a page loads by itself.
 func (s *Server) Fragment(pattern string, page Page) { s.handle(pattern, page, s.renderFragment) }
-
-// File is a file that the browser saves.
-type File struct {
-	// Name is its name, of letters, digits, dashes and dots.
-	Name string
-	// Type is its media type.
-	Type string
-	Data []byte
-}
-
-// Download adds a file for a pattern of http.ServeMux. An error is shown as a page.
-func (s *Server) Download(pattern string, download func(*http.Request) (*File, error)) {
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		file, err := download(r)
-		if err != nil {
-			s.write(w, r, failure(err), s.renderPage)
-			return
-		}
-		w.Header().Set("Content-Type", file.Type)
-		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}))
-		_, _ = w.Write(file.Data) // the browser may have gone
-	})
-}
 
 func (s *Server) handle(pattern string, page Page, render func(*View, *http.Request) ([]byte, error)) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -238,6 +213,11 @@ func (s *Server) execute(name string, data any) ([]byte, error) {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// Unwrap returns a text with blanks in place of line breaks.
+func Unwrap(text string) string {
+	return strings.NewReplacer("\r\n", " ", "\n", " ").Replace(strings.TrimRight(text, "\r\n"))
 }
 
 // number returns an integer with separators between thousands.

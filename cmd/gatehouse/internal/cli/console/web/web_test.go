@@ -65,24 +65,23 @@ func TestJob(t *testing.T) {
 	t.Parallel()
 	shown := func(text string) (*web.View, error) { return &web.View{Template: "shop", Data: text}, nil }
 	for name, c := range map[string]struct {
-		run    func(ctx context.Context, report func(web.Progress), next <-chan struct{}) (*web.View, error)
+		run    func(ctx context.Context, report func(string), next <-chan struct{}) (*web.View, error)
 		cancel bool
 		during string
 		want   string
 	}{
-		"a result": {func(_ context.Context, report func(web.Progress), next <-chan struct{}) (*web.View, error) {
-			report(web.Progress{Text: "30 of 60 reviews", Done: 30, Total: 60})
+		"a result": {func(_ context.Context, report func(string), next <-chan struct{}) (*web.View, error) {
+			report("reading")
 			<-next
 			return shown("done & <b>well</b>")
-		}, false, `30 of 60 reviews</p>
-<progress max="100" value="50"`, "<p>done &amp; &lt;b&gt;well&lt;/b&gt;</p>"},
-		"an error": {func(_ context.Context, report func(web.Progress), next <-chan struct{}) (*web.View, error) {
-			report(web.Progress{Text: "reading"})
+		}, false, "reading</p>\n<progress ", "<p>done &amp; &lt;b&gt;well&lt;/b&gt;</p>"},
+		"an error": {func(_ context.Context, report func(string), next <-chan struct{}) (*web.View, error) {
+			report("reading")
 			<-next
 			return nil, errors.New("the recording is <gone>")
 		}, false, "reading", "the recording is &lt;gone&gt;"},
-		"cancelled": {func(ctx context.Context, report func(web.Progress), _ <-chan struct{}) (*web.View, error) {
-			report(web.Progress{Text: "reading"})
+		"cancelled": {func(ctx context.Context, report func(string), _ <-chan struct{}) (*web.View, error) {
+			report("reading")
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, true, "reading", "cancelled"},
@@ -90,7 +89,7 @@ func TestJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, next := newServer(t), make(chan struct{})
-			job := s.Start(t.Context(), "Replay", func(ctx context.Context, report func(web.Progress)) (*web.View, error) {
+			job := s.Start(t.Context(), "Replay", func(ctx context.Context, report func(string)) (*web.View, error) {
 				return c.run(ctx, report, next)
 			})
 			fragment := ""
@@ -119,19 +118,19 @@ func TestJob(t *testing.T) {
 func TestManyJobs(t *testing.T) {
 	t.Parallel()
 	s, ended := newServer(t), make(chan struct{})
-	first := s.Start(t.Context(), "first", func(ctx context.Context, _ func(web.Progress)) (*web.View, error) {
+	first := s.Start(t.Context(), "first", func(ctx context.Context, _ func(string)) (*web.View, error) {
 		<-ctx.Done()
 		close(ended)
 		return nil, ctx.Err()
 	})
 	support.Eventually(t, "the first job runs", func() error {
-		if first.Progress().Text != "starting" {
-			return errors.New(first.Progress().Text)
+		if first.Progress() != "starting" {
+			return errors.New(first.Progress())
 		}
 		return nil
 	})
 	for range 16 {
-		s.Start(t.Context(), "other", func(ctx context.Context, _ func(web.Progress)) (*web.View, error) {
+		s.Start(t.Context(), "other", func(ctx context.Context, _ func(string)) (*web.View, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
