@@ -194,3 +194,18 @@ func QuotedList[S ~string](values []S) string {
 	}
 	return strings.Join(quoted, ", ")
 }
+
+// WithoutFollowers returns the list without what may only follow from errors of reading documents: diagnostics about these documents,
+// and warnings about whole documents, which a document that could not be read may refer to.
+func (l List) WithoutFollowers(reading List) List {
+	type document struct{ source, object string }
+	unread := map[document]bool{}
+	for i := range reading {
+		if reading[i].Severity == Error {
+			unread[document{reading[i].Source, reading[i].Object}] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(l), func(d Diagnostic) bool {
+		return unread[document{d.Source, d.Object}] || len(unread) > 0 && d.Field == "" && d.Severity == Warning
+	})
+}

@@ -104,3 +104,21 @@ func TestCode(t *testing.T) {
 		t.Errorf("got %s, %v, want %s", asJSON, err, want)
 	}
 }
+
+// TestWithoutFollowers leaves out what is about documents that could not be read, and that nothing names a document.
+func TestWithoutFollowers(t *testing.T) {
+	t.Parallel()
+	unread := diagnostic.Diagnostic{Severity: diagnostic.Error, Source: "a.yaml", Object: "AdmissionPolicy/a", Field: "spec.validation"}
+	others := diagnostic.List{
+		{Severity: diagnostic.Error, Source: "a.yaml", Object: "AdmissionPolicy/a", Field: "spec.validations"},
+		{Severity: diagnostic.Warning, Source: "b.yaml", Object: "ValidatingAdmissionPolicy/b"},
+		{Severity: diagnostic.Error, Source: "a.yaml", Object: "AdmissionPolicy/c", Field: "spec.validations"},
+	}
+	if left := others.WithoutFollowers(diagnostic.List{unread}); len(left) != 1 || left[0].Object != "AdmissionPolicy/c" {
+		t.Errorf("left %v", left)
+	}
+	unread.Severity = diagnostic.Warning
+	if left := others.WithoutFollowers(diagnostic.List{unread}); len(left) != len(others) {
+		t.Errorf("left %v", left)
+	}
+}

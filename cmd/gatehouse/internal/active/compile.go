@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -29,9 +28,9 @@ func Compile(c *config.Config, found diagnostic.List) (*webhooks.Snapshot, diagn
 	var list diagnostic.List
 	switch {
 	case err == nil:
-		found = append(found, followon.Without(found, snapshot.Warnings())...)
+		found = append(found, snapshot.Warnings().WithoutFollowers(found)...)
 	case errors.As(err, &list):
-		found = append(found, followon.Without(found, list)...)
+		found = append(found, list.WithoutFollowers(found)...)
 	default:
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: err.Error()})
 	}

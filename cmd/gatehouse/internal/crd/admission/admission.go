@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -195,7 +194,7 @@ func (r *Reviewer) diagnose(one *config.Resource, stop func() error) diagnostic.
 	found := one.Found
 	if one.Value != nil {
 		current := r.options.Current()
-		found = append(slices.Clip(found), followon.Without(found, r.compile(current, one, stop))...)
+		found = append(slices.Clip(found), r.compile(current, one, stop).WithoutFollowers(found)...)
 		if !r.options.Offline {
 			found = append(found, shadowWarnings(current, one)...)
 		}

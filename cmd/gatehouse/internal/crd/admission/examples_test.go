@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/followon"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -141,9 +140,9 @@ func lint(dir string) diagnostic.List {
 	c, found := config.Inspect(dir)
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
-		return append(found, followon.Without(found, list)...)
+		return append(found, list.WithoutFollowers(found)...)
 	}
-	return append(found, followon.Without(found, snapshot.Warnings())...)
+	return append(found, snapshot.Warnings().WithoutFollowers(found)...)
 }
 
 // paths are the paths of everything in a tree.
