@@ -50,12 +50,13 @@ func appendOrdered(dst []byte, old, want rawjson.Value) []byte {
 		dst[begin] = '{'
 		return append(dst, '}')
 	case want.Kind() == rawjson.Array && want.Len() > 0:
-		before := make(map[string]rawjson.Value, old.Len())
-		for _, element := range old.Elements() {
-			before[identity(element)] = element
-		}
-		for _, element := range want.Elements() {
-			dst = appendOrdered(append(dst, ','), before[identity(element)], element)
+		before, after := elementsOf(old), elementsOf(want)
+		for i, at := range places(before, after) {
+			var from rawjson.Value
+			if at >= 0 {
+				from = before[at]
+			}
+			dst = appendOrdered(append(dst, ','), from, after[i])
 		}
 		dst[begin] = '['
 		return append(dst, ']')

@@ -121,23 +121,11 @@ func keyName(key *yaml.Node, names map[string]rawjson.Value) (string, error) {
 	return "", errLink
 }
 
-// elements returns the elements of an array, in the order in which old and new ones are to stand. Elements that are equal, or objects
-// with the same name, are taken for one.
+// elements returns the elements of an array, in the order in which old and new ones are to stand.
 func (p *pair) elements() ([]pair, error) {
 	old, want := elementsOf(p.old), elementsOf(p.want)
 	if len(old) != len(p.node.Content) {
 		return nil, errLink
-	}
-	front, back := 0, 0
-	for front < min(len(old), len(want)) && sameValue(old[front], want[front]) {
-		front++
-	}
-	for back < min(len(old), len(want))-front && sameValue(old[len(old)-1-back], want[len(want)-1-back]) {
-		back++
-	}
-	places := map[string][]int{} // of old elements in the middle that are left, by what identifies them
-	for i := front; i < len(old)-back; i++ {
-		places[identity(old[i])] = append(places[identity(old[i])], i)
 	}
 	var all []pair
 	next := 0 // old element
@@ -146,28 +134,55 @@ func (p *pair) elements() ([]pair, error) {
 			all = append(all, pair{node: p.node.Content[next], old: old[next]})
 		}
 	}
-	for i, value := range want {
-		at := i // where it was
-		switch {
-		case i >= len(want)-back:
-			at = i + len(old) - len(want)
-		case i >= front && len(old) != len(want):
-			same := places[identity(value)]
-			for len(same) > 0 && same[0] < next {
-				same = same[1:]
-			}
-			if places[identity(value)] = same; len(same) == 0 {
-				all = append(all, pair{want: value})
-				continue
-			}
-			at = same[0]
+	for i, at := range places(old, want) {
+		if at < 0 {
+			all = append(all, pair{want: want[i]})
+			continue
 		}
 		removeUntil(at)
-		all = append(all, pair{node: p.node.Content[at], old: old[at], want: value})
+		all = append(all, pair{node: p.node.Content[at], old: old[at], want: want[i]})
 		next = at + 1
 	}
 	removeUntil(len(old))
 	return all, nil
+}
+
+// places returns for each element of an array the index of the old one that it is taken for, in ascending order, or -1: equal ones,
+// objects with the same name, or, in arrays of one length, the one in its place.
+func places(old, want []rawjson.Value) []int {
+	front, back := 0, 0
+	for front < min(len(old), len(want)) && sameValue(old[front], want[front]) {
+		front++
+	}
+	for back < min(len(old), len(want))-front && sameValue(old[len(old)-1-back], want[len(want)-1-back]) {
+		back++
+	}
+	left := map[string][]int{} // of the middle, by what identifies them
+	for i := front; i < len(old)-back; i++ {
+		left[identity(old[i])] = append(left[identity(old[i])], i)
+	}
+	all := make([]int, len(want))
+	next := 0
+	for i, value := range want {
+		switch {
+		case i >= len(want)-back:
+			all[i] = i + len(old) - len(want)
+		case i < front || len(old) == len(want):
+			all[i] = i
+		default:
+			same := left[identity(value)]
+			for len(same) > 0 && same[0] < next {
+				same = same[1:]
+			}
+			if left[identity(value)] = same; len(same) == 0 {
+				all[i] = -1
+				continue
+			}
+			all[i] = same[0]
+		}
+		next = all[i] + 1
+	}
+	return all
 }
 
 func elementsOf(v rawjson.Value) []rawjson.Value {

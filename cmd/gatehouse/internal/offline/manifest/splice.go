@@ -96,6 +96,9 @@ func (s *splicer) change(p *pair, in *slot, end int) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(inner, func(one pair) bool { return one.inherited && (one.isRemoved() || s.dirty[p.node]) }) {
+		return s.rewrite(p, in) // merge keys are written out
+	}
 	slots, err := s.slots(p.node, inner, end)
 	if err != nil {
 		return err
@@ -138,9 +141,6 @@ func (s *splicer) slots(n *yaml.Node, inner []pair, end int) ([]slot, error) {
 	for i := range inner {
 		p := &inner[i]
 		if p.node == nil {
-			if p.inherited && (p.isRemoved() || s.dirty[n]) {
-				return nil, errReencode // merge keys are written out
-			}
 			continue
 		}
 		at := &slots[i]
