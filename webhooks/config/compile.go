@@ -32,9 +32,9 @@ func Compile(c *Config, found diagnostic.List) (*webhooks.Snapshot, diagnostic.L
 	var list diagnostic.List
 	switch {
 	case err == nil:
-		found = append(found, WithoutConsequences(found, snapshot.Warnings())...)
+		found = append(found, snapshot.Warnings().WithoutFollowers(found)...)
 	case errors.As(err, &list):
-		found = append(found, WithoutConsequences(found, list)...)
+		found = append(found, list.WithoutFollowers(found)...)
 	default:
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Message: err.Error()})
 	}

@@ -5,6 +5,7 @@ package diagnostic
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -193,4 +194,38 @@ func QuotedList[S ~string](values []S) string {
 		quoted[i] = strconv.Quote(string(v))
 	}
 	return strings.Join(quoted, ", ")
+}
+
+// WithoutFollowers returns the list without what follows from errors of reading documents: diagnostics about a field that could not be
+// read, what is in it, or what it is directly in, about such a document as a whole, and warnings about any whole document, which the
+// unread one may refer to.
+func (l List) WithoutFollowers(reading List) List {
+	type place struct{ source, field string }
+	unread, around := map[place]bool{}, map[place]bool{}
+	for i := range reading {
+		d := &reading[i]
+		if d.Severity != Error {
+			continue
+		}
+		parent := d.Field[:max(strings.LastIndexAny(d.Field, ".["), 0)]
+		fields := []string{d.Field}
+		meant := ""
+		if n, _ := fmt.Sscanf(d.Hint, "did you mean %q?", &meant); n > 0 { // a misspelt field is not missing
+			fields = append(fields, meant, strings.TrimPrefix(parent+"."+meant, "."))
+		}
+		if slices.Contains(fields, "spec.podSecurity") || slices.Contains(fields, "spec.auditAnnotations") {
+			fields = append(fields, "spec.validations") // a policy needs one of the three
+		}
+		for _, field := range fields {
+			unread[place{d.Source, field}] = true
+		}
+		around[place{d.Source, parent}], around[place{d.Source, ""}] = true, true
+	}
+	return slices.DeleteFunc(slices.Clone(l), func(d Diagnostic) bool {
+		follows := around[place{d.Source, d.Field}] || unread[place{d.Source, d.Field}] || len(unread) > 0 && d.Field == "" && d.Severity == Warning
+		for i, c := range d.Field {
+			follows = follows || (c == '.' || c == '[') && unread[place{d.Source, d.Field[:i]}]
+		}
+		return follows
+	})
 }

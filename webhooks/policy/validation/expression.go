@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -59,10 +58,10 @@ func (r Reporter) ExpressionError(path *field.Path, expression string, err *apis
 		message, hint := names.explain(message, at)
 		syntax := strings.Contains(message, "Syntax error")
 		if syntax {
-			hint = cmp.Or(bracesHint(expression, at), hint)
+			hint = bracesHint(expression, at)
 		}
 		r.ErrorIn(path, at, hint, message)
-		if hint != "" && (syntax || celhint.Reserved(issue.Message) != "") {
+		if syntax || celhint.Reserved(issue.Message) != "" {
 			break // what follows is about the same mistake
 		}
 	}
@@ -114,14 +113,14 @@ func (n Names) explain(message string, at diagnostic.Place) (text, hint string) 
 		if slices.Contains(n.Variables, name) {
 			return text, fmt.Sprintf("did you mean %q?", plugincel.VariableVarName+"."+name)
 		}
-		if hint := cmp.Or(celhint.PartOfKey(at), celhint.Value(name), fieldHint(name)); hint != "" {
+		if hint := fieldHint(name); hint != "" {
 			return text, hint
 		}
 		hint := diagnostic.DidYouMean(name, known...)
 		return text, strings.TrimPrefix(hint+" the names here are "+strings.Join(known, ", "), " ")
 	}
 	if word := celhint.Reserved(message); word != "" {
-		hint := celhint.ReservedWord(word)
+		hint := ""
 		switch word {
 		case "namespace":
 			hint = fmt.Sprintf("did you mean %q? the name of the namespace is request.namespace", plugincel.NamespaceVarName)
@@ -142,9 +141,8 @@ func (n Names) explain(message string, at diagnostic.Place) (text, hint string) 
 	if strings.Contains(message, "invalid argument to has() macro") {
 		return message, "has takes a field, as in has(object.spec.replicas); for a key of a map write 'key' in map"
 	}
-	hint = celhint.Syntax(message, at)
 	message, _, _ = strings.Cut(message, " expecting {") // all that CEL has
-	return message, hint
+	return message, ""
 }
 
 // fieldHint returns a hint for a name that is that of a field, or of a variable in other languages.

@@ -189,9 +189,8 @@ func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use us
 		in := diagnostic.Place{Text: text, Line: max(issue.Location.Line(), 1), Column: max(issue.Location.Column(), 0) + 1}
 		message, hint := s.explain(strings.TrimSpace(message), in, use)
 		syntax := strings.Contains(issue.Message, "Syntax error")
-		isShell := false
-		if use == forPlaceholder {
-			hint, isShell = shellHint(text, hint, syntax)
+		if use == forPlaceholder && (syntax || undeclared.MatchString(issue.Message)) {
+			hint = shellHint(text, hint)
 		}
 		switch {
 		case syntax && strings.HasPrefix(strings.TrimSpace(text), "{"):
@@ -200,7 +199,7 @@ func (s *Scope) issues(r *report, path, text string, issues []*cel.Error, use us
 			hint = declaredHere(use)
 		}
 		r.found = append(r.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: in.Message("%s", message), In: in, Hint: hint})
-		if syntax || isShell {
+		if syntax {
 			break // what follows is about the same mistake
 		}
 	}

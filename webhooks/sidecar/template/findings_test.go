@@ -109,27 +109,22 @@ func TestShellVariables(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"a name":                     {`echo ${HOME}`, `t: 1:1 in "HOME": "HOME" is not declared (hint: for a shell variable write $${HOME})`},
 		"a name of two words":        {`${_HOME_1}`, `t: 1:1 in "_HOME_1": "_HOME_1" is not declared (hint: for a shell variable write $${_HOME_1})`},
-		"a name like a variable":     {`${POD}`, `t: 1:1 in "POD": "POD" is not declared (hint: for a shell variable write $${POD})`},
 		"a name in small letters":    {`${dir}/x`, `t: 1:1 in "dir": "dir" is not declared (hint: for a shell variable write $${dir})`},
 		"a default":                  {`${CMD:-run}`, `t: 1:4 in "CMD:-run": the expression is incomplete (hint: for a shell variable write $${CMD:-run})`},
 		"a default in small letters": {`${cmd:-run}`, `t: 1:4 in "cmd:-run": the expression is incomplete (hint: for a shell variable write $${cmd:-run})`},
-		"a default without colon":    {`${CMD-run}`, `t: 1:1 in "CMD-run": "CMD" is not declared (hint: for a shell variable write $${CMD-run})`},
 		"the length":                 {`${#x}`, `t: 1:1 in "#x": Syntax error: token recognition error at: '#' (hint: for a shell variable write $${#x})`},
 		"a prefix":                   {`${x##*/}`, `t: 1:2 in "x##*/": Syntax error: token recognition error at: '#' (hint: for a shell variable write $${x##*/})`},
 		"a suffix":                   {`${x%.*}`, `t: 1:4 in "x%.*": Syntax error: no viable alternative at input '.*' (hint: for a shell variable write $${x%.*})`},
 		"a suffix of any length":     {`${x%%.*}`, `t: 1:3 in "x%%.*": Syntax error: extraneous input '%' (hint: for a shell variable write $${x%%.*})`},
-		"a replacement":              {`${x//a/b}/c`, `t: "${x//a/b}/c" has ${ without a closing } (hint: for a shell variable write $${x//a/b})`},
-		"one replacement":            {`${x/a/b}`, `t: 1:1 in "x/a/b": "x" is not declared (hint: for a shell variable write $${x/a/b})`},
 		"an array":                   {`${x[@]}`, `t: 1:3 in "x[@]": Syntax error: token recognition error at: '@' (hint: for a shell variable write $${x[@]})`},
 		"all arguments":              {`sh ${@}`, `t: 1:1 in "@": Syntax error: token recognition error at: '@' (hint: for a shell variable write $${@})`},
-		"a broken expression":        {`${pod.metadata.name +}`, `t: 1:20 in "pod.metadata.name +": the expression is incomplete (hint: for a shell variable write $${pod.metadata.name +})`},
 		"no placeholder":             {`${x//a`, `t: "${x//a" has ${ without a closing } (hint: write $${ for a literal ${)`},
 
-		"a parameter":        {`${level}`, `t: 1:1 in "level": "level" is not declared (hint: did you mean "params.level"?)`},
-		"a variable of ours": {`${pods}`, `t: 1:1 in "pods": "pods" is not declared (hint: did you mean "pod"? the names here are pod, namespace, params, presets)`},
-		"another mistake":    {`${pod.metadata.name = 'a'}`, `t: 1:19 in "pod.metadata.name = 'a'": Syntax error: token recognition error at: '= ' (hint: equality is written ==)`},
-		"a function":         {`${getenv('HOME')}`, `t: 1:7 in "getenv('HOME')": "getenv" is not declared (hint: functions are such as size, contains, startsWith, matches, all and exists)`},
-		"double braces":      {`${{ params.level }}`, `t: 1:16 in "{ params.level }": Syntax error: mismatched input '}' expecting ':' (hint: write ${…} with one brace: it holds a CEL expression)`},
+		"a parameter":         {`${level}`, `t: 1:1 in "level": "level" is not declared (hint: did you mean "params.level"?)`},
+		"a variable of ours":  {`${pods}`, `t: 1:1 in "pods": "pods" is not declared (hint: did you mean "pod"? the names here are pod, namespace, params, presets)`},
+		"a broken expression": {`${pod.metadata.name = 'a'}`, `t: 1:19 in "pod.metadata.name = 'a'": Syntax error: token recognition error at: '= '`},
+		"a function":          {`${getenv('HOME')}`, `t: 1:7 in "getenv('HOME')": "getenv" is not declared (hint: functions are such as size, contains, startsWith, matches, all and exists)`},
+		"double braces":       {`${{ params.level }}`, `t: 1:16 in "{ params.level }": Syntax error: mismatched input '}' expecting ':' (hint: write ${…} with one brace: it holds a CEL expression)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

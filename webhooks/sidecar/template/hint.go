@@ -1,7 +1,6 @@
 package template
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,38 +16,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-var (
-	// shellOperator is an expansion of a shell whose operators CEL does not have,
-	// or not behind a name: ${x:-y}, ${#x}, ${x%%y}, ${x//y/z}, ${x[@]}.
-	shellOperator = regexp.MustCompile(`^(?:[#!][A-Za-z_]|[A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\])?(?::[-=+?0-9]|#|%%|//|\^|,|@[A-Za-z]))`)
-	// shellName is a name as those of environment variables are, alone or in
-	// front of an operator.
-	shellName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*(?:$|[-+=?%/\[])`)
-	// anyName is any other name alone, or in front of an operator without space.
-	anyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(?:$|[-+=?%/\[])`)
-)
-
-// isShell reports whether a placeholder's text is an expansion of a shell rather
-// than CEL.
-func isShell(text string) bool { return shellOperator.MatchString(text) || shellName.MatchString(text) }
-
-// shellHint returns the hint for a placeholder that is no expression: the one given,
-// or how to write a variable of a shell if that may have been meant.
-func shellHint(text, hint string, syntax bool) (string, bool) {
-	if isShell(text) || hint == "" && (syntax || anyName.MatchString(text)) {
-		return "for a shell variable write $${" + excerpt(text) + "}", true
-	}
-	return hint, false
-}
-
-// unterminatedHint returns the hint for a placeholder without an end, whose text is
-// the rest. What a shell replaces begins a comment of CEL: ${x//a/b}.
-func unterminatedHint(rest string) string {
-	if text, _, ended := strings.Cut(rest, "}"); ended && isShell(text) {
-		hint, _ := shellHint(text, "", true)
+// shellHint returns the hint for a placeholder that is no expression: the one given, or how to write a variable of a shell, unless it
+// begins with one of ours.
+func shellHint(text, hint string) string {
+	name, _, isField := strings.Cut(strings.TrimSpace(text), ".")
+	if hint != "" || isField && slices.Contains(declaredNames(forPlaceholder), name) {
 		return hint
 	}
-	return "write $${ for a literal ${"
+	return "for a shell variable write $${" + excerpt(text) + "}"
 }
 
 // selection is a chain of fields and indexes in an expression, such as
@@ -208,7 +183,7 @@ func (s *Scope) explain(message string, at diagnostic.Place, use use) (text, hin
 		if celhint.IsCall(at) {
 			return text, celhint.Function(match[1])
 		}
-		return text, cmp.Or(s.declared(match[1], use), celhint.Value(match[1]))
+		return text, s.declared(match[1], use)
 	}
 	if match := noField.FindStringSubmatch(message); match != nil {
 		owner, fields := s.provider.owner(match[1])
@@ -234,11 +209,7 @@ func (s *Scope) explain(message string, at diagnostic.Place, use use) (text, hin
 		}
 	}
 	if word := celhint.Reserved(message); word != "" {
-		return fmt.Sprintf("%q is a reserved word of CEL", word), celhint.ReservedWord(word)
-	}
-	if hint = celhint.Syntax(message, at); hint != "" {
-		message, _, _ = strings.Cut(message, " expecting {")
-		return message, hint
+		return fmt.Sprintf("%q is a reserved word of CEL", word), ""
 	}
 	if strings.Contains(message, "Syntax error") && strings.Contains(message, "<EOF>") {
 		return "the expression is incomplete", ""

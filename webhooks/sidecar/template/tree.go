@@ -141,8 +141,8 @@ func (c *treeCompiler) text(path string, v rawjson.Value, t reflect.Type) node {
 	parts, err := split(text)
 	if err != nil {
 		hint := ""
-		if open, ok := errors.AsType[*unterminatedError](err); ok {
-			hint = unterminatedHint(open.rest)
+		if _, ok := errors.AsType[*unterminatedError](err); ok {
+			hint = "write $${ for a literal ${"
 		}
 		c.errorf(path, hint, "%q %v", strict.Cut(text, mostQuoted), err)
 		return node{}

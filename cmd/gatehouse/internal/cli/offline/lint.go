@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -33,6 +32,8 @@ type lintFlags struct {
 	color      cli.ColorFlag
 	// upgradeFrom is the version whose upgrade to this program is reported, "" for none.
 	upgradeFrom string
+	// explain is the code to explain, "" for none.
+	explain string
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -49,10 +50,10 @@ prints all errors and warnings, as editors read them: file:line:column: message.
 Mistakes in expressions are underlined.
 
 It also warns about likely mistakes in policies and profiles that compile: unknown
-or optional fields, rules that never match, expressions that other versions of
-Kubernetes evaluate differently, and more. Such a warning ends with a code, which
-docs/lint.md explains. The annotation gatehouse.dev/lint-ignore of a policy,
-binding, exception or profile lists codes to suppress.
+or optional fields, rules that never match, costs above the API server's limits, and
+more. Such a warning ends with a code; --explain CODE prints what it means, an
+example and what to do. The annotation gatehouse.dev/lint-ignore of a policy,
+exception or profile lists codes to suppress.
 
 With --upgrade-from VERSION it prints what you must do to upgrade from that release
 to the version of this program, from all releases between them: run the program of
@@ -71,6 +72,9 @@ no policy or profile is active.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
   gatehouse lint --config . -o json | jq -r '.findings[] | "\(.file):\(.line)"'
 
+  # what does this warning mean?
+  gatehouse lint --explain optional-field
+
   # before an upgrade
   gatehouse lint --upgrade-from 0.0.0 --config manifests/examples/policies
 
@@ -83,6 +87,9 @@ no policy or profile is active.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !slices.Contains(f.outputs(), f.output) {
 				return cli.OutputError(f.output, f.outputs()...)
+			}
+			if cmd.Flags().Changed(explainFlag) {
+				return f.explainCode(s.Out)
 			}
 			plan, err := f.plan(cmd)
 			if err != nil {
@@ -99,15 +106,40 @@ no policy or profile is active.`,
 			return f.write(s.Out, r)
 		},
 	}
-	// Not the one of configFlag: --upgrade-from does without a directory.
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)", upgradeFromFlag)
+	// Not the one of configFlag: --upgrade-from and --explain do without a directory.
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)", upgradeFromFlag, explainFlag)
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	f.color.Add(cmd)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	cmd.Flags().StringVar(&f.upgradeFrom, upgradeFromFlag, "", "print what you must do to upgrade from this version, such as 0.1.0; no --config is needed then")
 	_ = cmd.RegisterFlagCompletionFunc(upgradeFromFlag, cobra.NoFileCompletions) // the flag exists
+	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, an example and what to do; no --config is needed then")
+	_ = cmd.RegisterFlagCompletionFunc(explainFlag, cobra.FixedCompletions(codeNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// explainFlag is the name of the flag for the meaning of a code.
+const explainFlag = "explain"
+
+// codeNames returns the codes that --explain takes.
+func codeNames() []string {
+	var names []string
+	for _, code := range lint.Codes() {
+		names = append(names, string(code))
+	}
+	return names
+}
+
+// explainCode writes what the code of --explain means.
+func (f *lintFlags) explainCode(out io.Writer) error {
+	text := lint.Explain(lint.Code(f.explain))
+	if text == "" {
+		hint := cmp.Or(diagnostic.DidYouMean(f.explain, codeNames()...), "the codes are "+strings.Join(codeNames(), ", "))
+		return fmt.Errorf("--%s %q: is not the code of a warning (hint: %s)", explainFlag, f.explain, hint)
+	}
+	_, err := io.WriteString(out, text)
+	return err
 }
 
 // upgradeFromFlag is the name of the flag for upgrades.
@@ -221,7 +253,7 @@ func newLintReport(dir string) *lintReport {
 		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
 		found = append(found, ofRecording...)
 	}
-	found = append(found, withoutFollowers(found, read, lintDocuments(c, time.Now()))...)
+	found = append(found, lintDocuments(c, read, found)...)
 	found.Sort()
 	r := &lintReport{config: c, dir: dir}
 	at := newPositions(dir)
@@ -238,35 +270,20 @@ func newLintReport(dir string) *lintReport {
 	return r
 }
 
-// withoutFollowers returns the diagnostics of lint that do not follow from errors: about documents that could be read, and
-// fields that compile.
-func withoutFollowers(errs, read, found diagnostic.List) diagnostic.List {
-	type place struct{ source, field string }
-	broken, unread := map[place]bool{}, map[string]bool{}
-	for _, f := range errs {
-		if f.Severity == diagnostic.Error {
-			broken[place{f.Source, f.Field}] = true
-		}
-	}
-	for _, f := range read {
-		unread[f.Source] = unread[f.Source] || f.Severity == diagnostic.Error
-	}
-	return slices.DeleteFunc(found, func(f diagnostic.Diagnostic) bool {
-		return unread[f.Source] || broken[place{f.Source, f.Field}]
-	})
-}
-
-// lintDocuments returns what only lint reports.
-func lintDocuments(c *config.Config, now time.Time) diagnostic.List {
-	namespaces := make([]*corev1.Namespace, len(c.Sidecar.Known))
-	for i, known := range c.Sidecar.Known {
-		namespaces[i] = known.Namespace
-	}
-	found, err := lint.Lint(lint.Input{Policy: c.Policy, Profiles: c.Sidecar.Profiles, Namespaces: namespaces, Now: now})
+// lintDocuments returns what only lint reports, about documents that could be read and fields that compile.
+func lintDocuments(c *config.Config, read, errs diagnostic.List) diagnostic.List {
+	found, err := lint.Lint(lint.Input{Policy: c.Policy, Profiles: c.Sidecar.Profiles, Now: time.Now()})
 	if err != nil {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled, but not checked further: " + err.Error()})
 	}
-	return found
+	type place struct{ source, field string }
+	broken := map[place]bool{}
+	for _, e := range errs {
+		if e.Severity == diagnostic.Error {
+			broken[place{e.Source, e.Field}] = true
+		}
+	}
+	return slices.DeleteFunc(found.WithoutFollowers(read), func(f diagnostic.Diagnostic) bool { return broken[place{f.Source, f.Field}] })
 }
 
 // print writes the report for people. Flush of out has the error.
@@ -304,7 +321,7 @@ func (r *lintReport) results() results {
 		f := &r.findings[i]
 		d := f.Redacted()
 		result := report.Result{
-			Rule: d.Code, HelpURI: build.DocsURL("lint", d.Code), Level: report.Warning, Message: f.message(),
+			Rule: d.Code, HelpURI: build.DocsURL("lint", "codes"), Level: report.Warning, Message: f.message(),
 			File: d.File, Line: d.Line, Column: d.Column, Object: d.Object,
 		}
 		switch {
@@ -316,7 +333,7 @@ func (r *lintReport) results() results {
 			result.Rule, result.HelpURI = "no-effect", build.DocsURL("configuration", "lint")
 			result.Description = "Something in the document has no effect, or not the one that its author may expect."
 		default:
-			result.Description = "A likely mistake: " + d.Code + "."
+			result.Description = "A likely mistake: " + lint.Summary(lint.Code(d.Code)) + "."
 		}
 		all.add(result, d.Object, d.Field, d.Text())
 	}

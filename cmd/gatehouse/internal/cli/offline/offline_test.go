@@ -37,7 +37,8 @@ func TestOfflineIsOnline(t *testing.T) {
 		t.Fatal(err)
 	}
 	const template = `metadata:
-  labels: {app: a} # labels
+  labels: # labels
+    app: a
   annotations:
     sidecar.gatehouse.dev/inject: "logs,proxy"
     logs.sidecar.gatehouse.dev/level: debug

@@ -194,7 +194,7 @@ func (r *Reviewer) diagnose(one *config.Resource, stop func() error) diagnostic.
 	found := one.Found
 	if one.Value != nil {
 		current := r.options.Current()
-		found = append(slices.Clip(found), config.WithoutConsequences(found, r.compile(current, one, stop))...)
+		found = append(slices.Clip(found), r.compile(current, one, stop).WithoutFollowers(found)...)
 		if !r.options.Offline {
 			found = append(found, shadowWarnings(current, one)...)
 		}

@@ -140,9 +140,9 @@ func lint(dir string) diagnostic.List {
 	c, found := config.Inspect(dir)
 	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn})
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
-		return append(found, config.WithoutConsequences(found, list)...)
+		return append(found, list.WithoutFollowers(found)...)
 	}
-	return append(found, config.WithoutConsequences(found, snapshot.Warnings())...)
+	return append(found, snapshot.Warnings().WithoutFollowers(found)...)
 }
 
 // paths are the paths of everything in a tree.

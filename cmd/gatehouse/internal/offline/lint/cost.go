@@ -4,9 +4,7 @@ import (
 	"math"
 
 	"github.com/google/cel-go/checker"
-	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
@@ -64,46 +62,4 @@ func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 // EstimateCallCost leaves calls to the API server's own estimator.
 func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
-}
-
-// lintRegularExpressions reports regular expressions that are taken from the object.
-func (s *subject) lintRegularExpressions() {
-	for _, e := range s.expressions {
-		fromObject := map[string]bool{plugincel.ObjectVarName: true, plugincel.OldObjectVarName: true}
-		walk(e.plain.AST.Expr(), func(part ast.Expr) {
-			// Elements of what is in the object are in the object.
-			if part.Kind() == ast.ComprehensionKind && refers(part.AsComprehension().IterRange(), fromObject) {
-				fromObject[part.AsComprehension().IterVar()] = true
-			}
-			regex := regexOf(part)
-			if regex == nil || !refers(regex, fromObject) {
-				return
-			}
-			s.reportAt(Regex, e, part.ID(), "compare with ==, startsWith or endsWith",
-				"%s takes its regular expression from the object, so who writes the object decides what matches", part.AsCall().FunctionName())
-		})
-	}
-}
-
-// refers reports whether a part of an expression has one of the names in it.
-func refers(e ast.Expr, names map[string]bool) bool {
-	return contains(e, func(part ast.Expr) bool { return part.Kind() == ast.IdentKind && names[root(part)] })
-}
-
-// regexOf returns the regular expression of a call, and nil for anything else.
-func regexOf(e ast.Expr) ast.Expr {
-	if e.Kind() != ast.CallKind {
-		return nil
-	}
-	call, at := e.AsCall(), 0
-	switch {
-	case call.FunctionName() != "matches" && call.FunctionName() != "find" && call.FunctionName() != "findAll":
-		return nil
-	case !call.IsMemberFunction():
-		at = 1 // matches(text, regex)
-	}
-	if len(call.Args()) <= at {
-		return nil
-	}
-	return call.Args()[at]
 }

@@ -10,98 +10,73 @@ import (
 )
 
 // lintBeingDeleted reports match conditions and validations that exempt objects that are being deleted: a finalizer keeps such an
-// object, and it can be changed.
-//
-// An expression is a formula of atoms, the parts that "and", "or", "not" and ?: join. It is reported if there are values of its atoms
-// by which a request is refused while the object has no deletionTimestamp, and allowed once it has one. Object and oldObject are
-// taken to differ, so that a condition that exempts only updates without a change is not reported.
+// object, and it can be changed. In a condition that is a test for deletionTimestamp under an odd number of negations, in a validation
+// under an even one. An expression that compares object with oldObject, or reads finalizers, is taken to exempt only updates without
+// other changes.
 func (s *subject) lintBeingDeleted() {
 	for _, e := range s.expressions {
-		if e.role != condition && e.role != validation || !s.reaches(e.plain.AST.Expr(), readsField("deletionTimestamp")) ||
-			s.reaches(e.plain.AST.Expr(), readsField("finalizers")) {
+		root := e.plain.AST.Expr()
+		if e.role != condition && e.role != validation || s.reaches(root, readsField("finalizers")) || s.reaches(root, s.comparesObjects) {
 			continue
 		}
-		f := &formulas{policy: s}
-		if !f.isSpared(f.of(e, e.plain.AST.Expr()), e.role == condition) {
+		if !s.exempts(root, e.role == condition, nil) {
 			continue
 		}
 		what := "what is being deleted is not checked"
 		if e.role == validation {
 			what = "what is being deleted may violate it"
 		}
-		s.reportAt(BeingDeleted, e, e.plain.AST.Expr().ID(),
+		s.reportAt(BeingDeleted, e, root.ID(),
 			"drop the test; where finalizers must be removed, spare only updates that leave spec, labels and annotations as in oldObject",
 			"%s: with a finalizer of one's own an object that is being deleted stays, and can be changed", what)
 	}
 }
 
-const (
-	// mostAtoms bounds the combinations of values that are tried, and mostParts the size of a formula. Larger ones are not reported.
-	mostAtoms = 10
-	mostParts = 1000
-)
-
-// formula is a boolean function of the values of atoms, which are bits, and of whether the object has a deletionTimestamp.
-type formula func(atoms int, deleted bool) bool
-
-// formulas makes formulas of the expressions of a policy.
-type formulas struct {
-	policy *subject
-	// atoms are the texts of those whose values are tried. deleting reports which of them read the deletionTimestamp.
-	atoms    []string
-	deleting []bool
-	parts    int
+// exempts reports whether a part of a boolean expression tests for the presence of deletionTimestamp under an even number of
+// negations, or an odd one. Seen are the variables that the part is in.
+func (s *subject) exempts(e ast.Expr, odd bool, seen []string) bool {
+	if name := variableOf(e); name != "" && !slices.Contains(seen, name) {
+		v := s.variable(name)
+		return v != nil && s.exempts(v.plain.AST.Expr(), odd, append(seen, name))
+	}
+	if isCall(e, operators.LogicalNot) {
+		return s.exempts(e.AsCall().Args()[0], !odd, seen)
+	}
+	if isCall(e, operators.LogicalAnd) || isCall(e, operators.LogicalOr) {
+		return slices.ContainsFunc(e.AsCall().Args(), func(arg ast.Expr) bool { return s.exempts(arg, odd, seen) })
+	}
+	if isCall(e, operators.Conditional) {
+		args := e.AsCall().Args()
+		if is, ok := presence(args[0]); ok && s.reaches(args[0], readsField("deletionTimestamp")) {
+			chosen := args[2]
+			if is {
+				chosen = args[1]
+			}
+			return chosen.Kind() != ast.LiteralKind || chosen.AsLiteral() != types.Bool(odd) // that is no exemption
+		}
+		return slices.ContainsFunc(args[1:], func(arg ast.Expr) bool { return s.exempts(arg, odd, seen) })
+	}
+	is, ok := presence(e)
+	return ok && is != odd && s.reaches(e, readsField("deletionTimestamp"))
 }
 
-// of returns the formula of a part of an expression.
-func (f *formulas) of(in *expression, e ast.Expr) formula {
-	fixed := func(value bool) formula { return func(int, bool) bool { return value } }
-	if f.parts++; f.parts > mostParts {
-		return fixed(false)
+// comparesObjects recognises a comparison of a part of object with one of oldObject.
+func (s *subject) comparesObjects(e ast.Expr) bool {
+	if !isCall(e, operators.Equals) && !isCall(e, operators.NotEquals) {
+		return false
 	}
-	if v := f.policy.variable(variableOf(e)); v != nil {
-		return f.of(v, v.plain.AST.Expr())
+	names := func(e ast.Expr, name string) bool {
+		return s.reaches(e, func(part ast.Expr) bool { return isIdent(part, name) })
 	}
-	if isCall(e, operators.LogicalAnd) || isCall(e, operators.LogicalOr) || isCall(e, operators.LogicalNot) || isCall(e, operators.Conditional) {
-		var args []formula
-		for _, arg := range e.AsCall().Args() {
-			args = append(args, f.of(in, arg))
-		}
-		function := e.AsCall().FunctionName()
-		return func(atoms int, deleted bool) bool {
-			first := args[0](atoms, deleted)
-			switch {
-			case function == operators.LogicalNot:
-				return !first
-			case function == operators.LogicalAnd && !first, function == operators.LogicalOr && first:
-				return first
-			case function == operators.Conditional && !first:
-				return args[2](atoms, deleted)
-			default:
-				return args[1](atoms, deleted)
-			}
-		}
-	}
-	if value, ok := f.fixedValue(e); ok {
-		return fixed(value)
-	}
-	deleting := f.policy.reaches(e, readsField("deletionTimestamp"))
-	if is, ok := presence(e); ok && deleting {
-		return func(_ int, deleted bool) bool { return is == deleted }
-	}
-	written := unparse(in.plain, e)
-	at := slices.Index(f.atoms, written)
-	if at < 0 || written == "" {
-		at = len(f.atoms)
-		f.atoms, f.deleting = append(f.atoms, written), append(f.deleting, deleting)
-	}
-	return func(atoms int, _ bool) bool { return atoms>>at&1 == 1 }
+	args := e.AsCall().Args()
+	return names(args[0], plugincel.ObjectVarName) && names(args[1], plugincel.OldObjectVarName) ||
+		names(args[1], plugincel.ObjectVarName) && names(args[0], plugincel.OldObjectVarName)
 }
 
 // variable returns the expression of a variable, or nil.
 func (s *subject) variable(name string) *expression {
 	for _, e := range s.expressions {
-		if e.role == variable && e.name == name && name != "" {
+		if e.role == variable && e.name == name {
 			return e
 		}
 	}
@@ -132,35 +107,7 @@ func readsField(field string) func(ast.Expr) bool {
 	}
 }
 
-// fixedValue returns the value of an atom that is the same in each update that changes something.
-func (f *formulas) fixedValue(e ast.Expr) (value, ok bool) {
-	if e.Kind() == ast.LiteralKind && (e.AsLiteral() == types.True || e.AsLiteral() == types.False) {
-		return e.AsLiteral() == types.True, true
-	}
-	equal := isCall(e, operators.Equals)
-	if !equal && !isCall(e, operators.NotEquals) {
-		return false, false
-	}
-	names := func(e ast.Expr, name string) bool {
-		return f.policy.reaches(e, func(part ast.Expr) bool { return isIdent(part, name) })
-	}
-	args := e.AsCall().Args()
-	for i, arg := range args {
-		other := args[1-i]
-		if isNull(other) && (isIdent(arg, plugincel.ObjectVarName) || isIdent(arg, plugincel.OldObjectVarName)) {
-			return !equal, true
-		}
-		if operation, isText := literal(other); isText && path(arg) == plugincel.RequestVarName+".operation" {
-			return (operation == "UPDATE") == equal, true
-		}
-		if names(arg, plugincel.ObjectVarName) && names(other, plugincel.OldObjectVarName) {
-			return !equal, true
-		}
-	}
-	return false, false
-}
-
-// presence reports whether an atom tests for the presence of something, and its value if that is present.
+// presence reports whether a part of an expression tests for the presence of something, and its value if that is present.
 func presence(e ast.Expr) (is, ok bool) {
 	switch {
 	case e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly(), isCall(e, "hasValue"):
@@ -176,24 +123,4 @@ func presence(e ast.Expr) (is, ok bool) {
 		}
 	}
 	return false, false
-}
-
-// isSpared reports whether there are values by which a request is refused only if the object has no deletionTimestamp: by a
-// condition that is true then, or a validation that is false.
-func (f *formulas) isSpared(root formula, isCondition bool) bool {
-	if f.parts > mostParts || len(f.atoms) > mostAtoms {
-		return false
-	}
-	for atoms := range 1 << len(f.atoms) {
-		turned := atoms
-		for i, deleting := range f.deleting {
-			if deleting {
-				turned ^= 1 << i
-			}
-		}
-		if root(atoms, false) == isCondition && root(turned, true) != isCondition {
-			return true
-		}
-	}
-	return false
 }

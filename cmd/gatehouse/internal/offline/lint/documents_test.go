@@ -6,134 +6,22 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-func TestSelectors(t *testing.T) {
+func TestExpired(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		selector string
-		finds    bool
-	}{
-		"two values of one label":             {"{matchLabels: {a: x}, matchExpressions: [{key: a, operator: In, values: [y, z]}]}", true},
-		"one value in common":                 {"{matchLabels: {a: x}, matchExpressions: [{key: a, operator: In, values: [x, z]}]}", false},
-		"every value excluded":                {"{matchExpressions: [{key: a, operator: In, values: [x, y]}, {key: a, operator: NotIn, values: [x]}, {key: a, operator: NotIn, values: [y]}]}", true},
-		"a value left":                        {"{matchExpressions: [{key: a, operator: In, values: [x, y]}, {key: a, operator: NotIn, values: [x, z]}]}", false},
-		"there and not there":                 {"{matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}", true},
-		"a value and not there":               {"{matchLabels: {a: x}, matchExpressions: [{key: a, operator: DoesNotExist}]}", true},
-		"not a value and not there":           {"{matchExpressions: [{key: a, operator: NotIn, values: [x]}, {key: a, operator: DoesNotExist}]}", false},
-		"what contradicts is of other labels": {"{matchLabels: {a: x, b: y}, matchExpressions: [{key: c, operator: DoesNotExist}]}", false},
-		"everything":                          {"{}", false},
-		"one that Compile refuses":            {"{matchLabels: {a: x}, matchExpressions: [{key: a, operator: in, values: [x]}, {key: a, operator: In, values: []}]}", false},
+	for at, want := range map[string]string{
+		"2026-11-20T12:00:00Z":      "PolicyException/ns/e: spec.expiresAt: the exception expired at 2026-11-20T12:00:00Z and does nothing (hint: remove the exception) [expired]",
+		"2026-11-20T13:00:01+01:00": "",
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, field := range []string{"objectSelector", "namespaceSelector"} {
-				found := lintText(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicyBinding\nmetadata: {name: b}\nspec:\n  policyName: p\n"+
-					"  validationActions: [Deny]\n  matchResources:\n    "+field+": "+c.selector+"\n")
-				want := ""
-				if c.finds {
-					want = "AdmissionPolicyBinding/b: spec.matchResources." + field +
-						`: selects nothing: what it requires of label "a" contradicts itself (hint: drop one of the requirements) [selector]`
-				}
-				if found != want {
-					t.Errorf("got\n%s\nwant\n%s", found, want)
-				}
-			}
-		})
-	}
-}
-
-func TestNamespaceSelectors(t *testing.T) {
-	t.Parallel()
-	const namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {env: prod}}\n---\n"
-	for name, c := range map[string]struct{ namespaces, selector, want string }{
-		"by label":              {namespace, "{matchLabels: {env: prod}}", ""},
-		"by name":               {namespace, "{matchLabels: {kubernetes.io/metadata.name: shop}}", ""},
-		"all but some":          {namespace, "{matchExpressions: [{key: env, operator: NotIn, values: [dev]}]}", ""},
-		"everything":            {namespace, "{}", ""},
-		"no namespace is known": {"", "{matchLabels: {env: dev}}", ""},
-		"a name that is not known": {
-			namespace, "{matchLabels: {kubernetes.io/metadata.name: shp}}",
-			`selects none of the namespaces here (hint: did you mean "kubernetes.io/metadata.name=shop"?) [namespace-selector]`,
-		},
-		"nothing near": {namespace, "{matchExpressions: [{key: tier, operator: Exists}]}", `selects none of the namespaces here [namespace-selector]`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			found := lintText(t, c.namespaces+"apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n"+
-				"spec: {validations: [{expression: 'false', message: m}], matchConstraints: {namespaceSelector: "+c.selector+", resourceRules: ["+podRule+"]}}\n")
-			if c.want != "" {
-				c.want = "ValidatingAdmissionPolicy/p: spec.matchConstraints.namespaceSelector: " + c.want
-			}
-			if found != c.want {
-				t.Errorf("got\n%s\nwant\n%s", found, c.want)
-			}
-		})
-	}
-}
-
-func TestExclusion(t *testing.T) {
-	t.Parallel()
-	const rule = "{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods, pods/status], scope: Namespaced}"
-	for exclusion, want := range map[string]bool{
-		rule: true,
-		"{apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*/*']}":                               true,
-		"{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ['*', '*/status']}":            true,
-		"{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}":                       false,
-		"{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: ['*/*']}":                              false,
-		"{apiGroups: [apps], apiVersions: [v1], operations: ['*'], resources: ['*/*']}":                               false,
-		"{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: ['*/*'], scope: Cluster}":                 false,
-		"{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: ['*/*'], resourceNames: [a]}":             false,
-		"{apiGroups: [''], apiVersions: [v1beta1], operations: ['*'], resources: ['*/*']}":                            false,
-		"{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods, '*/status', pods/log]}": true,
-	} {
-		found := lintText(t, "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: {name: p}\n"+
-			"spec: {validations: [{expression: 'false', message: m}], matchConstraints: {resourceRules: ["+rule+"], excludeResourceRules: ["+exclusion+"]}}\n")
-		found = strings.Join(strings.FieldsFunc(found, func(r rune) bool { return r == '\n' }), "\n")
-		if got := strings.Contains(found, "[excluded]"); got != want {
-			t.Errorf("%s: got %v, want %v: %s", exclusion, got, want, found)
+		found := lintText(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyException\nmetadata: {name: e, namespace: ns}\nspec: {expiresAt: \""+at+"\", policies: [{name: p}]}\n")
+		if found != want {
+			t.Errorf("%s: got %s, want %s", at, found, want)
 		}
-	}
-}
-
-func TestExceptions(t *testing.T) {
-	t.Parallel()
-	const namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\n"
-	for name, c := range map[string]struct{ spec, want string }{
-		"just expired": {`expiresAt: "2026-11-20T12:00:00Z"`, "spec.expiresAt: the exception expired at 2026-11-20T12:00:00Z and does nothing"},
-		"in an hour":   {`expiresAt: "2026-11-20T14:30:00+01:00"`, "spec.expiresAt: the exception expires at 2026-11-20T13:30:00Z, in 1 hour"},
-		"in a day":     {`expiresAt: "2026-11-22T11:00:00Z"`, "spec.expiresAt: the exception expires at 2026-11-22T11:00:00Z, in 1 day"},
-		"in two weeks": {`expiresAt: "2026-12-04T12:00:00Z"`, "spec.expiresAt: the exception expires at 2026-12-04T12:00:00Z, in 14 days"},
-		"later":        {`expiresAt: "2026-12-04T12:00:01Z"`, ""},
-		"never":        {"reason: r", ""},
-		"selectors": {
-			"match: {objectSelector: {matchLabels: {a: x}, matchExpressions: [{key: a, operator: DoesNotExist}]}, namespaceSelector: {matchLabels: {env: dev}}}",
-			`spec.match.namespaceSelector: selects none of the namespaces here [namespace-selector]
-spec.match.objectSelector: selects nothing: what it requires of label "a" contradicts itself`,
-		},
-		"namespaces": {
-			"match: {namespaces: [shop, 'sh*p', Shop, my_shop]}",
-			`spec.match.namespaces[1]: no namespace can be named "sh*p", so this never matches
-spec.match.namespaces[2]: no namespace can be named "Shop", so this never matches
-spec.match.namespaces[3]: no namespace can be named "my_shop", so this never matches`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			found := lintText(t, namespace+"apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyException\nmetadata: {name: e, namespace: ns}\nspec: {"+c.spec+", policies: [{name: p}]}\n")
-			lines := strings.Split(found, "\n")
-			for i, line := range lines {
-				lines[i], _, _ = strings.Cut(strings.TrimPrefix(line, "PolicyException/ns/e: "), " (hint: ")
-			}
-			if got := strings.Join(lines, "\n"); got != c.want {
-				t.Errorf("got\n%s\nwant\n%s", got, c.want)
-			}
-		})
 	}
 }
 
@@ -153,7 +41,6 @@ func TestExceptionConditions(t *testing.T) {
 		"of a policy that is not known":     {"{name: q}", "object.metadata.labls.x == 'y'", ""},
 		"a field that one of the kinds has": {"{name: p}, {name: apps}", "object.kind == 'Pod' && object.spec.hostNetwork", ""},
 		"one that does not compile":         {"{name: p}", "objct.metadata.labls", ""},
-		"a literal":                         {"{name: q}", "quantity('x').isLessThan(quantity('1'))", `1:9 in "quantity('x').isLessThan(quantity('1'))": quantity("x") fails`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,34 +54,27 @@ func TestExceptionConditions(t *testing.T) {
 	}
 }
 
-// TestIgnored leaves diagnostics out by their codes, and reports codes that there
-// are not.
+// TestIgnored leaves diagnostics out by their codes.
 func TestIgnored(t *testing.T) {
 	t.Parallel()
-	const spec = "\nspec:\n  matchConstraints: {resourceRules: [" + podRule + "]}\n  validations: [{expression: object.spec.hostIPC}]\n"
+	const spec = "\nspec:\n  matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods, pod]}]}\n  validations: [{expression: object.spec.hostIPC}]\n"
 	for annotation, want := range map[string]string{
-		"missing-message":                   "optional-field",
-		"optional-field , missing-message,": "",
-		"optional-field,mising-message":     "unknown-code missing-message",
-		"*":                                 "unknown-code optional-field missing-message",
+		"":                                   "unknown-resource optional-field",
+		"optional-field, other":              "unknown-resource",
+		"optional-field , unknown-resource,": "",
 	} {
 		found, err := lint.Lint(read(t, "apiVersion: gatehouse.dev/v1alpha1\nkind: AdmissionPolicy\nmetadata:\n  name: p\n  annotations:\n    "+
 			v1alpha1.LintIgnoreAnnotation+": '"+annotation+"'"+spec))
 		must(t, err)
-		codes := make(map[string]bool)
+		var codes []string
 		for _, f := range found {
-			codes[f.Code] = true
+			codes = append(codes, f.Code)
 			if f.Source != "a.yaml" || f.Object != "AdmissionPolicy/p" {
 				t.Errorf("a diagnostic about %s: %s", f.Source, f.Object)
 			}
 		}
-		if len(codes) != len(strings.Fields(want)) {
-			t.Errorf("%q: got %v, want %s", annotation, codes, want)
-		}
-		for code := range strings.FieldsSeq(want) {
-			if !codes[code] {
-				t.Errorf("%q: got %v, want %s", annotation, codes, want)
-			}
+		if got := strings.Join(codes, " "); got != want {
+			t.Errorf("%q: got %s, want %s", annotation, got, want)
 		}
 	}
 }
@@ -252,9 +132,6 @@ func TestBroken(t *testing.T) {
 		AdmissionPolicyBindings: []policy.AdmissionPolicyBinding{{}},
 		Exceptions:              []policy.Exception{{}},
 	}}
-	in.Policy.Bindings[0].Spec.MatchResources = &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}},
-	}}
 	found, err := lint.Lint(in)
 	if err != nil || len(found) != 0 {
 		t.Errorf("found %v, %v", found, err)
@@ -262,7 +139,7 @@ func TestBroken(t *testing.T) {
 }
 
 // TestHostileExpressions has expressions that would cost much if they were
-// evaluated: were one evaluated, the test would not end before its timeout.
+// evaluated.
 func TestHostileExpressions(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{

@@ -1,5 +1,5 @@
-// Package lint finds what is likely to be wrong with policies that compile: rules that never match or never fail, fields that an
-// object may lack, expressions that depend on the version of Kubernetes, costs above the API server's limits.
+// Package lint finds what is likely to be wrong with policies that compile: rules that never match, fields that an object may lack,
+// costs above the API server's limits.
 //
 // Every diagnostic is a warning and has a code. The annotation v1alpha1.LintIgnoreAnnotation of a document suppresses codes. Only the
 // command lint runs it, never the server.
@@ -11,12 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,8 +33,6 @@ type Input struct {
 	Policy policy.Spec
 	// Profiles are the sidecar profiles.
 	Profiles []sidecar.Profile
-	// Namespaces are those that are known.
-	Namespaces []*corev1.Namespace
 	// Now is the time by which exceptions expire.
 	Now time.Time
 }
@@ -45,33 +40,21 @@ type Input struct {
 // Lint returns the diagnostics of the policies, in a fixed order, without those of policy.Compile: expressions that do not compile
 // are skipped. An error means that the CEL environment could not be made.
 func Lint(in Input) (diagnostic.List, error) {
-	l := &linter{in: in, environments: sync.OnceValues(newEnvironments), indexedRules: policy.IndexedRules(&in.Policy)}
+	l := &linter{in: in}
 	if err := l.prepare(); err != nil {
 		return nil, err
 	}
 	for i := range in.Policy.Policies {
 		p := &in.Policy.Policies[i]
-		l.lintPolicy(l.document(p.Source, policyKind, &p.ObjectMeta), &p.Spec, true)
+		l.lintPolicy(l.document(p.Source, policyKind, &p.ObjectMeta), &p.Spec)
 	}
 	for i := range in.Policy.AdmissionPolicies {
 		p := &in.Policy.AdmissionPolicies[i]
-		d := l.document(p.Source, admissionKind, &p.ObjectMeta)
-		l.lintPolicy(d, p.Spec.Upstream(), false)
-		podSecurityVersion(d, p.Spec.PodSecurity)
-	}
-	for i := range in.Policy.Bindings {
-		b := &in.Policy.Bindings[i]
-		l.lintBinding(l.document(b.Source, "ValidatingAdmissionPolicyBinding", &b.ObjectMeta), &b.Spec)
-	}
-	for i := range in.Policy.AdmissionPolicyBindings {
-		b := &in.Policy.AdmissionPolicyBindings[i]
-		l.lintBinding(l.document(b.Source, "AdmissionPolicyBinding", &b.ObjectMeta), &b.Spec)
+		l.lintPolicy(l.document(p.Source, admissionKind, &p.ObjectMeta), p.Spec.Upstream())
 	}
 	for i := range in.Policy.Exceptions {
 		e := &in.Policy.Exceptions[i]
-		d := l.document(e.Source, "PolicyException", &e.ObjectMeta)
-		l.lintException(d, &e.Spec)
-		l.lintIndexedRules(d, &e.PolicyException)
+		l.lintException(l.document(e.Source, "PolicyException", &e.ObjectMeta), &e.Spec)
 	}
 	for i := range in.Profiles {
 		p := &in.Profiles[i]
@@ -99,11 +82,7 @@ type linter struct {
 	in      Input
 	schemas *typecheck.Schemas
 	checker *typecheck.Checker
-	// environments are made when the first policy needs them.
-	environments func() ([]*cel.Env, error)
-	// indexedRules is policy.IndexedRules of the policies.
-	indexedRules func(*v1alpha1.PolicyException) []v1alpha1.ExceptedRule
-	found        diagnostic.List
+	found   diagnostic.List
 }
 
 func (l *linter) prepare() error {
@@ -123,40 +102,22 @@ func (l *linter) prepare() error {
 	return err
 }
 
-// lintPolicy lints one policy. portable reports whether the API server can have it too.
-func (l *linter) lintPolicy(d document, given *admissionregistrationv1.ValidatingAdmissionPolicySpec, portable bool) {
+// lintPolicy lints one policy.
+func (l *linter) lintPolicy(d document, given *admissionregistrationv1.ValidatingAdmissionPolicySpec) {
 	spec := given.DeepCopy()
 	if spec.FailurePolicy == nil {
 		spec.FailurePolicy = new(admissionregistrationv1.Fail)
 	}
-	s := &subject{document: d, linter: l, spec: spec, portable: portable}
+	s := &subject{document: d, linter: l, spec: spec}
 	s.read()
 
 	s.lintMatching()
-	if spec.MatchConstraints != nil {
-		l.lintSelectors(d, spec.MatchConstraints, field.NewPath("spec", "matchConstraints"))
-	}
-	s.lintConditions()
 	s.lintBeingDeleted()
 	s.lintTypes()
 	s.lintNullObjects()
 	s.lintNamespaceObjects()
 	s.lintOptionalFields()
-	s.lintOptionals()
-	s.lintLiterals()
-	s.lintPortability()
-	s.lintConstants()
 	s.lintCost()
-	s.lintRegularExpressions()
-	s.lintUnusedVariables()
-	s.lintMessages()
-	s.lintDuplicates()
-}
-
-func (l *linter) lintBinding(d document, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
-	if spec.MatchResources != nil {
-		l.lintSelectors(d, spec.MatchResources, field.NewPath("spec", "matchResources"))
-	}
 }
 
 // document is what diagnostics about one document are reported to.
@@ -173,19 +134,7 @@ func (l *linter) document(source, kind string, meta *metav1.ObjectMeta) document
 	}
 	d := document{source: source, object: kind + "/" + name, found: &l.found}
 	for code := range strings.SplitSeq(meta.Annotations[v1alpha1.LintIgnoreAnnotation], ",") {
-		code = strings.TrimSpace(code)
-		if code == "" {
-			continue
-		}
-		if !slices.Contains(Codes(), Code(code)) {
-			names := make([]string, 0, len(Codes()))
-			for _, c := range Codes() {
-				names = append(names, string(c))
-			}
-			d.warn(UnknownCode, field.NewPath("metadata", "annotations").Key(v1alpha1.LintIgnoreAnnotation), diagnostic.DidYouMean(code, names...),
-				"%s is not the code of a warning", quoted(code))
-		}
-		d.ignored = append(d.ignored, code)
+		d.ignored = append(d.ignored, strings.TrimSpace(code))
 	}
 	return d
 }

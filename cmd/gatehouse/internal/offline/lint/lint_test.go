@@ -20,11 +20,7 @@ func read(t *testing.T, documents string) lint.Input {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(documents), 0o600))
 	c, _ := config.Inspect(dir)
-	in := lint.Input{Policy: c.Policy, Profiles: c.Sidecar.Profiles, Now: now()}
-	for _, known := range c.Sidecar.Known {
-		in.Namespaces = append(in.Namespaces, known.Namespace)
-	}
-	return in
+	return lint.Input{Policy: c.Policy, Profiles: c.Sidecar.Profiles, Now: now()}
 }
 
 // lintText returns the diagnostics of documents, one a line.

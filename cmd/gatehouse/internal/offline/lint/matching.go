@@ -25,12 +25,6 @@ func (s *subject) lintMatching() {
 		s.resources(rule, at.Index(i))
 		s.ruleOperations(rule, at.Index(i))
 		s.scope(rule, at.Index(i))
-		for j := range s.spec.MatchConstraints.ExcludeResourceRules {
-			if covers(&s.spec.MatchConstraints.ExcludeResourceRules[j], rule) {
-				s.warn(Excluded, at.Index(i), "drop one of the two", "matches nothing: excludeResourceRules[%d] excludes all of it", j)
-				break
-			}
-		}
 	}
 }
 
@@ -216,31 +210,6 @@ func unreviewedGroup(name string) (group string, exempt bool) {
 	default:
 		return "", false
 	}
-}
-
-// covers reports whether a rule is excluded by another.
-func covers(exclude, rule *admissionregistrationv1.NamedRuleWithOperations) bool {
-	return (len(exclude.ResourceNames) == 0 || len(rule.ResourceNames) > 0 && within(rule.ResourceNames, exclude.ResourceNames)) &&
-		within(rule.Operations, exclude.Operations) && within(rule.APIGroups, exclude.APIGroups) && within(rule.APIVersions, exclude.APIVersions) &&
-		!slices.ContainsFunc(rule.Resources, func(r string) bool {
-			return !slices.ContainsFunc(exclude.Resources, func(e string) bool { return includes(e, r) })
-		}) &&
-		(exclude.Scope == nil || *exclude.Scope == admissionregistrationv1.AllScopes || rule.Scope != nil && *rule.Scope == *exclude.Scope)
-}
-
-// within reports whether all of a list is in another, in which "*" stands for all.
-func within[S ~string](list, all []S) bool {
-	return len(list) > 0 && (slices.Contains(all, "*") || !slices.ContainsFunc(list, func(s S) bool { return !slices.Contains(all, s) }))
-}
-
-// includes reports whether resources of a rule, such as "pods/*", include another.
-func includes(all, one string) bool {
-	allName, allSub, allHas := strings.Cut(all, "/")
-	name, sub, has := strings.Cut(one, "/")
-	if all == one || all == "*/*" {
-		return true
-	}
-	return allHas == has && (allName == name || allName == "*") && (allSub == sub || allSub == "*")
 }
 
 func operationList(list []operation) string {

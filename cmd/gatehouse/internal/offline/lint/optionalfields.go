@@ -35,12 +35,12 @@ func (s *subject) lintOptionalFields() {
 		if e.role == message {
 			continue // It falls back to the message.
 		}
-		tested, misused := slices.Concat(shared, testedAccesses(e)), plainTargets(e)
+		tested := slices.Concat(shared, testedAccesses(e))
 		seen := slices.Clone(tested)
 		for _, checked := range e.kinds {
 			walk(checked.AST.Expr(), func(part ast.Expr) {
 				a, ok := reads(checked, part)
-				if !ok || slices.Contains(misused, part.ID()) || slices.Contains(seen, a) || slices.Contains(seen, access{a.structure, a.field, anyKey}) {
+				if !ok || slices.Contains(seen, a) || slices.Contains(seen, access{a.structure, a.field, anyKey}) {
 					return
 				}
 				seen = append(seen, a)
@@ -75,17 +75,6 @@ func (s *subject) optionalKey(e *expression, checked typecheck.Checked, part ast
 	}
 	s.reportAt(OptionalField, e, part.ID(), "write "+holder+"[?"+quoted(a.key)+"].orValue(…)",
 		"%s.%s %s: then the expression fails, and the request is refused", a.structure, a.field, what)
-}
-
-// plainTargets returns the parts of an expression that lintOptionals reports.
-func plainTargets(e *expression) []int64 {
-	var out []int64
-	walk(e.plain.AST.Expr(), func(part ast.Expr) {
-		if isCallOnPlainValue(e.plain, part) {
-			out = append(out, part.AsCall().Target().ID())
-		}
-	})
-	return out
 }
 
 // reads returns the optional field or key that a part of an expression reads.

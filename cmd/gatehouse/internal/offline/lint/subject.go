@@ -21,18 +21,15 @@ import (
 // subject is the policy that is being linted.
 type subject struct {
 	document
-	linter   *linter
-	spec     *admissionregistrationv1.ValidatingAdmissionPolicySpec
-	portable bool
+	linter *linter
+	spec   *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	// kinds are the known kinds that the policy matches. allKinds reports whether there are no others.
 	kinds    []typecheck.Kind
 	allKinds bool
 	// expressions are those that compile, in the order of the document but
 	// conditions first and variables next.
 	expressions []*expression
-	// broken is true if there are others.
-	broken bool
-	// unknown are the variables among the others, which may be of any type.
+	// unknown are the variables that do not compile, which may be of any type.
 	unknown []string
 }
 
@@ -49,8 +46,7 @@ const (
 
 // expression is one expression of a policy.
 type expression struct {
-	role  role
-	index int
+	role role
 	// name is that of a condition or variable.
 	name   string
 	path   *field.Path
@@ -69,15 +65,15 @@ func (s *subject) read() {
 	path := field.NewPath("spec")
 	s.parseConditions(path.Child("matchConditions"))
 	for i, v := range s.spec.Variables {
-		s.parse(&expression{role: variable, index: i, name: v.Name, path: path.Child("variables").Index(i).Child("expression"), text: v.Expression})
+		s.parse(&expression{role: variable, name: v.Name, path: path.Child("variables").Index(i).Child("expression"), text: v.Expression})
 	}
 	for i := range s.spec.Validations {
 		v, at := &s.spec.Validations[i], path.Child("validations").Index(i)
-		s.parse(&expression{role: validation, index: i, path: at.Child("expression"), text: v.Expression})
-		s.parse(&expression{role: message, index: i, path: at.Child("messageExpression"), text: v.MessageExpression})
+		s.parse(&expression{role: validation, path: at.Child("expression"), text: v.Expression})
+		s.parse(&expression{role: message, path: at.Child("messageExpression"), text: v.MessageExpression})
 	}
 	for i, a := range s.spec.AuditAnnotations {
-		s.parse(&expression{role: annotation, index: i, path: path.Child("auditAnnotations").Index(i).Child("valueExpression"), text: a.ValueExpression})
+		s.parse(&expression{role: annotation, path: path.Child("auditAnnotations").Index(i).Child("valueExpression"), text: a.ValueExpression})
 	}
 	s.compile()
 	s.checkKinds()
@@ -87,7 +83,7 @@ func (s *subject) read() {
 func (s *subject) parseConditions(at *field.Path) {
 	for i := range s.spec.MatchConditions {
 		c := &s.spec.MatchConditions[i]
-		s.parse(&expression{role: condition, index: i, name: c.Name, path: at.Index(i).Child("expression"), text: c.Expression})
+		s.parse(&expression{role: condition, name: c.Name, path: at.Index(i).Child("expression"), text: c.Expression})
 	}
 }
 
@@ -124,9 +120,8 @@ func (s *subject) checkKinds() {
 	}
 }
 
-// doesNotCompile notes an expression that Compile reports.
+// doesNotCompile notes a variable whose expression Compile reports.
 func (s *subject) doesNotCompile(e *expression) {
-	s.broken = true
 	if e.role == variable {
 		s.unknown = append(s.unknown, e.name)
 	}

@@ -47,7 +47,7 @@ func (s *subject) lintTypes() {
 		separatesKinds := len(issues) > 0 && s.mentions(e, distinguishesKinds)
 		for _, found := range issues {
 			everywhere := s.allKinds && wrong[found.part] == len(s.kinds)
-			if !everywhere && (separatesKinds || found.presence) || found.structures || isOnPlainValue(e, found.part) {
+			if !everywhere && (separatesKinds || found.presence) || found.structures {
 				continue
 			}
 			s.reportAt(Type, e, found.part, found.hint, "for %s: %s", strings.Join(found.kinds, ", "), found.message)

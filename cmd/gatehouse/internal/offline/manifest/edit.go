@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"fmt"
 
 	"go.yaml.in/yaml/v3"
 
@@ -14,18 +15,16 @@ func (d *document) edited(newline string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, document, err := d.tree()
-	if err != nil {
-		return nil, err
+	if d.json {
+		if text, ok := d.ended(editedJSON(d.text, d.value, want, newline), newline, want); ok {
+			return text, nil
+		}
+		return nil, errMangled
 	}
-	before := 0
-	if document != nil {
-		before = aliases(document)
-	}
+	before := aliasesIn(d.text)
 	for _, write := range []func() ([]byte, error){
-		func() ([]byte, error) { return splice(d.text, t, d.json, newline) },
-		func() ([]byte, error) { return d.reencoded(t, document, newline, true) },
-		func() ([]byte, error) { return d.reencoded(t, document, newline, false) },
+		func() ([]byte, error) { return splice(d.text, d.value, want, newline) },
+		func() ([]byte, error) { return d.reencoded(want, newline) },
 	} {
 		text, err := write()
 		if err != nil {
@@ -39,16 +38,42 @@ func (d *document) edited(newline string) ([]byte, error) {
 	return nil, errMangled
 }
 
-// reencoded returns the text of the document encoded from its nodes.
-func (d *document) reencoded(t *tree, document *yaml.Node, newline string, keepAliases bool) ([]byte, error) {
-	if d.json {
-		return indentJSON(t.root, "", "  ", newline), nil
+// parseYAML returns the node of a document.
+func parseYAML(text []byte) (*yaml.Node, error) {
+	var parsed yaml.Node
+	if err := yaml.Unmarshal(text, &parsed); err != nil {
+		return nil, fmt.Errorf("the text cannot be read: %w", err)
 	}
-	text, err := encodeNodes(document, t.root, styleOf(t.root, t.root, newText(d.text), newline), keepAliases)
-	if err == nil && d.inline {
+	if parsed.Kind != yaml.DocumentNode || len(parsed.Content) != 1 {
+		return nil, errLink
+	}
+	return &parsed, nil
+}
+
+// reencoded returns the text of the document encoded from its nodes, with its comments, but not its blank lines.
+func (d *document) reencoded(want rawjson.Value, newline string) ([]byte, error) {
+	parsed, err := parseYAML(bytes.ReplaceAll(d.text, []byte("\r\n"), []byte("\n"))) // of a comment the parser keeps \r
+	if err != nil {
+		return nil, err
+	}
+	root := &pair{node: parsed.Content[0], old: d.value, want: want}
+	content, err := root.build()
+	if err != nil {
+		return nil, err
+	}
+	written := style{member: -1, sequence: -1, newline: newline}
+	written.learn(root.node)
+	text, err := written.encode(&yaml.Node{
+		Kind: yaml.DocumentNode, Content: []*yaml.Node{content},
+		HeadComment: parsed.HeadComment, LineComment: parsed.LineComment, FootComment: parsed.FootComment,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if text = written.lines(text, 0); d.inline {
 		text = append([]byte(newline), text...)
 	}
-	return text, err
+	return text, nil
 }
 
 // aliasesIn returns the number of aliases in a text.
@@ -69,30 +94,4 @@ func (d *document) ended(text []byte, newline string, want rawjson.Value) ([]byt
 		}
 	}
 	return text, d.means(text, want)
-}
-
-// tree returns the tree of the document with its changes, and in YAML its node.
-func (d *document) tree() (*tree, *yaml.Node, error) {
-	var (
-		t        tree
-		document *yaml.Node
-		err      error
-	)
-	if d.json {
-		t.root, err = locateJSON(d.text, d.value)
-	} else {
-		t.root, document, err = locate(d.text, d.value)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range d.changes {
-		if err := t.apply(&d.changes[i]); err != nil {
-			return nil, nil, err
-		}
-	}
-	if !d.json {
-		t.resolveAliases()
-	}
-	return &t, document, nil
 }

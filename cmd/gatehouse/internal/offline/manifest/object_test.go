@@ -243,7 +243,7 @@ func TestMetadata(t *testing.T) {
 		want     string
 	}{
 		{"namespace", job, []jsonpatch.Operation{operation("replace", "/metadata/namespace", `"x"`)}, job},
-		{"made", job, []jsonpatch.Operation{label, operation("add", "/metadata/annotations", "{}")}, job + "    metadata:\n      labels:\n        a: b\n      annotations: {}\n"},
+		{"made", job, []jsonpatch.Operation{label, operation("add", "/metadata/annotations", "{}")}, job + "    metadata:\n      annotations: {}\n      labels:\n        a: b\n"},
 		{"taken away", job + "    metadata:\n      labels: {}\n", []jsonpatch.Operation{operation("remove", "/metadata/labels", "")}, job},
 		{"all of it", job, []jsonpatch.Operation{operation("add", "/metadata", `{"namespace":"x","name":"app"}`)}, job + "    metadata:\n      name: app\n"},
 		{"null", job + "    metadata:\n", []jsonpatch.Operation{label}, job + "    metadata:\n      labels:\n        a: b\n"},

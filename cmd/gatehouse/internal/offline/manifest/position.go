@@ -109,8 +109,8 @@ func (d *document) position(offset int) Position {
 		before = before[bytes.LastIndexByte(before, '\n')+1:]
 	} else {
 		t := newText(d.text)
-		line = t.line(offset)
-		before = d.text[t.lineStart(offset):offset]
+		line = t.lineOf(offset)
+		before = d.text[t.start(line):offset]
 	}
 	column := utf8.RuneCount(before) + 1
 	if line == 0 {

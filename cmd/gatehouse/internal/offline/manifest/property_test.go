@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
 	"gomodules.xyz/jsonpatch/v2"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -119,13 +121,14 @@ func (w *writer) scalar(v any, flow bool) {
 		w.out.WriteString(w.json(v))
 		return
 	}
+	plain, err := yaml.Marshal(text)
 	switch {
-	case w.chance(40) && isPlain(text, flow):
-		w.out.WriteString(text)
-	case w.chance(40) && needsNoEscape(text) && !strings.Contains(text, "\n"):
+	case err == nil && w.chance(40) && !flow && !strings.Contains(text, "\n") && !needsEscape(text):
+		w.out.Write(bytes.TrimSuffix(plain, []byte("\n")))
+	case w.chance(40) && strconv.CanBackquote(text) && !strings.ContainsAny(text, "\t\u2028"):
 		w.out.WriteString("'" + strings.ReplaceAll(text, "'", "''") + "'")
 	default:
-		w.out.WriteString(doubleQuoted(text))
+		w.out.WriteString(strconv.QuoteToASCII(text))
 	}
 }
 
@@ -140,7 +143,7 @@ func (w *writer) flow(v any) {
 				w.out.WriteString([]string{",", ", ", " , "}[w.IntN(3)])
 			}
 			first = false
-			w.out.WriteString(doubleQuoted(name) + ": ")
+			w.out.WriteString(strconv.QuoteToASCII(name) + ": ")
 			w.flow(value)
 		}
 		w.out.WriteByte('}')
@@ -183,7 +186,8 @@ func (w *writer) block(v any, column int, dash bool) {
 				w.out.WriteString(strings.Repeat(" ", inner))
 			}
 			compact = false
-			w.out.WriteString(quoted(name, false) + ":")
+			key, _ := yaml.Marshal(newString(name))
+			w.out.WriteString(strings.TrimSuffix(string(key), "\n") + ":")
 			w.block(value, inner, false)
 		}
 	case isList:
@@ -201,9 +205,9 @@ func (w *writer) block(v any, column int, dash bool) {
 		w.end()
 	default:
 		if text, ok := v.(string); ok && w.chance(50) {
-			if indicator, lines, ok := literal(text); ok {
-				w.out.WriteString(" " + indicator + "\n")
-				for _, line := range lines {
+			if body, ended := strings.CutSuffix(text, "\n"); strings.Contains(body, "\n") && !strings.HasPrefix(body, "\n") && !strings.HasSuffix(body, "\n") {
+				w.out.WriteString(map[bool]string{true: " |\n", false: " |-\n"}[ended])
+				for line := range strings.SplitSeq(body, "\n") {
 					w.out.WriteString(strings.Repeat(" ", column+2) + line + "\n")
 				}
 				return
@@ -345,15 +349,11 @@ func TestRandomEdits(t *testing.T) {
 // inPlace reports whether the changes of a document can be spliced into its text.
 func inPlace(t *testing.T, d *document) bool {
 	t.Helper()
-	changed, _, err := d.tree()
-	if err != nil {
-		t.Fatal(err)
-	}
 	want, err := applyChanges(d.value, d.changes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := splice(d.text, changed, d.json, newline(d.text))
+	text, err := splice(d.text, d.value, want, newline(d.text))
 	if err != nil {
 		return false
 	}

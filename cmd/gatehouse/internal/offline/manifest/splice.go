@@ -3,10 +3,16 @@ package manifest
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
+
+// errReencode is the error for a change that cannot be spliced into the text.
+var errReencode = errors.New("the text cannot be changed in place")
 
 // edit replaces a part of a text.
 type edit struct {
@@ -14,26 +20,44 @@ type edit struct {
 	text       []byte
 }
 
-// splicer turns the changes in a tree into edits of the text.
+// splicer turns the changes of a YAML document into edits of whole lines. Its results are not certain: the caller reads the new text
+// again and compares it with what it should say.
 type splicer struct {
 	*text
-	root    *node
-	json    bool
+	root *yaml.Node
+	// dirty are the nodes with an alias of something that changes.
+	dirty   map[*yaml.Node]bool
 	newline string
 	edits   []edit
 }
 
-// splice returns the text of a document with the changes of its tree. Its last line is ended, even if that of the document is not.
-// The error is errReencode if the text cannot be changed in place.
-func splice(data []byte, t *tree, json bool, newline string) ([]byte, error) {
-	if t.root.at.start < 0 {
-		return nil, errReencode
+// slot is where in a block a value is.
+type slot struct {
+	// from is where its key or dash starts, and behind the offset after the colon or the dash.
+	from, behind int
+	// column is that of the keys or dashes of the block.
+	column int
+	// end is the line in which something else starts.
+	end int
+}
+
+// splice returns the text of a document with its changes. Its last line is ended, even if that of the document is not. The error is
+// errReencode if the text cannot be changed in place.
+func splice(data []byte, old, want rawjson.Value, newline string) ([]byte, error) {
+	parsed, err := parseYAML(data)
+	if err != nil {
+		return nil, err
 	}
-	if !json && !bytes.HasSuffix(data, []byte("\n")) {
+	if !bytes.HasSuffix(data, []byte("\n")) {
 		data = append(slices.Clone(data), newline...)
 	}
-	s := splicer{text: newText(data), root: t.root, json: json, newline: newline}
-	if err := s.change(t.root, nil, nil); err != nil {
+	root := &pair{node: parsed.Content[0], old: old, want: want}
+	dirty, err := stale(root)
+	if err != nil {
+		return nil, err
+	}
+	s := splicer{text: newText(data), root: root.node, dirty: dirty, newline: newline}
+	if err := s.change(root, nil, len(s.starts)-1); err != nil {
 		return nil, err
 	}
 	return s.apply()
@@ -58,222 +82,270 @@ func (s *splicer) apply() ([]byte, error) {
 
 func (s *splicer) put(start, end int, text []byte) { s.edits = append(s.edits, edit{start, end, text}) }
 
-// change makes the edits for a value of the text: of the entry of a parent, or of none for the whole document. Of two insertions at the
-// same place the inner one comes first.
-func (s *splicer) change(n *node, in *entry, parent *node) error {
-	if !n.changed {
+// change makes the edits for a value of the text, in the slot of a block or, for the whole document, in none. End is the line in which
+// something else starts.
+func (s *splicer) change(p *pair, in *slot, end int) error {
+	if p.isEqual() && !s.dirty[p.node] {
 		return nil
 	}
-	if parent != nil && parent.at.block && len(n.at.entries) == 0 && len(n.entries) > 0 && s.line(n.at.start) == s.line(in.colon) {
-		return s.rewrite(parent, in, n.at, n) // empty brackets become a block
+	isBlock := p.node.Style&yaml.FlowStyle == 0 && len(p.node.Content) > 0 && p.old.Kind() == p.want.Kind()
+	if !isBlock {
+		return s.rewrite(p, in)
 	}
-	for _, e := range n.entries {
-		var err error
-		switch {
-		case e.fresh || e.inherited:
-		case e.was == nil:
-			err = s.change(e.value, e, n)
-		case n.at.block:
-			err = s.rewrite(n, e, e.was.at, e.value)
-		default:
-			err = s.rewriteFlow(n, e)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	kept := n.kept()
-	switch {
-	case !slices.Contains(kept, false) && !slices.ContainsFunc(n.entries, func(e *entry) bool { return e.fresh }):
-		return nil
-	case !n.at.block:
-		return s.changeFlow(n, kept)
-	case !slices.Contains(kept, true) && len(n.entries) == 0:
-		return s.clear(n, in)
-	case !slices.Contains(kept, true) && parent != nil && parent.at.block && !s.begins(n.at.entries[0]):
-		return s.rewrite(parent, in, n.at, n)
-	default:
-		return s.changeBlock(n, in, kept)
-	}
-}
-
-// kept returns for each entry of the text whether it is still there. A merge key is, unless it is written out.
-func (n *node) kept() []bool {
-	there := make(map[*entry]bool, len(n.entries))
-	for _, e := range n.entries {
-		there[e] = true
-	}
-	kept := make([]bool, len(n.at.entries))
-	for i, e := range n.at.entries {
-		kept[i] = there[e] || !n.unmerged && e.key != nil && isMerge(e.key)
-	}
-	return kept
-}
-
-// rewrite replaces a value in a block.
-func (s *splicer) rewrite(parent *node, e *entry, old *place, value *node) error {
-	written := styleOf(parent, s.root, s.text, s.newline)
-	if parent.kind == rawjson.Array {
-		written.sequence = max(written.sequence, written.dash) // an array in an array must be further in
-	}
-	head, body := written.block(value, parent.at.column)
-	behind := head
-	if head != "" {
-		behind = " " + head
-	}
-	below := s.line(old.content) > s.line(e.colon)
-	switch {
-	case old.start == old.end: // left out
-		s.put(e.colon, e.colon, []byte(behind))
-		s.put(s.lineEnd(e.colon), s.lineEnd(e.colon), body)
-	case old.block && below && old.start == old.content:
-		s.put(e.colon, e.colon, []byte(behind))
-		s.put(s.lineStart(old.content), s.lineEnd(old.end), body)
-	case parent.kind == rawjson.Array && s.begins(e) && (old.block || below || head == "" && s.ends(old)):
-		s.put(s.lineStart(e.from), s.lineEnd(old.end), written.appendElement(nil, value, parent.at.column))
-	case old.block, below && body != nil:
-		return errReencode
-	case head == "":
-		s.put(e.colon, old.end, nil)
-		s.put(s.lineEnd(old.end), s.lineEnd(old.end), body)
-	default:
-		s.put(old.start, old.end, []byte(head))
-		s.put(s.lineEnd(old.end), s.lineEnd(old.end), body)
-	}
-	return nil
-}
-
-// clear makes an object or array empty.
-func (s *splicer) clear(n *node, in *entry) error {
-	empty := "[]"
-	if n.kind == rawjson.Object {
-		empty = "{}"
-	}
-	switch {
-	case in == nil, n.at.start != n.at.content:
-		return errReencode
-	case s.line(n.at.content) > s.line(in.colon):
-		s.put(in.colon, in.colon, []byte(" "+empty))
-		return s.removeLines(n.at.entries)
-	case s.line(n.at.content) == s.line(n.at.end):
-		s.put(n.at.content, n.at.end, []byte(empty))
-		return nil
-	default:
-		return errReencode
-	}
-}
-
-// removeLines removes entries that begin on lines of their own. Comments in between stay.
-func (s *splicer) removeLines(entries []*entry) error {
-	for _, e := range entries {
-		if !s.begins(e) {
-			return errReencode
-		}
-		s.put(s.lineStart(e.from), s.lineEnd(e.end()), nil)
-	}
-	return nil
-}
-
-// begins reports whether the entry is the first in its line.
-func (s *splicer) begins(e *entry) bool {
-	return len(bytes.TrimLeft(s.data[s.lineStart(e.from):e.from], " ")) == 0
-}
-
-// ends reports whether the value is the last in its line.
-func (s *splicer) ends(at *place) bool {
-	return len(bytes.TrimSpace(s.data[at.end:s.lineEnd(at.end)])) == 0
-}
-
-// changeBlock removes entries of a block and inserts new ones.
-func (s *splicer) changeBlock(n *node, in *entry, kept []bool) error {
-	if err := s.removeFromBlock(n, kept); err != nil {
+	inner, err := p.inner()
+	if err != nil {
 		return err
 	}
-	written := styleOf(n, s.root, s.text, s.newline)
-	last := -1
-	for _, e := range n.entries {
-		if !e.fresh {
-			if i := slices.Index(n.at.entries, e); i >= 0 {
-				last = i
-			}
-			continue
-		}
-		if n.kind == rawjson.Object && !n.unmerged {
-			last = max(last, slices.IndexFunc(n.at.entries, func(e *entry) bool { return e.key != nil && isMerge(e.key) }))
-		}
-		at, err := s.behind(n, in, last)
-		if err != nil {
-			return err
-		}
-		if n.kind == rawjson.Object {
-			s.put(at, at, written.appendMember(nil, e, n.at.column))
-		} else {
-			s.put(at, at, written.appendElement(nil, e.value, n.at.column))
-		}
+	if slices.ContainsFunc(inner, func(one pair) bool { return one.inherited && (one.isRemoved() || s.dirty[p.node]) }) {
+		return s.rewrite(p, in) // merge keys are written out
 	}
-	return nil
-}
-
-func (s *splicer) removeFromBlock(n *node, kept []bool) error {
-	entries := n.at.entries
-	first := slices.Index(kept, true)
-	if first > 0 && !s.begins(entries[0]) {
-		// The first entry that is left moves to the dash, unless that would remove a comment.
-		until := 1
-		if s.hasComment(entries[:first+1]) {
-			s.put(entries[0].from, entries[0].end(), nil)
-		} else {
-			until = first
-			s.put(entries[0].from, entries[first].from, nil)
-		}
-		entries, kept = entries[until:], kept[until:]
+	slots, err := s.slots(p.node, inner, end)
+	if err != nil {
+		return err
 	}
-	for i, e := range entries {
-		if !kept[i] {
-			if err := s.removeLines([]*entry{e}); err != nil {
+	switch stays := slices.ContainsFunc(inner, func(p pair) bool { return p.node != nil && !p.isRemoved() }); {
+	case p.want.Len() == 0 && in != nil && s.lineOf(in.behind) < p.node.Line-1:
+		s.put(in.behind, in.behind, append([]byte{' '}, p.want...)) // comments stay
+		return s.remove(inner, slots)
+	case !stays:
+		return s.rewrite(p, in)
+	}
+	for i := range inner {
+		if inner[i].node != nil && !inner[i].isRemoved() {
+			if err := s.change(&inner[i], &slots[i], slots[i].end); err != nil {
 				return err
 			}
 		}
 	}
+	if err := s.remove(inner, slots); err != nil {
+		return err
+	}
+	return s.insert(p, in, inner, slots)
+}
+
+// slots returns where the entries of a block are. Entries that are not in the text have empty slots.
+func (s *splicer) slots(n *yaml.Node, inner []pair, end int) ([]slot, error) {
+	column := n.Content[0].Column - 1
+	if n.Kind == yaml.SequenceNode {
+		first := n.Line - 1
+		for n.Anchor != "" && first < n.Content[0].Line-1 && bytes.IndexByte(s.line(first), '-') != s.indent(first) {
+			first++ // behind the line of the anchor
+		}
+		if column = n.Column - 1; n.Anchor != "" {
+			column = s.indent(first)
+		}
+	}
+	slots := make([]slot, len(inner))
+	line := n.Line - 1
+	var last *slot
+	for i := range inner {
+		p := &inner[i]
+		if p.node == nil {
+			continue
+		}
+		at := &slots[i]
+		at.column = column
+		var ok bool
+		if n.Kind == yaml.MappingNode {
+			at.from, ok = s.offset(p.key)
+			if at.behind, ok = s.colon(p.key); !ok || p.key.Column-1 != column {
+				return nil, errReencode
+			}
+		} else {
+			// The dash of an element may be in a line above it.
+			next := p.node.Line - 1
+			for next > line && !s.isDash(next, column) {
+				next--
+			}
+			if !s.isDash(next, column) || last != nil && next == s.lineOf(last.from) {
+				return nil, errReencode
+			}
+			at.from = s.start(next) + column
+			at.behind = at.from + 1
+		}
+		if line = s.lineOf(at.from); last != nil {
+			last.end = line
+		}
+		at.end, last = end, at
+	}
+	return slots, nil
+}
+
+// isDash reports whether a line has a dash at a column.
+func (s *splicer) isDash(line, column int) bool {
+	text := s.line(line)
+	return len(text) > column && text[column] == '-' && (len(text) == column+1 || text[column+1] == ' ' || text[column+1] == '\t') &&
+		len(bytes.Trim(text[:column], " -")) == 0
+}
+
+// last returns the line behind the last one of an entry. Comments and blank lines behind it do not belong to it.
+func (s *splicer) last(n *yaml.Node, at *slot) int {
+	first := s.lineOf(at.from)
+	for n.Kind != yaml.AliasNode && n.Style&yaml.FlowStyle == 0 && len(n.Content) > 0 {
+		n = n.Content[len(n.Content)-1]
+	}
+	end := at.end
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		least := -1
+		for line := n.Line; line < end; line++ {
+			switch blank := len(bytes.TrimSpace(s.line(line))) == 0; {
+			case blank:
+			case least < 0:
+				least = s.indent(line)
+			case s.indent(line) < least:
+				end = line
+			}
+		}
+		keep := bytes.HasSuffix(bytes.TrimRight(s.line(n.Line-1), "123456789"), []byte("+")) // blank lines belong to it
+		for !keep && end > n.Line && len(bytes.TrimSpace(s.line(end-1))) == 0 {
+			end--
+		}
+		return end
+	}
+	for end > first+1 && s.isComment(end-1) {
+		end--
+	}
+	return end
+}
+
+// rewrite writes a value anew, in the lines of its entry.
+func (s *splicer) rewrite(p *pair, in *slot) error {
+	if in == nil {
+		return errReencode
+	}
+	end := s.start(s.last(p.node, in))
+	rest := s.data[in.behind:end]
+	first, _, _ := bytes.Cut(rest, []byte("\n"))
+	first = bytes.TrimRight(first, "\r")
+	comment := s.comment(p, first)
+	if hasComment(rest[:len(first)-len(comment)]) || hasComment(rest[len(first):]) {
+		return errReencode
+	}
+	value, err := p.build()
+	if err != nil {
+		return err
+	}
+	value.HeadComment, value.LineComment, value.FootComment = "", "", ""
+	entry, mark := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{value}}, "-"
+	if p.key != nil {
+		entry, mark = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{newString("k"), value}}, "k:"
+	}
+	written := s.style(value)
+	text, err := written.encode(entry)
+	if err != nil {
+		return err
+	}
+	head, body, _ := bytes.Cut(bytes.TrimPrefix(text, []byte(mark)), []byte("\n"))
+	head = append(slices.Clip(head), comment...)
+	s.put(in.behind, end, slices.Concat(head, []byte(s.newline), written.lines(body, in.column)))
 	return nil
 }
 
-// hasComment reports whether there is a comment between any two of the entries.
-func (s *splicer) hasComment(entries []*entry) bool {
-	for i := range len(entries) - 1 {
-		if bytes.IndexByte(s.data[entries[i].end():entries[i+1].from], '#') >= 0 {
-			return true
-		}
+// comment returns the comment at the end of the first line of an entry, with the space in front of it.
+func (s *splicer) comment(p *pair, first []byte) []byte {
+	known := p.node.LineComment
+	if p.key != nil && known == "" {
+		known = p.key.LineComment
 	}
-	return false
+	content, found := bytes.CutSuffix(bytes.TrimRight(first, " \t"), []byte(known))
+	if begin := bytes.TrimLeft(first, " \t"); len(begin) > 0 && begin[0] == '#' {
+		content, found, known = nil, true, "#" // nothing is in front of it
+	}
+	if known == "" || !found {
+		return nil
+	}
+	return first[len(bytes.TrimRight(content, " \t")):]
 }
 
-// behind returns where to insert after an entry of a block, or with -1 before all.
-func (s *splicer) behind(n *node, in *entry, index int) (int, error) {
-	first := n.at.entries[0]
-	switch {
-	case index >= 0:
-	case !s.begins(first):
-		return 0, errReencode
-	case in == nil, n.at.start != n.at.content:
-		return s.lineStart(first.from), nil
-	default:
-		// Before the comments on the first entry.
-		return s.lineEnd(in.colon), nil
+// hasComment reports whether there may be a comment in a text.
+func hasComment(text []byte) bool {
+	return slices.ContainsFunc([]string{" #", "\t#", "\n#"}, func(mark string) bool { return bytes.Contains(text, []byte(mark)) })
+}
+
+// style returns the style of a value, completed by that of the whole document.
+func (s *splicer) style(n *yaml.Node) style {
+	written := style{member: -1, sequence: -1, newline: s.newline}
+	written.learn(n)
+	written.learn(s.root)
+	return written
+}
+
+// remove removes entries of a block.
+func (s *splicer) remove(inner []pair, slots []slot) error {
+	var behind *slot // the first entry that stays, in place of removed ones in front of it
+	for i := range slices.Backward(inner) {
+		p, at := &inner[i], &slots[i]
+		switch {
+		case p.node == nil:
+		case !p.isRemoved():
+			behind = at
+		case s.indent(s.lineOf(at.from)) == at.from-s.start(s.lineOf(at.from)):
+			s.put(s.start(s.lineOf(at.from)), s.start(s.last(p.node, at)), nil)
+		case behind == nil || p.key == nil || hasComment(s.data[at.from:behind.from]):
+			return errReencode
+		default:
+			// The first entry is in the line of a dash, and the first one that stays moves there.
+			s.edits = slices.DeleteFunc(s.edits, func(e edit) bool { return at.from <= e.start && e.end <= behind.from })
+			s.put(at.from, behind.from, nil)
+		}
 	}
-	least := n.at.column
-	if n.kind == rawjson.Array {
+	return nil
+}
+
+// insert inserts new entries into a block.
+func (s *splicer) insert(p *pair, in *slot, inner []pair, slots []slot) error {
+	written := s.style(p.node)
+	column := slots[slices.IndexFunc(inner, func(p pair) bool { return p.node != nil })].column
+	last := -1 // the entry of the text that is in front
+	for i := range inner {
+		one := &inner[i]
+		if one.node != nil {
+			last = i
+			continue
+		}
+		if one.inherited && one.isEqual() {
+			continue
+		}
+		value := newNode(one.want)
+		entry := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{value}}
+		if p.node.Kind == yaml.MappingNode {
+			entry = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{newString(one.name), value}}
+		}
+		text, err := written.encode(entry)
+		if err != nil {
+			return err
+		}
+		var at int
+		if last >= 0 {
+			at = s.behind(p.node, inner[last].node, &slots[last])
+		} else if at, err = s.front(p.node, in); err != nil {
+			return err
+		}
+		s.put(at, at, written.lines(text, column))
+	}
+	return nil
+}
+
+// behind returns where to insert after an entry of a block. A comment with the indentation of the entry belongs to it.
+func (s *splicer) behind(block, n *yaml.Node, at *slot) int {
+	least := at.column
+	if block.Kind == yaml.SequenceNode {
 		least++
 	}
-	at := s.lineEnd(n.at.entries[index].end())
-	// A comment with the indentation of the entry belongs to it.
-	for at < len(s.data) {
-		line := s.data[at:s.lineEnd(at)]
-		comment := bytes.TrimLeft(line, " ")
-		if len(comment) == 0 || comment[0] != '#' || len(line)-len(comment) < least {
-			break
-		}
-		at = s.lineEnd(at)
+	line := s.last(n, at)
+	for line < at.end && len(bytes.TrimSpace(s.line(line))) > 0 && s.indent(line) >= least {
+		line++
 	}
-	return at, nil
+	return s.start(line)
+}
+
+// front returns where to insert before all entries of a block: before the comments on the first one.
+func (s *splicer) front(block *yaml.Node, in *slot) (int, error) {
+	at, ok := s.offset(block)
+	switch line := s.lineOf(at); {
+	case !ok || in == nil || s.lineOf(in.behind) == line || block.Anchor != "" || block.Kind == yaml.MappingNode:
+		return 0, errReencode
+	default:
+		return s.start(s.lineOf(in.behind) + 1), nil
+	}
 }
