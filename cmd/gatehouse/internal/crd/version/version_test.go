@@ -15,7 +15,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -131,18 +130,6 @@ func TestLook(t *testing.T) {
 		"one that is not yet ready":  {conditions("NamesAccepted", "True"), false, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
 		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), false, []string{"not structural", Remedy}},
 		"one on its way out":         {conditions("Established", "True", "Terminating", "True"), false, []string{"is being deleted, with every object of the kind", Remedy}},
-		"one that was deleted a moment ago": {
-			only(profiles, func(definition *unstructured.Unstructured) {
-				definition.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_700_000_000, 0)})
-			}),
-			false,
-			[]string{"is being deleted, with every object of the kind", Remedy},
-		},
-		"no version": {
-			only(profiles, func(definition *unstructured.Unstructured) { set(t, definition, []any{}, "spec", "versions") }),
-			false,
-			[]string{`does not serve the version "v1alpha1"`, Remedy},
-		},
 		"a version that is not served": {
 			only(profiles, func(definition *unstructured.Unstructured) {
 				set(t, definition, []any{map[string]any{"name": "v1alpha1", "served": false}, map[string]any{"name": "v1", "served": true}}, "spec", "versions")
@@ -157,13 +144,6 @@ func TestLook(t *testing.T) {
 			}),
 			false,
 			[]string{"is not established yet"},
-		},
-		"a long message": {
-			only(profiles, func(definition *unstructured.Unstructured) {
-				set(t, definition, []any{map[string]any{"type": "NamesAccepted", "status": "False", "message": strings.Repeat("x", 5000) + "\n"}}, "status", "conditions")
-			}),
-			false,
-			[]string{"another CustomResourceDefinition has its names"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -344,43 +324,6 @@ func TestRunTellsEachChangeOnce(t *testing.T) {
 			t.Errorf("of one that is back it says %q, %v", lines, r.Outdated())
 		}
 	})
-}
-
-func TestRunLooksOftenWhileSomethingIsWrong(t *testing.T) {
-	t.Parallel()
-	missing := func(t *testing.T) *dynamicfake.FakeDynamicClient {
-		t.Helper()
-		return clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles })
-	}
-	resource := schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
-	for name, c := range map[string]struct {
-		wrong       bool
-		err         error
-		least, most int // rounds in ten minutes
-	}{
-		"all is well":                       {least: 9, most: 10},
-		"one is missing":                    {wrong: true, least: 100, most: 121},
-		"the API server cannot be reached":  {err: errors.New("no route to host"), least: 100, most: 121},
-		"the right is missing":              {err: apierrors.NewForbidden(resource, tokens, nil), least: 9, most: 10},
-		"the credentials are not taken now": {err: apierrors.NewUnauthorized("expired"), least: 9, most: 10},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := run(t)
-				here := clusterOf(t, nil)
-				if c.wrong {
-					here = missing(t)
-				}
-				r.now(here, c.err)
-				r.after(2 * time.Minute)
-				asked := r.after(10*time.Minute) / len(r.desired)
-				if asked < c.least || asked > c.most {
-					t.Errorf("it looked %d times in ten minutes, want %d to %d", asked, c.least, c.most)
-				}
-			})
-		})
-	}
 }
 
 func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
