@@ -367,7 +367,7 @@ func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *u
 	case "SidecarProfile":
 		status["pods"] = map[string]any{"matched": int64(12), "injected": int64(11), "stale": int64(3), "countedAt": now}
 	case "AdmissionPolicy":
-		status["requests"] = map[string]any{"evaluations": int64(420), "refusals": int64(17), "since": now}
+		status["audit"] = map[string]any{"violations": int64(17), "warnings": int64(0), "errors": int64(0), "exempted": int64(0), "auditedAt": now}
 	case "PolicyException":
 		status["rules"] = []any{map[string]any{"policy": "AdmissionPolicy/small", "rule": "validations[0]", "hash": "9f86d081884c7d65"}}
 	case "AccessToken":
@@ -526,7 +526,7 @@ func (d *defined) testDefaults(t *testing.T) {
 func (d *defined) testColumns(t *testing.T) {
 	want := map[string][]string{
 		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +MATCHED +INJECTED +STALE +AGE`, `small +True +InUse +False +12 +11 +3 +[0-9]+s`},
-		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +ACTIONS +EVALUATIONS +REFUSALS +VIOLATIONS +AGE`, `small +True +InUse +False +\["Deny"\] +420 +17 +[0-9]+s`},
+		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +ACTIONS +VIOLATIONS +AGE`, `small +True +InUse +False +\["Deny"\] +17 +[0-9]+s`},
 		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +ACTIONS +AGE`, `small +True +InUse +False +small +\["Deny","Audit"\] +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +False +[0-9]+s`},
 		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +EXPIRES +LAST USED +AGE`, `small +True +InUse +False +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
@@ -101,7 +100,6 @@ func TestOutdatedDefinitions(t *testing.T) {
 	w.sidecarImages(t, "x")
 	const remedy = "gatehouse manifests --crds | kubectl apply --server-side -f -"
 	w.hasConditions(t, "admissionpolicy", "", "red", "Compiled=True/Compiled", inUse, "Degraded=True/DefinitionOutdated", remedy)
-	w.event(t, metav1.NamespaceDefault, "CustomResourceDefinition", policies, "DefinitionOutdated", remedy)
 	told := func(name string) func(*logLine) bool {
 		return func(l *logLine) bool { return strings.Contains(l.Problem, `"`+name+`"`) && l.Hint != "" }
 	}

@@ -91,10 +91,6 @@ type SidecarPodCounts struct {
 type AdmissionPolicyStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// Requests counts the evaluations of the policy. It is absent until there is
-	// one.
-	// +optional
-	Requests *PolicyCounts `json:"requests,omitempty"`
 	// Audit is what the audit of existing objects found. It is absent until there is
 	// an audit, and without serve --audit-every.
 	// +optional
@@ -129,17 +125,6 @@ type PolicyAudit struct {
 
 // MaxNotAudited is how many entries NotAudited has at most.
 const MaxNotAudited = 20
-
-// PolicyCounts are counts of the running replicas since they started, without dry
-// runs. Metrics have more details.
-type PolicyCounts struct {
-	// Evaluations is the number of evaluations, one for each binding.
-	Evaluations int64 `json:"evaluations"`
-	// Refusals is the number of violations that denied a request.
-	Refusals int64 `json:"refusals"`
-	// Since is the start time of the oldest of these replicas.
-	Since metav1.Time `json:"since"`
-}
 
 // AdmissionPolicyBindingStatus is the observed state of an AdmissionPolicyBinding.
 type AdmissionPolicyBindingStatus struct {

@@ -46,14 +46,12 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghap,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=4"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=5"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
-// +kubebuilder:printcolumn:name="Evaluations",type=integer,JSONPath=`.status.requests.evaluations`
-// +kubebuilder:printcolumn:name="Refusals",type=integer,JSONPath=`.status.requests.refusals`
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.audit.violations`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`

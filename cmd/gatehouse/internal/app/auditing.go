@@ -136,7 +136,7 @@ func (l *reviewLoad) last() float64 {
 }
 
 // auditor returns what audits the cluster, nil without --audit-every.
-func (f *Options) auditor(access *rest.Config, current *active.Active, load *reviewLoad, log *slog.Logger) (*background.Controller, error) {
+func (f *Options) auditor(access *rest.Config, current *active.Active, load *reviewLoad, changed func(), log *slog.Logger) (*background.Controller, error) {
 	if f.Auditing.Every == 0 {
 		return nil, nil //nolint:nilnil // nothing is audited
 	}
@@ -164,7 +164,7 @@ func (f *Options) auditor(access *rest.Config, current *active.Active, load *rev
 		Active: a.active, Every: f.Auditing.Every, Limits: openreports.Limits{Results: f.Auditing.results, Bytes: int(size.Value())},
 		Reports: openreports.NewWriter(objects, names, format, namespace, time.Now), Format: format,
 		Stale: openreports.NewWriter(objects, names, other, namespace, time.Now),
-		Load:  load.last, Log: log,
+		Load:  load.last, Changed: changed, Log: log,
 	}), nil
 }
 

@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -27,6 +27,7 @@ import (
 	crdversion "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/leader"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -34,20 +35,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// reporting writes the status of custom resources.
+// reporting writes the status of custom resources, and does what one replica of the install does.
 type reporting struct {
 	status        *status.Controller
+	candidate     *leader.Candidate
 	definitions   *crdversion.Definitions
 	registrations *cluster.Registrations
-	// audits is nil without --audit-every.
+	// audits is nil without --audit-every, and pods without --count-pods-every.
 	audits *background.Controller
+	pods   *podcount.Counter
 	// assumed reports whether the registrations are the default because no flag names them.
 	assumed bool
 }
 
 // Requests of status and definitions share a client of their own, so that they never delay
-// lookups of reviews.
-const reportingQPS, reportingBurst = 30, 60
+// lookups of reviews. Its rate is that of writes of status.
+const (
+	reportingQPS, reportingBurst = 20, 40
+	reportingTimeout             = 10 * time.Second
+)
 
 // notSent returns a function that returns remarks on what an object matches and the webhook
 // configurations do not send. It is nil while these are not known. The configuration has the
@@ -116,39 +122,28 @@ func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 	if r == nil {
 		return
 	}
-	group.Go(func() error { return r.status.Run(ctx) })
-	group.Go(func() error {
-		r.definitions.Run(ctx)
-		return nil
-	})
-}
-
-// policyCounts returns the counts of this replica.
-func policyCounts(metrics *telemetry.Telemetry, c *config.Config) map[string]status.PolicyCount {
-	refusing := map[[2]string]bool{}
-	if c != nil {
-		for i := range c.Policy.AdmissionPolicies {
-			p := &c.Policy.AdmissionPolicies[i]
-			refusing[[2]string{p.Name, ""}] = slices.Contains(p.Spec.ValidationActions, admissionregistrationv1.Deny)
-		}
-		for i := range c.Policy.AdmissionPolicyBindings {
-			b := &c.Policy.AdmissionPolicyBindings[i]
-			refusing[[2]string{b.Spec.PolicyName, b.Name}] = slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny)
-		}
+	elected := []func(context.Context){r.status.Lead}
+	if r.pods != nil {
+		elected = append(elected, r.pods.Run)
 	}
-	counts := map[string]status.PolicyCount{}
-	for name, n := range metrics.PolicyCounts(func(policy, binding string) bool { return refusing[[2]string{policy, binding}] }) {
-		counts[name] = status.PolicyCount{Evaluations: n.Evaluations, Refusals: n.Refusals}
+	if r.audits != nil {
+		elected = append(elected, r.audits.Run)
 	}
-	return counts
+	for _, run := range []func(context.Context){r.status.Run, r.definitions.Run, func(ctx context.Context) { r.candidate.Run(ctx, elected...) }} {
+		group.Go(func() error {
+			run(ctx)
+			return nil
+		})
+	}
 }
 
 // reports returns what writes the status of custom resources. The cluster need not be
 // reachable yet.
 func (f *Options) reports(ctx context.Context, access *rest.Config, world *cluster.Cluster, current *active.Active, load *reviewLoad, log *slog.Logger, metrics *telemetry.Telemetry) (*reporting, error) {
+	unlimited := access
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-status/" + build.Version()
-	access.QPS, access.Burst = reportingQPS, reportingBurst
+	access.QPS, access.Burst, access.Timeout = reportingQPS, reportingBurst, reportingTimeout
 	client, err := certs.NewClient(access)
 	if err != nil {
 		return nil, err
@@ -157,26 +152,33 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
-	checked, err := crdversion.New(crdversion.Config{Client: objects, Log: log})
+	checked, err := crdversion.New(objects, log)
 	if err != nil {
 		return nil, err
 	}
-	replica := certstore.ReplicaName(f.replica)
+	replica, namespace := certstore.ReplicaName(f.replica), f.ownNamespace()
 	recorder := events.New(context.WithoutCancel(ctx), events.Config{Client: client.CoreV1(), Replica: replica, Log: log})
-	audits, err := f.auditor(access, current, load, log)
-	if err != nil {
+	r := &reporting{definitions: checked, candidate: leader.New(leader.Config{
+		Leases: client.CoordinationV1(), Namespace: namespace, Name: install.DefaultGroup + "-status", Replica: replica, Log: log,
+	})}
+	metrics.Registry.MustRegister(r.candidate)
+	cfg := status.Config{
+		Client: objects, Leases: client.CoordinationV1(), Namespace: namespace, Group: install.DefaultGroup, Replica: replica,
+		Record: recorder.Write, Log: log,
+	}
+	changed := func() { r.status.Recheck() }
+	if r.audits, err = f.auditor(unlimited, current, load, changed, log); err != nil {
 		return nil, err
 	}
-	r := &reporting{definitions: checked, audits: audits}
-	cfg := status.Config{
-		Client: objects, Leases: client.CoordinationV1(), Namespace: f.ownNamespace(), Group: install.DefaultGroup, Replica: replica,
-		Record: recorder.Write, Log: log,
-		Policies: func() map[string]status.PolicyCount { return policyCounts(metrics, current.Config.Load()) },
-		Pods:     f.podCounter(client, current, log),
+	if r.audits != nil {
+		cfg.Audits = r.audits.Counts
+		metrics.Registry.MustRegister(r.audits)
 	}
-	if audits != nil {
-		cfg.Audit = audits
-		metrics.Registry.MustRegister(audits)
+	if f.CountPods > 0 {
+		if r.pods, err = f.podCounter(unlimited, current, changed, log); err != nil {
+			return nil, err
+		}
+		cfg.Pods = r.pods.Counts
 	}
 	r.status = status.New(cfg)
 	metrics.Registry.MustRegister(r.status)
@@ -191,14 +193,17 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 }
 
 // podCounter returns the counter of the pods of profiles, without those of namespaces that
-// are never sent. It is nil without --count-pods-every.
-func (f *Options) podCounter(client certs.Client, current *active.Active, log *slog.Logger) status.PodCounter {
-	if f.CountPods == 0 {
-		return nil
+// are never sent.
+func (f *Options) podCounter(access *rest.Config, current *active.Active, changed func(), log *slog.Logger) (*podcount.Counter, error) {
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-status/" + build.Version()
+	client, err := certs.NewClient(access)
+	if err != nil {
+		return nil, err
 	}
 	left := neverSent(f.ownNamespace())
 	return podcount.New(podcount.Config{
-		Client: client.CoreV1().RESTClient(), Every: f.CountPods, Log: log,
+		Client: client.CoreV1().RESTClient(), Every: f.CountPods, Changed: changed, Log: log,
 		Set: func() *sidecar.Set {
 			if s := current.Snapshot.Load(); s != nil {
 				return s.Sidecar
@@ -206,7 +211,7 @@ func (f *Options) podCounter(client certs.Client, current *active.Active, log *s
 			return nil
 		},
 		Left: func(namespace string) bool { return slices.Contains(left, namespace) },
-	})
+	}), nil
 }
 
 // ownNamespace returns the namespace that this process runs in.

@@ -33,8 +33,8 @@ import (
 
 // Run reads and compiles the configuration, listens, and serves until ctx ends.
 func Run(ctx context.Context, f *Options, log *slog.Logger) error {
-	memory := f.Operations.memoryLimit(log)
-	memory.apply()
+	memory := f.Operations.memoryLimit()
+	memory.apply(ctx, log)
 	metrics := telemetry.New(log, build.Version())
 	if f.Audit {
 		metrics.AuditAuthentication()
@@ -160,10 +160,6 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	reports.run(background, group)
 	recording.run(background, group, metrics.Registry)
-	group.Go(func() error {
-		memory.run(background)
-		return nil
-	})
 	if tracer != nil {
 		metrics.Registry.MustRegister(tracer)
 		group.Go(func() error {

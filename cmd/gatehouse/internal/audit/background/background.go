@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/openreports"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -70,7 +71,7 @@ type Active struct {
 	Audit func(ctx context.Context, sink audit.Sink, pace func(context.Context, time.Duration) error) (*audit.Outcome, error)
 }
 
-// Config says what to audit. Active, Every, Reports and Log are required.
+// Config says what to audit. Active, Every, Reports, Changed and Log are required.
 type Config struct {
 	// Active returns the active configuration, nil while there is none. It is called every few seconds.
 	Active func() *Active
@@ -84,18 +85,18 @@ type Config struct {
 	Stale *openreports.Writer
 	// Load returns the share of the processors that reviews took since the last call, from 0 to 1. It may be nil.
 	Load func() float64
-	Log  *slog.Logger
+	// Changed is called after Counts has changed.
+	Changed func()
+	Log     *slog.Logger
 	// Now is the clock of what is published; nil is time.Now.
 	Now func() time.Time
 }
 
 // Controller audits. Run must not be called while it runs; everything else is safe for concurrent use.
 type Controller struct {
-	cfg     Config
-	metrics *metrics
-	changed chan struct{}
-	// problems are those that were logged and last.
-	problems map[string]bool
+	cfg      Config
+	metrics  *metrics
+	problems *problemlog.Log
 	// readAt is when each resource was last read to the end, or when it was first not.
 	readAt map[schema.GroupVersionResource]time.Time
 
@@ -113,7 +114,7 @@ func New(cfg Config) *Controller {
 		cfg.Load = func() float64 { return 0 }
 	}
 	return &Controller{
-		cfg: cfg, metrics: newMetrics(cfg.Every), changed: make(chan struct{}, 1), problems: map[string]bool{},
+		cfg: cfg, metrics: newMetrics(cfg.Every), problems: problemlog.New(cfg.Log, "audit"),
 		details: "Audit=Unknown: this replica does not audit (hint: the replica that writes status does)",
 	}
 }
@@ -125,9 +126,6 @@ func (c *Controller) Counts() map[string]v1alpha1.PolicyAudit {
 	defer c.mu.Unlock()
 	return c.counts
 }
-
-// Changed returns a channel that receives a value after Counts has changed.
-func (c *Controller) Changed() <-chan struct{} { return c.changed }
 
 // Details returns the state of audits in this replica, on one line.
 func (c *Controller) Details() string {
@@ -288,24 +286,17 @@ func (c *Controller) unread(outcome *audit.Outcome) unread {
 		c.problem("unknown "+name, true, fmt.Sprintf("a policy matches %s, which the API server does not have", truncate.Bytes(name, maxError)), "correct the policy, or install the CustomResourceDefinition")
 		still["unknown "+name] = true
 	}
-	for what := range c.problems {
-		if !still[what] && what != "audit" && what != "reports" {
-			delete(c.problems, what) // no policy matches it any more
-		}
-	}
+	// No policy matches the others any more.
+	c.problems.Retain(func(what string) bool { return still[what] || what == "audit" || what == "reports" })
 	return n
 }
 
 // problem logs a problem once for as long as it lasts, and its end.
 func (c *Controller) problem(what string, lasts bool, text, hint string) {
-	was := c.problems[what]
-	switch {
-	case lasts && !was:
-		c.problems[what] = true
-		c.cfg.Log.Warn("audit", "error", text, "hint", hint)
-	case !lasts && was:
-		delete(c.problems, what)
-		c.cfg.Log.Info("audit", "recovered", what)
+	if lasts {
+		c.problems.Report(what, "", text, hint)
+	} else {
+		c.problems.Recover(what)
 	}
 }
 
@@ -392,8 +383,5 @@ func (c *Controller) setCounts(counts map[string]v1alpha1.PolicyAudit) {
 	c.mu.Lock()
 	c.counts = counts
 	c.mu.Unlock()
-	select {
-	case c.changed <- struct{}{}:
-	default: // it has not been received since the last change
-	}
+	c.cfg.Changed()
 }

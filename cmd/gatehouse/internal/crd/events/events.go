@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
@@ -23,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
@@ -41,8 +41,6 @@ const (
 	refill = time.Minute
 	// writeTimeout bounds one try.
 	writeTimeout = 10 * time.Second
-	// silence is the time between two log lines about Events that cannot be written.
-	silence = 10 * time.Minute
 )
 
 // Config is the configuration of a Recorder. Every field is required.
@@ -51,7 +49,7 @@ type Config struct {
 	Client corev1client.EventsGetter
 	// Replica is which of several processes this is.
 	Replica string
-	// Log gets a line, at most every ten minutes, if Events cannot be written.
+	// Log gets a line when Events cannot be written, and one when they can again.
 	Log *slog.Logger
 }
 
@@ -76,61 +74,48 @@ func New(ctx context.Context, c Config) *Recorder {
 			return strings.Join([]string{e.Type, e.Reason, o.APIVersion, o.Kind, o.Namespace, o.Name}, "\x00")
 		},
 	}))
-	broadcaster.StartRecordingToSink(&sink{ctx: ctx, client: c.Client, log: c.Log})
+	broadcaster.StartRecordingToSink(&sink{ctx: ctx, client: c.Client, problems: problemlog.New(c.Log, "Events")})
 	recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: Controller, Host: c.Replica})
 	return &Recorder{recorder: recorder.WithLogger(logr.Discard())}
 }
 
-// Record writes an Event soon, if there is a reason for one and an object that it
-// is about. It returns at once; where too many wait to be written it does nothing.
-// It fits Notify of package certs.
+// Record writes an Event about what package certs has done, if it has a reason and an object. It fits
+// Notify of package certs.
 func (r *Recorder) Record(e certs.Event) {
-	r.write(e.Object, typeOf(&e), e.Reason, noteOf(&e))
-}
-
-// Write writes an Event about an object soon: with warning, one of type Warning,
-// else Normal. The reason is one word in upper camel case. The note is shown on one
-// line and cut where it is too long. As with Record, nothing is waited for, and
-// without a reason or an object there is no Event.
-func (r *Recorder) Write(object corev1.ObjectReference, warning bool, reason, note string) {
-	kind := corev1.EventTypeNormal
-	if warning {
-		kind = corev1.EventTypeWarning
-	}
-	r.write(object, kind, reason, sanitize(note))
-}
-
-func (r *Recorder) write(object corev1.ObjectReference, kind, reason, note string) {
-	if reason == "" || object.Kind == "" || object.Name == "" {
-		return
-	}
-	r.recorder.Event(&object, kind, reason, note)
-}
-
-// typeOf returns the type of an Event: Warning for what needs attention.
-func typeOf(e *certs.Event) string {
-	if e.Err != nil {
-		return corev1.EventTypeWarning
-	}
-	switch e.Reason {
-	case certs.ReasonOverwritten, certs.ReasonUntrusted, certs.ReasonExpiring,
-		certs.ReasonStoreFailed, certs.ReasonRecovered, certs.ReasonReplaced, certs.ReasonPublishFailed, certs.ReasonIssuerFailed:
-		return corev1.EventTypeWarning
-	default:
-		return corev1.EventTypeNormal
-	}
-}
-
-// noteOf is what an Event of package certs says.
-func noteOf(e *certs.Event) string {
-	parts := make([]string, 0, 2)
+	var parts []string
 	if e.Message != "" {
 		parts = append(parts, e.Message)
 	}
 	if e.Err != nil {
 		parts = append(parts, e.Err.Error())
 	}
-	return sanitize(strings.Join(parts, ": "))
+	r.Write(e.Object, isWarning(&e), e.Reason, strings.Join(parts, ": "))
+}
+
+// Write writes an Event about an object soon: with warning, one of type Warning,
+// else Normal. It returns at once; where too many wait to be written it does nothing, as without a reason
+// or an object. The reason is one word in upper camel case. The note is shown on one
+// line and cut where it is too long.
+func (r *Recorder) Write(object corev1.ObjectReference, warning bool, reason, note string) {
+	if reason == "" || object.Kind == "" || object.Name == "" {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	r.recorder.Event(&object, kind, reason, sanitize(note))
+}
+
+// isWarning reports whether an Event needs attention.
+func isWarning(e *certs.Event) bool {
+	switch e.Reason {
+	case certs.ReasonOverwritten, certs.ReasonUntrusted, certs.ReasonExpiring,
+		certs.ReasonStoreFailed, certs.ReasonRecovered, certs.ReasonReplaced, certs.ReasonPublishFailed, certs.ReasonIssuerFailed:
+		return true
+	default:
+		return e.Err != nil
+	}
 }
 
 // sanitize makes one line of bounded length.
@@ -148,13 +133,9 @@ func sanitize(text string) string {
 // sink is where package record writes Events. It fails only in a way that is worth
 // another try.
 type sink struct {
-	ctx    context.Context //nolint:containedctx // record.EventSink knows none
-	client corev1client.EventsGetter
-	log    *slog.Logger
-
-	mu sync.Mutex
-	// silentUntil is when a failure may be logged again.
-	silentUntil time.Time
+	ctx      context.Context //nolint:containedctx // record.EventSink knows none
+	client   corev1client.EventsGetter
+	problems *problemlog.Log
 }
 
 var _ record.EventSink = (*sink)(nil)
@@ -185,7 +166,11 @@ func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 func (s *sink) write(verb string, event *corev1.Event, try func(context.Context) (*corev1.Event, error)) (*corev1.Event, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, writeTimeout)
 	defer cancel()
+	const what = "write Events"
 	written, err := try(ctx)
+	if err == nil {
+		s.problems.Recover(what)
+	}
 	if err == nil || s.ctx.Err() != nil {
 		return written, err
 	}
@@ -193,31 +178,16 @@ func (s *sink) write(verb string, event *corev1.Event, try func(context.Context)
 	if verb == "patch" && class == apierr.NotFound {
 		return nil, err // It is an hour old, and gone: record creates it anew.
 	}
-	s.report(verb, event, err)
+	if class == apierr.AlreadyExists {
+		return event, nil // An earlier try has written it, though its answer did not arrive.
+	}
+	hint := "Gatehouse retries for some minutes; decisions do not depend on Events"
+	if class == apierr.Forbidden {
+		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; decisions do not depend on Events", event.Namespace)
+	}
+	s.problems.Report(what, string(class.Coarse()), fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), hint)
 	if !class.IsTemporary() {
 		return event, nil
 	}
 	return nil, fmt.Errorf("%s Event: %w", verb, err)
-}
-
-// report logs that Events cannot be written, and what to do about it, unless it did so
-// a short while ago.
-func (s *sink) report(verb string, event *corev1.Event, err error) {
-	now := time.Now().Round(0)
-	s.mu.Lock()
-	silent := now.Before(s.silentUntil)
-	if !silent {
-		s.silentUntil = now.Add(silence)
-	}
-	s.mu.Unlock()
-	if silent {
-		return
-	}
-	hint := "Gatehouse retries for some minutes; decisions do not depend on Events"
-	if apierr.Classify(err) == apierr.Forbidden {
-		hint = fmt.Sprintf("allow create and patch of events in the namespace %q; decisions do not depend on Events", event.Namespace)
-	}
-	s.log.Warn("cannot write Events", "error", fmt.Sprintf("cannot %s an Event in namespace %q: %v", verb, event.Namespace, err), "hint", hint,
-		"reason", event.Reason, "object", event.InvolvedObject.Kind+" "+strings.TrimPrefix(event.InvolvedObject.Namespace+"/"+event.InvolvedObject.Name, "/"),
-		"silentFor", silence.String())
 }

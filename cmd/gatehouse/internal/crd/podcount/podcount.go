@@ -6,6 +6,7 @@
 package podcount
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -24,9 +26,7 @@ import (
 )
 
 const (
-	// defaultInterval is the time from the end of one count to the start of the next.
-	defaultInterval = 5 * time.Minute
-	defaultPage     = 250
+	defaultPage = 250
 	// pauseFactor is the length of the pause after a page, in the time that the page took:
 	// counting takes a tenth of one processor at most.
 	pauseFactor = 9
@@ -35,49 +35,36 @@ const (
 	maxPause = 5 * time.Second
 )
 
-// Config says what to count. Client and Set are required.
+// Config says what to count. Every field is required, except Page.
 type Config struct {
 	// Client is that of the core group, version v1.
 	Client rest.Interface
 	// Set is the set of active profiles. It may be nil for as long as there is none.
 	Set func() *sidecar.Set
 	// Left reports whether the API server sends no pods of a namespace, so that they are
-	// not counted. If it is nil, all are counted.
+	// not counted.
 	Left func(namespace string) bool
-	// Every is the time between two counts; 0 stands for 5 minutes.
+	// Every is the time from the end of one count to the start of the next.
 	Every time.Duration
 	// Page is the number of pods in a request; 0 stands for 250.
 	Page int64
-	// Log may be nil.
-	Log *slog.Logger
+	// Changed is called after Counts has changed.
+	Changed func()
+	Log     *slog.Logger
 }
 
 // Counter counts pods. Run must not be called while it runs; everything else is safe
 // for concurrent use.
 type Counter struct {
-	config  Config
-	counts  atomic.Pointer[map[string]v1alpha1.SidecarPodCounts]
-	changed chan struct{}
-	// failing is true after a count that failed, undecided after one with pods about which it
-	// cannot be decided what they would get.
-	failing, undecided bool
+	config   Config
+	problems *problemlog.Log
+	counts   atomic.Pointer[map[string]v1alpha1.SidecarPodCounts]
 }
 
 // New returns a Counter that has counted nothing.
 func New(config Config) *Counter {
-	if config.Left == nil {
-		config.Left = func(string) bool { return false }
-	}
-	if config.Every <= 0 {
-		config.Every = defaultInterval
-	}
-	if config.Page <= 0 {
-		config.Page = defaultPage
-	}
-	if config.Log == nil {
-		config.Log = slog.New(slog.DiscardHandler)
-	}
-	return &Counter{config: config, changed: make(chan struct{}, 1)}
+	config.Page = cmp.Or(config.Page, defaultPage)
+	return &Counter{config: config, problems: problemlog.New(config.Log, "pod counts")}
 }
 
 // Counts returns the numbers of the last successful count, by the name of the profile,
@@ -88,9 +75,6 @@ func (c *Counter) Counts() map[string]v1alpha1.SidecarPodCounts {
 	}
 	return nil
 }
-
-// Changed returns a channel that receives a value after Counts has changed.
-func (c *Counter) Changed() <-chan struct{} { return c.changed }
 
 // Run counts at once and then periodically, until the context ends. A count that fails
 // leaves the numbers of the earlier one.
@@ -103,7 +87,7 @@ func (c *Counter) Run(ctx context.Context) {
 	}
 }
 
-// once counts once, and logs a failure and the end of one.
+// once counts once, and logs problems.
 func (c *Counter) once(ctx context.Context) {
 	set := c.config.Set()
 	if set == nil {
@@ -113,23 +97,18 @@ func (c *Counter) once(ctx context.Context) {
 	for _, name := range set.Profiles() {
 		t.counts[name] = v1alpha1.SidecarPodCounts{}
 	}
+	const count, decide = "count pods for the status of profiles", "decide what would be injected into all pods"
 	if err := c.count(ctx, t); err != nil {
-		if ctx.Err() == nil && !c.failing {
-			c.failing = true
-			c.config.Log.Error("cannot count pods for the status of profiles; the previous counts stay", "error", err.Error(), "hint", hint(err))
+		if ctx.Err() == nil {
+			c.problems.Report(count, "", "cannot "+count+": "+err.Error(), "the previous counts stay; "+hint(err))
 		}
 		return
 	}
-	if c.failing {
-		c.failing = false
-		c.config.Log.Info("pods can be counted again for the status of profiles")
-	}
+	c.problems.Recover(count)
 	if t.err == nil {
-		c.undecided = false
-	} else if !c.undecided {
-		c.undecided = true
-		c.config.Log.Warn("cannot decide what would be injected into some pods: they are counted only if they have sidecars",
-			"pods", t.undecided, "first", t.err.Error())
+		c.problems.Recover(decide)
+	} else {
+		c.problems.Report(decide, "", fmt.Sprintf("cannot %s, such as %v", decide, t.err), fmt.Sprintf("%d pods are counted only if they have sidecars", t.undecided))
 	}
 	at := metav1.Now()
 	for name, counts := range t.counts {
@@ -137,10 +116,7 @@ func (c *Counter) once(ctx context.Context) {
 		t.counts[name] = counts
 	}
 	c.counts.Store(&t.counts)
-	select {
-	case c.changed <- struct{}{}:
-	default: // it has not been received since the last change
-	}
+	c.config.Changed()
 }
 
 // hint says what to do about pods that cannot be listed.

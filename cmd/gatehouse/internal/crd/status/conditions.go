@@ -10,11 +10,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 const (
 	// grace is how long replicas may differ before a condition says so.
-	grace = 2 * time.Second
+	grace = 3 * time.Second
 	// maxMessage bounds the message of a condition, in bytes, and maxRemark one remark
 	// in it.
 	maxMessage, maxRemark = 2 << 10, 1 << 10
@@ -25,11 +26,10 @@ const (
 // view is the state that conditions depend on besides the object.
 type view struct {
 	*current
-	others []replica
-	// unknown is since when the digest of a replica, by its Lease, has been one that was
-	// never ours.
-	unknown map[string]time.Time
-	now     time.Time
+
+	// others are the other replicas that are alive, by name.
+	others []*replica
+	now    time.Time
 }
 
 // conditions returns those of an object with this status, without their
@@ -94,15 +94,13 @@ func (v *view) ready(o *outcome) (metav1.Condition, time.Time) {
 	}
 	var waiting []string
 	var again time.Time
-	for i := range v.others {
-		one := &v.others[i]
-		number, known := v.lastSeen[one.digest]
-		if known && number >= o.since {
+	for _, one := range v.others {
+		if one.differs.IsZero() || one.agreed.After(o.since) {
 			continue
 		}
-		from := o.sinceAt
-		if unknown := v.unknown[one.lease]; unknown.After(from) {
-			from = unknown
+		from := o.since
+		if one.differs.After(from) {
+			from = one.differs
 		}
 		if soon := from.Add(grace); v.now.Before(soon) {
 			if again.IsZero() || soon.Before(again) {
@@ -141,7 +139,7 @@ func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 		reasons = append(reasons, v1alpha1.PreviousVersionReason)
 		remarks = append(remarks, "the last version without errors is used, in place of the object as it is now")
 	}
-	if text := v.outdated[o.Kind]; text != "" {
+	if text := v.Outdated[o.Kind]; text != "" {
 		reasons = append(reasons, v1alpha1.OutdatedReason)
 		remarks = append(remarks, text)
 	}
@@ -185,37 +183,36 @@ func joinRemarks(remarks []string) string {
 	return b.String()
 }
 
-// find returns the condition of a type, nil if there is none.
-func find(all []metav1.Condition, kind string) *metav1.Condition {
+// find returns the condition of a type, the zero one if there is none.
+func find(all []metav1.Condition, kind string) metav1.Condition {
 	for i := range all {
 		if all[i].Type == kind {
-			return &all[i]
+			return all[i]
 		}
 	}
-	return nil
+	return metav1.Condition{}
 }
 
-// withTransitionTimes sets the lastTransitionTime of conditions: the one in the cluster for
+// setTransitionTimes sets the lastTransitionTime of conditions: the one in the cluster for
 // a status that does not change.
-func withTransitionTimes(wanted, before []metav1.Condition, now time.Time) []metav1.Condition {
+func setTransitionTimes(wanted, before []metav1.Condition, now time.Time) {
 	for i := range wanted {
-		wanted[i].LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
-		if b := find(before, wanted[i].Type); b != nil && b.Status == wanted[i].Status && !b.LastTransitionTime.IsZero() {
+		wanted[i].LastTransitionTime = stamp(now)
+		if b := find(before, wanted[i].Type); b.Status == wanted[i].Status && !b.LastTransitionTime.IsZero() {
 			wanted[i].LastTransitionTime = b.LastTransitionTime
 		}
 	}
-	return wanted
 }
 
-// sameConditions reports whether the cluster has the wanted conditions. Conditions of other
-// types are ignored.
-func sameConditions(wanted, found []metav1.Condition) bool {
-	for i := range wanted {
-		f := find(found, wanted[i].Type)
-		if f == nil || f.Status != wanted[i].Status || f.Reason != wanted[i].Reason || f.Message != wanted[i].Message ||
-			f.ObservedGeneration != wanted[i].ObservedGeneration {
-			return false
-		}
+// stamp returns a time with the precision of a status.
+func stamp(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// changedRules returns a remark about each rule that an exception names by its index and that has changed since.
+func changedRules(o *outcome, f *fields) []string {
+	var remarks []string
+	for _, rule := range policy.ChangedRules(f.recordedRules(o), o.Rules) {
+		remarks = append(remarks, fmt.Sprintf("rule %q of %s has changed since the exception was last changed "+
+			"(hint: check that the exception means this rule; then change the exception, or give the rule a name and use it)", rule.Rule, rule.Policy))
 	}
-	return true
+	return remarks
 }

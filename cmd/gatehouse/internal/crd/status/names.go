@@ -10,20 +10,18 @@ import (
 )
 
 const (
-	// managerPrefix begins the name under which an install writes status, so that
-	// another install can be told from a person.
+	// managerPrefix begins the field manager of each install.
 	managerPrefix = "gatehouse-status:"
-	// maxLeaseName leaves room for what is random in the name of a Lease.
-	maxLeaseName = validation.DNS1123SubdomainMaxLength - len("-0123456789")
+	maxLeaseName  = validation.DNS1123SubdomainMaxLength
 )
 
-// managerOf is whose fields ours are in metadata.managedFields. It is the same for
-// all replicas of an install, so that each goes on where another one ended.
+// managerOf returns the field manager of an install. It is the same for all replicas, so that each
+// goes on where another one ended.
 func managerOf(namespace, group string) string {
 	return shortenName(managerPrefix+namespace+"/"+group, metav1validation.FieldManagerMaxLength)
 }
 
-// shortenName is a name of bounded length that different names do not share.
+// shortenName returns a name of bounded length that different names do not share.
 func shortenName(name string, longest int) string {
 	if len(name) <= longest {
 		return name

@@ -2,60 +2,30 @@ package status
 
 import (
 	"context"
-	"errors"
-	"regexp"
+	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// page is how many objects are read at a time.
-const page = 250
+// auditAge is how old the time of an audit may be in a status whose numbers stay the same.
+const auditAge = 24 * time.Hour
 
 // fields are the fields of a status that are ours. A kind has some of them.
 type fields struct {
 	v1alpha1.ObjectStatus `json:",inline"`
 
-	Requests *v1alpha1.PolicyCounts     `json:"requests,omitempty"`
-	Audit    *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
-	Pods     *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
-	Rules    []v1alpha1.ExceptedRule    `json:"rules,omitempty"`
-}
-
-// entry is an object in the cluster as it was last read.
-type entry struct {
-	uid        types.UID
-	generation int64
-	version    string // metadata.resourceVersion
-	fields     fields
-	// stale is true if the object may have changed since.
-	stale bool
-
-	memory
-}
-
-// memory is the state of the writes of an object.
-type memory struct {
-	// readFor is the version of the object that it was read for.
-	readFor version
-	// next is the time of the next attempt, after failures in a row.
-	next     time.Time
-	failures int
-	// countedAt is when counts were last written.
-	countedAt time.Time
-	// hasNoStatus is whether its status could not be found.
-	hasNoStatus     bool
-	managerConflict *managerConflict
+	Audit *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
+	Pods  *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
+	Rules []v1alpha1.ExceptedRule    `json:"rules,omitempty"`
 }
 
 // version identifies a version of an object.
@@ -64,113 +34,142 @@ type version struct {
 	generation int64
 }
 
-// managerConflict is that another manager keeps a field of ours.
-type managerConflict struct {
-	manager string
-	// wrote is when it wrote last, as the API server has it, and since is from when
-	// on it has been that, by our clock.
-	wrote, since time.Time
-	// taken is whether fields were taken from it, and alive whether it wrote after
-	// that.
-	taken, alive bool
-	// tries is how often in a row it was left alone.
-	tries int
+// entry is an object in the cluster as it was last read.
+type entry struct {
+	version
+
+	resourceVersion string
+	fields          fields
+	// install is another install that writes the status too, "" for none.
+	install string
+	// stale is true if the object may have changed since.
+	stale bool
+	// readFor is the version of the object that it was read for.
+	readFor version
 }
 
-func (c *Controller) resource(k key) dynamic.ResourceInterface {
-	resource, _ := meta.UnsafeGuessKindToResource(v1alpha1.GroupVersion.WithKind(k.kind))
-	if k.namespace == "" {
-		return c.cfg.Client.Resource(resource)
-	}
-	return c.cfg.Client.Resource(resource).Namespace(k.namespace)
-}
+// versionOf returns the version that an outcome is of.
+func versionOf(o *outcome) version { return version{o.UID, o.Generation} }
 
-// list reads all objects of a kind, page by page.
-func (c *Controller) list(ctx context.Context, kind string, do func(*unstructured.Unstructured)) error {
-	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		return c.resource(key{kind: kind}).List(ctx, o)
-	})
-	list.PageSize = page
-	return list.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		if object, ok := item.(*unstructured.Unstructured); ok {
-			do(object)
-		}
-		return nil
-	})
-}
-
-func (c *Controller) read(ctx context.Context, k key) (*unstructured.Unstructured, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.resource(k).Get(ctx, k.name, metav1.GetOptions{})
-}
-
-// apply writes our fields of a status, if the object is still as it was read.
-func (c *Controller) apply(ctx context.Context, k key, e *entry, f *fields, force bool) (*unstructured.Unstructured, error) {
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(f)
-	if err != nil {
-		return nil, err
-	}
-	metadata := map[string]any{"name": k.name, "resourceVersion": e.version}
-	if k.namespace != "" {
-		metadata["namespace"] = k.namespace
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": k.kind, "metadata": metadata, "status": status,
-	}}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.resource(k).ApplyStatus(ctx, k.name, object, metav1.ApplyOptions{FieldManager: c.manager, Force: force})
+// mustRead reports whether the object may have become what the outcome is of since it
+// was read. One that is newer than the outcome is not read again.
+func (e *entry) mustRead(o *outcome) bool {
+	return e.stale || (e.uid != o.UID || e.generation < o.Generation) && e.readFor != versionOf(o)
 }
 
 // observe stores an object as it is in the cluster. A status that cannot be decoded counts
 // as none.
-func (e *entry) observe(object *unstructured.Unstructured) {
-	e.uid, e.generation, e.version, e.stale = object.GetUID(), object.GetGeneration(), object.GetResourceVersion(), false
-	e.fields = fields{}
+func (e *entry) observe(object *unstructured.Unstructured, manager string) {
+	e.version, e.resourceVersion = version{object.GetUID(), object.GetGeneration()}, object.GetResourceVersion()
+	e.stale, e.fields, e.install = false, fields{}, ""
+	for _, m := range object.GetManagedFields() {
+		if install, is := strings.CutPrefix(m.Manager, managerPrefix); is && m.Manager != manager {
+			e.install = install
+		}
+	}
 	status, ok := object.Object["status"].(map[string]any)
 	if !ok {
 		return
 	}
 	var f fields
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &f); err == nil {
-		e.fields = f
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &f); err != nil {
+		return
 	}
-}
-
-// reference is the object for an Event.
-func reference(o *Object) corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-	}
-}
-
-// otherManager finds the manager of a field in an error of the API server.
-var otherManager = regexp.MustCompile(`conflict with "([^"]{1,200})"`)
-
-// conflictingManager returns the manager of the field that an error of a write is about.
-func conflictingManager(err error) (string, bool) {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok || !apierrors.IsConflict(err) || !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict) {
-		return "", false
-	}
-	for _, cause := range status.ErrStatus.Details.Causes {
-		if found := otherManager.FindStringSubmatch(cause.Message); found != nil {
-			return found[1], true
+	// Conditions of other types are not ours.
+	var own []metav1.Condition
+	for _, kind := range []string{v1alpha1.CompiledCondition, v1alpha1.ReadyCondition, v1alpha1.DegradedCondition} {
+		if c := find(f.Conditions, kind); c.Type != "" {
+			own = append(own, c)
 		}
 	}
-	return "unknown", true
+	f.Conditions = own
+	e.fields = f
 }
 
-// lastWrite returns when a manager last wrote an object, by the clock of the API server.
-func lastWrite(object *unstructured.Unstructured, manager string) time.Time {
-	var last time.Time
-	for _, m := range object.GetManagedFields() {
-		if m.Manager == manager && m.Time != nil && m.Time.After(last) {
-			last = m.Time.Time
+// wanted returns the status that an object should have. While it is too early to decide, it returns nil and
+// when to try again.
+func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time) {
+	conditions, again := v.conditions(o, found)
+	if !again.IsZero() {
+		return nil, again
+	}
+	setTransitionTimes(conditions, found.Conditions, v.now)
+	f := &fields{ObjectStatus: v1alpha1.ObjectStatus{ObservedGeneration: o.Generation, Conditions: conditions}}
+	if v.Outdated[o.Kind] != "" {
+		// The definition may lack a field, and then the API server drops it or refuses the whole status.
+		f.Audit, f.Pods, f.Rules = found.Audit, found.Pods, found.recordedRules(o)
+		return f, time.Time{}
+	}
+	f.Rules = policy.RecordRules(found.recordedRules(o), o.Rules)
+	switch o.Kind {
+	case "AdmissionPolicy":
+		f.Audit = w.audit(o.Name, found.Audit)
+	case "SidecarProfile":
+		f.Pods = w.pods(o.Name, found.Pods)
+	}
+	return f, time.Time{}
+}
+
+// audit returns the result of the last audit: the one in the cluster if it has the same numbers and is not old.
+func (w *writer) audit(name string, found *v1alpha1.PolicyAudit) *v1alpha1.PolicyAudit {
+	if w.c.cfg.Audits == nil {
+		return nil
+	}
+	last, audited := w.c.cfg.Audits()[name]
+	if !audited {
+		return found
+	}
+	if found != nil {
+		same := *found
+		same.AuditedAt = last.AuditedAt
+		if equality.Semantic.DeepEqual(same, last) && last.AuditedAt.Sub(found.AuditedAt.Time) < auditAge {
+			return found
 		}
 	}
-	return last
+	return &last
+}
+
+// pods returns the counts of pods: those in the cluster if they are the same.
+func (w *writer) pods(name string, found *v1alpha1.SidecarPodCounts) *v1alpha1.SidecarPodCounts {
+	if w.c.cfg.Pods == nil {
+		return found
+	}
+	count, counted := w.c.cfg.Pods()[name]
+	if !counted || found != nil && found.Matched == count.Matched && found.Injected == count.Injected && found.Stale == count.Stale {
+		return found
+	}
+	count.CountedAt = stamp(count.CountedAt.Time)
+	return &count
+}
+
+// recordedRules returns the rules in a status that is about this version of the object. A rule stays as it was
+// when the spec of the exception was last changed.
+func (f *fields) recordedRules(o *outcome) []v1alpha1.ExceptedRule {
+	if f.ObservedGeneration != o.Generation {
+		return nil
+	}
+	return f.Rules
+}
+
+// isWritten reports whether the cluster has a status.
+func (f *fields) isWritten(found *fields) bool {
+	return f.ObservedGeneration == found.ObservedGeneration && equality.Semantic.DeepEqual(f.Conditions, found.Conditions) &&
+		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods) && slices.Equal(f.Rules, found.Rules)
+}
+
+// apply writes our fields of a status, if the object is still as it was read. It takes fields from other
+// managers, as every controller of a status does.
+func (w *writer) apply(ctx context.Context, o *outcome, e *entry, f *fields) (*unstructured.Unstructured, error) {
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(f)
+	if err != nil {
+		return nil, err
+	}
+	metadata := map[string]any{"name": o.Name, "resourceVersion": e.resourceVersion}
+	if o.Namespace != "" {
+		metadata["namespace"] = o.Namespace
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": o.Kind, "metadata": metadata, "status": status,
+	}}
+	return w.resource(o.Kind, o.Namespace).ApplyStatus(ctx, o.Name, object, metav1.ApplyOptions{FieldManager: w.c.manager, Force: true})
 }

@@ -3,12 +3,13 @@ package status
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
@@ -18,69 +19,62 @@ import (
 
 const (
 	// reportLabel on a Lease tells that it is a report, and of which install.
-	reportLabel       = "gatehouse.dev/report"
-	digestAnnotation  = "gatehouse.dev/digest"
-	startedAnnotation = "gatehouse.dev/started"
-	countsAnnotation  = "gatehouse.dev/policy-counts"
+	reportLabel      = "gatehouse.dev/report"
+	digestAnnotation = "gatehouse.dev/digest"
 
-	// A report is written again after renewLeast to renewMost without a change.
-	renewLeast, renewMost = 20 * time.Second, 30 * time.Second
-	// reportPause is between two changes of a report, and countsPause between two
-	// looks at the counts.
-	reportPause, countsPause = time.Second, time.Minute
+	// renewPause is the shortest time after which a report without a change is written again, and
+	// reportPause that between two writes.
+	renewPause, reportPause = 20 * time.Second, time.Second
 	// heartbeatTimeout is how long a replica that does not renew its report is waited for, and
 	// reportLife how long its report is kept.
 	heartbeatTimeout, reportLife = time.Minute, 10 * time.Minute
+	// firstRetry is the first pause after a failure of a kind, an object or the report. It doubles up to
+	// maxRetry.
+	firstRetry, maxRetry = time.Second, 2 * time.Minute
 	// removeTimeout bounds how long the removal of a report is waited for.
 	removeTimeout = 5 * time.Second
+	// mostReports bounds what is kept in memory: more processes than that are not one install.
+	mostReports = 2000
 )
 
-// report keeps the Lease of this process until the context ends.
-func (c *Controller) report(ctx context.Context) {
-	reporter := &failureReporter{log: c.cfg.Log}
+// Run keeps the report of this replica, a Lease, until the context ends, from the first Use on. At the
+// end it removes the Lease, which takes five seconds at most. It is called once.
+func (c *Controller) Run(ctx context.Context) {
 	what := fmt.Sprintf("write Lease %s/%s, by which this replica reports what it uses", c.cfg.Namespace, c.lease)
-	var (
-		counts    string
-		countedAt time.Time
-		failures  int
-	)
-	defer c.removeReport(ctx)
-	for ctx.Err() == nil {
-		if countedAt.IsZero() || time.Since(countedAt) >= countsPause {
-			counts, countedAt = encodeCounts(c.cfg.Policies(), maxCounts), time.Now()
-		}
-		if err := c.writeReport(ctx, counts); err != nil {
-			failures++
-			class := classify(err)
-			reporter.failed(ctx, what, class, err, c.leaseHint(class, "the status of custom resources does not count this replica; what it decides does not depend on that"))
-			sleep.Context(ctx, retryDelay(class, failures))
-			continue
-		}
-		failures = 0
-		reporter.recovered(what)
-		renew := time.NewTimer(renewLeast + rand.N(renewMost-renewLeast)) //nolint:gosec // so that replicas do not write in step
-		sleep.Context(ctx, reportPause)
+	renew := time.NewTimer(0)
+	<-renew.C
+	defer renew.Stop()
+	retry := firstRetry
+	for {
 		select {
 		case <-c.reported:
 		case <-renew.C:
 		case <-ctx.Done():
+			c.removeReport(ctx)
+			return
 		}
-		renew.Stop()
+		pause := wait.Jitter(renewPause, 0.5) // so that replicas do not write in step
+		if err := c.writeReport(ctx); err != nil {
+			class := apierr.Classify(err).Coarse()
+			c.fail(ctx, what, class, err, c.leaseHint(class, "the status of custom resources does not count this replica; what it decides does not depend on that"))
+			pause, retry = wait.Jitter(retry, 0.2), min(2*retry, maxRetry)
+		} else {
+			c.problems.Recover(what)
+			retry = firstRetry
+		}
+		renew.Reset(pause)
+		sleep.Context(ctx, reportPause)
 	}
 }
 
-func (c *Controller) writeReport(ctx context.Context, counts string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+func (c *Controller) writeReport(ctx context.Context) error {
 	lease := coordinationv1ac.Lease(c.lease, c.cfg.Namespace).
-		WithLabels(map[string]string{reportLabel: c.labelValue()}).
-		WithAnnotations(map[string]string{
-			digestAnnotation: c.history.get().digest, startedAnnotation: c.started.UTC().Format(time.RFC3339), countsAnnotation: counts,
-		}).
+		WithLabels(map[string]string{reportLabel: c.cfg.Group}).
+		WithAnnotations(map[string]string{digestAnnotation: c.current().Digest}).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(c.cfg.Replica).
 			WithLeaseDurationSeconds(int32(heartbeatTimeout / time.Second)).
-			WithRenewTime(metav1.NewMicroTime(c.cfg.Now())))
+			WithRenewTime(metav1.NewMicroTime(time.Now())))
 	// The Lease is ours alone: whatever else is in these fields is a mistake.
 	_, err := c.cfg.Leases.Leases(c.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: c.manager, Force: true})
 	return err
@@ -89,17 +83,16 @@ func (c *Controller) writeReport(ctx context.Context, counts string) error {
 // removeReport removes the report, so that nobody waits for this process. Where it cannot,
 // the others wait for a minute.
 func (c *Controller) removeReport(ctx context.Context) {
+	if c.current() == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
 	err := c.cfg.Leases.Leases(c.cfg.Namespace).Delete(ctx, c.lease, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		c.cfg.Log.Info("status", "error", "cannot remove Lease "+c.cfg.Namespace+"/"+c.lease+": "+truncate.Bytes(err.Error(), longestError),
+		c.cfg.Log.Info("status", "error", "cannot remove Lease "+c.cfg.Namespace+"/"+c.lease+": "+truncate.Bytes(err.Error(), maxError),
 			"hint", "the others wait a minute for this replica, and remove the Lease after ten")
 	}
-}
-
-func (c *Controller) labelValue() string {
-	return shortenName(c.cfg.Group, validation.LabelValueMaxLength)
 }
 
 // leaseHint returns what to do about a failed request for a Lease, and what it costs.
@@ -107,6 +100,77 @@ func (c *Controller) leaseHint(class apierr.Class, cost string) string {
 	if class != apierr.Forbidden {
 		return cost
 	}
-	return apierr.GrantHint(fmt.Sprintf("a Role in namespace %q", c.cfg.Namespace), "create, delete, get, list, patch, update and watch",
+	return apierr.GrantHint(fmt.Sprintf("a Role in namespace %q", c.cfg.Namespace), "delete, list and patch",
 		"leases in coordination.k8s.io; until then, "+cost)
+}
+
+// replica is another process of the install.
+type replica struct {
+	name, version, digest string
+	// seen is when its report was last seen to change, by our clock: the clocks of replicas differ.
+	seen time.Time
+	// agreed is when it last reported what this replica uses, and differs since when it has
+	// reported something else.
+	agreed, differs time.Time
+}
+
+func (r *replica) isAlive(now time.Time) bool { return now.Sub(r.seen) <= heartbeatTimeout }
+
+// listReplicas reads the reports of the other processes, and removes those of processes that are gone.
+func (w *writer) listReplicas(ctx context.Context, digest string) error {
+	leases := w.c.cfg.Leases.Leases(w.c.cfg.Namespace)
+	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{reportLabel: w.c.cfg.Group}).String()})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	found := make(map[string]*replica, len(list.Items))
+	for i := range list.Items[:min(len(list.Items), mostReports)] {
+		lease := &list.Items[i]
+		if lease.Name == w.c.lease {
+			continue
+		}
+		one := w.replicas[lease.Name]
+		if one == nil {
+			one = &replica{name: lease.Name}
+			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+				one.name = *holder
+			}
+		}
+		one.note(lease, digest, now)
+		if now.Sub(one.seen) > reportLife {
+			w.removeStale(ctx, lease)
+			continue
+		}
+		found[lease.Name] = one
+	}
+	w.replicas = found
+	return nil
+}
+
+// note stores what a report says.
+func (r *replica) note(lease *coordinationv1.Lease, digest string, now time.Time) {
+	if r.version != lease.ResourceVersion {
+		r.version, r.digest, r.seen = lease.ResourceVersion, lease.Annotations[digestAnnotation], now
+	}
+	switch {
+	case r.digest == digest:
+		r.agreed, r.differs = now, time.Time{}
+	case r.differs.IsZero():
+		r.differs = now
+	}
+}
+
+// removeStale removes a Lease as it was read: one that was written since stays.
+func (w *writer) removeStale(ctx context.Context, lease *coordinationv1.Lease) {
+	const what = "remove Leases of replicas that are gone"
+	err := w.c.cfg.Leases.Leases(lease.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &lease.UID, ResourceVersion: &lease.ResourceVersion},
+	})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		w.c.problems.Recover(what)
+		return
+	}
+	class := apierr.Classify(err).Coarse()
+	w.c.fail(ctx, what, class, err, w.c.leaseHint(class, "they stay, and nothing else comes of it"))
 }

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/leader"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -88,7 +87,7 @@ func (w *world) status(t *testing.T, o Object) fields {
 		t.Fatalf("there is no %s %s", o.Kind, o.Name)
 	}
 	var e entry
-	e.observe(found)
+	e.observe(found, "")
 	return e.fields
 }
 
@@ -150,6 +149,7 @@ type process struct {
 
 	log    *logbuffer.Buffer
 	dead   atomic.Bool
+	isLead atomic.Bool
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -173,6 +173,7 @@ func (w *world) start(t *testing.T, replica string, options ...func(*Config)) *p
 	t.Helper()
 	p := &process{log: &logbuffer.Buffer{}, ended: make(chan struct{})}
 	rest := w.Config(replica)
+	rest.QPS, rest.Burst = 20, 40
 	rest.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 		if p.dead.Load() {
 			return nil, errAway
@@ -197,11 +198,17 @@ func (w *world) start(t *testing.T, replica string, options ...func(*Config)) *p
 	p.Controller = New(cfg)
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(w.ctx)
+	candidate := leader.New(leader.Config{Leases: leases, Namespace: cfg.Namespace, Name: "gatehouse-status", Replica: replica, Log: cfg.Log})
 	go func() {
 		defer close(p.ended)
-		if err := p.Run(ctx); err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		var group sync.WaitGroup
+		group.Go(func() { p.Run(ctx) })
+		candidate.Run(ctx, func(ctx context.Context) {
+			p.isLead.Store(true)
+			p.Lead(ctx)
+			p.isLead.Store(false)
+		})
+		group.Wait()
 	}()
 	return p
 }
@@ -220,10 +227,7 @@ func (p *process) kill() {
 }
 
 // leads reports whether a process is the one that writes.
-func (p *process) leads(t *testing.T) bool {
-	t.Helper()
-	return testutil.ToFloat64(p.metrics.leader) == 1
-}
+func (p *process) leads() bool { return p.isLead.Load() }
 
 // report is one of objects that are fine.
 func report(digest string, objects ...Object) Report {
@@ -245,16 +249,13 @@ func invalid(o Object, use Use, messages ...string) Outcome {
 
 // settle waits for what follows a change of the configuration.
 func settle() {
-	time.Sleep(4 * time.Second)
+	time.Sleep(5 * time.Second)
 	synctest.Wait()
 }
 
-// elected waits until somebody writes, for as long as it may take when the one before
-// is gone: its Lease ends leaseTime after a candidate saw it renewed, and a candidate
-// looks every tryPause and up to [leaderelection.JitterFactor] of it more.
+// elected waits until somebody writes, for as long as it may take when the one before is gone.
 func elected() {
-	const relist = tryPause + time.Duration(leaderelection.JitterFactor*float64(tryPause))
-	time.Sleep(leaseTime + 2*relist + time.Second)
+	time.Sleep(40 * time.Second)
 	synctest.Wait()
 }
 
@@ -262,7 +263,7 @@ func elected() {
 func says(f fields) string {
 	parts := []string{fmt.Sprintf("observed %d", f.ObservedGeneration)}
 	for _, kind := range []string{v1alpha1.CompiledCondition, v1alpha1.ReadyCondition, v1alpha1.DegradedCondition} {
-		c := conditionOf(f.Conditions, kind)
+		c := find(f.Conditions, kind)
 		parts = append(parts, fmt.Sprintf("%s %s %s", kind, c.Status, c.Reason))
 	}
 	return strings.Join(parts, ", ")
@@ -274,7 +275,7 @@ func (w *world) wantStatus(t *testing.T, o Object, want string) fields {
 	t.Helper()
 	got := w.status(t, o)
 	if says(got) != want {
-		t.Errorf("the status of %s is %q (%s), want %q", o.Name, says(got), conditionOf(got.Conditions, v1alpha1.ReadyCondition).Message, want)
+		t.Errorf("the status of %s is %q (%s), want %q", o.Name, says(got), find(got.Conditions, v1alpha1.ReadyCondition).Message, want)
 	}
 	return got
 }

@@ -7,6 +7,7 @@
 package version
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,7 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/problemlog"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -35,32 +38,21 @@ const (
 	// interval is how often the definitions are read, and retryInterval how often while one
 	// has a problem.
 	interval, retryInterval = time.Minute, 5 * time.Second
-	// requestTimeout bounds one reading of all of them.
-	requestTimeout = 30 * time.Second
 	// maxQuoted bounds, in bytes, what others have written and a message repeats.
 	maxQuoted = 200
 )
 
-// Config is what a Definitions works with.
-type Config struct {
-	// Client reads CustomResourceDefinitions. It needs the right to get them, by name.
-	Client dynamic.Interface
-	// Log gets a line for each change.
-	Log *slog.Logger
-}
-
 // Definitions compares the definitions in a cluster with those of this program. It
 // is safe for concurrent use.
 type Definitions struct {
-	client  dynamic.NamespaceableResourceInterface
-	log     *slog.Logger
-	desired []desired
-	changed chan struct{}
+	client   dynamic.NamespaceableResourceInterface
+	log      *slog.Logger
+	problems *problemlog.Log
+	desired  []desired
+	changed  chan struct{}
 
 	mu    sync.Mutex
-	known map[string]Problem
-	// unverified are the kinds that could not be compared, by the class of the error.
-	unverified map[string]apierr.Class
+	known map[string]problem // by kind
 }
 
 // desired is a definition of this program.
@@ -69,18 +61,23 @@ type desired struct {
 	revision            int
 }
 
-// New returns a Definitions. The error is about the definitions in this program.
-func New(c Config) (*Definitions, error) {
+// problem is what is wrong with a definition in the cluster.
+type problem struct {
+	text, remedy string
+	// newer reports whether the definition is that of a later version of this program.
+	newer bool
+}
+
+// New returns a Definitions that reads CustomResourceDefinitions with a client, which needs the right to get
+// them by name, and a timeout. Log gets a line for each change. The error is about the definitions in this program.
+func New(client dynamic.Interface, log *slog.Logger) (*Definitions, error) {
 	all, err := crds.All()
 	if err != nil {
 		return nil, err
 	}
 	d := &Definitions{
-		client:     c.Client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}),
-		log:        c.Log,
-		changed:    make(chan struct{}, 1),
-		known:      map[string]Problem{},
-		unverified: map[string]apierr.Class{},
+		client: client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}),
+		log:    log, problems: problemlog.New(log, "CustomResourceDefinitions"), changed: make(chan struct{}, 1), known: map[string]problem{},
 	}
 	for _, definition := range all {
 		w := desired{name: definition.GetName()}
@@ -97,43 +94,16 @@ func New(c Config) (*Definitions, error) {
 	return d, nil
 }
 
-// compareAll compares all of them once. It returns the problems by kind, and the errors of
-// the kinds that could not be compared.
-func (d *Definitions) compareAll(ctx context.Context) (problems map[string]Problem, failures map[string]error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	problems, failures = map[string]Problem{}, map[string]error{}
-	for _, w := range d.desired {
-		// What the API server has in memory is recent enough, and costs etcd nothing.
-		found, err := d.client.Get(ctx, w.name, metav1.GetOptions{ResourceVersion: "0"})
-		switch {
-		case apierrors.IsNotFound(err):
-			problems[w.kind] = w.problem(Missing, "is missing: there can be no "+w.kind+" in the cluster", "apply it: "+Remedy)
-		case err != nil:
-			failures[w.kind] = fmt.Errorf("customresourcedefinition %q: %w", w.name, err)
-		default:
-			if problem, differs := w.compare(found); differs {
-				problems[w.kind] = problem
-			}
-		}
-	}
-	return problems, failures
-}
-
 // Run compares them every minute, and every few seconds while there is a problem, until
 // the context ends. It is called once.
 func (d *Definitions) Run(ctx context.Context) {
 	for {
-		next := wait.Jitter(interval, 0.1)
+		pause := interval
 		if !d.reconcile(ctx) {
-			next = wait.Jitter(retryInterval, 0.1)
+			pause = retryInterval
 		}
-		timer := time.NewTimer(next)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep.Context(ctx, wait.Jitter(pause, 0.1)) {
 			return
-		case <-timer.C:
 		}
 	}
 }
@@ -141,81 +111,73 @@ func (d *Definitions) Run(ctx context.Context) {
 // reconcile reads the definitions once. It reports whether there is no problem that may be
 // solved soon; a missing right is not one.
 func (d *Definitions) reconcile(ctx context.Context) bool {
-	problems, failures := d.compareAll(ctx)
-	if ctx.Err() != nil {
-		return true
-	}
-	unverified := make(map[string]apierr.Class, len(failures))
-	well := true
-	for kind, err := range failures {
-		unverified[kind] = apierr.Unreachable
-		if apierr.Classify(err).IsDenied() {
-			unverified[kind] = apierr.Forbidden
+	now, healthy := map[string]problem{}, true
+	var failure error
+	for _, w := range d.desired {
+		// What the API server has in memory is recent enough, and costs etcd nothing.
+		found, err := d.client.Get(ctx, w.name, metav1.GetOptions{ResourceVersion: "0"})
+		switch {
+		case ctx.Err() != nil:
+			return true
+		case apierrors.IsNotFound(err):
+			now[w.kind] = w.problem("is missing: there can be no "+w.kind+" in the cluster", "apply it: "+Remedy)
+		case err != nil:
+			failure = cmp.Or(failure, fmt.Errorf("customresourcedefinition %q: %w", w.name, err))
+			healthy = healthy && apierr.Classify(err).IsDenied()
+			if last, known := d.known[w.kind]; known {
+				now[w.kind] = last // holds until something else is known
+			}
+		default:
+			if p := w.compare(found); p != (problem{}) {
+				now[w.kind] = p
+			}
 		}
-		well = well && unverified[kind] == apierr.Forbidden
 	}
+	d.reportFailure(failure)
+	d.reportChanges(ctx, now)
 	d.mu.Lock()
-	before, unverifiedBefore := d.known, d.unverified
-	for kind := range failures {
-		// What was known last holds until something else is.
-		if problem, known := before[kind]; known {
-			problems[kind] = problem
-		}
-	}
-	d.known, d.unverified = problems, unverified
+	different := !maps.Equal(d.known, now)
+	d.known = now
 	d.mu.Unlock()
-	d.reportChanges(ctx, before, problems)
-	d.reportFailures(unverifiedBefore, unverified, failures)
-	if !maps.Equal(before, problems) {
+	if different {
 		select {
 		case d.changed <- struct{}{}:
 		default: // it is known already that there is something new
 		}
 	}
-	return well && len(problems) == 0
+	return healthy && len(now) == 0
+}
+
+// reportFailure logs that definitions cannot be compared, once for as long as that lasts.
+func (d *Definitions) reportFailure(err error) {
+	const what = "check whether the CustomResourceDefinitions match this version of Gatehouse"
+	if err == nil {
+		d.problems.Recover(what)
+		return
+	}
+	class, hint := apierr.Classify(err).Coarse(), "Gatehouse retries; until then, the previous result stays"
+	if class == apierr.Forbidden {
+		hint = "allow the ServiceAccount to get customresourcedefinitions of apiextensions.k8s.io, by name (gatehouse manifests prints the rights); everything else works without"
+	}
+	d.problems.Report(what, string(class), "cannot "+what+": "+err.Error(), hint)
 }
 
 // reportChanges logs what has changed.
-func (d *Definitions) reportChanges(ctx context.Context, before, now map[string]Problem) {
+func (d *Definitions) reportChanges(ctx context.Context, now map[string]problem) {
 	for _, w := range d.desired {
-		was, wasWrong := before[w.kind]
+		was, wasWrong := d.known[w.kind]
 		differs, isWrong := now[w.kind]
 		switch {
 		case isWrong && differs != was:
 			level := slog.LevelWarn
-			if differs.Reason == Newer {
+			if differs.newer {
 				level = slog.LevelInfo // as in every upgrade, which begins with the definitions
 			}
 			d.log.Log(ctx, level, "a CustomResourceDefinition does not match this version of Gatehouse",
-				"definition", w.name, "kind", w.kind, "problem", differs.Text, "hint", differs.Remedy)
+				"definition", w.name, "kind", w.kind, "problem", differs.text, "hint", differs.remedy)
 		case wasWrong && !isWrong:
 			d.log.Info("a CustomResourceDefinition matches this version of Gatehouse again", "definition", w.name, "kind", w.kind)
 		}
-	}
-}
-
-// reportFailures logs, in one line for all kinds, that they could not be compared.
-func (d *Definitions) reportFailures(before, now map[string]apierr.Class, failures map[string]error) {
-	for _, class := range []apierr.Class{apierr.Forbidden, apierr.Unreachable} {
-		var first error
-		fresh, still := false, false
-		for _, w := range d.desired {
-			if now[w.kind] == class {
-				still = true
-				if first == nil {
-					first = failures[w.kind]
-				}
-			}
-			fresh = fresh || before[w.kind] == class
-		}
-		if !still || fresh {
-			continue
-		}
-		hint := "Gatehouse retries; until then, the previous result stays"
-		if class == apierr.Forbidden {
-			hint = "allow the ServiceAccount to get customresourcedefinitions of apiextensions.k8s.io, by name (gatehouse manifests prints the rights); everything else works without"
-		}
-		d.log.Warn("cannot check whether the CustomResourceDefinitions match this version of Gatehouse", "error", first.Error(), "hint", hint)
 	}
 }
 
@@ -227,9 +189,9 @@ func (d *Definitions) Outdated() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := make(map[string]string, len(d.known))
-	for kind, problem := range d.known {
-		if problem.Reason != Newer {
-			out[kind] = problem.Message()
+	for kind, p := range d.known {
+		if !p.newer {
+			out[kind] = p.text + " (hint: " + p.remedy + ")"
 		}
 	}
 	return out
@@ -240,36 +202,38 @@ func (d *Definitions) Outdated() map[string]string {
 func (d *Definitions) Changed() <-chan struct{} { return d.changed }
 
 // compare returns what is wrong with the definition in the cluster.
-func (w desired) compare(found *unstructured.Unstructured) (Problem, bool) {
+func (w desired) compare(found *unstructured.Unstructured) problem {
 	conditions := conditionsOf(found)
 	revision, numbered := crds.Revision(found)
 	switch {
 	case found.GetDeletionTimestamp() != nil || conditions["Terminating"].status == "True":
-		return w.problem(Deleted, "is being deleted, with every object of the kind", "apply it again once it is gone: "+Remedy), true
+		return w.problem("is being deleted, with every object of the kind", "apply it again once it is gone: "+Remedy)
 	case conditions["NonStructuralSchema"].status == "True":
-		return w.problem(NotStructural, "has a schema that is not structural, so the API server validates no object against it: "+conditions["NonStructuralSchema"].message, "apply it: "+Remedy), true
+		return w.problem("has a schema that is not structural, so the API server validates no object against it: "+conditions["NonStructuralSchema"].message, "apply it: "+Remedy)
 	case conditions["NamesAccepted"].status == "False":
-		return w.problem(NotEstablished, "is not established, because another CustomResourceDefinition has its names: "+conditions["NamesAccepted"].message,
-			"remove the other one (kubectl get customresourcedefinitions), or the names that both have"), true
+		return w.problem("is not established, because another CustomResourceDefinition has its names: "+conditions["NamesAccepted"].message,
+			"remove the other one (kubectl get customresourcedefinitions), or the names that both have")
 	case conditions["Established"].status != "True":
-		return w.problem(NotEstablished, "is not established yet: the API server does not serve the kind", "wait, and if it stays so run kubectl describe customresourcedefinition "+w.name), true
+		return w.problem("is not established yet: the API server does not serve the kind", "wait, and if it stays so run kubectl describe customresourcedefinition "+w.name)
 	case !slices.Contains(servedVersions(found), w.version):
-		return w.problem(NotServed, fmt.Sprintf("does not serve the version %q", w.version), "apply it: "+Remedy), true
+		return w.problem(fmt.Sprintf("does not serve the version %q", w.version), "apply it: "+Remedy)
 	case !numbered:
-		return w.problem(Older, fmt.Sprintf("has no revision of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", w.revision),
-			"apply it: "+Remedy), true
+		return w.problem(fmt.Sprintf("has no revision of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", w.revision),
+			"apply it: "+Remedy)
 	case revision < w.revision:
-		return w.problem(Older, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", revision, w.revision),
-			"apply it: "+Remedy), true
+		return w.problem(fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", revision, w.revision),
+			"apply it: "+Remedy)
 	case revision > w.revision:
-		return w.problem(Newer, fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse knows %d: objects with newer fields have errors", revision, w.revision),
-			"finish the upgrade of Gatehouse; keep the definition of the newest version that runs"), true
+		p := w.problem(fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse knows %d: objects with newer fields have errors", revision, w.revision),
+			"finish the upgrade of Gatehouse; keep the definition of the newest version that runs")
+		p.newer = true
+		return p
 	}
-	return Problem{}, false
+	return problem{}
 }
 
-func (w desired) problem(reason Reason, text, remedy string) Problem {
-	return Problem{Reason: reason, Text: "the CustomResourceDefinition " + strconv.Quote(w.name) + " " + text, Remedy: remedy}
+func (w desired) problem(text, remedy string) problem {
+	return problem{text: "the CustomResourceDefinition " + strconv.Quote(w.name) + " " + text, remedy: remedy}
 }
 
 type condition struct{ status, message string }

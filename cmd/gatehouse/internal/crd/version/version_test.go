@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -17,13 +15,11 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
@@ -86,7 +82,7 @@ func (l *lines) take() []string {
 func definitionsOf(t *testing.T, client dynamic.Interface) (*Definitions, *lines) {
 	t.Helper()
 	log := &lines{}
-	d, err := New(Config{Client: client, Log: slog.New(slog.NewTextHandler(log, nil))})
+	d, err := New(client, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,38 +115,26 @@ func TestLook(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(*unstructured.Unstructured) bool
-		reason Reason
+		newer  bool
 		says   []string
 	}{
-		"all as they should be": {change: nil},
+		"all as they should be": {},
 		"one that is missing": {
-			func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }, Missing,
+			func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }, false,
 			[]string{`the CustomResourceDefinition "sidecarprofiles.gatehouse.dev" is missing: there can be no SidecarProfile`, Remedy},
 		},
-		"an older one":               {revision("0"), Older, []string{"has no revision", Remedy}},
-		"one of another program":     {revision("many"), Older, []string{"has no revision of its schema, and this version of Gatehouse has 2", Remedy}},
-		"a newer one":                {revision("1000"), Newer, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 2", "finish the upgrade"}},
-		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), NotEstablished, []string{`another CustomResourceDefinition has its names: "because of the other"`, "remove the other one"}},
-		"one that is not yet ready":  {conditions("NamesAccepted", "True"), NotEstablished, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
-		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), NotStructural, []string{"not structural", Remedy}},
-		"one on its way out":         {conditions("Established", "True", "Terminating", "True"), Deleted, []string{"is being deleted, with every object of the kind", Remedy}},
-		"one that was deleted a moment ago": {
-			only(profiles, func(definition *unstructured.Unstructured) {
-				definition.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1_700_000_000, 0)})
-			}),
-			Deleted,
-			[]string{"is being deleted, with every object of the kind", Remedy},
-		},
-		"no version": {
-			only(profiles, func(definition *unstructured.Unstructured) { set(t, definition, []any{}, "spec", "versions") }),
-			NotServed,
-			[]string{`does not serve the version "v1alpha1"`, Remedy},
-		},
+		"an older one":               {revision("0"), false, []string{"has no revision", Remedy}},
+		"one of another program":     {revision("many"), false, []string{"has no revision of its schema, and this version of Gatehouse has 2", Remedy}},
+		"a newer one":                {revision("1000"), true, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 2", "finish the upgrade"}},
+		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), false, []string{`another CustomResourceDefinition has its names: "because of the other"`, "remove the other one"}},
+		"one that is not yet ready":  {conditions("NamesAccepted", "True"), false, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
+		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), false, []string{"not structural", Remedy}},
+		"one on its way out":         {conditions("Established", "True", "Terminating", "True"), false, []string{"is being deleted, with every object of the kind", Remedy}},
 		"a version that is not served": {
 			only(profiles, func(definition *unstructured.Unstructured) {
 				set(t, definition, []any{map[string]any{"name": "v1alpha1", "served": false}, map[string]any{"name": "v1", "served": true}}, "spec", "versions")
 			}),
-			NotServed,
+			false,
 			[]string{`does not serve the version "v1alpha1"`, Remedy},
 		},
 		"hostile fields": {
@@ -158,33 +142,24 @@ func TestLook(t *testing.T) {
 				set(t, definition, []any{"x", map[string]any{"type": int64(1)}, nil}, "status", "conditions")
 				set(t, definition, []any{"x", map[string]any{"name": true, "served": "yes"}}, "spec", "versions")
 			}),
-			NotEstablished,
+			false,
 			[]string{"is not established yet"},
-		},
-		"a long message": {
-			only(profiles, func(definition *unstructured.Unstructured) {
-				set(t, definition, []any{map[string]any{"type": "NamesAccepted", "status": "False", "message": strings.Repeat("x", 5000) + "\n"}}, "status", "conditions")
-			}),
-			NotEstablished,
-			[]string{"another CustomResourceDefinition has its names"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, _ := definitionsOf(t, clusterOf(t, c.change))
-			problems, failures := d.compareAll(t.Context())
-			if len(failures) != 0 {
-				t.Fatal(failures)
-			}
-			if c.reason == "" {
-				if len(problems) != 0 {
-					t.Errorf("the problems are %v", problems)
+			d.reconcile(t.Context())
+			if len(c.says) == 0 {
+				if len(d.known) != 0 {
+					t.Errorf("the problems are %v", d.known)
 				}
 				return
 			}
-			message := problems["SidecarProfile"].Message()
-			if len(problems) != 1 || problems["SidecarProfile"].Reason != c.reason {
-				t.Fatalf("the problems are %v, want %s", problems, c.reason)
+			p := d.known["SidecarProfile"]
+			message := p.text + " " + p.remedy
+			if _, outdated := d.Outdated()["SidecarProfile"]; len(d.known) != 1 || p.newer != c.newer || outdated == c.newer {
+				t.Fatalf("the problems are %v", d.known)
 			}
 			for _, text := range c.says {
 				if !strings.Contains(message, text) {
@@ -203,36 +178,16 @@ func TestOlderRevision(t *testing.T) {
 	t.Parallel()
 	d, _ := definitionsOf(t, clusterOf(t, nil))
 	for i := range d.desired {
-		d.desired[i].revision += 2
+		d.desired[i].revision++
 	}
-	problems, failures := d.compareAll(t.Context())
-	if len(failures) != 0 || len(problems) != len(d.desired) {
-		t.Fatalf("the problems are %v, %v", problems, failures)
+	d.reconcile(t.Context())
+	if len(d.Outdated()) != len(d.desired) {
+		t.Fatalf("outdated are %v", d.Outdated())
 	}
-	for kind, problem := range problems {
-		revision := map[string]int{"AdmissionPolicy": 4, "PolicyException": 3}[kind]
-		want := fmt.Sprintf("has revision %d of its schema, and this version of Gatehouse has %d: the API server drops fields that it lacks", max(revision, 2), max(revision, 2)+2)
-		if problem.Reason != Older || !strings.Contains(problem.Text, want) {
-			t.Errorf("%s: %v", kind, problem)
+	for kind, text := range d.Outdated() {
+		if !strings.Contains(text, "the API server drops fields that it lacks") {
+			t.Errorf("%s: %v", kind, text)
 		}
-	}
-}
-
-func TestLookTellsWhatItCannotDecide(t *testing.T) {
-	t.Parallel()
-	client := clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles })
-	broken := errors.New("no route to host")
-	client.PrependReactor("get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		get, _ := action.(clienttesting.GetAction)
-		return get != nil && get.GetName() == tokens, nil, broken
-	})
-	d, _ := definitionsOf(t, client)
-	problems, failures := d.compareAll(t.Context())
-	if err := failures["AccessToken"]; len(failures) != 1 || !errors.Is(err, broken) || !strings.Contains(err.Error(), tokens) {
-		t.Errorf("the failures are %v", failures)
-	}
-	if _, has := problems["AccessToken"]; has || problems["SidecarProfile"].Reason != Missing {
-		t.Errorf("the problems are %v", problems)
 	}
 }
 
@@ -268,9 +223,7 @@ func TestAsksForWhatIsGranted(t *testing.T) {
 
 	client := clusterOf(t, nil)
 	d, _ := definitionsOf(t, client)
-	if _, failures := d.compareAll(t.Context()); len(failures) != 0 {
-		t.Fatal(failures)
-	}
+	d.reconcile(t.Context())
 	var asked []string
 	for _, action := range client.Actions() {
 		get, ok := action.(clienttesting.GetActionImpl)
@@ -373,94 +326,6 @@ func TestRunTellsEachChangeOnce(t *testing.T) {
 	})
 }
 
-func TestRunLooksOftenWhileSomethingIsWrong(t *testing.T) {
-	t.Parallel()
-	missing := func(t *testing.T) *dynamicfake.FakeDynamicClient {
-		t.Helper()
-		return clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles })
-	}
-	resource := schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
-	for name, c := range map[string]struct {
-		wrong       bool
-		err         error
-		least, most int // rounds in ten minutes
-	}{
-		"all is well":                       {least: 9, most: 10},
-		"one is missing":                    {wrong: true, least: 100, most: 121},
-		"the API server cannot be reached":  {err: errors.New("no route to host"), least: 100, most: 121},
-		"the right is missing":              {err: apierrors.NewForbidden(resource, tokens, nil), least: 9, most: 10},
-		"the credentials are not taken now": {err: apierrors.NewUnauthorized("expired"), least: 9, most: 10},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := run(t)
-				here := clusterOf(t, nil)
-				if c.wrong {
-					here = missing(t)
-				}
-				r.now(here, c.err)
-				r.after(2 * time.Minute)
-				asked := r.after(10*time.Minute) / len(r.desired)
-				if asked < c.least || asked > c.most {
-					t.Errorf("it looked %d times in ten minutes, want %d to %d", asked, c.least, c.most)
-				}
-			})
-		})
-	}
-}
-
-// An API server that never answers is told about, unless it is the end that comes first.
-func TestSilence(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ ends, lines int }{"goes on": {ends: 2, lines: 1}, "ends": {ends: 0, lines: 0}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://api.example"}, &http.Client{Transport: silence{}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				d, log := definitionsOf(t, client)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(c.ends)*requestTimeout+time.Second)
-				defer cancel()
-				d.Run(ctx)
-				if lines := log.take(); len(lines) != c.lines {
-					t.Errorf("it says %q", lines)
-				}
-			})
-		})
-	}
-}
-
-type silence struct{}
-
-func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
-// An upgrade begins with the definitions: for as long as it is under way nothing is wrong.
-func TestNewerIsNotOutdated(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := run(t)
-		r.now(clusterOf(t, func(definition *unstructured.Unstructured) bool {
-			if definition.GetName() == profiles {
-				definition.SetAnnotations(map[string]string{crds.RevisionAnnotation: "1000"})
-			}
-			return true
-		}), nil)
-		r.after(10 * time.Minute)
-		if lines := r.log.take(); len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || !strings.Contains(lines[0], "finish the upgrade") {
-			t.Errorf("it says %q", lines)
-		}
-		if out := r.Outdated(); len(out) != 0 {
-			t.Errorf("outdated are %v", out)
-		}
-	})
-}
-
 func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
@@ -492,7 +357,7 @@ func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
 				r.after(2 * time.Minute)
 				r.now(nil, c.err)
 				r.after(2 * time.Minute)
-				if lines := r.log.take(); len(lines) != 2 {
+				if lines := r.log.take(); len(lines) != 3 || !strings.Contains(lines[0], "recovered") {
 					t.Errorf("of the second time it says %q", lines)
 				}
 				if out := r.Outdated(); len(out) != 0 {
