@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/active"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -29,7 +29,7 @@ func errNoConfiguration() error {
 
 // loaded is the configuration that the console shows.
 type loaded struct {
-	*active.CommandConfig
+	*resolve.CommandConfig
 
 	// Unread says what of it is not known, as for lack of a right.
 	Unread []error
@@ -42,22 +42,22 @@ func (c *console) configuration(ctx context.Context) (*loaded, error) {
 		if c.config == "" {
 			return nil, nil //nolint:nilnil // there is none
 		}
-		config, snapshot, found := active.Load(c.config)
+		documents, snapshot, found := config.CompileDir(c.config)
 		if snapshot == nil {
-			return nil, active.InvalidError(c.config, found)
+			return nil, config.InvalidError(c.config, found)
 		}
-		return &loaded{CommandConfig: &active.CommandConfig{Config: config, Snapshot: snapshot, Found: found}}, nil
+		return &loaded{CommandConfig: &resolve.CommandConfig{Config: documents, Snapshot: snapshot, Found: found}}, nil
 	}
 	source, err := c.Open(ctx, c.config)
 	if err != nil {
 		return nil, err
 	}
 	defer source.Close()
-	config, err := source.Load(nil)
+	all, err := source.Load(nil)
 	if err != nil {
 		return nil, err
 	}
-	return &loaded{CommandConfig: config, Unread: source.Unread(config)}, nil
+	return &loaded{CommandConfig: all, Unread: source.Unread(all)}, nil
 }
 
 // needConfiguration returns what decides, or an error if it is not known.
