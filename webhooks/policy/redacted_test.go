@@ -68,15 +68,15 @@ spec:
 					r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(tt.old)}
 				}
 			})
-			d := set.Decide(t.Context(), request, false)
+			d := set.Decide(t.Context(), policy.Input{Request: request, Violations: true})
 			got := "allowed"
 			switch {
 			case d.Err != nil && !redacted.Depends(redacted.Explain(d.Err).Error()):
 				t.Fatal(d.Err)
 			case d.Err != nil:
 				got = "undecided"
-			case !d.Response.Allowed:
-				got = d.Response.Result.Message
+			case !d.Response().Allowed:
+				got = d.Response().Result.Message
 			}
 			if got != tt.want && (len(tt.want) == 0 || !strings.Contains(got, tt.want)) {
 				t.Errorf("%s (%v), want %s", got, d.Err, tt.want)
@@ -121,8 +121,8 @@ spec:
 		t.Fatal(err)
 	}
 	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings","namespace":"shop"},"data":{"mode":"` + redacted.Prefix + `k:one"}}`
-	if d := set.Decide(t.Context(), review(t, object), false); !errors.Is(d.Err, redacted.Err) {
-		t.Errorf("err = %v, response %+v; want undecided", d.Err, d.Response)
+	if d := set.Decide(t.Context(), policy.Input{Request: review(t, object), Violations: true}); !errors.Is(d.Err, redacted.Err) {
+		t.Errorf("err = %v, response %+v; want undecided", d.Err, d.Response())
 	}
 }
 
@@ -150,16 +150,16 @@ spec:
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := set.Decide(t.Context(), review(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop","annotations":{`+tt.annotations+`}},"spec":{`+tt.spec+`}}`), false)
+			d := set.Decide(t.Context(), policy.Input{Request: review(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop","annotations":{`+tt.annotations+`}},"spec":{`+tt.spec+`}}`), Violations: true})
 			got := "denied"
 			switch {
 			case errors.Is(d.Err, redacted.Err):
 				got = "undecided"
-			case d.Response.Allowed:
+			case d.Response().Allowed:
 				got = "allowed"
 			}
 			if got != tt.want {
-				t.Errorf("%s (%v, %+v), want %s", got, d.Err, d.Response, tt.want)
+				t.Errorf("%s (%v, %+v), want %s", got, d.Err, d.Response(), tt.want)
 			}
 		})
 	}

@@ -9,9 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -62,10 +59,7 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 			t.Fatal(err)
 		}
 		good := func() bool {
-			answer := current.Snapshot.Load().Authn.Review(t.Context(), authentication.Request{
-				TokenReview: authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: text}},
-			})
-			return answer.Status.Authenticated
+			return current.Snapshot.Load().Authn.Decide(t.Context(), authn.Input{Token: text}).Outcome == authn.Yes
 		}
 		if !good() {
 			t.Fatal("the token is not good")

@@ -27,7 +27,7 @@ func (s *service) whoami(ctx context.Context, c *call) answer {
 		}
 	}
 	var d authn.Decision
-	if !c.turn(ctx, func() { d = s.current().Decide(ctx, token, q.Audiences) }) {
+	if !c.turn(ctx, func() { d = s.current().Decide(ctx, authn.Input{Token: token, Audiences: q.Audiences}) }) {
 		return c.overloaded()
 	}
 	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
