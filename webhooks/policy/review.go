@@ -15,7 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
@@ -308,7 +307,7 @@ func (v *review) skip(t target, m match) {
 	if m.why != Misconfigured {
 		return
 	}
-	if errors.Is(m.err, redacted.ErrMissing) {
+	if errors.Is(m.err, ErrUnanswered) {
 		v.noteUndecided(title(t.policy.kind, t.policy.name, t.bindingName()), m.err)
 		return
 	}

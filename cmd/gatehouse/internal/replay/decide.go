@@ -15,11 +15,11 @@ import (
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
