@@ -69,7 +69,7 @@ type review struct {
 	// err is why the request cannot be decided.
 	err error
 	// undecided is why a rule is neither satisfied nor violated: its result depends on a
-	// redacted value. It is nil outside of recordings.
+	// value that is not known. It is nil outside of recordings.
 	undecided error
 	// unanswered is why an answer of the authorizer is not known that the policy that is being
 	// evaluated has asked for. It is nil outside of recordings.

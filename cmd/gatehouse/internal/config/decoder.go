@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config/rbac"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"

@@ -4,7 +4,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/source/rbac"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/config/rbac"
 )
 
 // The kinds of RBAC, which are context too.
