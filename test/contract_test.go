@@ -168,12 +168,17 @@ func mount(t *testing.T, s *webhooks.Snapshot) map[string]mounted {
 			decide := func(ctx context.Context, r authentication.Request) authentication.Response {
 				return endpoint.Token(ctx, s, r)
 			}
-			m.codec, m.reference = review.Token(decide, options), &authentication.Webhook{Handler: authentication.HandlerFunc(decide)}
+			m.codec = review.Token(func(ctx context.Context, r *review.TokenRequest) authentication.Response {
+				return decide(ctx, r.Request)
+			}, options)
+			m.reference = &authentication.Webhook{Handler: authentication.HandlerFunc(decide)}
 		} else {
-			decide := func(ctx context.Context, r admission.Request) admission.Response {
-				return endpoint.Admission(ctx, s, r, webhooks.Observers{})
-			}
-			m.codec, m.reference = review.Admission(decide, options), &admission.Webhook{Handler: admission.HandlerFunc(decide)}
+			m.codec = review.Admission(func(ctx context.Context, r *review.AdmissionRequest) admission.Response {
+				return endpoint.Admission(ctx, s, webhooks.Input{Request: r.Request, Checked: true, Index: r.Index})
+			}, options)
+			m.reference = &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
+				return endpoint.Admission(ctx, s, webhooks.Input{Request: r})
+			})}
 		}
 		all[endpoint.Name] = m
 	}

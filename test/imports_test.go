@@ -27,7 +27,11 @@ type rule struct {
 	// imports are import paths; what is below is forbidden too. A path that begins with "/" is one of this module.
 	imports []string
 	// calls are functions of the standard library, as "time.Now".
-	calls  []string
+	calls []string
+	// methods are methods of contexts that may not be called, as "Value".
+	methods []string
+	// names are parts of names that may not be declared or used, in lower case.
+	names  []string
 	reason string
 }
 
@@ -87,6 +91,18 @@ var layers = []rule{
 		except: []string{"webhooks/config"},
 		calls:  []string{"time.Now", "time.Since", "time.Until"},
 		reason: "the clock is given: a decision depends on its input alone",
+	},
+	{
+		from:    []string{"webhooks"},
+		calls:   []string{"context.WithValue"},
+		methods: []string{"Value"},
+		reason:  "a context carries the deadline and nothing else; what a decision needs is in its Input",
+	},
+	{
+		from:   []string{"webhooks"},
+		except: []string{"webhooks/api", "webhooks/diagnostic"},
+		names:  []string{"redact"},
+		reason: "redaction belongs to recording; evaluation knows a celbound.Guard",
 	},
 	{
 		from:    []string{"webhooks/sidecar"},
@@ -354,7 +370,7 @@ func skip(name string, entry fs.DirEntry) error {
 func check(file string, source []byte) ([]string, error) {
 	bound := slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return !r.binds(file) })
 	mode := parser.ImportsOnly
-	if slices.ContainsFunc(bound, func(r rule) bool { return len(r.calls) > 0 }) {
+	if slices.ContainsFunc(bound, func(r rule) bool { return len(r.calls)+len(r.methods)+len(r.names) > 0 }) {
 		mode = parser.SkipObjectResolution
 	}
 	positions := token.NewFileSet()
@@ -380,6 +396,16 @@ func check(file string, source []byte) ([]string, error) {
 			}
 		}
 		ast.Inspect(parsed, func(node ast.Node) bool {
+			switch n := node.(type) {
+			case *ast.Ident:
+				if slices.ContainsFunc(r.names, func(part string) bool { return strings.Contains(strings.ToLower(n.Name), part) }) {
+					report(n.Pos(), "uses the name "+n.Name, r)
+				}
+			case *ast.CallExpr:
+				if method, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(r.methods, method.Sel.Name) && isContext(method.X) {
+					report(n.Pos(), "calls "+method.Sel.Name, r)
+				}
+			}
 			selector, ok := node.(*ast.SelectorExpr)
 			if !ok {
 				return true
@@ -397,6 +423,20 @@ func check(file string, source []byte) ([]string, error) {
 		})
 	}
 	return found, nil
+}
+
+// isContext reports whether an expression is a context, by its name.
+func isContext(of ast.Expr) bool {
+	switch e := of.(type) {
+	case *ast.Ident:
+		return e.Name == "ctx" || e.Name == "context"
+	case *ast.SelectorExpr:
+		return isContext(e.Sel) || e.Sel.Name == "Context"
+	case *ast.CallExpr:
+		return isContext(e.Fun)
+	default:
+		return false
+	}
 }
 
 type imported struct {
@@ -468,6 +508,12 @@ func TestImportRules(t *testing.T) {
 		{"clock, renamed", "webhooks/authn/x.go", `import clock "time"; func f() { _ = clock.Since(x) }`, "uses time.Since"},
 		{"clock, without its name", "webhooks/authn/x.go", `import . "time"; var _ = Now()`, "which hides calls"},
 		{"clock of a test", "webhooks/authn/x_test.go", `import "time"; var _ = time.Now()`, ""},
+		{"context with a value", "webhooks/review/x.go", `import "context"; var _ = context.WithValue(a, b, c)`, "uses context.WithValue: a context carries the deadline"},
+		{"value of a context", "webhooks/policy/x.go", `var _ = r.Context().Value(key{})`, "calls Value: a context carries"},
+		{"value of CEL", "webhooks/policy/x.go", `var _ = v.Value()`, ""},
+		{"value of a context in the program", "cmd/gatehouse/x.go", `var _ = r.Context().Value(key{})`, ""},
+		{"redaction", "webhooks/policy/x.go", `type hasRedacted bool`, "uses the name hasRedacted: redaction belongs"},
+		{"redaction of a diagnostic", "webhooks/diagnostic/x.go", `type hasRedacted bool`, ""},
 		{"time without clock", "webhooks/authn/x.go", `import "time"; var _ = time.Second`, ""},
 		{"clock of the program", "cmd/gatehouse/x.go", `import "time"; var _ = time.Now()`, ""},
 		{"another's Now", "webhooks/authn/x.go", `import "time"; var _ = spec.Now(time.UTC)`, ""},

@@ -1,13 +1,17 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -24,16 +28,32 @@ type Endpoint struct {
 	Name string
 	// Path is its path on the server for reviews.
 	Path string
-	// Admission decides on an admission request. The raw objects of the request must
-	// be valid JSON without space around them, as webhooks/review decodes them. It reads them by
-	// review.IndexOf, if there is an index.
-	Admission func(context.Context, *Snapshot, admission.Request, Observers) admission.Response
+	// Admission decides on an admission request, by the Snapshot and the Input alone. The
+	// context carries the deadline and nothing else.
+	Admission func(context.Context, *Snapshot, Input) admission.Response
 	// Token decides on a token review.
 	Token func(context.Context, *Snapshot, authentication.Request) authentication.Response
 	// CustomResources reports whether the API server sends Gatehouse's own custom
 	// resources to this endpoint. Admission does not decide on these.
 	CustomResources bool
 }
+
+// Input is an admission request for an endpoint.
+type Input struct {
+	// Request is the request. Its raw objects are checked: each must be JSON without members
+	// that occur twice, no deeper than rawjson.MaxDepth and no larger than MaxObjectBytes.
+	Request admission.Request
+	// Checked says that the objects have been checked already, and have no space around them,
+	// as webhooks/review decodes them. They are not checked again then.
+	Checked bool
+	// Index is that of the AdmissionReview that the objects are part of, nil for none.
+	Index *rawjson.Index
+	Observers
+}
+
+// MaxObjectBytes bounds each object of a request: as many bytes as webhooks/review reads of a
+// whole review.
+const MaxObjectBytes = 32 << 20
 
 // Observers count what happens in admission requests. They are not called for dry
 // runs, which leave no trace, and must not keep the slices. Either may be nil.
@@ -55,16 +75,55 @@ func Endpoints() []Endpoint {
 }
 
 func authenticate(ctx context.Context, s *Snapshot, r authentication.Request) authentication.Response {
-	return s.Authn.Review(ctx, r)
+	return s.Authn.Decide(ctx, authn.Input{Token: r.Spec.Token, Audiences: r.Spec.Audiences}).Response()
 }
 
-func mutate(ctx context.Context, s *Snapshot, r admission.Request, o Observers) admission.Response {
-	return s.Sidecar.ReviewObserved(ctx, r, review.IndexOf(ctx), o.Profiles) // which observes no dry run
-}
-
-func validate(ctx context.Context, s *Snapshot, r admission.Request, o Observers) admission.Response {
-	if r.DryRun != nil && *r.DryRun {
-		o.Policies = nil
+func mutate(ctx context.Context, s *Snapshot, in Input) admission.Response {
+	if err := in.prepare(); err != nil {
+		return admission.Errored(codeCannotDecide, err)
 	}
-	return s.Policy.ReviewObserved(ctx, r, review.IndexOf(ctx), o.Policies)
+	d := s.Sidecar.Decide(ctx, sidecar.Input{Request: in.Request, Checked: true, Index: in.Index})
+	if in.Profiles != nil && len(d.Verdicts) > 0 {
+		in.Profiles(d.Verdicts)
+	}
+	return d.Response()
+}
+
+func validate(ctx context.Context, s *Snapshot, in Input) admission.Response {
+	if err := in.prepare(); err != nil {
+		return admission.Errored(codeCannotDecide, err)
+	}
+	return s.Policy.Decide(ctx, policy.Input{Request: in.Request, Checked: true, Index: in.Index, Observe: in.Policies}).Response()
+}
+
+// codeCannotDecide leaves the decision to the webhook's failurePolicy.
+const codeCannotDecide = 500
+
+// prepare checks the objects of the request unless they are checked already, and drops the
+// observers of a dry run.
+func (in *Input) prepare() error {
+	if r := &in.Request; r.DryRun != nil && *r.DryRun {
+		in.Observers = Observers{}
+	}
+	if in.Checked {
+		return nil
+	}
+	var err error
+	check := func(name string, raw []byte) []byte {
+		var index rawjson.Index
+		switch {
+		case len(raw) == 0:
+			return raw
+		case len(raw) > MaxObjectBytes:
+			err = errors.Join(err, fmt.Errorf("%s: %d bytes, more than %d", name, len(raw), MaxObjectBytes))
+			return raw
+		}
+		if failed := index.Read(raw); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, failed))
+		}
+		return bytes.Trim(raw, " \t\r\n")
+	}
+	r := &in.Request
+	r.Object.Raw, r.OldObject.Raw, r.Options.Raw = check("object", r.Object.Raw), check("oldObject", r.OldObject.Raw), check("options", r.Options.Raw)
+	return err
 }

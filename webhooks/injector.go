@@ -11,7 +11,9 @@ import (
 // that policies see what the mutating endpoint will make of it.
 func Injector(set *sidecar.Set) policy.Injector {
 	return func(ctx context.Context, namespace, workload string, pod []byte) (text []byte, refusal string, err error) {
-		d := set.Decide(sidecar.Input{Context: ctx, Namespace: namespace, Pod: pod, Checked: true, Workload: workload, Apply: true})
+		in := sidecar.ForPod(namespace, pod)
+		in.Checked, in.Workload, in.Apply = true, workload, true
+		d := set.Decide(ctx, in)
 		switch {
 		case d.Err != nil:
 			return nil, "", d.Err

@@ -88,8 +88,8 @@ func writeRecording(t *testing.T, config, into string, reviews []reviewed) {
 			t.Fatal(err)
 		}
 		e := endpoints[slices.IndexFunc(endpoints, func(e webhooks.Endpoint) bool { return e.Name == r.endpoint })]
-		ctx, finished := recorder.Begin(t.Context())
-		response := e.Admission(ctx, record.Traced(ctx, snapshot), decoded, webhooks.Observers{})
+		trace := recorder.Begin()
+		response := e.Admission(t.Context(), trace.Snapshot(snapshot), webhooks.Input{Request: decoded})
 		answer, err := review.AppendAdmission(nil, decoded.UID, &response)
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func writeRecording(t *testing.T, config, into string, reviews []reviewed) {
 		if response.Allowed {
 			outcome.Decision = review.Allowed
 		}
-		finished(&outcome, review.Exchange{Body: body, Answer: answer})
+		trace.Finish(&outcome, review.Exchange{Body: body, Answer: answer})
 	}
 	cancel()
 	<-done

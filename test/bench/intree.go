@@ -62,7 +62,7 @@ func inTreeHandler(configuration string) (http.Handler, error) {
 
 	decoder := serializer.NewCodecFactory(clientgoscheme.Scheme).UniversalDeserializer()
 	interfaces := apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme)
-	return review.Admission(func(ctx context.Context, req admission.Request) admission.Response {
+	return review.Admission(func(ctx context.Context, req *review.AdmissionRequest) admission.Response {
 		object, _, err := decoder.Decode(req.Object.Raw, nil, nil)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)

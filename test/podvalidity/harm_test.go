@@ -88,7 +88,7 @@ func TestTogetherTheyWouldBeInvalid(t *testing.T) {
 				if errs := validator.Errors(pod); len(errs) > 0 {
 					t.Fatalf("%q before: %.500s", errs, pod)
 				}
-				d := set.Decide(sidecar.Input{Context: t.Context(), Namespace: "shop", Pod: pod})
+				d := set.Decide(t.Context(), sidecar.ForPod("shop", pod))
 				if d.Err != nil {
 					t.Error(d.Err)
 				}

@@ -117,7 +117,7 @@ func (c *tally) stays(t *testing.T, validator *podvalidation.Validator, sets map
 	}
 	c.valid++
 	for _, of := range slices.Sorted(maps.Keys(sets)) {
-		d := sets[of].Decide(sidecar.Input{Context: t.Context(), Namespace: "shop", Pod: pod})
+		d := sets[of].Decide(t.Context(), sidecar.ForPod("shop", pod))
 		if d.Err != nil {
 			t.Errorf("%s: %s: %v", name, of, d.Err)
 		}

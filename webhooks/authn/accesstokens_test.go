@@ -43,7 +43,7 @@ func TestTokensProveTheirOwnIdentity(t *testing.T) {
 	}
 	set := compile(t, tokens...)
 	for i := range users {
-		got := set.Decide(t.Context(), texts[i], nil)
+		got := set.Decide(t.Context(), authn.Input{Token: texts[i]})
 		if !reflect.DeepEqual(got.Status.User, users[i]) {
 			t.Errorf("token %d: got %+v, want %+v", i, got.Status.User, users[i])
 		}
@@ -53,7 +53,7 @@ func TestTokensProveTheirOwnIdentity(t *testing.T) {
 		}
 	}
 	for i := range users {
-		if got := set.Decide(t.Context(), texts[i], nil).Status.User; !reflect.DeepEqual(got, users[i]) {
+		if got := set.Decide(t.Context(), authn.Input{Token: texts[i]}).Status.User; !reflect.DeepEqual(got, users[i]) {
 			t.Errorf("token %d, again: got %+v, want %+v", i, got, users[i])
 		}
 	}
@@ -63,12 +63,12 @@ func TestAccessTokenTellsItsTimes(t *testing.T) {
 	t.Parallel()
 	text, token := issue("ci", 1)
 	token.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour).In(time.FixedZone("", 3600)))
-	d := compile(t, token).Decide(t.Context(), text, nil)
+	d := compile(t, token).Decide(t.Context(), authn.Input{Token: text})
 	if !d.IssuedAt.Equal(noon.Add(-time.Hour)) || !d.ExpiresAt.Equal(noon.Add(time.Hour)) {
 		t.Errorf("issued %v, expires %v", d.IssuedAt, d.ExpiresAt)
 	}
 	text, token = issue("cd", 1)
-	if d := compile(t, token).Decide(t.Context(), text, nil); !d.IssuedAt.IsZero() {
+	if d := compile(t, token).Decide(t.Context(), authn.Input{Token: text}); !d.IssuedAt.IsZero() {
 		t.Errorf("a token that does not say when it was issued: %v", d.IssuedAt)
 	}
 }
@@ -103,7 +103,7 @@ func TestManyTokensAreSmall(t *testing.T) {
 	if more := heap() - before; more > most {
 		t.Errorf("%d tokens take %d KiB", n, more>>10)
 	}
-	if d := set.Decide(t.Context(), text, nil); d.Outcome != authn.Yes || d.Status.User.UID != strconv.Itoa(n-1) {
+	if d := set.Decide(t.Context(), authn.Input{Token: text}); d.Outcome != authn.Yes || d.Status.User.UID != strconv.Itoa(n-1) {
 		t.Errorf("the last one: %+v", d)
 	}
 }

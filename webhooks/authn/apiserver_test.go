@@ -49,7 +49,7 @@ func newCaller(t *testing.T, version string, current func() *authn.Set) caller {
 		if req.APIVersion != "authentication.k8s.io/"+version {
 			t.Errorf("the API server asked in %q", req.APIVersion)
 		}
-		resp := current().Review(r.Context(), req)
+		resp := current().Decide(r.Context(), inputOf(req)).Response()
 		answer := authenticationv1.TokenReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: req.APIVersion, Kind: req.Kind},
 			Status:   resp.Status,

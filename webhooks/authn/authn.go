@@ -176,6 +176,8 @@ type Decision struct {
 	// Status is the answer for the API server. Its groups, extra and audiences
 	// are shared with other decisions and must not be written to.
 	Status authenticationv1.TokenReviewStatus
+	// Steps are those on the way to the Decision, if they were requested.
+	Steps []Step
 }
 
 // Step is one step on the way to a Decision.
@@ -195,26 +197,18 @@ func (e *explanation) add(name, format string, args ...any) {
 	}
 }
 
-// Explain is Decide that also returns every step. It is slower.
-func (s *Set) Explain(ctx context.Context, token string, audiences []string) (Decision, []Step) {
-	e := &explanation{}
-	d := s.decide(ctx, token, audiences, e)
-	return d, e.steps
-}
-
 // Warnings returns the warnings of Compile, in a fixed order. The caller must not write to
 // the list.
 func (s *Set) Warnings() diagnostic.List { return s.warnings }
 
-// Review answers a token review. The response holds the status, and as annotations the
+// Response returns the answer to a token review. It holds the status, and as annotations the
 // rest of the Decision, for the log: they are in the metadata because nothing of the
 // metadata is part of the protocol, and a codec sends the status alone. The codec sets
-// UID, kind and version. The status of the request is ignored.
+// UID, kind and version.
 //
 // The annotations belong to the caller; the rest of the response is shared with other
 // responses and must not be written to.
-func (s *Set) Review(ctx context.Context, req authentication.Request) authentication.Response {
-	d := s.Decide(ctx, req.Spec.Token, req.Spec.Audiences)
+func (d Decision) Response() authentication.Response {
 	var resp authentication.Response
 	resp.Status = d.Status
 	// Each response has a map of its own, which costs less than a microsecond: callers may
@@ -234,13 +228,25 @@ func (s *Set) Review(ctx context.Context, req authentication.Request) authentica
 	return resp
 }
 
-// Decide is Review without the types of the API: it decides on a token that is shown to
-// the audiences.
-func (s *Set) Decide(ctx context.Context, token string, audiences []string) Decision {
-	return s.decide(ctx, token, audiences, nil)
+// Input is a token that is shown to audiences.
+type Input struct {
+	Token     string
+	Audiences []string
+	// Explain requests Decision.Steps.
+	Explain bool
 }
 
-// decide takes a token from its shape to the answer.
+// Decide takes a token from its shape to the answer.
+func (s *Set) Decide(ctx context.Context, in Input) Decision {
+	if !in.Explain {
+		return s.decide(ctx, in.Token, in.Audiences, nil)
+	}
+	e := &explanation{}
+	d := s.decide(ctx, in.Token, in.Audiences, e)
+	d.Steps = e.steps
+	return d
+}
+
 func (s *Set) decide(ctx context.Context, token string, audiences []string, e *explanation) Decision {
 	b, reason := s.match(token, e)
 	if b == nil {

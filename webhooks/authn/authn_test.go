@@ -63,6 +63,11 @@ func request(token string, auds ...string) authentication.Request {
 	return req
 }
 
+// inputOf returns the Input of a token review.
+func inputOf(r authentication.Request) authn.Input {
+	return authn.Input{Token: r.Spec.Token, Audiences: r.Spec.Audiences}
+}
+
 const apiServer = "https://kubernetes.default.svc"
 
 func TestReview(t *testing.T) {
@@ -136,7 +141,7 @@ func TestReview(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			d := set.Decide(t.Context(), c.token, c.audiences)
+			d := set.Decide(t.Context(), authn.Input{Token: c.token, Audiences: c.audiences})
 			want := authn.Decision{Outcome: c.outcome, Reason: c.reason, TokenID: c.id, Status: c.status, Detail: d.Detail}
 			if c.reason != authn.ReasonForeign && len(c.token) <= 16<<10 {
 				want.Backend = authn.AccessTokens
@@ -154,7 +159,7 @@ func TestReview(t *testing.T) {
 				t.Errorf("it is good until %s", d.ExpiresAt)
 			}
 
-			resp := set.Review(t.Context(), request(c.token, c.audiences...))
+			resp := set.Decide(t.Context(), inputOf(request(c.token, c.audiences...))).Response()
 			if !reflect.DeepEqual(resp.Status, c.status) {
 				t.Errorf("Review:\n got %+v\nwant %+v", resp.Status, c.status)
 			}
@@ -189,7 +194,7 @@ func TestEmptySpecAuthenticatesNobody(t *testing.T) {
 		t.Errorf("warnings: %v", w)
 	}
 	for token, want := range map[string]authn.Outcome{"": authn.No, "foreign": authn.No, goldenToken: authn.Unknown} {
-		if got := set.Decide(t.Context(), token, nil).Outcome; got != want {
+		if got := set.Decide(t.Context(), authn.Input{Token: token}).Outcome; got != want {
 			t.Errorf("%q: got %s, want %s", token, got, want)
 		}
 	}
@@ -203,7 +208,7 @@ func TestReviewIgnoresStatusOfTheRequest(t *testing.T) {
 	req.Status = authenticationv1.TokenReviewStatus{
 		Authenticated: true, User: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}},
 	}
-	resp := set.Review(t.Context(), req)
+	resp := set.Decide(t.Context(), inputOf(req)).Response()
 	if !reflect.DeepEqual(resp.Status, authenticationv1.TokenReviewStatus{}) {
 		t.Errorf("status: %+v", resp.Status)
 	}
@@ -230,14 +235,14 @@ func TestSetIsImmutable(t *testing.T) {
 
 	_, pristine := issue("ci", 1, audiences("a", "b", "c"))
 	want := authenticationv1.TokenReviewStatus{Authenticated: true, User: pristine.Spec.User, Audiences: []string{"a", "c"}}
-	first := set.Review(t.Context(), request(text, "a", "c"))
+	first := set.Decide(t.Context(), inputOf(request(text, "a", "c"))).Response()
 	if !reflect.DeepEqual(first.Status, want) {
 		t.Errorf("after the Spec was changed: %+v", first.Status)
 	}
 	first.Annotations["mine"] = "x"
-	one := set.Review(t.Context(), request(text, "a"))
+	one := set.Decide(t.Context(), inputOf(request(text, "a"))).Response()
 	_ = append(one.Status.Audiences, "grown")
-	again := set.Review(t.Context(), request(text, "a", "b", "c"))
+	again := set.Decide(t.Context(), inputOf(request(text, "a", "b", "c"))).Response()
 	if want.Audiences = []string{"a", "b", "c"}; !reflect.DeepEqual(again.Status, want) {
 		t.Errorf("after an answer was appended to: %+v", again.Status)
 	}
@@ -253,12 +258,12 @@ func TestConcurrentReviews(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 200 {
-				resp := set.Review(t.Context(), request(text, "b", "a"))
+				resp := set.Decide(t.Context(), inputOf(request(text, "b", "a"))).Response()
 				resp.Annotations["own"] = "x"
 				if !resp.Status.Authenticated || len(resp.Status.User.Groups) != 2 {
 					t.Errorf("got %+v", resp.Status)
 				}
-				if set.Decide(t.Context(), goldenToken, nil).Status.Authenticated {
+				if set.Decide(t.Context(), authn.Input{Token: goldenToken}).Status.Authenticated {
 					t.Error("a token of another secret was accepted")
 				}
 			}
@@ -274,7 +279,7 @@ func TestNoSecretLeavesTheSet(t *testing.T) {
 	unknown, _ := issue("other", 3)
 	set := compile(t, token)
 	for _, sent := range []string{text, wrong, unknown, swap(text, 30), text + "x", "hunter2hunter2"} {
-		resp := set.Review(t.Context(), request(sent))
+		resp := set.Decide(t.Context(), inputOf(request(sent))).Response()
 		data, err := resp.Marshal()
 		if err != nil {
 			t.Fatal(err)
@@ -298,7 +303,7 @@ func FuzzReview(f *testing.F) {
 	f.Add("eyJhbGciOiJub25lIn0.e30.", "a")
 	f.Add(text[:len(text)-1], "\xff")
 	f.Fuzz(func(t *testing.T, token, audience string) {
-		d := set.Decide(context.Background(), token, []string{audience})
+		d := set.Decide(context.Background(), authn.Input{Token: token, Audiences: []string{audience}})
 		want := token == text || token == bound && (audience == "a" || audience == "b")
 		if got := d.Outcome == authn.Yes; got != want || d.Status.Authenticated != want {
 			t.Errorf("outcome %s, authenticated %v, want %v", d.Outcome, d.Status.Authenticated, want)

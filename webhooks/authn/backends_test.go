@@ -49,7 +49,7 @@ func backends(t *testing.T, identity authenticationv1.UserInfo) map[string]func(
 	t.Helper()
 	now := func() time.Time { return time.Unix(1000, 0) }
 	by := func(b backend, token string) (Outcome, Reason) {
-		d := (&Set{backends: []backend{b}}).Decide(t.Context(), token, nil)
+		d := (&Set{backends: []backend{b}}).Decide(t.Context(), Input{Token: token})
 		if d.Outcome != Yes && (d.Status.Authenticated || !reflect.DeepEqual(d.Status.User, authenticationv1.UserInfo{})) {
 			t.Errorf("the answer to %s holds an identity: %+v", b.name, d.Status)
 		}
@@ -202,7 +202,7 @@ func TestBrokenVerdictsFailClosed(t *testing.T) {
 		"unknown without words": {verdict{outcome: Unknown, reason: ReasonUnknownID}, Decision{Outcome: Unknown, Reason: ReasonUnknownID, Status: authenticationv1.TokenReviewStatus{Error: "the token cannot be verified"}}},
 		"no with identity":      {verdict{outcome: No, reason: ReasonExpired, identity: &authenticationv1.UserInfo{Username: "jane"}}, Decision{Outcome: No, Reason: ReasonExpired}},
 	} {
-		if got := fixedSet(c.verdict).Decide(t.Context(), "", nil); !reflect.DeepEqual(got, c.want) {
+		if got := fixedSet(c.verdict).Decide(t.Context(), Input{Token: ""}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -222,7 +222,7 @@ func TestTokensAreDispatchedByShape(t *testing.T) {
 	}
 	set := &Set{backends: []backend{fake("one", "a"), fake("two", "b"), fake("three", "b")}}
 	for _, token := range []string{"b1", "a1", "c1"} {
-		set.Decide(t.Context(), token, nil)
+		set.Decide(t.Context(), Input{Token: token})
 	}
 	if want := []string{"two saw b1", "one saw a1"}; !reflect.DeepEqual(asked, want) {
 		t.Errorf("got %q, want %q", asked, want)

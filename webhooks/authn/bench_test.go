@@ -30,7 +30,7 @@ func BenchmarkReview(b *testing.B) {
 				req := request("", apiServer)
 				for i := 0; b.Loop(); i++ {
 					req.Spec.Token = token(i)
-					set.Review(ctx, req)
+					set.Decide(ctx, inputOf(req)).Response()
 				}
 			})
 		}

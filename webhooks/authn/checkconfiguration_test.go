@@ -263,7 +263,7 @@ func TestGuardOfTheConfiguration(t *testing.T) {
 			if (err == nil) != test.good {
 				t.Fatal(err)
 			}
-			if err == nil && set.Decide(t.Context(), text, nil).Outcome != authn.Yes {
+			if err == nil && set.Decide(t.Context(), authn.Input{Token: text}).Outcome != authn.Yes {
 				t.Error("what was compiled is refused")
 			}
 		})
@@ -279,12 +279,12 @@ func TestGuardOfTheConfiguration(t *testing.T) {
 		}
 		g.spec.Configuration.Guard.AllowedGroups = []v1alpha1.AllowedGroup{{Name: "system:monitoring", Sources: []string{"corp"}}}
 		token := g.token(t)
-		if d := g.set(t).Decide(t.Context(), token, nil); d.Outcome != authn.Yes {
+		if d := g.set(t).Decide(t.Context(), authn.Input{Token: token}); d.Outcome != authn.Yes {
 			t.Errorf("%+v", d)
 		}
 		// What a token was given before the configuration changed does not count.
 		g.spec.Configuration.Guard.AllowedGroups = nil
-		if d := g.set(t).Decide(t.Context(), token, nil); d.Reason != authn.ReasonGuard {
+		if d := g.set(t).Decide(t.Context(), authn.Input{Token: token}); d.Reason != authn.ReasonGuard {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -308,7 +308,7 @@ func TestRevocationOfAccessTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]authn.Reason{before: authn.ReasonRevoked, after: authn.ReasonOK, undated: authn.ReasonRevoked, other: authn.ReasonOK} {
-		if d := set.Decide(t.Context(), text, nil); d.Reason != want {
+		if d := set.Decide(t.Context(), authn.Input{Token: text}); d.Reason != want {
 			t.Errorf("%s: %+v", d.TokenID, d)
 		}
 	}
@@ -332,7 +332,7 @@ func TestWithdraw(t *testing.T) {
 		{"two withdrawn", last, [3]authn.Reason{authn.ReasonUnknownID, authn.ReasonUnknownID, authn.ReasonRevoked}},
 	} {
 		for i, text := range []string{one, two, three} {
-			if d := test.set.Decide(t.Context(), text, []string{"a"}); d.Reason != test.want[i] || (d.Reason == authn.ReasonUnknownID && (d.Status.Error == "" || len(d.Status.Audiences) != 1)) {
+			if d := test.set.Decide(t.Context(), authn.Input{Token: text, Audiences: []string{"a"}}); d.Reason != test.want[i] || (d.Reason == authn.ReasonUnknownID && (d.Status.Error == "" || len(d.Status.Audiences) != 1)) {
 				t.Errorf("%s: token %d: %+v", test.name, i+1, d)
 			}
 		}
@@ -348,14 +348,14 @@ func TestExplain(t *testing.T) {
 	g.spec.Issuers = []authn.Issuer{issuer()}
 	set := g.set(t)
 	for name, token := range map[string]string{"login": login, "access": access, "foreign": "abc", "jwt": "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.c2ln"} {
-		d, steps := set.Explain(t.Context(), token, nil)
-		if want := set.Decide(t.Context(), token, nil); d.Outcome != want.Outcome || d.Reason != want.Reason {
+		d := set.Decide(t.Context(), authn.Input{Token: token, Explain: true})
+		if want := set.Decide(t.Context(), authn.Input{Token: token}); d.Outcome != want.Outcome || d.Reason != want.Reason {
 			t.Errorf("%s: explained as %s, decided as %s", name, d.Reason, want.Reason)
 		}
-		if len(steps) == 0 || steps[0].Name != "shape" {
-			t.Errorf("%s: steps %+v", name, steps)
+		if len(d.Steps) == 0 || d.Steps[0].Name != "shape" {
+			t.Errorf("%s: steps %+v", name, d.Steps)
 		}
-		for _, step := range steps {
+		for _, step := range d.Steps {
 			if name != "foreign" && strings.Contains(step.Found, token[max(0, len(token)-20):]) {
 				t.Errorf("%s: a step holds the secret: %s", name, step.Found)
 			}

@@ -104,7 +104,7 @@ func TestJWTs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := set.Decide(t.Context(), test.token, []string{apiServer})
+			d := set.Decide(t.Context(), authn.Input{Token: test.token, Audiences: []string{apiServer}})
 			if d.Outcome != test.outcome || d.Reason != test.reason {
 				t.Fatalf("%+v", d)
 			}
@@ -152,7 +152,7 @@ func TestRevocationOfJWTs(t *testing.T) {
 		"of somebody else":     {map[string]any{"sub": "joe"}, authn.ReasonOK},
 		"a name like a user's": {map[string]any{"sub": "Jane"}, authn.ReasonOK},
 	} {
-		if d := set.Decide(t.Context(), s.sign(t, test.claims), nil); d.Reason != test.reason {
+		if d := set.Decide(t.Context(), authn.Input{Token: s.sign(t, test.claims)}); d.Reason != test.reason {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}

@@ -145,7 +145,7 @@ func TestLogin(t *testing.T) {
 	}
 
 	// Another replica, of the same configuration.
-	got := newGate().set(t).Decide(t.Context(), d.Token, nil)
+	got := newGate().set(t).Decide(t.Context(), authn.Input{Token: d.Token})
 	if got.Outcome != authn.Yes || got.Source != "corp" || got.Backend != authn.LoginTokens || got.TokenID != d.TokenID ||
 		!reflect.DeepEqual(got.Status.User, want) || !got.ExpiresAt.Equal(d.ExpiresAt) {
 		t.Errorf("%+v", got)
@@ -352,7 +352,7 @@ func TestRenew(t *testing.T) {
 			if !d.SessionEnds.Equal(noon.Add(10 * time.Hour)) {
 				t.Errorf("the session ends at %s: a renewal makes it longer", d.SessionEnds)
 			}
-			if got := g.set(t).Decide(t.Context(), d.Token, nil); got.Outcome != authn.Yes {
+			if got := g.set(t).Decide(t.Context(), authn.Input{Token: d.Token}); got.Outcome != authn.Yes {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -369,7 +369,7 @@ func TestRenewedTokensEndWithTheSession(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	g.now = noon.Add(10 * time.Hour)
-	if got := g.set(t).Decide(t.Context(), d.Token, nil); got.Outcome != authn.No || got.Reason != authn.ReasonExpired {
+	if got := g.set(t).Decide(t.Context(), authn.Input{Token: d.Token}); got.Outcome != authn.No || got.Reason != authn.ReasonExpired {
 		t.Errorf("%+v", got)
 	}
 }
@@ -382,11 +382,11 @@ func TestRevocationEndsWhatWasRenewedAfterIt(t *testing.T) {
 	g.now = noon.Add(time.Hour)
 	late := g.set(t).Login(t.Context(), authn.LoginRequest{Token: token}).Token
 	g.spec.Revocations = []authn.Revocation{revoke("corp:jane", noon.Add(30*time.Minute))}
-	if got := g.set(t).Decide(t.Context(), late, nil); got.Outcome != authn.No || got.Reason != authn.ReasonRevoked {
+	if got := g.set(t).Decide(t.Context(), authn.Input{Token: late}); got.Outcome != authn.No || got.Reason != authn.ReasonRevoked {
 		t.Errorf("%+v", got)
 	}
 	// With the password she is in again.
-	if got := g.set(t).Decide(t.Context(), g.token(t), nil); got.Outcome != authn.Yes {
+	if got := g.set(t).Decide(t.Context(), authn.Input{Token: g.token(t)}); got.Outcome != authn.Yes {
 		t.Errorf("%+v", got)
 	}
 }
@@ -431,7 +431,7 @@ func TestLoginTokens(t *testing.T) {
 			t.Parallel()
 			g := newGate()
 			g.now = noon.Add(test.later)
-			got := g.set(t).Decide(t.Context(), test.token, test.auds)
+			got := g.set(t).Decide(t.Context(), authn.Input{Token: test.token, Audiences: test.auds})
 			if got.Outcome != test.outcome || got.Reason != test.reason {
 				t.Errorf("%+v", got)
 			}
@@ -461,15 +461,15 @@ func TestLoginKeyRotation(t *testing.T) {
 		t.Errorf("the first key of the list does not sign: %.30s", after)
 	}
 	for _, token := range []string{before, after} {
-		if got := g.set(t).Decide(t.Context(), token, nil); got.Outcome != authn.Yes {
+		if got := g.set(t).Decide(t.Context(), authn.Input{Token: token}); got.Outcome != authn.Yes {
 			t.Errorf("%+v", got)
 		}
 	}
 	use("second")
-	if got := g.set(t).Decide(t.Context(), before, nil); got.Outcome == authn.Yes {
+	if got := g.set(t).Decide(t.Context(), authn.Input{Token: before}); got.Outcome == authn.Yes {
 		t.Error("a key that is gone still counts")
 	}
-	if got := g.set(t).Decide(t.Context(), after, nil); got.Outcome != authn.Yes {
+	if got := g.set(t).Decide(t.Context(), authn.Input{Token: after}); got.Outcome != authn.Yes {
 		t.Errorf("%+v", got)
 	}
 }
@@ -493,7 +493,7 @@ func FuzzLoginToken(f *testing.F) {
 	f.Add("gatehouse-login_first_e30.")
 	f.Fuzz(func(t *testing.T, text string) {
 		token := "gatehouse-login_" + strings.TrimPrefix(text, "gatehouse-login_")
-		if d := set.Decide(t.Context(), token, nil); d.Outcome == authn.Yes && token != good {
+		if d := set.Decide(t.Context(), authn.Input{Token: token}); d.Outcome == authn.Yes && token != good {
 			t.Errorf("%q is taken for a token", token)
 		}
 		if d := set.Login(t.Context(), authn.LoginRequest{Token: token}); d.Outcome == authn.Yes && token != good {

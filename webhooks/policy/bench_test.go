@@ -9,7 +9,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -121,7 +120,7 @@ func BenchmarkReview(b *testing.B) {
 			must(b, err)
 			b.ReportAllocs()
 			for b.Loop() {
-				if response := set.Review(context.Background(), pod); !response.Allowed {
+				if response := set.Decide(context.Background(), policy.Input{Request: pod}).Response(); !response.Allowed {
 					b.Fatal(message(response))
 				}
 			}
@@ -135,7 +134,7 @@ func BenchmarkReviewDenied(b *testing.B) {
 	must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
-		if response := set.Review(context.Background(), pod); response.Allowed {
+		if response := set.Decide(context.Background(), policy.Input{Request: pod}).Response(); response.Allowed {
 			b.Fatal("allowed")
 		}
 	}
@@ -165,5 +164,3 @@ func BenchmarkCompile(b *testing.B) {
 		})
 	}
 }
-
-var _ admission.Handler = admission.HandlerFunc((*policy.Set)(nil).Review)

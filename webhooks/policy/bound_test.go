@@ -92,8 +92,8 @@ func TestSameAroundLimits(t *testing.T) {
 				req := review(t, thing(test.spec, test.limit*percent/100))
 				out := compare(t, fmt.Sprintf("%d%%", percent), set, reference, ask(t, req))
 				seen[fmt.Sprintf("allowed %t: %s %v", out.Allowed, out.First, out.Audit)] = true
-				explained := set.Decide(context.Background(), req, true)
-				if got, want := toJSON(t, set.Review(context.Background(), req)), toJSON(t, explained.Response); got != want {
+				explained := set.Decide(context.Background(), policy.Input{Request: req, Explain: true})
+				if got, want := toJSON(t, set.Decide(context.Background(), policy.Input{Request: req}).Response()), toJSON(t, explained.Response()); got != want {
 					t.Errorf("%d%%: %s\nwith its costs: %s", percent, got, want)
 				}
 			}
@@ -109,15 +109,15 @@ func TestObservedCost(t *testing.T) {
 	t.Parallel()
 	set := compile(t, denyAll("p", `validations: [{expression: "object.metadata.name != 'x'"}]`, ""))
 	req := review(t, configMap)
-	cost := set.Decide(context.Background(), req, true).Evaluations[0].Cost
+	cost := set.Decide(context.Background(), policy.Input{Request: req, Explain: true}).Evaluations[0].Cost
 	told, counted := int64(0), 0
 	for n := range int64(129) {
-		set.ReviewObserved(context.Background(), req, nil, func(list []policy.Observation) {
+		set.Decide(context.Background(), policy.Input{Request: req, Checked: true, Observe: func(list []policy.Observation) {
 			if whole := list[len(list)-1]; whole.Cost > 0 {
 				told += whole.Cost
 				counted++
 			}
-		})
+		}}).Response()
 		if told > (n+1)*cost || told < (n-63)*cost {
 			t.Errorf("after %d reviews, the cost is %d; each costs %d", n+1, told, cost)
 		}
@@ -136,10 +136,10 @@ func TestUncountedShare(t *testing.T) {
 		policies = append(policies, denyAll(fmt.Sprintf("p%d", i), `validations: [{expression: "object.data.all(k, object.data[k] == object.data[k])"}]`, ""))
 	}
 	req := review(t, configMap)
-	cost := compile(t, policies[0]).Decide(context.Background(), req, true).Evaluations[0].Cost
+	cost := compile(t, policies[0]).Decide(context.Background(), policy.Input{Request: req, Explain: true}).Evaluations[0].Cost
 	for budget, want := range map[int64]string{100_000_000: "allowed", 50 * cost: "allowed", 20 * cost: "cannot decide", 1: "cannot decide"} {
 		set := compile(t, documents(append(policies, fmt.Sprintf(`{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, requestCostBudget: %d}`, budget))...))
-		if got := verdict(set.Review(context.Background(), req)); got != want {
+		if got := verdict(set.Decide(context.Background(), policy.Input{Request: req}).Response()); got != want {
 			t.Errorf("with %d, of which each costs %d: %s, want %s", budget, cost, got, want)
 		}
 	}

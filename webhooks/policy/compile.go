@@ -42,8 +42,8 @@ type Set struct {
 	inject     Injector
 	now        func() time.Time
 	workloads  *workload.Kinds
-	// guarded is true if redacted values are guarded.
-	guarded bool
+	// guard is that of the Spec, nil for none.
+	guard celbound.Guard
 	// budget is what all policies together may spend on a request.
 	budget int64
 	// checksTemplates is true if a policy checks pod templates.
@@ -123,7 +123,7 @@ func Compile(spec Spec) (*Set, error) {
 	c := &compilation{
 		set: &Set{
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
-			guarded: spec.GuardRedacted, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
+			guard: spec.Guard, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
 		selectors:  selectors{byString: map[string]*selector{}, constraints: map[string]*constraints{}},
 		previous:   map[exceptedPolicy]*compiledPolicy{},
@@ -139,7 +139,7 @@ func Compile(spec Spec) (*Set, error) {
 		return nil, err
 	}
 	c.configuration(spec.Configuration)
-	if err := c.compilerFor(spec.Previous, spec.GuardRedacted); err != nil {
+	if err := c.compilerFor(spec.Previous); err != nil {
 		return nil, err
 	}
 
@@ -192,9 +192,8 @@ type compilation struct {
 }
 
 // compilerFor takes the compiler of the previous Set, and the policies that it
-// compiled, if it is for the same version. A new compiler guards redacted values if guarded is
-// true.
-func (c *compilation) compilerFor(previous *Set, guarded bool) error {
+// compiled, if it is for the same version.
+func (c *compilation) compilerFor(previous *Set) error {
 	if previous != nil && previous.version == c.set.version {
 		c.compiler, c.conditions = previous.compiler, previous.conditions
 		for _, p := range previous.policies {
@@ -202,11 +201,8 @@ func (c *compilation) compilerFor(previous *Set, guarded bool) error {
 		}
 	} else {
 		var err error
-		if c.compiler, err = expression.NewCompiler(c.set.version); err != nil {
+		if c.compiler, err = expression.NewCompiler(c.set.version, c.set.guard); err != nil {
 			return err
-		}
-		if guarded {
-			c.compiler.GuardRedacted()
 		}
 	}
 	c.set.compiler = c.compiler

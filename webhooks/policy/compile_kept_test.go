@@ -135,7 +135,7 @@ func TestRequestBudget(t *testing.T) {
 		denyAll("a", `validations: [{expression: "lists.range(100).all(x, x >= 0)"}]`, ""),
 		denyAll("b", `validations: [{expression: "lists.range(100).all(x, x >= 0)"}]`, ""),
 		`{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, requestCostBudget: 700}`)
-	response := compile(t, documents).Review(context.Background(), review(t, configMap))
+	response := compile(t, documents).Decide(context.Background(), policy.Input{Request: review(t, configMap)}).Response()
 	if got := message(response); verdict(response) != "cannot decide" || got != "the policies for this request cost more than 700, at ValidatingAdmissionPolicy 'b'" {
 		t.Errorf("%s: %q", verdict(response), got)
 	}
@@ -233,7 +233,7 @@ func TestIndexByLabels(t *testing.T) {
 				want++
 			}
 		}
-		got := len(all.Decide(t.Context(), req, false).Violations)
+		got := len(all.Decide(t.Context(), policy.Input{Request: req, Violations: true}).Violations)
 		if got != want || want == 0 {
 			t.Errorf("%s %s: %d policies refuse it together, %d alone", req.Operation, req.Object.Raw, got, want)
 		}

@@ -11,19 +11,24 @@ import (
 
 // Decision is the answer to one request with what led to it.
 type Decision struct {
-	// Response is the answer to the API server. It has code 500 if Err is not nil.
-	Response admission.Response
 	// Err is why the request cannot be decided.
 	Err error
 	// Undecided is an UndecidedError, or nil. Unlike Err it is set for a request that is refused, too.
 	Undecided error
 	// Violations are all that were found, in the order of the answer, with those
-	// that are only warned about or audited and those that are let pass.
+	// that are only warned about or audited and those that are let pass. They are set only if
+	// they were requested.
 	Violations []Violation
 	// Evaluations are what was evaluated, in order. They are recorded only if they were
 	// asked for, and then for policies that do not match, too.
 	Evaluations []Evaluation
+
+	response admission.Response
 }
+
+// Response returns the answer to the API server. It has code 500 if the request cannot be
+// decided.
+func (d Decision) Response() admission.Response { return d.response }
 
 // Outcome is the result of a rule for one request.
 type Outcome string

@@ -86,7 +86,7 @@ func ours(response admission.Response) (outcome, error) {
 func compare(t testing.TB, name string, set *policy.Set, reference *upstream, a asked) outcome {
 	t.Helper()
 	want := reference.dispatch(t, a, apiserveradmission.NewObjectInterfacesFromScheme(clientgoscheme.Scheme), reference.hooks)
-	got, err := ours(set.Review(t.Context(), a.sent))
+	got, err := ours(set.Decide(t.Context(), policy.Input{Request: a.sent}).Response())
 	must(t, err)
 	if g, w := toJSON(t, got), toJSON(t, want); g != w {
 		t.Errorf("%s:\n     got %s\nupstream %s", name, g, w)

@@ -154,7 +154,7 @@ func TestConvertedOnce(t *testing.T) { //nolint:paralleltest // it counts alloca
 	req := review(t, object, func(req *admission.Request) { req.Operation = admissionv1.Create })
 	allocations := func(set *policy.Set) float64 {
 		return testing.AllocsPerRun(20, func() {
-			if response := set.Review(t.Context(), req); !response.Allowed {
+			if response := set.Decide(t.Context(), policy.Input{Request: req}).Response(); !response.Allowed {
 				t.Error(message(response))
 			}
 		})

@@ -17,7 +17,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // evaluation is the result of evaluating a policy for a request and a param,
@@ -205,10 +204,10 @@ func (e *evaluator) evaluateExpression(phase *expression.Phase, program *express
 	return evaluated{value: value, cost: cost, failure: failure}
 }
 
-// isUndecided reports whether an expression has no result because of a redacted value, and
-// notes it for the review.
+// isUndecided reports whether an expression has no result because of a value that is not known,
+// and notes it for the review.
 func (e *evaluator) isUndecided(failure *expression.EvaluationError) bool {
-	if failure == nil || !e.request.review.dependsOnRedacted(failure) {
+	if failure == nil || !e.request.review.isUndecided(failure) {
 		return false
 	}
 	e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
@@ -253,7 +252,7 @@ func (e *evaluator) evaluateConditions() bool {
 		case result.end != nil:
 			fail(c.name, result.end)
 			return false
-		case result.failure != nil && e.request.review.dependsOnRedacted(result.failure):
+		case result.failure != nil && e.request.review.isUndecided(result.failure):
 			undecided = c
 			unknown = result.failure
 		case result.failure != nil:
@@ -286,7 +285,7 @@ func (e *evaluator) checkPodSecurity() bool {
 	}
 	failure, err := e.policy.podSecurity.check(e.request, e.out)
 	switch {
-	case errors.Is(failure, redacted.ErrMissing), errors.Is(failure, redacted.Err):
+	case e.request.review.set.isUnknown(failure):
 		e.request.review.noteUndecided(title(e.policy.kind, e.policy.name, ""), failure)
 		return false
 	case failure != nil:
@@ -360,8 +359,8 @@ func (e *evaluator) evaluateMessages(results []ruleResult, remaining int64) {
 			}
 			return
 		}
-		if out.outcome == Violated && result.failure != nil && e.request.review.dependsOnRedacted(result.failure) {
-			out.message = fmt.Sprintf("%s (%v)", out.message, redacted.Err)
+		if out.outcome == Violated && result.failure != nil && e.request.review.isUndecided(result.failure) {
+			out.message = fmt.Sprintf("%s (%v)", out.message, e.request.review.set.unknownError())
 		}
 		if out.outcome == Violated && result.failure == nil {
 			if message := validMessage(result.value); message != "" {

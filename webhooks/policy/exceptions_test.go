@@ -88,15 +88,15 @@ func TestExceptions(t *testing.T) {
 			spec.Now = func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
 			set, err := policy.Compile(spec)
 			must(t, err)
-			d := set.Decide(context.Background(), review(t, object, tc.options), false)
+			d := set.Decide(context.Background(), policy.Input{Request: review(t, object, tc.options), Violations: true})
 			if got := outcomes(d); got != tc.want {
 				t.Fatalf("got %q, want %q\n%v", got, tc.want, set.Warnings())
 			}
-			if want := !strings.Contains(tc.want, "Violated") && !strings.Contains(tc.want, "Failed"); d.Response.Allowed != want {
-				t.Errorf("allowed: %t", d.Response.Allowed)
+			if want := !strings.Contains(tc.want, "Violated") && !strings.Contains(tc.want, "Failed"); d.Response().Allowed != want {
+				t.Errorf("allowed: %t", d.Response().Allowed)
 			}
-			if strings.Contains(tc.want, "Excepted") != (d.Response.AuditAnnotations[policy.ExceptedByKey] != "") {
-				t.Errorf("audit %q", d.Response.AuditAnnotations)
+			if strings.Contains(tc.want, "Excepted") != (d.Response().AuditAnnotations[policy.ExceptedByKey] != "") {
+				t.Errorf("audit %q", d.Response().AuditAnnotations)
 			}
 		})
 	}

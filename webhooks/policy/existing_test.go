@@ -151,16 +151,16 @@ func TestExistingViolations(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			set := compile(t, tc.documents)
-			d := set.Decide(context.Background(), review(t, tc.object, updating(t, tc.old)), false)
+			d := set.Decide(context.Background(), policy.Input{Request: review(t, tc.object, updating(t, tc.old)), Violations: true})
 			if got := outcomes(d); got != tc.want {
-				t.Fatalf("got %q, want %q\n%s", got, tc.want, message(d.Response))
+				t.Fatalf("got %q, want %q\n%s", got, tc.want, message(d.Response()))
 			}
 			refused := strings.HasPrefix(tc.want, "Violated") || strings.HasPrefix(tc.want, "Failed")
-			if d.Response.Allowed == refused {
-				t.Errorf("allowed: %t", d.Response.Allowed)
+			if d.Response().Allowed == refused {
+				t.Errorf("allowed: %t", d.Response().Allowed)
 			}
-			if strings.HasPrefix(tc.want, "Existing") && (len(d.Response.Warnings) != 1 || d.Response.AuditAnnotations[policy.ExistingKey] == "") {
-				t.Errorf("not told: warnings %q, audit %q", d.Response.Warnings, d.Response.AuditAnnotations)
+			if strings.HasPrefix(tc.want, "Existing") && (len(d.Response().Warnings) != 1 || d.Response().AuditAnnotations[policy.ExistingKey] == "") {
+				t.Errorf("not told: warnings %q, audit %q", d.Response().Warnings, d.Response().AuditAnnotations)
 			}
 		})
 	}
@@ -188,14 +188,14 @@ func TestExistingIsInTime(t *testing.T) {
 	budget := func(n string) *policy.Set {
 		return compile(t, documents(rules, `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, requestCostBudget: `+n+`}`))
 	}
-	d := budget("1000000").Decide(context.Background(), review(t, object, updating(t, old)), false)
-	if !d.Response.Allowed || len(d.Violations) != 10 {
-		t.Fatalf("%d violations, %s", len(d.Violations), message(d.Response))
+	d := budget("1000000").Decide(context.Background(), policy.Input{Request: review(t, object, updating(t, old)), Violations: true})
+	if !d.Response().Allowed || len(d.Violations) != 10 {
+		t.Fatalf("%d violations, %s", len(d.Violations), message(d.Response()))
 	}
 	// Both looks cost the same: twice as much as one is enough, and less is not.
-	cost := budget("1000000").Decide(context.Background(), review(t, object), true).Evaluations[0].Cost
+	cost := budget("1000000").Decide(context.Background(), policy.Input{Request: review(t, object), Explain: true}).Evaluations[0].Cost
 	for budgeted, want := range map[int64]string{2*cost + 1: "allowed", 2*cost - 1: "cannot decide"} {
-		if got := verdict(budget(fmt.Sprint(budgeted)).Review(context.Background(), review(t, object, updating(t, old)))); got != want {
+		if got := verdict(budget(fmt.Sprint(budgeted)).Decide(context.Background(), policy.Input{Request: review(t, object, updating(t, old))}).Response()); got != want {
 			t.Errorf("with %d: %s", budgeted, got)
 		}
 	}

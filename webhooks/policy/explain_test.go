@@ -26,7 +26,7 @@ func TestExplain(t *testing.T) {
 		denyAll("g", "paramKind: {apiVersion: example.com/v1, kind: Unserved}", "paramRef: {name: none, parameterNotFoundAction: Allow}"),
 		labelled,
 	))
-	d := set.Decide(context.Background(), review(t, configMap), true)
+	d := set.Decide(context.Background(), policy.Input{Request: review(t, configMap), Explain: true})
 	got, err := json.MarshalIndent(d.Evaluations, "", " ")
 	must(t, err)
 	const golden = "testdata/explained.json"
@@ -50,11 +50,11 @@ func TestObservations(t *testing.T) {
 		outcome               policy.Outcome
 	}
 	var got []counted
-	set.ReviewObserved(context.Background(), review(t, configMap), nil, func(list []policy.Observation) {
+	set.Decide(context.Background(), policy.Input{Request: review(t, configMap), Checked: true, Observe: func(list []policy.Observation) {
 		for _, o := range list {
 			got = append(got, counted{o.Policy, o.Binding, o.Rule, o.Outcome})
 		}
-	})
+	}}).Response()
 	want := []counted{{"a", "a", "validations[0]", "Passed"}, {"a", "a", "validations[1]", "Violated"}, {"a", "a", "", "Evaluated"}}
 	if len(got) != len(want) {
 		t.Fatalf("got %v", got)
@@ -89,13 +89,13 @@ func TestExplainExceptions(t *testing.T) {
 		{Exception: "gatehouse-system/g", Why: "its match condition admins is not true"},
 		{Exception: "shop/a", Why: `exceptions in namespace "shop" do nothing`},
 	}
-	got := set.Decide(context.Background(), review(t, configMap), true).Evaluations[0].Rules[0].Tried
+	got := set.Decide(context.Background(), policy.Input{Request: review(t, configMap), Explain: true}).Evaluations[0].Rules[0].Tried
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q\nwant\n%q", got, want)
 	}
 	// An exception that holds makes the others no matter.
 	set = compile(t, documents(denyAll("p", "", ""), exception("a", "shop", "match: {namespaces: [shop]}"), exception("z", "gatehouse-system", "match: {namespaces: [shop]}")))
-	if rule := set.Decide(context.Background(), review(t, configMap), true).Evaluations[0].Rules[0]; rule.Exception != "gatehouse-system/z" || rule.Tried != nil {
+	if rule := set.Decide(context.Background(), policy.Input{Request: review(t, configMap), Explain: true}).Evaluations[0].Rules[0]; rule.Exception != "gatehouse-system/z" || rule.Tried != nil {
 		t.Errorf("got %+v", rule)
 	}
 }

@@ -72,7 +72,7 @@ func TestForObjects(t *testing.T) {
 			if got := strings.Join(texts, "; "); got != tc.left {
 				t.Errorf("left out are %q, want %q", got, tc.left)
 			}
-			d := set.Decide(context.Background(), review(t, object), false)
+			d := set.Decide(context.Background(), policy.Input{Request: review(t, object), Violations: true})
 			got := outcomes(d)
 			for _, v := range d.Violations {
 				if v.Unknown != "" {
@@ -85,8 +85,8 @@ func TestForObjects(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
-			if want := !strings.Contains(tc.want, "Violated") || strings.Contains(tc.want, "unknown"); d.Response.Allowed != want || d.Err != nil {
-				t.Errorf("allowed: %t, error %v", d.Response.Allowed, d.Err)
+			if want := !strings.Contains(tc.want, "Violated") || strings.Contains(tc.want, "unknown"); d.Response().Allowed != want || d.Err != nil {
+				t.Errorf("allowed: %t, error %v", d.Response().Allowed, d.Err)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -66,7 +67,7 @@ func FuzzReview(f *testing.F) {
 		req := base
 		req.Object.Raw, req.OldObject.Raw = object, old
 		req.Operation = operations[int(operation)%len(operations)]
-		response := set.Review(context.Background(), req)
+		response := set.Decide(context.Background(), policy.Input{Request: req}).Response()
 		if _, err := json.Marshal(response); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,7 @@ func FuzzPodSecurity(f *testing.F) {
 	f.Fuzz(func(t *testing.T, object []byte) {
 		req := base
 		req.Object.Raw = object
-		response := set.Review(context.Background(), req)
+		response := set.Decide(context.Background(), policy.Input{Request: req}).Response()
 		pod := new(corev1.Pod)
 		duplicates, err := kjson.UnmarshalStrict(object, pod, kjson.DisallowDuplicateFields)
 		if err != nil || len(duplicates) > 0 {

@@ -235,15 +235,15 @@ func updating(t testing.TB, old string) func(*admission.Request) {
 
 func decide(t testing.TB, set *policy.Set, req admission.Request) admission.Response {
 	t.Helper()
-	response := set.Review(context.Background(), req)
+	response := set.Decide(context.Background(), policy.Input{Request: req}).Response()
 	// Whoever has checked the text gets the same answer.
 	if trimmed(req.Object.Raw) && trimmed(req.OldObject.Raw) {
-		if got := set.ReviewObserved(context.Background(), req, nil, nil); !reflect.DeepEqual(got, response) {
+		if got := set.Decide(context.Background(), policy.Input{Request: req, Checked: true}).Response(); !reflect.DeepEqual(got, response) {
 			t.Errorf("ReviewObserved = %+v, Review = %+v", got, response)
 		}
 		// The answer with an index of the AdmissionReview is the same.
 		index, req := indexed(t, req)
-		if got := set.ReviewObserved(context.Background(), req, index, nil); !reflect.DeepEqual(got, response) {
+		if got := set.Decide(context.Background(), policy.Input{Request: req, Checked: true, Index: index}).Response(); !reflect.DeepEqual(got, response) {
 			t.Errorf("with an index ReviewObserved = %+v, Review = %+v", got, response)
 		}
 	}

@@ -62,7 +62,7 @@ func TestExpressionsSameAsUpstream(t *testing.T) {
 		set := compile(t, denyAll("p", "validations: [{expression: "+toJSON(t, expression)+"}]", "")+"\n---"+differentialContext)
 		for name, req := range requests {
 			want, cost := evaluate(t, req)
-			d := set.Decide(context.Background(), req.Request, true)
+			d := set.Decide(context.Background(), policy.Input{Request: req.Request, Explain: true})
 			if d.Err != nil || len(d.Evaluations) == 0 || len(d.Evaluations[0].Rules) != 1 {
 				t.Fatalf("%s, %s: %v, %+v", expression, name, d.Err, d.Evaluations)
 			}

@@ -13,7 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // podSecurity is a Pod Security Standard in one version, evaluated by upstream's
@@ -83,8 +82,8 @@ func compilePodSecurity(d validation.Reporter, evaluator *podsecurity.Evaluator,
 // a failure leaves the decision to failurePolicy.
 func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	level := p.level
-	if (p.labels || level.Enforces()) && r.hasRedactedPod() {
-		return redacted.Err, nil
+	if (p.labels || level.Enforces()) && r.hasUnknownPod() {
+		return r.review.set.guard.Err(), nil
 	}
 	if p.labels {
 		namespace, known := r.namespaceObject()
@@ -118,14 +117,14 @@ func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	return nil, nil
 }
 
-// hasRedactedPod reports whether a redacted value is where checks of Pod Security read. A pod that
-// cannot be read is reported by them.
-func (r *request) hasRedactedPod() bool {
-	if !r.review.set.guarded {
+// hasUnknownPod reports whether a value that is not known is where checks of Pod Security read. A
+// pod that cannot be read is reported by them.
+func (r *request) hasUnknownPod() bool {
+	if r.review.set.guard == nil {
 		return false
 	}
 	_, _, err := r.pod()
-	return err == nil && r.podRead.HasString(redacted.Is)
+	return err == nil && r.podRead.HasString(r.review.set.guard.Is)
 }
 
 // modeResults are the warnings and audit annotations that the labels of a namespace ask

@@ -32,6 +32,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 )
 
 // Policy is a ValidatingAdmissionPolicy and where it was read from.
@@ -99,6 +100,11 @@ type Objects interface {
 // serve a kind in its version.
 var ErrNotServed = errors.New("the kind is not served")
 
+// ErrUnanswered is wrapped by errors of Objects and of the authorizer that say that it is not
+// known what the answer would be, such as for what a recording does not hold. What depends on
+// such an answer is undecided.
+var ErrUnanswered = errors.New("it is not known what the answer would be")
+
 // Injector returns a pod as the mutating endpoint will change it, as JSON, and unchanged
 // if there is nothing to inject. Workload is the kind and name, as "Deployment/checkout",
 // of the pod's owner. The pod is checked JSON. Refusal says why the mutating endpoint will
@@ -132,10 +138,10 @@ type Spec struct {
 	// warnings, as errors. Without it they are Compile's error. With it, conditions
 	// of exceptions that do nothing are not compiled.
 	KeepBroken bool
-	// GuardRedacted makes a rule undecided if its result depends on a redacted value, see
-	// package redacted. A request with an undecided rule is refused if another rule refuses
-	// it, and cannot be decided otherwise. It is for requests of a recording.
-	GuardRedacted bool
+	// Guard makes a rule undecided if its result depends on a value that is not known. A
+	// request with an undecided rule is refused if another rule refuses it, and cannot be
+	// decided otherwise. It is for requests of a recording, and may be nil.
+	Guard celbound.Guard
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
 	// it before each expression and returns its error. It may be nil.
 	Stop func() error

@@ -200,8 +200,8 @@ func (o outcome) normalized() outcome {
 // does not.
 func difference(t testing.TB, w *world, set *policy.Set, u *upstream, o apiserveradmission.ObjectInterfaces, a asked) string {
 	t.Helper()
-	decision := set.Decide(t.Context(), a.sent, false)
-	got, err := ours(decision.Response)
+	decision := set.Decide(t.Context(), policy.Input{Request: a.sent, Violations: true})
+	got, err := ours(decision.Response())
 	if err != nil {
 		return err.Error()
 	}
@@ -432,9 +432,9 @@ func TestRandomSameAsUpstream(t *testing.T) {
 		u := newUpstream(t, w.spec())
 		for i, a := range w.requests {
 			cases++
-			if d := set.Decide(t.Context(), a.sent, true); !d.Response.Allowed || slices.ContainsFunc(d.Evaluations, func(e policy.Evaluation) bool { return e.Why == policy.Evaluated }) {
+			if d := set.Decide(t.Context(), policy.Input{Request: a.sent, Explain: true}); !d.Response().Allowed || slices.ContainsFunc(d.Evaluations, func(e policy.Evaluation) bool { return e.Why == policy.Evaluated }) {
 				evaluated++
-				if !d.Response.Allowed {
+				if !d.Response().Allowed {
 					denied++
 				}
 			}

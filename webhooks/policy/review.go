@@ -15,64 +15,50 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-// Review decides on one request.
+// Input is a request on which policies decide.
+type Input struct {
+	Request admission.Request
+	// Checked says that the objects of the request are known to be JSON without space around
+	// them, as webhooks/review decodes them. They are not checked again then.
+	Checked bool
+	// Index is that of the AdmissionReview that the objects are part of, nil for none.
+	Index *rawjson.Index
+	// Violations requests Decision.Violations.
+	Violations bool
+	// Explain requests Decision.Violations and Decision.Evaluations.
+	Explain bool
+	// Observe gets what there is to count, and may be nil. The slice is valid during the call
+	// only.
+	Observe func([]Observation)
+}
+
+// Decide decides on one request.
 //
 // The answer names every violation of every policy, ordered by the names of
 // policy, binding and param and by the index of the rule. Its code is 500 ("cannot
 // decide") if the request cannot be read, if the context ends while policies are
 // evaluated, or if they exceed the budget of the request. It keeps nothing of the request.
-func (s *Set) Review(ctx context.Context, req admission.Request) admission.Response {
+func (s *Set) Decide(ctx context.Context, in Input) Decision {
 	v := newReview(ctx, s)
 	defer v.free()
-	return v.decide(newRequest(v, req))
-}
-
-// ReviewObserved returns Review for a caller whose codec has checked that the objects
-// are JSON, as webhooks/review does: they are not checked again. Index may be that of
-// the AdmissionReview, whose text the objects are part of, and nil. It calls observe,
-// which may be nil, with what there is to count; the slice is valid only until
-// observe returns.
-func (s *Set) ReviewObserved(ctx context.Context, req admission.Request, index *rawjson.Index, observe func([]Observation)) admission.Response {
-	v := newReview(ctx, s)
-	defer v.free()
-	v.observe, v.index = observe != nil, index
-	r := newRequest(v, req)
-	r.object.checked, r.oldObject.checked = true, true
-	response := v.decide(r)
-	if len(v.observations) > 0 {
-		observe(v.observations)
+	v.explain, v.observe, v.index = in.Explain, in.Observe != nil, in.Index
+	r := newRequest(v, in.Request)
+	r.object.checked, r.oldObject.checked = in.Checked, in.Checked
+	d := Decision{response: v.decide(r)}
+	d.Err, d.Undecided, d.Evaluations = cmp.Or(v.err, v.rejection), v.undecided, v.evaluations
+	if in.Violations || in.Explain {
+		d.Violations, v.answer.violations = v.answer.violations, nil
 	}
-	return response
+	if len(v.observations) > 0 {
+		in.Observe(v.observations)
+	}
+	return d
 }
 
-// Decide returns Review with what led to the answer and, if explain is true, with
-// every policy and why it was evaluated or not.
-func (s *Set) Decide(ctx context.Context, req admission.Request, explain bool) Decision {
-	v := newReview(ctx, s)
-	v.explain = explain
-	return v.decision(newRequest(v, req))
-}
-
-// DecideReview returns Decide for a caller whose codec has checked that the objects are JSON, as
-// webhooks/review does.
-func (s *Set) DecideReview(ctx context.Context, req admission.Request, explain bool) Decision {
-	v := newReview(ctx, s)
-	v.explain = explain
-	r := newRequest(v, req)
-	r.object.checked, r.oldObject.checked = true, true
-	return v.decision(r)
-}
-
-func (v *review) decision(r *request) Decision {
-	response := v.decide(r)
-	return Decision{Response: response, Err: cmp.Or(v.err, v.rejection), Undecided: v.undecided, Violations: v.answer.violations, Evaluations: v.evaluations}
-}
-
-// review is the state of one call of Review. Its steps are match (match.go),
+// review is the state of one call of Decide. Its steps are match (match.go),
 // evaluate (evaluate.go), judge (judge.go) and answer (answer.go).
 type review struct {
 	set     *Set
@@ -83,7 +69,7 @@ type review struct {
 	// err is why the request cannot be decided.
 	err error
 	// undecided is why a rule is neither satisfied nor violated: its result depends on a
-	// redacted value. It is nil outside of recordings.
+	// value that is not known. It is nil outside of recordings.
 	undecided error
 	// unanswered is why an answer of the authorizer is not known that the policy that is being
 	// evaluated has asked for. It is nil outside of recordings.
@@ -321,7 +307,7 @@ func (v *review) skip(t target, m match) {
 	if m.why != Misconfigured {
 		return
 	}
-	if errors.Is(m.err, redacted.ErrMissing) {
+	if errors.Is(m.err, ErrUnanswered) {
 		v.noteUndecided(title(t.policy.kind, t.policy.name, t.bindingName()), m.err)
 		return
 	}

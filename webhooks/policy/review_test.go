@@ -486,7 +486,7 @@ func TestNoDecisionInTime(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	response := compile(t, denyAll("p", "", "")).Review(ctx, review(t, configMap))
+	response := compile(t, denyAll("p", "", "")).Decide(ctx, policy.Input{Request: review(t, configMap)}).Response()
 	if got := verdict(response); got != "cannot decide" || message(response) != "no decision in time, at ValidatingAdmissionPolicy 'p': context canceled" {
 		t.Errorf("got %s %q", got, message(response))
 	}
@@ -501,7 +501,7 @@ func TestAbandonedEvaluation(t *testing.T) {
 	cancel()
 	for _, failurePolicy := range []string{"Fail", "Ignore"} {
 		set := compile(t, denyAll("p", `failurePolicy: `+failurePolicy+`, validations: [{expression: "`+loop+`"}]`, ""))
-		if got := verdict(set.Review(ctx, review(t, configMap))); got != "cannot decide" {
+		if got := verdict(set.Decide(ctx, policy.Input{Request: review(t, configMap)}).Response()); got != "cannot decide" {
 			t.Errorf("%s: got %s", failurePolicy, got)
 		}
 	}
@@ -517,7 +517,7 @@ func TestKeepsNothing(t *testing.T) {
 	req := review(t, configMap, func(req *admission.Request) {
 		req.Options.Raw = []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl"}`)
 	})
-	first := set.Review(context.Background(), req)
+	first := set.Decide(context.Background(), policy.Input{Request: req}).Response()
 	before := toJSON(t, first)
 	for _, raw := range [][]byte{req.Object.Raw, req.Options.Raw} {
 		for i := range raw {
@@ -527,9 +527,9 @@ func TestKeepsNothing(t *testing.T) {
 	if after := toJSON(t, first); after != before {
 		t.Errorf("the response changed with the request's bytes:\n%s\n%s", before, after)
 	}
-	if second := toJSON(t, set.Review(context.Background(), review(t, configMap, func(req *admission.Request) {
+	if second := toJSON(t, set.Decide(context.Background(), policy.Input{Request: review(t, configMap, func(req *admission.Request) {
 		req.Options.Raw = []byte(`{"fieldManager":"kubectl"}`)
-	}))); second != before {
+	})}).Response()); second != before {
 		t.Errorf("the second response differs:\n%s\n%s", before, second)
 	}
 }
@@ -548,7 +548,7 @@ func TestConcurrentReviews(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for range 20 {
-				if got := toJSON(t, set.Review(context.Background(), req)); got != want {
+				if got := toJSON(t, set.Decide(context.Background(), policy.Input{Request: req}).Response()); got != want {
 					t.Errorf("got %s, want %s", got, want)
 				}
 			}

@@ -59,7 +59,7 @@ func TestRuleNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set, req := compile(t, c.documents), review(t, object)
-			if got := outcomes(set.Decide(t.Context(), req, false)); got != c.outcomes {
+			if got := outcomes(set.Decide(t.Context(), policy.Input{Request: req, Violations: true})); got != c.outcomes {
 				t.Errorf("got %q, want %q", got, c.outcomes)
 			}
 			response := decide(t, set, req)
@@ -96,7 +96,7 @@ func TestRuleIsNamedAnew(t *testing.T) {
 	must(t, err)
 	req := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {a: x, b: w, c: x}}`)
 	for want, set := range map[string]*policy.Set{"Violated validations[b-is-x]": before, "Violated validations[other]": after} {
-		if got := outcomes(set.Decide(t.Context(), req, false)); got != want {
+		if got := outcomes(set.Decide(t.Context(), policy.Input{Request: req, Violations: true})); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -106,7 +106,7 @@ func TestRuleIsNamedAnew(t *testing.T) {
 func TestHasRule(t *testing.T) {
 	t.Parallel()
 	req := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {a: w, b: w, c: x}}`)
-	found := compile(t, named()).Decide(t.Context(), req, false).Violations
+	found := compile(t, named()).Decide(t.Context(), policy.Input{Request: req, Violations: true}).Violations
 	for i, want := range [][]string{{"validations[0]"}, {"validations[1]", "validations[b-is-x]"}} {
 		var got []string
 		for _, rule := range []string{"", "validations[0]", "validations[1]", "validations[b-is-x]", "b-is-x"} {
@@ -170,7 +170,7 @@ func TestExceptionWithUnknownNameExemptsNothing(t *testing.T) {
 		t.Error("no error")
 	}
 	req := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {a: w, b: x, c: x}}`)
-	if got := outcomes(set.Decide(t.Context(), req, false)); got != "Violated validations[0]" {
+	if got := outcomes(set.Decide(t.Context(), policy.Input{Request: req, Violations: true})); got != "Violated validations[0]" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -9,25 +9,24 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // Recording is implemented by Objects that answer from a recording.
 type Recording interface {
-	// MissingNamespace returns an error that wraps redacted.ErrMissing if it was not recorded
+	// MissingNamespace returns an error that wraps ErrUnanswered if it was not recorded
 	// whether the namespace is known, and nil otherwise.
 	MissingNamespace(name string) error
-	// MissingOldObject returns an error that wraps redacted.ErrMissing if an update or deletion
+	// MissingOldObject returns an error that wraps ErrUnanswered if an update or deletion
 	// without oldObject had one that was not recorded, and nil otherwise.
 	MissingOldObject() error
 }
 
 // UndecidedError is the Decision.Err of a request of a recording on whose decision a part of
-// the configuration depends that reads what is redacted or was not recorded.
+// the configuration depends that reads what is not known or was not recorded.
 type UndecidedError struct {
 	// Where names the policy, or the condition of an exception.
 	Where string
-	// Err says what is read. It wraps redacted.ErrMissing, or says that a value is redacted.
+	// Err says what is read. It wraps ErrUnanswered, or the Err of the Guard.
 	Err error
 }
 
@@ -37,10 +36,23 @@ func (e *UndecidedError) Error() string { return e.Where + ": " + e.Err.Error() 
 // Unwrap returns Err.
 func (e *UndecidedError) Unwrap() error { return e.Err }
 
-// dependsOnRedacted reports whether an expression has no result, or none that is known, because of a
-// redacted value, or of what was not recorded.
-func (v *review) dependsOnRedacted(err error) bool {
-	return v.set.guarded && redacted.Depends(redacted.Explain(err).Error()) || errors.Is(err, redacted.ErrMissing)
+// isUndecided reports whether an expression has no result, or none that is known, because of a value
+// that is not known, or of what was not recorded.
+func (v *review) isUndecided(err error) bool {
+	return v.set.guard != nil && v.set.guard.Depends(err) || errors.Is(err, ErrUnanswered)
+}
+
+// isUnknown reports whether a failure is due to a value that is not known, or was not recorded.
+func (s *Set) isUnknown(failure error) bool {
+	return errors.Is(failure, ErrUnanswered) || s.guard != nil && failure != nil && errors.Is(failure, s.guard.Err())
+}
+
+// unknownError returns the error about a result that is not known.
+func (s *Set) unknownError() error {
+	if s.guard == nil {
+		return ErrUnanswered
+	}
+	return s.guard.Err()
 }
 
 // noteUndecided notes why a part of the configuration is undecided. The first reason is kept.
@@ -89,7 +101,7 @@ type noticingAuthorizer struct {
 
 func (a *noticingAuthorizer) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := a.UnconditionalAuthorizer.Authorize(ctx, attributes)
-	if err != nil && errors.Is(err, redacted.ErrMissing) {
+	if err != nil && errors.Is(err, ErrUnanswered) {
 		a.review.unanswered = err
 	}
 	return decision, reason, err //nolint:wrapcheck // it is that of the authorizer

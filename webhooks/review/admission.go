@@ -29,10 +29,7 @@ func (admissionProtocol) decode(x *exchange) (values int, err error) {
 }
 
 func (p admissionProtocol) decide(ctx context.Context, x *exchange) *failure {
-	if x.index != nil {
-		ctx = context.WithValue(ctx, indexKey{}, x.index)
-	}
-	response := p.f(ctx, x.admission)
+	response := p.f(ctx, &x.admission)
 	if failed := x.outcome.setAdmission(&response); failed != nil {
 		return failed
 	}
@@ -42,16 +39,6 @@ func (p admissionProtocol) decide(ctx context.Context, x *exchange) *failure {
 		return &failure{status: http.StatusInternalServerError, reason: "internal", detail: err.Error()}
 	}
 	return nil
-}
-
-// indexKey is the key of the Index in the context of a decision.
-type indexKey struct{}
-
-// IndexOf returns the Index of the AdmissionReview that is decided on, and nil if it has none, see rawjson.Outline. It is
-// valid during the decision only.
-func IndexOf(ctx context.Context) *rawjson.Index {
-	index, _ := ctx.Value(indexKey{}).(*rawjson.Index)
-	return index
 }
 
 func (admissionProtocol) refuse(w http.ResponseWriter, f *failure, remaining time.Duration, _ *exchange) {

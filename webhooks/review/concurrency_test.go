@@ -97,7 +97,7 @@ func TestManyValues(t *testing.T) {
 		o := options(seen)
 		o.MaxBytes, o.InFlight = 8<<20, review.NewBudget(16<<20)
 		body := admissionBody(`"spec":{`, `"spec":{"x":[`+strings.Repeat(unit, 1<<20/len(unit))+`0],`)
-		recorder := post(t, review.Admission(func(context.Context, admission.Request) admission.Response {
+		recorder := post(t, review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
 			t.Errorf("a megabyte of %s is decided on", unit)
 			return admission.Allowed("")
 		}, o), "/?timeout=10s", body)
@@ -129,7 +129,7 @@ func TestIndexMemoryIsTrimmed(t *testing.T) {
 	o.Observe, o.Caller = nil, func(*http.Request) review.Caller { return review.Caller{Certified: true} } // who may take all of it
 	o.InFlight, o.Slots = review.NewBudget(most*64<<10), review.NewSlots(most)
 	begun, end := make(chan struct{}), make(chan struct{})
-	handler := review.Admission(func(context.Context, admission.Request) admission.Response {
+	handler := review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
 		begun <- struct{}{}
 		<-end
 		return admission.Allowed("")
@@ -160,8 +160,8 @@ func TestIndexGivesWayToValues(t *testing.T) {
 		o.Caller = func(*http.Request) review.Caller { return review.Caller{Certified: true} }
 		o.InFlight = review.NewBudget(bytes)
 		indexed := !want
-		recorder := post(t, review.Admission(func(ctx context.Context, _ admission.Request) admission.Response {
-			indexed = review.IndexOf(ctx) != nil
+		recorder := post(t, review.Admission(func(_ context.Context, r *review.AdmissionRequest) admission.Response {
+			indexed = r.Index != nil
 			return admission.Allowed("")
 		}, o), "/", body)
 		if recorder.Code != http.StatusOK || indexed != want {
@@ -177,7 +177,7 @@ func TestConcurrentReviewsKeepApart(t *testing.T) {
 	t.Parallel()
 	o := options(nil)
 	o.Observe, o.Slots, o.InFlight = nil, review.NewSlots(64), review.NewBudget(64<<20)
-	server := httptest.NewUnstartedServer(review.Admission(func(_ context.Context, r admission.Request) admission.Response {
+	server := httptest.NewUnstartedServer(review.Admission(func(_ context.Context, r *review.AdmissionRequest) admission.Response {
 		// The answer says what this decision saw of the request.
 		return admission.Denied(fmt.Sprintf("%s %s %d %s", r.UID, r.UserInfo.Username, len(r.Object.Raw), strings.Repeat(r.Name, len(r.Object.Raw)/64)))
 	}, o))
@@ -243,7 +243,7 @@ func TestAnswerDoesNotWaitForTheLog(t *testing.T) {
 	release := make(chan struct{})
 	o := options(nil)
 	o.Observe = func(*review.Outcome) { <-release }
-	server := httptest.NewServer(review.Admission(func(context.Context, admission.Request) admission.Response { return admission.Denied("no") }, o))
+	server := httptest.NewServer(review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response { return admission.Denied("no") }, o))
 	defer server.Close()
 	defer close(release)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(admissionBody()))

@@ -5,9 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
-
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -18,17 +15,14 @@ type exchange struct {
 	memory       reservation
 	body, answer []byte
 	members      [maxMembers]rawjson.Member
-	// index is that of the body, nil for none, and indexBytes the memory that it uses.
-	index      *rawjson.Index
+	// indexBytes is the memory that the Index of the body uses.
 	indexBytes int64
 
 	// One of these is the decoded request.
-	admission  admission.Request
-	token      authentication.Request
+	admission  AdmissionRequest
+	token      TokenRequest
 	apiVersion string
 
-	// finished gets the review once it is finished, and may be nil.
-	finished func(*Outcome, Exchange)
 	// answered reports whether the answer, or a refusal, may have been written.
 	answered bool
 }
@@ -65,7 +59,7 @@ func (x *exchange) withIndex(fill func(*rawjson.Index)) {
 		index = new(rawjson.Index)
 	}
 	fill(index)
-	x.index, x.indexBytes = index, min(most, index.Bytes())
+	x.admission.Index, x.indexBytes = index, min(most, index.Bytes())
 	x.memory.shrink(most - x.indexBytes)
 	if _, filled := index.Root(); !filled {
 		x.dropIndex()
@@ -74,13 +68,13 @@ func (x *exchange) withIndex(fill func(*rawjson.Index)) {
 
 // dropIndex gives the Index back, if there is one.
 func (x *exchange) dropIndex() {
-	if x.index == nil {
+	if x.admission.Index == nil {
 		return
 	}
 	x.memory.shrink(x.indexBytes)
-	x.index.Forget()
-	x.indexPool().Put(x.index)
-	x.index = nil
+	x.admission.Index.Forget()
+	x.indexPool().Put(x.admission.Index)
+	x.admission.Index = nil
 }
 
 // Exchange is a review as it was received and answered. Its bytes are valid during the call
@@ -108,6 +102,7 @@ func (x *exchange) public() Exchange {
 func (h *handler) newExchange(r *http.Request, caller Caller, timeout time.Duration) *exchange {
 	x := exchanges.Get().(*exchange)
 	x.outcome.Endpoint, x.outcome.Caller, x.outcome.Started = h.Name, caller, h.Now()
+	x.admission.Caller, x.token.Caller = caller, caller
 	if h.TraceParents {
 		x.outcome.TraceParent = r.Header.Get("Traceparent")
 	}

@@ -19,7 +19,7 @@ const smallReview = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1
 // sendAs sends a review as a caller to an endpoint whose decisions take some time.
 func sendAs(c Caller, o Options, took time.Duration) *httptest.ResponseRecorder {
 	o.Caller = func(*http.Request) Caller { return c }
-	handler := Admission(func(context.Context, admission.Request) admission.Response {
+	handler := Admission(func(context.Context, *AdmissionRequest) admission.Response {
 		time.Sleep(took) // of the bubble
 		return admission.Allowed("")
 	}, o)

@@ -27,17 +27,41 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// AdmissionFunc decides on an admission request. It is what controller-runtime
-// calls a HandlerFunc. The request's raw objects are valid during the call
-// only. A response that is not allowed and whose code is 500 or more means
+// AdmissionFunc decides on an admission request. The context carries the deadline and
+// nothing else. A response that is not allowed and whose code is 500 or more means
 // "cannot decide".
-type AdmissionFunc = func(context.Context, admission.Request) admission.Response
+type AdmissionFunc = func(context.Context, *AdmissionRequest) admission.Response
 
 // TokenFunc decides on a token. A response with a status.error means "cannot
 // decide".
-type TokenFunc = func(context.Context, authentication.Request) authentication.Response
+type TokenFunc = func(context.Context, *TokenRequest) authentication.Response
+
+// Call is what is known about a review besides its request.
+type Call struct {
+	// Caller is who sent the review.
+	Caller Caller
+	// Finished may be set during the decision: it gets the review once it is finished.
+	Finished func(*Outcome, Exchange)
+}
+
+// AdmissionRequest is an AdmissionReview to decide on. It is valid during the call only. Its
+// objects are JSON without space around them.
+type AdmissionRequest struct {
+	admission.Request
+	Call
+	// Index is that of the AdmissionReview whose text the objects are part of, nil for none.
+	Index *rawjson.Index
+}
+
+// TokenRequest is a TokenReview to decide on. It is valid during the call only.
+type TokenRequest struct {
+	authentication.Request
+	Call
+}
 
 const (
 	// MaxAdmissionBytes bounds the body of an AdmissionReview. The API server
@@ -76,9 +100,6 @@ type Options struct {
 	Admit func(*http.Request) error
 	// Observe, if set, gets each finished review. It must not keep the Outcome.
 	Observe func(*Outcome)
-	// Begin, if set, is called before each decision. It returns the context of the decision, and
-	// the function that gets the review once it is finished, which may be nil.
-	Begin func(context.Context) (context.Context, func(*Outcome, Exchange))
 	// TraceParents has each Outcome hold the caller's trace context.
 	TraceParents bool
 	// Now is the clock. Required.
@@ -177,9 +198,6 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return failed
 	}
 	defer slots.release(x.memory.caller, 1)
-	if h.Begin != nil {
-		ctx, x.finished = h.Begin(ctx)
-	}
 	return h.protocol.decide(ctx, x)
 }
 
@@ -251,7 +269,7 @@ func (h *handler) acquireSlot(ctx context.Context, x *exchange, values int) (*Sl
 	x.memory.trim()
 	slots := h.Slots
 	if h.SlotsFor != nil {
-		slots = cmp.Or(h.SlotsFor(&x.admission), slots)
+		slots = cmp.Or(h.SlotsFor(&x.admission.Request), slots)
 	}
 	acquired := err == nil && slots.acquire(ctx, &x.memory, 1)
 	x.outcome.Waited = h.Now().Sub(started)
@@ -301,8 +319,10 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
 		}
 		h.Observe(&x.outcome)
 	}
-	if x.finished != nil {
-		x.finished(&x.outcome, x.public())
+	for _, finished := range [...]func(*Outcome, Exchange){x.admission.Finished, x.token.Finished} {
+		if finished != nil {
+			finished(&x.outcome, x.public())
+		}
 	}
 	x.free()
 }

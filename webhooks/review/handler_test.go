@@ -33,9 +33,11 @@ func options(seen observed) review.Options {
 	}
 }
 
-func allow(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
+func allow(context.Context, *review.AdmissionRequest) admission.Response {
+	return admission.Allowed("")
+}
 
-func known(_ context.Context, r authentication.Request) authentication.Response {
+func known(_ context.Context, r *review.TokenRequest) authentication.Response {
 	var response authentication.Response
 	switch r.Spec.Token {
 	case "good":
@@ -161,16 +163,18 @@ func TestAdmissionOutcomes(t *testing.T) {
 		detail        string
 	}{
 		{"yes", "10s", allow, 200, review.Allowed, "", "", ""},
-		{"no", "10s", func(context.Context, admission.Request) admission.Response { return admission.Denied("not here") }, 200, review.Denied, "Forbidden", "", ""},
-		{"cannot decide", "10s", func(context.Context, admission.Request) admission.Response {
+		{"no", "10s", func(context.Context, *review.AdmissionRequest) admission.Response {
+			return admission.Denied("not here")
+		}, 200, review.Denied, "Forbidden", "", ""},
+		{"cannot decide", "10s", func(context.Context, *review.AdmissionRequest) admission.Response {
 			return admission.Errored(http.StatusInternalServerError, errors.New("secret"))
 		}, 500, review.Unknown, "internal", undecided, "secret"},
-		{"out of time", "10ms", func(ctx context.Context, _ admission.Request) admission.Response {
+		{"out of time", "10ms", func(ctx context.Context, _ *review.AdmissionRequest) admission.Response {
 			<-ctx.Done()
 			return admission.Errored(http.StatusInternalServerError, ctx.Err())
 		}, 500, review.Unknown, "deadline", undecided, "deadline exceeded"},
-		{"panic", "10s", func(context.Context, admission.Request) admission.Response { panic("secret") }, 500, review.Unknown, "panic", undecided, "handler_test.go"},
-		{"patch is no JSON", "10s", func(context.Context, admission.Request) admission.Response {
+		{"panic", "10s", func(context.Context, *review.AdmissionRequest) admission.Response { panic("secret") }, 500, review.Unknown, "panic", undecided, "handler_test.go"},
+		{"patch is no JSON", "10s", func(context.Context, *review.AdmissionRequest) admission.Response {
 			return admission.Patched("", jsonOperation(make(chan int)))
 		}, 500, review.Unknown, "internal", undecided, "patch operation 0 (add /a)"},
 	} {
@@ -217,7 +221,7 @@ func TestTokenOutcomes(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			seen := make(observed, 1)
-			recorder := post(t, review.Token(func(context.Context, authentication.Request) authentication.Response {
+			recorder := post(t, review.Token(func(context.Context, *review.TokenRequest) authentication.Response {
 				response := authentication.Response{TokenReview: authenticationv1.TokenReview{Status: tc.status}}
 				response.Annotations = map[string]string{
 					"gatehouse.dev/reason": "a-reason", "gatehouse.dev/token-id": "a-id", "gatehouse.dev/backend": "a-backend",
@@ -261,7 +265,7 @@ func TestDeadline(t *testing.T) {
 		o := options(make(observed, 1))
 		o.Now = func() time.Time { return start }
 		var got time.Duration
-		post(t, review.Admission(func(ctx context.Context, _ admission.Request) admission.Response {
+		post(t, review.Admission(func(ctx context.Context, _ *review.AdmissionRequest) admission.Response {
 			deadline, _ := ctx.Deadline()
 			got = deadline.Sub(start)
 			return admission.Allowed("")
@@ -277,7 +281,7 @@ func TestCallerThatGoesAwayCancels(t *testing.T) {
 	t.Parallel()
 	seen := make(observed, 1)
 	entered := make(chan struct{})
-	server := httptest.NewServer(review.Admission(func(ctx context.Context, _ admission.Request) admission.Response {
+	server := httptest.NewServer(review.Admission(func(ctx context.Context, _ *review.AdmissionRequest) admission.Response {
 		close(entered)
 		<-ctx.Done()
 		return admission.Errored(http.StatusInternalServerError, ctx.Err())
@@ -321,7 +325,7 @@ func TestOverload(t *testing.T) {
 				o := options(seen)
 				o.Slots = review.NewSlots(1)
 				entered, leave := make(chan struct{}), make(chan struct{})
-				handler := review.Admission(func(context.Context, admission.Request) admission.Response {
+				handler := review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
 					close(entered)
 					<-leave
 					return admission.Allowed("")
@@ -357,7 +361,7 @@ func TestBytesInFlight(t *testing.T) {
 	o := options(nil)
 	o.Observe, o.InFlight = nil, review.NewBudget(9<<18)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	holding := review.Admission(func(context.Context, admission.Request) admission.Response {
+	holding := review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
 		close(entered)
 		<-leave
 		panic("while much is reserved")
@@ -444,9 +448,9 @@ func TestIndex(t *testing.T) {
 		{"a member of the user twice", admissionBody(`"userInfo":{`, `"userInfo":{"uid":"a","uid":"b",`), false, http.StatusBadRequest},
 	} {
 		o := options(make(observed, 3))
-		handler := review.Admission(func(ctx context.Context, r admission.Request) admission.Response {
+		handler := review.Admission(func(_ context.Context, r *review.AdmissionRequest) admission.Response {
 			got := ""
-			if index := review.IndexOf(ctx); index != nil {
+			if index := r.Index; index != nil {
 				request, _ := index.Member(0, "request")
 				object, _ := index.Member(request, "object")
 				got = string(index.Part(index.Nodes[object].Span))
@@ -471,7 +475,7 @@ func jsonOperation(value any) jsonpatch.Operation {
 func BenchmarkAdmission(b *testing.B) {
 	o := options(nil)
 	o.Observe = nil
-	handler := review.Admission(func(context.Context, admission.Request) admission.Response {
+	handler := review.Admission(func(context.Context, *review.AdmissionRequest) admission.Response {
 		return admission.Patched("", jsonOperation(json.RawMessage(`{"name":"sidecar"}`)))
 	}, o)
 	body := admissionBody(`"spec":{`, `"spec":{"x":"`+strings.Repeat("some text", 600)+`",`)

@@ -36,12 +36,12 @@ const (
 type tokenProtocol struct{ f TokenFunc }
 
 func (tokenProtocol) decode(x *exchange) (values int, err error) {
-	x.apiVersion, values, err = decodeToken(x.members[:0], x.body, &x.token)
+	x.apiVersion, values, err = decodeToken(x.members[:0], x.body, &x.token.Request)
 	return values, err
 }
 
 func (p tokenProtocol) decide(ctx context.Context, x *exchange) *failure {
-	response := p.f(ctx, x.token)
+	response := p.f(ctx, &x.token)
 	x.outcome.setToken(&response)
 	x.answer = AppendToken(x.answer[:0], x.apiVersion, &response.Status)
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // podOfSize returns a pod as the API server sends it, of about so many bytes: one
@@ -28,7 +30,7 @@ func BenchmarkReview(b *testing.B) {
 	set := compile(b, shipper())
 	for _, size := range []int{1500, 5000, 60000} {
 		pod := podOfSize(size)
-		applied := apply(b, pod, set.Review(context.Background(), request("shop", pod)).Patches)
+		applied := apply(b, pod, set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response().Patches)
 		for _, bc := range []struct {
 			name, namespace, pod string
 			patched              bool
@@ -41,7 +43,7 @@ func BenchmarkReview(b *testing.B) {
 				r := request(bc.namespace, bc.pod)
 				b.ReportAllocs()
 				for b.Loop() {
-					response := set.Review(context.Background(), r)
+					response := set.Decide(context.Background(), sidecar.Input{Request: r}).Response()
 					if !response.Allowed || (response.Patches != nil) != bc.patched {
 						b.Fatalf("%+v", response)
 					}
@@ -76,7 +78,7 @@ spec:
 	r := request("shop", pod)
 	b.ReportAllocs()
 	for b.Loop() {
-		if response := set.Review(context.Background(), r); !response.Allowed || response.Patches == nil {
+		if response := set.Decide(context.Background(), sidecar.Input{Request: r}).Response(); !response.Allowed || response.Patches == nil {
 			b.Fatalf("%+v", response)
 		}
 	}

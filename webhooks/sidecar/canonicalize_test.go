@@ -26,19 +26,19 @@ func written(t testing.TB, text []byte) ([]byte, bool) {
 // the second call has nothing to do, and what is taken out leaves what was.
 func writtenTwice(t testing.TB, set *sidecar.Set, in sidecar.Input) sidecar.Decision {
 	t.Helper()
-	d := set.Decide(in)
+	d := set.Decide(t.Context(), in)
 	if d.Patches == nil {
 		return d
 	}
-	pod := in.Pod
+	pod := in.Request.Object.Raw
 	patched := patchedBy(t, pod, d.Patches)
 	out, ok := written(t, patched)
 	if !ok {
 		t.Fatalf("%s is no pod any more: %s", pod, patched)
 	}
 	for _, again := range [][]byte{out, defaulted(t, out)} {
-		in.Pod = again
-		if second := set.Decide(in); second.Patches != nil || second.Err != nil || len(second.Refusals) > 0 {
+		in.Request.Object.Raw = again
+		if second := set.Decide(t.Context(), in); second.Patches != nil || second.Err != nil || len(second.Refusals) > 0 {
 			t.Errorf("the second call about %s\ndoes %s\nand says %s", again, asJSON(t, second.Patches), said(&second))
 		}
 	}
@@ -136,7 +136,7 @@ func TestValuesThatAreNotWrittenBack(t *testing.T) {
 			d := writtenTwice(t, set, in)
 			check(t, "said", said(&d), tc.says)
 			if tc.says == "" {
-				checkPod(t, string(patchedBy(t, in.Pod, d.Patches)), tc.want)
+				checkPod(t, string(patchedBy(t, in.Request.Object.Raw, d.Patches)), tc.want)
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func TestRandomPodsWritten(t *testing.T) {
 					if !ok {
 						continue
 					}
-					count.add(writtenTwice(t, w.set, sidecar.Input{Context: t.Context(), Namespace: places[g.IntN(len(places))], Pod: pod}))
+					count.add(writtenTwice(t, w.set, sidecar.ForPod(places[g.IntN(len(places))], pod)))
 					if t.Failed() {
 						t.Fatalf("seed %d: %s", seed, pod)
 					}
@@ -226,12 +226,12 @@ func TestVolumesWithDefaults(t *testing.T) {
 				_, patched := inject(t, set, "spec: {containers: [{name: app}]}")
 				pod := asObject(treeOf(t, []byte(patched)))
 				asObject(pod["spec"])["volumes"] = []any{treeOf(t, []byte(comesBack))}
-				second := set.Decide(sidecar.Input{Namespace: "shop", Pod: asJSON(t, pod)})
+				second := set.Decide(t.Context(), sidecar.ForPod("shop", asJSON(t, pod)))
 				if second.Patches != nil || said(&second) != "" || !second.Again {
 					t.Errorf("the second call does %v and says %s", second.Patches, said(&second))
 				}
 				// The pod's author may have declared the same.
-				own := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{"spec":{"containers":[{"name":"app"}],"volumes":[` + comesBack + `]}}`)})
+				own := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(`{"spec":{"containers":[{"name":"app"}],"volumes":[`+comesBack+`]}}`)))
 				if len(own.Refusals) > 0 || own.Err != nil {
 					t.Errorf("an equal volume of the pod's own: %s", said(&own))
 				}
@@ -247,12 +247,12 @@ func TestVolumeOfOursThatOthersHaveChanged(t *testing.T) {
 	set := compile(t, optOut("a", "template: {spec: {volumes: [{name: v, emptyDir: {}}]}}\nappContainers: [{template: {volumeMounts: [{name: v, mountPath: /v}]}}]"))
 	_, patched := inject(t, set, "spec: {containers: [{name: app}]}")
 	changed := strings.Replace(patched, `"emptyDir":{}`, `"emptyDir":{"medium":"Memory"}`, 1)
-	d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
+	d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(changed)))
 	if d.Patches != nil || said(&d) != "" || reasons(&d) != "a=already-there" {
 		t.Errorf("the second call about %s does %v and says %s", changed, d.Patches, said(&d))
 	}
 	// The claim alone is not believed.
 	forged := strings.Replace(changed, `"mountPath":"/v"`, `"mountPath":"/w"`, 1)
-	d = set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(forged)})
+	d = set.Decide(t.Context(), sidecar.ForPod("shop", []byte(forged)))
 	check(t, "reasons", reasons(&d), "a=refused")
 }

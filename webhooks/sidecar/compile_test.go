@@ -99,7 +99,7 @@ func TestProfilesThatExcludeEachOther(t *testing.T) {
 func TestRevision(t *testing.T) {
 	t.Parallel()
 	revision := func(text string) string {
-		return compile(t, text).Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{}`)}).Verdicts[0].Revision
+		return compile(t, text).Decide(t.Context(), sidecar.ForPod("shop", []byte(`{}`))).Verdicts[0].Revision
 	}
 	base := revision(both)
 	if len(base) != 12 {

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -16,20 +19,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
 
-// Input is a pod that is to be created.
+// Input is an admission request on which the endpoint decides.
 type Input struct {
-	// Context ends expressions that take too long. Nil stands for one that
-	// never ends.
-	Context context.Context //nolint:containedctx // it belongs to one call, like everything here
-	// Namespace is the name of the namespace.
-	Namespace string
-	// Pod is the JSON text of the pod. It may be unchecked bytes, and is not referred to
+	// Request is the request. Its objects may be unchecked bytes, and are not referred to
 	// after the decision.
-	Pod []byte
-	// Checked says that Pod is known to be JSON without space around it, as the
-	// objects are that webhooks/review decodes. It is not checked again then.
+	Request admission.Request
+	// Checked says that the objects are known to be JSON without space around them, as
+	// webhooks/review decodes them. They are not checked again then.
 	Checked bool
-	// Index is that of the AdmissionReview that Pod is a part of, nil for none.
+	// Index is that of the AdmissionReview that the objects are a part of, nil for none.
 	Index *rawjson.Index
 	// Workload is the kind and name of the workload that will own the pod, as
 	// "Deployment/checkout". It is for pods that no controller has created yet.
@@ -38,6 +36,32 @@ type Input struct {
 	Explain bool
 	// Apply requests Decision.Patched.
 	Apply bool
+}
+
+// ForPod returns the Input for the creation of a pod, which is JSON, in a namespace.
+func ForPod(namespace string, pod []byte) Input {
+	var in Input
+	in.Request.Operation, in.Request.Namespace, in.Request.Object.Raw = admissionv1.Create, namespace, pod
+	in.Request.Kind = metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	in.Request.Resource = metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+	return in
+}
+
+// IsNewPod reports whether a request creates a pod: the endpoint allows all others unchanged.
+func IsNewPod(r *admission.Request) bool {
+	return createsObject(r) && isPodKind(r) && isPodResource(r)
+}
+
+func createsObject(r *admission.Request) bool {
+	return r.Operation == admissionv1.Create && r.SubResource == ""
+}
+
+func isPodKind(r *admission.Request) bool {
+	return r.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
+}
+
+func isPodResource(r *admission.Request) bool {
+	return r.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
 }
 
 // Verdict is the outcome for one profile.
@@ -85,7 +109,8 @@ type Parameter struct {
 	Name, Value, From string
 }
 
-// Decision is the decision about one pod. It shares no memory with the text of the pod.
+// Decision is the decision about one request. It shares no memory with the text of the pod.
+// It is the zero Decision for a request that does not create a pod.
 type Decision struct {
 	// Err is not nil if it cannot be decided what the pod should become. Then there are
 	// neither refusals nor patches, and verdicts may be incomplete.
@@ -114,6 +139,9 @@ type Decision struct {
 
 	// had is the status annotation of the pod, nil without one.
 	had *status.Status
+	// empty reports whether the Set has no profiles: then the answer is a yes, whatever the pod
+	// asks for.
+	empty bool
 }
 
 const (
@@ -122,17 +150,30 @@ const (
 	asked   = v1alpha1.InjectAnnotation + `: "true"`
 )
 
-// Decide decides about a pod that is to be created. It is safe for concurrent
-// use.
-func (s *Set) Decide(in Input) Decision {
+// Decide decides on an admission request. It adds sidecars to pods that are being created
+// and allows everything else unchanged. It refuses a pod that conflicts with what is
+// added, or whose inject annotation is invalid. The context ends expressions that take too
+// long. Decide is safe for concurrent use.
+func (s *Set) Decide(ctx context.Context, in Input) Decision {
+	request := &in.Request
+	switch {
+	case !createsObject(request):
+		return Decision{}
+	case isPodKind(request) != isPodResource(request):
+		return Decision{empty: len(s.profiles) == 0, Err: fmt.Errorf("the request's kind %s and resource %s do not match", request.Kind.String(), request.Resource.String())}
+	case !isPodKind(request):
+		return Decision{}
+	case len(request.Object.Raw) == 0:
+		return Decision{empty: len(s.profiles) == 0, Err: errors.New("the request to create a pod has no object")}
+	}
 	sc, _ := s.scratch.Get().(*scratch)
 	// Nothing of the request may be kept.
 	defer func() {
 		sc.clear()
 		s.scratch.Put(sc)
 	}()
-	d := sc.decide(s, &in)
-	d.had = sc.request.status
+	d := sc.decide(ctx, s, &in)
+	d.had, d.empty = sc.request.status, len(s.profiles) == 0
 	if in.Apply && d.Patches != nil {
 		d.Patched, d.Err = sc.injector.patched(d.Patches[len(d.Patches)-1])
 	}
@@ -141,9 +182,11 @@ func (s *Set) Decide(in Input) Decision {
 
 // decide runs the stages of a request: select, then render, merge and verify for each
 // profile, then encode.
-func (sc *scratch) decide(set *Set, in *Input) Decision {
+func (sc *scratch) decide(ctx context.Context, set *Set, in *Input) Decision {
 	r, messages := &sc.request, &sc.messages
-	r.set, r.in, r.reader = set, in, &sc.Reader
+	r.set, r.context, r.reader = set, ctx, &sc.Reader
+	r.text, r.checked, r.index = podtext.Trim(in.Request.Object.Raw), in.Checked, in.Index
+	r.namespaceName, r.workload, r.explain = in.Request.Namespace, in.Workload, in.Explain
 	if err := r.read(&sc.Pod, messages); err != nil {
 		return Decision{Err: err, Warnings: messages.warnings, Again: r.isAgain()}
 	}

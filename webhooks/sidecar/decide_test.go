@@ -38,7 +38,7 @@ func TestInjectionLeftOut(t *testing.T) {
 func checkTwice(t testing.TB, set *sidecar.Set, pod string, response admission.Response) string {
 	t.Helper()
 	patched := apply(t, pod, response.Patches)
-	again := set.Review(context.Background(), request("shop", patched))
+	again := set.Decide(context.Background(), sidecar.Input{Request: request("shop", patched)}).Response()
 	if !again.Allowed || again.Patches != nil {
 		t.Errorf("second call on %s: %+v %+v", patched, again, again.Result)
 	}
@@ -66,7 +66,7 @@ func TestOtherRequests(t *testing.T) {
 			t.Parallel()
 			r := request("shop", `{`)
 			change(&r)
-			response := set.Review(context.Background(), r)
+			response := set.Decide(context.Background(), sidecar.Input{Request: r}).Response()
 			if !response.Allowed || response.Patches != nil || len(response.Warnings) > 0 {
 				t.Errorf("got %+v", response)
 			}
@@ -80,7 +80,7 @@ func TestNoProfilesDoNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response := set.Review(context.Background(), request("shop", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"yes"}}}`))
+	response := set.Decide(context.Background(), sidecar.Input{Request: request("shop", `{"metadata":{"annotations":{"sidecar.gatehouse.dev/inject":"yes"}}}`)}).Response()
 	if !response.Allowed || response.Patches != nil {
 		t.Errorf("got %+v", response)
 	}
@@ -143,7 +143,7 @@ spec:
 			if tc.change != nil {
 				tc.change(&r)
 			}
-			response := set.Review(context.Background(), r)
+			response := set.Decide(context.Background(), sidecar.Input{Request: r}).Response()
 			if response.Allowed || response.Patches != nil || response.Result == nil || response.Result.Code != 500 {
 				t.Fatalf("got %+v", response)
 			}
@@ -169,7 +169,7 @@ func TestManyMembersAreRead(t *testing.T) {
 	t.Parallel()
 	set := compile(t, spec("a", "{}", "OptIn"))
 	pod := `{"metadata":{"annotations":{` + manyMembers(500) + `,"sidecar.gatehouse.dev/inject":"true"},"labels":{` + manyMembers(300) + `}},"spec":{"containers":[{` + manyMembers(200) + `}]}}`
-	response := set.Review(context.Background(), request("shop", pod))
+	response := set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response()
 	if !response.Allowed || response.Patches == nil {
 		t.Fatalf("got %+v", response)
 	}
@@ -186,7 +186,7 @@ func TestAuditIsBounded(t *testing.T) {
 	}
 	profiles = append(profiles, spec("z", "{}", "OptOut"))
 	set := compile(t, profiles...)
-	got := set.Review(context.Background(), request("shop", `{"spec":{}}`)).AuditAnnotations["profiles"]
+	got := set.Decide(context.Background(), sidecar.Input{Request: request("shop", `{"spec":{}}`)}).Response().AuditAnnotations["profiles"]
 	if len(got) > 1024 || !strings.HasPrefix(got, "z=applied,profile-00=not-asked,") || !strings.HasSuffix(got, ",+53") {
 		t.Errorf("got %d bytes: %s", len(got), got)
 	}

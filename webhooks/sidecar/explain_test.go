@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 		d, _ := inject(t, set, tc.pod)
 		in := input(t, tc.pod)
 		in.Explain = true
-		with := set.Decide(in)
+		with := set.Decide(t.Context(), in)
 		check(t, tc.name, reasons(&with), reasons(&d))
 		b.WriteString("# " + tc.name + "\n" + explained(&with.Verdicts[0]))
 	}
@@ -108,10 +108,10 @@ func TestManyProfiles(t *testing.T) {
 			for name, s := range map[string]*sidecar.Set{"known": set, "unknown": set2} {
 				t.Run(fmt.Sprintf("%s namespace, %s, %s", name, labels, word), func(t *testing.T) {
 					in := input(t, pod+"}")
-					d := s.Decide(in)
+					d := s.Decide(t.Context(), in)
 					checkExplained(t, s, in, &d)
 				})
-				d := s.Decide(input(t, pod+"}"))
+				d := s.Decide(t.Context(), input(t, pod+"}"))
 				left = left || d.NotSelected > 0
 			}
 		}
@@ -126,9 +126,9 @@ func TestManyProfiles(t *testing.T) {
 func TestManyProfilesAndEscapes(t *testing.T) {
 	t.Parallel()
 	set := compileIn(t, shop(t, ""), many()...)
-	want := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{"metadata":{"labels":{"app":"v4"}},"spec":{}}`)})
+	want := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(`{"metadata":{"labels":{"app":"v4"}},"spec":{}}`)))
 	for _, labels := range []string{`"a\u0070p":"v4"`, `"app":"v\u0034"`} {
-		d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{"metadata":{"labels":{` + labels + `}},"spec":{}}`)})
+		d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(`{"metadata":{"labels":{`+labels+`}},"spec":{}}`)))
 		check(t, labels, reasons(&d), reasons(&want))
 	}
 	if !strings.Contains(reasons(&want), "p24=applied") || want.NotSelected == 0 {
@@ -140,7 +140,7 @@ func TestManyProfilesAndEscapes(t *testing.T) {
 func TestAuditCountsTheRest(t *testing.T) {
 	t.Parallel()
 	set := compileIn(t, shop(t, ""), append(many(), spec("z", "{}", "OptOut"))...)
-	audit := set.Review(t.Context(), request("shop", `{"metadata":{"labels":{"app":"none"}},"spec":{}}`)).AuditAnnotations["profiles"]
+	audit := set.Decide(t.Context(), sidecar.Input{Request: request("shop", `{"metadata":{"labels":{"app":"none"}},"spec":{}}`)}).Response().AuditAnnotations["profiles"]
 	if want := ",z=applied,+40"; !strings.HasSuffix(audit, want) {
 		t.Errorf("got %s, want …%s", audit, want)
 	}

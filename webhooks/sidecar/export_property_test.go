@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,15 +14,18 @@ import (
 // Spliced is Decide, and the text that the editors make of the pod beside the
 // patch: what the patch must come to, but for the status annotation.
 func (s *Set) Spliced(in Input) (Decision, []byte) {
+	if len(in.Request.Object.Raw) == 0 {
+		return s.Decide(context.Background(), in), nil
+	}
 	sc := new(scratch)
-	d := sc.decide(s, &in)
+	d := sc.decide(context.Background(), s, &in)
 	switch state := &sc.injector.pod; {
 	case len(state.Editor.Splices) > 0:
 		return d, state.Editor.Result()
 	case state.Text != nil:
 		return d, state.Text
 	default:
-		return d, podtext.Trim(in.Pod)
+		return d, podtext.Trim(in.Request.Object.Raw)
 	}
 }
 

@@ -15,8 +15,7 @@ func TestMatchConditionsHaveNoTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	in := input(t, "spec: {containers: [{name: app}]}")
-	in.Context = ctx
-	if d := set.Decide(in); d.Err == nil || d.Patches != nil {
+	if d := set.Decide(ctx, in); d.Err == nil || d.Patches != nil {
 		t.Errorf("got %+v", d)
 	}
 }

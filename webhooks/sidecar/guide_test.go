@@ -36,12 +36,12 @@ func TestExample(t *testing.T) {
 		t.Errorf("warnings about the example profile: %v", warnings)
 	}
 	pod := toJSON(t, read(t, firstExample+"pod.yaml"))
-	response := set.Review(t.Context(), request(namespace.Name, pod))
+	response := set.Decide(t.Context(), sidecar.Input{Request: request(namespace.Name, pod)}).Response()
 	if !response.Allowed || len(response.Warnings) > 0 {
 		t.Fatalf("got %+v", response)
 	}
 	patched := apply(t, pod, response.Patches)
-	again := set.Review(t.Context(), request(namespace.Name, patched))
+	again := set.Decide(t.Context(), sidecar.Input{Request: request(namespace.Name, patched)}).Response()
 	if !again.Allowed || again.Patches != nil {
 		t.Errorf("second call: got %+v", again)
 	}
@@ -129,7 +129,7 @@ func TestGuidePrecedence(t *testing.T) {
 						"metadata: {name: mesh}\nspec: {injection: "+injection+", template: {metadata: {labels: {mesh: added}}}}",
 						"metadata: {name: other}\nspec: {template: {metadata: {labels: {other: added}}}}")
 					pod := `{"metadata":{"annotations":{` + guideWord(ofPod) + `}},"spec":{"containers":[{"name":"app"}]}}`
-					d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+					d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(pod)))
 					if got := d.Verdicts[0].Reason == sidecar.Applied; got != (row[2+i] == "yes") {
 						t.Errorf("%s, the pod says %q and the namespace %q: got %v, the guide says %s", injection, ofPod, ofNamespace, got, row[2+i])
 					}
@@ -178,7 +178,7 @@ func TestGuideParameterTypes(t *testing.T) {
 			}
 			set := compileIn(t, objects{}, "metadata: {name: p}\nspec: {injection: OptOut, parameters: ["+parameter+`], template: {metadata: {annotations: {type: "`+typeOf+`"}}}}`)
 			pod := `{"metadata":{"annotations":{"p.sidecar.gatehouse.dev/x":"` + value + `"}},"spec":{"containers":[{"name":"app"}]}}`
-			response := set.Review(t.Context(), request("shop", pod))
+			response := set.Decide(t.Context(), sidecar.Input{Request: request("shop", pod)}).Response()
 			if got := apply(t, pod, response.Patches); !response.Allowed || !strings.Contains(got, `"type":"`+row[2]+`"`) {
 				t.Errorf("%s %q: got %s (%v), want the type %s", kind, value, got, response.Result, row[2])
 			}
@@ -197,7 +197,7 @@ func TestGuidePlaceholders(t *testing.T) {
 			continue
 		}
 		pod := `{"metadata":{},"spec":{"containers":[{"name":"app"}]}}`
-		response := set.Review(t.Context(), request("shop", pod))
+		response := set.Decide(t.Context(), sidecar.Input{Request: request("shop", pod)}).Response()
 		var patched struct {
 			Spec struct{ InitContainers []map[string]any }
 		}
@@ -331,7 +331,7 @@ func TestGuideMerging(t *testing.T) {
 		}
 		set := compileIn(t, objects{}, "metadata: {name: p}\nspec: {injection: OptOut, onSameName: Keep, template: {spec: "+tc.template+"}}")
 		pod := `{"metadata":{},"spec":` + toJSON(t, tc.pod) + "}"
-		response := set.Review(t.Context(), request("shop", pod))
+		response := set.Decide(t.Context(), sidecar.Input{Request: request("shop", pod)}).Response()
 		if !response.Allowed || len(response.Warnings) > 0 {
 			t.Errorf("%s: got %+v", row[0], response)
 			continue
@@ -403,7 +403,7 @@ spec:
 			}
 			for _, spec := range pods[row[0]] {
 				pod := guidePod(t, "", spec)
-				response := set.Review(t.Context(), request(namespace, pod))
+				response := set.Decide(t.Context(), sidecar.Input{Request: request(namespace, pod)}).Response()
 				got := "kept"
 				switch {
 				case !response.Allowed && response.Result.Code == 422:
@@ -455,7 +455,7 @@ spec:
   template: {spec: {containers: [{name: agent, image: agent}]}}
 `)
 	review := func(namespace, metadata, spec string) admission.Response {
-		return set.Review(t.Context(), request(namespace, guidePod(t, metadata, spec)))
+		return set.Decide(t.Context(), sidecar.Input{Request: request(namespace, guidePod(t, metadata, spec))}).Response()
 	}
 	const one = "containers: [{name: app}]"
 	responses := []admission.Response{
@@ -475,13 +475,13 @@ spec:
 		review("shop", "labels: {app: a, agent: wanted}", one+"\nrestartPolicy: Never"),
 	}
 	pod := guidePod(t, "", one)
-	patched := apply(t, pod, set.Review(t.Context(), request("shop", pod)).Patches)
+	patched := apply(t, pod, set.Decide(t.Context(), sidecar.Input{Request: request("shop", pod)}).Response().Patches)
 	for _, edit := range [][2]string{{`"restartPolicy":"Always",`, ""}, {`\"revision\":\"`, `\"revision\":\"0`}} {
 		edited := strings.Replace(patched, edit[0], edit[1], 1)
 		if edited == patched {
 			t.Fatalf("there is no %s in %s", edit[0], patched)
 		}
-		responses = append(responses, set.Review(t.Context(), request("shop", edited)))
+		responses = append(responses, set.Decide(t.Context(), sidecar.Input{Request: request("shop", edited)}).Response())
 	}
 	var said []string
 	for _, response := range responses {

@@ -136,3 +136,10 @@ spec:
         emptyDir: {}
 `
 }
+
+// forOwned returns the Input for a pod that a workload will own.
+func forOwned(namespace, pod, workload string) sidecar.Input {
+	in := sidecar.ForPod(namespace, []byte(pod))
+	in.Workload = workload
+	return in
+}

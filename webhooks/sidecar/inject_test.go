@@ -63,7 +63,7 @@ func input(t testing.TB, pod string) sidecar.Input {
 		text = strings.TrimSuffix(strings.TrimSuffix(text, "}"), ",") + `,"spec":{}}`
 		text = strings.Replace(text, "{,", "{", 1)
 	}
-	return sidecar.Input{Namespace: "shop", Pod: []byte(text)}
+	return sidecar.ForPod("shop", []byte(text))
 }
 
 // inject decides about a pod written in YAML and returns what becomes of it. It
@@ -72,25 +72,25 @@ func input(t testing.TB, pod string) sidecar.Input {
 func inject(t testing.TB, set *sidecar.Set, pod string) (sidecar.Decision, string) {
 	t.Helper()
 	in := input(t, pod)
-	d := set.Decide(in)
+	d := set.Decide(t.Context(), in)
 	checkExplained(t, set, in, &d)
 	checkIndexed(t, set, in, &d)
 	if d.Err != nil || len(d.Refusals) > 0 {
 		if d.Patches != nil {
 			t.Errorf("patches %v beside %v", d.Patches, said(&d))
 		}
-		return d, string(in.Pod)
+		return d, string(in.Request.Object.Raw)
 	}
-	patched := apply(t, string(in.Pod), d.Patches)
+	patched := apply(t, string(in.Request.Object.Raw), d.Patches)
 	if d.Patches == nil {
 		return d, patched
 	}
 	second := in
-	second.Pod = []byte(patched)
-	if again := set.Decide(second); again.Err != nil || len(again.Refusals) > 0 || again.Patches != nil {
+	second.Request.Object.Raw = []byte(patched)
+	if again := set.Decide(t.Context(), second); again.Err != nil || len(again.Refusals) > 0 || again.Patches != nil {
 		t.Errorf("asked again about\n%s\n%v\n%s", patched, again.Patches, said(&again))
 	}
-	checkRemoved(t, patched, string(in.Pod))
+	checkRemoved(t, patched, string(in.Request.Object.Raw))
 	return d, patched
 }
 
@@ -110,13 +110,13 @@ func checkRemoved(t testing.TB, patched, want string) {
 // checkIndexed wants the same decision if there is an Index of the AdmissionReview.
 func checkIndexed(t testing.TB, set *sidecar.Set, in sidecar.Input, want *sidecar.Decision) {
 	t.Helper()
-	text := slices.Concat([]byte(`{"request":{"uid":"u","object":`), in.Pod, []byte(`}}`))
+	text := slices.Concat([]byte(`{"request":{"uid":"u","object":`), in.Request.Object.Raw, []byte(`}}`))
 	in.Index = new(rawjson.Index)
 	if in.Index.Read(text) != nil {
 		return
 	}
-	in.Pod = rawjson.Value(text).Get("request", "object")
-	if got := set.Decide(in); said(&got) != said(want) || !reflect.DeepEqual(got.Patches, want.Patches) {
+	in.Request.Object.Raw = rawjson.Value(text).Get("request", "object")
+	if got := set.Decide(t.Context(), in); said(&got) != said(want) || !reflect.DeepEqual(got.Patches, want.Patches) {
 		t.Errorf("with an index it says and does\n%s\n%v\nwithout\n%s\n%v", said(&got), got.Patches, said(want), want.Patches)
 	}
 }
@@ -126,7 +126,7 @@ func checkIndexed(t testing.TB, set *sidecar.Set, in sidecar.Input, want *sideca
 func checkExplained(t testing.TB, set *sidecar.Set, in sidecar.Input, d *sidecar.Decision) {
 	t.Helper()
 	in.Explain = true
-	explained := set.Decide(in)
+	explained := set.Decide(t.Context(), in)
 	if got, want := said(&explained), said(d); got != want {
 		t.Errorf("explained it says\n%s\nand else\n%s", got, want)
 	}

@@ -18,11 +18,11 @@ func TestNotEverythingIsSaid(t *testing.T) {
 	}
 	pod := []byte(`{"spec":{"containers":[` + strings.Join(containers, ",") + `]}}`)
 	const template = "template: {spec: {initContainers: [{name: a, image: a, restartPolicy: Always, ports: [{containerPort: 80}], startupProbe: {tcpSocket: {port: 80}}}]}}"
-	refused := compile(t, optOut("a", template)).Decide(sidecar.Input{Namespace: "shop", Pod: pod})
+	refused := compile(t, optOut("a", template)).Decide(t.Context(), sidecar.ForPod("shop", pod))
 	if n := len(refused.Refusals); n != 33 || refused.Refusals[32].Message != "and 968 more" {
 		t.Errorf("%d refusals, the last is %+v", n, refused.Refusals[n-1])
 	}
-	if warned := compile(t, optOut("a", "onConflict: Skip\n"+template)).Decide(sidecar.Input{Namespace: "shop", Pod: pod}); len(warned.Warnings) != 33 || warned.Warnings[32] != "and 968 more warnings" {
+	if warned := compile(t, optOut("a", "onConflict: Skip\n"+template)).Decide(t.Context(), sidecar.ForPod("shop", pod)); len(warned.Warnings) != 33 || warned.Warnings[32] != "and 968 more warnings" {
 		t.Errorf("%d warnings", len(warned.Warnings))
 	}
 }
@@ -32,7 +32,7 @@ func TestNotEverythingIsSaid(t *testing.T) {
 func TestHugeQuantities(t *testing.T) {
 	t.Parallel()
 	set := compile(t, optOut("a", "onConflict: Skip\ntemplate: {spec: {volumes: [{name: v, emptyDir: {sizeLimit: 1Gi}}]}}"))
-	d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1e2147483647"}}]}}`)})
+	d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(`{"spec":{"volumes":[{"name":"v","emptyDir":{"sizeLimit":"1e2147483647"}}]}}`)))
 	if d.Verdicts[0].Reason != sidecar.Conflict {
 		t.Errorf("got %+v", d)
 	}

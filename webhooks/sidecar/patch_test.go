@@ -101,7 +101,7 @@ func TestPatch(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			set := compile(t, both)
-			d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(tc.pod)})
+			d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(tc.pod)))
 			if d.Err != nil || len(d.Refusals) > 0 {
 				t.Fatalf("%v %v", d.Err, d.Refusals)
 			}
@@ -117,7 +117,7 @@ func TestPatch(t *testing.T) {
 			if strings.Join(got, "\n") != want {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 			}
-			response := set.Review(context.Background(), request("shop", tc.pod))
+			response := set.Decide(context.Background(), sidecar.Input{Request: request("shop", tc.pod)}).Response()
 			checkTwice(t, set, tc.pod, response)
 		})
 	}
@@ -134,7 +134,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 	)
 	set := compile(t, both)
 	pod := `{"futureTop":[ 1 ],"metadata":{"name":"x","labels":{"b":"1","a":"2"}},"spec":{"futureSpec":{"z":1,"a":2},"initContainers":[` + own + `],"containers":[` + app + `],"volumes":[` + data + `]}}`
-	patched := checkTwice(t, set, pod, set.Review(context.Background(), request("shop", pod)))
+	patched := checkTwice(t, set, pod, set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response())
 	value, err := rawjson.Parse([]byte(patched))
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func TestOrder(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			patched := checkTwice(t, set, tc.pod, set.Review(context.Background(), request("shop", tc.pod)))
+			patched := checkTwice(t, set, tc.pod, set.Decide(context.Background(), sidecar.Input{Request: request("shop", tc.pod)}).Response())
 			for list, want := range map[string]string{"initContainers": tc.inits, "containers": tc.containers, "volumes": tc.volumes} {
 				if got := names(t, patched, list); got != want {
 					t.Errorf("%s: got %s, want %s", list, got, want)
@@ -229,13 +229,13 @@ func TestSharedBetweenGoroutines(t *testing.T) {
 	t.Parallel()
 	set := compile(t, shipper(), spec("a", "{objectSelector: {matchLabels: {app: x}}}", "OptIn"))
 	const pod = `{"metadata":{"labels":{"app":"x"},"annotations":{"sidecar.gatehouse.dev/inject":"true","sidecar.gatehouse.dev/status":"{\"profiles\":[{\"name\":\"mesh\",\"containers\":[\"app\"]}]}"}},"spec":{"restartPolicy":"Never","containers":[{"name":"app"}],"volumes":[{"name":"data"}]}}`
-	want := apply(t, pod, set.Review(context.Background(), request("shop", pod)).Patches)
+	want := apply(t, pod, set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response().Patches)
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for range 50 {
 				r := request("shop", pod)
-				response := set.Review(context.Background(), r)
+				response := set.Decide(context.Background(), sidecar.Input{Request: r}).Response()
 				for i := range r.Object.Raw {
 					r.Object.Raw[i] = 'x'
 				}

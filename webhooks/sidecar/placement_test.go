@@ -68,7 +68,7 @@ func checkPlacedAgain(t *testing.T, set *sidecar.Set, pod, inits, containers str
 			elements, _ := spec[list].([]any)
 			spec[list] = append(elements[:i:i], elements[i+1:]...)
 			text := toJSON(t, toYAML(t, without))
-			d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(text)})
+			d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(text)))
 			check(t, "without "+name+" it said", said(&d), "")
 			check(t, list+" once "+name+" is back", names(t, apply(t, text, d.Patches), list), all)
 		}
@@ -92,9 +92,9 @@ func TestPlacementOfLateProfiles(t *testing.T) {
 			t.Parallel()
 			set := compile(t, profiles...)
 			const pod = `{"metadata":{"labels":{"late":"no"}},"spec":{"initContainers":[{"name":"own"}],"containers":[{"name":"app"}]}}`
-			once := apply(t, pod, set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)}).Patches)
+			once := apply(t, pod, set.Decide(t.Context(), sidecar.ForPod("shop", []byte(pod))).Patches)
 			changed := strings.Replace(once, `"late":"no"`, `"late":"here"`, 1)
-			result := apply(t, changed, set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)}).Patches)
+			result := apply(t, changed, set.Decide(t.Context(), sidecar.ForPod("shop", []byte(changed))).Patches)
 			check(t, "init containers", names(t, result, "initContainers"), "d a c own b")
 			check(t, "containers", names(t, result, "containers"), "b-c app d-c a-c c-c")
 		})
@@ -165,7 +165,7 @@ func TestPlacementBesideUnknown(t *testing.T) {
 	before := compile(t, placed("a", "{}"), placed("b", "{}"))
 	_, pod := inject(t, before, "spec: {initContainers: [{name: own}], containers: [{name: app}]}")
 	after := compile(t, placed("b", "{}"), placed("c", "{initContainers: First}"))
-	d := after.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+	d := after.Decide(t.Context(), sidecar.ForPod("shop", []byte(pod)))
 	check(t, "reasons", reasons(&d), "b=already-there,c=applied")
 	check(t, "init containers", names(t, apply(t, pod, d.Patches), "initContainers"), "a b c own")
 }

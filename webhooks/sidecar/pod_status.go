@@ -43,7 +43,7 @@ func (s *Set) Revision(name string) string {
 // With an error it cannot be decided what the pod would get. Injected and Stale are valid
 // nevertheless. PodStatus is safe for concurrent use.
 func (s *Set) PodStatus(ctx context.Context, namespace string, pod []byte) ([]ProfileStatus, error) {
-	d := s.Decide(Input{Context: ctx, Namespace: namespace, Pod: pod})
+	d := s.Decide(ctx, ForPod(namespace, pod))
 	return d.statuses(s), d.Err
 }
 

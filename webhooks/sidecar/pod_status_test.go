@@ -24,7 +24,7 @@ func TestPodStatus(t *testing.T) {
 	}
 	created := toJSON(t, "metadata: {name: x, namespace: shop, labels: {app: shop}}\nspec: {containers: [{name: app, image: app}]}")
 	other := toJSON(t, "metadata: {name: x, namespace: shop, labels: {app: other}}\nspec: {containers: [{name: app, image: app}]}")
-	decision := now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)})
+	decision := now.Decide(t.Context(), sidecar.ForPod("shop", []byte(created)))
 	if decision.Err != nil || decision.Patches == nil {
 		t.Fatalf("not injected: %+v", decision)
 	}
@@ -39,7 +39,7 @@ func TestPodStatus(t *testing.T) {
 	named := func(version int) *sidecar.Set { // what it adds depends on the pod
 		return compile(t, fmt.Sprintf("metadata: {name: named}\nspec: {injection: OptOut, match: {objectSelector: {matchLabels: {app: shop}}}, template: {spec: {containers: [{name: named, image: 'example/named:%d', args: ['${pod.metadata.name}']}]}}}", version))
 	}
-	byName := apply(t, created, named(1).Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)}).Patches)
+	byName := apply(t, created, named(1).Decide(t.Context(), sidecar.ForPod("shop", []byte(created))).Patches)
 	both := []sidecar.ProfileStatus{{Profile: "a", Matched: true, Injected: true}, {Profile: "b", Matched: true, Injected: true}}
 	for _, tc := range []struct {
 		name string
@@ -82,7 +82,7 @@ func TestPodStatusCannotDecide(t *testing.T) {
 	t.Parallel()
 	set := compile(t, shipper())
 	created := toJSON(t, "metadata: {name: x}\nspec: {containers: [{name: app, image: app}]}")
-	injected := apply(t, created, set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(created)}).Patches)
+	injected := apply(t, created, set.Decide(t.Context(), sidecar.ForPod("shop", []byte(created))).Patches)
 	got, err := set.PodStatus(t.Context(), "elsewhere", []byte(injected))
 	if want := []sidecar.ProfileStatus{{Profile: "log-shipper", Injected: true}}; err == nil || !slices.Equal(got, want) {
 		t.Errorf("%+v and error %v, want %+v and an error", got, err, want)

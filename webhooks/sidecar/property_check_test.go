@@ -46,11 +46,11 @@ func (c *checker) decide(t testing.TB, in sidecar.Input) (sidecar.Decision, []by
 	t.Helper()
 	d, spliced := c.set.Spliced(in)
 	in.Apply = true
-	applied := c.set.Decide(in)
+	applied := c.set.Decide(t.Context(), in)
 	in.Apply = false
 	sameDecision(t, "the decision", d, applied)
 	in.Explain = true
-	explained := c.set.Decide(in)
+	explained := c.set.Decide(t.Context(), in)
 	for i := range explained.Verdicts {
 		if explained.Verdicts[i].Explanation == nil {
 			t.Errorf("profile %q is not explained", explained.Verdicts[i].Profile)
@@ -63,17 +63,17 @@ func (c *checker) decide(t testing.TB, in sidecar.Input) (sidecar.Decision, []by
 		t.Errorf("an error, refusals and a patch at once: %+v", d)
 	}
 	if d.Patches == nil {
-		return d, in.Pod
+		return d, in.Request.Object.Raw
 	}
-	out := patchedBy(t, in.Pod, d.Patches)
+	out := patchedBy(t, in.Request.Object.Raw, d.Patches)
 	// The status annotation comes last and is not spliced.
-	if got, want := treeOf(t, spliced), treeOf(t, patchedBy(t, in.Pod, d.Patches[:len(d.Patches)-1])); !reflect.DeepEqual(got, want) {
+	if got, want := treeOf(t, spliced), treeOf(t, patchedBy(t, in.Request.Object.Raw, d.Patches[:len(d.Patches)-1])); !reflect.DeepEqual(got, want) {
 		t.Errorf("spliced %s, patched %s", spliced, out)
 	}
 	if !reflect.DeepEqual(treeOf(t, applied.Patched), treeOf(t, out)) {
 		t.Errorf("the text is %s, patched %s", applied.Patched, out)
 	}
-	before, after := parsed(t, in.Pod), parsed(t, spliced)
+	before, after := parsed(t, in.Request.Object.Raw), parsed(t, spliced)
 	declares := declared{TB: t, profiles: c.profiles}
 	declares.check(before, after)
 	if !d.Again {
@@ -120,7 +120,7 @@ func sameDecision(t testing.TB, what string, a, b sidecar.Decision) {
 // to be.
 func (c *checker) secure(t testing.TB, in sidecar.Input, out []byte) {
 	t.Helper()
-	ns, known := propertyNamespaces{}.Namespace(in.Namespace)
+	ns, known := propertyNamespaces{}.Namespace(in.Request.Namespace)
 	if !known || ns.Labels[podsecurityapi.EnforceLevelLabel] == "" {
 		return
 	}
@@ -128,8 +128,8 @@ func (c *checker) secure(t testing.TB, in sidecar.Input, out []byte) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if c.admits(policy.Enforce, in.Pod) && !c.admits(policy.Enforce, out) {
-		t.Errorf("%s admits %s and not %s", policy.Enforce, in.Pod, out)
+	if c.admits(policy.Enforce, in.Request.Object.Raw) && !c.admits(policy.Enforce, out) {
+		t.Errorf("%s admits %s and not %s", policy.Enforce, in.Request.Object.Raw, out)
 	}
 }
 
@@ -146,7 +146,7 @@ func (c *checker) admits(level podsecurityapi.LevelVersion, text []byte) bool {
 // is taken out again. It returns the first decision.
 func (c *checker) all(t testing.TB, in sidecar.Input) sidecar.Decision {
 	t.Helper()
-	pod := in.Pod
+	pod := in.Request.Object.Raw
 	d, out := c.decide(t, in)
 	if d.Err == nil && repeats(parsed(t, pod)) {
 		return d // Whoever reads the result may read either.
@@ -190,7 +190,7 @@ func repeats(v rawjson.Value) bool {
 // nothing wants no patch for a pod that has everything.
 func (c *checker) nothing(t testing.TB, in sidecar.Input, out []byte, first sidecar.Decision) {
 	t.Helper()
-	in.Pod = out
+	in.Request.Object.Raw = out
 	again, _ := c.decide(t, in)
 	if again.Patches != nil || again.Err != nil || len(again.Refusals) > 0 || !again.Again {
 		t.Errorf("the second decision about %s: %+v", out, again)
@@ -261,15 +261,15 @@ func unambiguous(pod rawjson.Value) bool {
 // reinvoked lets others work on a pod between two decisions.
 func (c *checker) reinvoked(t testing.TB, in sidecar.Input, out []byte, first sidecar.Decision) {
 	t.Helper()
-	pod := in.Pod
+	pod := in.Request.Object.Raw
 	c.nothing(t, in, defaulted(t, out), first)
 	if len(first.Warnings) > 0 && c.keeps() {
 		return // What was kept may be completed from what others bring.
 	}
-	in.Pod = extendedBy(t, out)
+	in.Request.Object.Raw = extendedBy(t, out)
 	second, completed := c.decide(t, in)
 	if second.Err != nil {
-		t.Errorf("the decision about %s: %v", in.Pod, second.Err)
+		t.Errorf("the decision about %s: %v", in.Request.Object.Raw, second.Err)
 		return
 	}
 	if len(second.Refusals) > 0 {
@@ -280,7 +280,7 @@ func (c *checker) reinvoked(t testing.TB, in sidecar.Input, out []byte, first si
 			t.Errorf("profile %q was applied and is %s: %s", v.Profile, v.Reason, v.Detail)
 		}
 	}
-	in.Pod = completed
+	in.Request.Object.Raw = completed
 	if third, _ := c.decide(t, in); third.Patches != nil || third.Err != nil || len(third.Refusals) > 0 {
 		t.Errorf("the third decision about %s: %+v", completed, third)
 	}

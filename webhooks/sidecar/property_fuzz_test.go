@@ -50,7 +50,7 @@ func FuzzReview(f *testing.F) {
 	all := fuzzed(f)
 	f.Fuzz(func(t *testing.T, pod []byte) {
 		for _, c := range all {
-			c.all(t, sidecar.Input{Context: t.Context(), Namespace: "restricted", Pod: pod})
+			c.all(t, sidecar.ForPod("restricted", pod))
 		}
 	})
 }
@@ -69,7 +69,7 @@ func FuzzStatus(f *testing.F) {
 		}
 		pod := fuzzPod(t, map[string]string{v1alpha1.StatusAnnotation: status, "own": "1"})
 		for _, c := range all {
-			c.all(t, sidecar.Input{Context: t.Context(), Namespace: "shop", Pod: pod})
+			c.all(t, sidecar.ForPod("shop", pod))
 			c.removed(t, pod, nil)
 		}
 	})
@@ -83,7 +83,7 @@ func FuzzInjectWord(f *testing.F) {
 	all := fuzzed(f)
 	f.Fuzz(func(t *testing.T, word string) {
 		for _, c := range all {
-			d := c.all(t, sidecar.Input{Context: t.Context(), Namespace: "shop", Pod: fuzzPod(t, map[string]string{v1alpha1.InjectAnnotation: word})})
+			d := c.all(t, sidecar.ForPod("shop", fuzzPod(t, map[string]string{v1alpha1.InjectAnnotation: word})))
 			names := []string{"true", "false"}
 			for i := range c.profiles {
 				names = append(names, c.profiles[i].Name)
@@ -117,7 +117,7 @@ func FuzzParameters(f *testing.F) {
 				annotations["mesh.sidecar.gatehouse.dev/"+name] = value
 			}
 			pod := bytes.Replace(fuzzPod(t, annotations), []byte(`"app":"checkout"`), append([]byte(`"app":`), rawjson.AppendString(nil, app)...), 1)
-			d, out := c.decide(t, sidecar.Input{Context: t.Context(), Namespace: "shop", Pod: pod})
+			d, out := c.decide(t, sidecar.ForPod("shop", pod))
 			spec := asObject(treeOf(t, out))["spec"]
 			return d, skeleton(spec)
 		}
@@ -180,7 +180,7 @@ func FuzzOrderOfKeys(f *testing.F) {
 			var decisions [2]sidecar.Decision
 			var results [2]any
 			for i, way := range ways {
-				d, out := c.decide(t, sidecar.Input{Context: t.Context(), Namespace: "baseline", Pod: way})
+				d, out := c.decide(t, sidecar.ForPod("baseline", way))
 				d.Patches = nil
 				decisions[i], results[i] = d, withParsedStatus(treeOf(t, out))
 			}

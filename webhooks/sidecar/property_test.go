@@ -99,7 +99,7 @@ func TestPodSecurityFixtures(t *testing.T) {
 		for k := range 2 {
 			w := all[(i*2+k*5)%len(all)]
 			namespace := places[(i+k)%len(places)]
-			count.add(w.all(t, sidecar.Input{Context: t.Context(), Namespace: namespace, Pod: []byte(pods[path])}))
+			count.add(w.all(t, sidecar.ForPod(namespace, []byte(pods[path]))))
 			if t.Failed() {
 				t.Fatalf("%s in namespace %s, profiles %s", path, namespace, w.name)
 			}
@@ -122,7 +122,7 @@ func TestRandomPods(t *testing.T) {
 				for seed := uint64(i) * each; seed < uint64(i+1)*each; seed++ { // #nosec G115 -- not negative
 					g := newGenerator(seed, seed%3 == 0)
 					pod, namespace := g.pod(), places[g.IntN(len(places))]
-					count.add(check.all(t, sidecar.Input{Context: t.Context(), Namespace: namespace, Pod: []byte(pod)}))
+					count.add(check.all(t, sidecar.ForPod(namespace, []byte(pod))))
 					if t.Failed() {
 						t.Fatalf("seed %d, namespace %s: %s", seed, namespace, pod)
 					}
@@ -154,12 +154,12 @@ func TestTemplateIsDecidedLikeItsPod(t *testing.T) {
 			})
 			workload := fmt.Sprintf("checkout-%d", seed)
 			template := asJSON(t, pod)
-			offline, _ := check.decide(t, sidecar.Input{Context: t.Context(), Namespace: "shop", Pod: template, Workload: "Deployment/" + workload})
+			offline, _ := check.decide(t, forOwned("shop", string(template), "Deployment/"+workload))
 			metadata["generateName"] = workload + "-7d4b9c6f5d-"
 			metadata["namespace"] = "shop"
 			metadata["labels"] = withMember(metadata["labels"], "pod-template-hash", "7d4b9c6f5d")
 			metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload + "-7d4b9c6f5d", "controller": true}}
-			online, _ := check.decide(t, sidecar.Input{Context: t.Context(), Namespace: "shop", Pod: asJSON(t, pod)})
+			online, _ := check.decide(t, sidecar.ForPod("shop", asJSON(t, pod)))
 			if len(offline.Patches) > 0 {
 				patched++
 			}

@@ -17,7 +17,7 @@ func TestRefusals(t *testing.T) {
 		`{"spec":{"containers":[{"name":"\u0077eb"}]}}`: `spec.containers[0].name: "web" is the name of a container that sidecar profile "web" adds (hint: rename the container, or decline the profile with the annotation sidecar.gatehouse.dev/inject: "-web")`,
 		`{"spec":{"containers":[{"name":"app","ports":[{"containerPort":"8080"},{"containerPort":8.08e3},{"containerPort":99999999999},"x",null]}]}}`: "",
 	} {
-		response := set.Review(context.Background(), request("shop", pod))
+		response := set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response()
 		switch {
 		case want == "":
 			checkTwice(t, set, pod, response)
@@ -34,7 +34,7 @@ func TestRefusals(t *testing.T) {
 func TestRefusalHoldsWithoutTheRest(t *testing.T) {
 	t.Parallel()
 	set := compile(t, both, spec("z", "{}", "OptOut"), spec("labelled", "{namespaceSelector: {matchLabels: {logs: shipped}}}", "OptOut"))
-	response := set.Review(context.Background(), request("elsewhere", `{"spec":{"containers":[{"name":"agent"}]}}`))
+	response := set.Decide(context.Background(), sidecar.Input{Request: request("elsewhere", `{"spec":{"containers":[{"name":"agent"}]}}`)}).Response()
 	if response.Allowed || response.Result.Code != 422 {
 		t.Fatalf("got %+v", response)
 	}
@@ -75,7 +75,7 @@ spec:
   template: {spec: {containers: [{name: a, image: example/a:1}], volumes: [{name: shared, SOURCE]}}
 `, "SOURCE", strings.Replace(tc.template, "{", "", 1), 1))
 			pod := `{"spec":{"volumes":[{"name":"shared",` + tc.pod + `}]}}`
-			response := set.Review(context.Background(), request("shop", pod))
+			response := set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response()
 			if response.Allowed != tc.equal {
 				t.Fatalf("got %+v", response.Result)
 			}
@@ -99,7 +99,7 @@ func TestMembersThatOccurTwice(t *testing.T) {
 		`{"spec":{"containers":[{"name":"app","resources":{"limits":{},"limits":null}}]}}`:           `spec.containers[0].resources: member "limits" occurs twice in one object`,
 		`{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1","c\u0070u":"2"}}}]}}`: `spec.containers[0].resources.limits: member "cpu" occurs twice in one object`,
 	} {
-		d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+		d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(pod)))
 		check(t, pod, said(&d), `cannot decide: sidecar profile "a": `+where)
 		if d.Patches != nil {
 			t.Errorf("%s: got %v", pod, d.Patches)

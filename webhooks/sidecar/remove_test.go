@@ -79,7 +79,7 @@ func TestRemoveRestoresTheFirst(t *testing.T) {
 	const pod = `{"spec":{"terminationGracePeriodSeconds":null}}`
 	_, once := inject(t, set, pod)
 	changed := strings.Replace(once, `"terminationGracePeriodSeconds":60`, `"terminationGracePeriodSeconds":30`, 1)
-	d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
+	d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(changed)))
 	check(t, "reasons", reasons(&d), "a=applied")
 	checkRemoved(t, apply(t, changed, d.Patches), pod)
 }
@@ -139,10 +139,10 @@ func TestForgedStatus(t *testing.T) {
 			checkPod(t, apply(t, pod, removal.Patches), `{"spec":`+tc.want+`}`)
 			// Injection copes with it too.
 			set := compile(t, everything)
-			d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+			d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(pod)))
 			check(t, "reasons", reasons(&d), "all=applied")
 			patched := apply(t, pod, d.Patches)
-			if again := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(patched)}); again.Patches != nil || again.Err != nil || len(again.Refusals) > 0 {
+			if again := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(patched))); again.Patches != nil || again.Err != nil || len(again.Refusals) > 0 {
 				t.Errorf("asked again about\n%s\nit does %v and says %s", patched, again.Patches, said(&again))
 			}
 		})

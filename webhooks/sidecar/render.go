@@ -87,7 +87,7 @@ func (r *renderer) checkParameters(invalid []template.Invalid) Reason {
 		}
 		switch bad.From {
 		case template.FromNamespace:
-			path = fmt.Sprintf("namespace %q: %s", r.request.in.Namespace, path)
+			path = fmt.Sprintf("namespace %q: %s", r.request.namespaceName, path)
 		case template.FromPod:
 		case "", template.FromDefault:
 			message = "the parameter is required"
@@ -171,7 +171,7 @@ func (r *renderer) warnUnknownParameters() {
 	slices.Sort(stray)
 	for _, name := range stray {
 		r.report.Warn("the annotation %s of namespace %q has no effect: %s is not a parameter of sidecar profile %q",
-			strict.Cut(p.AnnotationPrefix+name, maxName), r.request.in.Namespace, podtext.Quote(name), p.Name)
+			strict.Cut(p.AnnotationPrefix+name, maxName), r.request.namespaceName, podtext.Quote(name), p.Name)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,9 +18,16 @@ import (
 
 // request is a pod that is to be created, as it came, with what is known about it.
 type request struct {
-	set    *Set
-	in     *Input
-	reader *podtext.Reader
+	set     *Set
+	context context.Context //nolint:containedctx // it belongs to one call, like everything here
+	reader  *podtext.Reader
+	// checked, index, workload and explain are those of the Input.
+	checked  bool
+	index    *rawjson.Index
+	workload string
+	explain  bool
+
+	namespaceName string
 
 	// pod is the pod as it came. first is the pod without what its status annotation
 	// lists, as the first call saw it: no decision depends on what was added.
@@ -42,11 +50,11 @@ type request struct {
 func (r *request) isAgain() bool { return r.first != nil && r.pod.StatusAnnotation != nil }
 
 func (r *request) read(pod *podtext.Pod, messages *messages) error {
-	r.pod, r.text = pod, podtext.Trim(r.in.Pod)
+	r.pod = pod
 	var err error
-	if node, ok := r.in.Index.Find(r.text, "request"); ok {
-		err = pod.Read(r.reader, r.in.Index.Cursor(node))
-	} else if r.in.Checked {
+	if node, ok := r.index.Find(r.text, "request"); ok {
+		err = pod.Read(r.reader, r.index.Cursor(node))
+	} else if r.checked {
 		err = pod.Read(r.reader, rawjson.Value(r.text).Cursor())
 	} else {
 		err = pod.Parse(r.reader, r.text)
@@ -79,7 +87,7 @@ func (r *request) read(pod *podtext.Pod, messages *messages) error {
 func (r *request) ns() *namespace {
 	if !r.lookedUp {
 		r.lookedUp = true
-		r.namespace = r.set.lookUp(r.in.Namespace)
+		r.namespace = r.set.lookUp(r.namespaceName)
 	}
 	return &r.namespace
 }
@@ -98,9 +106,9 @@ func (r *request) input(p *profile.Profile) *template.Input {
 	e := &r.expressions
 	if !r.hasInput {
 		r.hasInput = true
-		e.Context = r.in.Context
+		e.Context = r.context
 		e.Pod = r.firstText
-		e.NamespaceName = r.in.Namespace
+		e.NamespaceName = r.namespaceName
 		if ns := r.ns(); ns.known {
 			e.Namespace = &template.Namespace{Name: ns.name, Labels: ns.labels, Annotations: ns.annotations}
 		}
@@ -140,7 +148,7 @@ func (r *request) readAnnotations(messages *messages) bool {
 	if text, ok := r.ns().annotations[v1alpha1.InjectAnnotation]; ok {
 		var bad *invalidValue
 		if r.namespaceValue, bad = r.set.parseInject(text); bad != nil {
-			messages.warn("the annotation %s of namespace %q is ignored: %s", v1alpha1.InjectAnnotation, r.in.Namespace, bad.message)
+			messages.warn("the annotation %s of namespace %q is ignored: %s", v1alpha1.InjectAnnotation, r.namespaceName, bad.message)
 		}
 	}
 	return true

@@ -1,9 +1,7 @@
 package sidecar
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -11,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
@@ -36,58 +33,12 @@ const (
 	maxAudit = 1024
 )
 
-// Review answers an admission request. It adds sidecars to pods that are being created
-// and allows everything else unchanged. It refuses a pod that conflicts with what is
-// added, or whose inject annotation is invalid. The answer is an error if it cannot be
-// decided what the pod should become.
-//
-// The request's object may be unchecked bytes and is not referred to afterwards.
-// Review is safe for concurrent use.
-func (s *Set) Review(ctx context.Context, request admission.Request) admission.Response {
-	response, _ := s.review(ctx, &request, Input{}, nil)
-	return response
-}
-
-// ReviewObserved is Review for a caller whose codec has checked that the object is JSON
-// without space around it, as webhooks/review does. The index is that of the AdmissionReview, or nil
-// for none. It passes the verdicts to an observer, for metrics. The observer is not called for a dry
-// run, and may be nil.
-func (s *Set) ReviewObserved(ctx context.Context, request admission.Request, index *rawjson.Index, observe func([]Verdict)) admission.Response {
-	response, _ := s.review(ctx, &request, Input{Checked: true, Index: index}, observe)
-	return response
-}
-
-// DecideReview returns ReviewObserved with the decision, the zero Decision for a request that is
-// not about a new pod.
-func (s *Set) DecideReview(ctx context.Context, request admission.Request) (admission.Response, Decision) {
-	return s.review(ctx, &request, Input{Checked: true}, nil)
-}
-
-// review decides on a request. The input says what is known of its object.
-func (s *Set) review(ctx context.Context, request *admission.Request, in Input, observe func([]Verdict)) (admission.Response, Decision) {
-	if len(s.profiles) == 0 || request.Operation != admissionv1.Create || request.SubResource != "" {
-		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}, Decision{}
-	}
-	isPod := request.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	isPods := request.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+// Response returns the answer to the API server. It is an error if it cannot be decided what
+// the pod should become.
+func (d Decision) Response() admission.Response {
 	switch {
-	case isPod != isPods:
-		return admission.Errored(codeCannotDecide, fmt.Errorf("the request's kind %s and resource %s do not match", request.Kind.String(), request.Resource.String())), Decision{}
-	case !isPods:
-		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}, Decision{}
-	case len(request.Object.Raw) == 0:
-		return admission.Errored(codeCannotDecide, errors.New("the request to create a pod has no object")), Decision{}
-	}
-	in.Context, in.Namespace, in.Pod = ctx, request.Namespace, request.Object.Raw
-	d := s.Decide(in)
-	if observe != nil && (request.DryRun == nil || !*request.DryRun) {
-		observe(d.Verdicts)
-	}
-	return d.response(), d
-}
-
-func (d *Decision) response() admission.Response {
-	switch {
+	case d.empty || d.Err == nil && len(d.Verdicts)+d.NotSelected == 0:
+		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
 	case errors.Is(d.Err, workload.ErrElements):
 		return admission.Errored(codeInvalid, d.Err)
 	case d.Err != nil:

@@ -27,7 +27,7 @@ func reasonFor(t testing.TB, set *sidecar.Set, pod string) sidecar.Reason {
 	if offline {
 		in.Workload = workload
 	}
-	d := set.Decide(in)
+	d := set.Decide(t.Context(), in)
 	if d.Err != nil || len(d.Refusals) > 0 {
 		t.Fatal(said(&d))
 	}
@@ -112,7 +112,7 @@ func TestRolloutShare(t *testing.T) {
 		all := make(map[string]bool)
 		for i := range workloads {
 			name := fmt.Sprintf("team-%d-service-%d", i%7, i)
-			d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{"spec":{}}`), Workload: "Deployment/" + name})
+			d := set.Decide(t.Context(), forOwned("shop", `{"spec":{}}`, "Deployment/"+name))
 			if d.Verdicts[0].Reason == sidecar.Applied {
 				all[name] = true
 			}
@@ -144,7 +144,7 @@ func TestRolloutsAreIndependent(t *testing.T) {
 		set := compile(t, rolledOut(profile, "{percent: 50}", ""))
 		var b strings.Builder
 		for i := range 64 {
-			d := set.Decide(sidecar.Input{Namespace: namespace, Pod: []byte(`{"spec":{}}`), Workload: fmt.Sprintf("Deployment/x-%d", i)})
+			d := set.Decide(t.Context(), forOwned(namespace, `{"spec":{}}`, fmt.Sprintf("Deployment/x-%d", i)))
 			b.WriteByte(d.Verdicts[0].Reason[0])
 		}
 		return b.String()
@@ -176,7 +176,7 @@ func TestRolloutKeepsWhatIsThere(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			_, pod := inject(t, set(tc.before), "spec: {containers: [{name: app}]}")
-			d := set(tc.after).Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+			d := set(tc.after).Decide(t.Context(), sidecar.ForPod("shop", []byte(pod)))
 			check(t, "reasons", reasons(&d), tc.reasons)
 			check(t, "said", said(&d), "")
 			if d.Patches != nil {
@@ -195,7 +195,7 @@ func TestRolloutThatNoLongerFits(t *testing.T) {
 	_, pod := inject(t, set, "spec: {containers: [{name: app}]}")
 	const app = `{"name":"app"`
 	changed := strings.Replace(pod, app, `{"name":"late","volumeMounts":[{"name":"x","mountPath":"/v"}]},`+app, 1)
-	d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
+	d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(changed)))
 	check(t, "reasons", reasons(&d), "canary=conflict,mesh=replaced")
 	check(t, "said", said(&d), `warning: sidecar profile "canary" is not applied: spec.containers[0].volumeMounts[0]: sidecar profile "canary": the pod has a different entry with the same mountPath`)
 	if d.Patches != nil {

@@ -55,13 +55,13 @@ type selector struct {
 // indexes.
 func (r *request) candidates(buffer []int) selection {
 	s := r.set
-	if s.index == nil || r.in.Explain {
+	if s.index == nil || r.explain {
 		sel := selection{verdicts: make([]Verdict, len(s.profiles)), profiles: slices.Grow(buffer, len(s.profiles))}
 		for i, p := range s.profiles {
 			v := &sel.verdicts[i]
 			v.Profile, v.Revision = p.Name, p.FixedRevision()
 			sel.profiles = append(sel.profiles, i)
-			if r.in.Explain {
+			if r.explain {
 				v.Explanation = new(Explanation)
 			}
 		}
@@ -117,7 +117,7 @@ func (s *selector) selectProfiles() error {
 			continue
 		}
 		if unknown {
-			s.messages.cannotDecide(fmt.Errorf("namespace %q is unknown, and sidecar profile %q selects namespaces by label", s.request.in.Namespace, p.Name))
+			s.messages.cannotDecide(fmt.Errorf("namespace %q is unknown, and sidecar profile %q selects namespaces by label", s.request.namespaceName, p.Name))
 			continue
 		}
 		v.Reason = s.matchConditions(v, p)
@@ -180,7 +180,7 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 			v.step("namespaceSelector", "no", describeSelector(p.NamespaceSelector, "the namespace", s.request.ns().labels))
 			return NamespaceNotSelected
 		case cannotDecide:
-			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is unknown", s.request.in.Namespace))
+			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is unknown", s.request.namespaceName))
 			unknown = true
 		case yes:
 			v.step("namespaceSelector", "yes", p.NamespaceSelector.String())
@@ -204,16 +204,16 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 		return reason
 	}
 	if p.Percent < 100 {
-		workload := s.request.in.Workload
+		workload := s.request.workload
 		if _, name, ok := strings.Cut(workload, "/"); ok {
 			workload = name
-			if strings.HasPrefix(s.request.in.Workload, "Job/") {
+			if strings.HasPrefix(s.request.workload, "Job/") {
 				workload = podtext.CronJobName(name)
 			}
 		} else {
 			workload = s.request.first.WorkloadName()
 		}
-		in := isInRollout(p.AnnotationPrefix, s.request.in.Namespace, workload, p.Percent)
+		in := isInRollout(p.AnnotationPrefix, s.request.namespaceName, workload, p.Percent)
 		v.step("rollout", yesNo(in), fmt.Sprintf("%d %% of workloads; this workload is %q", p.Percent, workload))
 		if !in {
 			return NotInRollout

@@ -29,6 +29,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
@@ -71,12 +72,9 @@ func Compile(spec Spec) (*Set, error) {
 	if len(spec.Profiles) == 0 {
 		return s, nil // What follows takes memory.
 	}
-	environment, err := template.NewEnvironment()
+	environment, err := template.NewEnvironment(spec.Guard)
 	if err != nil {
 		return nil, fmt.Errorf("sidecar profiles: %w", err)
-	}
-	if spec.GuardRedacted {
-		environment.GuardRedacted()
 	}
 	if s.security, err = podsecurity.New(); err != nil {
 		return nil, fmt.Errorf("sidecar profiles: %w", err)
@@ -140,9 +138,9 @@ type Spec struct {
 	// Known are namespaces whose annotations are checked at once, where they are
 	// known beforehand, as those of a directory are.
 	Known []KnownNamespace
-	// GuardRedacted makes expressions fail whose result depends on a redacted value, see
-	// package redacted. It is for requests of a recording.
-	GuardRedacted bool
+	// Guard makes expressions fail whose result depends on a value that is not known. It is
+	// for requests of a recording, and may be nil.
+	Guard celbound.Guard
 	// Stop returns an error once Compile is to end, as a context's Err does. Compile calls
 	// it before each profile and each expression and returns its error. It may be nil.
 	Stop func() error

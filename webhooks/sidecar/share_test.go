@@ -29,13 +29,13 @@ func TestShareWithWhatIsThere(t *testing.T) {
 				_, patched := inject(t, set, pod)
 				const more, with = `{"name":"late","env":[{"name":"L","value":"l"}],"volumeMounts":[{"name":"e","mountPath":"/e"}]}`, `"containers":[`
 				changed := strings.Replace(patched, with, with+more+",", 1)
-				second := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
+				second := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(changed)))
 				check(t, "said", said(&second), "")
 				result := apply(t, changed, second.Patches)
 				side := toTree(t, result).containers("initContainers")[0]
 				check(t, "mounts", toYAML(t, side["volumeMounts"]), "- mountPath: /d\n  name: d\n- mountPath: /e\n  name: e\n")
 				check(t, "variables", toYAML(t, side["env"]), "- name: L\n  value: l\n")
-				third := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(result)})
+				third := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(result)))
 				if third.Patches != nil {
 					t.Errorf("the third call does %v", third.Patches)
 				}
@@ -63,7 +63,7 @@ func TestShareGrowsWithThePod(t *testing.T) {
 		more := strings.Replace(once, `"containers":[`, `"containers":[{"name":"late","volumeMounts":[{"name":"v","mountPath":"/late"}]},`, 1)
 		return testing.AllocsPerRun(1, func() {
 			for _, text := range []string{pod, more} {
-				d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(text)})
+				d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(text)))
 				if d.Patches == nil {
 					t.Errorf("nothing is shared: %s", said(&d))
 				}

@@ -103,10 +103,10 @@ func TestStatusAnnotation(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			set := compile(t, both)
-			revision := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(`{}`)}).Verdicts[0].Revision
+			revision := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(`{}`))).Verdicts[0].Revision
 			now := func(s string) string { return strings.ReplaceAll(s, "NOW", revision) }
 			pod := withStatus(t, now(tc.status), tc.spec)
-			response := set.Review(context.Background(), request("shop", pod))
+			response := set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response()
 			if all := strings.Join(response.Warnings, "\n"); len(response.Warnings) > 1 || (all == "") != (tc.warning == "") || !strings.Contains(all, now(tc.warning)) {
 				t.Errorf("got warnings %q, want one with %q", all, now(tc.warning))
 			}
@@ -149,12 +149,12 @@ func TestReinvocation(t *testing.T) {
 			t.Parallel()
 			set := compile(t, tc.first, tc.second)
 			const pod = `{"metadata":{"labels":{}},"spec":{"initContainers":[{"name":"own"}],"containers":[{"name":"app"}]}}`
-			once := apply(t, pod, set.Review(context.Background(), request("shop", pod)).Patches)
+			once := apply(t, pod, set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response().Patches)
 			changed := strings.Replace(once, `"labels":{}`, `"labels":{"tier":"web"}`, 1)
-			twice := checkTwice(t, set, changed, set.Review(context.Background(), request("shop", changed)))
+			twice := checkTwice(t, set, changed, set.Decide(context.Background(), sidecar.Input{Request: request("shop", changed)}).Response())
 
 			direct := strings.Replace(pod, `"labels":{}`, `"labels":{"tier":"web"}`, 1)
-			want := apply(t, direct, set.Review(context.Background(), request("shop", direct)).Patches)
+			want := apply(t, direct, set.Decide(context.Background(), sidecar.Input{Request: request("shop", direct)}).Response().Patches)
 			if statusOf(t, twice) != statusOf(t, want) {
 				t.Errorf("got %s, want %s", statusOf(t, twice), statusOf(t, want))
 			}
@@ -175,7 +175,7 @@ spec:
   template: {spec: {volumes: [{name: one, emptyDir: {}}, {name: two, emptyDir: {}}]}}
 `)
 	const pod = `{"spec":{"volumes":[{"name":"two","emptyDir":{}}]}}`
-	patched := checkTwice(t, set, pod, set.Review(context.Background(), request("shop", pod)))
+	patched := checkTwice(t, set, pod, set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response())
 	if got := statusOf(t, patched); !strings.Contains(got, `"volumes":["one"],"reusedVolumes":["two"]`) {
 		t.Errorf("got %s", got)
 	}
@@ -184,7 +184,7 @@ spec:
 	}
 	// Another webhook removes one: it comes back, and the annotation stays.
 	removed := strings.Replace(patched, `{"name":"two","emptyDir":{}},`, "", 1)
-	again := checkTwice(t, set, removed, set.Review(context.Background(), request("shop", removed)))
+	again := checkTwice(t, set, removed, set.Decide(context.Background(), sidecar.Input{Request: request("shop", removed)}).Response())
 	if got := statusOf(t, again); !strings.Contains(got, `"volumes":["one","two"]`) {
 		t.Errorf("got %s", got)
 	}
@@ -196,9 +196,9 @@ func TestCopiedPod(t *testing.T) {
 	t.Parallel()
 	before := compile(t, both, pair("gone", "{}"))
 	const pod = `{"spec":{"containers":[{"name":"app"}]}}`
-	copied := apply(t, pod, before.Review(context.Background(), request("shop", pod)).Patches)
+	copied := apply(t, pod, before.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response().Patches)
 	after := compile(t, both)
-	response := after.Review(context.Background(), request("shop", copied))
+	response := after.Decide(context.Background(), sidecar.Input{Request: request("shop", copied)}).Response()
 	if !response.Allowed || response.Patches != nil || len(response.Warnings) > 0 {
 		t.Errorf("got %+v", response)
 	}

@@ -129,7 +129,7 @@ func TestTwiceWithOthersBetween(t *testing.T) {
 			if changed == patched {
 				t.Fatalf("%s is not in %s", tc.old, patched)
 			}
-			d := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(changed)})
+			d := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(changed)))
 			check(t, "said", said(&d), "")
 			if (d.Patches == nil) != tc.same || !d.Again {
 				t.Fatalf("it does %v", d.Patches)
@@ -138,7 +138,7 @@ func TestTwiceWithOthersBetween(t *testing.T) {
 			if !strings.Contains(result, tc.want) {
 				t.Errorf("%s is not in %s", tc.want, result)
 			}
-			if third := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(result)}); third.Patches != nil || said(&third) != "" {
+			if third := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(result))); third.Patches != nil || said(&third) != "" {
 				t.Errorf("the third call does %v: %s", third.Patches, said(&third))
 			}
 		})
@@ -166,7 +166,7 @@ func TestAddedLabelsSelectNothing(t *testing.T) {
 				t.Parallel()
 				set := compile(t, adds, strings.Replace(spec("other", match, "OptOut"), "{name: other}", "{name: other-"+other+"}", 1))
 				d, patched := inject(t, set, "metadata: {name: x}\nspec: {containers: [{name: app}]}")
-				again := set.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(patched)})
+				again := set.Decide(t.Context(), sidecar.ForPod("shop", []byte(patched)))
 				if len(d.Verdicts) != 2 || strings.Replace(reasons(&d), "applied", "already-there", 1) != reasons(&again) || strings.Count(reasons(&d), "=applied") != 1 {
 					t.Errorf("first %s, then %s", reasons(&d), reasons(&again))
 				}
@@ -184,9 +184,9 @@ func TestStaleRevisions(t *testing.T) {
 	}
 	old, now := compile(t, profile("one", "")), compile(t, profile("two", "\nappContainers: [{template: {env: [{name: A, value: a}]}}]"))
 	_, pod := inject(t, old, "spec: {containers: [{name: app}]}")
-	was, is := old.Decide(input(t, "{}")).Verdicts[0].Revision, now.Decide(input(t, "{}")).Verdicts[0].Revision
+	was, is := old.Decide(t.Context(), input(t, "{}")).Verdicts[0].Revision, now.Decide(t.Context(), input(t, "{}")).Verdicts[0].Revision
 
-	d := now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(pod)})
+	d := now.Decide(t.Context(), sidecar.ForPod("shop", []byte(pod)))
 	check(t, "reasons", reasons(&d), "a=already-there")
 	check(t, "said", said(&d), `warning: the pod keeps revision "`+was+`" of sidecar profile "a": the active revision is "`+is+`"`)
 	if d.Patches != nil {
@@ -194,7 +194,7 @@ func TestStaleRevisions(t *testing.T) {
 	}
 
 	removed := strings.Replace(pod, `,"initContainers":[`, `,"initContainers":[],"was":[`, 1)
-	d = now.Decide(sidecar.Input{Namespace: "shop", Pod: []byte(removed)})
+	d = now.Decide(t.Context(), sidecar.ForPod("shop", []byte(removed)))
 	check(t, "reasons", reasons(&d), "a=refused")
 	check(t, "said", said(&d), `refused: metadata.annotations[sidecar.gatehouse.dev/status]: the pod has revision "`+was+`" of sidecar profile "a", but a part of the active revision "`+is+`" is missing (hint: remove the annotation and everything that it lists from the pod)`)
 }

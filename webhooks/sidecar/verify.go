@@ -27,7 +27,7 @@ func (i *injector) verify(p *profile.Profile, after *inject.State) Reason {
 	}
 	v := i.report.verdict
 	v.Detail = fmt.Sprintf("with sidecar profile %q, the pod %s, which namespace %q enforces",
-		p.Name, podsecurity.Describe(i.security.level, violations...), i.request.in.Namespace)
+		p.Name, podsecurity.Describe(i.security.level, violations...), i.request.namespaceName)
 	v.step("Pod Security", "no", v.Detail)
 	if p.OnConflict == v1alpha1.RefuseConflict {
 		i.messages.refuse("spec", p.DeclineHint(), "%s", v.Detail)

@@ -46,8 +46,8 @@ type Declarations struct {
 // it makes.
 type Compiler struct {
 	base *environment.EnvSet
-	// guarded is true if redacted values are guarded.
-	guarded bool
+	// guard is nil for none.
+	guard celbound.Guard
 
 	// mutex guards what follows, and that the variables of one policy at a time
 	// are declared.
@@ -62,19 +62,15 @@ type declared struct{ params, authorizer, variables bool }
 func keyOf(d Declarations) declared { return declared{d.Params, d.Authorizer, d.Variables != nil} }
 
 // NewCompiler returns a compiler for a Kubernetes version, such as "1.36", whose
-// functions and rules hold. An error means that there is no such version.
-func NewCompiler(compatibility string) (*Compiler, error) {
+// functions and rules hold. An error means that there is no such version. The guard is for
+// all expressions, and may be nil.
+func NewCompiler(compatibility string, guard celbound.Guard) (*Compiler, error) {
 	parsed, err := version.ParseMajorMinor(compatibility)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not a Kubernetes version such as \"1.36\"", compatibility)
 	}
-	return &Compiler{base: environment.MustBaseEnvSet(parsed), planners: map[declared]*planner{}}, nil
+	return &Compiler{guard: guard, base: environment.MustBaseEnvSet(parsed), planners: map[declared]*planner{}}, nil
 }
-
-// GuardRedacted makes expressions that are compiled from now on fail with an error that wraps
-// redacted.Err if their result depends on a redacted value. It is called before the first
-// Compile.
-func (c *Compiler) GuardRedacted() { c.guarded = true }
 
 // variablesType is upstream's name for the type of variables.
 const variablesType = "kubernetes.variables"
@@ -89,7 +85,7 @@ func (c *Compiler) planner(d Declarations) (*planner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("declare the variables of policies: %w", err)
 	}
-	p, err := newPlanner(env, c.guarded)
+	p, err := newPlanner(env, c.guard)
 	if err != nil {
 		return nil, fmt.Errorf("plan expressions: %w", err)
 	}

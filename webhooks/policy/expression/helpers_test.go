@@ -65,7 +65,7 @@ func parse(t testing.TB, text string) rawjson.Value {
 // sharedCompiler returns one compiler for all tests: to make its environments takes longer
 // than most of them.
 var sharedCompiler = sync.OnceValue(func() *expression.Compiler {
-	compiler, err := expression.NewCompiler("1.36")
+	compiler, err := expression.NewCompiler("1.36", nil)
 	if err != nil {
 		panic(err)
 	}

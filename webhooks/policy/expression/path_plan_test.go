@@ -9,7 +9,7 @@ import (
 // TestPathsArePlanned holds that cel-go calls what finds paths, with their ids: results would be the same without.
 func TestPathsArePlanned(t *testing.T) {
 	t.Parallel()
-	compiler, err := NewCompiler("1.37")
+	compiler, err := NewCompiler("1.37", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

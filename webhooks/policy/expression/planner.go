@@ -10,7 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // planner plans the expressions of an environment.
@@ -21,8 +20,8 @@ import (
 // with nothing but the plan is kept.
 type planner struct {
 	env *cel.Env
-	// guarded is true if redacted values are guarded.
-	guarded bool
+	// guard is that of the compiler, nil for none.
+	guard celbound.Guard
 	// bounds are those of what env may check.
 	bounds *celbound.Bounds
 	// costs is how every plan counts what it costs.
@@ -37,7 +36,7 @@ type planner struct {
 // errNoPlan means that the library does not plan as it did.
 var errNoPlan = errors.New("the plan of the expression was not found")
 
-func newPlanner(env *cel.Env, guarded bool) (*planner, error) {
+func newPlanner(env *cel.Env, guard celbound.Guard) (*planner, error) {
 	bounds, err := celbound.New(env)
 	if err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func newPlanner(env *cel.Env, guarded bool) (*planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{env: env, bounds: bounds, guarded: guarded, uncounted: uncounted}
+	p := &planner{env: env, bounds: bounds, guard: guard, uncounted: uncounted}
 	checked, issues := env.Compile("null")
 	if issues != nil {
 		return nil, issues.Err()
@@ -86,7 +85,7 @@ func (p *planner) plan(checked *ast.AST) (interpreter.InterpretableV2, error) {
 		cel.EvalOptions(cel.OptOptimize),
 		cel.OptimizeRegex(library.FindRegexOptimization, library.FindAllRegexOptimization),
 	}
-	if !p.guarded {
+	if p.guard == nil {
 		options = append(options, cel.CustomDecoratorV2(findPaths(checked)))
 	}
 	return p.part(p.uncounted, checked, options...)
@@ -119,8 +118,8 @@ func (p *planner) part(env *cel.Env, checked *ast.AST, options ...cel.ProgramOpt
 		}),
 		limited(p.env),
 	)
-	if p.guarded {
-		options = append(options, redacted.Guard(p.env))
+	if p.guard != nil {
+		options = append(options, p.guard.Option(p.env))
 	}
 	if _, err := env.PlanProgram(whole, options...); err != nil {
 		return nil, err

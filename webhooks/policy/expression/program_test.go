@@ -90,7 +90,7 @@ func TestEndedContext(t *testing.T) {
 func TestUnknownVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"", "1", "latest", "1.x"} {
-		if _, err := expression.NewCompiler(version); err == nil || err.Error() != fmt.Sprintf("%q is not a Kubernetes version such as \"1.36\"", version) {
+		if _, err := expression.NewCompiler(version, nil); err == nil || err.Error() != fmt.Sprintf("%q is not a Kubernetes version such as \"1.36\"", version) {
 			t.Errorf("%q: %v", version, err)
 		}
 	}

@@ -50,9 +50,9 @@ const CompatibilityVersion = "1.36"
 // Environment is what the expressions of all profiles share. It is immutable and
 // safe for concurrent use.
 type Environment struct {
-	// guarded is true if redacted values are guarded.
-	guarded bool
-	cel     *cel.Env
+	// guard is nil for none.
+	guard celbound.Guard
+	cel   *cel.Env
 	// bounds are those of the expressions of all profiles.
 	bounds  *celbound.Bounds
 	base    types.Provider
@@ -61,8 +61,9 @@ type Environment struct {
 }
 
 // NewEnvironment builds an environment, which takes some milliseconds. An error
-// means that the libraries of this build do not fit each other.
-func NewEnvironment() (*Environment, error) {
+// means that the libraries of this build do not fit each other. The guard is for all
+// expressions, and may be nil.
+func NewEnvironment(guard celbound.Guard) (*Environment, error) {
 	objects := objectTypes{}
 	texts := cel.MapType(cel.StringType, cel.StringType)
 	objects.declare(namespaceType, map[string]*cel.Type{"metadata": cel.ObjectType(metadataType)})
@@ -85,12 +86,8 @@ func NewEnvironment() (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bound the expressions of templates: %w", err)
 	}
-	return &Environment{cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(strict.Checker)}, nil
+	return &Environment{guard: guard, cel: extended, bounds: bounds, base: base.CELTypeProvider(), objects: objects, checker: new(strict.Checker)}, nil
 }
-
-// GuardRedacted makes expressions that are compiled from now on fail if their result depends
-// on a redacted value. It is called before the first Scope is made.
-func (e *Environment) GuardRedacted() { e.guarded = true }
 
 // The object types that are not those of a pod.
 const (

@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // maxExpressionLength is the largest number of bytes of an expression. What
@@ -40,8 +39,8 @@ type expression struct {
 	names []string
 	// selections are what the expression needs of them.
 	selections []selection
-	// guarded is true if redacted values are guarded.
-	guarded bool
+	// guard is that of the Environment, nil for none.
+	guard celbound.Guard
 }
 
 func (e *expression) uses(variable string) bool { return slices.Contains(e.names, variable) }
@@ -143,8 +142,8 @@ func (s *Scope) program(r *report, path, text string, use use) *expression {
 	}
 	e.selections = selections(checked.NativeRep())
 	options := []cel.ProgramOption{cel.InterruptCheckFrequency(celconfig.CheckFrequency), cel.CostLimit(celconfig.PerCallLimit)}
-	if e.guarded = s.environment.guarded; e.guarded {
-		options = append(options, redacted.Guard(env))
+	if e.guard = s.environment.guard; e.guard != nil {
+		options = append(options, e.guard.Option(env))
 	}
 	e.program, err = env.Program(checked, options...)
 	if err != nil {

@@ -25,7 +25,7 @@ const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","namespa
 
 func environment(t testing.TB) *template.Environment {
 	t.Helper()
-	e, err := template.NewEnvironment()
+	e, err := template.NewEnvironment(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

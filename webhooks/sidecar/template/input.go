@@ -17,7 +17,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
@@ -272,8 +271,8 @@ func (e *expression) run(in *Input) (ref.Val, error) {
 	if cost := details.ActualCost(); cost != nil {
 		in.spent += *cost
 	}
-	if err != nil && e.guarded {
-		err = redacted.Explain(err)
+	if err != nil && e.guard != nil {
+		err = e.guard.Explain(err)
 	}
 	return result, err
 }

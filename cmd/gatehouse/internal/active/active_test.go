@@ -258,7 +258,7 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			u.keepActive(&next, err) // as when it changes, and is broken still
 			var good []string
 			for _, id := range []string{"one", "two", "three"} {
-				if u.Snapshot.Load().Authn.Decide(t.Context(), text[id], nil).Outcome == authn.Yes {
+				if u.Snapshot.Load().Authn.Decide(t.Context(), authn.Input{Token: text[id]}).Outcome == authn.Yes {
 					good = append(good, id)
 				}
 			}
@@ -268,13 +268,13 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			// What is back counts, although the rest is broken still.
 			if len(test.next.Authn.Revocations) == 0 {
 				u.keepActive(with("one", "two", "three"), err)
-				if u.Snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
+				if u.Snapshot.Load().Authn.Decide(t.Context(), authn.Input{Token: text["one"]}).Outcome != authn.Yes {
 					t.Error("a token whose document is back is refused while another is broken")
 				}
 			}
 			// The next configuration that can be used counts alone.
 			u.activate(&resolve.Resolution{Config: with("one", "two", "three"), Snapshot: s})
-			if u.Snapshot.Load().Authn.Decide(t.Context(), text["one"], nil).Outcome != authn.Yes {
+			if u.Snapshot.Load().Authn.Decide(t.Context(), authn.Input{Token: text["one"]}).Outcome != authn.Yes {
 				t.Error("a token that is back is refused")
 			}
 		})

@@ -10,10 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
@@ -66,10 +64,7 @@ spec: {sha256: `+hash+`, user: {username: ci}, expiresAt: "2000-02-01T00:00:00Z"
 			t.Fatal(err)
 		}
 		good := func() bool {
-			answer := current.Snapshot.Load().Authn.Review(t.Context(), authentication.Request{
-				TokenReview: authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: text}},
-			})
-			return answer.Status.Authenticated
+			return current.Snapshot.Load().Authn.Decide(t.Context(), authn.Input{Token: text}).Outcome == authn.Yes
 		}
 		if !good() {
 			t.Fatal("the token is not good")

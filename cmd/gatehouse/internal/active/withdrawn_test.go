@@ -13,8 +13,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
@@ -99,10 +97,7 @@ func (s *directoryServer) wants(t *testing.T, tokens string, policies int) {
 	t.Helper()
 	var good []string
 	for _, id := range []string{"one", "two"} {
-		answer := s.Current.Snapshot.Load().Authn.Review(context.Background(), authentication.Request{
-			TokenReview: authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: s.tokens[id]}},
-		})
-		if answer.Status.Authenticated {
+		if s.Current.Snapshot.Load().Authn.Decide(context.Background(), authn.Input{Token: s.tokens[id]}).Outcome == authn.Yes {
 			good = append(good, id)
 		}
 	}

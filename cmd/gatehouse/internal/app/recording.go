@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // RecordingOptions are the flags of serve about recording.
@@ -217,8 +216,8 @@ func (r *recording) activated(c *config.Config) {
 	r.recorder.Configuration(c.Digest, documents)
 }
 
-// begin is review.Options.Begin, nil if nothing is recorded.
-func (r *recording) begin() func(context.Context) (context.Context, func(*review.Outcome, review.Exchange)) {
+// begin returns what begins to record a review, nil if nothing is recorded.
+func (r *recording) begin() func() *record.Trace {
 	if r == nil {
 		return nil
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 const shop = `{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {env: prod}}}`
@@ -585,7 +584,7 @@ func (unanswered) Get(schema.GroupVersionKind, string, string) (*unstructured.Un
 type unansweredError struct{}
 
 func (unansweredError) Error() string        { return "missing right: get configmaps" }
-func (unansweredError) Is(target error) bool { return target == redacted.ErrMissing }
+func (unansweredError) Is(target error) bool { return target == policy.ErrUnanswered }
 
 func withoutParams(o *audit.Options) {
 	lookups := o.Snapshot.Lookups()

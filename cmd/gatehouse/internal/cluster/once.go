@@ -25,7 +25,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -428,8 +427,8 @@ type unansweredError struct{ error }
 // Unwrap returns the error.
 func (e *unansweredError) Unwrap() error { return e.error }
 
-// Is makes it redacted.ErrMissing, without the text of that.
-func (e *unansweredError) Is(target error) bool { return target == redacted.ErrMissing }
+// Is makes it policy.ErrUnanswered, without the text of that.
+func (e *unansweredError) Is(target error) bool { return target == policy.ErrUnanswered }
 
 // ConfigMapData returns the data of a ConfigMap, and false if there is none or it cannot be read.
 func (o *Once) ConfigMapData(namespace, name string) (map[string]string, bool) {

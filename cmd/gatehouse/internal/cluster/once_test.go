@@ -17,7 +17,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 var policyResource = fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource("admissionpolicies"), Kind: "AdmissionPolicy"}
@@ -106,7 +105,7 @@ func TestOnceNamesMissingRights(t *testing.T) {
 			if want := fmt.Sprintf(`missing right: get configmaps in namespace "shop-%d"`, i); err == nil || err.Error() != want {
 				t.Fatalf("got %v, want %s", err, want)
 			}
-			if !errors.Is(err, redacted.ErrMissing) {
+			if !errors.Is(err, policy.ErrUnanswered) {
 				t.Fatalf("%v is not a look-up without an answer, so that policies would be violated", err)
 			}
 		}

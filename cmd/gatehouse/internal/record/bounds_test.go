@@ -2,7 +2,6 @@ package record_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -154,12 +153,12 @@ func TestEverythingReadsBack(t *testing.T) {
 				objects.same = append(objects.same, objects.next())
 			}
 			for i := range tt.reviews {
-				ctx, finished := r.Begin(context.Background())
-				if traced := record.Traced(ctx, snapshot); tt.lookup != nil {
+				trace := r.Begin()
+				if traced := trace.Snapshot(snapshot); tt.lookup != nil {
 					tt.lookup(traced.Lookups())
 				}
 				answer := fmt.Appendf(nil, `{"response":{"allowed":true,"warnings":[%q]}}`, strings.Repeat("gatehouse-", 10_000))
-				finished(&review.Outcome{Endpoint: "validate", UID: types.UID(fmt.Sprint(i)), Decision: review.Allowed, Started: time.Now()}, review.Exchange{Body: tt.body(i), Answer: answer})
+				trace.Finish(&review.Outcome{Endpoint: "validate", UID: types.UID(fmt.Sprint(i)), Decision: review.Allowed, Started: time.Now()}, review.Exchange{Body: tt.body(i), Answer: answer})
 				wait(r, int64(i+1-waiting))
 			}
 			stop()

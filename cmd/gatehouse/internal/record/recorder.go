@@ -109,10 +109,9 @@ const (
 	reasonSize  = "size"
 )
 
-// Begin is review.Options.Begin: it makes the decision traced, and takes the finished review.
-func (r *Recorder) Begin(ctx context.Context) (context.Context, func(*review.Outcome, review.Exchange)) {
-	t := &Trace{notesPolicies: r.options.Rules != nil && r.options.Rules.UsesPolicies()}
-	return withTrace(ctx, t), func(o *review.Outcome, x review.Exchange) { r.add(o, x, t) }
+// Begin returns the Trace of a review that is to be recorded.
+func (r *Recorder) Begin() *Trace {
+	return &Trace{recorder: r, notesPolicies: r.options.Rules != nil && r.options.Rules.UsesPolicies()}
 }
 
 // add queues a review. It copies what it needs.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -46,8 +46,7 @@ func admissionReview(uid, object string) []byte {
 
 // add records a review as the handler does.
 func add(r *record.Recorder, uid string, body, answer []byte) {
-	_, finished := r.Begin(context.Background())
-	finished(&review.Outcome{Endpoint: "validate", UID: types.UID(uid), Decision: review.Allowed, Started: time.Now()}, review.Exchange{Body: body, Answer: answer})
+	r.Begin().Finish(&review.Outcome{Endpoint: "validate", UID: types.UID(uid), Decision: review.Allowed, Started: time.Now()}, review.Exchange{Body: body, Answer: answer})
 }
 
 // recorded returns the reviews of all segments of a directory, in order.
@@ -125,8 +124,7 @@ func TestRecorder(t *testing.T) {
 	for i := range 3 {
 		add(r, fmt.Sprint(i), admissionReview(fmt.Sprint(i), `{"kind":"ConfigMap","data":{"a":"hunter2hunter2"}}`), []byte(`{"response":{"uid":"0","allowed":true}}`))
 	}
-	_, finished := r.Begin(t.Context())
-	finished(&review.Outcome{Endpoint: "authenticate", Backend: "AccessTokens", TokenID: "ci", Started: time.Now()}, review.Exchange{Answer: []byte(`{"status":{"user":{"username":"ci","extra":{"k":["hunter2hunter2"]}}}}`)})
+	r.Begin().Finish(&review.Outcome{Endpoint: "authenticate", Backend: "AccessTokens", TokenID: "ci", Started: time.Now()}, review.Exchange{Answer: []byte(`{"status":{"user":{"username":"ci","extra":{"k":["hunter2hunter2"]}}}}`)})
 	stop()
 	all, _ := recorded(t, dir)
 	if len(all) != 4 || !all[0].Redacted || string(all[0].Response) != `{"uid":"0","allowed":true}` || all[3].Token == nil || all[3].Token.ID != "ci" {

@@ -233,7 +233,7 @@ func (r *Rules) isSelected(ctx context.Context, c *Candidate) bool {
 		return true
 	}
 	set := r.selects.With(policy.Lookups{Objects: oneNamespace{c.Object}})
-	return !set.Review(ctx, admission.Request{AdmissionRequest: *body.Request}).Allowed
+	return !set.Decide(ctx, policy.Input{Request: admission.Request{AdmissionRequest: *body.Request}}).Response().Allowed
 }
 
 func (r *Rules) shareOf(c *Candidate) float64 {

@@ -16,12 +16,14 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
 // Trace notes what one decision reads. It answers as the lookups that it stands in front of
 // do. It is for one goroutine.
 type Trace struct {
-	base webhooks.Lookups
+	recorder *Recorder
+	base     webhooks.Lookups
 	// traced is true once there is something to note. A review may be answered without a
 	// decision.
 	traced bool
@@ -78,20 +80,11 @@ type (
 	}
 )
 
-type traceKey struct{}
+// Finish records the finished review.
+func (t *Trace) Finish(o *review.Outcome, x review.Exchange) { t.recorder.add(o, x, t) }
 
-// withTrace returns a context for a decision that is traced.
-func withTrace(ctx context.Context, t *Trace) context.Context {
-	return context.WithValue(ctx, traceKey{}, t)
-}
-
-// Traced returns the snapshot to decide with: one that notes what the decision reads if the
-// context is that of a review to record, and otherwise the same.
-func Traced(ctx context.Context, s *webhooks.Snapshot) *webhooks.Snapshot {
-	t, _ := ctx.Value(traceKey{}).(*Trace)
-	if t == nil {
-		return s
-	}
+// Snapshot returns the snapshot to decide with, which notes what the decision reads.
+func (t *Trace) Snapshot(s *webhooks.Snapshot) *webhooks.Snapshot {
 	t.base, t.digest, t.traced = s.Lookups(), s.Digest, true
 	t.noAuthorizer = t.base.Authorizer == nil
 	l := webhooks.Lookups{Now: t.base.Now}
@@ -112,9 +105,8 @@ func Traced(ctx context.Context, s *webhooks.Snapshot) *webhooks.Snapshot {
 
 // Observers returns the observers for a decision: those given, and in front of them what notes which
 // policies evaluate the request if that is needed.
-func Observers(ctx context.Context, o webhooks.Observers) webhooks.Observers {
-	t, _ := ctx.Value(traceKey{}).(*Trace)
-	if t == nil || !t.notesPolicies {
+func (t *Trace) Observers(o webhooks.Observers) webhooks.Observers {
+	if !t.notesPolicies {
 		return o
 	}
 	observe := o.Policies

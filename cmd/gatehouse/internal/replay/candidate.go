@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
@@ -92,7 +93,9 @@ func newConfiguration(c *config.Config) *configuration {
 	for i := range out.snapshots {
 		out.snapshots[i] = sync.OnceValues(func() (*webhooks.Snapshot, error) {
 			spec := webhooks.Spec{Digest: c.Digest, Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn}
-			spec.Policy.GuardRedacted, spec.Sidecar.GuardRedacted = i == guarded, i == guarded
+			if i == guarded {
+				spec.Policy.Guard, spec.Sidecar.Guard = redacted.Guard{}, redacted.Guard{}
+			}
 			return webhooks.Compile(spec)
 		})
 	}

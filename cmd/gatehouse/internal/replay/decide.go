@@ -15,11 +15,11 @@ import (
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -134,8 +134,9 @@ func firstLine(text string) string {
 
 // validate decides by policies.
 func (d *decider) validate(ctx context.Context, s *webhooks.Snapshot, item *item) answer {
-	decision := s.Policy.DecideReview(ctx, item.request, d.explain)
-	out := d.answer(item, &decision.Response)
+	decision := s.Policy.Decide(ctx, policy.Input{Request: item.request, Checked: true, Violations: true, Explain: d.explain})
+	response := decision.Response()
+	out := d.answer(item, &response)
 	out.violations, out.policy = decision.Violations, &decision
 	missing := d.playback.missing
 	switch undecided, ok := errors.AsType[*policy.UndecidedError](decision.Err); {
@@ -174,10 +175,8 @@ func (i *item) hasOwnPaths() bool {
 
 // mutate decides by sidecar profiles.
 func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) answer {
-	response, decision := s.Sidecar.DecideReview(ctx, item.request)
-	if d.explain && admit.IsNewPod(&item.request) {
-		decision = s.Sidecar.Decide(sidecar.Input{Context: ctx, Namespace: item.request.Namespace, Pod: item.request.Object.Raw, Explain: true})
-	}
+	decision := s.Sidecar.Decide(ctx, sidecar.Input{Request: item.request, Checked: true, Explain: d.explain})
+	response := decision.Response()
 	out := d.answer(item, &response)
 	out.verdicts, out.sidecar = decision.Verdicts, &decision
 	out.violations = admit.Refusals(&decision)

@@ -19,11 +19,11 @@ import (
 	evanphx "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -148,8 +148,8 @@ func (s *server) answer(r request) {
 	}
 	endpoints := webhooks.Endpoints()
 	e := endpoints[slices.IndexFunc(endpoints, func(e webhooks.Endpoint) bool { return e.Name == r.endpoint })]
-	ctx, finished := s.recorder.Begin(context.Background())
-	response := e.Admission(ctx, record.Traced(ctx, s.snapshot), decoded, webhooks.Observers{})
+	trace := s.recorder.Begin()
+	response := e.Admission(context.Background(), trace.Snapshot(s.snapshot), webhooks.Input{Request: decoded})
 	outcome := review.Outcome{Endpoint: e.Name, UID: types.UID(uid), Namespace: r.namespace, Started: s.now, Decision: decisionOf(&response)}
 	var text []byte
 	if outcome.Decision != review.Unknown {
@@ -157,7 +157,7 @@ func (s *server) answer(r request) {
 			s.t.Fatal(err)
 		}
 	}
-	finished(&outcome, review.Exchange{Body: body, Answer: text})
+	trace.Finish(&outcome, review.Exchange{Body: body, Answer: text})
 	s.wait()
 	s.decision = outcome.Decision
 	s.injected = ""
@@ -189,10 +189,8 @@ func decisionOf(response *admission.Response) review.Decision {
 func (s *server) login(token string) {
 	s.t.Helper()
 	s.n++
-	var r authentication.Request
-	r.Spec.Token = token
-	ctx, finished := s.recorder.Begin(context.Background())
-	response := record.Traced(ctx, s.snapshot).Authn.Review(ctx, r)
+	trace := s.recorder.Begin()
+	response := trace.Snapshot(s.snapshot).Authn.Decide(context.Background(), authn.Input{Token: token}).Response()
 	outcome := review.Outcome{
 		Endpoint: "authenticate", Started: s.now, Decision: review.Denied, Reason: response.Annotations["gatehouse.dev/reason"],
 		Backend: response.Annotations["gatehouse.dev/backend"], Source: response.Annotations["gatehouse.dev/source"], TokenID: response.Annotations["gatehouse.dev/token-id"],
@@ -203,7 +201,7 @@ func (s *server) login(token string) {
 	case response.Status.Authenticated:
 		outcome.Decision = review.Allowed
 	}
-	finished(&outcome, review.Exchange{Answer: review.AppendToken(nil, "authentication.k8s.io/v1", &response.Status)})
+	trace.Finish(&outcome, review.Exchange{Answer: review.AppendToken(nil, "authentication.k8s.io/v1", &response.Status)})
 	s.wait()
 }
 

@@ -8,10 +8,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
 )
 
@@ -21,7 +21,7 @@ import (
 //
 // If the recorded configuration is not known, the status annotation of the pod decides.
 func (d *decider) injectsOtherwise(ctx context.Context, s *webhooks.Snapshot, item *item) bool {
-	if !admit.IsNewPod(&item.request) || d.hasProfilesOf(item.base) {
+	if !sidecar.IsNewPod(&item.request) || d.hasProfilesOf(item.base) {
 		return false
 	}
 	d.playback.missing = nil

@@ -36,15 +36,3 @@ func requireCertificate(hint string, now func() time.Time) func(*http.Request) e
 		}
 	}
 }
-
-// byCertificate lets one handler answer callers with a verified client certificate and
-// another one all others.
-func byCertificate(certified, others http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isVerified(r) {
-			certified.ServeHTTP(w, r)
-		} else {
-			others.ServeHTTP(w, r)
-		}
-	})
-}

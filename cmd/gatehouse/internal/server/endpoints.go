@@ -49,8 +49,8 @@ type ReviewOptions struct {
 	Bytes int64
 	// Observe gets every finished review.
 	Observe func(*review.Outcome)
-	// Begin, if set, is that of review.Options.
-	Begin func(context.Context) (context.Context, func(*review.Outcome, review.Exchange))
+	// Begin, if set, is called for each review, to record it.
+	Begin func() *record.Trace
 	// TraceParents has the outcomes for Observe hold the caller's trace context.
 	TraceParents bool
 	// Profiles and Policies are the observers of admission requests.
@@ -129,7 +129,7 @@ func (o *ReviewOptions) endpoint(maxBytes int64, maxTime time.Duration, inFlight
 	return review.Options{
 		MaxBytes: maxBytes, MaxTime: maxTime,
 		InFlight: review.NewBudget(inFlight), Slots: review.NewSlots(slotsPerProcessor * runtime.GOMAXPROCS(0)),
-		Caller: callerOf, Observe: o.Observe, Begin: o.Begin, TraceParents: o.TraceParents, Now: o.Now,
+		Caller: callerOf, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
 	}
 }
 
@@ -137,28 +137,38 @@ func (o *ReviewOptions) endpoint(maxBytes int64, maxTime time.Duration, inFlight
 func (s *reviews) tokenEndpoint(e webhooks.Endpoint) http.Handler {
 	o := s.token
 	o.Name = e.Name
-	return keepAliveIf(isVerified, review.Token(func(ctx context.Context, r authentication.Request) authentication.Response {
+	return keepAliveIf(isVerified, review.Token(func(ctx context.Context, r *review.TokenRequest) authentication.Response {
+		trace := s.begin(&r.Call)
 		if err := s.checkComplete(); err != nil {
 			return authentication.Errored(err)
 		}
-		return e.Token(ctx, record.Traced(ctx, s.current.Load()), r)
+		snapshot := s.current.Load()
+		if trace != nil {
+			snapshot = trace.Snapshot(snapshot)
+		}
+		return e.Token(ctx, snapshot, r.Request)
 	}, o))
+}
+
+// begin begins to record a review, if reviews are recorded.
+func (s *reviews) begin(call *review.Call) *record.Trace {
+	if s.Begin == nil {
+		return nil
+	}
+	trace := s.Begin()
+	call.Finished = trace.Finish
+	return trace
 }
 
 // admissionEndpoint answers admission reviews.
 func (s *reviews) admissionEndpoint(e webhooks.Endpoint) http.Handler {
 	o := s.admission
 	o.Name = e.Name
-	observers := webhooks.Observers{Profiles: s.Profiles, Policies: s.Policies}
-	decide := func(ctx context.Context, r admission.Request) admission.Response {
-		if err := s.checkComplete(); err != nil {
-			return admission.Errored(http.StatusInternalServerError, err)
-		}
-		s.readNamespace(ctx, &r)
-		return e.Admission(ctx, record.Traced(ctx, s.current.Load()), r, record.Observers(ctx, observers))
+	own := s.CustomResources
+	if !e.CustomResources {
+		own = nil
 	}
-	handler := review.Admission(decide, o)
-	if own := s.CustomResources; own != nil && e.CustomResources {
+	if own != nil {
 		// Reviews that wait for their turn to be compiled keep no other from its decision.
 		slots := review.NewSlots(1)
 		o.SlotsFor = func(r *admission.Request) *review.Slots {
@@ -167,12 +177,34 @@ func (s *reviews) admissionEndpoint(e webhooks.Endpoint) http.Handler {
 			}
 			return nil
 		}
-		handler = byCertificate(review.Admission(own.Before(decide, own.Review), o), review.Admission(own.Before(decide, own.ReviewUnverified), o))
 	}
+	handler := review.Admission(func(ctx context.Context, r *review.AdmissionRequest) admission.Response {
+		trace := s.begin(&r.Call)
+		if own != nil && crdadmission.Concerns(&r.Request) {
+			return own.Review(ctx, r.Request, r.Caller.Certified)
+		}
+		return s.decide(ctx, e, r, trace)
+	}, o)
 	if s.RequireClientCertificate {
 		return keepAliveIf(isVerified, handler)
 	}
 	return keepAliveIf(always, handler)
+}
+
+// decide decides on an admission request. The trace may be nil.
+func (s *reviews) decide(ctx context.Context, e webhooks.Endpoint, r *review.AdmissionRequest, trace *record.Trace) admission.Response {
+	if err := s.checkComplete(); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if s.ReadNamespace != nil {
+		s.ReadNamespace(r.Namespace, r.Caller.Address, r.Caller.Certified)
+	}
+	snapshot := s.current.Load()
+	observers := webhooks.Observers{Profiles: s.Profiles, Policies: s.Policies}
+	if trace != nil {
+		snapshot, observers = trace.Snapshot(snapshot), trace.Observers(observers)
+	}
+	return e.Admission(ctx, snapshot, webhooks.Input{Request: r.Request, Checked: true, Index: r.Index, Observers: observers})
 }
 
 // login answers people, who need no client certificate.
@@ -198,20 +230,6 @@ func (s *reviews) checkComplete() error {
 		return nil
 	}
 	return s.CheckComplete()
-}
-
-func (s *reviews) readNamespace(ctx context.Context, r *admission.Request) {
-	if s.ReadNamespace == nil {
-		return
-	}
-	var (
-		address   netip.Prefix
-		certified bool
-	)
-	if c := connectionOf(ctx); c != nil {
-		address, certified = c.client, c.certified.Load()
-	}
-	s.ReadNamespace(r.Namespace, address, certified)
 }
 
 // callLimiter bounds the calls that are in progress at one time.

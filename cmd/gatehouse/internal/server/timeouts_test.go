@@ -176,7 +176,7 @@ func TestLateBody(t *testing.T) {
 func TestDecisionOutlivesTheReadDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := startBubble(t, review.Admission(func(ctx context.Context, _ admission.Request) admission.Response {
+		b := startBubble(t, review.Admission(func(ctx context.Context, _ *review.AdmissionRequest) admission.Response {
 			select {
 			case <-ctx.Done():
 				return admission.Errored(http.StatusInternalServerError, ctx.Err())

@@ -20,8 +20,8 @@ func (f *Fake) Login(ctx context.Context, r authn.LoginRequest) authn.LoginDecis
 	return f.OnLogin(ctx, r)
 }
 
-func (f *Fake) Decide(ctx context.Context, token string, audiences []string) authn.Decision {
-	return f.OnDecide(ctx, token, audiences)
+func (f *Fake) Decide(ctx context.Context, in authn.Input) authn.Decision {
+	return f.OnDecide(ctx, in.Token, in.Audiences)
 }
 
 // HandlerOf is Handler with a Fake.

@@ -91,7 +91,7 @@ func (l *Limits) complete() {
 type authenticator interface {
 	DirectoryName(requested string) string
 	Login(ctx context.Context, req authn.LoginRequest) authn.LoginDecision
-	Decide(ctx context.Context, token string, audiences []string) authn.Decision
+	Decide(ctx context.Context, in authn.Input) authn.Decision
 }
 
 // Handler answers Path and WhoamiPath. It is safe for concurrent use and asks for

@@ -25,7 +25,7 @@ func (s *service) whoami(ctx context.Context, c *call) answer {
 		return c.refused(badInput("the body must be empty"))
 	}
 	var d authn.Decision
-	if !c.turn(ctx, func() { d = s.current().Decide(ctx, token, nil) }) {
+	if !c.turn(ctx, func() { d = s.current().Decide(ctx, authn.Input{Token: token}) }) {
 		return c.overloaded()
 	}
 	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail

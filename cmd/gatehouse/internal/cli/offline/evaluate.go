@@ -226,7 +226,7 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 	out.note = e.guessNote(o.GroupVersionKind())
 	var template *admit.Template
 	if o.Workload != "" && o.NoPod == "" {
-		template = &admit.Template{Path: o.Template, Workload: o.Workload, Pod: e.sidecarInput(o).Pod}
+		template = &admit.Template{Path: o.Template, Workload: o.Workload, Pod: e.sidecarInput(o).Request.Object.Raw}
 	}
 	out.Decision = e.decider.Decide(ctx, &req, template, explain)
 	if req.Operation != admissionv1.Delete {

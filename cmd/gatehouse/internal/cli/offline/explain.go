@@ -251,13 +251,13 @@ func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *expl
 // explainSidecars explains what becomes of a pod.
 func (x *explainer) explainSidecars(ctx context.Context, o *manifest.Object, e *explained) {
 	in := x.sidecarInput(o)
-	in.Context, in.Explain = ctx, true
-	d := x.snapshot.Sidecar.Decide(in)
+	in.Explain = true
+	d := x.snapshot.Sidecar.Decide(ctx, in)
 	e.Warnings, e.Refusals = slices.Concat(misplacedWarnings(o), d.Warnings), inObject(o, d.Refusals)
 	if d.Err != nil {
-		e.Error = undecided(in.Namespace, &d).String()
+		e.Error = undecided(in.Request.Namespace, &d).String()
 	}
-	there := injectedRevisions(in.Pod)
+	there := injectedRevisions(in.Request.Object.Raw)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		p := explainedProfile{Profile: v.Profile, Reason: v.Reason, Detail: v.Detail, Revision: v.Revision}

@@ -137,8 +137,8 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	if err := found.Err(); err != nil {
 		return config.InvalidError(dir, err)
 	}
-	d, looked := snapshot.Authn.Explain(ctx, token, f.audiences)
-	e := newExplainedToken(&d, append(steps, looked...))
+	d := snapshot.Authn.Decide(ctx, authn.Input{Token: token, Audiences: f.audiences, Explain: true})
+	e := newExplainedToken(&d, append(steps, d.Steps...))
 	e.checkAudiences(f.audiences)
 	if d.Reason == authn.ReasonKeys && f.fetchKeys {
 		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"

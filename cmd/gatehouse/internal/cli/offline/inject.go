@@ -90,8 +90,7 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) erro
 				continue
 			}
 			pod := f.sidecarInput(o)
-			pod.Context = ctx
-			d := in.snapshot.Sidecar.Decide(pod)
+			d := in.snapshot.Sidecar.Decide(ctx, pod)
 			switch {
 			case len(d.Refusals) > 0:
 				refused = append(refused, inObject(o, d.Refusals)...)
@@ -100,13 +99,13 @@ func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) erro
 				d.Err = o.Apply(d.Patches)
 			}
 			if d.Err != nil {
-				unknown = append(unknown, inObject(o, diagnostic.List{undecided(pod.Namespace, &d)})...)
+				unknown = append(unknown, inObject(o, diagnostic.List{undecided(pod.Request.Namespace, &d)})...)
 				continue
 			}
 			for _, warning := range slices.Concat(misplacedWarnings(o), d.Warnings) {
 				log.add(o, "warning: %s", warning)
 			}
-			log.add(o, "%s", in.outcome(d.Verdicts, injectedRevisions(pod.Pod)))
+			log.add(o, "%s", in.outcome(d.Verdicts, injectedRevisions(pod.Request.Object.Raw)))
 		}
 	}
 	switch {

@@ -591,7 +591,9 @@ func readMost(in io.Reader) ([]byte, error) {
 // sidecarInput returns what is decided about the pod in an object.
 func (f *manifestFlags) sidecarInput(o *manifest.Object) sidecar.Input {
 	namespace := f.namespaceOf(o)
-	return sidecar.Input{Namespace: namespace, Pod: o.Pod(namespace), Workload: o.Workload}
+	in := sidecar.ForPod(namespace, o.Pod(namespace))
+	in.Workload = o.Workload
+	return in
 }
 
 func (f *manifestFlags) namespaceOf(o *manifest.Object) string {

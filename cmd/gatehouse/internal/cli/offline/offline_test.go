@@ -100,12 +100,12 @@ spec:
 			once := run(text, "inject", "--config", dir)
 
 			pod := podOf(t, []byte(text))
-			response := snapshot.Sidecar.Review(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			response := snapshot.Sidecar.Decide(t.Context(), sidecar.Input{Request: admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 				UID: "1", Operation: admissionv1.Create, Namespace: "shop",
 				Kind:     metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
 				Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
 				Object:   runtime.RawExtension{Raw: pod},
-			}})
+			}}}).Response()
 			if !response.Allowed || len(response.Patches) == 0 {
 				t.Fatalf("the webhook says %+v", response)
 			}

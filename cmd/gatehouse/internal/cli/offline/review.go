@@ -110,9 +110,9 @@ func (r *reviewer) answer(ctx context.Context, body []byte) ([]byte, verdict, *h
 	}
 	var response admission.Response
 	if r.endpoint.CustomResources && crdadmission.Concerns(&request) {
-		response = r.documents.Review(ctx, request)
+		response = r.documents.Review(ctx, request, true)
 	} else {
-		response = r.endpoint.Admission(ctx, r.snapshot, request, webhooks.Observers{})
+		response = r.endpoint.Admission(ctx, r.snapshot, webhooks.Input{Request: request, Checked: true})
 	}
 	if !response.Allowed && response.Result != nil && response.Result.Code >= http.StatusInternalServerError {
 		return nil, unknown, &httpError{http.StatusInternalServerError, response.Result.Message}

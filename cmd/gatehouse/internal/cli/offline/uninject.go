@@ -58,7 +58,7 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 				log.addNoPod(o)
 				continue
 			}
-			removal, err := sidecar.Remove(f.sidecarInput(o).Pod)
+			removal, err := sidecar.Remove(f.sidecarInput(o).Request.Object.Raw)
 			if err == nil {
 				err = o.Apply(removal.Patches)
 			}

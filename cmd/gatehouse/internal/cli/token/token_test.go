@@ -131,7 +131,7 @@ func TestTokenIssueIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := set.Decide(t.Context(), strings.TrimSuffix(remarks.String(), "\n"), []string{"vault"})
+	got := set.Decide(t.Context(), authn.Input{Token: strings.TrimSuffix(remarks.String(), "\n"), Audiences: []string{"vault"}})
 	want := authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: []string{"vault"}, User: authenticationv1.UserInfo{
 		Username: "jane", UID: "4711", Groups: []string{"dev", "a,b"},
 		Extra: map[string]authenticationv1.ExtraValue{"example.org/team": {"blue", "green=ish"}, "example.org/empty": {""}},

@@ -65,7 +65,8 @@ func New(o Options) *Reviewer {
 	return &Reviewer{options: o, verified: make(slots, maxVerified), unverified: make(slots, maxUnverified)}
 }
 
-// Review decides on one request of a caller with a verified certificate. It validates
+// Review decides on one request. Verified says that the caller has a verified certificate:
+// other callers wait for each other, and no verified caller waits for them. It validates
 // objects that are created, or whose spec changes; everything else is allowed. So is every
 // update of an object that is being deleted: an invalid object must not keep its
 // finalizers.
@@ -73,23 +74,17 @@ func New(o Options) *Reviewer {
 // A rejection is Invalid (422), with a cause for each error. The answer is "cannot decide",
 // code 500, if the request cannot be decoded, or if the context ends first. A dry run is
 // like any other request.
-func (r *Reviewer) Review(ctx context.Context, req admission.Request) admission.Response {
-	return r.review(ctx, r.verified, &req)
-}
-
-// ReviewUnverified is Review for any other caller. Such callers wait for each other, and
-// no verified caller waits for them.
-func (r *Reviewer) ReviewUnverified(ctx context.Context, req admission.Request) admission.Response {
-	return r.review(ctx, r.unverified, &req)
-}
-
-func (r *Reviewer) review(ctx context.Context, s slots, req *admission.Request) admission.Response {
-	kind, ours := kindOf(req)
+func (r *Reviewer) Review(ctx context.Context, req admission.Request, verified bool) admission.Response {
+	s := r.unverified
+	if verified {
+		s = r.verified
+	}
+	kind, ours := kindOf(&req)
 	if !ours {
 		return allowed(nil)
 	}
 	response, err := s.run(ctx, func() func() admission.Response {
-		o, err := readRequest(req, kind)
+		o, err := readRequest(&req, kind)
 		return func() admission.Response {
 			if err != nil {
 				return admission.Errored(http.StatusInternalServerError, err)
@@ -104,17 +99,6 @@ func (r *Reviewer) review(ctx context.Context, s slots, req *admission.Request) 
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return response
-}
-
-// Before returns a function that has a method of the Reviewer answer requests about the
-// group, and next all others.
-func (r *Reviewer) Before(next, review func(context.Context, admission.Request) admission.Response) func(context.Context, admission.Request) admission.Response {
-	return func(ctx context.Context, req admission.Request) admission.Response {
-		if Concerns(&req) {
-			return review(ctx, req)
-		}
-		return next(ctx, req)
-	}
 }
 
 // Concerns reports whether a request is about an object of the group. Policies never

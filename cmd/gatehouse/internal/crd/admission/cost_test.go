@@ -50,7 +50,7 @@ func TestExpensive(t *testing.T) { //nolint:paralleltest // it counts what is al
 			req := about(t, tc[0], "")
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			response := r.ReviewUnverified(t.Context(), req)
+			response := r.Review(t.Context(), req, false)
 			runtime.ReadMemStats(&after)
 			if response.Allowed || response.Result.Code != 422 || !strings.Contains(response.Result.Message, tc[1]) {
 				t.Errorf("answered %.300s, want %q", response.Result.Message, tc[1])
@@ -79,14 +79,14 @@ func TestWaiting(t *testing.T) {
 			return c
 		}})
 		first := make(chan string)
-		go func() { first <- text(t, r.ReviewUnverified(t.Context(), about(t, document, ""))) }()
+		go func() { first <- text(t, r.Review(t.Context(), about(t, document, ""), false)) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got := text(t, r.ReviewUnverified(ctx, about(t, document, ""))); got != "cannot decide: no decision in time: context deadline exceeded" {
+		if got := text(t, r.Review(ctx, about(t, document, ""), false)); got != "cannot decide: no decision in time: context deadline exceeded" {
 			t.Errorf("one that waits is answered %s", got)
 		}
-		if got := text(t, r.Review(t.Context(), about(t, document, ""))); !strings.HasPrefix(got, "allowed") {
+		if got := text(t, r.Review(t.Context(), about(t, document, ""), true)); !strings.HasPrefix(got, "allowed") {
 			t.Errorf("one with a certificate is answered %s", got)
 		}
 		close(answer)

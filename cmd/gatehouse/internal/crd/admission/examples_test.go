@@ -75,9 +75,9 @@ func TestExamples(t *testing.T) {
 		c, found := config.Inspect(filepath.Dir(e.file))
 		must(t, found.Err())
 		for where, got := range map[string]string{
-			"alone":         text(t, empty.Review(t.Context(), about(t, e.text, ""))),
-			"in its place":  text(t, reviewer(c).Review(t.Context(), about(t, e.text, ""))),
-			"as an update ": text(t, reviewer(c).Review(t.Context(), about(t, e.text, strings.Replace(e.text, `"spec":{`, `"spec":{"x":1,`, 1)))),
+			"alone":         text(t, empty.Review(t.Context(), about(t, e.text, ""), true)),
+			"in its place":  text(t, reviewer(c).Review(t.Context(), about(t, e.text, ""), true)),
+			"as an update ": text(t, reviewer(c).Review(t.Context(), about(t, e.text, strings.Replace(e.text, `"spec":{`, `"spec":{"x":1,`, 1)), true)),
 		} {
 			if !strings.HasPrefix(got, "allowed\n") {
 				t.Errorf("%s, %s: %s", e.file, where, got)
@@ -113,7 +113,7 @@ func TestAsLint(t *testing.T) {
 					return f.Field == "spec.rollout.replaces" && strings.Contains(f.Message, "is not the name of a sidecar profile")
 				})
 				kind, _ := e.fields["kind"].(string)
-				got := text(t, r.Review(t.Context(), rawRequest(plurals()[kind], admissionv1.Create, string(document), "")))
+				got := text(t, r.Review(t.Context(), rawRequest(plurals()[kind], admissionv1.Create, string(document), ""), true))
 				if found.Err() == nil {
 					whole++
 				} else {

@@ -85,7 +85,7 @@ func TestHostile(t *testing.T) {
 			if tc.version != "" {
 				req.Resource.Version = tc.version
 			}
-			got := text(t, reviewer(configOf(t)).Review(t.Context(), req))
+			got := text(t, reviewer(configOf(t)).Review(t.Context(), req, true))
 			if tc.want == "" {
 				if strings.HasPrefix(got, "allowed") || strings.ContainsAny(got, "\x1b\x07\u202e") || len(got) > 20<<10 {
 					t.Errorf("got %d bytes: %.2000q", len(got), got)
@@ -111,7 +111,7 @@ func TestBounds(t *testing.T) {
 	for range 100 {
 		fmt.Fprintf(&b, "  - {expression: \"%s\"}\n", strings.Repeat("x", 300))
 	}
-	response := reviewer(configOf(t)).Review(t.Context(), about(t, b.String(), ""))
+	response := reviewer(configOf(t)).Review(t.Context(), about(t, b.String(), ""), true)
 	lines := strings.Split(text(t, response), "\n")
 	if !strings.HasPrefix(lines[1], "* spec.validations[0].expression: ") || !strings.HasPrefix(lines[2], "* spec.validations[1].expression: ") {
 		t.Errorf("the first lines are %.300q", lines[:3])
@@ -146,7 +146,7 @@ func TestSwap(t *testing.T) {
 		known[document] = map[string]bool{}
 		for _, c := range configs {
 			one := crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }})
-			known[document][text(t, one.Review(t.Context(), about(t, document, "")))] = true
+			known[document][text(t, one.Review(t.Context(), about(t, document, ""), true))] = true
 		}
 	}
 	var readers sync.WaitGroup
@@ -155,7 +155,7 @@ func TestSwap(t *testing.T) {
 		readers.Go(func() {
 			for i := range 60 {
 				document := all[i%len(all)]
-				if got := text(t, r.Review(t.Context(), about(t, document, ""))); !known[document][got] {
+				if got := text(t, r.Review(t.Context(), about(t, document, ""), true)); !known[document][got] {
 					t.Errorf("%s: got %s", document, got)
 				}
 			}
@@ -202,8 +202,8 @@ func FuzzReview(f *testing.F) {
 			resource = "sidecarprofiles"
 		}
 		req := rawRequest(resource, operation, object, old)
-		first := text(t, r.Review(t.Context(), req))
-		if again := text(t, r.Review(t.Context(), req)); again != first {
+		first := text(t, r.Review(t.Context(), req, true))
+		if again := text(t, r.Review(t.Context(), req, true)); again != first {
 			t.Errorf("first %s, then %s", first, again)
 		}
 	})

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -18,7 +20,10 @@ import (
 // It is for the race detector.
 func TestNothingIsReadBehindTheEnd(t *testing.T) {
 	t.Parallel()
-	handler := review.Admission(reviewer(configOf(t)).ReviewUnverified, review.Options{
+	documents := reviewer(configOf(t))
+	handler := review.Admission(func(ctx context.Context, r *review.AdmissionRequest) admission.Response {
+		return documents.Review(ctx, r.Request, false)
+	}, review.Options{
 		Name: "validate", MaxBytes: review.MaxAdmissionBytes, MaxTime: time.Second,
 		InFlight: review.NewBudget(64 << 20), Slots: review.NewSlots(8), Now: time.Now,
 	})

@@ -173,7 +173,7 @@ warning: TokenRevocation/r: spec.issuedBefore: "2099-01-01T00:00:00Z" is in the 
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got := text(t, reviewer(configOf(t, tc.config...)).Review(t.Context(), about(t, tc.document, tc.old)))
+			got := text(t, reviewer(configOf(t, tc.config...)).Review(t.Context(), about(t, tc.document, tc.old), true))
 			if strings.Contains(got, secret[13:30]) {
 				t.Errorf("a secret is shown")
 			}

@@ -60,7 +60,7 @@ func TestWhatIsAlwaysAllowed(t *testing.T) {
 				req.Resource.Resource = tc.resource
 			}
 			req.SubResource = tc.sub
-			if got := text(t, reviewer(configOf(t)).Review(t.Context(), req)); got != tc.want && (tc.want != refused || !strings.Contains(got, refused)) {
+			if got := text(t, reviewer(configOf(t)).Review(t.Context(), req, true)); got != tc.want && (tc.want != refused || !strings.Contains(got, refused)) {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -69,7 +69,7 @@ func TestWhatIsAlwaysAllowed(t *testing.T) {
 		t.Parallel()
 		req := about(t, broken, "")
 		req.Resource.Group = "example.com"
-		if got := text(t, reviewer(configOf(t)).Review(t.Context(), req)); got != "allowed\n" {
+		if got := text(t, reviewer(configOf(t)).Review(t.Context(), req, true)); got != "allowed\n" {
 			t.Errorf("got %s", got)
 		}
 	})
@@ -105,7 +105,7 @@ func TestBrokenNeighbours(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if got := text(t, reviewer(c).Review(t.Context(), about(t, tc.document, ""))); got != tc.want {
+			if got := text(t, reviewer(c).Review(t.Context(), about(t, tc.document, ""), true)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -123,7 +123,7 @@ func TestAnyOrder(t *testing.T) {
 		profile("mesh", "mesh", "  presets: [{name: p, configMap: {namespace: mesh, name: c}}]\n"),
 		revocation("r", "{user: jane, issuedBefore: '2020-01-01T00:00:00Z'}"),
 	} {
-		if got := text(t, reviewer(configOf(t)).Review(t.Context(), about(t, document, ""))); !strings.HasPrefix(got, "allowed\n") {
+		if got := text(t, reviewer(configOf(t)).Review(t.Context(), about(t, document, ""), true)); !strings.HasPrefix(got, "allowed\n") {
 			t.Errorf("%s\nalone is refused: %s", document, got)
 		}
 	}
@@ -138,7 +138,7 @@ func TestNotSent(t *testing.T) {
 		NotSent: func(any) []string { return []string{"it is not sent", "it is not sent"} },
 	})
 	want := "allowed\nwarning: AdmissionPolicy/p: it is not sent\n"
-	if got := text(t, r.Review(t.Context(), about(t, admissionPolicy("p", rules+deny), ""))); got != want {
+	if got := text(t, r.Review(t.Context(), about(t, admissionPolicy("p", rules+deny), ""), true)); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -153,7 +153,7 @@ func TestBesideADirectory(t *testing.T) {
 	} {
 		c := configOf(t, document, admissionPolicy("q", rules+deny))
 		r := crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }})
-		got := text(t, r.Review(t.Context(), about(t, document, "")))
+		got := text(t, r.Review(t.Context(), about(t, document, ""), true))
 		if !strings.HasPrefix(got, "allowed\n") || !strings.Contains(got, `: the configuration directory has a document of the same name, in "all.yaml#1", which takes precedence`) {
 			t.Errorf("%s: got %s", document, got)
 		}
@@ -175,7 +175,7 @@ func TestAnswersDoNotTellWhoHasTokens(t *testing.T) {
 			// All names are those of tokens or begin so.
 			c.Authn.Directories = []authn.NamedDirectory{{Config: &v1alpha1.Directory{Name: "corp", UsernamePrefix: "corp:"}}}
 			r := crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }})
-			return text(t, r.Review(t.Context(), about(t, document, "")))
+			return text(t, r.Review(t.Context(), about(t, document, ""), true))
 		}
 		with, without := ask(configOf(t, ci, stopped)), ask(configOf(t))
 		if with != without || with != "allowed\n" {
@@ -205,20 +205,20 @@ func TestTooLate(t *testing.T) {
 			<-entered
 			cancel(errors.New("the time is over"))
 		}()
-		if got := text(t, r.Review(ctx, req)); got != "cannot decide: no decision in time: the time is over" {
+		if got := text(t, r.Review(ctx, req, true)); got != "cannot decide: no decision in time: the time is over" {
 			t.Errorf("got %s", got)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := text(t, r.Review(ctx, req)); got != "cannot decide: no decision in time: context canceled" {
+	if got := text(t, r.Review(ctx, req, true)); got != "cannot decide: no decision in time: context canceled" {
 		t.Errorf("got %s", got)
 	}
 	if n := calls.Load(); n != 2 {
 		t.Errorf("%d reviews were worked on, want 2", n)
 	}
 	close(release)
-	if got := text(t, r.Review(t.Context(), req)); got != "allowed\n" {
+	if got := text(t, r.Review(t.Context(), req, true)); got != "allowed\n" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -242,10 +242,10 @@ func TestPanic(t *testing.T) {
 					t.Errorf("panicked with %q", got)
 				}
 			}()
-			r.Review(t.Context(), req)
+			r.Review(t.Context(), req, true)
 		}()
 	}
-	if got := text(t, r.Review(t.Context(), req)); got != "allowed\n" {
+	if got := text(t, r.Review(t.Context(), req, true)); got != "allowed\n" {
 		t.Errorf("got %s", got)
 	}
 }

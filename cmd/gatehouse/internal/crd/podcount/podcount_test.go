@@ -77,7 +77,7 @@ func revision(t testing.TB, set *sidecar.Set) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range set.Decide(sidecar.Input{Namespace: "default", Pod: text}).Verdicts {
+	for _, v := range set.Decide(t.Context(), sidecar.ForPod("default", text)).Verdicts {
 		if v.Profile == "shop" {
 			return v.Revision
 		}

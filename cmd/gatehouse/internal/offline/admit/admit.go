@@ -63,17 +63,10 @@ func Defaulted(text []byte) ([]byte, error) {
 	return json.Marshal(object)
 }
 
-// IsNewPod reports whether the mutating endpoint decides on a request.
-func IsNewPod(req *admission.Request) bool {
-	return req.Operation == admissionv1.Create && req.SubResource == "" &&
-		req.Kind == metav1.GroupVersionKind{Version: "v1", Kind: "Pod"} &&
-		req.Resource == metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
-}
-
 // Inject changes the pod in a request for a new pod as the mutating endpoint and the API server's defaults do. A decision with an error or
 // a refusal leaves the request as it is.
 func Inject(ctx context.Context, set *sidecar.Set, req *admission.Request) sidecar.Decision {
-	d := set.Decide(sidecar.Input{Context: ctx, Namespace: req.Namespace, Pod: req.Object.Raw})
+	d := set.Decide(ctx, sidecar.Input{Request: *req})
 	if d.Err != nil || len(d.Refusals) > 0 || len(d.Patches) == 0 {
 		return d
 	}

@@ -8,8 +8,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
@@ -160,33 +158,4 @@ func TestRequest(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-func TestIsNewPod(t *testing.T) {
-	t.Parallel()
-	pod := admissionv1.AdmissionRequest{
-		Operation: admissionv1.Create,
-		Kind:      metav1.GroupVersionKind{Version: "v1", Kind: "Pod"},
-		Resource:  metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
-		Object:    runtime.RawExtension{Raw: []byte("{}")},
-	}
-	for name, c := range map[string]struct {
-		change func(*admissionv1.AdmissionRequest)
-		want   bool
-	}{
-		"a pod":            {func(*admissionv1.AdmissionRequest) {}, true},
-		"an update":        {func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }, false},
-		"a subresource":    {func(r *admissionv1.AdmissionRequest) { r.SubResource = "binding" }, false},
-		"another kind":     {func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "Binding" }, false},
-		"another resource": {func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "metrics.k8s.io" }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			req := admission.Request{AdmissionRequest: pod}
-			c.change(&req.AdmissionRequest)
-			if got := IsNewPod(&req); got != c.want {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
 }

@@ -68,7 +68,7 @@ type Decision struct {
 func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *Template, explain bool) Decision {
 	var out Decision
 	switch {
-	case IsNewPod(req):
+	case sidecar.IsNewPod(req):
 		injection := Inject(ctx, d.Snapshot.Sidecar, req)
 		if d.addInjection(&out, &injection, req.Namespace, ""); injection.Err != nil || len(injection.Refusals) > 0 {
 			out.SkippedPolicies = len(injection.Refusals) > 0
@@ -80,15 +80,17 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 			out.Err = fmt.Errorf("%s: %w", template.Path, err)
 			return out
 		}
-		injection := d.Snapshot.Sidecar.Decide(sidecar.Input{Context: ctx, Namespace: req.Namespace, Pod: pod, Workload: template.Workload})
+		in := sidecar.ForPod(req.Namespace, pod)
+		in.Workload = template.Workload
+		injection := d.Snapshot.Sidecar.Decide(ctx, in)
 		d.addInjection(&out, &injection, req.Namespace, template.Path)
 	}
 	if d.Documents != nil && crdadmission.Concerns(req) {
-		response := d.Documents.Review(ctx, *req)
+		response := d.Documents.Review(ctx, *req, true)
 		out.addDocument(&response)
 	}
 	_, known := d.Snapshot.Policy.Lookups().Objects.Namespace(req.Namespace)
-	decision := d.Snapshot.Policy.Decide(ctx, *req, explain || !known && req.Namespace != "")
+	decision := d.Snapshot.Policy.Decide(ctx, policy.Input{Request: *req, Violations: true, Explain: explain || !known && req.Namespace != ""})
 	if !known {
 		d.addUnknownNamespace(&out, &decision, req.Namespace)
 	}
@@ -189,7 +191,8 @@ func (out *Decision) addWarnings(d *policy.Decision) {
 		told = append(told, d.Violations[i].Message)
 	}
 	const enough = 80 // bytes of a message, which may be cut in a warning
-	for _, text := range d.Response.Warnings {
+	warnings := d.Response().Warnings
+	for _, text := range warnings {
 		if !slices.ContainsFunc(told, func(message string) bool {
 			message = strings.ReplaceAll(message, "\n", " ")
 			return strings.Contains(text, message[:min(len(message), enough)])
@@ -197,7 +200,7 @@ func (out *Decision) addWarnings(d *policy.Decision) {
 			out.Warnings = append(out.Warnings, text)
 		}
 	}
-	out.Warned = len(out.Warnings)+len(d.Response.Warnings) > 0
+	out.Warned = len(out.Warnings)+len(warnings) > 0
 }
 
 // addDocument adds the review of a custom resource of our own. Its violations have the object in place of a policy, and a field

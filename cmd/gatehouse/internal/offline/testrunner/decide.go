@@ -24,13 +24,13 @@ func (r *Runner) request(c *Case) (admission.Request, error) {
 // decide decides about a request as the server does: sidecars first, then policies.
 func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admission.Request) Outcome {
 	var out Outcome
-	if c.Inject && admit.IsNewPod(&req) {
+	if c.Inject && sidecar.IsNewPod(&req) {
 		d := admit.Inject(ctx, snapshot.Sidecar, &req)
 		if out.addInjection(&d); out.Verdict != "" {
 			return out
 		}
 	}
-	d := snapshot.Policy.Decide(ctx, req, true)
+	d := snapshot.Policy.Decide(ctx, policy.Input{Request: req, Explain: true})
 	out.addPolicies(&d)
 	return out
 }
@@ -48,8 +48,9 @@ func (o *Outcome) addInjection(d *sidecar.Decision) {
 
 // addPolicies adds the decision of policies.
 func (o *Outcome) addPolicies(d *policy.Decision) {
-	o.Warnings = append(o.Warnings, d.Response.Warnings...)
-	o.AuditAnnotations, o.Evaluations = d.Response.AuditAnnotations, d.Evaluations
+	response := d.Response()
+	o.Warnings = append(o.Warnings, response.Warnings...)
+	o.AuditAnnotations, o.Evaluations = response.AuditAnnotations, d.Evaluations
 	for i := range d.Violations {
 		v := &d.Violations[i]
 		if v.Refuses() {
@@ -65,7 +66,7 @@ func (o *Outcome) addPolicies(d *policy.Decision) {
 	switch {
 	case d.Err != nil:
 		o.Verdict, o.Error = v1alpha1.TestCannotDecide, d.Err.Error()
-	case d.Response.Allowed:
+	case response.Allowed:
 		o.Verdict = v1alpha1.TestAllowed
 	default:
 		o.Verdict = v1alpha1.TestDenied

@@ -17,8 +17,8 @@ type request struct {
 	path, body string
 }
 
-// admission returns a request about an object, and about an update if there is an old one.
-func admission(path, group, kind, resource, object, old string) request {
+// requestOf returns a request about an object, and about an update if there is an old one.
+func requestOf(path, group, kind, resource, object, old string) request {
 	operation, version := "CREATE", "v1"
 	if old != "" {
 		operation = "UPDATE"
@@ -59,19 +59,19 @@ func expand(template string, n int) string {
 func requests() map[string]func(n int) request {
 	out := map[string]func(n int) request{}
 	for name, template := range podTemplates() {
-		out["mutate-"+name] = func(n int) request { return admission("/mutate", "", "Pod", "pods", expand(template, n), "") }
-		out["validate-"+name] = func(n int) request { return admission("/validate", "", "Pod", "pods", expand(template, n), "") }
+		out["mutate-"+name] = func(n int) request { return requestOf("/mutate", "", "Pod", "pods", expand(template, n), "") }
+		out["validate-"+name] = func(n int) request { return requestOf("/validate", "", "Pod", "pods", expand(template, n), "") }
 		// Another image, so that the update is compared with what was before.
 		out["update-"+name] = func(n int) request {
 			pod := expand(template, n)
-			return admission("/validate", "", "Pod", "pods", strings.Replace(pod, `"containers":[{`, `"containers":[{"image":"other","name":"more"},{`, 1), pod)
+			return requestOf("/validate", "", "Pod", "pods", strings.Replace(pod, `"containers":[{`, `"containers":[{"image":"other","name":"more"},{`, 1), pod)
 		}
 		out["template-"+name] = func(n int) request {
 			pod := expand(template, n)
 			deployment := func(pod string) string {
 				return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop"},"spec":{"template":` + pod + `}}`
 			}
-			return admission("/validate", "apps", "Deployment", "deployments", deployment(strings.Replace(pod, `"name":"web"`, `"name":"w"`, 1)), deployment(pod))
+			return requestOf("/validate", "apps", "Deployment", "deployments", deployment(strings.Replace(pod, `"name":"web"`, `"name":"w"`, 1)), deployment(pod))
 		}
 	}
 	for name, f := range ownDocuments() {
@@ -153,7 +153,7 @@ func ownDocuments() map[string]func(n int) request {
 	const longest = 1000
 	document := func(kind, resource, spec string) func(n int) request {
 		return func(n int) request {
-			return admission("/validate", "gatehouse.dev", kind, resource, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"`+kind+
+			return requestOf("/validate", "gatehouse.dev", kind, resource, `{"apiVersion":"gatehouse.dev/v1alpha1","kind":"`+kind+
 				`","metadata":{"name":"web","namespace":"shop"},"spec":{`+expand(spec, n*longest/(small*factor))+`}}`, "")
 		}
 	}

@@ -1,21 +1,24 @@
-package policy_test
+package redacted_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
-// TestGuardRedacted decides on a ConfigMap whose data is redacted. A rule that needs the data is
+// TestGuarded decides on a ConfigMap whose data is redacted. A rule that needs the data is
 // undecided: it neither refuses nor lets pass, whatever the failure policy is.
-func TestGuardRedacted(t *testing.T) {
+func TestGuarded(t *testing.T) {
 	t.Parallel()
 	const (
 		secret = redacted.Prefix + "k:one"
@@ -58,25 +61,24 @@ spec:
   validationActions: [Deny]
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [configmaps], operations: [CREATE, UPDATE]}]}
   `+tt.policy)
-			spec.GuardRedacted, spec.Previous = true, nil
+			spec.Guard = redacted.Guard{}
 			set, err := policy.Compile(spec)
 			if err != nil {
 				t.Fatal(err)
 			}
-			request := review(t, object, func(r *admission.Request) {
-				if tt.old != "" {
-					r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: []byte(tt.old)}
-				}
-			})
-			d := set.Decide(t.Context(), request, false)
+			request := request("ConfigMap", "configmaps", object)
+			if tt.old != "" {
+				request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(tt.old)
+			}
+			d := set.Decide(t.Context(), policy.Input{Request: request, Violations: true})
 			got := "allowed"
 			switch {
-			case d.Err != nil && !redacted.Depends(redacted.Explain(d.Err).Error()):
+			case d.Err != nil && !redacted.Guard{}.Depends(d.Err):
 				t.Fatal(d.Err)
 			case d.Err != nil:
 				got = "undecided"
-			case !d.Response.Allowed:
-				got = d.Response.Result.Message
+			case !d.Response().Allowed:
+				got = d.Response().Result.Message
 			}
 			if got != tt.want && (len(tt.want) == 0 || !strings.Contains(got, tt.want)) {
 				t.Errorf("%s (%v), want %s", got, d.Err, tt.want)
@@ -85,19 +87,19 @@ spec:
 	}
 }
 
-// TestGuardRedactedException has an exception whose condition reads a redacted value: the
+// TestGuardedException has an exception whose condition reads a redacted value: the
 // object may be excepted, so that the violation refuses nothing.
-func TestGuardRedactedException(t *testing.T) {
+func TestGuardedException(t *testing.T) {
 	t.Parallel()
 	for _, condition := range []string{`object.data.mode == "prod"`, `!object.data.mode`} {
 		t.Run(condition, func(t *testing.T) {
 			t.Parallel()
-			testGuardRedactedException(t, condition)
+			testGuardedException(t, condition)
 		})
 	}
 }
 
-func testGuardRedactedException(t *testing.T, condition string) {
+func testGuardedException(t *testing.T, condition string) {
 	t.Helper()
 	spec := specOf(t, `apiVersion: gatehouse.dev/v1alpha1
 kind: AdmissionPolicy
@@ -114,20 +116,19 @@ spec:
   policies: [{name: modes}]
   reason: production needs it
   match: {namespaces: [shop], matchConditions: [{name: production, expression: '`+condition+`'}]}`)
-	spec.GuardRedacted, spec.Previous = true, nil
-	spec.Configuration = nil
+	spec.Guard = redacted.Guard{}
 	set, err := policy.Compile(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings","namespace":"shop"},"data":{"mode":"` + redacted.Prefix + `k:one"}}`
-	if d := set.Decide(t.Context(), review(t, object), false); !errors.Is(d.Err, redacted.Err) {
-		t.Errorf("err = %v, response %+v; want undecided", d.Err, d.Response)
+	if d := set.Decide(t.Context(), policy.Input{Request: request("ConfigMap", "configmaps", object), Violations: true}); !errors.Is(d.Err, redacted.Err) {
+		t.Errorf("err = %v, response %+v; want undecided", d.Err, d.Response())
 	}
 }
 
-// TestGuardRedactedPodSecurity has pods with redacted values where Pod Security reads, and elsewhere.
-func TestGuardRedactedPodSecurity(t *testing.T) {
+// TestGuardedPodSecurity has pods with redacted values where Pod Security reads, and elsewhere.
+func TestGuardedPodSecurity(t *testing.T) {
 	t.Parallel()
 	const secret = `"` + redacted.Prefix + `k:one"`
 	for name, tt := range map[string]struct{ spec, annotations, want string }{
@@ -145,22 +146,44 @@ spec:
   validationActions: [Deny]
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]}
   podSecurity: {level: baseline, version: latest}`)
-			spec.GuardRedacted, spec.Previous = true, nil
+			spec.Guard = redacted.Guard{}
 			set, err := policy.Compile(spec)
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := set.Decide(t.Context(), review(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop","annotations":{`+tt.annotations+`}},"spec":{`+tt.spec+`}}`), false)
+			d := set.Decide(t.Context(), policy.Input{Request: request("Pod", "pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop","annotations":{`+tt.annotations+`}},"spec":{`+tt.spec+`}}`), Violations: true})
 			got := "denied"
 			switch {
 			case errors.Is(d.Err, redacted.Err):
 				got = "undecided"
-			case d.Response.Allowed:
+			case d.Response().Allowed:
 				got = "allowed"
 			}
 			if got != tt.want {
-				t.Errorf("%s (%v, %+v), want %s", got, d.Err, d.Response, tt.want)
+				t.Errorf("%s (%v, %+v), want %s", got, d.Err, d.Response(), tt.want)
 			}
 		})
 	}
+}
+
+// specOf returns the Spec of documents of policies.
+func specOf(t *testing.T, documents string) policy.Spec {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(documents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Policy
+}
+
+// request returns the request to create an object in the namespace shop.
+func request(kind, resource, object string) admission.Request {
+	var r admission.Request
+	r.Kind, r.Resource = metav1.GroupVersionKind{Version: "v1", Kind: kind}, metav1.GroupVersionResource{Version: "v1", Resource: resource}
+	r.Operation, r.Namespace, r.Object.Raw = admissionv1.Create, "shop", []byte(object)
+	return r
 }

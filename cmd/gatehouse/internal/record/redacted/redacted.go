@@ -19,6 +19,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // Prefix begins each string that stands for a redacted value. Equal values have equal strings
@@ -28,10 +29,33 @@ const Prefix = "gatehouse-redacted:"
 // Err is wrapped by the errors of expressions whose result depends on a redacted value.
 var Err = errors.New("the result depends on a value that is redacted in the recording")
 
-// ErrMissing is wrapped by the errors of lookups that a recording has no answer to. It completes
-// a sentence about what is read. Errors of a command's lookups that the API server did not answer
-// are it, too.
-var ErrMissing = errors.New("which the recording does not hold")
+// ErrMissing is wrapped by the errors of lookups that a recording has no answer to. It is a
+// policy.ErrUnanswered, and completes a sentence about what is read.
+var ErrMissing error = missingError{}
+
+type missingError struct{}
+
+func (missingError) Error() string { return "which the recording does not hold" }
+
+// Is makes it policy.ErrUnanswered, without the text of that.
+func (missingError) Is(target error) bool { return target == policy.ErrUnanswered }
+
+// Guard is the celbound.Guard for redacted values.
+type Guard struct{}
+
+var _ celbound.Guard = Guard{}
+
+// Explain implements celbound.Guard.
+func (Guard) Explain(err error) error { return Explain(err) }
+
+// Depends implements celbound.Guard.
+func (Guard) Depends(err error) bool { return Depends(Explain(err).Error()) }
+
+// Err implements celbound.Guard.
+func (Guard) Err() error { return Err }
+
+// Is implements celbound.Guard.
+func (Guard) Is(text string) bool { return Is(text) }
 
 // Is reports whether a string stands for a redacted value.
 func Is(text string) bool { return strings.HasPrefix(text, Prefix) }
@@ -65,11 +89,11 @@ type unrelatedError struct{ error }
 // Unwrap returns the error of the call.
 func (e *unrelatedError) Unwrap() error { return e.error }
 
-// Guard returns an option of CEL programs by which a call whose result depends on a redacted
+// Option returns an option of CEL programs by which a call whose result depends on a redacted
 // value is an error that wraps Err. As any error, it is absorbed where a logical operator
 // does not need it. Evaluating costs the same with and without it. Explain has to be called with
 // the errors of such a program.
-func Guard(env *cel.Env) cel.ProgramOption {
+func (Guard) Option(env *cel.Env) cel.ProgramOption {
 	return cel.CustomDecoratorV2(func(part interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		if literal, ok := part.(interpreter.InterpretableConstructor); ok && literal.Type() == types.MapType {
 			return guardedMap{literal}, nil

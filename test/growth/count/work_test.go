@@ -98,7 +98,7 @@ func FuzzWorkPerByte(f *testing.F) {
 			if at.update {
 				old = string(bytes.ReplaceAll(object, []byte(`"image":"`), []byte(`"image":"x`)))
 			}
-			r := admission(at.path, at.group, at.kind, at.resource, string(object), old)
+			r := requestOf(at.path, at.group, at.kind, at.resource, string(object), old)
 			before := allocatedBytes()
 			response := send(handler, r)
 			if response.Code != http.StatusOK && response.Code != http.StatusInternalServerError && response.Code != http.StatusBadRequest {

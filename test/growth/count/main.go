@@ -1,5 +1,5 @@
-// Command count sends hostile requests to the program's handler and, in an instrumented
-// build, writes how often each block of code ran.
+// Command count sends hostile requests to the endpoints and, in an instrumented build,
+// writes how often each block of code ran.
 package main
 
 import (
@@ -14,16 +14,6 @@ import (
 	"runtime/coverage"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
-
-	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
-	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/review"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // The sizes of requests: factor times small is no more than a pod may have of anything.
@@ -81,31 +71,4 @@ func send(handler http.Handler, r request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, req)
 	return w
-}
-
-// newHandler is the program's.
-func newHandler() (http.Handler, error) {
-	dir, err := os.MkdirTemp("", "count")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), documentsText, 0o600); err != nil {
-		return nil, err
-	}
-	c, err := config.Load(dir)
-	if err != nil {
-		return nil, err
-	}
-	snapshot, err := webhooks.Compile(webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy})
-	if err != nil {
-		return nil, err
-	}
-	var current atomic.Pointer[webhooks.Snapshot]
-	current.Store(snapshot)
-	return server.Reviews(&current, server.ReviewOptions{
-		Bytes: 8 * review.MaxAdmissionBytes, Observe: func(*review.Outcome) {}, Login: http.NotFoundHandler(), Now: time.Now,
-		Profiles: func([]sidecar.Verdict) {}, Policies: func([]policy.Observation) {},
-		CustomResources: crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }}),
-	}), nil
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/redacted"
 )
 
 // TestGuard evaluates expressions over objects with redacted values. What is known must have a
@@ -101,7 +101,7 @@ func TestGuard(t *testing.T) {
 			if issues.Err() != nil {
 				t.Fatal(issues.Err())
 			}
-			program, err := env.Program(ast, redacted.Guard(env))
+			program, err := env.Program(ast, redacted.Guard{}.Option(env))
 			if err != nil {
 				t.Fatal(err)
 			}
