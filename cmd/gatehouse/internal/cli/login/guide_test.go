@@ -14,14 +14,12 @@ func TestGuidesShowLogin(t *testing.T) {
 		explained    = "../offline/testdata/explaintoken/"
 	)
 	for guide, outputs := range map[string]map[string]string{
-		"login-apiserver.md": {
+		"login.md": {
 			registration + "kubeconfig.yaml": "$ cat kubeconfig.yaml\n",
 			registration + "kubeadm.yaml":    "--for kubeadm\n",
 		},
-		"login-explain.md": {
+		"login-users.md": {
 			explained + "jwt.txt":                   "--token-file token.txt\n",
-			explained + "jwt-guard.txt":             "--token-file token.txt\n",
-			explained + "jwt-no-keys.txt":           "--token-file token.txt\n",
 			explained + "access-token-audience.txt": "--token-file token.txt --audience vault\n",
 		},
 	} {
