@@ -16,7 +16,6 @@ func TestGuidesShowLogin(t *testing.T) {
 	for guide, outputs := range map[string]map[string]string{
 		"login.md": {
 			registration + "kubeconfig.yaml": "$ cat kubeconfig.yaml\n",
-			registration + "kubeadm.yaml":    "--for kubeadm\n",
 		},
 		"login-users.md": {
 			explained + "jwt.txt":                   "--token-file token.txt\n",
