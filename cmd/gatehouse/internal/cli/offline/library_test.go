@@ -277,8 +277,7 @@ func libraryExcepted(t *testing.T, folders []string, exception string, now time.
 	return names
 }
 
-// TestGuideShowsLibrary runs the commands that the guide shows on what it shows,
-// and wants what it shows to be printed. UPDATE_GOLDEN=1 writes that anew.
+// TestGuideShowsLibrary runs the commands that the guide shows, and wants what it shows to be printed. UPDATE_GOLDEN=1 writes that anew.
 func TestGuideShowsLibrary(t *testing.T) {
 	guide := readText(t, libraryGuide)
 	dir := t.TempDir()
@@ -290,13 +289,6 @@ func TestGuideShowsLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
-	for _, block := range codeBlocks(guide, "yaml") {
-		if strings.Contains(block, "kind: Deployment\n") {
-			if err := os.WriteFile("web.yaml", []byte(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	blocks := codeBlocks(guide, "console")
 	for _, block := range blocks {
 		command, want, _ := strings.Cut(block, "\n")
