@@ -185,11 +185,10 @@ func (d *defined) documentsOf(t *testing.T, roots ...string) map[string]*unstruc
 }
 
 // testDocuments holds the schemas to being no stricter than the program: what it ships and documents is accepted. The
-// exceptions are what a guide shows the API server refuse, and bounds of size, which hold for resources only (see
-// testRefused): in a directory of documents nobody is whom memory must be kept from.
+// exception are bounds of size, which hold for resources only (see testRefused): in a directory of documents nobody is whom
+// memory must be kept from.
 func (d *defined) testDocuments(t *testing.T) {
 	all := d.documentsOf(t, "../../manifests/examples", "../../manifests/policies", "../../docs", "../../README.md", "testdata/config", "testdata/loopback")
-	shownRefused := map[string]string{"SidecarProfile/shape": `spec.injection: Unsupported value: "Always"`}
 	kinds := map[string]int{}
 	for _, where := range slices.Sorted(maps.Keys(all)) {
 		u := all[where]
@@ -201,12 +200,6 @@ func (d *defined) testDocuments(t *testing.T) {
 			}
 		}
 		_, err := d.create(t.Context(), u, true)
-		if says := shownRefused[u.GetKind()+"/"+u.GetName()]; says != "" {
-			if err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%s: the API server says %v, and the guide %s", where, err, says)
-			}
-			continue
-		}
 		if err != nil {
 			t.Errorf("%s: %v", where, err)
 		}
