@@ -53,9 +53,9 @@ func (r *reviewed) body(uid string) []byte {
 
 // writeRecording answers reviews by a configuration, as the server does, and records them in a directory. Times, names and
 // the version of the program are always the same.
-func writeRecording(t *testing.T, config, into string, reviews []reviewed) {
+func writeRecording(t *testing.T, dirOfConfig, into string, reviews []reviewed) {
 	t.Helper()
-	c, snapshot, found := config.CompileDir(config)
+	c, snapshot, found := config.CompileDir(dirOfConfig)
 	if err := found.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ type recorded struct {
 	dir string
 	// requests are how many there are, and denied are the names of the pods that were refused.
 	requests int
-	denied  []string
+	denied   []string
 }
 
 // hostileName is a name that nobody can give to an object of Kubernetes, but a recording can have it.

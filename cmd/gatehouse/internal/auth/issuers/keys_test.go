@@ -1,12 +1,16 @@
 package issuers
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/rsa"
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
 func TestParseKeySet(t *testing.T) {

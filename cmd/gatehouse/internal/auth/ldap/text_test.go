@@ -3,6 +3,7 @@ package ldap
 import (
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-ldap/ldap/v3"
 

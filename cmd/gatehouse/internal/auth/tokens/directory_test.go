@@ -14,7 +14,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 func newToken(id, user string) *v1alpha1.AccessToken {

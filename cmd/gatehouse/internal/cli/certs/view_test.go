@@ -253,7 +253,7 @@ func TestCertsView(t *testing.T) {
 // TestCertsGuide keeps the output in the guide equal to what is printed.
 func TestCertsGuide(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../../../../docs/certificates-operations.md")
+	guide, err := os.ReadFile("../../../../../docs/certificates.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestCertsGuide(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(guide), "$ gatehouse certs status\n"+text.String()+"```\n") {
-			t.Errorf("docs/certificates-operations.md does not show what is printed:\n%s", text.String())
+			t.Errorf("docs/certificates.md does not show what is printed:\n%s", text.String())
 		}
 	}
 	t.Run("symptoms", func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestCertsGuide(t *testing.T) {
 			fmt.Errorf("remote error: %w", internalError),
 		} {
 			if text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "x509: "), ": "); !strings.Contains(string(guide), "| `"+text+"` |") {
-				t.Errorf("docs/certificates-operations.md does not say what to do about %q", text)
+				t.Errorf("docs/certificates.md does not say what to do about %q", text)
 			}
 		}
 	})

@@ -66,7 +66,7 @@ func (o *Options) rights() []Document {
 	}
 	if o.needsNamespaces() {
 		list = append(list, role(`What policies and profiles look up with "serve --in-cluster". Params, presets and the authorizer need
-more, which depends on the documents (docs/policy-context.md).`, "", o.Name+contextRole, subject, right{
+more, which depends on the documents (docs/policy.md).`, "", o.Name+contextRole, subject, right{
 			rule:   rule(corev1.GroupName, "", "namespaces", "get", "list", "watch"),
 			reason: "list, watch: Gatehouse is ready once it has read them, and follows changes of their labels.\nget: the namespace of a review, if it was created just before.",
 		})...)
