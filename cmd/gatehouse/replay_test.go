@@ -67,7 +67,7 @@ func writeRecording(t *testing.T, dirOfConfig, into string, reviews []reviewed) 
 	recorder := record.New(record.Options{
 		Dir: dir, Replica: "gatehouse-0", Redactor: redactor, MaxBytes: 1 << 30, MaxAge: time.Hour, Log: slog.New(slog.DiscardHandler),
 	})
-	documents, err := os.ReadFile(filepath.Join(config, "policies.yaml"))
+	documents, err := os.ReadFile(filepath.Join(dirOfConfig, "policies.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
