@@ -26,7 +26,7 @@ const maxEncodedTokens = 1000
 //
 // Nothing of files that documents name is in it. Therefore it has no LDAP directories, login keys and
 // key files of issuers, and hashes of access tokens are replaced by numbers.
-func (c *Config) Encode(redact func(object []byte) []byte) ([]byte, error) {
+func (c *Config) Encode(rewrite func(object []byte) []byte) ([]byte, error) {
 	e := encoder{out: new(bytes.Buffer)}
 	e.comment("The configuration %s without secrets: without the files that documents name, LDAP directories and login keys.", c.Digest)
 	for i := range c.Sidecar.Profiles {
@@ -69,7 +69,7 @@ func (c *Config) Encode(redact func(object []byte) []byte) ([]byte, error) {
 	for _, object := range c.Context {
 		text, err := json.Marshal(object.Object)
 		if err == nil && object.GetKind() == "Secret" {
-			text = redact(text)
+			text = rewrite(text)
 		}
 		e.document(text, err, schema.GroupVersionKind{})
 	}

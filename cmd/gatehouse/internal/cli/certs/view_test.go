@@ -290,10 +290,4 @@ func TestCertsGuide(t *testing.T) {
 		s.state.Since, s.replicas[1].Seen = s.now.Add(-4*time.Minute), s.now.Add(-3*time.Minute)
 		shows(t, s.view())
 	})
-	t.Run("problem", func(t *testing.T) {
-		t.Parallel()
-		s := testSnapshot(t)
-		s.entries[1].bundle = trusting(testCA(t, 9, s.now))
-		shows(t, s.view())
-	})
 }
