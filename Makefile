@@ -45,23 +45,36 @@ build: ## Build bin/gatehouse.
 	$(GO_BUILD) -o $(BIN)/gatehouse ./cmd/gatehouse
 
 # 'go vet' is a part of 'make lint'; without it here, nothing that is only imported is analysed.
-PACKAGE_TEST := go test -race -vet=off
+PACKAGE_TEST := go test -vet=off -timeout 20m
+# Packages in which goroutines meet: they run with the race detector, which makes tests several times as slow.
+INTERNAL := ./cmd/gatehouse/internal
+RACE := ./certs/... ./webhooks ./webhooks/authn ./webhooks/config ./webhooks/policy ./webhooks/review ./webhooks/sidecar \
+	$(addprefix $(INTERNAL)/,active app audit/... auth/... cli/console/... cli/record cluster crd/... debug leader problemlog record/... replay replicas/... server telemetry/...)
 # Suites that test the program as a process. The race detector would see their own code alone and slow down the load that they
 # make, so that they go without, and so do the scripts of cmd/gatehouse, which start the program 500 times. With the flags of 'make build' they share its compiled packages. PROGRAM_TEST='go test -race'
 # checks the suites themselves.
-PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,audit bench console demo e2e install monitoring recording support/...)
+PROGRAM_SUITES := ./cmd/gatehouse $(addprefix ./test/,audit bench cabundle console demo e2e install monitoring recording support/...)
 PROGRAM_GO := CGO_ENABLED=0 go
 PROGRAM_TEST ?= $(PROGRAM_GO) test -trimpath -vet=off
+PACKAGES = $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|cabundle|certificates|console|demo|e2e|growth|incluster|install|monitoring|recording|release|support/.*))$$')
+
+.PHONY: quick
+quick: ## Run the tests of decisions, configuration and commands, without what must be built or downloaded first.
+	$(PACKAGE_TEST) ./webhooks/... $(addprefix $(INTERNAL)/,active cli/... install/... offline/... replay)
 
 .PHONY: test
-test: build controlplane peers ## Run all tests, end-to-end on a real API server included.
+test: build controlplane peers ## Run the tests of all packages, and each capability end-to-end on a real API server.
 	@# Packages need the processors, and the suites mostly wait.
 	@$(MAKE) --no-print-directory -j 2 test-packages test-program
-	@# These put the machine under load, which would keep what else runs from its deadlines.
-	$(PACKAGE_TEST) -timeout 20m ./test/certificates
+
+.PHONY: test-all
+test-all: test ## Run all tests, those under load, of releases and with many random cases too: before a release.
+	$(PACKAGE_TEST) ./test/growth
+	$(PACKAGE_TEST) -race ./test/certificates
 	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster
 	$(PROGRAM_TEST) -timeout 15m ./test/attack
 	@$(MAKE) --no-print-directory test-release
+	@$(MAKE) --no-print-directory differential N=5000
 
 .PHONY: test-versions
 test-versions: ## Run all tests on each API server of test/controlplane but the default one.
@@ -71,8 +84,9 @@ test-versions: ## Run all tests on each API server of test/controlplane but the 
 	done
 
 .PHONY: test-packages
-test-packages: ## Run the tests of packages, with the race detector.
-	$(PACKAGE_TEST) -timeout 20m $$(go list ./... | grep -vE '/(cmd/gatehouse|test/(attack|audit|bench|certificates|console|demo|e2e|incluster|install|monitoring|recording|release|support/.*))$$')
+test-packages: ## Run the tests of packages, with the race detector where goroutines meet.
+	$(PACKAGE_TEST) -race $(RACE)
+	$(PACKAGE_TEST) $$(comm -23 <(printf '%s\n' $(PACKAGES) | sort) <(go list $(RACE) | sort))
 
 .PHONY: test-program
 test-program: ## Run the suites that test bin/gatehouse and need no machine of their own.

@@ -82,6 +82,9 @@ func mutate(ctx context.Context, s *Snapshot, in Input) admission.Response {
 	if err := in.prepare(); err != nil {
 		return admission.Errored(codeCannotDecide, err)
 	}
+	if s.Sidecar.IsEmpty() {
+		return sidecar.Decision{}.Response() // without reading the pod
+	}
 	d := s.Sidecar.Decide(ctx, sidecar.Input{Request: in.Request, Checked: true, Index: in.Index})
 	if in.Profiles != nil && len(d.Verdicts) > 0 {
 		in.Profiles(d.Verdicts)

@@ -139,9 +139,6 @@ type Decision struct {
 
 	// had is the status annotation of the pod, nil without one.
 	had *status.Status
-	// empty reports whether the Set has no profiles: then the answer is a yes, whatever the pod
-	// asks for.
-	empty bool
 }
 
 const (
@@ -160,11 +157,11 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 	case !createsObject(request):
 		return Decision{}
 	case isPodKind(request) != isPodResource(request):
-		return Decision{empty: len(s.profiles) == 0, Err: fmt.Errorf("the request's kind %s and resource %s do not match", request.Kind.String(), request.Resource.String())}
+		return Decision{Err: fmt.Errorf("the request's kind %s and resource %s do not match", request.Kind.String(), request.Resource.String())}
 	case !isPodKind(request):
 		return Decision{}
 	case len(request.Object.Raw) == 0:
-		return Decision{empty: len(s.profiles) == 0, Err: errors.New("the request to create a pod has no object")}
+		return Decision{Err: errors.New("the request to create a pod has no object")}
 	}
 	sc, _ := s.scratch.Get().(*scratch)
 	// Nothing of the request may be kept.
@@ -173,7 +170,7 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 		s.scratch.Put(sc)
 	}()
 	d := sc.decide(ctx, s, &in)
-	d.had, d.empty = sc.request.status, len(s.profiles) == 0
+	d.had = sc.request.status
 	if in.Apply && d.Patches != nil {
 		d.Patched, d.Err = sc.injector.patched(d.Patches[len(d.Patches)-1])
 	}

@@ -17,6 +17,9 @@ type ProfileStatus struct {
 	Injected, Stale bool
 }
 
+// IsEmpty reports whether there are no profiles, so that no pod is changed or refused.
+func (s *Set) IsEmpty() bool { return len(s.profiles) == 0 }
+
 // Profiles returns the names of all profiles, sorted.
 func (s *Set) Profiles() []string {
 	names := make([]string, len(s.profiles))

@@ -37,7 +37,7 @@ const (
 // the pod should become.
 func (d Decision) Response() admission.Response {
 	switch {
-	case d.empty || d.Err == nil && len(d.Verdicts)+d.NotSelected == 0:
+	case d.Err == nil && len(d.Verdicts)+d.NotSelected == 0:
 		return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Allowed: true}}
 	case errors.Is(d.Err, workload.ErrElements):
 		return admission.Errored(codeInvalid, d.Err)
