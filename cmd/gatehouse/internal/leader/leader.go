@@ -52,6 +52,8 @@ type Candidate struct {
 	identity string
 	problems *problemlog.Log
 	leads    prometheus.Gauge
+	// mayNotWrite is true after the API server refused to write the Lease. Only the elector uses it.
+	mayNotWrite bool
 }
 
 // New returns a Candidate. It sends no request yet.
@@ -145,31 +147,34 @@ type lock struct {
 // Get implements resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.LeaseLock.Get(ctx)
-	return record, raw, l.note(err)
+	return record, raw, l.note(err, false)
 }
 
 // Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.note(l.LeaseLock.Create(ctx, record))
+	return l.note(l.LeaseLock.Create(ctx, record), true)
 }
 
 // Update implements resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.note(l.LeaseLock.Update(ctx, record))
+	return l.note(l.LeaseLock.Update(ctx, record), true)
 }
 
-// note logs an error, and returns it.
-func (l *lock) note(err error) error {
+// note logs an error, and returns it. Reading the Lease does not show that a missing right to write it is there now.
+func (l *lock) note(err error, writes bool) error {
 	what := "election by Lease " + l.Describe()
 	switch class := apierr.Classify(err).Coarse(); {
-	case err == nil:
+	case err == nil && (writes || !l.c.mayNotWrite):
+		l.c.mayNotWrite = false
 		l.c.problems.Recover(what)
+	case err == nil:
 	case errors.Is(err, context.Canceled), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		// They are part of an election.
 	default:
 		const cost = "nobody may write status, audit or count pods; everything else goes on"
 		hint := cost
 		if class == apierr.Forbidden {
+			l.c.mayNotWrite = writes
 			hint = apierr.GrantHint("a Role in namespace \""+l.c.cfg.Namespace+"\"", "create, get and update", "leases in coordination.k8s.io; until then, "+cost)
 		}
 		l.c.problems.Report(what, string(class), "cannot take part in the "+what+": "+truncate.Bytes(err.Error(), maxError), hint)

@@ -57,6 +57,12 @@ func (c *Cluster) Create(ctx context.Context, token *v1alpha1.AccessToken) (stri
 	return object(kind, token.Name), nil
 }
 
+// CheckCreate asks the API server whether Create would succeed, and creates nothing. Its errors are those of Create.
+func (c *Cluster) CheckCreate(ctx context.Context, token *v1alpha1.AccessToken) error {
+	_, err := c.create(ctx, c.tokens, tokenResource, token, true)
+	return err
+}
+
 // Revoke makes the object of the revocation. The error of one that is refused is
 // ErrRefused.
 func (c *Cluster) Revoke(ctx context.Context, revocation *v1alpha1.TokenRevocation, dryRun bool) (string, error) {

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,6 +55,8 @@ directory with --config beside --kubeconfig. Issue then only reads the directory
 Without it, the servers check the object when it is created, and issue reports their
 rejection.
 
+With --dry-run it shows the document and issues no token.
+
 Exit codes: 0 issued, 1 rejected, 2 bad usage, or the document cannot be written, or
 other errors in --config keep servers from using it: the token is then shown, and
 works when the errors are fixed.`,
@@ -79,6 +83,7 @@ works when the errors are fixed.`,
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
 	f.add(cmd, "directory of documents: token-<id>.yaml is written to it; with a cluster, its guard checks the user")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
+	cli.AddDryRunFlag(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("user") // the flags exist
 	for _, name := range []string{"id", "user", "uid", "group", "extra", "audience", "ttl"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -93,6 +98,7 @@ type tokenFlags struct {
 	groups, extra, audiences []string
 	ttl                      time.Duration
 	output                   string
+	dryRun                   cli.DryRun
 	tokenPlace
 
 	now    func() time.Time
@@ -101,7 +107,8 @@ type tokenFlags struct {
 
 // issuedToken is what token issue says as JSON.
 type issuedToken struct {
-	Token    string               `json:"token"`
+	// Token is empty in a dry run.
+	Token    string               `json:"token,omitempty"`
 	Document v1alpha1.AccessToken `json:"document"`
 }
 
@@ -110,8 +117,8 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := f.misused(); err != nil {
-		return err
+	if problems := f.misused(); len(problems) > 0 {
+		return f.refuseAll(ctx, problems, &issued)
 	}
 	if f.Given() {
 		return f.issueInCluster(ctx, s, &issued)
@@ -124,6 +131,13 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	document, err := yaml.Marshal(issued.Document)
 	if err != nil {
 		return err
+	}
+	if f.dryRun.Active() {
+		what := "would print the document"
+		if f.config != "" {
+			what = "would write " + store.TokenFile(issued.Document.Name)
+		}
+		return f.printDryRun(s, what, issued)
 	}
 	file := ""
 	if f.config != "" {
@@ -168,18 +182,61 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 		thereAre(n), f.config, cli.DisplayName(os.Args[0]), cli.ShellQuote(f.config), first)
 }
 
-// misused returns what is wrong with the flags, whatever document they make.
-func (f *tokenFlags) misused() error {
-	_, err := parseExtra(f.extra)
-	problems := []error{err}
+// issueProblem is what is wrong with a flag of token issue, which is for a field of
+// the document, or for none.
+type issueProblem struct {
+	field string
+	err   error
+}
+
+// place returns the position of the flag among those of the command.
+func (p issueProblem) place() int {
+	fields := []string{"metadata.name", "spec.user.username", "spec.user.uid", "spec.user.groups", "spec.user.extra", "spec.audiences", "spec.expiresAt"}
+	if i := slices.IndexFunc(fields, func(field string) bool { return strings.HasPrefix(p.field, field) }); i >= 0 {
+		return i
+	}
+	return len(fields)
+}
+
+// misused returns the problems of the flags that do not depend on the place of the token.
+func (f *tokenFlags) misused() []issueProblem {
+	var problems []issueProblem
+	if _, err := parseExtra(f.extra); err != nil {
+		problems = append(problems, issueProblem{"spec.user.extra", err})
+	}
 	if f.ttl < time.Second {
-		problems = append(problems, fmt.Errorf("--ttl %s: must be a second or more", f.ttl))
+		problems = append(problems, issueProblem{"spec.expiresAt", fmt.Errorf("--ttl %s: must be a second or more", f.ttl)})
 	}
-	problems = append(problems, f.Check())
+	if err := f.Check(); err != nil {
+		problems = append(problems, issueProblem{"", err})
+	}
 	if f.output != "yaml" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
+		problems = append(problems, issueProblem{"", cli.OutputError(f.output, "yaml", "json")})
 	}
-	return errors.Join(problems...)
+	return problems
+}
+
+// refuseAll tells of the problems, and of those of the document beside them, in the
+// order of the flags. Of a directory that cannot be read nobody knows what its guard
+// would refuse.
+func (f *tokenFlags) refuseAll(ctx context.Context, problems []issueProblem, issued *issuedToken) error {
+	known, err := f.known(ctx, tokens.Directory{Dir: f.config}, issued.Document.Name)
+	if err == nil {
+		var own diagnostic.List
+		own, _, err = f.findings(known, issued)
+		for _, one := range own {
+			problems = append(problems, issueProblem{one.Field, diagnostic.List{one}})
+		}
+	}
+	if err != nil {
+		problems = append([]issueProblem{{"", err}}, problems...)
+	}
+	slices.SortStableFunc(problems, func(a, b issueProblem) int { return cmp.Compare(a.place(), b.place()) })
+	all := make([]error, len(problems))
+	for i, one := range problems {
+		all[i] = one.err
+	}
+	return errors.Join(all...)
 }
 
 // make makes the token and its document, without judging either. What of the flags is
@@ -222,7 +279,7 @@ func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *
 	if err != nil {
 		return false, err
 	}
-	if err := f.waitBehind(ctx, &known, issued); err != nil {
+	if err := f.behind(&known, issued); err != nil {
 		return false, err
 	}
 	return f.judge(known, issued)
@@ -276,6 +333,23 @@ func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own di
 	return own, found.Err() == nil && known.Found.Err() == nil, nil
 }
 
+// behind lets the token be issued behind the revocation of what the user had
+// before: that of this very second ends at the next one. A token that would be
+// dead is refused.
+func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
+	for {
+		revocation, revoked := known.RevokedBy(&issued.Document)
+		if !revoked {
+			return nil
+		}
+		end := revocation.Spec.IssuedBefore
+		if end.Sub(f.now()) > time.Second {
+			return revokedError(&revocation, f.user)
+		}
+		issued.Document.CreationTimestamp = end
+	}
+}
+
 // print shows the token where it was asked for. It is the one place that does. What
 // became of the document is "" if it is to be shown too.
 func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, document []byte, good bool) error {
@@ -299,6 +373,26 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, docum
 	// A remark; the token is out, so nothing hangs on it.
 	_, _ = fmt.Fprintf(s.Err, "%s; the token is %s %s and is not shown again\n",
 		done, until, issued.Document.Spec.ExpiresAt.Format(time.RFC3339))
+	return nil
+}
+
+// printDryRun shows the document without its token, which nobody can use.
+func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken) error {
+	if f.output == "json" {
+		issued.Token = ""
+		if err := cli.WriteJSON(s.Out, issued); err != nil {
+			return err
+		}
+	} else {
+		document, err := yaml.Marshal(issued.Document)
+		if err == nil {
+			_, err = s.Out.Write(document)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprintf(s.Err, "dry run: %s; no token was issued\n", what) // a remark
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
@@ -36,8 +37,14 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 	if err := f.waitBehind(ctx, &known, issued); err != nil {
 		return err
 	}
-	if err := f.create(ctx, cluster, issued); err != nil {
-		return err
+	if f.dryRun != cli.DryRunClient {
+		if err := f.create(ctx, cluster, issued); err != nil {
+			return err
+		}
+	}
+	if f.dryRun.Active() {
+		issued.Document.ObjectMeta = documentMeta(&issued.Document)
+		return f.printDryRun(s, "would create AccessToken/"+issued.Document.Name+" in the cluster", *issued)
 	}
 	made := []authn.Token{{AccessToken: issued.Document}}
 	remove := func() error { return cluster.Delete(context.WithoutCancel(ctx), made, false)[0].Err }
@@ -49,16 +56,26 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 		_, _ = fmt.Fprintf(s.Err, "cannot decide whether a TokenRevocation revokes it: %s\n", unknown) // a remark
 	}
 	// What is shown is what a directory would have.
-	issued.Document.ObjectMeta = metav1.ObjectMeta{Name: issued.Document.Name, CreationTimestamp: issued.Document.CreationTimestamp}
+	issued.Document.ObjectMeta = documentMeta(&issued.Document)
 	if err := f.print(s, "AccessToken/"+issued.Document.Name+" is in the cluster", *issued, nil, true); err != nil {
 		return errors.Join(err, remove()) // nobody has the token
 	}
 	return nil
 }
 
+// documentMeta returns the metadata that the document of a token has in a directory.
+func documentMeta(token *v1alpha1.AccessToken) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: token.Name, CreationTimestamp: token.CreationTimestamp}
+}
+
 // create makes the object.
 func (f *tokenFlags) create(ctx context.Context, cluster *tokens.Cluster, issued *issuedToken) error {
-	_, err := cluster.Create(ctx, &issued.Document)
+	var err error
+	if f.dryRun.Server() {
+		err = cluster.CheckCreate(ctx, &issued.Document)
+	} else {
+		_, err = cluster.Create(ctx, &issued.Document)
+	}
 	switch {
 	case errors.Is(err, tokens.ErrExists):
 		id := issued.Document.Name

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -45,8 +46,9 @@ directories and issuers give; the servers warn about a name that no user can hav
 
 An id can also be given as a whole access token, for example one that leaked.
 
-With --dry-run nothing changes. The API server checks each change, which shows missing
-permissions.
+With --dry-run nothing changes; --dry-run=server makes the API server check each
+change, which shows missing permissions. With -o json standard output has an object
+with the deleted tokens and the TokenRevocation.
 
 Exit codes: 0 revoked, 1 there is no such token or user, 2 bad usage, or something
 could not be deleted, or some documents cannot be read and may contain the token.
@@ -59,12 +61,15 @@ Everything else is deleted all the same.`,
   # show what would be deleted
   gatehouse token revoke --config ./config --user jane --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.output != "text" && f.output != "json" {
+				return cli.OutputError(f.output, "text", "json")
+			}
 			if err := f.check(args, cmd.Flags().Changed("user")); err != nil {
 				return err
 			}
 			return f.revoke(cmd.Context(), s)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: completeIDs,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
@@ -72,9 +77,9 @@ Everything else is deleted all the same.`,
 	flags.BoolVar(&f.unknownUser, "unknown-user", false, "with --user, accept a name that no user can have by the documents in --config")
 	flags.StringVar(&f.reason, "reason", "", "reason to store in the TokenRevocation, with --user")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
-	for _, flag := range []string{"user", "reason"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flags exist
-	}
+	cli.AddOutputFlag(cmd, &f.output, "text", "json")
+	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
 	return cmd
 }
 
@@ -82,13 +87,40 @@ Everything else is deleted all the same.`,
 // needs of the world.
 type tokenRevokeFlags struct {
 	tokenPlace
-	user, reason string
-	unknownUser  bool
-	dryRun       cli.DryRun
-	ids          []string
+	user, reason, output string
+	unknownUser          bool
+	dryRun               cli.DryRun
+	ids                  []string
+	// report is what was done.
+	report revokeReport
 
 	now    func() time.Time
 	random io.Reader
+}
+
+// revokeReport is what token revoke says as JSON. With DryRun it is what would be
+// done.
+type revokeReport struct {
+	DryRun bool `json:"dryRun"`
+	// Revocation is the TokenRevocation that was written.
+	Revocation *writtenRevocation `json:"revocation,omitempty"`
+	Removed    []removedToken     `json:"removed"`
+}
+
+type writtenRevocation struct {
+	Name string `json:"name"`
+	// User has a name and nothing else.
+	User         authenticationv1.UserInfo `json:"user"`
+	IssuedBefore time.Time                 `json:"issuedBefore"`
+	// File is empty in a dry run, and in a cluster.
+	File string `json:"file,omitempty"`
+}
+
+type removedToken struct {
+	ID   string                    `json:"id"`
+	User authenticationv1.UserInfo `json:"user"`
+	// File is empty in a cluster.
+	File string `json:"file,omitempty"`
 }
 
 // check reports everything that is wrong with the command line, and keeps the
@@ -132,12 +164,36 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 	return errors.Join(problems...)
 }
 
-// revoke revokes, and says what was done.
+// revoke revokes, and reports what was done, however it ends.
 func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
 	store, err := f.open(s)
 	if err != nil {
 		return err
 	}
+	err = f.withdraw(ctx, s, store)
+	if f.output != "json" {
+		return err
+	}
+	f.report.DryRun = f.dryRun.Active()
+	if f.report.Removed == nil {
+		f.report.Removed = []removedToken{} // nothing is no null
+	}
+	if problem := cli.WriteJSONLine(s.Out, &f.report); problem != nil {
+		return errors.Join(problem, err)
+	}
+	return err
+}
+
+// say says on one line what was done, unless the report does.
+func (f *tokenRevokeFlags) say(s cli.Streams, format string, args ...any) error {
+	if f.output == "json" {
+		return nil
+	}
+	_, err := fmt.Fprintf(s.Out, format, args...)
+	return err
+}
+
+func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store tokens.Store) error {
 	var problems []error
 	// The revocation comes first: it ends whatever the rest fails at.
 	if f.user != "" {
@@ -179,7 +235,7 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 		}
 		slices.SortFunc(wanted, func(a, b authn.Token) int { return strings.Compare(a.Name, b.Name) })
 		again := false
-		for i, r := range store.Delete(ctx, wanted, f.dryRun.Active()) {
+		for i, r := range f.delete(ctx, store, wanted) {
 			if errors.Is(r.Err, tokens.ErrNotFound) {
 				continue // somebody else was faster
 			}
@@ -195,8 +251,9 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 			if f.dryRun.Active() {
 				verb = "would remove"
 			}
-			_, err := fmt.Fprintf(s.Out, "%s AccessToken %s of %s, in %s\n", verb, strict.Printable(r.ID), strict.Printable(wanted[i].Spec.User.Username), f.placeText(r.Place))
-			if err != nil {
+			user := wanted[i].Spec.User
+			f.report.Removed = append(f.report.Removed, removedToken{ID: r.ID, User: user, File: f.file(r.Place)})
+			if err := f.say(s, "%s AccessToken %s of %s, in %s\n", verb, strict.Printable(r.ID), strict.Printable(user.Username), f.placeText(r.Place)); err != nil {
 				return removed, listing, err
 			}
 		}
@@ -211,6 +268,26 @@ func (f *tokenRevokeFlags) remove(ctx context.Context, s cli.Streams, store toke
 		_, _ = fmt.Fprintf(s.Err, "%s has no access token\n", strict.Printable(f.user)) // a remark
 	}
 	return removed, listing, errors.Join(problems...)
+}
+
+// delete removes tokens. It sends nothing to a cluster with --dry-run=client.
+func (f *tokenRevokeFlags) delete(ctx context.Context, store tokens.Store, wanted []authn.Token) []tokens.Removal {
+	if !f.Given() || f.dryRun != cli.DryRunClient {
+		return store.Delete(ctx, wanted, f.dryRun.Active())
+	}
+	removals := make([]tokens.Removal, len(wanted))
+	for i := range wanted {
+		removals[i].ID = wanted[i].Name
+	}
+	return removals
+}
+
+// write stores a revocation and returns its place. It sends nothing to a cluster with --dry-run=client.
+func (f *tokenRevokeFlags) write(ctx context.Context, store tokens.Store, revocation *v1alpha1.TokenRevocation) (string, error) {
+	if f.Given() && f.dryRun == cli.DryRunClient {
+		return "", nil
+	}
+	return store.Revoke(ctx, revocation, f.dryRun.Active())
 }
 
 // notThere returns the error for an id of which no document can be read. It is a plain
@@ -256,7 +333,7 @@ func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) er
 	if problem == "" {
 		return nil
 	}
-	if listing.Found.Err() != nil {
+	if listing.Found.Err() != nil && !f.Given() {
 		problem += ", as far as " + f.config + " can be read"
 	}
 	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it anyway)", problem, hint)}
@@ -285,20 +362,21 @@ func (f *tokenRevokeFlags) revokeUser(ctx context.Context, s cli.Streams, store 
 	if err != nil {
 		return err
 	}
-	place, err := store.Revoke(ctx, revocation, f.dryRun.Active())
+	verb := "would write"
+	report := &writtenRevocation{Name: revocation.Name, User: authenticationv1.UserInfo{Username: f.user}, IssuedBefore: before.UTC()}
+	place, err := f.write(ctx, store, revocation)
 	if errors.Is(err, tokens.ErrRefused) {
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked:\n%w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("nothing was revoked: %w", err)
 	}
-	verb := "wrote"
-	if f.dryRun.Active() {
-		verb = "would write"
+	if !f.dryRun.Active() {
+		verb, report.File = "wrote", f.file(place)
 	}
-	_, err = fmt.Fprintf(s.Out, "%s a TokenRevocation, in %s: everything issued to %s before %s is rejected, including JWTs and login tokens\n",
+	f.report.Revocation = report
+	return f.say(s, "%s a TokenRevocation, in %s: everything issued to %s before %s is rejected, including JWTs and login tokens\n",
 		verb, f.placeText(place), strict.Printable(f.user), before.Format(time.RFC3339))
-	return err
 }
 
 // placeText returns the place of a document in a sentence.
@@ -338,4 +416,52 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 		return fmt.Errorf("%s: servers keep the previous configuration, INCLUDING WHAT WAS REVOKED, until you fix the directory or restart them", first)
 	}
 	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read are not revoked, and stay valid while servers use the previous configuration (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), cli.ShellQuote(dir), first)
+}
+
+// completeIDs completes the ids of the tokens that there are.
+func completeIDs(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) {
+		if slices.Contains(args, t.Name) {
+			return "", ""
+		}
+		return t.Name, t.Spec.User.Username
+	})
+}
+
+// completeUsers completes the users who have tokens.
+func completeUsers(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) { return t.Spec.User.Username, "" })
+}
+
+// completeTokens completes with what is of interest of tokens, and says with it
+// what describes that.
+func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (word, about string)) ([]string, cobra.ShellCompDirective) {
+	place := givenPlace(cmd)
+	if place.one() != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	store, err := place.open(cli.Streams{Err: io.Discard})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	const timeout = 3 * time.Second // somebody waits at a terminal
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+	defer cancel()
+	listing, err := store.List(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var words []string
+	for i := range listing.Tokens {
+		word, about := of(&listing.Tokens[i])
+		if word == "" || !strings.HasPrefix(word, prefix) {
+			continue
+		}
+		if about != "" {
+			word = cobra.CompletionWithDesc(word, strict.Printable(about))
+		}
+		words = append(words, word)
+	}
+	slices.Sort(words)
+	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
 }
