@@ -119,7 +119,7 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 		return err
 	}
 	modes := []string{nullServer}
-	if d.options.usual && slices.ContainsFunc(d.scenarios, func(s scenario) bool { return s.usual }) {
+	if slices.ContainsFunc(d.scenarios, func(s scenario) bool { return s.usual }) {
 		modes = append(modes, usualServer)
 	}
 	for _, mode := range modes {
@@ -127,7 +127,7 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 			return err
 		}
 	}
-	for _, configuration := range d.configurations(func(s scenario) bool { return s.inTree && d.options.inTree }) {
+	for _, configuration := range d.configurations(func(s scenario) bool { return s.inTree }) {
 		if err := d.startServer(ctx, server{kind: inTreeServer, configuration: configuration}, executable, inTreeServer, certFile, keyFile, configuration); err != nil {
 			return err
 		}

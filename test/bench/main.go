@@ -55,9 +55,6 @@ Flags:
 type options struct {
 	gatehouse string         // path of the binary; empty measures without it
 	old       string         // path of another binary that is measured beside it; may be empty
-	usual     bool           // the controller-runtime webhook takes part
-	inTree    bool           // the API server's own plugin takes part
-	graph     string         // path of the graph to write; may be empty
 	scenario  *regexp.Regexp // selects scenarios by name
 	rounds    int            // of every scenario
 	duration  time.Duration  // of a round of a scenario on one server
@@ -96,9 +93,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = r.write(stdout)
 	}
-	if err == nil && o.graph != "" {
-		err = r.writeGraph(o.graph)
-	}
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "bench: %v\n", err)
 		return exitUnknown
@@ -112,7 +106,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // parseOptions reads the flags.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
-	o := options{usual: true, inTree: true, compiles: 3}
+	o := options{compiles: 3}
 	var scenario string
 	var quick bool
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -123,9 +117,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	flags.StringVar(&o.gatehouse, "gatehouse", "bin/gatehouse", "the gatehouse `binary`; empty measures without it")
 	flags.StringVar(&o.old, "old", "", "another gatehouse `binary` to measure in the same rounds, such as the one before a change")
-	flags.BoolFunc("no-controller-runtime", "leave out the controller-runtime webhook", func(string) error { o.usual = false; return nil })
-	flags.BoolFunc("no-in-tree", "leave out the API server's own ValidatingAdmissionPolicy plugin", func(string) error { o.inTree = false; return nil })
-	flags.StringVar(&o.graph, "graph", "", "write a graph of the growth with policies and object size to this SVG `file`")
 	flags.StringVar(&scenario, "scenario", "", "measure only the scenarios whose name matches this `regexp`")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds of every scenario")
 	flags.DurationVar(&o.duration, "duration", 70*time.Millisecond, "of a round of a scenario on one server; every worker makes at least one request")
