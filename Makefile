@@ -185,7 +185,7 @@ demo: build apiserver ## Show all three endpoints on a real API server; KEEP=1 l
 	@$(PROGRAM_GO) run -trimpath ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: bench
-bench: build ## Measure against a null webhook, the usual pattern and the API server's own policies, in 4 minutes; ARGS='--quick' and others: see ARGS=--help.
+bench: build ## Measure against a null webhook and the API server's own policies, in 4 minutes; ARGS='--quick' and others: see ARGS=--help.
 	@$(PROGRAM_GO) run -trimpath ./test/bench $(ARGS)
 
 .PHONY: chart

@@ -1,12 +1,11 @@
 // Command bench measures what a review costs Gatehouse, as a ratio to a null
 // webhook: a TLS server that reads the body, finds the uid and answers a
-// constant. The null webhook, Gatehouse and, for comparison, a webhook written
-// with controller-runtime and the API server's own ValidatingAdmissionPolicy
-// plugin serve the same requests in the same run, in alternating rounds, so that
-// other load on the machine affects them alike.
+// constant. The null webhook, Gatehouse and, for comparison, the API server's own
+// ValidatingAdmissionPolicy plugin serve the same requests in the same run, in
+// alternating rounds, so that other load on the machine affects them alike.
 //
 // The driver starts the servers as processes of their own, so that the processor
-// time and memory of each can be read from the kernel. The three servers that
+// time and memory of each can be read from the kernel. The servers that
 // Gatehouse is compared with are modes of this program. Only loopback addresses
 // are served and called.
 package main
@@ -77,7 +76,7 @@ func main() {
 // isServer reports whether the arguments are those that the driver starts a server
 // with.
 func isServer(args []string) bool {
-	return len(args) == 5 && slices.Contains([]string{nullServer, usualServer, inTreeServer}, args[1])
+	return len(args) == 5 && slices.Contains([]string{nullServer, inTreeServer}, args[1])
 }
 
 // run is main without the process around it.
