@@ -146,7 +146,7 @@ manifests: build ## Write what 'gatehouse manifests' prints for the usual ways t
 	@$(MAKE) --no-print-directory chart
 
 .PHONY: controlplane
-controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd and podvalidate (once, about 5 minutes).
+controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl and etcd (once, about 5 minutes).
 	@sh test/controlplane/build.sh
 
 .PHONY: apiserver
