@@ -160,7 +160,7 @@ manifests: build ## Write what 'gatehouse manifests' prints for the usual ways t
 	@$(MAKE) --no-print-directory chart
 
 .PHONY: controlplane
-controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl, etcd and podvalidate (once, about 5 minutes).
+controlplane: ## Build kube-apiserver, kube-controller-manager, kubectl and etcd (once, about 5 minutes).
 	@sh test/controlplane/build.sh
 
 .PHONY: apiserver
@@ -199,7 +199,7 @@ demo: build apiserver ## Show all three endpoints on a real API server; KEEP=1 l
 	@$(PROGRAM_GO) run -trimpath ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: bench
-bench: build ## Measure against a null webhook, the usual pattern and the API server's own policies, in 4 minutes; ARGS='--quick' and others: see ARGS=--help.
+bench: build ## Measure against a null webhook and the API server's own policies, in 4 minutes; ARGS='--quick' and others: see ARGS=--help.
 	@$(PROGRAM_GO) run -trimpath ./test/bench $(ARGS)
 
 .PHONY: chart

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -112,7 +113,9 @@ type target struct {
 
 func (s *site) start(t *testing.T) *target {
 	t.Helper()
-	server, err := gatehouse.StartLimited(t.Context(), s.memory, filepath.Join(t.TempDir(), "log"), s.flags...)
+	// What Gatehouse derives from the limit of its container.
+	t.Setenv("GOMEMLIMIT", strconv.FormatInt(s.memory/10*9, 10))
+	server, err := gatehouse.Start(t.Context(), filepath.Join(t.TempDir(), "log"), s.flags...)
 	must(t, err)
 	t.Cleanup(server.Kill)
 	return &target{Server: server, site: s}

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -215,13 +213,6 @@ func agentSpec(name string) string {
       volumes:
       - {name: NAME, emptyDir: {}}
 `, "NAME", name)
-}
-
-// agent returns agentSpec of the first profile as an object.
-func agent() corev1.PodSpec {
-	var spec corev1.PodSpec
-	must0(yaml.UnmarshalStrict([]byte(agentSpec(sidecarName)), &spec))
-	return spec
 }
 
 // parameterDefinitions are the parameters of a profile.

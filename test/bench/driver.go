@@ -32,8 +32,8 @@ const (
 
 // server is a running process that answers reviews.
 type server struct {
-	kind          string // nullServer, usualServer, inTreeServer, gatehouseServer or oldServer
-	configuration string // empty of nullServer and usualServer
+	kind          string // nullServer, inTreeServer, gatehouseServer or oldServer
+	configuration string // empty of nullServer
 	process       *gatehouse.Server
 	clients       map[connection]*client
 }
@@ -118,16 +118,10 @@ func (d *driver) start(ctx context.Context, _ *report) error {
 	if err != nil {
 		return err
 	}
-	modes := []string{nullServer}
-	if d.options.usual && slices.ContainsFunc(d.scenarios, func(s scenario) bool { return s.usual }) {
-		modes = append(modes, usualServer)
+	if err := d.startServer(ctx, server{kind: nullServer}, executable, nullServer, certFile, keyFile, ""); err != nil {
+		return err
 	}
-	for _, mode := range modes {
-		if err := d.startServer(ctx, server{kind: mode}, executable, mode, certFile, keyFile, ""); err != nil {
-			return err
-		}
-	}
-	for _, configuration := range d.configurations(func(s scenario) bool { return s.inTree && d.options.inTree }) {
+	for _, configuration := range d.configurations(func(s scenario) bool { return s.inTree }) {
 		if err := d.startServer(ctx, server{kind: inTreeServer, configuration: configuration}, executable, inTreeServer, certFile, keyFile, configuration); err != nil {
 			return err
 		}
@@ -218,7 +212,7 @@ func (d *driver) startServer(ctx context.Context, s server, path string, args ..
 func (d *driver) serversOf(s scenario) []*server {
 	var servers []*server
 	for _, server := range d.servers {
-		if server.kind == nullServer || server.kind == usualServer && s.usual ||
+		if server.kind == nullServer ||
 			server.configuration == s.configuration && (server.kind != inTreeServer || s.inTree) {
 			servers = append(servers, server)
 		}

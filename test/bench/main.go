@@ -1,12 +1,11 @@
 // Command bench measures what a review costs Gatehouse, as a ratio to a null
 // webhook: a TLS server that reads the body, finds the uid and answers a
-// constant. The null webhook, Gatehouse and, for comparison, a webhook written
-// with controller-runtime and the API server's own ValidatingAdmissionPolicy
-// plugin serve the same requests in the same run, in alternating rounds, so that
-// other load on the machine affects them alike.
+// constant. The null webhook, Gatehouse and, for comparison, the API server's own
+// ValidatingAdmissionPolicy plugin serve the same requests in the same run, in
+// alternating rounds, so that other load on the machine affects them alike.
 //
 // The driver starts the servers as processes of their own, so that the processor
-// time and memory of each can be read from the kernel. The three servers that
+// time and memory of each can be read from the kernel. The servers that
 // Gatehouse is compared with are modes of this program. Only loopback addresses
 // are served and called.
 package main
@@ -55,9 +54,6 @@ Flags:
 type options struct {
 	gatehouse string         // path of the binary; empty measures without it
 	old       string         // path of another binary that is measured beside it; may be empty
-	usual     bool           // the controller-runtime webhook takes part
-	inTree    bool           // the API server's own plugin takes part
-	graph     string         // path of the graph to write; may be empty
 	scenario  *regexp.Regexp // selects scenarios by name
 	rounds    int            // of every scenario
 	duration  time.Duration  // of a round of a scenario on one server
@@ -80,7 +76,7 @@ func main() {
 // isServer reports whether the arguments are those that the driver starts a server
 // with.
 func isServer(args []string) bool {
-	return len(args) == 5 && slices.Contains([]string{nullServer, usualServer, inTreeServer}, args[1])
+	return len(args) == 5 && slices.Contains([]string{nullServer, inTreeServer}, args[1])
 }
 
 // run is main without the process around it.
@@ -96,9 +92,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = r.write(stdout)
 	}
-	if err == nil && o.graph != "" {
-		err = r.writeGraph(o.graph)
-	}
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "bench: %v\n", err)
 		return exitUnknown
@@ -112,7 +105,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // parseOptions reads the flags.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
-	o := options{usual: true, inTree: true, compiles: 3}
+	o := options{compiles: 3}
 	var scenario string
 	var quick bool
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -123,9 +116,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	}
 	flags.StringVar(&o.gatehouse, "gatehouse", "bin/gatehouse", "the gatehouse `binary`; empty measures without it")
 	flags.StringVar(&o.old, "old", "", "another gatehouse `binary` to measure in the same rounds, such as the one before a change")
-	flags.BoolFunc("no-controller-runtime", "leave out the controller-runtime webhook", func(string) error { o.usual = false; return nil })
-	flags.BoolFunc("no-in-tree", "leave out the API server's own ValidatingAdmissionPolicy plugin", func(string) error { o.inTree = false; return nil })
-	flags.StringVar(&o.graph, "graph", "", "write a graph of the growth with policies and object size to this SVG `file`")
 	flags.StringVar(&scenario, "scenario", "", "measure only the scenarios whose name matches this `regexp`")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds of every scenario")
 	flags.DurationVar(&o.duration, "duration", 70*time.Millisecond, "of a round of a scenario on one server; every worker makes at least one request")

@@ -19,8 +19,7 @@ import (
 
 // The servers that this program holds, by the name of their mode.
 const (
-	nullServer  = "null"
-	usualServer = "controller-runtime"
+	nullServer = "null"
 	// inTreeServer evaluates policies with the API server's own plugin.
 	inTreeServer = "in-tree"
 )
@@ -109,10 +108,7 @@ func findString(body []byte, name string) ([]byte, error) {
 func serve(mode, certFile, keyFile, configuration string) error {
 	handler := nullHandler()
 	var err error
-	switch mode {
-	case usualServer:
-		handler = usualHandler()
-	case inTreeServer:
+	if mode == inTreeServer {
 		if handler, err = inTreeHandler(configuration); err != nil {
 			return err
 		}

@@ -37,7 +37,6 @@ spec:
 }
 
 // middleRules are variables, rules and messages of a policy of middle size.
-// podProblems says the same in Go.
 const middleRules = `  variables:
     - name: containers
       expression: "object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"

@@ -108,23 +108,25 @@ func (r *report) passed() bool {
 // write writes the report: a row for each scenario, then the memory of the
 // servers, then what policies took to compile, then the bars.
 func (r *report) write(out io.Writer) error {
-	versions := map[string]string{}
+	version := ""
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
-			versions[module.Path] = module.Version
+			if module.Path == "k8s.io/apiserver" {
+				version = module.Version
+			}
 		}
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(cells ...string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) }
 	row(fmt.Sprintf("Processor time of the server per request: of the null webhook in µs, of the others as a ratio to it\n"+
 		"in the same round; medians of %d rounds. Allocations are objects and KiB per request.\n"+
-		"C-R is the usual webhook on controller-runtime %s, IN-TREE the API server's own\n"+
-		"ValidatingAdmissionPolicy plugin (k8s.io/apiserver %s) behind the HTTP handler of Gatehouse.\n%s, %s/%s, %d CPUs, %s.\n",
-		r.rounds, versions["sigs.k8s.io/controller-runtime"], versions["k8s.io/apiserver"], runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), r.started.Format(time.DateOnly)))
+		"IN-TREE is the API server's own ValidatingAdmissionPolicy plugin (k8s.io/apiserver %s)\n"+
+		"behind the HTTP handler of Gatehouse.\n%s, %s/%s, %d CPUs, %s.\n",
+		r.rounds, version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), r.started.Format(time.DateOnly)))
 
-	columns := []struct{ kind, title string }{{nullServer, "NULL"}, {gatehouseServer, "GATEHOUSE"}, {usualServer, "C-R"}, {inTreeServer, "IN-TREE"}, {oldServer, "OLD"}}
+	columns := []struct{ kind, title string }{{nullServer, "NULL"}, {gatehouseServer, "GATEHOUSE"}, {inTreeServer, "IN-TREE"}, {oldServer, "OLD"}}
 	if !slices.ContainsFunc(r.results, func(result result) bool { return result.samples[oldServer] != nil }) {
-		columns = columns[:4]
+		columns = columns[:3]
 	}
 	cells := []string{"SCENARIO", "NULL µs"}
 	for _, c := range columns[1:] {

@@ -35,7 +35,6 @@ type scenario struct {
 	protocol      string
 	concurrency   int
 	configuration string
-	usual         bool   // the controller-runtime webhook does the same work
 	inTree        bool   // the API server's own plugin evaluates the same policies
 	review        []byte // the body of the requests
 	refused       []byte // a review that must be refused, to prove that the configuration is active
@@ -73,7 +72,7 @@ func scenarios(match *regexp.Regexp) []scenario {
 		{name: "mutate", path: pathMutate, wants: wants{adds: []string{sidecarName}}},
 		{name: "validate", path: pathValidate, refused: refused},
 	} {
-		s.configuration, s.usual = onePolicy, true
+		s.configuration = onePolicy
 		s.review = small
 		add(s, "/1.5KB")
 		s.review = medium
@@ -81,7 +80,7 @@ func scenarios(match *regexp.Regexp) []scenario {
 		s.review = large
 		add(s, "/60KB")
 		if s.path == pathMutate {
-			s.review, s.usual = huge, false
+			s.review = huge
 			add(s, "/600KB")
 		}
 	}
@@ -156,7 +155,7 @@ func scenarios(match *regexp.Regexp) []scenario {
 	token, _ := benchToken()
 	wrong, _ := authn.NewToken(tokenID, [25]byte{2})
 	for _, s := range []scenario{
-		{name: "authenticate", configuration: onePolicy, review: tokenReview(token), usual: true},
+		{name: "authenticate", configuration: onePolicy, review: tokenReview(token)},
 		{name: "authenticate-100000-tokens", configuration: manyTokens, review: tokenReview(token)},
 		{name: "authenticate-jwt-rs256", configuration: issuer, review: tokenReview(tokenRS256), nullPath: pathVerify},
 		{name: "authenticate-jwt-es256", configuration: issuer, review: tokenReview(tokenES256), nullPath: pathVerify},

@@ -18,7 +18,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 )
 
@@ -70,7 +69,7 @@ func newSite(t *testing.T) *site {
 // helm runs a command of helm as the administrator.
 func (s *site) helm(t *testing.T, args ...string) error {
 	t.Helper()
-	program, err := installers.Binary(installers.Helm)
+	program, err := support.Built("installers", "installers", "helm")
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 #!/bin/sh
 # build.sh: builds the real control plane that the tests run against: kube-apiserver, kube-controller-manager,
-# kubectl and etcd, from the Go module proxy, and podvalidate, which validates pods as that kube-apiserver does, into
-# bin/controlplane/VERSION below the repository's root.
+# kubectl and etcd, from the Go module proxy, into bin/controlplane/VERSION below the repository's root.
 #
 #	sh test/controlplane/build.sh                             the version named in the file VERSION
 #	sh test/controlplane/build.sh etcd kubectl                these programs alone
@@ -30,13 +29,11 @@ cd "$here/$version"
 export GOWORK=off CGO_ENABLED=0
 unset GOOS GOARCH
 
-# What is built. podvalidate is our own, see there; all that it imports is part of kube-apiserver too, so it needs
-# nothing that the modules here do not have. The small ones come first: they share most of their packages with the
-# large ones, and a failure shows early.
-programs=${*:-podvalidate etcd kubectl kube-controller-manager kube-apiserver}
+# What is built. The small ones come first: they share most of their packages with the large ones, and a failure shows
+# early.
+programs=${*:-etcd kubectl kube-controller-manager kube-apiserver}
 target() {
 	case $1 in
-	podvalidate) echo ../podvalidate/main.go ;;
 	etcd) echo go.etcd.io/etcd/server/v3 ;;
 	kubectl | kube-*) echo "k8s.io/kubernetes/cmd/$1" ;;
 	*) return 1 ;;
@@ -62,9 +59,6 @@ stamp() { # NAME
 	echo "$toolchain, CGO_ENABLED=$CGO_ENABLED"
 	echo "go build $flags -ldflags '$ldflags' $(target "$1")"
 	cat go.mod go.sum
-	case $1 in
-	podvalidate) cat "$(target podvalidate)" ;;
-	esac
 }
 missing=
 for name in $programs; do

@@ -3,7 +3,6 @@ package main
 import (
 	"embed"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -35,15 +34,7 @@ const (
 
 // writeDocuments writes the configuration and the pods to a directory.
 func writeDocuments(root, dir string) error {
-	files := map[string][]byte{}
-	err := fs.WalkDir(documents, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		files[name], err = documents.ReadFile(name)
-		return err
-	})
-	if err != nil {
+	if err := os.CopyFS(dir, documents); err != nil {
 		return err
 	}
 	for name, example := range map[string]string{
@@ -51,17 +42,11 @@ func writeDocuments(root, dir string) error {
 		path.Join(configDir, "pod-security.yaml"): examplePolicy,
 		path.Join(podsDir, "checkout.yaml"):       examplePod,
 	} {
-		files[name], err = os.ReadFile(filepath.Join(root, filepath.FromSlash(example))) //nolint:gosec // in this repository
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(example))) //nolint:gosec // in this repository
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), text, 0o600)
+		}
 		if err != nil {
-			return err
-		}
-	}
-	for name, text := range files {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
 // What the documents for platform teams show is what happens: every command of their console blocks is run on a real API
@@ -166,8 +165,8 @@ func newGuide(t *testing.T, document string) *guide {
 	programs := t.TempDir()
 	kubectl := s.Kubectl(t.Context())
 	links := map[string]string{"gatehouse": binary, "kubectl": kubectl.Path}
-	for _, name := range []string{installers.Helm, installers.Kustomize} {
-		links[name], err = installers.Binary(name)
+	for _, name := range []string{"helm", "kustomize"} {
+		links[name], err = support.Built("installers", "installers", name)
 		must(t, err)
 	}
 	for name, path := range links {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
@@ -64,7 +63,7 @@ func (s *site) applyInstall(t *testing.T, documents string) {
 
 // helm runs a command of helm as the administrator, and returns what it prints.
 func (s *site) helm(ctx context.Context, home string, args ...string) (string, error) {
-	program, err := installers.Binary(installers.Helm)
+	program, err := support.Built("installers", "installers", "helm")
 	if err != nil {
 		return "", err
 	}

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 )
 
 // templated renders the chart with values as --set-json takes them, and returns what helm says if it refuses.
 func templated(t *testing.T, values ...string) (refused string) {
 	t.Helper()
-	program, err := installers.Binary(installers.Helm)
+	program, err := support.Built("installers", "installers", "helm")
 	must(t, err)
 	args := []string{"template", name, filepath.Join(root(t), chart), "--namespace", system}
 	for _, value := range values {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
 // guardNames are the objects of the guard in a variant.
@@ -30,7 +29,7 @@ func guardNames(v *variant) (names []string) {
 // is left out on purpose or the API server has no such policies.
 func TestGuardIsInstalled(t *testing.T) {
 	t.Parallel()
-	program, err := installers.Binary(installers.Helm)
+	program, err := support.Built("installers", "installers", "helm")
 	must(t, err)
 	directory := filepath.Join(root(t), chart)
 	helm := func(args ...string) func(t *testing.T) *variant {

@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
 const (
@@ -141,7 +140,7 @@ func valuesNames(t *testing.T) []string {
 // kustomized renders an overlay.
 func kustomized(t *testing.T, overlay string) *variant {
 	t.Helper()
-	program, err := installers.Binary(installers.Kustomize)
+	program, err := support.Built("installers", "installers", "kustomize")
 	must(t, err)
 	// As kubectl apply -k does: nothing is read from above the overlay but other kustomizations.
 	return newVariant(t, "kustomize "+overlay, run(t, program, "build", filepath.Join(root(t), overlays, overlay)))
@@ -150,7 +149,7 @@ func kustomized(t *testing.T, overlay string) *variant {
 // charted renders the chart with values.
 func charted(t *testing.T, values string) *variant {
 	t.Helper()
-	program, err := installers.Binary(installers.Helm)
+	program, err := support.Built("installers", "installers", "helm")
 	must(t, err)
 	directory := filepath.Join(root(t), chart)
 	return newVariant(t, "helm "+values, run(t, program, "template", name, directory, "--namespace", system, "--include-crds",

@@ -13,14 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 )
 
 // kustomizedWith renders the overlay self-signed with a component.
 func kustomizedWith(t *testing.T, component string) *variant {
 	t.Helper()
-	program, err := installers.Binary(installers.Kustomize)
+	program, err := support.Built("installers", "installers", "kustomize")
 	must(t, err)
 	overlay := filepath.Join(t.TempDir(), component)
 	must(t, os.Mkdir(overlay, 0o700))
@@ -41,7 +41,7 @@ func kustomizedWith(t *testing.T, component string) *variant {
 // chartedWith renders the chart with the values of the overlay self-signed and others, as --set-json takes them.
 func chartedWith(t *testing.T, values ...string) *variant {
 	t.Helper()
-	program, err := installers.Binary(installers.Helm)
+	program, err := support.Built("installers", "installers", "helm")
 	must(t, err)
 	directory := filepath.Join(root(t), chart)
 	args := []string{
@@ -115,7 +115,7 @@ func TestRecordingConfigurationStartsPods(t *testing.T) {
 func TestRecordingKeyIsKept(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{})
-	program, err := installers.Binary(installers.Helm)
+	program, err := support.Built("installers", "installers", "helm")
 	must(t, err)
 	render := func() *corev1.Secret {
 		v := newVariant(t, "helm", run(t, program, "template", name, filepath.Join(root(t), chart), "--namespace", system,

@@ -9,7 +9,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/podvalidation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -120,7 +119,7 @@ func pod(t *testing.T, profile string) []byte {
 // wrong in one way, which the API server's validation confirms, and the finding names the field.
 func TestBrokenProfiles(t *testing.T) {
 	t.Parallel()
-	validator := podvalidation.New(t)
+	validator := newValidator(t)
 	for _, row := range brokenProfiles() {
 		t.Run(row.name, func(t *testing.T) {
 			profile := row.in.profile(row.text)
@@ -148,7 +147,7 @@ func TestBrokenProfiles(t *testing.T) {
 // TestSoundProfiles is the other side: what the API server accepts is not refused.
 func TestSoundProfiles(t *testing.T) {
 	t.Parallel()
-	validator := podvalidation.New(t)
+	validator := newValidator(t)
 	for _, row := range soundProfiles() {
 		t.Run(row.name, func(t *testing.T) {
 			profile := row.in.profile(row.text)

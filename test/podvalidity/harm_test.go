@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/podvalidation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -14,7 +13,7 @@ import (
 // these: they stay valid, or stay as they are.
 func TestTogetherTheyWouldBeInvalid(t *testing.T) {
 	t.Parallel()
-	validator := podvalidation.New(t)
+	validator := newValidator(t)
 	const side = `initContainers: [{name: side, image: example/side, restartPolicy: Always, `
 	for _, tc := range []struct {
 		name     string

@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/podvalidation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -109,7 +108,7 @@ func patched(t *testing.T, pod []byte, operations []jsonpatch.Operation) []byte 
 type tally struct{ pods, valid, patched int }
 
 // stays decides about a pod under every set, and wants a valid one to stay valid.
-func (c *tally) stays(t *testing.T, validator *podvalidation.Validator, sets map[string]*sidecar.Set, name string, pod []byte) {
+func (c *tally) stays(t *testing.T, validator *validator, sets map[string]*sidecar.Set, name string, pod []byte) {
 	t.Helper()
 	c.pods++
 	if errs := validator.Errors(pod); len(errs) > 0 {
@@ -150,7 +149,7 @@ const serviceAccount = "default"
 // TestFixturesStayValid takes the pods with which upstream tests the Pod Security Standards.
 func TestFixturesStayValid(t *testing.T) {
 	t.Parallel()
-	validator := podvalidation.New(t)
+	validator := newValidator(t)
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +195,7 @@ func TestFixturesStayValid(t *testing.T) {
 // TestRandomPodsStayValid takes pods that are put together by chance.
 func TestRandomPodsStayValid(t *testing.T) {
 	t.Parallel()
-	validator := podvalidation.New(t)
+	validator := newValidator(t)
 	all := sets(t)
 	var count tally
 	for seed := range uint64(250) {

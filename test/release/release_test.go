@@ -22,7 +22,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/container"
-	"github.com/gatehouse-dev/gatehouse/test/support/installers"
 	"github.com/gatehouse-dev/gatehouse/test/support/kubelet"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 )
@@ -90,13 +89,13 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, cluster: cluster.New(t, cluster.Options{ControllerManager: true})}
 	s.programs = map[string]string{"kubectl": s.cluster.Kubectl(t.Context()).Path}
-	for _, name := range []string{installers.Helm, installers.Kustomize, installers.Krew} {
-		path, err := installers.Binary(name)
+	for _, name := range []string{"helm", "kustomize", "krew"} {
+		path, err := support.Built("installers", "installers", name)
 		must(t, err)
 		s.programs[name] = path
 	}
 	// As krew installs itself.
-	s.programs["kubectl-krew"] = s.programs[installers.Krew]
+	s.programs["kubectl-krew"] = s.programs["krew"]
 	crane, err := support.Built("test-release", "crane")
 	must(t, err)
 	s.programs["crane"] = crane

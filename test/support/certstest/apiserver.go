@@ -4,68 +4,94 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 )
 
-// APIServer is a fake API server for Secrets, Leases and webhook configurations: create,
-// get, list by label, by name and in pages, watch by name, merge patch, server-side apply
-// and delete, with resource versions and preconditions. It uses no network, so that it
-// works in the bubbles of synctest.
+// APIServer is a fake API server for Secrets, Leases and webhook configurations, by their paths. It refuses what no code of
+// certificates may ask for: to list or watch everything, and to apply without force. It uses no network, so that it works in
+// the bubbles of synctest.
 type APIServer struct {
-	t testing.TB
+	t      testing.TB
+	server *fakeapi.Server
 
 	Mu sync.Mutex
 	// Now returns the time by the clock of the server.
 	Now func() time.Time
-	// Objects are by their paths.
-	Objects map[string]map[string]any
 	// Apply merges an apply patch into an object, which is nil if it does not exist, or
-	// answers in place of the server. Nil replaces the object.
+	// answers in place of the server. Nil leaves that to the server.
 	Apply func(object, patch map[string]any) (map[string]any, *http.Response)
 
-	version int
-	events  []event
-	// changed is closed with the next event, and broken to end all watches.
-	changed, broken chan struct{}
-	requests        map[string]int
-	fault           Fault
-}
-
-type event struct {
-	version    int
-	path, kind string
-	object     json.RawMessage
+	// broken is closed to end all watches.
+	broken   chan struct{}
+	requests map[string]int
+	fault    Fault
 }
 
 // Fault answers a request in place of an APIServer if it returns a response or an error.
 type Fault func(verb string, r *http.Request) (*http.Response, error)
 
+// served are the resources, by their names.
+var served = map[string]fakeapi.Resource{
+	"secrets":                         resource("", "secrets", "Secret", true),
+	"leases":                          resource("coordination.k8s.io", "leases", "Lease", true),
+	"mutatingwebhookconfigurations":   resource("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false),
+	"validatingwebhookconfigurations": resource("admissionregistration.k8s.io", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false),
+}
+
+func resource(group, name, kind string, namespaced bool) fakeapi.Resource {
+	return fakeapi.Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}, Kind: kind, Namespaced: namespaced}
+}
+
 // NewAPIServer returns an empty API server.
 func NewAPIServer(t testing.TB) *APIServer {
-	return &APIServer{
-		t: t, Objects: map[string]map[string]any{}, requests: map[string]int{}, Now: func() time.Time { return Noon },
-		changed: make(chan struct{}), broken: make(chan struct{}),
+	a := &APIServer{t: t, server: fakeapi.New(), requests: map[string]int{}, Now: func() time.Time { return Noon }, broken: make(chan struct{})}
+	for _, r := range served {
+		a.server.Serve(r)
 	}
+	a.server.Stored = a.stamp
+	return a
+}
+
+// stamp sets the times of an object by the clock of the server.
+func (a *APIServer) stamp(object *unstructured.Unstructured) {
+	now := metav1.NewTime(a.Now())
+	if object.GetCreationTimestamp() == (metav1.Time{}) {
+		object.SetCreationTimestamp(now)
+	}
+	if object.GetKind() != "Lease" {
+		return
+	}
+	managed := object.GetManagedFields()
+	if len(managed) == 0 {
+		managed = []metav1.ManagedFieldsEntry{{
+			Manager: "gatehouse", Operation: metav1.ManagedFieldsOperationApply, APIVersion: object.GetAPIVersion(), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}"),
+		}}
+	}
+	for i := range managed {
+		managed[i].Time = &now
+	}
+	object.SetManagedFields(managed)
 }
 
 // Client returns a client of the server.
 func (a *APIServer) Client() kubernetes.Interface {
 	a.t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://apiserver", Transport: a, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	config := a.server.Config("test")
+	config.Transport = a
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -113,35 +139,50 @@ func (a *APIServer) Put(path, text string) {
 func (a *APIServer) Edit(path string, change func(object map[string]any) map[string]any) {
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
-	a.store(path, change(a.Objects[path]))
+	a.edit(path, change)
+}
+
+func (a *APIServer) edit(path string, change func(object map[string]any) map[string]any) map[string]any {
+	r, namespace, name := at(path)
+	object := change(a.Get(path))
+	object["apiVersion"], object["kind"] = r.GroupVersion().String(), r.Kind
+	m := Meta(object)
+	m["name"] = name
+	if namespace != "" {
+		m["namespace"] = namespace
+	}
+	return a.server.Put(object).Object
+}
+
+// at returns what a path is of.
+func at(path string) (r fakeapi.Resource, namespace, name string) {
+	parts := strings.Split(path, "/")
+	n := len(parts)
+	if r = served[parts[n-2]]; r.Namespaced {
+		namespace = parts[n-3]
+	}
+	return r, namespace, parts[n-1]
 }
 
 // Remove deletes an object.
-func (a *APIServer) Remove(path string) {
-	a.Mu.Lock()
-	defer a.Mu.Unlock()
-	a.remove(path)
-}
-
-func (a *APIServer) remove(path string) {
-	object := a.Objects[path]
-	delete(a.Objects, path)
-	a.version++
-	a.notify(path, "DELETED", object)
-}
+func (a *APIServer) Remove(path string) { a.server.Delete(at(path)) }
 
 // Get returns an object, nil if it is missing.
 func (a *APIServer) Get(path string) map[string]any {
-	a.Mu.Lock()
-	defer a.Mu.Unlock()
-	return a.Objects[path]
+	if object := a.server.Get(at(path)); object != nil {
+		return object.Object
+	}
+	return nil
 }
 
-// Paths returns the sorted paths of all objects.
+// Paths returns the sorted names of all Leases.
 func (a *APIServer) Paths() []string {
-	a.Mu.Lock()
-	defer a.Mu.Unlock()
-	return slices.Sorted(maps.Keys(a.Objects))
+	var names []string
+	for _, object := range a.server.List(served["leases"]) {
+		names = append(names, object.GetName())
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Meta returns the metadata of an object.
@@ -152,67 +193,15 @@ func Meta(object map[string]any) map[string]any {
 	return object["metadata"].(map[string]any)
 }
 
-// kindOf returns the kind of what is at a path, and whether that is a collection.
-func kindOf(path string) (apiVersion, kind string, isCollection bool) {
-	for resource, known := range map[string][2]string{
-		"secrets": {"v1", "Secret"}, "leases": {"coordination.k8s.io/v1", "Lease"},
-		"mutatingwebhookconfigurations":   {"admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"},
-		"validatingwebhookconfigurations": {"admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"},
-	} {
-		if strings.Contains(path+"/", "/"+resource+"/") {
-			return known[0], known[1], strings.HasSuffix(path, "/"+resource)
-		}
-	}
-	return "", "", false
-}
-
-// store adds to an object what an API server sets.
-func (a *APIServer) store(path string, object map[string]any) {
-	kind := "MODIFIED"
-	if a.Objects[path] == nil {
-		kind = "ADDED"
-	}
-	m := Meta(object)
-	a.version++
-	m["resourceVersion"] = strconv.Itoa(a.version)
-	m["name"] = path[strings.LastIndex(path, "/")+1:]
-	if m["uid"] == nil {
-		m["uid"] = fmt.Sprintf("uid-%d", a.version)
-	}
-	if m["creationTimestamp"] == nil {
-		m["creationTimestamp"] = a.Now().UTC().Format(time.RFC3339)
-	}
-	object["apiVersion"], object["kind"], _ = kindOf(path)
-	if object["kind"] == "Lease" {
-		m["managedFields"] = []any{map[string]any{"manager": "gatehouse", "operation": "Apply", "time": a.Now().UTC().Format(time.RFC3339)}}
-	}
-	a.Objects[path] = object
-	a.notify(path, kind, object)
-}
-
-func (a *APIServer) notify(path, kind string, object map[string]any) {
-	text, err := json.Marshal(object)
-	if err != nil {
-		a.t.Error(err)
-	}
-	a.events = append(a.events, event{a.version, path, kind, text})
-	close(a.changed)
-	a.changed = make(chan struct{})
-}
-
 // RoundTrip implements http.RoundTripper.
 func (a *APIServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	path := r.URL.Path
+	query := r.URL.Query()
 	verb := map[string]string{"GET": "get", "POST": "create", "PATCH": "patch", "DELETE": "delete", "PUT": "update"}[r.Method]
-	if _, _, isCollection := kindOf(path); isCollection && verb == "get" {
+	if _, isCollection := served[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]; isCollection && verb == "get" {
 		verb = "list"
-		if r.URL.Query().Get("watch") != "" {
+		if query.Get("watch") != "" {
 			verb = "watch"
 		}
-	}
-	var body []byte
-	if r.Body != nil {
-		body, _ = io.ReadAll(r.Body)
 	}
 	a.Mu.Lock()
 	a.requests[verb]++
@@ -223,162 +212,85 @@ func (a *APIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 			return response, err
 		}
 	}
-	if err := r.Context().Err(); err != nil {
+	byName := strings.HasPrefix(query.Get("fieldSelector"), "metadata.name=")
+	switch {
+	case verb == "list" && !byName && query.Get("labelSelector") == "":
+		return Refuse(http.StatusForbidden, "only what is named may be listed"), nil
+	case verb == "watch" && !byName:
+		a.t.Errorf("a watch of everything: %s", r.URL)
+	case verb == "watch":
+		return a.watch(r)
+	case r.Header.Get("Content-Type") == "application/apply-patch+yaml":
+		if query.Get("fieldManager") == "" || query.Get("force") != "true" {
+			return Refuse(http.StatusBadRequest, "no server-side apply of ours"), nil
+		}
+		if a.Apply != nil {
+			return a.apply(r)
+		}
+	}
+	return a.server.RoundTrip(r)
+}
+
+func (a *APIServer) apply(r *http.Request) (response *http.Response, err error) {
+	var patch map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
 		return nil, err
 	}
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
-	switch verb {
-	case "list":
-		return a.list(r), nil
-	case "watch":
-		return a.watch(r)
-	case "create":
-		created := parse(a.t, body)
-		path += "/" + Meta(created)["name"].(string)
-		if a.Objects[path] != nil {
-			return Reply(http.StatusConflict, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists}), nil
-		}
-		a.store(path, created)
-		return Reply(http.StatusCreated, created), nil
+	applied, response := a.Apply(a.Get(r.URL.Path), patch)
+	if response != nil {
+		return response, nil
 	}
-	if verb == "patch" && r.Header.Get("Content-Type") == "application/apply-patch+yaml" {
-		return a.apply(r, body), nil
-	}
-	object := a.Objects[path]
-	if object == nil {
-		return Refuse(http.StatusNotFound, fmt.Sprintf("%q not found", path)), nil
-	}
-	// Preconditions of a deletion, and what a patch requires.
-	var wanted struct {
-		Metadata, Preconditions struct{ UID, ResourceVersion string }
-	}
-	_ = json.Unmarshal(body, &wanted) // a get has no body
-	uid, version := wanted.Metadata.UID+wanted.Preconditions.UID, wanted.Metadata.ResourceVersion+wanted.Preconditions.ResourceVersion
-	if m := Meta(object); uid != "" && m["uid"] != uid || version != "" && m["resourceVersion"] != version {
-		return Refuse(http.StatusConflict, "the object has been modified"), nil
-	}
-	switch verb {
-	case "patch":
-		before, err := json.Marshal(object)
-		if err != nil {
-			return nil, err
-		}
-		after, err := jsonpatch.MergePatch(before, body)
-		if err != nil {
-			return nil, err
-		}
-		object = parse(a.t, after)
-		a.store(path, object)
-	case "delete":
-		a.remove(path)
-	}
-	return Reply(http.StatusOK, object), nil
+	return Reply(http.StatusOK, a.edit(r.URL.Path, func(map[string]any) map[string]any { return applied })), nil
 }
 
-func parse(t testing.TB, text []byte) map[string]any {
-	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
-		t.Error(err)
-	}
-	return object
-}
-
-// list answers with what the selectors select.
-func (a *APIServer) list(r *http.Request) *http.Response {
-	query := r.URL.Query()
-	apiVersion, kind, _ := kindOf(r.URL.Path)
-	label, value, _ := strings.Cut(query.Get("labelSelector"), "=")
-	name, byName := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name=")
-	if !byName && label == "" {
-		return Refuse(http.StatusForbidden, "only what is named may be listed")
-	}
-	page, items := map[string]any{"resourceVersion": strconv.Itoa(a.version)}, []any{}
-	for _, path := range slices.Sorted(maps.Keys(a.Objects)) {
-		m := Meta(a.Objects[path])
-		labels, _ := m["labels"].(map[string]any)
-		if strings.HasPrefix(path, r.URL.Path+"/") && (!byName || m["name"] == name) && (label == "" || labels[label] == value) && path > query.Get("continue") {
-			items = append(items, a.Objects[path])
-		}
-	}
-	if limit, err := strconv.Atoi(query.Get("limit")); err == nil && limit < len(items) {
-		items = items[:limit]
-		page["continue"] = r.URL.Path + "/" + Meta(items[limit-1].(map[string]any))["name"].(string)
-	}
-	return Reply(http.StatusOK, map[string]any{"kind": kind + "List", "apiVersion": apiVersion, "metadata": page, "items": items})
-}
-
-func (a *APIServer) apply(r *http.Request, body []byte) *http.Response {
-	if q := r.URL.Query(); q.Get("fieldManager") == "" || q.Get("force") != "true" {
-		return Refuse(http.StatusBadRequest, "no server-side apply of ours")
-	}
-	path, applied := r.URL.Path, parse(a.t, body)
-	object := a.Objects[path]
-	if a.Apply != nil {
-		var response *http.Response
-		if applied, response = a.Apply(object, applied); response != nil {
-			return response
-		}
-	} else if object != nil {
-		Meta(applied)["uid"], Meta(applied)["creationTimestamp"] = Meta(object)["uid"], Meta(object)["creationTimestamp"]
-	}
-	a.store(path, applied)
-	return Reply(http.StatusOK, applied)
-}
-
-// watch sends the events of one object after a resource version. Without one it begins
-// with the object.
+// watch is a watch that Break ends.
 func (a *APIServer) watch(r *http.Request) (*http.Response, error) {
-	query := r.URL.Query()
-	name, byName := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name=")
-	if !byName {
-		a.t.Errorf("a watch of everything: %s", r.URL)
+	ctx, cancel := context.WithCancel(r.Context())
+	response, err := a.server.RoundTrip(r.WithContext(ctx))
+	if err != nil || response.StatusCode != http.StatusOK {
+		cancel()
+		return response, err
 	}
-	path := r.URL.Path + "/" + name
-	seconds, err := strconv.Atoi(query.Get("timeoutSeconds"))
-	if err != nil {
-		return nil, err
-	}
-	from, err := strconv.Atoi(query.Get("resourceVersion"))
-	if err != nil {
-		from = a.version
-		if object := a.Objects[path]; object != nil {
-			if from, err = strconv.Atoi(Meta(object)["resourceVersion"].(string)); err != nil {
-				return nil, err
-			}
-			from--
-		}
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds)*time.Second)
-	reader, writer := io.Pipe()
-	broken := a.broken
+	a.Mu.Lock()
+	w := &watch{response.Body, cancel, a.broken}
+	a.Mu.Unlock()
 	go func() {
-		defer cancel()
-		for {
-			a.Mu.Lock()
-			events, changed := a.events, a.changed
-			a.Mu.Unlock()
-			for _, e := range events {
-				if e.version <= from || e.path != path {
-					continue
-				}
-				from = e.version
-				if _, err := fmt.Fprintf(writer, `{"type":%q,"object":%s}`+"\n", e.kind, e.object); err != nil {
-					return
-				}
-			}
-			select {
-			case <-changed:
-			case <-broken:
-				_ = writer.CloseWithError(io.ErrUnexpectedEOF)
-				return
-			case <-ctx.Done():
-				_ = writer.Close()
-				return
-			}
+		select {
+		case <-w.broken:
+			cancel()
+		case <-ctx.Done():
 		}
 	}()
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: reader, Request: r}, nil
+	response.Body = w
+	return response, nil
+}
+
+type watch struct {
+	io.ReadCloser
+
+	cancel context.CancelFunc
+	broken chan struct{}
+}
+
+func (w *watch) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	w.cancel()
+	select {
+	case <-w.broken:
+		err = io.ErrUnexpectedEOF
+	default:
+	}
+	return n, err
+}
+
+func (w *watch) Close() error {
+	w.cancel()
+	return w.ReadCloser.Close()
 }
 
 // Reply returns an answer with an object.

@@ -37,10 +37,7 @@ type Clock struct {
 }
 
 // NewClock returns a Clock that stands at Noon.
-func NewClock() *Clock { return NewClockAt(Noon) }
-
-// NewClockAt returns a Clock that stands at a time.
-func NewClockAt(now time.Time) *Clock { return &Clock{now: now} }
+func NewClock() *Clock { return &Clock{now: Noon} }
 
 // Now returns the time of the clock.
 func (c *Clock) Now() time.Time {

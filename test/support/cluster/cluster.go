@@ -46,8 +46,6 @@ type Options struct {
 	// Join makes another API server on the etcd of a running cluster, with its authority and service account key. It
 	// must be stopped before that cluster.
 	Join *Cluster
-	// Log receives a line for each step. Nil means none.
-	Log io.Writer
 }
 
 // Cluster is a running control plane.
@@ -56,7 +54,6 @@ type Cluster struct {
 	dir    string
 	// temporary reports whether Stop removes the directory.
 	temporary bool
-	log       io.Writer
 
 	authority   *Authority
 	accountKey  *ecdsa.PrivateKey
@@ -101,10 +98,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
 	defer cancel()
 
-	c := &Cluster{log: options.Log}
-	if c.log == nil {
-		c.log = io.Discard
-	}
+	c := &Cluster{}
 	err := c.start(ctx, options)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane: %w", err), c.Stop())
@@ -209,7 +203,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		defer transport.CloseIdleConnections()
 		return ask(ctx, &http.Client{Transport: transport, Timeout: askTimeout}, "http://etcd/health")
 	})
-	return c.startProcess(ctx, c.etcd)
+	return c.etcd.Start(ctx)
 }
 
 func (c *Cluster) startAPIServer(ctx context.Context, flags []string) error {
@@ -270,7 +264,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, flags []string) error {
 	c.apiServer = c.process(apiServerProgram, mergeFlags(defaults, flags), func(ctx context.Context) error {
 		return ask(ctx, client, c.config.Host+"/readyz")
 	})
-	return c.startProcess(ctx, c.apiServer)
+	return c.apiServer.Start(ctx)
 }
 
 func (c *Cluster) writeAPIServerFiles() error {
@@ -347,22 +341,11 @@ func (c *Cluster) startControllerManager(ctx context.Context, flags []string) er
 		// It serves no readiness here. That it does its work is the better sign anyway.
 		return c.namespaceIsComplete(ctx, "default")
 	})
-	return c.startProcess(ctx, c.controllerManager)
+	return c.controllerManager.Start(ctx)
 }
 
 func (c *Cluster) process(name string, args []string, ready func(context.Context) error) *Process {
 	return NewProcess(ProcessOptions{Path: filepath.Join(c.assets, name), Args: args, Log: c.path(name + ".log"), Ready: ready})
-}
-
-func (c *Cluster) startProcess(ctx context.Context, process *Process) error {
-	begin := time.Now()
-	err := process.Start(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(c.log, "%s is ready after %s, its log is %s\n", //nolint:errcheck // progress only
-		process.Name(), time.Since(begin).Round(time.Millisecond), process.Log())
-	return nil
 }
 
 func (c *Cluster) path(name string) string {

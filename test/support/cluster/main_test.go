@@ -11,8 +11,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-var shared cluster.Shared
-
 // childVariable makes this test binary play one of the parts in children instead of running tests.
 const childVariable = "CLUSTER_TEST_CHILD"
 
@@ -20,7 +18,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(childVariable); name != "" {
 		os.Exit(cluster.RunInNamespace(children[name]))
 	}
-	os.Exit(cluster.RunInNamespace(m, shared.Stop))
+	os.Exit(cluster.RunInNamespace(m))
 }
 
 // child is what a child process does in the place of tests.

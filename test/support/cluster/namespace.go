@@ -49,7 +49,7 @@ func ListenAddress() string {
 //
 // The cleanups run after the tests, in the process that ran them. An error of theirs makes the exit code 1.
 func RunInNamespace(m interface{ Run() int }, cleanups ...func() error) int {
-	code, done := EnterNamespace()
+	code, done := enterNamespace()
 	if done {
 		return code
 	}

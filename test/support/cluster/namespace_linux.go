@@ -3,37 +3,28 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// statusDescriptor is where the process in the namespace reports whether it could set up the network there: the first
-// of the files that os/exec passes besides the standard streams.
-const statusDescriptor = 3
-
-const statusReady = "ready"
-
-// EnterNamespace is [RunInNamespace] for a program that is not a test: called first thing in main, it runs the program
-// again in a network namespace and returns the exit code and true, with which the caller must exit at once. In the
-// second run, and where no namespace can be made, it returns false, and the program goes on. Ctrl-C at a terminal
-// reaches the second run twice: from the terminal, and passed on by the first.
-func EnterNamespace() (code int, done bool) {
+// enterNamespace runs the program again in a network namespace and returns the exit code and true, with which the caller must
+// exit at once. In the second run, and where no namespace can be made, it returns false, and the program goes on.
+func enterNamespace() (code int, done bool) {
 	switch os.Getenv(NamespaceVariable) {
 	case namespaceOff, namespaceInside:
 		return 0, false
 	case namespaceEnter:
-		err := arrive()
+		err := errors.Join(setUpNetwork(), os.Setenv(NamespaceVariable, namespaceInside))
 		if err != nil {
-			return 1, true // the parent has the reason
+			fmt.Fprintln(os.Stderr, "cluster: set up the network:", err)
+			return 1, true
 		}
 		return 0, false
 	}
@@ -70,25 +61,17 @@ func namespaceAttributes() []*syscall.SysProcAttr {
 	return []*syscall.SysProcAttr{{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}, unprivileged}
 }
 
-// runAgain runs this program in a new namespace and returns its exit code. An error means that the program did not get
-// as far as its own work.
+// runAgain runs this program in a new namespace and returns its exit code. An error means that it was not started.
 func runAgain(attributes *syscall.SysProcAttr) (int, error) {
 	// The child dies with the thread that starts it, so this one must stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-
-	status, report, err := os.Pipe()
-	if err != nil {
-		return 0, err
-	}
-	defer status.Close() //nolint:errcheck // only read
 
 	// The link names the program even if its file was removed meanwhile, as 'go run' and 'go test' do.
 	command := exec.Command("/proc/self/exe") //nolint:noctx // it ends by itself, or by the signals passed on
 	command.Args = os.Args
 	command.Env = append(os.Environ(), NamespaceVariable+"="+namespaceEnter)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
-	command.ExtraFiles = []*os.File{report}
 	command.SysProcAttr = attributes
 
 	// Caught before the start: a signal in between must not end us with the child half born.
@@ -96,8 +79,7 @@ func runAgain(attributes *syscall.SysProcAttr) (int, error) {
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP, unix.SIGUSR1, unix.SIGUSR2)
 	defer signal.Stop(signals)
 
-	err = command.Start()
-	report.Close() //nolint:errcheck,gosec // only the child writes
+	err := command.Start()
 	if err != nil {
 		return 0, err
 	}
@@ -114,14 +96,9 @@ func runAgain(attributes *syscall.SysProcAttr) (int, error) {
 		}
 	}()
 
-	answer, readErr := io.ReadAll(status)
-	waitErr := command.Wait()
-	if string(answer) != statusReady {
-		return 0, errors.Join(readErr, fmt.Errorf("set up the network: %s", strings.TrimSpace(string(answer))))
-	}
-	var exit *exec.ExitError
-	if waitErr != nil && !errors.As(waitErr, &exit) {
-		return 0, waitErr
+	err = command.Wait()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		return 0, err
 	}
 	return exitCode(command.ProcessState), nil
 }
@@ -134,22 +111,6 @@ func exitCode(state *os.ProcessState) int {
 		return 128 + int(status.Signal())
 	}
 	return state.ExitCode()
-}
-
-// arrive sets up the network, reports that, and marks this process and its children as being inside.
-func arrive() error {
-	report := os.NewFile(statusDescriptor, "status")
-	if report == nil {
-		return errors.New("no status pipe")
-	}
-	defer report.Close() //nolint:errcheck // the parent sees what was written
-	err := errors.Join(setUpNetwork(), os.Setenv(NamespaceVariable, namespaceInside))
-	if err != nil {
-		fmt.Fprint(report, err) //nolint:errcheck // the parent sees that nothing was written
-		return err
-	}
-	_, err = fmt.Fprint(report, statusReady)
-	return err
 }
 
 // setUpNetwork brings the loopback interface up and gives it ServiceAddress and the cluster IPs of Services. A few ioctls spare

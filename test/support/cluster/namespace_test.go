@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -34,31 +33,6 @@ func needNamespace(t *testing.T) {
 	t.Helper()
 	if !cluster.Namespaced() {
 		t.Skip("network namespaces are not allowed here, as RunInNamespace said, or switched off")
-	}
-}
-
-func TestNamespaceHasTheServiceAddressAndNothingElse(t *testing.T) {
-	needNamespace(t)
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, other := range interfaces {
-		if other.Name != "lo" && other.Flags&net.FlagUp != 0 {
-			t.Errorf("interface %s is up, want only lo", other.Name)
-		}
-	}
-	for _, address := range []string{cluster.ServiceAddress, "192.0.2.11", "127.0.0.1", "::1"} {
-		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
-		if err != nil {
-			t.Errorf("listen on %s: %v", address, err)
-			continue
-		}
-		_ = listener.Close()
-	}
-	connection, err := new(net.Dialer).DialContext(t.Context(), "udp", "198.51.100.1:53")
-	if !errors.Is(err, syscall.ENETUNREACH) {
-		t.Errorf("dial out: got %v, %v, want %v", connection, err, syscall.ENETUNREACH)
 	}
 }
 

@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +75,7 @@ func (p *Process) Start(ctx context.Context) error {
 		return nil
 	}
 	stopErr := p.Stop()
-	return errors.Join(fmt.Errorf("%s is not ready: %w; its log ends with\n%s", p.Name(), err, p.tail(0)), stopErr)
+	return errors.Join(fmt.Errorf("%s is not ready: %w; its log ends with\n%s", p.Name(), err, p.Tail(0)), stopErr)
 }
 
 // Stop asks the program to end and kills it when it does not. A program that does not run is stopped already.
@@ -221,29 +219,13 @@ func (p *Process) launch() (<-chan struct{}, error) {
 	return exited, nil
 }
 
-// tail returns what the log holds from an offset on, or the end of that.
-func (p *Process) tail(offset int64) []byte {
-	log, err := os.Open(p.log)
+// Tail returns the end of what the log holds from an offset on.
+func (p *Process) Tail(offset int) []byte {
+	content, err := os.ReadFile(p.log)
 	if err != nil {
 		return []byte(err.Error())
 	}
-	defer log.Close() //nolint:errcheck // only read
-	end, err := log.Seek(0, io.SeekEnd)
-	if err != nil {
-		return []byte(err.Error())
-	}
-	cut := end-offset > tailSize
-	if cut {
-		offset = end - tailSize
-	}
-	content, err := io.ReadAll(io.NewSectionReader(log, offset, end-offset))
-	if err != nil {
-		return []byte(err.Error())
-	}
-	if _, rest, found := bytes.Cut(content, []byte("\n")); cut && found {
-		content = rest
-	}
-	return content
+	return content[max(min(offset, len(content)), len(content)-tailSize):]
 }
 
 var errStopped = errors.New("it has stopped")

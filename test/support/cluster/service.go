@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -70,17 +69,6 @@ func (c *Cluster) fillNamespace(ctx context.Context, name string) error {
 	return errors.Join(accountErr, configErr)
 }
 
-func (c *Cluster) ensureNamespace(ctx context.Context, name string) error {
-	_, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return c.CreateNamespace(ctx, name, nil)
-	}
-	if err != nil {
-		return fmt.Errorf("look up namespace %q: %w", name, err)
-	}
-	return nil
-}
-
 // ServiceFor makes a Service without selector, port [ServicePort], and an EndpointSlice for each given port of
 // [ServiceAddress]: one webhook server, or several replicas. Called again, it sets the Service's endpoints to exactly
 // these, as a rollout does; without ports there are none. The namespace is made if it is missing.
@@ -89,28 +77,17 @@ func (c *Cluster) ensureNamespace(ctx context.Context, name string) error {
 // see. Before Kubernetes 1.37 it also goes on using the connections it has. The webhook's certificate must be for
 // NAME.NAMESPACE.svc.
 func (c *Cluster) ServiceFor(ctx context.Context, namespace, name string, ports ...int) error {
-	endpoints := make([]netip.AddrPort, 0, len(ports))
-	for _, port := range ports {
-		endpoint, err := netip.ParseAddrPort(net.JoinHostPort(ServiceAddress, strconv.Itoa(port)))
-		if err != nil {
-			return fmt.Errorf("service %s/%s: port %d: %w", namespace, name, port, err)
-		}
-		endpoints = append(endpoints, endpoint)
-	}
-	return c.ServiceForEndpoints(ctx, namespace, name, endpoints...)
-}
-
-// ServiceForEndpoints is [Cluster.ServiceFor] for replicas with addresses of their own in 192.0.2.0/24.
-func (c *Cluster) ServiceForEndpoints(ctx context.Context, namespace, name string, endpoints ...netip.AddrPort) error {
 	if !Namespaced() {
 		return fmt.Errorf("service %s/%s: its endpoints need a network namespace; hint: start the tests with RunInNamespace, "+
 			"or register the webhook by URL where Namespaced is false", namespace, name)
 	}
-	err := c.ensureNamespace(ctx, namespace)
+	_, err := c.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		err = c.CreateNamespace(ctx, namespace, nil)
+	}
 	if err != nil {
 		return err
 	}
-
 	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
 	service := applycorev1.Service(name, namespace).WithSpec(applycorev1.ServiceSpec().
 		WithPorts(applycorev1.ServicePort().WithPort(ServicePort).WithTargetPort(intstr.FromInt32(ServicePort))))
@@ -121,18 +98,14 @@ func (c *Cluster) ServiceForEndpoints(ctx context.Context, namespace, name strin
 
 	// Publish before withdrawing, so that a rollout never leaves the Service without an endpoint.
 	wanted := map[string]bool{}
-	for _, endpoint := range endpoints {
-		slice := endpointSlice(namespace, name, endpoint)
+	for _, port := range ports {
+		slice := endpointSlice(namespace, name, port)
 		wanted[*slice.Name] = true
 		_, err = c.client.DiscoveryV1().EndpointSlices(namespace).Apply(ctx, slice, options)
 		if err != nil {
-			return fmt.Errorf("apply endpoint %s of service %s/%s: %w", endpoint, namespace, name, err)
+			return fmt.Errorf("apply endpoint %d of service %s/%s: %w", port, namespace, name, err)
 		}
 	}
-	return c.withdrawEndpoints(ctx, namespace, name, wanted)
-}
-
-func (c *Cluster) withdrawEndpoints(ctx context.Context, namespace, name string, wanted map[string]bool) error {
 	slices, err := c.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=" + name + "," + discoveryv1.LabelManagedBy + "=" + fieldManager,
 	})
@@ -153,19 +126,17 @@ func (c *Cluster) withdrawEndpoints(ctx context.Context, namespace, name string,
 }
 
 // endpointSlice says that it is managed by us: kube-controller-manager leaves such a slice alone.
-func endpointSlice(namespace, service string, endpoint netip.AddrPort) *applydiscoveryv1.EndpointSliceApplyConfiguration {
-	address := endpoint.Addr().As4()
-	name := fmt.Sprintf("%s-%d-%d", service, address[3], endpoint.Port())
-	return applydiscoveryv1.EndpointSlice(name, namespace).
+func endpointSlice(namespace, service string, port int) *applydiscoveryv1.EndpointSliceApplyConfiguration {
+	return applydiscoveryv1.EndpointSlice(fmt.Sprintf("%s-%d", service, port), namespace).
 		WithLabels(map[string]string{discoveryv1.LabelServiceName: service, discoveryv1.LabelManagedBy: fieldManager}).
 		WithAddressType(discoveryv1.AddressTypeIPv4).
 		WithEndpoints(applydiscoveryv1.Endpoint().
-			WithAddresses(endpoint.Addr().String()).
+			WithAddresses(ServiceAddress).
 			WithConditions(applydiscoveryv1.EndpointConditions().WithReady(true))).
 		WithPorts(applydiscoveryv1.EndpointPort().
 			WithName("").
 			WithProtocol(corev1.ProtocolTCP).
-			WithPort(int32(endpoint.Port())))
+			WithPort(int32(port)))
 }
 
 // WebhookClientConfig returns how an admission webhook registration names a server that listens at [ListenAddress] on

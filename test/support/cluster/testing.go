@@ -70,14 +70,14 @@ func (s *Shared) Stop() error {
 // LogOnFailure adds what the API server logs from now on, or the end of that, to the test's output if the test fails.
 func (c *Cluster) LogOnFailure(t testing.TB) {
 	t.Helper()
-	var offset int64
+	offset := 0
 	info, err := os.Stat(c.apiServer.log)
 	if err == nil {
-		offset = info.Size()
+		offset = int(info.Size())
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%s logged:\n%s", apiServerProgram, c.apiServer.tail(offset))
+			t.Logf("%s logged:\n%s", apiServerProgram, c.apiServer.Tail(offset))
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -66,6 +67,8 @@ type Server struct {
 	Delay time.Duration
 	// BeforeStatus is called before each write of a status, without the lock.
 	BeforeStatus func()
+	// Stored is called with each object before it is stored, with the lock held.
+	Stored func(*unstructured.Unstructured)
 	// Silent keeps watches from sending anything.
 	Silent bool
 
@@ -196,8 +199,7 @@ func (s *Server) store(at key, object *unstructured.Unstructured) *unstructured.
 	before, how := s.objects[at], "MODIFIED"
 	if before == nil {
 		how = "ADDED"
-		object.SetUID(types.UID(fmt.Sprintf("uid-%d", s.version)))
-		object.SetCreationTimestamp(metav1.Now())
+		object.SetUID(cmp.Or(object.GetUID(), types.UID(fmt.Sprintf("uid-%d", s.version))))
 		object.SetGeneration(1)
 	} else {
 		object.SetUID(before.GetUID())
@@ -208,6 +210,12 @@ func (s *Server) store(at key, object *unstructured.Unstructured) *unstructured.
 		}
 	}
 	object.SetResourceVersion(strconv.Itoa(s.version))
+	if s.Stored != nil {
+		s.Stored(object)
+	}
+	if object.GetCreationTimestamp() == (metav1.Time{}) {
+		object.SetCreationTimestamp(metav1.Now())
+	}
 	s.objects[at] = object
 	s.events = append(s.events, event{at, s.version, how, object})
 	s.notify()
@@ -331,20 +339,36 @@ func (s *Server) answer(req *http.Request, info *apirequest.RequestInfo, r *Requ
 		}
 		return s.store(at, &sent), nil
 	case "patch":
-		return s.apply(resource, info, req, &sent)
+		if req.Header.Get("Content-Type") != string(types.MergePatchType) {
+			return s.apply(resource, info, req, &sent)
+		}
 	}
 	if found == nil {
 		return nil, missing
 	}
+	if version := sent.GetResourceVersion(); version != "" && version != found.GetResourceVersion() || sent.GetUID() != "" && sent.GetUID() != found.GetUID() {
+		return nil, apierrors.NewConflict(gvr.GroupResource(), info.Name, errors.New("the object has been modified"))
+	}
 	switch info.Verb {
 	case "get":
 		return found, nil
+	case "patch":
+		return s.merge(at, found, r.Body)
 	case "update":
 		if found.GetResourceVersion() != sent.GetResourceVersion() {
 			return nil, apierrors.NewConflict(gvr.GroupResource(), info.Name, errors.New("the object has been modified"))
 		}
 		return s.store(at, &sent), nil
 	case "delete":
+		var options metav1.DeleteOptions
+		if len(r.Body) > 0 {
+			if err := json.Unmarshal(r.Body, &options); err != nil {
+				return nil, err
+			}
+		}
+		if p := options.Preconditions; p != nil && (p.UID != nil && *p.UID != found.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != found.GetResourceVersion()) {
+			return nil, apierrors.NewConflict(gvr.GroupResource(), info.Name, errors.New("the object has been modified"))
+		}
 		s.remove(at)
 		return metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}, nil
 	default:
@@ -452,6 +476,23 @@ func compareNames(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
+// merge is a JSON merge patch.
+func (s *Server) merge(at key, found *unstructured.Unstructured, patch []byte) (any, error) {
+	before, err := json.Marshal(found)
+	if err != nil {
+		return nil, err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return nil, err
+	}
+	merged := &unstructured.Unstructured{}
+	if err := json.Unmarshal(after, &merged.Object); err != nil {
+		return nil, err
+	}
+	return s.store(at, merged), nil
+}
+
 // apply is server-side apply. Lists are changed as a whole.
 func (s *Server) apply(r *Resource, info *apirequest.RequestInfo, req *http.Request, sent *unstructured.Unstructured) (any, error) {
 	at := r.keyOf(info.Namespace, info.Name)
@@ -508,12 +549,27 @@ func (s *Server) watch(r *Resource, info *apirequest.RequestInfo, req *http.Requ
 		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil)
 	}
 	w := &watcher{Server: s, request: request, gvr: r.GroupVersionResource}
-	w.since, _ = strconv.Atoi(query.Get("resourceVersion"))
 	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
 	w.ctx, w.cancel = context.WithTimeout(req.Context(), time.Duration(seconds)*time.Second)
 	var err error
-	w.selects, err = selection(r, info, req)
-	return w, err
+	if w.selects, err = selection(r, info, req); err != nil {
+		return nil, err
+	}
+	if w.since, err = strconv.Atoi(query.Get("resourceVersion")); err == nil {
+		return w, nil
+	}
+	// Without a version it begins with what there is.
+	w.since = s.version
+	for at, object := range s.objects {
+		if w.selects(at, object) {
+			text, err := json.Marshal(event{Type: "ADDED", Object: object})
+			if err != nil {
+				return nil, err
+			}
+			w.left = append(append(w.left, text...), '\n')
+		}
+	}
+	return w, nil
 }
 
 // Read implements io.Reader.

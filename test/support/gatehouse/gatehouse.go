@@ -14,10 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -57,37 +58,22 @@ type Server struct {
 	// Reviews and Ops are the addresses that it listens at.
 	Reviews, Ops netip.AddrPort
 
-	limit   *memoryLimit // nil without one
 	process *cluster.Process
 }
 
 // Start runs 'gatehouse serve' with these flags and returns when it is ready. What it logs is appended to a file. The
 // context bounds the start only.
 func Start(ctx context.Context, log string, flags ...string) (*Server, error) {
-	return startGatehouse(ctx, nil, log, flags)
+	binary, err := Binary()
+	if err != nil {
+		return nil, err
+	}
+	return StartProgram(ctx, binary, log, append([]string{"serve"}, flags...)...)
 }
 
 // StartProgram is [Start] for another program, with all of its arguments. Like 'gatehouse serve' it logs where it listens
 // and answers /readyz.
 func StartProgram(ctx context.Context, path, log string, args ...string) (*Server, error) {
-	return start(ctx, nil, path, log, args)
-}
-
-// StartLimited is [Start] with a memory limit, in bytes, as a container has one: a memory cgroup where this process may
-// create one, else the GOMEMLIMIT that Gatehouse would derive from it. [Server.Limited] reports which.
-func StartLimited(ctx context.Context, memory int64, log string, flags ...string) (*Server, error) {
-	return startGatehouse(ctx, newMemoryLimit(memory), log, flags)
-}
-
-func startGatehouse(ctx context.Context, limit *memoryLimit, log string, flags []string) (*Server, error) {
-	binary, err := Binary()
-	if err != nil {
-		return nil, err
-	}
-	return start(ctx, limit, binary, log, append([]string{"serve"}, flags...))
-}
-
-func start(ctx context.Context, limit *memoryLimit, path, log string, args []string) (*Server, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
@@ -97,16 +83,12 @@ func start(ctx context.Context, limit *memoryLimit, path, log string, args []str
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	s := &Server{limit: limit}
-	options := cluster.ProcessOptions{
+	s := &Server{}
+	s.process = cluster.NewProcess(cluster.ProcessOptions{
 		Path: path, Args: args, Log: log,
 		Ready: func(ctx context.Context) error { return s.ready(ctx, len(before)) },
-	}
-	limit.apply(&options)
-	s.process = cluster.NewProcess(options)
-	err = s.process.Start(ctx)
-	if err != nil {
-		limit.remove()
+	})
+	if err := s.process.Start(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -202,7 +184,6 @@ func (s *Server) Signal(signal os.Signal) error { return s.process.Signal(signal
 // Kill ends the program without giving it a chance to react, and returns when it is gone.
 func (s *Server) Kill() {
 	_ = s.process.Kill() // it may have ended already
-	s.limit.remove()
 }
 
 // Exited returns a channel that is closed when the program has ended, however.
@@ -218,42 +199,16 @@ func (s *Server) Wait(ctx context.Context) (int, error) {
 	}
 }
 
-// Limited returns how the memory is limited: "cgroup", "GOMEMLIMIT", or "" without a limit.
-func (s *Server) Limited() string {
-	switch {
-	case s.limit == nil:
-		return ""
-	case s.limit.group == "":
-		return "GOMEMLIMIT"
-	default:
-		return "cgroup"
-	}
-}
-
 // PeakMemory returns the most memory, in bytes, that the program has had resident at one time, without the pages of files
 // (the program itself) that are resident now: the kernel takes those back where memory is short. Only Linux tells.
 func (s *Server) PeakMemory() (int64, error) { return PeakMemory(s.process.PID()) }
 
 // PeakMemory is [Server.PeakMemory] for another process.
 func PeakMemory(pid int) (int64, error) {
-	if runtime.GOOS != "linux" {
-		return 0, errors.ErrUnsupported
-	}
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	kibibytes := map[string]int64{}
-	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[2] == "kB" {
-			if kibibytes[fields[0]], err = strconv.ParseInt(fields[1], 10, 64); err != nil {
-				return 0, fmt.Errorf("/proc/%d/status: %w", pid, err)
-			}
-		}
-	}
-	if kibibytes["VmHWM:"] == 0 {
-		return 0, fmt.Errorf("no VmHWM in /proc/%d/status", pid)
-	}
-	return (kibibytes["VmHWM:"] - kibibytes["RssFile:"]) << 10, nil
+	status, err := process.NewStatus()
+	return int64(status.VmHWM) - int64(status.RssFile), err //nolint:gosec // far below 2^63
 }

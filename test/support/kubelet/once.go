@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,49 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-// once runs the process of a pod that is not to be started again, such as that of a Job, and reports how it ended, until the
-// pod is deleted.
-func (p *Pod) once(ctx context.Context) {
-	code, again := p.outcome(ctx)
-	for again {
-		if !p.wait(ctx, time.Second, nil) {
-			return
-		}
-		code, again = p.outcome(ctx)
-	}
-	p.kubelet.logf("pod %s: ended with the code %d", p.Name, code)
-	reported := p.reportEnd(ctx, code) == nil
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.lost:
-			return
-		case <-p.deleted:
-			p.finish(ctx)
-			return
-		case <-tick.C:
-			if !reported {
-				reported = p.reportEnd(ctx, code) == nil
-			}
-		}
-	}
-}
-
-// outcome runs the process until it ends, or the pod is not wanted any more. Again means that it could not be started.
-func (p *Pod) outcome(ctx context.Context) (code int, again bool) {
-	process, err := p.prepare(ctx)
-	if err == nil {
-		err = process.Start(ctx)
-	}
-	if err != nil {
-		p.kubelet.logf("pod %s: %v", p.Name, err)
-		return 0, true
-	}
-	p.hold(process)
-	p.kubelet.logf("pod %s: started, to run once", p.Name)
+// attendOnce waits until a process that is not to be started again, such as that of a Job, has ended, and reports how it
+// ended, until the pod is deleted.
+func (p *Pod) attendOnce(ctx context.Context, process *cluster.Process) {
 	select {
 	case <-process.Exited():
 	case <-p.deleted:
@@ -63,13 +22,19 @@ func (p *Pod) outcome(ctx context.Context) (code int, again bool) {
 	case <-ctx.Done():
 		_ = process.Kill()
 	}
-	return process.ExitCode(), false
-}
-
-func (p *Pod) hold(process *cluster.Process) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.process = process
+	code := process.ExitCode()
+	p.kubelet.logf("pod %s: ended with the code %d", p.Name, code)
+	for p.reportEnd(ctx, code) != nil {
+		if !p.wait(ctx, interval, nil) {
+			return
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-p.lost:
+	case <-p.deleted:
+		p.finish(ctx)
+	}
 }
 
 // reportEnd writes the pod's last status.

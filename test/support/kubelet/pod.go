@@ -111,10 +111,6 @@ func (p *Pod) end() {
 
 // run runs the pod's process, and starts it again when it ends, until the pod is deleted.
 func (p *Pod) run(ctx context.Context) {
-	if p.spec.Spec.RestartPolicy == corev1.RestartPolicyNever {
-		p.once(ctx)
-		return
-	}
 	const pause = 200 * time.Millisecond
 	for {
 		process, err := p.prepare(ctx)
@@ -132,6 +128,10 @@ func (p *Pod) run(ctx context.Context) {
 		p.process = process
 		p.mu.Unlock()
 		p.kubelet.logf("pod %s: started at %s", p.Name, p.Address)
+		if p.spec.Spec.RestartPolicy == corev1.RestartPolicyNever {
+			p.attendOnce(ctx, process)
+			return
+		}
 		if !p.attend(ctx, process) {
 			return
 		}

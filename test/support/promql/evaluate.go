@@ -7,18 +7,13 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
-	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
-	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 )
 
 // Evaluation is what is evaluated, on what. The first samples are at the time 0.
@@ -71,16 +66,18 @@ func evaluate(ctx context.Context, e Evaluation) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	samples, err := newSeries(e.Series, time.Duration(interval))
+	samples, err := promqltest.NewLazyLoader(fmt.Sprintf("load %s\n  %s", e.Interval, strings.Join(e.Series, "\n  ")),
+		// As Prometheus has it when nobody says otherwise.
+		promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
 	if err != nil {
 		return Result{}, err
 	}
-	engine := promql.NewEngine(promql.EngineOpts{
-		Logger: slog.New(slog.DiscardHandler), MaxSamples: 1e7, Timeout: time.Minute, Parser: syntax,
-		// As Prometheus has it when nobody says otherwise.
-		LookbackDelta: 5 * time.Minute, EnableAtModifier: true, EnableNegativeOffset: true,
-	})
-	query := rules.EngineQueryFunc(engine, samples)
+	defer samples.Close()
+	samples.WithSamplesTill(time.UnixMilli(0).Add(time.Duration(lasts)), func(failed error) { err = failed })
+	if err != nil {
+		return Result{}, err
+	}
+	query := rules.EngineQueryFunc(samples.QueryEngine(), samples.Queryable())
 	var result Result
 	for i, a := range e.Alerts {
 		rule, err := a.rule()
@@ -154,76 +151,3 @@ func firings(ctx context.Context, rule *rules.AlertingRule, query rules.QueryFun
 	}
 	return list, nil
 }
-
-// series are kept in memory, and are a storage.Queryable.
-type series []storage.Series
-
-func newSeries(list []string, interval time.Duration) (series, error) {
-	var s series
-	for _, text := range list {
-		name, values, err := syntax.ParseSeriesDesc(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", text, err)
-		}
-		if slices.ContainsFunc(s, func(other storage.Series) bool { return labels.Equal(other.Labels(), name) }) {
-			return nil, fmt.Errorf("%s is there twice", name)
-		}
-		s = append(s, storage.NewListSeries(name, samples(values, interval)))
-	}
-	return s, nil
-}
-
-func samples(values []parser.SequenceValue, interval time.Duration) []chunks.Sample {
-	var list []chunks.Sample
-	for i, v := range values {
-		if !v.Omitted {
-			list = append(list, sample{at: int64(i) * interval.Milliseconds(), value: v.Value})
-		}
-	}
-	return list
-}
-
-// Querier implements storage.Queryable.
-func (s series) Querier(_, _ int64) (storage.Querier, error) {
-	return &storage.MockQuerier{SelectMockFunction: func(sorted bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-		var found []storage.Series
-		for _, one := range s {
-			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(one.Labels().Get(m.Name)) }) {
-				found = append(found, one)
-			}
-		}
-		if sorted {
-			slices.SortFunc(found, func(a, b storage.Series) int { return labels.Compare(a.Labels(), b.Labels()) })
-		}
-		return &set{series: found}
-	}}, nil
-}
-
-// sample is a number at a time, and implements chunks.Sample.
-type sample struct {
-	at    int64
-	value float64
-}
-
-func (s sample) T() int64                      { return s.at }
-func (s sample) ST() int64                     { return 0 }
-func (s sample) F() float64                    { return s.value }
-func (s sample) H() *histogram.Histogram       { return nil }
-func (s sample) FH() *histogram.FloatHistogram { return nil }
-func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (s sample) Copy() chunks.Sample           { return s }
-
-// set is what a selection found, and implements storage.SeriesSet.
-type set struct{ at, series series }
-
-func (s *set) Next() bool {
-	if len(s.series) == 0 {
-		return false
-	}
-	s.at, s.series = s.series[:1], s.series[1:]
-	return true
-}
-
-func (s *set) At() storage.Series                { return s.at[0] }
-func (s *set) Err() error                        { return nil }
-func (s *set) Warnings() annotations.Annotations { return nil }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/go-ldap/ldap/v3"
+	"github.com/prometheus/procfs"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -33,9 +34,7 @@ const Suffix = "dc=example,dc=org"
 const (
 	// startTimeout is many times what a start takes, also on a busy machine.
 	startTimeout = 30 * time.Second
-	// attempts is how often ports are chosen that somebody else turns out to have.
-	attempts = 5
-	address  = "127.0.0.1"
+	address      = "127.0.0.1"
 	// adminDN may do everything. There is no such entry.
 	adminDN = "cn=admin," + Suffix
 )
@@ -103,97 +102,62 @@ func New(t testing.TB, o Options) *Server {
 		t.Fatalf("load slapd: %v", err)
 	}
 	t.Cleanup(s.end)
-	err = s.choosePorts()
+	plain, err := cluster.UnusedAddress(address)
 	if err != nil {
-		t.Fatalf("start slapd: %v", err)
+		t.Fatal(err)
 	}
+	encrypted, err := cluster.UnusedAddress(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Plain, s.TLS = "ldap://"+plain, "ldaps://"+encrypted
+	s.Start()
 	return s
-}
-
-// choosePorts starts the server on free ports. Between the choice and the server's
-// taking them, somebody else may: then others are tried.
-func (s *Server) choosePorts() error {
-	var failures []error
-	for range attempts {
-		plain, err := cluster.UnusedAddress(address)
-		if err != nil {
-			return err
-		}
-		encrypted, err := cluster.UnusedAddress(address)
-		if err != nil {
-			return err
-		}
-		s.Plain, s.TLS = "ldap://"+plain, "ldaps://"+encrypted
-		err = s.start()
-		if err == nil {
-			return nil
-		}
-		failures = append(failures, err)
-	}
-	return errors.Join(failures...)
 }
 
 // Start starts a server that was stopped, on the same ports and with the same
 // entries.
 func (s *Server) Start() {
 	s.t.Helper()
-	err := s.start()
+	before, err := logged(s.log)
 	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.process = cluster.NewProcess(cluster.ProcessOptions{
+		Path: filepath.Join(s.program, "slapd"), Args: []string{"-f", s.configuration(), "-h", s.Plain + "/ " + s.TLS + "/", "-d", "stats"},
+		Env: s.environment(), Log: s.log, Ready: s.ready(len(before)),
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := s.process.Start(ctx); err != nil {
 		s.t.Fatalf("start slapd: %v", err)
 	}
 }
 
-func (s *Server) start() error {
-	before, err := logged(s.log)
-	if err != nil {
-		return err
-	}
-	ready := s.probe(len(before))
-	s.process = cluster.NewProcess(cluster.ProcessOptions{
-		Path: filepath.Join(s.program, "slapd"), Args: []string{"-f", s.configuration(), "-h", s.Plain + "/ " + s.TLS + "/", "-d", "stats"},
-		Env: s.environment(), Log: s.log, Ready: func(context.Context) error { return ready() },
-	})
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	return s.process.Start(ctx)
-}
-
-// probe returns a function that reports whether this server listens on both ports.
-// A connection is not enough, because somebody else may have taken a port: the
-// server must have logged it. What it logs of the probes is left out of Log.
-func (s *Server) probe(before int) func() error {
-	ports := []string{strings.TrimPrefix(s.Plain, "ldap://"), strings.TrimPrefix(s.TLS, "ldaps://")}
-	var pending []string
-	return func() error {
-		for len(pending) < len(ports) {
-			connection, err := net.Dial("tcp", ports[len(pending)]) //nolint:noctx // to the loopback address
+// ready returns a function that connects to both ports, and waits until the server has logged that. Log leaves that out.
+func (s *Server) ready(before int) func(context.Context) error {
+	probes := 0
+	return func(ctx context.Context) error {
+		for _, port := range []string{strings.TrimPrefix(s.Plain, "ldap://"), strings.TrimPrefix(s.TLS, "ldaps://")} {
+			connection, err := new(net.Dialer).DialContext(ctx, "tcp", port)
 			if err != nil {
 				return err
 			}
-			pending = append(pending, "ACCEPT from IP="+connection.LocalAddr().String()+" ")
-			err = connection.Close()
-			if err != nil {
-				return err
-			}
+			probes++
+			_ = connection.Close() // nothing was written
 		}
-		now, err := logged(s.log)
-		if err != nil {
+		return support.Poll(ctx, func() error {
+			now, err := logged(s.log)
+			if err == nil && bytes.Count(now[before:], []byte(" closed (")) < probes {
+				err = errors.New("it has not closed the connections")
+			}
+			if err == nil {
+				s.skipped = append(s.skipped, span{before, len(now)})
+			}
 			return err
-		}
-		for _, line := range pending {
-			if !bytes.Contains(now[before:], []byte(line)) {
-				return errNotListening
-			}
-		}
-		if bytes.Count(now[before:], []byte(" closed (")) < len(pending) {
-			return errNotListening
-		}
-		s.skipped = append(s.skipped, span{before, len(now)})
-		return nil
+		})
 	}
 }
-
-var errNotListening = errors.New("it does not listen yet")
 
 func logged(path string) ([]byte, error) {
 	content, err := os.ReadFile(path) //nolint:gosec // a path of our own making
@@ -220,11 +184,25 @@ func (s *Server) Pause() {
 	s.t.Helper()
 	err := s.process.Signal(syscall.SIGSTOP)
 	if err == nil {
-		err = support.Poll(context.Background(), func() error { return suspended(s.process.PID()) })
+		err = support.Poll(context.Background(), s.suspended)
 	}
 	if err != nil {
 		s.t.Fatalf("pause slapd: %v", err)
 	}
+}
+
+// suspended reports whether all threads have stopped.
+func (s *Server) suspended() error {
+	threads, err := procfs.AllThreads(s.process.PID())
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		if status, err := thread.Stat(); err != nil || status.State != "T" {
+			return errors.Join(err, errors.New("it still runs"))
+		}
+	}
+	return nil
 }
 
 // Resume lets a suspended server go on.
@@ -282,8 +260,6 @@ func (s *Server) end() {
 		}
 	}
 	if s.t.Failed() {
-		const most = 8 << 10
-		content, err := logged(s.log)
-		s.t.Logf("slapd logged, %v:\n%s", err, content[max(0, len(content)-most):])
+		s.t.Logf("slapd logged:\n%s", s.process.Tail(0))
 	}
 }
