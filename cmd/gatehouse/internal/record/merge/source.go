@@ -152,7 +152,7 @@ func (s *source) noteSegment() error {
 func sameHeader(a, b *record.Header) bool {
 	return a.Started.Equal(b.Started) && a.Config == b.Config && a.Replica == b.Replica && a.Program == b.Program && a.Kubernetes == b.Kubernetes &&
 		a.CEL == b.CEL && a.Source == b.Source && a.Sampling == b.Sampling && a.Redaction.Key == b.Redaction.Key &&
-		slices.Equal(a.Redaction.Paths, b.Redaction.Paths) && slices.Equal(a.Redaction.Annotations, b.Redaction.Annotations) && slices.Equal(a.Missing, b.Missing)
+		slices.Equal(a.Redaction.Paths, b.Redaction.Paths) && slices.Equal(a.Redaction.Annotations, b.Redaction.Annotations)
 }
 
 // noteGaps adds the gaps that were read. A reader adds those beyond its limit to the last one, which
