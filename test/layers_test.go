@@ -39,7 +39,6 @@ func layerList() []string {
 		in + "crd",
 		in + "auth",
 		in + "offline",
-		in + "record/merge",
 		in + "audit",
 		in + "debug",
 		in + "replicas",
