@@ -237,7 +237,7 @@ func load(t testing.TB, documents string) *replay.Candidate {
 func run(t testing.TB, o replay.Options) (*replay.Report, []replay.Result) {
 	t.Helper()
 	var all []replay.Result
-	o.Result = func(r *replay.Result, _ *replay.Item) { all = append(all, *r) }
+	o.Result = func(r *replay.Result) { all = append(all, *r) }
 	report, err := replay.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func TestRunEnds(t *testing.T) {
 	source := file(t, "a", "", "k", lines...)
 	ctx, cancel := context.WithCancel(t.Context())
 	candidate := load(t, admissionPolicy("p", always))
-	if _, err := replay.Run(ctx, replay.Options{Sources: []replay.Source{source}, Candidate: candidate, Result: func(*replay.Result, *replay.Item) { cancel() }}); !errors.Is(err, context.Canceled) {
+	if _, err := replay.Run(ctx, replay.Options{Sources: []replay.Source{source}, Candidate: candidate, Result: func(*replay.Result) { cancel() }}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want Canceled", err)
 	}
 	var last replay.Progress

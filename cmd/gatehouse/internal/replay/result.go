@@ -164,9 +164,6 @@ const (
 	MaxExamples = 3
 )
 
-// IsChanged reports whether any review has another answer.
-func (r *Report) IsChanged() bool { return r.Reviews-r.Unchanged-r.UndecidedReviews() > 0 }
-
 // UndecidedReviews returns the number of reviews that the replay cannot decide.
 func (r *Report) UndecidedReviews() (n int64) {
 	for _, of := range r.Undecided {

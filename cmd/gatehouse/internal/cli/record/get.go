@@ -29,12 +29,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-const (
-	// fileTime is the format of times in file names.
-	fileTime = "20060102T150405Z"
-	// fetchers bounds the replicas that are asked at one time.
-	fetchers = 4
-)
+// fileTime is the format of times in file names.
+const fileTime = "20060102T150405Z"
 
 // getFlags are what the command line of record get says.
 type getFlags struct {
@@ -263,18 +259,11 @@ func (c *collection) problem(r *replicas.Replica, err error) {
 
 // fetchAll fetches the segments of all replicas, and returns each once.
 func (c *collection) fetchAll(ctx context.Context) []*listedSegment {
-	turns := make(chan struct{}, fetchers)
-	var group sync.WaitGroup
-	for _, r := range c.replicas {
-		group.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			if err := c.fetch(ctx, r); err != nil {
-				c.problem(r, err)
-			}
-		})
-	}
-	group.Wait()
+	replicas.Each(c.replicas, func(r *replicas.Replica) {
+		if err := c.fetch(ctx, r); err != nil {
+			c.problem(r, err)
+		}
+	})
 	slices.SortFunc(c.problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	var out []*listedSegment
 	for _, name := range slices.Sorted(maps.Keys(c.segments)) {
