@@ -43,8 +43,6 @@ func layerList() []string {
 		in + "crd",
 		in + "auth",
 		in + "offline",
-		in + "record/auditlog",
-		in + "record/merge",
 		in + "audit",
 		in + "debug",
 		in + "replicas",

@@ -207,16 +207,15 @@ func TestReplayExample(t *testing.T) {
 		code int
 		args []string
 	}{
-		"table.txt":       {cli.ExitNo, []string{"--config", candidate, recording}},
-		"report.json":     {cli.ExitNo, []string{"--config", candidate, recording, "-o", "json"}},
-		"report.html":     {cli.ExitNo, []string{"--config", candidate, recording, "-o", "html"}},
-		"junit.xml":       {cli.ExitNo, []string{"--config", candidate, recording, "-o", "junit"}},
-		"tolerated.xml":   {cli.ExitYes, []string{"--config", candidate, recording, "-o", "junit", "--fail-on", "newly-refused=4"}},
-		"show.txt":        {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e"}},
-		"show.json":       {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e", "-o", "json"}},
-		"upgrade.txt":     {cli.ExitYes, []string{recording}},
-		"against.txt":     {cli.ExitNo, []string{"--config", candidate, "--against", config, recording, "-n", "search", "--kind", "deployment"}},
-		"exceptions.yaml": {cli.ExitNo, []string{"--config", candidate, recording, "--suggest-exceptions", "-"}},
+		"table.txt":     {cli.ExitNo, []string{"--config", candidate, recording}},
+		"report.json":   {cli.ExitNo, []string{"--config", candidate, recording, "-o", "json"}},
+		"report.html":   {cli.ExitNo, []string{"--config", candidate, recording, "-o", "html"}},
+		"junit.xml":     {cli.ExitNo, []string{"--config", candidate, recording, "-o", "junit"}},
+		"tolerated.xml": {cli.ExitYes, []string{"--config", candidate, recording, "-o", "junit", "--fail-on", "newly-refused=4"}},
+		"show.txt":      {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e"}},
+		"show.json":     {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e", "-o", "json"}},
+		"upgrade.txt":   {cli.ExitYes, []string{recording}},
+		"against.txt":   {cli.ExitNo, []string{"--config", candidate, "--against", config, recording, "-n", "search", "--kind", "deployment"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := gatehouse(t, append([]string{"replay"}, c.args...)...)
@@ -268,76 +267,6 @@ func TestReplayGuide(t *testing.T) {
 	}
 }
 
-// candidateWith returns a new directory with the candidate of the example and a further document.
-func candidateWith(t *testing.T, document string) string {
-	t.Helper()
-	dir := t.TempDir()
-	candidate, err := os.ReadFile(replayExample + "/candidate/policies.yaml")
-	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "policies.yaml"), candidate, 0o600), os.WriteFile(filepath.Join(dir, "more.yaml"), []byte(document), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// TestReplaySuggestsExceptions goes from what would be refused to exceptions that allow it.
-func TestReplaySuggestsExceptions(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "exceptions.yaml")
-	args := []string{"replay", "--config", replayExample + "/candidate", replayExample + "/recording", "--suggest-exceptions", file}
-	got := gatehouse(t, args...)
-	if got.Code != cli.ExitNo || !strings.Contains(got.Out, "newly refused") || !strings.Contains(got.Err, "fill in reason and expiresAt in "+file) {
-		t.Fatalf("got %+v", got)
-	}
-	if again := gatehouse(t, args...); again.Code != cli.ExitUnknown || !strings.Contains(again.Err, "exists, and is not overwritten") {
-		t.Errorf("the second time: got %+v", again)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reason, expiry := regexp.MustCompile(`reason: "".*`), regexp.MustCompile(`expiresAt: "".*`)
-	withReason := reason.ReplaceAllString(string(text), "reason: moves in June, says Anna")
-	filledIn := expiry.ReplaceAllString(withReason, "expiresAt: 2099-06-30T00:00:00Z")
-	for name, c := range map[string]struct {
-		document string
-		code     int
-		message  string
-	}{
-		"as written": {string(text), cli.ExitNo, "spec.expiresAt"},
-		"no expiry":  {withReason, cli.ExitNo, "spec.expiresAt"},
-		"no reason":  {expiry.ReplaceAllString(string(text), "expiresAt: 2099-06-30T00:00:00Z"), cli.ExitNo, "spec.reason"},
-		"filled in":  {filledIn, cli.ExitYes, ""},
-	} {
-		if got := gatehouse(t, "lint", "--config", candidateWith(t, c.document)); got.Code != c.code || !strings.Contains(got.Out+got.Err, c.message) {
-			t.Errorf("lint of exceptions %s: got %+v", name, got)
-		}
-	}
-	got = gatehouse(t, "replay", "--config", candidateWith(t, filledIn), replayExample+"/recording", "--fail-on", "newly-refused")
-	if got.Code != cli.ExitYes || strings.Contains(got.Out, "newly refused") {
-		t.Errorf("with the exceptions: got %+v", got)
-	}
-}
-
-// TestReplayWritesTests writes changes as tests, which pass under the recorded configuration and fail under the candidate.
-func TestReplayWritesTests(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "tests")
-	args := []string{"replay", "--config", replayExample + "/candidate", replayExample + "/recording", "--as-tests", dir}
-	got := gatehouse(t, args...)
-	if got.Code != cli.ExitNo || !strings.Contains(got.Err, "3 tests in "+dir) {
-		t.Fatalf("got %+v", got)
-	}
-	if again := gatehouse(t, args...); again.Code != cli.ExitUnknown || !strings.Contains(again.Err, "is not empty") {
-		t.Errorf("the second time: got %+v", again)
-	}
-	if got := gatehouse(t, "test", "--config", replayExample+"/config", dir); got.Code != cli.ExitYes || !strings.Contains(got.Out, "3 passed, 0 failed") {
-		t.Errorf("under the recorded configuration: got %+v", got)
-	}
-	if got := gatehouse(t, "test", "--config", replayExample+"/candidate", dir); got.Code != cli.ExitNo || !strings.Contains(got.Out, "0 passed, 3 failed") {
-		t.Errorf("under the candidate: got %+v", got)
-	}
-}
-
 // TestReplayOfInjection replays mutations, and requests that policies look namespaces up for.
 func TestReplayOfInjection(t *testing.T) {
 	t.Parallel()
@@ -386,33 +315,21 @@ metadata:
 	other.endpoint = "validate"
 	other.object = strings.Replace(other.object, `"labels"`, `"annotations":{"sidecar.gatehouse.dev/inject":"false"},"labels"`, 1) // policies see it as it is under each profile
 	writeRecording(t, config, recording, []reviewed{one, other})
-	candidate, tests := t.TempDir(), filepath.Join(t.TempDir(), "tests")
+	candidate := t.TempDir()
 	if err := os.WriteFile(filepath.Join(candidate, "policies.yaml"), fmt.Appendf(nil, profile, 2, "Deny"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := gatehouse(t, "replay", "--config", candidate, recording, "--as-tests", tests)
+	got := gatehouse(t, "replay", "--config", candidate, recording)
 	for _, want := range []string{"changed patch: SidecarProfile shipper\n", "newly refused: AdmissionPolicy owner, validations[0]\n"} {
 		if !strings.Contains(got.Out, want) {
 			t.Errorf("%q is not in\n%s%s", want, got.Out, got.Err)
 		}
-	}
-	if !strings.Contains(got.Err, "no test for 1 change: it is about a patch") || !strings.Contains(got.Err, "1 test in") {
-		t.Errorf("got %s", got.Err)
 	}
 	got = gatehouse(t, "replay", "--config", candidate, recording, "--show", "9e3779b1")
 	for _, want := range []string{"-  - image: registry.example/shipper:1\n", "+  - image: registry.example/shipper:2\n", "  shipper  applied"} {
 		if !strings.Contains(got.Out, want) {
 			t.Errorf("%q is not in\n%s%s", want, got.Out, got.Err)
 		}
-	}
-	// The test has the namespace, so that it needs none in the configuration.
-	bare := t.TempDir()
-	documents, _, _ := strings.Cut(fmt.Sprintf(profile, 2, "Deny"), "---\napiVersion: v1\n")
-	if err := os.WriteFile(filepath.Join(bare, "policies.yaml"), []byte(documents), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := gatehouse(t, "test", "--config", bare, tests); got.Code != cli.ExitNo || !strings.Contains(got.Out, "pods need an owner") {
-		t.Errorf("got %+v", got)
 	}
 }
 
@@ -428,7 +345,7 @@ func TestReplayCannotJudge(t *testing.T) {
 	alone := filepath.Join(t.TempDir(), "alone.zst")
 	writeSegment(t, alone, lines)
 	cut := filepath.Join(t.TempDir(), "cut.zst")
-	writeSegment(t, cut, append(slices.Clone(lines[:7]), `{"review":{"id":"x`)) // of lines 4 to 6, the third review has its parts
+	writeSegment(t, cut, append(slices.Clone(lines[:4]), `{"review":{"id":"x`))
 	later := filepath.Join(t.TempDir(), "later.zst")
 	writeSegment(t, later, append([]string{strings.Replace(lines[0], `"format":1`, `"format":9`, 1)}, lines[1:]...))
 	otherKey := filepath.Join(t.TempDir(), "other.zst")

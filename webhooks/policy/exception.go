@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,11 +128,8 @@ func (x *exception) whyNot(r *request) (why unmet, condition string) {
 			return namespaceSelector, ""
 		}
 	}
-	if x.objects != nil {
-		if !x.selects(r) {
-			return objectSelector, ""
-		}
-		missing = cmp.Or(missing, r.oldObject.missing)
+	if x.objects != nil && !x.selects(r) {
+		return objectSelector, ""
 	}
 	if condition := r.falseCondition(x); condition != "" {
 		return matchCondition, condition

@@ -184,14 +184,6 @@ func (c *candidates) appendTo(to []int, r *request) []int {
 	// The options of a CONNECT have no labels: no selector selects them.
 	if len(c.byObject) > 0 && r.Operation != admissionv1.Connect {
 		for _, object := range [...]*payload{&r.object, &r.oldObject} {
-			if object.missing != nil {
-				// It may have any label: each of them has to see.
-				for _, values := range c.byObject {
-					for _, numbers := range values {
-						to = append(to, numbers...)
-					}
-				}
-			}
 			if !object.present() {
 				continue
 			}

@@ -50,20 +50,10 @@ func isExisting(t target, result *ruleResult) bool {
 	case partRule:
 		return existedBefore(t, result)
 	case partPolicy, partConfiguration:
-		return !t.policy.readsBeyondHarmless() && (t.request.isHarmless() || t.hasUnknownBaseline())
+		return !t.policy.readsBeyondHarmless() && t.request.isHarmless()
 	case partAnnotation:
 	}
 	return false
-}
-
-// hasUnknownBaseline reports whether the object before the update was not recorded, so that it is not
-// known whether it violated the rule, and notes that.
-func (t *target) hasUnknownBaseline() bool {
-	missing := t.request.baselineMissing
-	if missing != nil {
-		t.request.review.noteUndecided(title(t.policy.kind, t.policy.name, ""), missing)
-	}
-	return missing != nil
 }
 
 func existedBefore(t target, result *ruleResult) bool {
@@ -74,9 +64,6 @@ func existedBefore(t target, result *ruleResult) bool {
 	}
 	if v.context.Err() != nil || !p.conditionsReadObjectOnly || !result.readsObjectOnly() {
 		return false
-	}
-	if t.hasUnknownBaseline() {
-		return true // unknown, which refuses nothing by itself
 	}
 	if r.isHarmless() && !result.reads("finalizers") && !result.reads("ownerReferences") {
 		return true

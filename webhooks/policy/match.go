@@ -161,14 +161,11 @@ func (c *constraints) match(r *request) match {
 	if !selected && namespaceErr == nil {
 		return match{why: NamespaceNotSelected, request: r}
 	}
-	selected, objectErr := r.selectsObject(c.objects)
 	switch {
-	case !selected && objectErr == nil:
+	case !r.selectsObject(c.objects):
 		return match{why: ObjectNotSelected, request: r}
 	case excludeErr != nil:
 		return misconfigured(r, excludeErr)
-	case objectErr != nil:
-		return misconfigured(r, objectErr)
 	case namespaceErr != nil:
 		return misconfigured(r, namespaceErr)
 	default:

@@ -101,10 +101,6 @@ func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.baselineMissing != nil && len(found)+len(out.modes) > 0 {
-		out.modes = nil
-		return r.baselineMissing, nil
-	}
 	for _, v := range found {
 		out.results = append(out.results, ruleResult{
 			name: "podSecurity." + v.Check, index: -1, outcome: Violated, reason: metav1.StatusReasonForbidden,

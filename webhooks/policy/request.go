@@ -75,9 +75,6 @@ type request struct {
 	// if there is none. It is made by baseline.
 	earlier     *request
 	earlierRead bool
-	// baselineMissing is why it is not known what the object was before the update, because that
-	// was not recorded.
-	baselineMissing error
 	// harmless is what isHarmless found.
 	harmless, harmlessRead bool
 	// measured and namespaceMeasured are the sizes of the request and of its namespace, zero until they are needed.
@@ -117,7 +114,6 @@ func newRequest(v *review, req admission.Request) *request {
 	if req.RequestResource != nil {
 		r.requested = schema.GroupVersionResource(*req.RequestResource)
 	}
-	r.noteMissingOldObject()
 	return r
 }
 
@@ -223,14 +219,7 @@ func (r *request) value(from *payload, to *ref.Val) ref.Val {
 
 func (r *request) ObjectValue() ref.Val { return r.value(&r.object, &r.values.object) }
 
-// OldObjectValue returns the object before the request. One that was not recorded is an error of each
-// expression that reads it.
-func (r *request) OldObjectValue() ref.Val {
-	if r.oldObject.missing != nil {
-		return types.WrapErr(r.oldObject.missing)
-	}
-	return r.value(&r.oldObject, &r.values.oldObject)
-}
+func (r *request) OldObjectValue() ref.Val { return r.value(&r.oldObject, &r.values.oldObject) }
 
 func (r *request) RequestValue() ref.Val {
 	if r.values.matching && r.requested != r.sentResource() {
@@ -307,8 +296,6 @@ type payload struct {
 	// checked is true if the text is known to be JSON, without space around it.
 	checked bool
 
-	// missing is why the object is not known, though the request had it: it was not recorded.
-	missing error
 
 	parsed rawjson.Value
 	// values is what objectValues counts, 0 until it does.

@@ -147,20 +147,20 @@ func (r *request) namespaceLabels() (labels.Set, bool) {
 // selectsObject follows upstream's
 // k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/object: the object or
 // the old object must be selected. The options of a CONNECT have no labels, not
-// even none. The error is that the old object was not recorded, whose labels decide.
-func (r *request) selectsObject(s *selector) (bool, error) {
+// even none.
+func (r *request) selectsObject(s *selector) bool {
 	if s == nil {
-		return true, nil
+		return true
 	}
 	if r.Operation == admissionv1.Connect {
-		return false, nil
+		return false
 	}
 	for _, object := range []*payload{&r.object, &r.oldObject} {
 		if object.present() && s.Matches(r.objectLabels(object)) {
-			return true, nil
+			return true
 		}
 	}
-	return false, r.oldObject.missing
+	return false
 }
 
 // objectLabels reads the labels of an object. If they cannot be read, the

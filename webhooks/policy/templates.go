@@ -52,7 +52,6 @@ func templateRequest(r *request) *request {
 		}
 	}
 	template := r.fromTemplate(r.review, now, path)
-	template.baselineMissing = r.baselineMissing
 	if r.Operation == admissionv1.Update {
 		if oldErr == nil {
 			if before := old.Get(path...); before.Kind() == rawjson.Object {

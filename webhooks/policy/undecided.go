@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
@@ -16,9 +15,6 @@ type Recording interface {
 	// MissingNamespace returns an error that wraps ErrUnanswered if it was not recorded
 	// whether the namespace is known, and nil otherwise.
 	MissingNamespace(name string) error
-	// MissingOldObject returns an error that wraps ErrUnanswered if an update or deletion
-	// without oldObject had one that was not recorded, and nil otherwise.
-	MissingOldObject() error
 }
 
 // UndecidedError is the Decision.Err of a request of a recording on whose decision a part of
@@ -76,19 +72,6 @@ func (v *review) missingNamespace(name string) error {
 		return recording.MissingNamespace(name)
 	}
 	return nil
-}
-
-// noteMissingOldObject notes that the object before an update or a deletion was not recorded.
-func (r *request) noteMissingOldObject() {
-	if r.Operation != admissionv1.Update && r.Operation != admissionv1.Delete || r.oldObject.present() {
-		return
-	}
-	if recording, ok := r.review.set.objects.(Recording); ok {
-		r.oldObject.missing = recording.MissingOldObject()
-	}
-	if r.Operation == admissionv1.Update {
-		r.baselineMissing = r.oldObject.missing
-	}
 }
 
 // noticingAuthorizer notes in the review that an answer was not recorded: an expression may go on

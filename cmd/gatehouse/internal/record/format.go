@@ -25,8 +25,8 @@ const FormatVersion = 1
 
 // Line is a line of a segment. Exactly one of its fields is set.
 //
-// A Reader returns whole lines. In the file, parts of a review may be left out that the segment has
-// as objects, see partsPrefix: reviews of a rollout differ in little.
+// A Reader returns whole lines. In files of version 0.1.0, parts of a review may be left out that the
+// segment has as objects, see partsPrefix.
 type Line struct {
 	Header *Header `json:"header,omitempty"`
 	Object *Object `json:"object,omitempty"`
@@ -56,8 +56,6 @@ type Header struct {
 	Redaction Redaction `json:"redaction"`
 	// Sampling describes which reviews are recorded: AllReviews or the rules.
 	Sampling string `json:"sampling,omitempty"`
-	// Missing describes, for people, what reviews of this source lack.
-	Missing []string `json:"missing,omitempty"`
 }
 
 // AllReviews is the Header.Sampling of a recording without rules.
@@ -66,13 +64,8 @@ const AllReviews = "all"
 // Source is where the reviews of a segment come from.
 type Source string
 
-// The sources.
-const (
-	// FromServer are reviews that a server has answered.
-	FromServer Source = "server"
-	// FromAuditLog are requests of an audit log of an API server, which no webhook has answered.
-	FromAuditLog Source = "audit-log"
-)
+// FromServer are reviews that a server has answered.
+const FromServer Source = "server"
 
 // Redaction is what is redacted in a segment.
 type Redaction struct {
@@ -118,8 +111,7 @@ type Review struct {
 	// server. They are "" for those of the Header.
 	Config  string `json:"config,omitempty"`
 	Replica string `json:"replica,omitempty"`
-	// Decision and Reason are those of review.Outcome. The decision is "" if nobody has decided
-	// on the review: it is from an audit log.
+	// Decision and Reason are those of review.Outcome.
 	Decision review.Decision `json:"decision,omitempty"`
 	Reason   string          `json:"reason,omitempty"`
 	// Request is the AdmissionReview as it came, but for what is redacted. It is nil for a

@@ -256,6 +256,12 @@ func (r *Reader) decode(text []byte) (*Line, error) {
 				Hint: fmt.Sprintf("use gatehouse %s or later", truncate.Runes(line.Header.Program, 64)),
 			}
 		}
+		if from := line.Header.Source; from != FromServer && from != "" {
+			return nil, &FormatError{
+				Line: r.line, Message: fmt.Sprintf("is made from %q, and this program reads recordings of servers", truncate.Runes(string(from), 64)),
+				Hint: "record with serve --record",
+			}
+		}
 		r.segment = &Segment{Header: *line.Header, objects: map[int]json.RawMessage{}}
 	case line.Object != nil && r.segment != nil:
 		if !r.segment.add(line.Object) {
@@ -292,7 +298,7 @@ func (r *Reader) readLine() ([]byte, error) {
 }
 
 // partsPrefix begins the line of a review of which parts were left out, because the segment has them as
-// objects already. It is followed by a list of [place, object], in order: at this many bytes
+// objects already: version 0.1.0 has written such lines. It is followed by a list of [place, object], in order: at this many bytes
 // behind "],", an object stands in place of one byte.
 const partsPrefix = `{"parts":[`
 

@@ -167,17 +167,15 @@ func (a *Aggregator) addProblem(text string) {
 	}
 }
 
-// addNotes adds what the recording lacks, and of what it is a sample.
+// addNotes adds of what the recording is a sample.
 func (a *Aggregator) addNotes(header *record.Header) {
-	notes := header.Missing
-	if header.Source == record.FromServer && header.Sampling != "" && header.Sampling != record.AllReviews {
-		notes = append(slices.Clone(notes), "numbers and percentages are of the recorded sample, which has all denied requests and all warnings "+
-			"(hint: use no percentages with --fail-on): "+header.Sampling)
+	if header.Sampling == "" || header.Sampling == record.AllReviews {
+		return
 	}
-	for _, note := range notes {
-		if note = short(note); len(a.report.Notes) < maxNotes && !slices.Contains(a.report.Notes, note) {
-			a.report.Notes = append(a.report.Notes, note)
-		}
+	note := short("numbers and percentages are of the recorded sample, which has all denied requests and all warnings " +
+		"(hint: use no percentages with --fail-on): " + header.Sampling)
+	if len(a.report.Notes) < maxNotes && !slices.Contains(a.report.Notes, note) {
+		a.report.Notes = append(a.report.Notes, note)
 	}
 }
 

@@ -55,14 +55,6 @@ func Compile(c *config.Config) (*Candidate, error) {
 // one that has decided on it. A review whose configuration is not there is undecided.
 func Recorded() *Candidate { return new(Candidate) }
 
-// Config returns the configuration, nil for the recorded ones.
-func (c *Candidate) Config() *config.Config {
-	if c.fixed == nil {
-		return nil
-	}
-	return c.fixed.config
-}
-
 // configuration is a configuration, and what a replay needs of it. It is safe for concurrent use.
 type configuration struct {
 	config *config.Config

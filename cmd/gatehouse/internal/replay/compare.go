@@ -28,9 +28,6 @@ type difference struct {
 // compare compares two answers to an admission review. A request that both refuse is unchanged,
 // whatever the rules and messages are: the client gets the same verdict. Messages and audit
 // annotations are not compared.
-//
-// If nobody has decided before, what the candidate refuses, warns about or cannot decide is a
-// change, and a patch is none.
 func compare(before, after *answer, recorded bool) difference {
 	switch {
 	case before.undecided != "" || after.undecided != "":
@@ -51,7 +48,7 @@ func compare(before, after *answer, recorded bool) difference {
 
 // compareAllowed compares two answers that allow the request.
 func compareAllowed(before, after *answer) (out difference) {
-	if len(after.patch)+len(before.patch) > 0 && before.decision != "" {
+	if len(after.patch)+len(before.patch) > 0 {
 		switch comparePatches(before.patch, after.patch) {
 		case redacted.Different:
 			out.changes = append(out.changes, ChangedPatch)

@@ -41,7 +41,7 @@ type item struct {
 
 // answer is an answer to a review.
 type answer struct {
-	// decision is review.Allowed, Denied or Unknown, and "" if nobody has decided.
+	// decision is review.Allowed, Denied or Unknown.
 	decision review.Decision
 	// undecided is why the replay cannot decide, and "" if it can.
 	undecided string
@@ -241,16 +241,12 @@ func readAnswer(response rawjson.Value) (out answer) {
 
 // recordedAnswer returns the answer that was recorded to an admission review.
 func recordedAnswer(r *record.Review) answer {
-	switch {
-	case r.Decision == "":
-		return answer{}
-	case (r.Decision == review.Allowed || r.Decision == review.Denied) && rawjson.Value(r.Response).Kind() == rawjson.Object:
-		out := readAnswer(rawjson.Value(r.Response))
-		out.decision = r.Decision
-		return out
-	default:
+	if (r.Decision != review.Allowed && r.Decision != review.Denied) || rawjson.Value(r.Response).Kind() != rawjson.Object {
 		return answer{decision: review.Unknown, failure: r.Reason}
 	}
+	out := readAnswer(rawjson.Value(r.Response))
+	out.decision = r.Decision
+	return out
 }
 
 // public returns the answer for a Result.

@@ -107,7 +107,7 @@ func (c *Candidate) Explain(ctx context.Context, of *Item) (*Explanation, error)
 	return explain(ctx, of, c)
 }
 
-// RecordedAnswer returns the recorded answer to a review. Its Decision is "" if nobody has decided.
+// RecordedAnswer returns the recorded answer to a review.
 func RecordedAnswer(ctx context.Context, of *Item) (*Explanation, error) {
 	return explain(ctx, of, nil)
 }

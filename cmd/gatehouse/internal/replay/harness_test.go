@@ -237,7 +237,7 @@ func load(t testing.TB, documents string) *replay.Candidate {
 func run(t testing.TB, o replay.Options) (*replay.Report, []replay.Result) {
 	t.Helper()
 	var all []replay.Result
-	o.Result = func(r *replay.Result, _ *replay.Item) { all = append(all, *r) }
+	o.Result = func(r *replay.Result) { all = append(all, *r) }
 	report, err := replay.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -251,13 +251,8 @@ func documents(all ...string) string { return strings.Join(all, "\n---\n") }
 // file returns a recording of a server with one segment.
 func file(t testing.TB, name, dir, key string, lines ...*record.Line) replay.Source {
 	t.Helper()
-	return fileOf(t, record.FromServer, name, dir, key, lines...)
-}
-
-func fileOf(t testing.TB, from record.Source, name, dir, key string, lines ...*record.Line) replay.Source {
-	t.Helper()
 	var out bytes.Buffer
-	w, err := record.NewWriter(&out, &record.Header{Format: record.FormatVersion, Source: from, Redaction: record.Redaction{Key: key}})
+	w, err := record.NewWriter(&out, &record.Header{Format: record.FormatVersion, Source: record.FromServer, Redaction: record.Redaction{Key: key}})
 	if err != nil {
 		t.Fatal(err)
 	}

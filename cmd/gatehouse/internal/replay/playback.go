@@ -51,8 +51,6 @@ type playback struct {
 	segment *segment
 	lookups *lookups
 	now     time.Time
-	// audit is true if the review is from an audit log.
-	audit bool
 	// missing is the first lookup of a sidecar profile that was not recorded.
 	missing error
 }
@@ -60,7 +58,6 @@ type playback struct {
 // begin makes the playback answer for a review.
 func (p *playback) begin(item *item) {
 	p.base, p.segment, p.lookups, p.now, p.missing = item.base, item.segment, item.lookups, item.review.Time, nil
-	p.audit = item.segment.Header.Source == record.FromAuditLog
 }
 
 // answers returns the playback as lookups of a Snapshot. Without an authorizer at the recording, the
@@ -107,15 +104,6 @@ func (p *playback) Namespace(name string) (*corev1.Namespace, bool) {
 func (p *playback) MissingNamespace(name string) error {
 	_, err := p.namespace(name)
 	return err
-}
-
-// MissingOldObject implements policy.Recording. API servers send the old object to webhooks, and an audit
-// log may lack it.
-func (p *playback) MissingOldObject() error {
-	if !p.audit {
-		return nil
-	}
-	return fmt.Errorf("reads oldObject, %w", redacted.ErrMissing)
 }
 
 // sidecarNamespaces is a playback as sidecar.Namespaces.

@@ -43,9 +43,8 @@ type Options struct {
 	Keep func(*Subject) bool
 	// Progress is called now and then, by the goroutine that called Run. It may be nil.
 	Progress func(Progress)
-	// Result gets every result in the order of the recording, by the goroutine that called Run. The
-	// Item is valid until it returns, and a Result for good. It may be nil.
-	Result func(*Result, *Item)
+	// Result gets every result in the order of the recording, by the goroutine that called Run. It may be nil.
+	Result func(*Result)
 }
 
 // Progress says how far a replay is.
@@ -97,7 +96,6 @@ type batch struct {
 type batchResult struct {
 	Result
 
-	item *Item
 	// skipped is true if Options.Keep excludes the review.
 	skipped bool
 	// err is why the text is no review.
@@ -288,7 +286,7 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 			reviews++
 			a.Add(&one.Result)
 			if r.Result != nil {
-				r.Result(&one.Result, one.item)
+				r.Result(&one.Result)
 			}
 		}
 		a.addGaps(b.gaps)
@@ -350,9 +348,6 @@ func (w *worker) one(ctx context.Context, b *batch, text []byte, out *batchResul
 	if w.run.Keep != nil && !w.run.Keep(&subject) {
 		out.skipped = true
 		return
-	}
-	if w.run.Result != nil {
-		out.item = &Item{Source: b.source, Segment: b.segment.Segment, Review: it.review, text: text}
 	}
 	before, after, difference := w.compare(ctx, it)
 	out.Changes, out.Undecided, out.Rules = difference.changes, truncate.Runes(difference.undecided, maxName), difference.rules

@@ -253,9 +253,6 @@ func TestFlips(t *testing.T) {
 			if len(r.Changes) > 0 && (r.Review.Workload != "Deployment/checkout" || r.Before == nil || r.After == nil) {
 				t.Errorf("workload %q, before %v, after %v", r.Review.Workload, r.Before, r.After)
 			}
-			if report.IsChanged() != (len(tt.changes) > 0) {
-				t.Errorf("report %+v", report)
-			}
 			// The other way round as --against: the same configuration against itself.
 			_, all = run(t, replay.Options{Sources: sources(t, s.dir), Candidate: load(t, tt.after), Against: load(t, tt.after)})
 			if len(all[0].Changes) > 0 {

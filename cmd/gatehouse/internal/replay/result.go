@@ -85,9 +85,8 @@ type Subject struct {
 
 // Answer is an answer to a review.
 type Answer struct {
-	// Decision is "allowed", "denied", "unknown" (the server cannot decide) or "" (nobody has
-	// decided: the recording is from an audit log).
-	Decision string `json:"decision,omitempty"`
+	// Decision is "allowed", "denied" or "unknown" (the server cannot decide).
+	Decision string `json:"decision"`
 	Message  string `json:"message,omitempty"`
 	// Warnings are in the order of the answer.
 	Warnings []string `json:"warnings,omitempty"`
@@ -125,8 +124,7 @@ type Report struct {
 	// Problems are files that could not be read to their end, each with its error. What was
 	// read before counts.
 	Problems []string `json:"problems,omitempty"`
-	// Notes say what the recording lacks (record.Header.Missing), and of what it is a sample
-	// (record.Header.Sampling).
+	// Notes say of what the recording is a sample (record.Header.Sampling).
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -165,9 +163,6 @@ const (
 	// MaxExamples bounds the examples of a group.
 	MaxExamples = 3
 )
-
-// IsChanged reports whether any review has another answer.
-func (r *Report) IsChanged() bool { return r.Reviews-r.Unchanged-r.UndecidedReviews() > 0 }
 
 // UndecidedReviews returns the number of reviews that the replay cannot decide.
 func (r *Report) UndecidedReviews() (n int64) {

@@ -209,8 +209,8 @@ func (p *pass) servers(ctx context.Context) []*Replica {
 	return servers
 }
 
-// each runs a function for each replica, some at a time.
-func each(servers []*Replica, run func(*Replica)) {
+// Each runs a function for each replica, some at a time.
+func Each(servers []*Replica, run func(*Replica)) {
 	turns := make(chan struct{}, fetchers)
 	var group sync.WaitGroup
 	for _, r := range servers {
@@ -227,7 +227,7 @@ func each(servers []*Replica, run func(*Replica)) {
 // it has the file.
 func (p *pass) list(ctx context.Context, servers []*Replica) {
 	m := p.mirror
-	each(servers, func(r *Replica) {
+	Each(servers, func(r *Replica) {
 		files, err := r.List(ctx)
 		if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
 			return // it does not record
@@ -331,7 +331,7 @@ func (p *pass) setLocal(f *mirrored, size int64) {
 
 // fetch fetches what the files lack.
 func (p *pass) fetch(ctx context.Context, servers []*Replica, files []*mirrored) {
-	each(servers, func(r *Replica) {
+	Each(servers, func(r *Replica) {
 		for _, f := range files {
 			if f.from != r || ctx.Err() != nil {
 				continue

@@ -77,9 +77,6 @@ func (f *decisionFilter) IsSet() bool {
 	return slices.ContainsFunc(f.Fields, filterField.isSet)
 }
 
-// noDecision is the outcome of requests that nobody has decided on, as in record show.
-const noDecision = "none"
-
 // newDecisionFilter reads the parameters of a URL.
 func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error) {
 	f := &decisionFilter{query: query}
@@ -90,7 +87,7 @@ func newDecisionFilter(query url.Values, now time.Time) (*decisionFilter, error)
 	f.Fields = []filterField{
 		{Name: "namespace", Label: "Namespace"},
 		{Name: "name", Label: "Part of the name"},
-		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed), noDecision}},
+		{Name: "decision", Label: "Outcome", Options: []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed)}},
 		{Name: "since", Label: "Since", Hint: "24h, or a time"},
 		{Name: "until", Label: "Until", Hint: "1h, or a time"},
 		{Name: "user", Label: "User"},
@@ -134,7 +131,7 @@ func (f *decisionFilter) find(all []*request) (found []*request) {
 	for _, r := range slices.Backward(all) {
 		one := r.Last()
 		kind, _, _ := strings.Cut(one.Kind, ".")
-		if isAny(users, one.User) && isAny(namespaces, one.Namespace) && isAny(decisions, cmp.Or(r.Decision(), noDecision)) &&
+		if isAny(users, one.User) && isAny(namespaces, one.Namespace) && isAny(decisions, r.Decision()) &&
 			(f.from.IsZero() || one.at >= f.from.UnixNano()) && (f.to.IsZero() || r.First().at < f.to.UnixNano()) &&
 			(name == "" || strings.Contains(strings.ToLower(one.Name), name)) &&
 			(len(kinds) == 0 || slices.ContainsFunc(kinds, func(of string) bool { return strings.EqualFold(of, one.Kind) || strings.EqualFold(of, kind) })) &&

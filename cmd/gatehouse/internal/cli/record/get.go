@@ -3,7 +3,6 @@ package record
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,18 +24,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/merge"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-const (
-	// fileTime is the format of times in file names.
-	fileTime = "20060102T150405Z"
-	// fetchers bounds the replicas that are asked at one time.
-	fetchers = 4
-)
+// fileTime is the format of times in file names.
+const fileTime = "20060102T150405Z"
 
 // getFlags are what the command line of record get says.
 type getFlags struct {
@@ -57,7 +51,8 @@ func newGetCommand(s cli.Streams) *cobra.Command {
 		Use:   "get",
 		Short: "Fetch the recordings of all replicas into one file",
 		Long: `Get fetches the recordings that the replicas of Gatehouse in a cluster have written,
-and merges them into one file, in the order of time. The configurations that were
+and joins them into one file: the segments in the order in which they were begun, each
+with its reviews in the order in which they were answered. The configurations that were
 active are written beside it.
 
 Get uses your kubeconfig and your rights: you need list on pods and create on
@@ -172,7 +167,7 @@ type replicaResult struct {
 	Bytes    int64  `json:"bytes"`
 }
 
-// run fetches and merges.
+// run fetches and joins.
 func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
 	servers, err := f.find(ctx)
 	if err != nil {
@@ -186,16 +181,16 @@ func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
 	c := &collection{flags: f, dir: dir, line: cli.NewLiveLine(s.Err), replicas: servers, segments: map[string][]*listedSegment{}, holders: map[string]*replicas.Replica{}}
 	defer c.line.Clear()
 	segments := c.fetchAll(ctx)
-	result, err := c.merge(ctx, segments)
+	joined, err := c.join(ctx, segments)
 	if err == nil {
-		c.fetchConfigurations(ctx, result.Configurations)
+		c.fetchConfigurations(ctx, sortedNames(joined.configurations))
 		err = ctx.Err()
 	}
 	if err != nil {
 		return errors.Join(append(c.problems, err)...)
 	}
 	c.line.Clear()
-	return c.report(s, segments, result)
+	return c.report(s, segments, joined)
 }
 
 // find returns the servers of the cluster.
@@ -250,6 +245,9 @@ type listedSegment struct {
 	// path is where it is fetched to, and arrived is how many bytes of it were.
 	path    string
 	arrived int64
+	// started is when it was begun, and header its header as a text. They are empty if it cannot be read.
+	started time.Time
+	header  string
 }
 
 // problem notes what could not be fetched.
@@ -261,23 +259,17 @@ func (c *collection) problem(r *replicas.Replica, err error) {
 
 // fetchAll fetches the segments of all replicas, and returns each once.
 func (c *collection) fetchAll(ctx context.Context) []*listedSegment {
-	turns := make(chan struct{}, fetchers)
-	var group sync.WaitGroup
-	for _, r := range c.replicas {
-		group.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			if err := c.fetch(ctx, r); err != nil {
-				c.problem(r, err)
-			}
-		})
-	}
-	group.Wait()
+	replicas.Each(c.replicas, func(r *replicas.Replica) {
+		if err := c.fetch(ctx, r); err != nil {
+			c.problem(r, err)
+		}
+	})
 	slices.SortFunc(c.problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	var out []*listedSegment
 	for _, name := range slices.Sorted(maps.Keys(c.segments)) {
 		out = append(out, distinct(c.segments[name])...)
 	}
+	slices.SortStableFunc(out, func(a, b *listedSegment) int { return a.started.Compare(b.started) })
 	return out
 }
 
@@ -296,6 +288,7 @@ func (c *collection) fetch(ctx context.Context, r *replicas.Replica) error {
 		if info, err := os.Stat(one.path); err == nil {
 			one.arrived = info.Size()
 		}
+		one.started, one.header, _ = startOf(one.path) // joining reports the error
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -336,30 +329,10 @@ func distinct(all []*listedSegment) []*listedSegment {
 	slices.SortStableFunc(all, func(a, b *listedSegment) int { return cmp.Compare(b.arrived, a.arrived) })
 	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(one *listedSegment) bool {
-		header, err := readHeader(one.path)
-		if err != nil {
-			return false // merging reports it
-		}
-		known := seen[header]
-		seen[header] = true
+		known := one.header != "" && seen[one.header]
+		seen[one.header] = true
 		return known
 	})
-}
-
-// readHeader returns the header of a segment as a text.
-func readHeader(path string) (string, error) {
-	file, err := os.Open(path) // #nosec G304 -- get has made the file
-	if err != nil {
-		return "", err
-	}
-	defer file.Close() //nolint:errcheck // it is only read
-	reader, err := record.NewReader(file)
-	if err != nil {
-		return "", err
-	}
-	defer reader.Close()
-	text, err := json.Marshal(reader.Header())
-	return string(text), err
 }
 
 // advance notes that bytes have arrived.
@@ -374,28 +347,35 @@ func (c *collection) advance(n int64) {
 	})
 }
 
-// merge writes the recording.
-func (c *collection) merge(ctx context.Context, segments []*listedSegment) (result *merge.Result, err error) {
-	inputs := make([]merge.Input, len(segments))
-	for i, one := range segments {
-		inputs[i] = merge.Input{Name: "replica " + one.replica.Name + ": " + one.Name, Open: func() (io.ReadCloser, error) {
-			return os.Open(one.path) // #nosec G304 -- get has made the file
-		}}
-	}
-	write := func(out io.Writer) error {
-		result, err = merge.Merge(ctx, out, merge.Options{Inputs: inputs, Since: c.flags.after, Progress: func(reviews int64) {
-			c.line.Show(func() string { return fmt.Sprintf("merging: %d reviews", reviews) })
-		}})
-		if err == nil && result.Reviews == 0 {
-			err = errNothing
+// join writes the recording.
+func (c *collection) join(ctx context.Context, segments []*listedSegment) (*joiner, error) {
+	var joined *joiner
+	err := writeNew(c.flags.file, c.flags.force, func(out io.Writer) error {
+		joined = newJoiner(out, c.flags.after, func(reviews int64) {
+			c.line.Show(func() string { return fmt.Sprintf("joining: %d reviews", reviews) })
+		})
+		for _, one := range segments {
+			err := joined.add(ctx, one.path)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if _, failed := errors.AsType[*writeError](err); failed {
+				return err
+			}
+			// A segment that is being written, or whose server was killed, has no end.
+			if err != nil && (!errors.Is(err, record.ErrTruncated) || record.IsDamaged(err)) {
+				c.problem(one.replica, fmt.Errorf("%s: %w", one.Name, err))
+			}
 		}
-		return err
-	}
-	err = writeNew(c.flags.file, c.flags.force, write)
+		if joined.reviews == 0 {
+			return errNothing
+		}
+		return nil
+	})
 	if errors.Is(err, errNothing) {
 		err = nil
 	}
-	return result, err
+	return joined, err
 }
 
 // errNothing means that there are no reviews.
@@ -434,15 +414,9 @@ func (c *collection) fetchConfigurations(ctx context.Context, digests []string) 
 }
 
 // report prints what was fetched.
-func (c *collection) report(s cli.Streams, segments []*listedSegment, merged *merge.Result) error {
-	for i := range merged.Problems {
-		// A segment that is being written, or whose server was killed, has no end.
-		if p := &merged.Problems[i]; !errors.Is(p, record.ErrTruncated) || record.IsDamaged(p.Err) {
-			c.problems = append(c.problems, p)
-		}
-	}
+func (c *collection) report(s cli.Streams, segments []*listedSegment, joined *joiner) error {
 	r := getResult{
-		Reviews: merged.Reviews, Gaps: merged.Gaps, Configurations: merged.Configurations, RedactionKeys: merged.Keys, Replicas: []replicaResult{},
+		Reviews: joined.reviews, Gaps: joined.gaps, Configurations: sortedNames(joined.configurations), RedactionKeys: sortedNames(joined.keys), Replicas: []replicaResult{},
 	}
 	for _, replica := range c.listed {
 		result := replicaResult{Name: replica.Name}
@@ -454,8 +428,8 @@ func (c *collection) report(s cli.Streams, segments []*listedSegment, merged *me
 		r.Replicas = append(r.Replicas, result)
 	}
 	slices.SortFunc(r.Replicas, func(a, b replicaResult) int { return cmp.Compare(a.Name, b.Name) })
-	if merged.Reviews > 0 {
-		r.File, r.Begin, r.End = c.flags.file, &merged.Begin, &merged.End
+	if joined.reviews > 0 {
+		r.File, r.Begin, r.End = c.flags.file, &joined.begin, &joined.end
 	}
 	var problems []string
 	for _, problem := range c.problems {

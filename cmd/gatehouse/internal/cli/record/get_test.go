@@ -115,7 +115,7 @@ func TestGet(t *testing.T) {
 		}
 		ids = append(ids, r.ID+"@"+r.Replica)
 	}
-	if text := strings.Join(ids, " "); text != "a0@a b0@b a1@a" {
+	if text := strings.Join(ids, " "); text != "a0@a a1@a b0@b" {
 		t.Errorf("reviews %s", text)
 	}
 	if again := clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file}, NewCommand); again.Code != 2 || !strings.Contains(again.Err, "exists (hint: --force replaces it)") {

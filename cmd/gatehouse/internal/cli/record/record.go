@@ -1,5 +1,4 @@
-// Package record has the commands about recordings of reviews: record get, show, import and key, and
-// replay.
+// Package record has the commands about recordings of reviews: record get, show and key, and replay.
 package record
 
 import (
@@ -12,13 +11,13 @@ import (
 func NewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record",
-		Short: "Show, fetch and import recordings of reviews",
+		Short: "Show and fetch recordings of reviews",
 		Long: `A recording holds the reviews that servers have answered, each with its answer and
 what the decision depended on. 'gatehouse serve --record DIR' writes recordings:
 tokens are never in them, and secret values are replaced by keyed hashes.
 'gatehouse replay' decides the reviews again under another configuration.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newGetCommand(s), newShowCommand(s), newImportCommand(s), newKeyCommand(s))
+	cmd.AddCommand(newGetCommand(s), newShowCommand(s), newKeyCommand(s))
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"runtime/debug"
@@ -29,8 +28,6 @@ type replayFlags struct {
 	show            string
 	all             bool
 	failOn          cli.Thresholds
-	exceptions      string
-	tests           string
 	output          string
 	color           cli.ColorFlag
 }
@@ -74,11 +71,6 @@ times. NAME is one of the changes above, or changed for any of them (the default
 or undecided. More than N reviews, or more than N percent of them, fail; N is 0 by
 default.
 
---suggest-exceptions writes a PolicyException for each policy and namespace with
-requests that would be refused. lint rejects them until reason and expiresAt are
-filled in. --as-tests writes each changed workload as a Test that expects the answer
-before: it passes under the old configuration and fails under the candidate.
-
 Exit codes: 0 no answer differs; 1 an answer differs, or the limits of --fail-on are
 exceeded; 2 bad usage, a recording that cannot be read to its end, or no review that
 can be decided.`,
@@ -117,11 +109,7 @@ can be decided.`,
 	flags.StringVar(&f.show, "show", "", "show one review, by its ID or the beginning of it")
 	flags.BoolVar(&f.all, "all", false, "with --show: list every policy, and all expressions")
 	flags.Var(&f.failOn, "fail-on", "fail if there are more than N reviews, or N%, of this change; repeatable (default changed=0)")
-	flags.StringVar(&f.exceptions, "suggest-exceptions", "", "file for PolicyExceptions for what would be refused, or - for standard output in place of the report")
-	flags.StringVar(&f.tests, "as-tests", "", "empty or new directory for changes as documents of kind Test")
 	_ = cmd.MarkFlagDirname("against") // the flags exist
-	_ = cmd.MarkFlagDirname("as-tests")
-	_ = cmd.MarkFlagFilename("suggest-exceptions", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("show", cobra.NoFileCompletions)
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
@@ -140,24 +128,12 @@ func (f *replayFlags) check(now time.Time) error {
 		if f.output != "table" && f.output != "json" {
 			errs = append(errs, fmt.Errorf("--show has -o table, json or yaml, and no %s", f.output))
 		}
-		if f.exceptions != "" || f.tests != "" || f.failOn.Given() {
-			errs = append(errs, errors.New("--show replays one review alone: --fail-on, --suggest-exceptions and --as-tests cannot be given with it"))
+		if f.failOn.Given() {
+			errs = append(errs, errors.New("--show replays one review alone: --fail-on cannot be given with it"))
 		}
 	}
 	if f.all && f.show == "" {
 		errs = append(errs, errors.New("--all is for --show"))
-	}
-	if f.exceptions != "" && f.exceptions != "-" {
-		if _, err := os.Lstat(f.exceptions); err == nil {
-			errs = append(errs, fmt.Errorf("--suggest-exceptions: %q exists, and is not overwritten (hint: name another file)", f.exceptions))
-		}
-	}
-	if f.tests != "" {
-		if entries, err := os.ReadDir(f.tests); len(entries) > 0 {
-			errs = append(errs, fmt.Errorf("--as-tests: %q is not empty (hint: name a new directory)", f.tests))
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, fmt.Errorf("--as-tests: %q cannot be used: %w", f.tests, cli.Cause(err)))
-		}
 	}
 	return errors.Join(errs...)
 }
@@ -194,15 +170,13 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 			debug.SetMemoryLimit(softMemory)
 		}
 	}
-	suggestions := newSuggestions(candidate.Config())
-	tests := newTestWriter(f.tests)
 	progress, begin := cli.NewLiveLine(s.Err), time.Now()
 	var keep func(*replay.Subject) bool
 	if !f.filter.isEmpty() {
 		keep = f.filter.matches
 	}
 	report, err := replay.Run(ctx, replay.Options{
-		Sources: sources, Candidate: candidate, Against: against, Keep: keep, Result: f.results(suggestions, tests),
+		Sources: sources, Candidate: candidate, Against: against, Keep: keep,
 		Progress: func(done replay.Progress) {
 			progress.Show(func() string { return progressText(done, time.Since(begin)) })
 		},
@@ -215,48 +189,22 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 	if report.Reviews == 0 && len(report.Problems) > 0 {
 		return out.exit()
 	}
-	if err := f.write(s, out, suggestions); err != nil {
+	if err := f.write(s, out); err != nil {
 		return err
-	}
-	if f.tests != "" {
-		if err := tests.finish(s.Err); err != nil {
-			return err
-		}
 	}
 	return out.exit()
 }
 
-// results returns what is called with each result, nil for nothing.
-func (f *replayFlags) results(suggestions *suggestions, tests *testWriter) func(*replay.Result, *replay.Item) {
-	if f.exceptions == "" && f.tests == "" {
-		return nil
-	}
-	return func(r *replay.Result, item *replay.Item) {
-		if f.exceptions != "" {
-			suggestions.add(r)
-		}
-		if f.tests != "" {
-			tests.add(r, item)
-		}
-	}
-}
-
-// write writes the report and the exceptions.
-func (f *replayFlags) write(s cli.Streams, r *replayReport, suggested *suggestions) error {
-	if f.exceptions != "" {
-		if err := suggested.write(s, f.exceptions); err != nil {
-			return err
-		}
-	}
+// write writes the report.
+func (f *replayFlags) write(s cli.Streams, r *replayReport) error {
 	out := bufio.NewWriter(s.Out)
 	var err error
-	switch {
-	case f.exceptions == "-":
-	case f.output == "json":
+	switch f.output {
+	case "json":
 		err = cli.WriteJSON(out, r)
-	case f.output == "html":
+	case "html":
 		err = r.writeHTML(out)
-	case f.output == "junit":
+	case "junit":
 		err = r.writeJUnit(out)
 	default:
 		r.print(out, f.color.Painter(s.Out))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,13 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/test/support/chromium"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // hostileTexts are what a stranger can put into names, messages and values that are recorded.
@@ -147,64 +143,6 @@ func TestHostileReviewIsInert(t *testing.T) {
 		var out bytes.Buffer
 		shown.print(&out, cli.Painter{}, true)
 		checkInert(t, strings.ReplaceAll(out.String(), "\ufffd", "?"))
-	}
-}
-
-// TestHostileExceptions suggests exceptions for hostile names: nothing but names of objects gets into a document.
-func TestHostileExceptions(t *testing.T) {
-	t.Parallel()
-	s := newSuggestions(nil)
-	names := append(hostileTexts(), "a: b", "checkout", "checkout-*", "a*b", "*", `x" # y`, "system:node-proxier")
-	for _, name := range names {
-		for _, namespace := range append(hostileTexts(), "", "shop") {
-			s.add(&replay.Result{
-				Review:  replay.Subject{Kind: "Pod", Namespace: namespace, Name: name, Workload: "Pod/" + name},
-				Changes: []replay.Change{replay.NewlyRefused}, Rules: []replay.Rule{{Kind: "AdmissionPolicy", Name: "limits", Rule: "validations[0]"}, {Kind: "SidecarProfile", Name: name}},
-			})
-		}
-	}
-	var out strings.Builder
-	if err := s.print(&out); err != nil {
-		t.Fatal(err)
-	}
-	checkInert(t, out.String())
-	documents := strings.Split(out.String(), "---\n")
-	if len(documents) != 2 {
-		t.Fatalf("got %d documents\n%s", len(documents), out.String())
-	}
-	for i, document := range documents {
-		var x v1alpha1.PolicyException
-		document = strings.Replace(document, `expiresAt: ""`, "expiresAt: 2099-01-01T00:00:00Z", 1)
-		if err := yaml.UnmarshalStrict([]byte(document), &x); err != nil {
-			t.Fatalf("%v\n%s", err, document)
-		}
-		if want := []string{"checkout", "checkout-*", "system:node-proxier"}; !slices.Equal(x.Spec.Match.Names, want) {
-			t.Errorf("got names %q, want %q", x.Spec.Match.Names, want)
-		}
-		if i == 0 && (len(x.Spec.Match.Namespaces) != 0 || x.Spec.Match.MatchConditions[0].Expression != `request.kind.kind in ["Pod"]`) {
-			t.Errorf("without a namespace: got %+v", x.Spec.Match)
-		}
-	}
-}
-
-// TestManyNamesAreSeveralExceptions keeps to the bounds of the schema.
-func TestManyNamesAreSeveralExceptions(t *testing.T) {
-	t.Parallel()
-	s := newSuggestions(nil)
-	for i := range maxExceptionNames + 1 {
-		s.add(&replay.Result{
-			Review:  replay.Subject{Kind: "Pod", Namespace: "shop", Name: fmt.Sprintf("pod-%d", i), Workload: fmt.Sprintf("Job/job-%d", i)},
-			Changes: []replay.Change{replay.NewlyRefused}, Rules: []replay.Rule{{Kind: "ValidatingAdmissionPolicy", Name: "limits"}},
-		})
-	}
-	var out strings.Builder
-	if err := s.print(&out); err != nil {
-		t.Fatal(err)
-	}
-	for text, want := range map[string]int{"kind: PolicyException\n": 2, `name: "replay-limits-shop-vap-2"`: 1, `- "job-`: maxExceptionNames + 1, "rules:": 0} {
-		if got := strings.Count(out.String(), text); got != want {
-			t.Errorf("%q: got %d, want %d", text, got, want)
-		}
 	}
 }
 
@@ -382,25 +320,5 @@ func TestPageInBrowser(t *testing.T) {
 				t.Errorf("got background %s, want %s, and %d headers", got.Background, want, got.Headers)
 			}
 		})
-	}
-}
-
-// TestFileNames makes names of files of what is recorded: they stay in the directory.
-func TestFileNames(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"shop/Deployment/checkout": "newly-refused-shop-deployment-checkout",
-		"../../etc/passwd":         "newly-refused-etc-passwd",
-		"a\x00b\n..":               "newly-refused-a-b",
-		"":                         "newly-refused",
-	} {
-		if got := fileName("newly-refused", name); got != want {
-			t.Errorf("%q: got %q, want %q", name, got, want)
-		}
-	}
-	for _, text := range hostileTexts() {
-		if got := fileName(text); len(got) > 120 || strings.Trim(got, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-			t.Errorf("%q: got %q", text, got)
-		}
 	}
 }

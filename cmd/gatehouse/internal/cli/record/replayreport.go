@@ -191,10 +191,7 @@ func answerText(a *replay.Answer) string {
 		return "not kept: the replay has too many examples"
 	}
 	text := cli.InertName(a.Decision)
-	switch text {
-	case "":
-		text = "not decided"
-	case "unknown":
+	if text == "unknown" {
 		text = "cannot decide"
 	}
 	switch {

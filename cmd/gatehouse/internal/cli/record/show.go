@@ -25,9 +25,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// noDecision is the value of --decision for reviews that nobody has decided on.
-const noDecision = "none"
-
 // showFlags are what the command line of record show says.
 type showFlags struct {
 	filter        reviewFilter
@@ -97,7 +94,7 @@ its end.`,
 func showOutputs() []string { return []string{"table", "json", "yaml", "ndjson"} }
 
 func decisions() []string {
-	return []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed), noDecision}
+	return []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed)}
 }
 
 // check returns everything that is wrong with the flags.
@@ -154,7 +151,7 @@ func summarize(r *record.Review, header *record.Header) shownReview {
 
 // matches reports whether the filters select a review.
 func (f *showFlags) matches(s *shownReview) bool {
-	return strings.HasPrefix(s.ID, f.id) && isAny(f.decisions, cmp.Or(s.Decision, noDecision)) && f.filter.matches(&s.Subject) &&
+	return strings.HasPrefix(s.ID, f.id) && isAny(f.decisions, s.Decision) && f.filter.matches(&s.Subject) &&
 		strings.Contains(strings.ToLower(s.Name), strings.ToLower(f.name)) &&
 		(len(f.policies) == 0 || slices.ContainsFunc(s.causes, func(c replay.Cause) bool { return c.Matches(f.policies) }))
 }
@@ -269,9 +266,9 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 		}
 		if l.flags.full {
 			row.Request, row.Response, row.Lookups, row.Objects = one.Request, one.Response, one.Lookups, map[int]json.RawMessage{}
-			one.Lookups.EachObject(func(id *int) {
-				if object := reader.Object(*id); object != nil {
-					row.Objects[*id] = object
+			one.Lookups.EachObject(func(id int) {
+				if object := reader.Object(id); object != nil {
+					row.Objects[id] = object
 				}
 			})
 		}
@@ -308,14 +305,8 @@ func (l *listing) sum() {
 // describeHeader returns what has made a segment, but for its replica and time.
 func describeHeader(h *record.Header) string {
 	short := func(text string) string { return cli.OneLine(truncate.Runes(text, 200)) }
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, gatehouse %s, Kubernetes %s, CEL %s, configuration %s, sampling %s, redaction key %s",
+	return fmt.Sprintf("%s, gatehouse %s, Kubernetes %s, CEL %s, configuration %s, sampling %s, redaction key %s",
 		short(string(h.Source)), short(h.Program), short(h.Kubernetes), short(h.CEL), cli.OrDash(short(h.Config)), cli.OrDash(short(h.Sampling)), cli.OrDash(short(h.Redaction.Key)))
-	const most = 20
-	for _, missing := range h.Missing[:min(most, len(h.Missing))] {
-		b.WriteString("\n  lacks: " + short(missing))
-	}
-	return b.String()
 }
 
 // reviewWriter writes reviews in a format, without keeping them.

@@ -52,7 +52,7 @@ func TestShow(t *testing.T) {
 		{"two namespaces", "-n shop -n billing", 0, "0f5c 1a"},
 		{"user", "--user ci-bot", 0, "a-1"},
 		{"kind", "--kind pod --user ann", 0, "1a"},
-		{"decision", "--decision denied --decision none", 0, "1a"},
+		{"decision", "--decision denied", 0, "1a"},
 		{"endpoint", "--endpoint authenticate", 0, "a-1"},
 		{"policy", "--policy team-label", 0, "1a"},
 		{"policy with kind", "--policy AdmissionPolicy/team-label", 0, "1a"},

@@ -114,16 +114,6 @@ func (r *Resources) Of(gvk schema.GroupVersionKind) Resource {
 	return Resource{Name: plural(gvk.Kind), Guessed: true}
 }
 
-// Kind returns the kind of a resource, and false if it is unknown.
-func (r *Resources) Kind(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
-	for kind, as := range r.kinds {
-		if as.Name == gvr.Resource && kind.GroupVersion() == gvr.GroupVersion() {
-			return kind, true
-		}
-	}
-	return schema.GroupVersionKind{}, false
-}
-
 // named returns the resource of that name.
 func (r *Resources) named(gvr schema.GroupVersionResource) Resource {
 	if known, ok := r.resources[gvr]; ok {
