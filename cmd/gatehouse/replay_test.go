@@ -345,7 +345,7 @@ func TestReplayCannotJudge(t *testing.T) {
 	alone := filepath.Join(t.TempDir(), "alone.zst")
 	writeSegment(t, alone, lines)
 	cut := filepath.Join(t.TempDir(), "cut.zst")
-	writeSegment(t, cut, append(slices.Clone(lines[:4]), `{"review":{"id":"x`))
+	writeSegment(t, cut, append(slices.Clone(lines[:7]), `{"review":{"id":"x`)) // of lines 4 to 6, the third review has its parts
 	later := filepath.Join(t.TempDir(), "later.zst")
 	writeSegment(t, later, append([]string{strings.Replace(lines[0], `"format":1`, `"format":9`, 1)}, lines[1:]...))
 	otherKey := filepath.Join(t.TempDir(), "other.zst")

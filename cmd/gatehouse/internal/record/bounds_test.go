@@ -207,9 +207,6 @@ func TestLongLists(t *testing.T) {
 			if len(out) > 8*len(body) || !bytes.Contains(out, []byte(`"data":"`+redacted.Prefix)) || !bytes.Contains(out, []byte(`"numbers":[1,2,3]`)) {
 				t.Errorf("%d bytes of %d: %.200s", len(out), len(body), out)
 			}
-			if object := redactor(t).Object([]byte(tt.object)); len(object) > 8*len(tt.object) {
-				t.Errorf("an object has %d bytes of %d", len(object), len(tt.object))
-			}
 		})
 	}
 	small := admissionReview("1", `{"data":{"a":["kept",0,0,0]}}`)

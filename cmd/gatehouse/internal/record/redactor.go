@@ -325,9 +325,6 @@ func (r *Redactor) appendObject(dst []byte, object rawjson.Value) []byte {
 	})
 }
 
-// Object returns an object, as JSON, in which values are redacted.
-func (r *Redactor) Object(object []byte) []byte { return r.appendObject(nil, object) }
-
 // appendAnnotations appends an object of which the annotations are redacted alone.
 func (r *Redactor) appendAnnotations(dst []byte, object rawjson.Value) []byte {
 	return appendMembers(dst, object, func(dst []byte, name string, v rawjson.Value) []byte {
