@@ -22,7 +22,9 @@ import (
 // not used again while the table refers to them.
 type objectTable struct {
 	ids map[any]tableEntry
-	// bytes is the size of all objects of the segment.
+	// last is the number of the last object, parts of reviews included, and bytes the size of all in
+	// the segment.
+	last  int
 	bytes int
 	// looked are the objects that the current review has looked up, and lookedBytes their size.
 	looked, lookedBytes int
@@ -39,18 +41,23 @@ type tableEntry struct{ id, bytes int }
 // A Reader has the objects of a segment in memory, and refuses more than maxObjects or
 // maxObjectBytes. A segment ends well before, see isFull, and what one review adds is bounded.
 const (
-	// maxTableObjects and maxTableBytes bound the objects of a segment, which stay in memory.
+	// maxTableObjects and maxTableBytes bound the objects of a segment that stay in memory. The
+	// bytes are those of parts too.
 	maxTableObjects, maxTableBytes = 10_000, 16 << 20
+	// maxParts bounds the parts of a segment.
+	maxParts = 4096
 	// maxLooked and maxLookedBytes bound the objects that one review has looked up, whether or
 	// not they are new: what is too large for a segment is not encoded again for each review.
 	maxLooked, maxLookedBytes = 5000, 8 << 20
 	// keptBuffer is the size of the largest buffer that is kept for the next review, in bytes.
 	keptBuffer = 1 << 20
+	// partSpace is more than a reference to a part takes in a line, in bytes.
+	partSpace = 32
 )
 
 // isFull reports whether a segment should end.
 func (t *objectTable) isFull() bool {
-	return len(t.ids) >= maxTableObjects || t.bytes >= maxTableBytes
+	return len(t.ids) >= maxTableObjects || t.last-len(t.ids) >= maxParts || t.bytes >= maxTableBytes
 }
 
 // errTooLarge is the error for a review that a Reader would refuse.
@@ -58,7 +65,7 @@ var errTooLarge = errors.New("the review is too large for a recording")
 
 // freeBuffers drops the buffers that a large review has grown.
 func (s *segments) freeBuffers() {
-	for _, buffer := range [...]*[]byte{&s.line, &s.request, &s.answer, &s.objects.lines} {
+	for _, buffer := range [...]*[]byte{&s.line, &s.review, &s.request, &s.answer, &s.objects.lines} {
 		if cap(*buffer) > keptBuffer {
 			*buffer = nil
 		}
@@ -69,48 +76,75 @@ func (s *segments) freeBuffers() {
 // They are valid until the next call. With errTooLarge and errCredential they are those of the objects
 // alone, which later reviews refer to.
 func (s *segments) encode(redactor *Redactor, e *entry) ([]byte, error) {
-	var found values
+	found := values{parts: s.parts[:0]}
 	review := &e.review
 	if review.Config == s.header.Config {
 		review.Config = ""
 	}
 	s.freeBuffers()
 	t := &s.objects
-	t.lines, t.looked, t.lookedBytes = t.lines[:0], 0, 0
+	t.lines, t.looked, t.lookedBytes, s.inParts = t.lines[:0], 0, 0, 0
 	lookups, err := t.lookups(redactor, e.trace)
 	if err != nil {
 		return t.lines, err
 	}
 	// The request and the answer are made first, because they say whether anything is redacted.
-	s.request, s.answer = s.request[:0], s.answer[:0]
+	refer := s.refer
+	s.request, s.answer, s.cuts = s.request[:0], s.answer[:0], s.cuts[:0]
 	if len(e.body) > 0 {
-		if s.request, err = redactor.appendRequest(s.request, e.body, &found); err != nil {
+		if s.request, s.cuts, err = redactor.appendRequest(s.request, e.body, &found, refer, s.cuts); err != nil {
 			return t.lines, err
 		}
 	}
+	inRequest := len(s.cuts)
 	review.Redacted = found.any
 	switch {
 	case len(e.answer) == 0:
 	case review.Token != nil:
 		s.answer = redactor.appendTokenAnswer(s.answer, e.answer)
 	default:
-		s.answer = redactor.appendAnswer(s.answer, e.answer, &found)
+		s.answer, s.cuts = redactor.appendAnswer(s.answer, e.answer, &found, refer, s.cuts)
 	}
-	text, err := appendReview(append(append(s.line[:0], t.lines...), reviewPrefix...), review, lookups)
+	s.parts = found.parts
+	text, err := appendReview(append(s.review[:0], `"review":`...), review, lookups)
 	if err != nil {
 		return t.lines, err
 	}
 	if len(s.request) > 0 {
-		text = append(append(text, `,"request":`...), s.request...)
+		text = append(text, `,"request":`...)
+		move(s.cuts[:inRequest], len(text))
+		text = append(text, s.request...)
 	}
 	if len(s.answer) > 0 {
-		text = append(append(text, `,"response":`...), s.answer...)
+		text = append(text, `,"response":`...)
+		move(s.cuts[inRequest:], len(text))
+		text = append(text, s.answer...)
 	}
-	s.line = append(text, "}}\n"...)
-	if len(s.line)-len(t.lines) > maxLine {
+	text = append(text, "}}\n"...)
+	s.review = text
+	if len(text)+s.inParts+partSpace*(len(s.cuts)+1) > maxLine {
 		return t.lines, errTooLarge
 	}
+	s.line = append(append(s.line[:0], t.lines...), '{')
+	if len(s.cuts) > 0 {
+		s.line = append(s.line, partsPrefix[1:]...)
+		for i, c := range s.cuts {
+			if i > 0 {
+				s.line = append(s.line, ',')
+			}
+			s.line = strconv.AppendInt(append(s.line, '['), int64(c.at), 10)
+			s.line = append(strconv.AppendInt(append(s.line, ','), int64(c.id), 10), ']')
+		}
+		s.line = append(s.line, "],"...)
+	}
+	s.line = append(s.line, text...)
 	return s.line, nil
+}
+
+func move(cuts []cut, by int) {
+	for i := range cuts {
+		cuts[i].at += by
+	}
 }
 
 // appendReview appends a review without its end, request and response.
@@ -147,6 +181,24 @@ func appendReview(dst []byte, r *Review, lookups []byte) ([]byte, error) {
 	return dst, nil
 }
 
+// refer returns the number of the object that holds a part in the segment, 0 if there are too many.
+func (s *segments) refer(p *part) int {
+	t := &s.objects
+	if p.segment != s.number && t.bytes >= 2*maxTableBytes {
+		return 0
+	}
+	s.inParts += len(p.redacted)
+	if p.segment == s.number {
+		return p.id
+	}
+	t.last++
+	t.bytes += len(p.redacted)
+	p.id, p.segment = t.last, s.number
+	t.lines = strconv.AppendInt(append(t.lines, `{"object":{"id":`...), int64(p.id), 10)
+	t.lines = append(append(append(t.lines, `,"value":`...), p.redacted...), "}}\n"...)
+	return p.id
+}
+
 // id returns the number of an object, whose JSON is made if it is new.
 func (t *objectTable) id(redactor *Redactor, object any, encode func() ([]byte, error)) (int, error) {
 	if value := reflect.ValueOf(object); value.Kind() == reflect.Pointer && value.IsNil() {
@@ -165,8 +217,7 @@ func (t *objectTable) id(redactor *Redactor, object any, encode func() ([]byte, 
 		return 0, fmt.Errorf("encode an object: %w", err)
 	}
 	begin := len(t.lines)
-	id := len(t.ids) + 1
-	t.lines = fmt.Appendf(t.lines, `{"object":{"id":%d,"value":`, id)
+	t.lines = fmt.Appendf(t.lines, `{"object":{"id":%d,"value":`, t.last+1)
 	// Params and presets are configuration, which a replay cannot do without; of Secrets it must.
 	if rawjson.Value(text).Get("kind").Is("Secret") {
 		t.lines = redactor.appendObject(t.lines, text)
@@ -178,12 +229,13 @@ func (t *objectTable) id(redactor *Redactor, object any, encode func() ([]byte, 
 	if t.ids == nil {
 		t.ids = map[any]tableEntry{}
 	}
+	t.last++
 	t.bytes += size
-	t.ids[object] = tableEntry{id, size}
+	t.ids[object] = tableEntry{t.last, size}
 	if t.lookedBytes += size; t.lookedBytes > maxLookedBytes {
 		return 0, errTooLarge
 	}
-	return id, nil
+	return t.last, nil
 }
 
 func (t *objectTable) namespace(r *Redactor, n *corev1.Namespace) (int, error) {

@@ -25,8 +25,8 @@ const FormatVersion = 1
 
 // Line is a line of a segment. Exactly one of its fields is set.
 //
-// A Reader returns whole lines. In files of version 0.1.0, parts of a review may be left out that the
-// segment has as objects, see partsPrefix.
+// A Reader returns whole lines. In the file, parts of a review may be left out that the segment has
+// as objects, see partsPrefix: reviews of a rollout differ in little.
 type Line struct {
 	Header *Header `json:"header,omitempty"`
 	Object *Object `json:"object,omitempty"`

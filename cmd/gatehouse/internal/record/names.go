@@ -24,6 +24,14 @@ func ConfigurationDigest(name string) (digest string, ok bool) {
 	return digest, ok && digest != ""
 }
 
+// RedactRequest appends an AdmissionReview with what is to be redacted in it, and reports whether
+// there was any. It appends nothing for a request that holds a token, see IsCredential.
+func (r *Redactor) RedactRequest(dst, review []byte) (out []byte, redacted bool) {
+	var found values
+	out, _, _ = r.appendRequest(dst, review, &found, nil, nil) // the error says that nothing was appended
+	return out, found.any
+}
+
 // IsDamaged reports whether an error that wraps ErrTruncated is about bytes that are no part of a
 // recording, and not only about those that are missing at its end.
 func IsDamaged(err error) bool {

@@ -2,18 +2,21 @@ package record_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 )
 
 // plain returns all files of a recording, decompressed.
@@ -40,6 +43,116 @@ func plain(t testing.TB, dir string) string {
 		_ = file.Close()
 	}
 	return all.String()
+}
+
+// containers returns the containers of a pod with an environment variable.
+func containers(value string) string {
+	return fmt.Sprintf(`[{"name":"app","image":"registry.example/checkout:1.4.2","env":[{"name":"PASSWORD","value":%q}]}]`, value)
+}
+
+// TestParts records the same pods often. Later records refer to what they share with earlier
+// ones, and are read as they came.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := record.New(options(t, dir))
+	stop := run(r)
+	const n = 40
+	patch := base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/spec/containers/1","value":{"name":"proxy","args":["--upstream=hunter2-hunter2"]}}]`))
+	for i := range n {
+		pod := fmt.Sprintf(`{"kind":"Pod","metadata":{"name":"checkout-%d","annotations":{"a.example/token":"token-of-the-pod-%d","note":"kept"},"labels":{"app":"checkout","tier":"frontend","pod-template-hash":"7d9f8b6c5"}},"spec":{"containers":%s,"x":[]}}`,
+			i, i/20, containers("hunter2-hunter2"))
+		add(r, fmt.Sprint(i), admissionReview(fmt.Sprint(i), pod), []byte(`{"response":{"uid":"0","allowed":true,"patchType":"JSONPatch","patch":"`+patch+`"}}`))
+	}
+	stop()
+	all, _ := recorded(t, dir)
+	if len(all) != n {
+		t.Fatalf("%d reviews, want %d", len(all), n)
+	}
+	for i := range all {
+		want := []string{
+			fmt.Sprintf(`"name":"checkout-%d"`, i), `"labels":{"app":"checkout","tier":"frontend","pod-template-hash":"7d9f8b6c5"}`, `"note":"kept"`,
+			`"image":"registry.example/checkout:1.4.2","env":[{"name":"PASSWORD","value":"` + redacted.Prefix, `"spec":{"containers":[`, `"x":[]}`,
+		}
+		for _, text := range want {
+			if !strings.Contains(string(all[i].Request), text) {
+				t.Fatalf("review %d lacks %s: %s", i, text, all[i].Request)
+			}
+		}
+		if !json.Valid(all[i].Request) || !all[i].Redacted || strings.Contains(string(all[i].Request), "token-of") {
+			t.Errorf("review %d: %s", i, all[i].Request)
+		}
+		var first, this struct{ Patch any }
+		if json.Unmarshal(all[0].Response, &first) != nil || json.Unmarshal(all[i].Response, &this) != nil || fmt.Sprint(first) != fmt.Sprint(this) {
+			t.Errorf("review %d: answer %s, want that of the first, %s", i, all[i].Response, all[0].Response)
+		}
+	}
+	text := plain(t, dir)
+	if strings.Contains(text, "hunter2") {
+		t.Error("the secret is in the recording")
+	}
+	if got := strings.Count(text, "registry.example/checkout:1.4.2"); got > 2 {
+		t.Errorf("the containers are in the recording %d times, want once before and once as a part", got)
+	}
+}
+
+// TestPartsOfPlaces records one text at a place where nothing is redacted, and then at others
+// where it is.
+func TestPartsOfPlaces(t *testing.T) {
+	t.Parallel()
+	secret := `{"a":"hunter2-hunter2","b":"a text that is long enough for a part"}`
+	for _, tt := range []struct{ name, first, then string }{
+		{"data", `{"spec":{"x":` + secret + `}}`, `{"data":{"x":` + secret + `}}`},
+		{"an annotation", `{"spec":{"x":` + secret + `}}`, `{"metadata":{"annotations":{"x-token":` + secret + `}}}`},
+		{"path of the caller", `{"status":{"password":` + secret + `}}`, `{"spec":{"password":` + secret + `}}`},
+		{"userInfo", `{"userInfo":[` + secret + `]}`, `{"data":[` + secret + `]}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			r := record.New(options(t, dir))
+			stop := run(r)
+			for i := range 3 {
+				add(r, fmt.Sprint(i), admissionReview(fmt.Sprint(i), tt.first), nil)
+			}
+			for i := range 3 {
+				add(r, fmt.Sprint("then-", i), admissionReview(fmt.Sprint("then-", i), tt.then), nil)
+			}
+			stop()
+			all, _ := recorded(t, dir)
+			for i := range all {
+				if is, want := strings.Contains(string(all[i].Request), "hunter2"), i < 3; is != want {
+					t.Errorf("review %d has the value: %v, want %v: %s", i, is, want, all[i].Request)
+				}
+			}
+		})
+	}
+}
+
+// TestPartsBound records ever new objects, each twice: memory is bounded, and all are read again.
+func TestPartsBound(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := record.New(options(t, dir))
+	stop := run(r)
+	const n = 3000
+	for i := range n {
+		body := admissionReview(fmt.Sprint(i), fmt.Sprintf(`{"spec":{"containers":%s,"m%d":{"a":%q}}}`, containers(fmt.Sprint("value-of-", i/2)), i/2, strings.Repeat("x", 900)))
+		for r.Stats().Recorded < int64(i)-200 {
+			runtime.Gosched()
+		}
+		add(r, fmt.Sprint(i), body, nil)
+	}
+	stop()
+	all, _ := recorded(t, dir)
+	if len(all) != n {
+		t.Fatalf("%d reviews, want %d, stats %+v", len(all), n, r.Stats())
+	}
+	for i := range all {
+		if all[i].ID != fmt.Sprint(i) || !strings.Contains(string(all[i].Request), fmt.Sprintf(`"m%d":{`, i/2)) || !json.Valid(all[i].Request) {
+			t.Fatalf("review %d is %s: %s", i, all[i].ID, all[i].Request)
+		}
+	}
 }
 
 // TestReaderParts reads lines whose parts are not there.

@@ -298,7 +298,7 @@ func (r *Reader) readLine() ([]byte, error) {
 }
 
 // partsPrefix begins the line of a review of which parts were left out, because the segment has them as
-// objects already: version 0.1.0 has written such lines. It is followed by a list of [place, object], in order: at this many bytes
+// objects already. It is followed by a list of [place, object], in order: at this many bytes
 // behind "],", an object stands in place of one byte.
 const partsPrefix = `{"parts":[`
 

@@ -70,6 +70,7 @@ type Redactor struct {
 	// object is the root of objects, secret that of Secrets, and user that of userInfo.
 	object, secret, user *pathNode
 	patterns             []*regexp.Regexp
+	cache                *partCache
 	sum                  [sha256.Size]byte
 	// space is how many bytes of hashes the text that is redacted now may still get. It is counted if
 	// bounded is true.
@@ -161,7 +162,7 @@ func NewRedactor(key []byte, paths, annotations []string) (*Redactor, error) {
 		return nil, fmt.Errorf("the redaction key has %d bytes, and needs %d", len(key), MinKey)
 	}
 	id := sha256.Sum256(append([]byte("gatehouse redaction key id:"), key...))
-	r := &Redactor{mac: hmac.New(sha256.New, key), object: new(pathNode), user: new(pathNode)}
+	r := &Redactor{mac: hmac.New(sha256.New, key), object: new(pathNode), user: new(pathNode), cache: newPartCache()}
 	r.user.member("extra").all = true
 	r.redaction = Redaction{
 		Key: hex.EncodeToString(id[:4]), Paths: appendNew(DefaultPaths(), paths), Annotations: appendNew(DefaultAnnotations(), annotations),
@@ -230,19 +231,41 @@ type values struct {
 	any bool
 	// many is true if they were too many to be noted.
 	many bool
+	// parts are the parts of the request whose values belong to these too.
+	parts []*part
+}
+
+// own reports whether there are values that are of no part.
+func (f *values) own() bool { return len(f.long) > 0 || len(f.env) > 0 || f.many }
+
+func (f *values) addPart(p *part) {
+	if p.found.any {
+		f.any = true
+		f.parts = append(f.parts, p)
+	}
 }
 
 // search returns the values that are searched for, the longest first, and false if they are too
 // many.
 func (f *values) search() ([]string, bool) {
-	all := slices.Clone(f.long)
+	all, many := slices.Clone(f.long), f.many
+	for _, p := range f.parts {
+		all, many = append(all, p.found.long...), many || p.found.many
+	}
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(-cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	return all, !f.many
+	all = slices.Compact(all)
+	return all, len(all) <= maxLong && !many
 }
 
 // isEnv reports whether an environment variable has a value that was redacted.
 func (f *values) isEnv(name, value string) bool {
-	return name != "" && value != "" && f.env[name] == value
+	if name == "" || value == "" {
+		return false
+	}
+	if f.env[name] == value {
+		return true
+	}
+	return slices.ContainsFunc(f.parts, func(p *part) bool { return p.found.env[name] == value })
 }
 
 const (
@@ -324,6 +347,9 @@ func (r *Redactor) appendObject(dst []byte, object rawjson.Value) []byte {
 		return r.appendValue(dst, v, r.bound(v, root.members[name]), found)
 	})
 }
+
+// Object returns an object, as JSON, in which values are redacted.
+func (r *Redactor) Object(object []byte) []byte { return r.appendObject(nil, object) }
 
 // appendAnnotations appends an object of which the annotations are redacted alone.
 func (r *Redactor) appendAnnotations(dst []byte, object rawjson.Value) []byte {
@@ -465,12 +491,13 @@ func (f *values) noteEnv(v rawjson.Value) {
 }
 
 // appendAnswer appends the response of an AdmissionReview. In its patch, which is appended as JSON,
-// and in its texts are redacted the values that were redacted in the request.
-func (r *Redactor) appendAnswer(dst, answer []byte, found *values) []byte {
+// and in its texts are redacted the values that were redacted in the request. Refer and cuts are as for
+// appendRequest.
+func (r *Redactor) appendAnswer(dst, answer []byte, found *values, refer func(*part) int, cuts []cut) ([]byte, []cut) {
 	search := searcher{Redactor: r, found: found}
 	response := rawjson.Value(answer).Get("response")
 	if response.Kind() != rawjson.Object {
-		return append(dst, "null"...)
+		return append(dst, "null"...), cuts
 	}
 	dst = append(dst, '{')
 	begin := len(dst)
@@ -481,14 +508,22 @@ func (r *Redactor) appendAnswer(dst, answer []byte, found *values) []byte {
 		dst = append(append(dst, name...), ':')
 		switch {
 		case name.Is("patch"):
-			dst = search.appendPatch(dst, v)
+			known := r.cache.patch(v, found, func(dst []byte) []byte { return search.appendPatch(dst, v) })
+			if known == nil {
+				dst = search.appendPatch(dst, v)
+			} else if id := refer(known); id > 0 {
+				cuts = append(cuts, cut{len(dst), id})
+				dst = append(dst, placeholder)
+			} else {
+				dst = append(dst, known.redacted...)
+			}
 		case !found.any || name.Is("uid") || name.Is("allowed") || name.Is("patchType"):
 			dst = append(dst, v...)
 		default:
 			dst = search.appendFound(dst, v)
 		}
 	}
-	return append(dst, '}')
+	return append(dst, '}'), cuts
 }
 
 // searcher redacts values wherever they occur in an answer.

@@ -48,8 +48,14 @@ type segments struct {
 	dirty   bool
 	header  Header
 	objects objectTable
+	// number distinguishes the segment from others of this process.
+	number uint64
 	// Buffers of encode.
-	line, request, answer []byte
+	line, review, request, answer []byte
+	cuts                          []cut
+	parts                         []*part
+	// inParts is the size of the parts that the current review refers to, in bytes.
+	inParts int
 	// While nothing can be written, the next attempt is at retryAt.
 	retryAt time.Time
 	pause   time.Duration
@@ -146,7 +152,7 @@ func (r *Recorder) begin(now time.Time) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it names the path
 	}
-	*s = segments{file: file, begun: now, pause: s.pause, drops: s.drops, header: Header{
+	*s = segments{file: file, begun: now, pause: s.pause, number: s.number + 1, drops: s.drops, header: Header{
 		Format: FormatVersion, Program: build.Version(), Kubernetes: policy.CompatibilityVersion, CEL: build.ModuleVersion("github.com/google/cel-go"),
 		Source: FromServer, Replica: o.Replica, Started: now.UTC(), Redaction: o.Redactor.Redaction(), Sampling: o.sampling(),
 	}}

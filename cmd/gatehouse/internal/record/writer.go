@@ -9,7 +9,11 @@ import (
 )
 
 // Writer writes one segment. It is for one goroutine.
-type Writer struct{ zstd *zstd.Encoder }
+type Writer struct {
+	zstd *zstd.Encoder
+	// plain is the number of bytes before compression.
+	plain int64
+}
 
 // window is the zstd window of a segment, in bytes: about a hundred reviews of a rollout.
 const window = 1 << 20
@@ -35,9 +39,13 @@ func (w *Writer) Write(line *Line) error {
 
 // WriteText adds a line that is encoded already, with its end.
 func (w *Writer) WriteText(text []byte) error {
+	w.plain += int64(len(text))
 	_, err := w.zstd.Write(text)
 	return err //nolint:wrapcheck // the caller names the file
 }
+
+// Bytes returns how many bytes the segment has before compression.
+func (w *Writer) Bytes() int64 { return w.plain }
 
 // Flush writes everything to the file, so that a reader can read it.
 func (w *Writer) Flush() error { return w.zstd.Flush() } //nolint:wrapcheck // the caller names the file

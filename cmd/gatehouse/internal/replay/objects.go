@@ -133,8 +133,8 @@ func (s *segment) lookupsOf(text []byte) (*lookups, error) {
 		return nil, err
 	}
 	l := &lookups{Lookups: decoded}
-	decoded.EachObject(func(id int) {
-		if o := s.object(id); id > 0 && o != nil {
+	decoded.EachObject(func(id *int) {
+		if o := s.object(*id); *id > 0 && o != nil {
 			l.redacted = l.redacted || o.redacted
 		}
 	})

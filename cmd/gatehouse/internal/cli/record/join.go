@@ -105,13 +105,13 @@ func (j *joiner) review(reader *record.Reader, text []byte) error {
 	if err := j.open(reader.Segment()); err != nil {
 		return err
 	}
-	lookups.EachObject(func(id int) {
-		object := reader.Object(id)
-		if err != nil || object == nil || j.written[id] {
+	lookups.EachObject(func(id *int) {
+		object := reader.Object(*id)
+		if err != nil || object == nil || j.written[*id] {
 			return
 		}
-		j.written[id] = true
-		err = j.writer.Write(&record.Line{Object: &record.Object{ID: id, Value: object}})
+		j.written[*id] = true
+		err = j.writer.Write(&record.Line{Object: &record.Object{ID: *id, Value: object}})
 	})
 	if err == nil {
 		j.line = append(append(append(j.line[:0], `{"review":`...), text...), "}\n"...)

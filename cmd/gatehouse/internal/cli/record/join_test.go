@@ -105,7 +105,7 @@ func joinedText(t *testing.T, file []byte) string {
 			t.Fatal(err)
 		}
 		var objects []string
-		one.Lookups.EachObject(func(id int) { objects = append(objects, strings.Trim(string(r.Object(id)), `"`)) })
+		one.Lookups.EachObject(func(id *int) { objects = append(objects, strings.Trim(string(r.Object(*id)), `"`)) })
 		reviews = append(reviews, r.Header().Config+" "+one.ID+" "+strings.TrimSpace(strings.Join(objects, " ")))
 	}
 	var missing int64

@@ -266,9 +266,9 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 		}
 		if l.flags.full {
 			row.Request, row.Response, row.Lookups, row.Objects = one.Request, one.Response, one.Lookups, map[int]json.RawMessage{}
-			one.Lookups.EachObject(func(id int) {
-				if object := reader.Object(id); object != nil {
-					row.Objects[id] = object
+			one.Lookups.EachObject(func(id *int) {
+				if object := reader.Object(*id); object != nil {
+					row.Objects[*id] = object
 				}
 			})
 		}
