@@ -159,7 +159,10 @@ v1 pods/eviction policy/v1/Eviction namespaced CREATE
 v1 serviceaccounts/token authentication.k8s.io/v1/TokenRequest namespaced CREATE
 apps/v1 deployments/scale autoscaling/v1/Scale namespaced UPDATE
 autoscaling/v2 horizontalpodautoscalers/status HorizontalPodAutoscaler namespaced UPDATE
+autoscaling/v1 horizontalpodautoscalers/status HorizontalPodAutoscaler namespaced UPDATE
 example.com/v1 things/status Thing namespaced UPDATE
+example.com/v1beta1 things/status Thing namespaced UPDATE
+example.com/v1 things/scale autoscaling/v1/Scale namespaced UPDATE
 example.com/v1beta1 things/scale autoscaling/v1/Scale namespaced UPDATE`) {
 		fields := strings.Fields(line)
 		gv, _ := schema.ParseGroupVersion(fields[0])
