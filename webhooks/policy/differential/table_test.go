@@ -35,7 +35,7 @@ func typedRequests(t testing.TB) map[string]asked {
   managedFields: [{manager: kubectl, operation: Update, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {"f:metadata": {}}}]},
  spec: {nodeSelector: {a: b}, containers: [{name: a, image: i, resources: {limits: {memory: 1Gi, cpu: 250m}}, ports: [{containerPort: 80}], livenessProbe: {httpGet: {port: http}}}, {name: b, image: j, args: [x, z], resources: {}, ports: [{containerPort: 80}], livenessProbe: {httpGet: {port: 80}}}],
   initContainers: [{name: b, image: j, args: [x, z], resources: {}, ports: [{containerPort: 80}], livenessProbe: {httpGet: {port: 80}}}], securityContext: {}, tolerations: [{key: k, operator: Exists, tolerationSeconds: 300}], priority: 3}, status: {}}`
-		thing = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: shop, labels: {app: web}, finalizers: [x/a]}, spec: {nodeSelector: {a: b}, containers: [{name: a, resources: {limits: {memory: 1Gi}}, args: []}], priority: 3.0, accessModes: [ReadWriteOnce]}, data: {x: "NaN"}}`
+		thing = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: shop, labels: {app: web}, finalizers: [x/a]}, spec: {nodeSelector: {a: b}, containers: [{name: a, resources: {limits: {memory: 1Gi}}, args: []}], priority: 3.0, accessModes: [ReadWriteOnce], q: "100000000000000000000000000000000000000000Ki"}, data: {x: "NaN"}}`
 	)
 	larger := strings.NewReplacer("1Gi", `"1073741824"`, "300", "301").Replace(pod)
 	out := map[string]asked{}
