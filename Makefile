@@ -123,7 +123,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.
 
 .PHONY: differential
 differential: ## Hold N (default 20000) random sets of policies, from SEED on, against the API server's own dispatcher.
-	go test ./webhooks/policy -run '^TestRandomSameAsUpstream$$' -v -timeout 24h -args -differential.n=$${N:-20000} -differential.seed=$${SEED:-1}
+	go test ./webhooks/policy/differential -run '^TestRandomSameAsUpstream$$' -v -timeout 24h -args -differential.n=$${N:-20000} -differential.seed=$${SEED:-1}
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters and check that generated files and formatting are up to date.

@@ -186,6 +186,18 @@ var layers = []rule{
 		reason:  "checking documents knows nothing of evaluating policies",
 	},
 	{
+		from:    []string{"webhooks/policy/differential"},
+		tests:   true,
+		imports: []string{"/webhooks/policy/expression", "/webhooks/policy/validation"},
+		reason:  "what is held against the API server is what others can call",
+	},
+	{
+		from:    []string{"webhooks/sidecar/property"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar/podtext", "/webhooks/sidecar/status", "/webhooks/sidecar/podcheck", "/webhooks/sidecar/profile", "/webhooks/sidecar/inject", "/webhooks/sidecar/template"},
+		reason:  "what holds of every decision is held by what others can call",
+	},
+	{
 		from:    []string{"webhooks/authn/jwt"},
 		imports: []string{"/webhooks/api", "/webhooks/diagnostic"},
 		reason:  "verifying a token knows nothing of the documents of Gatehouse",

@@ -3,8 +3,6 @@ package policy_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -124,43 +122,6 @@ func BenchmarkReview(b *testing.B) {
 					b.Fatal(message(response))
 				}
 			}
-		})
-	}
-}
-
-func BenchmarkReviewDenied(b *testing.B) {
-	pod := review(b, strings.ReplaceAll(readFile(b, "testdata/pod.json"), `"registry.example.com`, `"docker.io`))
-	set, err := policy.Compile(many(b, typicalPolicy, 1, 1))
-	must(b, err)
-	b.ReportAllocs()
-	for b.Loop() {
-		if response := set.Decide(context.Background(), policy.Input{Request: pod}).Response(); response.Allowed {
-			b.Fatal("allowed")
-		}
-	}
-}
-
-// BenchmarkCompile reports what a policy costs to compile and to keep.
-func BenchmarkCompile(b *testing.B) {
-	for name, template := range map[string]string{"small": smallPolicy, "typical": typicalPolicy} {
-		b.Run(name, func(b *testing.B) {
-			const n = 50
-			spec := many(b, template, n, n)
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			var set *policy.Set
-			for b.Loop() {
-				var err error
-				if set, err = policy.Compile(spec); err != nil {
-					b.Fatal(err)
-				}
-			}
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/n, "µs/policy")
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1024/n, "KiB/policy")
-			runtime.KeepAlive(set)
 		})
 	}
 }

@@ -2,11 +2,8 @@ package policy_test
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
-
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -205,38 +202,4 @@ func TestFewDiagnostics(t *testing.T) {
 	if len(found) != 21 || !strings.Contains(fmt.Sprint(found), "and 4076 more") {
 		t.Errorf("%d diagnostics: %v", len(found), found)
 	}
-}
-
-// BenchmarkException reports what one exception costs to compile and to keep whose
-// conditions are as many and as long as they may be.
-func BenchmarkException(b *testing.B) {
-	text := "true"
-	for len(text) < 1_000 {
-		text += " || object.spec.containers.exists(c, c.image == 'x')"
-	}
-	spec := specOf(b, documents(denyAll("p", "", ""), conditionsOf("gatehouse-system", 1, text)))
-	conditions := &spec.Exceptions[0].Spec.Match.MatchConditions
-	for i := 1; (i+1)*len(text) <= 16<<10; i++ {
-		*conditions = append(*conditions, admissionregistrationv1.MatchCondition{Name: fmt.Sprintf("c%d", i), Expression: text})
-	}
-	var err error
-	without := spec
-	without.Exceptions = nil
-	if spec.Previous, err = policy.Compile(without); err != nil {
-		b.Fatal(err)
-	}
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	var set *policy.Set
-	b.ReportAllocs()
-	for b.Loop() {
-		if set, err = policy.Compile(spec); err != nil {
-			b.Fatal(err)
-		}
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1024, "KiB/exception")
-	runtime.KeepAlive(set)
 }

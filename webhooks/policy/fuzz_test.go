@@ -3,14 +3,9 @@ package policy_test
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
-	podsecurityapi "k8s.io/pod-security-admission/api"
-	podsecuritypolicy "k8s.io/pod-security-admission/policy"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -73,64 +68,6 @@ func FuzzReview(f *testing.F) {
 		}
 		if got := verdict(response); got != "cannot decide" && (!readable(object) || !readable(old)) {
 			t.Fatalf("%s, though %q or %q cannot be read", got, object, old)
-		}
-	})
-}
-
-// FuzzPodSecurity holds that what podSecurity says of a pod, of which it reads a
-// part, is what upstream's checks say of the whole.
-func FuzzPodSecurity(f *testing.F) {
-	for _, seed := range fuzzSeeds(f) {
-		f.Add(seed)
-	}
-	set := compile(f, restrictedPolicy)
-	evaluator, err := podsecuritypolicy.NewEvaluator(podsecuritypolicy.DefaultChecks(), nil)
-	must(f, err)
-	standard := podsecurityapi.LevelVersion{Level: podsecurityapi.LevelRestricted, Version: podsecurityapi.LatestVersion()}
-	base := review(f, plainPod)
-	f.Fuzz(func(t *testing.T, object []byte) {
-		req := base
-		req.Object.Raw = object
-		response := set.Decide(context.Background(), policy.Input{Request: req}).Response()
-		pod := new(corev1.Pod)
-		duplicates, err := kjson.UnmarshalStrict(object, pod, kjson.DisallowDuplicateFields)
-		if err != nil || len(duplicates) > 0 {
-			return // not what the API server would send
-		}
-		value, err := rawjson.Parse(object)
-		if err != nil || value.Kind() != rawjson.Object {
-			return
-		}
-		if _, err := value.Decode(); err != nil {
-			return // a key twice where the decoder above does not look
-		}
-		for i := range pod.Spec.Volumes {
-			if pod.Spec.Volumes[i].VolumeSource == (corev1.VolumeSource{}) {
-				return // whether it has an unknown source, only the text shows
-			}
-		}
-		var want, got []string
-		for _, result := range evaluator.EvaluatePod(standard, &pod.ObjectMeta, &pod.Spec) {
-			if !result.Allowed {
-				one := podsecuritypolicy.AggregateCheckResults([]podsecuritypolicy.CheckResult{result})
-				want = append(want, `AdmissionPolicy 'restricted' denied request: violates PodSecurity "restricted:latest": `+one.ForbiddenDetail())
-			}
-		}
-		if !response.Allowed {
-			if verdict(response) == "cannot decide" {
-				t.Fatalf("%q: %s", object, message(response))
-			}
-			for _, cause := range response.Result.Details.Causes {
-				got = append(got, cause.Message)
-			}
-		}
-		for i := range want {
-			if len(want[i]) > 1024 {
-				return // would be cut
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("%q:\ngot  %q\nwant %q", object, got, want)
 		}
 	})
 }

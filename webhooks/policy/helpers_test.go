@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/tools/txtar"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -129,16 +128,6 @@ var emptySet = sync.OnceValue(func() *policy.Set {
 	}
 	return set
 })
-
-// expressionsOf returns the expressions of a section of testdata/expressions.txtar.
-func expressionsOf(t testing.TB, section string) []string {
-	t.Helper()
-	archive, err := txtar.ParseFile("testdata/expressions.txtar")
-	must(t, err)
-	i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == section })
-	out := strings.Split(strings.TrimSpace(string(archive.Files[i].Data)), "\n")
-	return slices.DeleteFunc(out, func(line string) bool { return strings.HasPrefix(line, "#") })
-}
 
 func compile(t testing.TB, documents string) *policy.Set {
 	t.Helper()
@@ -303,6 +292,20 @@ func message(response admission.Response) string {
 func readFile(t testing.TB, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(name)
+	must(t, err)
+	return string(raw)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func toJSON(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
 	must(t, err)
 	return string(raw)
 }

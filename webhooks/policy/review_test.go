@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -204,57 +203,6 @@ kind: AdmissionPolicy
 metadata: {name: own}
 spec: {` + spec + `matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]},
   variables: [{name: b, expression: "'b'"}], validations: [{expression: "object.data.a != variables.b", messageExpression: "'not ' + variables.b"}], validationActions: ` + actions + `}`
-}
-
-// TestIndexMatchesRules holds the index against the rules themselves, for every
-// kind of wildcard.
-func TestIndexMatchesRules(t *testing.T) {
-	t.Parallel()
-	requests := []struct{ group, resource, subresource, operation string }{
-		{"", "pods", "", "CREATE"},
-		{"", "pods", "status", "UPDATE"},
-		{"", "pods", "exec", "CONNECT"},
-		{"apps", "deployments", "", "CREATE"},
-		{"apps", "deployments", "scale", "UPDATE"},
-		{"example.com", "pods", "", "DELETE"},
-	}
-	for _, tc := range []struct {
-		group, resource, operation string
-		want                       []int
-	}{
-		{"", "pods", "*", []int{0}},
-		{"*", "pods", "*", []int{0, 5}},
-		{"*", "*", "*", []int{0, 3, 5}},
-		{"*", "*/*", "*", []int{0, 1, 2, 3, 4, 5}},
-		{"*", "pods/*", "*", []int{0, 1, 2, 5}},
-		{"*", "pods/status", "*", []int{1}},
-		{"*", "*/scale", "*", []int{4}},
-		{"*", "*/status", "CREATE", nil},
-		{"apps", "*/*", "UPDATE", []int{4}},
-		{"*", "*/*", "CONNECT", []int{2}},
-		{"example.com", "*", "DELETE", []int{5}},
-		{"example.org", "*", "*", nil},
-	} {
-		set := compile(t, denyAll("p", fmt.Sprintf(`matchConstraints: {resourceRules: [{apiGroups: [%q], apiVersions: ["*"], operations: [%q], resources: [%q]}]}`, tc.group, tc.operation, tc.resource), ""))
-		var got []int
-		for i, r := range requests {
-			response := decide(t, set, review(t, configMap, func(req *admission.Request) {
-				req.Resource = metav1.GroupVersionResource{Group: r.group, Version: "v1", Resource: r.resource}
-				req.SubResource = r.subresource
-				req.Operation = "CREATE"
-				if r.operation == "DELETE" {
-					deleting(req)
-				}
-				req.Operation = admissionv1.Operation(r.operation)
-			}))
-			if !response.Allowed {
-				got = append(got, i)
-			}
-		}
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%q, %q, %q matches %v, want %v", tc.group, tc.resource, tc.operation, got, tc.want)
-		}
-	}
 }
 
 // TestHostileObjects holds that an object that cannot be read is never allowed

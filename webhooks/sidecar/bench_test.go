@@ -52,34 +52,3 @@ func BenchmarkReview(b *testing.B) {
 		}
 	}
 }
-
-// BenchmarkParameters renders five placeholders for every pod.
-func BenchmarkParameters(b *testing.B) {
-	set := compile(b, `
-metadata: {name: mesh}
-spec:
-  injection: OptOut
-  parameters:
-  - {name: level, type: string, default: info}
-  - {name: port, type: port, default: 15001}
-  - {name: memory, type: quantity, default: 64Mi}
-  template:
-    spec:
-      initContainers:
-      - name: mesh
-        image: example/mesh:1
-        restartPolicy: Always
-        args: ["--level=${params.level}", "--port=${params.port}", --verbose]
-        ports: [{containerPort: "${params.port}"}]
-        startupProbe: {tcpSocket: {port: "${params.port}"}}
-        resources: {requests: {memory: "${params.memory}"}}
-`)
-	pod := strings.Replace(podOfSize(5000), `"annotations":{`, `"annotations":{"mesh.sidecar.gatehouse.dev/level":"debug","mesh.sidecar.gatehouse.dev/memory":"128Mi",`, 1)
-	r := request("shop", pod)
-	b.ReportAllocs()
-	for b.Loop() {
-		if response := set.Decide(context.Background(), sidecar.Input{Request: r}).Response(); !response.Allowed || response.Patches == nil {
-			b.Fatalf("%+v", response)
-		}
-	}
-}

@@ -143,3 +143,23 @@ func forOwned(namespace, pod, workload string) sidecar.Input {
 	in.Workload = workload
 	return in
 }
+
+// treeOf is tree for bytes.
+func treeOf(t testing.TB, text []byte) any {
+	t.Helper()
+	return tree(t, string(text))
+}
+
+func asJSON(t testing.TB, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func asObject(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}

@@ -1,7 +1,6 @@
 package sidecar_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"slices"
@@ -120,44 +119,6 @@ func TestPatch(t *testing.T) {
 			response := set.Decide(context.Background(), sidecar.Input{Request: request("shop", tc.pod)}).Response()
 			checkTwice(t, set, tc.pod, response)
 		})
-	}
-}
-
-// TestUnknownFieldsStay shows that what is in the pod keeps every byte, whatever
-// it means.
-func TestUnknownFieldsStay(t *testing.T) {
-	t.Parallel()
-	const (
-		app  = `{"name":"app","futureField":{"b":1,"a":[1.0,1e3,0.10]},"image":"\u0041","resources":{"limits":null}}`
-		own  = `{"restartPolicy":"Always","name":"own","unheardOf":-0,"startupProbe":null}`
-		data = `{"quantum":{"z":{}},"name":"data"}`
-	)
-	set := compile(t, both)
-	pod := `{"futureTop":[ 1 ],"metadata":{"name":"x","labels":{"b":"1","a":"2"}},"spec":{"futureSpec":{"z":1,"a":2},"initContainers":[` + own + `],"containers":[` + app + `],"volumes":[` + data + `]}}`
-	patched := checkTwice(t, set, pod, set.Decide(context.Background(), sidecar.Input{Request: request("shop", pod)}).Response())
-	value, err := rawjson.Parse([]byte(patched))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []struct {
-		list  string
-		index int
-		text  string
-	}{{"initContainers", 2, own}, {"containers", 0, app}, {"volumes", 0, data}} {
-		for i, element := range value.Get("spec", want.list).Elements() {
-			if i == want.index && string(element) != want.text {
-				t.Errorf("%s[%d] became %s", want.list, i, element)
-			}
-		}
-	}
-	for _, path := range [][]string{{"futureTop"}, {"spec", "futureSpec"}, {"metadata", "labels"}} {
-		original, err := rawjson.Parse([]byte(pod))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(bytes.ReplaceAll(original.Get(path...), []byte(" "), nil), value.Get(path...)) {
-			t.Errorf("%v became %s", path, value.Get(path...))
-		}
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,164 +67,85 @@ func (g *costs) large(size int) map[string]any {
 	return object
 }
 
-// loopOver generates with the name of a loop.
-func (g *costs) loopOver(names *[]string, generate func(name string) string) string {
-	g.names++
-	name := fmt.Sprintf("x%d", g.names)
-	return with(names, name, func() string { return generate(name) })
+// costly has the texts that a symbol, such as <text>, can stand for; text0 has those where no other symbol may follow.
+// T, L and M are names of texts, lists and maps; @t, @l and @m declare one for the rest of the text, and # is the last.
+var costly = map[string][]string{
+	"text0": {"<T>", "<T>", "'a'", "'abc'", "''", "string(object.s)"},
+	"text": {
+		"(<text> + <text>)", "(<text> + <text>)", "<text>.replace(<short>, <text>)", "<text>.replace(<short>, <text>, 2)", "<text><change>",
+		"<list>.join(<separator>)", "<list>.join(<separator>)", "string(<value>)", "(<cond> ? <text> : <text>)", "<format>.format([<text>, <value>])", "<list><index>",
+		"<M>[<text>]", "<M>[?<text>].orValue('')", "<M>.k1", "<M>.?k1.orValue('')", "<M>.?n.orValue(<text>)", "<M>.s", "<M>.?a.optMap(@t, # + <text>).orValue('')",
+		"<list><end>", "optional.of(<text>).orValue(object.m)", "optional.of(<text>).orValue(<text>)", "strings.quote(<text>)",
+		"url(<text>).getHost()", "url(<text>).getEscapedPath()", "<v>", "dyn(<text>)", "<T>", "<T>",
+	},
+	"short":     {"''", "'a'", "<text>"},
+	"separator": {"", "''", "','", "<text>"},
+	"change":    {".lowerAscii()", ".upperAscii()", ".trim()", ".substring(1)", ".substring(0, 2)", ".charAt(0)", ".find('[a-c]+')"},
+	"value": {
+		"<text>", "size(<list>)", "<list>", "bytes(<text>)", "1.5", "1", "quantity('1k')", "url(<text>)", "ip('10.0.0.1')", "timestamp('2026-01-02T03:04:05Z')", "duration('1h')",
+	},
+	"format": {"'%s and %s'", "'%d'", "'%x %s'", "<text>"},
+	"index":  {"[0]", "[1]", "[size(<list>)-1]"},
+	"end":    {".min()", ".max()", ".sort()[0]", ".first().orValue('')", ".last().value()"},
+	"list0":  {"<L>", "<L>", "object.i", "['a', 'b']", "[]"},
+	"list": {
+		"(<list> + <list>)", "(<list> + <list>)", "<text>.split(<short>)", "<text>.split(',', 3)", "<text>.findAll('[a-b]')", "<text>.findAll(<short>)",
+		"<list>.map(@t, <text>)", "<list>.map(@t, <text>)", "<list>.filter(@t, <cond>)", "<list>.filter(@t, <cond>)", "<list>.map(@m, #.l)", "<list>.map(@m, #.?l.orValue([]))", "<list>.map(@m, #.n)",
+		"object.m.map(@t, object.m[#])", "<over>.transformList(@t, @t, <text>)", "<over>.transformMap(@t, @t, <text>)", "<list><part>", "lists.range(<many>)",
+		"[<list>, <list>][1]", "[<list>, <list>].flatten()", "(<cond> ? <list> : <list>)", "<list>.sortBy(@t, <text>)", "dyn([<list>, {'a': <text>, <text>: <list>}])", "<L>", "<L>",
+	},
+	"over":  {"<list>", "<list>", "<M>"},
+	"part":  {".reverse()", ".slice(0, 1)", ".distinct()", ".sort()", ".flatten()", ".flatten(2)"},
+	"many":  {"3", "10", "size(<list>)"},
+	"cond0": {"true", "has(object.s)", "<T> == 'a'"},
+	"cond": {
+		"<text>.startsWith(<text>)", "<text>.contains(<text>)", "<text>.matches('^[a-z]+$')", "<text>.matches('a*b*c*')", "<text>.matches(<text>)", "<text> == <text>", "<text> != <text>", "<text> < <text>",
+		"<text> in <list>", "<text> in <M>", "<text> in ['a', 'b']", "'a' in <list>", "<over>.all(@t, <cond>)", "<over>.all(@l, <cond>)", "<over>.exists(@t, <cond>)", "<over>.exists(@m, <cond>)",
+		"<over>.exists_one(@t, <cond>)", "<over>.all(@t, @t, <cond>)", "<over>.existsOne(@t, @t, <cond>)", "sets.contains(<list>, <list>)", "sets.intersects(<list>, <list>)", "sets.equivalent(<list>, <list>)",
+		"<list>.isSorted()", "<list>.includes(<text>)", "<list>.indexOf(<text>) > 0", "<list>.size() > 2", "<list>.sum() > 1", "isQuantity(<text>)", "isURL(<text>)", "isIP(<text>)", "isCIDR(<text>)", "isSemver(<text>)",
+		"(<cond> && <cond>)", "(<cond> || <cond>)", "!(<cond>)", "<list> == <list>", "<M> == <M>", "object == oldObject", "type(<text>) == string", "has(<M>.n)",
+		"cidr('10.0.0.0/8').containsIP(<text>)", "format.named('dns1123Label').value().validate(<text>).hasValue()", "format.dns1123Subdomain().validate(<text>) == optional.none()",
+		"quantity(<text>).isGreaterThan(quantity('1'))", "<text>.indexOf(<text>) > 1", "<text>.size() > 3",
+	},
 }
 
-// text returns an expression for a text, or what may be one.
-func (g *costs) text(depth int) string {
-	if depth <= 0 {
-		return g.oneOf(g.of(g.texts), g.of(g.texts), "'a'", "'abc'", "''", "string(object.s)")
-	}
-	t, l, b := func() string { return g.text(depth - 1) }, func() string { return g.list(depth - 1) }, func() string { return g.cond(depth - 1) }
-	switch g.IntN(20) {
-	case 0, 1:
-		return "(" + t() + " + " + t() + ")"
-	case 2:
-		return t() + ".replace(" + g.oneOf("''", "'a'", t()) + ", " + t() + g.oneOf(")", ", 2)")
-	case 3:
-		return t() + g.oneOf(".lowerAscii()", ".upperAscii()", ".trim()", ".substring(1)", ".substring(0, 2)", ".charAt(0)", ".find('[a-c]+')")
-	case 4, 5:
-		return l() + ".join(" + g.oneOf("", "''", "','", t()) + ")"
-	case 6:
-		return "string(" + g.oneOf(t(), "size("+l()+")", "bytes("+t()+")", "1.5", "quantity('1k')", "url("+t()+")", "ip('10.0.0.1')", "timestamp('2026-01-02T03:04:05Z')", "duration('1h')") + ")"
-	case 7:
-		return "(" + b() + " ? " + t() + " : " + t() + ")"
-	case 8:
-		return g.oneOf("'%s and %s'", "'%d'", "'%x %s'", t()) + ".format([" + t() + ", " + g.oneOf(l(), t(), "1") + "])"
-	case 9:
-		return l() + "[" + g.oneOf("0", "1", "size("+l()+")-1") + "]"
-	case 10:
-		return g.of(g.maps) + g.oneOf("[", "[?") + t() + "]" + g.oneOf("", ".orValue('')")
-	case 11:
-		return g.of(g.maps) + g.oneOf(".k1", ".?k1.orValue('')", ".?n.orValue("+t()+")", ".s", ".?a.optMap(x, x + "+t()+").orValue('')")
-	case 12:
-		return l() + g.oneOf(".min()", ".max()", ".sort()[0]", ".first().orValue('')", ".last().value()")
-	case 13:
-		return "optional.of(" + t() + ").orValue(" + g.oneOf("object.m", "object.l", t()) + ")"
-	case 14:
-		return "strings.quote(" + t() + ")"
-	case 15:
-		return "url(" + t() + ")" + g.oneOf(".getHost()", ".getEscapedPath()", ".getScheme()")
-	case 16:
+var costlySymbol = regexp.MustCompile(`<[a-zA-Z]\w*>|@[tlm]|#`)
+
+// expand returns an expression for a symbol, in which symbols stand in others up to a depth.
+func (g *costs) expand(name string, depth int) string {
+	switch name {
+	case "L":
+		return g.of(g.lists)
+	case "M":
+		return g.of(g.maps)
+	case "v":
 		if g.variables > 0 {
 			return fmt.Sprintf("variables.v%d", g.IntN(g.variables))
 		}
 		fallthrough
-	case 17:
-		return "dyn(" + t() + ")"
-	default:
+	case "T":
 		return g.of(g.texts)
 	}
-}
-
-// list returns an expression for a list.
-func (g *costs) list(depth int) string {
-	if depth <= 0 {
-		return g.oneOf(g.of(g.lists), g.of(g.lists), "object.i", "['a', 'b']", "[]")
+	all := costly[name]
+	if leaves := costly[name+"0"]; leaves != nil && depth <= 0 {
+		all = leaves
 	}
-	t, l, b := func() string { return g.text(depth - 1) }, func() string { return g.list(depth - 1) }, func() string { return g.cond(depth - 1) }
-	switch g.IntN(18) {
-	case 0, 1:
-		return "(" + l() + " + " + l() + ")"
-	case 2:
-		return t() + ".split(" + g.oneOf("''", "','", t()) + g.oneOf(")", ", 3)")
-	case 3:
-		return t() + ".findAll(" + g.oneOf("'[a-b]'", "''", t()) + ")"
-	case 4, 5:
-		over := l()
-		return g.loopOver(&g.texts, func(x string) string { return over + ".map(" + x + ", " + t() + ")" })
-	case 6, 7:
-		over := l()
-		return g.loopOver(&g.texts, func(x string) string { return over + ".filter(" + x + ", " + b() + ")" })
-	case 8:
-		over := l()
-		return g.loopOver(&g.maps, func(x string) string {
-			return over + ".map(" + x + ", " + x + g.oneOf(".l", ".?l.orValue([])", ".n", ".m") + ")"
-		})
-	case 9:
-		over := g.of(g.maps)
-		return g.loopOver(&g.texts, func(x string) string { return over + ".map(" + x + ", " + over + "[" + x + "])" })
-	case 10:
-		over := g.oneOf(l(), g.of(g.maps))
-		return g.loopOver(&g.texts, func(k string) string {
-			return g.loopOver(&g.texts, func(v string) string {
-				return over + g.oneOf(".transformList(", ".transformMap(") + k + ", " + v + ", " + t() + ")"
-			})
-		})
-	case 11:
-		return l() + g.oneOf(".reverse()", ".slice(0, 1)", ".distinct()", ".sort()", ".flatten()", ".flatten(2)")
-	case 12:
-		return "lists.range(" + g.oneOf("3", "10", "size("+l()+")") + ")"
-	case 13:
-		return "[" + l() + ", " + l() + "]" + g.oneOf("[0]", "[1]", ".flatten()")
-	case 14:
-		return "(" + b() + " ? " + l() + " : " + l() + ")"
-	case 15:
-		over := l()
-		return g.loopOver(&g.texts, func(x string) string { return over + ".sortBy(" + x + ", " + t() + ")" })
-	case 16:
-		return "dyn([" + l() + ", {'a': " + t() + ", " + t() + ": " + l() + "}])"
-	default:
-		return g.of(g.lists)
-	}
-}
-
-// cond returns an expression for a condition.
-func (g *costs) cond(depth int) string {
-	if depth <= 0 {
-		return g.oneOf("true", "has(object.s)", g.of(g.texts)+" == 'a'")
-	}
-	t, l, b := func() string { return g.text(depth - 1) }, func() string { return g.list(depth - 1) }, func() string { return g.cond(depth - 1) }
-	switch g.IntN(18) {
-	case 0:
-		return t() + g.oneOf(".startsWith(", ".endsWith(", ".contains(", ".contains(") + t() + ")"
-	case 1:
-		return t() + ".matches(" + g.oneOf("'^[a-z]+$'", "'a*b*c*'", t()) + ")"
-	case 2, 3:
-		return t() + g.oneOf(" == ", " != ", " < ", " >= ") + t()
-	case 4:
-		return g.oneOf(t()+" in "+l(), t()+" in "+g.of(g.maps), t()+" in ['a', 'b']", "'a' in "+l())
-	case 5, 6, 7, 8:
-		over := g.oneOf(l(), l(), g.of(g.maps))
-		names := &g.texts
-		switch g.IntN(4) {
-		case 0:
-			names = &g.maps
-		case 1:
-			names = &g.lists
+	last, texts, lists, maps := "", g.texts, g.lists, g.maps
+	out := costlySymbol.ReplaceAllStringFunc(g.of(all), func(s string) string {
+		names, declares := map[string]*[]string{"@t": &g.texts, "@l": &g.lists, "@m": &g.maps}[s]
+		switch {
+		case s == "#":
+			return last
+		case !declares:
+			return g.expand(s[1:len(s)-1], depth-1)
 		}
-		return g.loopOver(names, func(x string) string {
-			return over + g.oneOf(".all(", ".exists(", ".exists_one(") + x + ", " + b() + ")"
-		})
-	case 9:
-		over := g.oneOf(l(), g.of(g.maps))
-		return g.loopOver(&g.texts, func(k string) string {
-			return g.loopOver(&g.texts, func(v string) string {
-				return over + g.oneOf(".all(", ".exists(", ".existsOne(") + k + ", " + v + ", " + b() + ")"
-			})
-		})
-	case 10:
-		return g.oneOf("sets.contains(", "sets.intersects(", "sets.equivalent(") + l() + ", " + l() + ")"
-	case 11:
-		return l() + g.oneOf(".isSorted()", ".includes("+t()+")", ".indexOf("+t()+") > 0", ".size() > 2", ".sum() > 1")
-	case 12:
-		return g.oneOf("isQuantity(", "isURL(", "isIP(", "isCIDR(", "isSemver(") + t() + ")"
-	case 13:
-		return "(" + b() + g.oneOf(" && ", " || ") + b() + ")"
-	case 14:
-		return "!(" + b() + ")"
-	case 15:
-		return g.oneOf(l()+" == "+l(), g.of(g.maps)+" == "+g.of(g.maps), "object == oldObject", "type("+t()+") == string", "has("+g.of(g.maps)+".n)")
-	case 16:
-		return g.oneOf("cidr('10.0.0.0/8').containsIP("+t()+")", "format.named('dns1123Label').value().validate("+t()+").hasValue()",
-			"quantity("+t()+").isGreaterThan(quantity('1'))", t()+".indexOf("+t()+") > 1", "format.dns1123Subdomain().validate("+t()+") == optional.none()")
-	default:
-		return t() + ".size() > 3"
-	}
+		g.names++
+		last = fmt.Sprintf("x%d", g.names)
+		*names = append(slices.Clip(*names), last)
+		return last
+	})
+	g.texts, g.lists, g.maps = texts, lists, maps
+	return out
 }
 
 // measure returns the bytes and values of an object, as celcost has them.
@@ -301,7 +224,7 @@ func checkCosts(t *testing.T, seed uint64) (compiled, bounded int) {
 	g := newCosts(seed)
 	variables := expression.NewVariables()
 	for i := range g.IntN(3) {
-		text := g.oneOf(g.text(2), g.list(2))
+		text := g.expand(g.oneOf("text", "list"), 2)
 		if sharedCompiler().Declare(fmt.Sprintf("v%d", i), text, expression.Declarations{Variables: variables, Authorizer: true}) != nil {
 			continue
 		}
@@ -313,7 +236,7 @@ func checkCosts(t *testing.T, seed uint64) (compiled, bounded int) {
 		objects = append(objects, g.large(g.oneOfSizes()))
 	}
 	for range 4 {
-		text := g.oneOf(g.cond(3), g.text(3), g.list(3))
+		text := g.expand(g.oneOf("cond", "text", "list"), 3)
 		if _, err := tryCompile(sharedCompiler(), variables, text); err != nil {
 			continue
 		}

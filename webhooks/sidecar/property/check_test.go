@@ -1,0 +1,334 @@
+package property_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+
+	"gomodules.xyz/jsonpatch/v2"
+	evanphx "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	podsecurityapi "k8s.io/pod-security-admission/api"
+	podsecuritypolicy "k8s.io/pod-security-admission/policy"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+)
+
+// decide decides, and checks what is true of every decision. It returns the pod as it is to be.
+func (w *world) decide(t testing.TB, in sidecar.Input) (sidecar.Decision, []byte) {
+	t.Helper()
+	d := w.set.Decide(t.Context(), in)
+	in.Apply, in.Explain = true, true
+	applied := w.set.Decide(t.Context(), in)
+	for i := range applied.Verdicts {
+		if applied.Verdicts[i].Explanation == nil {
+			t.Errorf("profile %q is not explained", applied.Verdicts[i].Profile)
+		}
+		applied.Verdicts[i].Explanation = nil
+	}
+	sameDecision(t, d, applied)
+	if (d.Err != nil || len(d.Refusals) > 0) && d.Patches != nil || d.Err != nil && len(d.Refusals) > 0 {
+		t.Errorf("an error, refusals and a patch at once: %+v", d)
+	}
+	pod := in.Request.Object.Raw
+	if d.Patches == nil {
+		return d, pod
+	}
+	out := patched(t, pod, d.Patches)
+	if !reflect.DeepEqual(treeOf(t, applied.Patched), treeOf(t, out)) {
+		t.Errorf("the text is %s, patched %s", applied.Patched, out)
+	}
+	u := untouched{TB: t, profiles: w.profiles}
+	u.check(parsed(t, pod), parsed(t, applied.Patched))
+	w.secure(t, in.Request.Namespace, pod, out)
+	return d, out
+}
+
+// patched applies a patch as the API server does, with its library.
+func patched(t testing.TB, pod []byte, operations []jsonpatch.Operation) []byte {
+	t.Helper()
+	text := asJSON(t, operations)
+	if operations == nil {
+		text = []byte("[]")
+	}
+	patch, err := evanphx.DecodePatch(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	out, err := patch.Apply(pod)
+	if err != nil {
+		t.Fatalf("%s does not apply to %s: %v", text, pod, err)
+	}
+	return out
+}
+
+func parsed(t testing.TB, text []byte) rawjson.Value {
+	t.Helper()
+	v, err := rawjson.Parse(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return v
+}
+
+// sameDecision wants two decisions to be equal.
+func sameDecision(t testing.TB, a, b sidecar.Decision) {
+	t.Helper()
+	if (a.Err == nil) != (b.Err == nil) {
+		t.Errorf("%v, %v", a.Err, b.Err)
+	}
+	if !reflect.DeepEqual([]any{a.Refusals, a.Verdicts, a.NotSelected, a.Warnings, a.Patches, a.Again}, []any{b.Refusals, b.Verdicts, b.NotSelected, b.Warnings, b.Patches, b.Again}) {
+		t.Errorf("the decision differs:\n%+v\n%+v", a, b)
+	}
+}
+
+// secure wants a pod that the namespace's level admits to be admitted as it is to be.
+func (w *world) secure(t testing.TB, namespace string, pod, out []byte) {
+	t.Helper()
+	ns, known := namespaces{}.Namespace(namespace)
+	if !known || ns.Labels[podsecurityapi.EnforceLevelLabel] == "" {
+		return
+	}
+	level, errs := podsecurityapi.PolicyToEvaluate(ns.Labels, podsecurityapi.Policy{})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	admits := func(text []byte) bool {
+		var pod corev1.Pod
+		return json.Unmarshal(text, &pod) == nil &&
+			podsecuritypolicy.AggregateCheckResults(w.security.EvaluatePod(level.Enforce, &pod.ObjectMeta, &pod.Spec)).Allowed
+	}
+	if admits(pod) && !admits(out) {
+		t.Errorf("%s admits %s and not %s", level.Enforce, pod, out)
+	}
+}
+
+// all checks a decision and those that follow: about the result, about the
+// result after others have worked on it, and about what is left when everything
+// is taken out again. It returns the first decision.
+func (w *world) all(t testing.TB, in sidecar.Input) sidecar.Decision {
+	t.Helper()
+	pod := in.Request.Object.Raw
+	d, out := w.decide(t, in)
+	switch {
+	case d.Err != nil, repeats(parsed(t, pod)): // Whoever reads the result may read either.
+	case d.Patches == nil:
+		w.removed(t, pod, nil)
+	default:
+		w.nothing(t, in, out, d)
+		if !d.Again && isUnambiguous(parsed(t, pod)) {
+			w.removed(t, out, pod)
+			w.reinvoked(t, in, out, d)
+			w.written(t, in)
+		}
+	}
+	return d
+}
+
+// repeats reports whether an object anywhere has a member twice.
+func repeats(v rawjson.Value) bool {
+	if _, twice := v.DuplicateKey(); twice {
+		return true
+	}
+	for _, below := range v.Members() {
+		if repeats(below) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(elements(v), repeats)
+}
+
+// isUnambiguous reports whether no list of the pod has two elements of one name, as
+// in every pod that can be created. A field path leads to the first of two.
+func isUnambiguous(pod rawjson.Value) bool {
+	distinct := func(list rawjson.Value, key string) bool {
+		seen := map[string]bool{}
+		for _, e := range list.Elements() {
+			seen[e.Get(key).Text()] = true
+		}
+		return len(seen) == list.Len()
+	}
+	for _, list := range []string{"initContainers", "containers", "volumes"} {
+		all := pod.Get("spec", list)
+		if all.Kind() == rawjson.Array && !distinct(all, "name") {
+			return false
+		}
+		for _, e := range all.Elements() {
+			if env, mounts := e.Get("env"), e.Get("volumeMounts"); env.Kind() == rawjson.Array && !distinct(env, "name") || mounts.Kind() == rawjson.Array && !distinct(mounts, "mountPath") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// nothing wants no patch for a pod that has everything.
+func (w *world) nothing(t testing.TB, in sidecar.Input, out []byte, first sidecar.Decision) {
+	t.Helper()
+	in.Request.Object.Raw = out
+	again, _ := w.decide(t, in)
+	if again.Patches != nil || again.Err != nil || len(again.Refusals) > 0 || !again.Again {
+		t.Errorf("the second decision about %s: %+v", out, again)
+		return
+	}
+	for i, v := range again.Verdicts {
+		was := first.Verdicts[i]
+		there := was.Reason == sidecar.Applied || was.Reason == sidecar.AlreadyThere // The pod has nothing for it to add to.
+		if v.Profile != was.Profile || (v.Reason == sidecar.AlreadyThere) != there {
+			t.Errorf("profile %q was %s and is %s: %s", v.Profile, was.Reason, v.Reason, v.Detail)
+		}
+	}
+}
+
+// removed takes out what the status annotation lists, and compares with the pod
+// that was, if there is one to compare with.
+func (w *world) removed(t testing.TB, pod, want []byte) {
+	t.Helper()
+	removal, err := sidecar.Remove(pod)
+	if err != nil {
+		if want != nil {
+			t.Errorf("%s cannot be restored: %v", pod, err)
+		}
+		return
+	}
+	got := patched(t, pod, removal.Patches)
+	if want != nil && (len(removal.Left) > 0 || !reflect.DeepEqual(treeOf(t, got), treeOf(t, want))) {
+		t.Errorf("%s\nis restored to\n%s\nand was\n%s\n%q is not found", pod, got, want, removal.Left)
+	}
+}
+
+// reinvoked lets another webhook work on a pod between two decisions.
+func (w *world) reinvoked(t testing.TB, in sidecar.Input, out []byte, first sidecar.Decision) {
+	t.Helper()
+	pod := in.Request.Object.Raw
+	if len(first.Warnings) > 0 && w.profiles[0].Spec.OnConflict == "Keep" {
+		return // What was kept may be completed from what others bring.
+	}
+	in.Request.Object.Raw = extendedBy(t, out)
+	second, completed := w.decide(t, in)
+	if second.Err != nil {
+		t.Errorf("the decision about %s: %v", in.Request.Object.Raw, second.Err)
+	}
+	if second.Err != nil || len(second.Refusals) > 0 {
+		return
+	}
+	for i, v := range second.Verdicts {
+		if was := first.Verdicts[i].Reason; was == sidecar.Applied && v.Reason != sidecar.Applied && v.Reason != sidecar.AlreadyThere {
+			t.Errorf("profile %q was applied and is %s: %s", v.Profile, v.Reason, v.Detail)
+		}
+	}
+	in.Request.Object.Raw = completed
+	if third, _ := w.decide(t, in); third.Patches != nil || third.Err != nil || len(third.Refusals) > 0 {
+		t.Errorf("the third decision about %s: %+v", completed, third)
+	}
+	// Whatever others do, taking out ours leaves theirs.
+	w.removed(t, completed, extendedBy(t, pod))
+}
+
+// extendedBy returns a pod after a webhook that adds a container, a volume, a label
+// and an annotation.
+func extendedBy(t testing.TB, text []byte) []byte {
+	t.Helper()
+	pod := asObject(treeOf(t, text))
+	metadata, spec := asObject(pod["metadata"]), asObject(pod["spec"])
+	pod["metadata"], pod["spec"] = metadata, spec
+	labels, annotations := asObject(metadata["labels"]), asObject(metadata["annotations"])
+	metadata["labels"], metadata["annotations"] = labels, annotations
+	labels["other.example/on"], annotations["other.example/status"] = "yes", "done"
+	containers, _ := spec["containers"].([]any)
+	spec["containers"] = append(containers, map[string]any{"name": "foreign", "image": "example/foreign:1", "env": []any{map[string]any{"name": "TZ", "value": "UTC"}}})
+	volumes, _ := spec["volumes"].([]any)
+	spec["volumes"] = append(volumes, map[string]any{"name": "foreign", "emptyDir": map[string]any{}})
+	return asJSON(t, pod)
+}
+
+// written decides about a pod as the API server writes it, and again after its defaulting and its plug-ins: the
+// second call has nothing to do.
+func (w *world) written(t testing.TB, in sidecar.Input) {
+	t.Helper()
+	var pod, result corev1.Pod
+	if json.Unmarshal(in.Request.Object.Raw, &pod) != nil {
+		return // The API server refuses it.
+	}
+	in.Request.Object.Raw = asJSON(t, pod)
+	d, out := w.decide(t, in)
+	if d.Patches == nil {
+		return
+	}
+	if err := json.Unmarshal(out, &result); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	w.nothing(t, in, asJSON(t, result), d)
+	setDefaults(&result.Spec)
+	w.nothing(t, in, asJSON(t, result), d)
+}
+
+// setDefaults sets what the API server's defaulting and its plug-ins set.
+func setDefaults(spec *corev1.PodSpec) {
+	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	setDefault(&spec.SchedulerName, "default-scheduler")
+	setDefault(&spec.ServiceAccountName, "default")
+	setPointer(&spec.SecurityContext, corev1.PodSecurityContext{})
+	setPointer(&spec.TerminationGracePeriodSeconds, 30)
+	setPointer(&spec.EnableServiceLinks, true)
+	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(300))})
+	for i := range spec.Volumes {
+		switch v := &spec.Volumes[i]; {
+		case v.Secret != nil:
+			setPointer(&v.Secret.DefaultMode, 0o644)
+		case v.ConfigMap != nil:
+			setPointer(&v.ConfigMap.DefaultMode, 0o644)
+		case v.Projected != nil:
+			setPointer(&v.Projected.DefaultMode, 0o644)
+			for _, s := range v.Projected.Sources {
+				if s.ServiceAccountToken != nil {
+					setPointer(&s.ServiceAccountToken.ExpirationSeconds, 3600)
+				}
+			}
+		}
+	}
+	const token = "kube-api-access-x2x7k"
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: token, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			c := &list[i]
+			setDefault(&c.TerminationMessagePath, "/dev/termination-log")
+			setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+			setDefault(&c.ImagePullPolicy, corev1.PullIfNotPresent)
+			for k := range c.Ports {
+				setDefault(&c.Ports[k].Protocol, corev1.ProtocolTCP)
+			}
+			for k := range c.Env {
+				if from := c.Env[k].ValueFrom; from != nil && from.FieldRef != nil {
+					setDefault(&from.FieldRef.APIVersion, "v1")
+				}
+			}
+			if p := c.StartupProbe; p != nil {
+				setDefault(&p.TimeoutSeconds, 1)
+				if p.HTTPGet != nil {
+					setDefault(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
+				}
+			}
+			const path = "/var/run/secrets/kubernetes.io/serviceaccount"
+			if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == path }) {
+				c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: token, ReadOnly: true, MountPath: path})
+			}
+		}
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var none T
+	if *field == none {
+		*field = value
+	}
+}
+
+func setPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
