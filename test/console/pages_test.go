@@ -34,11 +34,11 @@ func (s *site) everyPage(t *testing.T) {
 	support.Eventually(t, "the recordings of both replicas", func() error { return moreThan(list(p).Total, 2*20) })
 	c.visit(t, p, "/decisions?decision=denied&name=hostile")
 	waitFor(t, p, 1)
-	p.Follow("#decision-list a[id^='d-']")
+	p.Follow("#decision-list td div:has(> span.bad) > a") // the webhook that denied it
 	hostileDecision := strings.TrimPrefix(p.URL(), c.url(""))
 	c.visit(t, p, "/decisions?decision=denied&name=shop-app-15")
 	waitFor(t, p, 1)
-	p.Follow("#decision-list a[id^='d-']")
+	p.Follow("#decision-list td div:has(> span.bad) > a") // the webhook that denied it
 	decision := strings.TrimPrefix(p.URL(), c.url(""))
 
 	for _, of := range []struct {
