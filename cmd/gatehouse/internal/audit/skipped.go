@@ -6,16 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// SkippedRules returns the rules and policies of a configuration that an audit does not evaluate, by policy.
-func SkippedRules(s *webhooks.Snapshot) []Skipped {
-	_, left := s.Policy.ForObjects()
-	return skippedRules(left)
-}
-
+// skippedRules returns the rules and policies that an audit does not evaluate, by policy.
 func skippedRules(left []policy.RequestDependent) []Skipped {
 	out := make([]Skipped, 0, len(left))
 	for i := range left {

@@ -3,8 +3,6 @@ package console
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +23,6 @@ type sample struct {
 	metrics map[string]*replicas.Metrics
 	errs    []error
 }
-
-// names returns the replicas whose metrics are known, sorted.
-func (s *sample) names() []string { return slices.Sorted(maps.Keys(s.metrics)) }
 
 // observer takes samples of the replicas, with the rights of the user of the kubeconfig. All are of one cluster and one user.
 type observer struct {

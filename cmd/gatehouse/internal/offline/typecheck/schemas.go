@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
@@ -91,26 +92,24 @@ func (s *Schemas) Versions(group string) []string { return s.groups[group] }
 
 // Groups returns the groups that have a resource, sorted.
 func (s *Schemas) Groups(name string) []string {
-	var out []string
+	groups := sets.New[string]()
 	for gvr := range s.kinds {
-		if gvr.Resource == name && !slices.Contains(out, gvr.Group) {
-			out = append(out, gvr.Group)
+		if gvr.Resource == name {
+			groups.Insert(gvr.Group)
 		}
 	}
-	slices.Sort(out)
-	return out
+	return sets.List(groups)
 }
 
 // Resources returns the resources of a group in any version, sorted.
 func (s *Schemas) Resources(group string) []string {
-	var out []string
+	resources := sets.New[string]()
 	for gvr := range s.kinds {
-		if gvr.Group == group && !slices.Contains(out, gvr.Resource) {
-			out = append(out, gvr.Resource)
+		if gvr.Group == group {
+			resources.Insert(gvr.Resource)
 		}
 	}
-	slices.Sort(out)
-	return out
+	return sets.List(resources)
 }
 
 // Kind returns a kind by its name, and false if its schema is not known.

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 )
 
 // Type is the type of a value in an object. It is immutable, and may contain itself.
@@ -99,9 +98,4 @@ func (p provider) FindStructFieldType(name, field string) (*types.FieldType, boo
 		return &types.FieldType{Type: t}, found
 	}
 	return p.Provider.FindStructFieldType(name, field)
-}
-
-// NewValue makes no structures: expressions are checked here and not evaluated.
-func (p provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
-	return p.Provider.NewValue(name, fields)
 }
