@@ -246,7 +246,7 @@ func TestLeasesErrors(t *testing.T) {
 func TestLeasesWithoutEnd(t *testing.T) {
 	t.Parallel()
 	api, c := certstest.NewAPIServer(t), certstest.NewClock()
-	api.Set(func(verb string, _ *http.Request) (*http.Response, error) {
+	api.Set(func(string, *http.Request) (*http.Response, error) {
 		return certstest.Reply(200, map[string]any{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"continue": "x"}, "items": []any{}}), nil
 	})
 	want := `Leases of "ca" in namespace "system": there are more than 5000, the others are ignored (hint: delete those of pods that do not exist any more: kubectl -n system get leases -l gatehouse.dev/certificates=ca)`

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// healing is how long a Secret may stay damaged.
-	healing = 15 * time.Second
 	// lag is several times what an API server that has nothing to wait for needs to notice a change.
 	lag = 2 * time.Second
 	// enough is how many calls a test of a rotation makes at least.

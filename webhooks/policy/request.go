@@ -296,7 +296,6 @@ type payload struct {
 	// checked is true if the text is known to be JSON, without space around it.
 	checked bool
 
-
 	parsed rawjson.Value
 	// values is what objectValues counts, 0 until it does.
 	values int

@@ -136,7 +136,7 @@ func endpointSlice(namespace, service string, port int) *applydiscoveryv1.Endpoi
 		WithPorts(applydiscoveryv1.EndpointPort().
 			WithName("").
 			WithProtocol(corev1.ProtocolTCP).
-			WithPort(int32(port)))
+			WithPort(int32(port))) // #nosec G115 -- a port
 }
 
 // WebhookClientConfig returns how an admission webhook registration names a server that listens at [ListenAddress] on

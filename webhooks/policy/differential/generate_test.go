@@ -193,7 +193,7 @@ func (g *generator) object(kind schema.GroupVersionKind, name, namespace string)
 	}
 	raw := mustMarshal(object)
 	// The API server has read the object from a text.
-	object, _ = reflect.New(reflect.TypeOf(object).Elem()).Interface().(runtime.Object)
+	object, _ = reflect.TypeAssert[runtime.Object](reflect.New(reflect.TypeOf(object).Elem()))
 	check(json.Unmarshal(raw, object))
 	return object, mustMarshal(object)
 }

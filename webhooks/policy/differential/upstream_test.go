@@ -331,6 +331,7 @@ var served = sync.OnceValue(func() interfaces {
 })
 
 func (i interfaces) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper { return i.registry }
+
 func (i interfaces) GetObjectConvertor() runtime.ObjectConvertor {
 	return converter{clientgoscheme.Scheme}
 }

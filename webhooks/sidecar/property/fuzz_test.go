@@ -198,7 +198,7 @@ func FuzzOrderOfKeys(f *testing.F) {
 func FuzzCanonicalize(f *testing.F) {
 	for file, texts := range documents(f) {
 		for _, text := range texts {
-			f.Add([]byte(profile(f, file, text).Spec.Template.Spec.Raw))
+			f.Add(profile(f, file, text).Spec.Template.Spec.Raw)
 		}
 	}
 	f.Add([]byte(`{"tolerations":[{"key":"","tolerationSeconds":0}],"nodeSelector":{"b":""},"hostPID":false,"overhead":{"cpu":0.001}}`))

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 	"io"
 	"net"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
 )
 
 // an answer to discovery, to the call for keys, or both.

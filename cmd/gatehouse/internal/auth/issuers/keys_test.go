@@ -114,6 +114,7 @@ func TestKeysOfTheSameID(t *testing.T) {
 		}
 	}
 }
+
 func FuzzParseKeySet(f *testing.F) {
 	f.Add(setOf(f, signing("a"), keyOf("b", "ES256", material().ec["P-256"].Public())))
 	f.Add(setOf(f, jose.JSONWebKey{Key: material().rsa, KeyID: "p"}, jose.JSONWebKey{Key: []byte("k")}))

@@ -48,7 +48,7 @@ func TestAnswer(t *testing.T) {
 	t.Parallel()
 	yes := true
 	const want = `{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"interactive":true},"status":{"expirationTimestamp":"2026-11-20T12:59:30Z","token":"hush"}}`
-	got, err := Call{&yes}.Answer(credential("hush", noon, time.Hour))
+	got, err := Call{&yes}.Answer(credential("hush", noon))
 	if err != nil || string(got) != want+"\n" {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}

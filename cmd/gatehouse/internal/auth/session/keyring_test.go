@@ -189,8 +189,10 @@ func TestStores(t *testing.T) {
 func TestMovingBetweenStores(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ from, to, want Store }{
-		{StoreFile, StoreAuto, StoreKeyring}, {StoreKeyring, StoreAuto, StoreKeyring},
-		{StoreFile, StoreKeyring, StoreKeyring}, {StoreKeyring, StoreFile, StoreFile},
+		{StoreFile, StoreAuto, StoreKeyring},
+		{StoreKeyring, StoreAuto, StoreKeyring},
+		{StoreFile, StoreKeyring, StoreKeyring},
+		{StoreKeyring, StoreFile, StoreFile},
 	} {
 		ring := newFakeKeyring()
 		m := &fake{renew: func(*Credential) (*Credential, error) { return credential(hushed+"-2", noon, time.Hour), nil }}
@@ -240,7 +242,7 @@ func TestKeyThatCannotBeRead(t *testing.T) {
 		}, want: StoreKeyring},
 		{name: "file of another login", store: StoreAuto, edit: func(t *testing.T, _ *fakeKeyring, e entry) {
 			other := e.cache.entry(Identity{Method: "other"})
-			if err := other.write(credential("others", noon, time.Hour)); err != nil {
+			if err := other.write(credential("others", noon)); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Rename(other.path(), e.path()); err != nil {
@@ -251,7 +253,7 @@ func TestKeyThatCannotBeRead(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			ring := newFakeKeyring()
-			m := &fake{login: func(context.Context) (*Credential, error) { return credential("new", noon, time.Hour), nil }}
+			m := &fake{login: func(context.Context) (*Credential, error) { return credential("new", noon), nil }}
 			s := newSession(t, m)
 			s.Interactive, s.Cache.Keyring, s.Cache.Store = true, ring, c.store
 			e := s.Cache.entry(m.id)
@@ -316,7 +318,7 @@ func TestKeyringThatHangs(t *testing.T) {
 				defer close(ring.hangs)
 				waiting := 0
 				s := &Session{
-					Method: &fake{login: func(context.Context) (*Credential, error) { return credential("new", noon, time.Hour), nil }},
+					Method: &fake{login: func(context.Context) (*Credential, error) { return credential("new", noon), nil }},
 					Cache: &Cache{
 						Dir: filepath.Join(t.TempDir(), "gatehouse"), Store: c.store, Keyring: ring, UnlockTimeout: c.unlock,
 						Waiting: func() { waiting++ },

@@ -41,14 +41,14 @@ func (f *fake) Renew(_ context.Context, old *Credential) (*Credential, error) {
 	return f.renew(old)
 }
 
-func credential(token string, obtained time.Time, life time.Duration) *Credential {
-	return &Credential{Token: token, ObtainedAt: obtained, ExpiresAt: obtained.Add(life), User: "jane", Source: "https://issuer.example"}
+func credential(token string, obtained time.Time) *Credential {
+	return &Credential{Token: token, ObtainedAt: obtained, ExpiresAt: obtained.Add(time.Hour), User: "jane", Source: "https://issuer.example"}
 }
 
 func TestGet(t *testing.T) {
 	t.Parallel()
-	fresh := credential("fresh", noon, time.Hour)
-	old := func(ago time.Duration) *Credential { return credential("old", noon.Add(-ago), time.Hour) }
+	fresh := credential("fresh", noon)
+	old := func(ago time.Duration) *Credential { return credential("old", noon.Add(-ago)) }
 	janes := func(ago time.Duration) *Credential {
 		c := old(ago)
 		c.Name = "jane"

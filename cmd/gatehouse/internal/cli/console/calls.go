@@ -115,7 +115,7 @@ func newCall(r *record.Review, file *recordingFile, number int) *call {
 			Redacted: r.Redacted, Causes: replay.RecordedCauses(r),
 		},
 		ID: s.ID, Name: s.Name, file: file, number: uint32(number), //nolint:gosec // a file has fewer
-		took: uint32(min(max(r.Took.Microseconds(), 0), 1<<32-1)), //nolint:gosec // it is bounded
+		took: uint32(min(max(r.Took.Microseconds(), 0), 1<<32-1)),
 	}
 	if year := r.Time.Year(); year > 1900 && year < 2262 {
 		c.at = r.Time.UnixNano()
@@ -200,8 +200,7 @@ func (c *calls) sort() {
 	}
 	c.bytes, c.known = 0, nil
 	seen := map[*attributes]bool{}
-	for i := len(c.list) - 1; i >= 0; i-- {
-		one := c.list[i]
+	for i, one := range slices.Backward(c.list) {
 		if c.bytes += one.size(); !seen[one.attributes] {
 			seen[one.attributes] = true
 			c.share(one.attributes)

@@ -93,8 +93,10 @@ func (c *console) statuses(ctx context.Context) (map[objectKey]*withStatus, []er
 		kind, resource string
 		namespaces     []string
 	}{
-		{admissionPolicyKind, "admissionpolicies", []string{""}}, {"AdmissionPolicyBinding", "admissionpolicybindings", []string{""}},
-		{profileKind, "sidecarprofiles", []string{""}}, {exceptionKind, "policyexceptions", c.shownNamespaces()},
+		{admissionPolicyKind, "admissionpolicies", []string{""}},
+		{"AdmissionPolicyBinding", "admissionpolicybindings", []string{""}},
+		{profileKind, "sidecarprofiles", []string{""}},
+		{exceptionKind, "policyexceptions", c.shownNamespaces()},
 	} {
 		for _, namespace := range of.namespaces {
 			objects, err := list[withStatus](ctx, client, gatehousev1alpha1.GroupVersion.WithResource(of.resource), namespace, "")

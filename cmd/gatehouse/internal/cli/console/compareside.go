@@ -65,7 +65,7 @@ func (s *side) write(dir string) (string, error) {
 		err = os.Mkdir(dir, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, s.Name+".yaml"), text, 0o600)
+		err = os.WriteFile(filepath.Join(dir, s.Name+".yaml"), text, 0o600) // #nosec G703 -- the name is one of this package's
 	}
 	if err != nil {
 		return "", fmt.Errorf("write a temporary file: %w", cli.Cause(err))

@@ -115,7 +115,7 @@ func (c *console) showPolicies(r *http.Request) (*web.View, error) {
 	states := c.readStates(r.Context(), l)
 	data := &policyList{Notes: slices.Concat(l.Unread, states.errs), Search: r.URL.Query().Get("q")}
 	data.Rows, data.Pages = paginate(r, "page", policyRows(l, states, data.Search))
-	data.Exceptions, data.ExceptionPages = paginate(r, "exceptions", c.exceptionRows(l, states, allExceptions(l)))
+	data.Exceptions, data.ExceptionPages = paginate(r, "exceptions", c.exceptionRows(states, allExceptions(l)))
 	view := &web.View{Title: "Policies and profiles", Template: "policies", Data: data}
 	if c.config != "" {
 		view.Command = []string{"lint", "--config", c.config}
@@ -143,7 +143,7 @@ func allExceptions(l *loaded) []*policy.Exception {
 }
 
 // exceptionRows returns a row for each exception: what ends first comes first, and what does not end comes last.
-func (c *console) exceptionRows(l *loaded, states *states, exceptions []*policy.Exception) []exceptionRow {
+func (c *console) exceptionRows(states *states, exceptions []*policy.Exception) []exceptionRow {
 	rows := make([]exceptionRow, len(exceptions))
 	for i, e := range exceptions {
 		row := exceptionRow{

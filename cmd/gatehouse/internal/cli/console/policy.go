@@ -76,7 +76,7 @@ func (c *console) fillPolicy(data *policyPage, l *loaded, states *states) bool {
 		b := &p.Bindings[i]
 		data.Bindings = append(data.Bindings, bindingRow{b.Kind + " " + b.Name, c.definedAt(b.Source), asYAML(b.Spec)})
 	}
-	data.Exceptions = c.exceptionRows(l, states, l.exceptionsOf(p))
+	data.Exceptions = c.exceptionRows(states, l.exceptionsOf(p))
 	return true
 }
 

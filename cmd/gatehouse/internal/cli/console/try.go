@@ -308,7 +308,7 @@ func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult
 	}
 	defer x.remove()
 	out := &tryResult{}
-	if err := c.lintCandidate(ctx, x, form, out); err != nil {
+	if err := c.lintCandidate(ctx, x, out); err != nil {
 		return nil, err
 	}
 	if out.Findings.Err() == nil && strings.TrimSpace(form.Manifests) != "" {
@@ -321,7 +321,7 @@ func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult
 }
 
 // lintCandidate adds what lint says about the edited documents. Of the rest, errors alone are added: they come from the change.
-func (c *console) lintCandidate(ctx context.Context, x *candidate, form *tryForm, out *tryResult) error {
+func (c *console) lintCandidate(ctx context.Context, x *candidate, out *tryResult) error {
 	var report struct{ Findings diagnostic.List }
 	if err := c.execute(ctx, nil, "lint", "--config", x.all, "--allow-empty", "-o", "json").decode(&report); err != nil {
 		return x.clean(err)

@@ -249,7 +249,7 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 	case f.authentication:
 		mode, allowed = "authentication", onHosts
 	case f.admissionConfiguration:
-		mode, allowed = "admission-configuration", append(onHosts, "service", "for")
+		mode, allowed = "admission-configuration", slices.Concat(onHosts, []string{"service", "for"})
 		allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ca-file" }) // the CA is in the webhook configurations
 	}
 	problems := []error{f.cluster.Check()}

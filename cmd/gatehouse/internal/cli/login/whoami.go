@@ -165,7 +165,7 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 	}
 	if report.Gatehouse, err = session.Whoami(ctx, server.url, roots, token); err != nil {
 		report.GatehouseError = err.Error()
-		return report, nil
+		return report, nil //nolint:nilerr // the report has it
 	}
 	switch outcome := authn.Outcome(report.Gatehouse.Outcome); outcome {
 	case authn.Yes, authn.No:

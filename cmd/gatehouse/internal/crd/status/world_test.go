@@ -47,7 +47,6 @@ var (
 
 	errForbidden = apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no rule allows it"))
 	errUnserved  = fakeapi.Unserved(schema.GroupResource{})
-	errBroken    = apierrors.NewInternalError(errors.New("etcdserver: no leader"))
 	errAway      = errors.New("connection refused")
 )
 

@@ -280,16 +280,10 @@ func (r *running) now(here *dynamicfake.FakeDynamicClient, err error) {
 	r.here, r.err = here, err
 }
 
-// after lets time pass and returns how often was asked.
-func (r *running) after(d time.Duration) int {
-	r.mu.Lock()
-	before := r.asks
-	r.mu.Unlock()
+// after lets time pass.
+func (*running) after(d time.Duration) {
 	time.Sleep(d) // the clock of the bubble
 	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.asks - before
 }
 
 // changed reports whether there is a change that was not told.

@@ -9,16 +9,6 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-const (
-	podRule        = "{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}"
-	deploymentRule = "{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}"
-	severalRule    = "{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments, daemonsets]}"
-	templateRules  = "{apiGroups: ['', apps], apiVersions: [v1], operations: [CREATE], resources: [pods, deployments]}"
-	deleteRule     = "{apiGroups: [''], apiVersions: [v1], operations: [DELETE], resources: [pods]}"
-	anyRule        = "{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods]}"
-	execRule       = "{apiGroups: [''], apiVersions: [v1], operations: [CONNECT], resources: [pods/exec, pods/attach]}"
-)
-
 // TestDiagnostics lints the policies in testdata/diagnostics.txtar.
 func TestDiagnostics(t *testing.T) {
 	t.Parallel()

@@ -145,10 +145,10 @@ func (s *splicer) slots(n *yaml.Node, inner []pair, end int) ([]slot, error) {
 		}
 		at := &slots[i]
 		at.column = column
-		var ok bool
 		if n.Kind == yaml.MappingNode {
-			at.from, ok = s.offset(p.key)
-			if at.behind, ok = s.colon(p.key); !ok || p.key.Column-1 != column {
+			var begins, ok bool
+			at.from, begins = s.offset(p.key)
+			if at.behind, ok = s.colon(p.key); !begins || !ok || p.key.Column-1 != column {
 				return nil, errReencode
 			}
 		} else {
