@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -275,56 +274,4 @@ func TestNewerStateOfOursIsNoConflict(t *testing.T) {
 		}
 		r.reported.none(t)
 	})
-}
-
-// An API server takes away what a manager applied once and leaves out now. Without
-// a caBundle the calls of a webhook fail.
-func TestKeepsWhatWasOursOnce(t *testing.T) {
-	t.Parallel()
-	moves := func(o *configuration) {
-		o.Webhooks[0].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Name: "renamed", Namespace: "gatehouse-system"}
-	}
-	for _, test := range []struct {
-		name  string
-		after func(o *configuration)
-		want  func(a, b *authority) []string
-	}{
-		{"its Service was renamed", moves, func(a, b *authority) []string { return []string{a.pem(), bundleOf(a, b), ""} }},
-		{"somebody else wrote it since", func(o *configuration) {
-			moves(o)
-			o.Webhooks[0].ClientConfig.CABundle = []byte("theirs")
-		}, func(a, b *authority) []string { return []string{"theirs", bundleOf(a, b), ""} }},
-		{"somebody took it away since", func(o *configuration) {
-			moves(o)
-			o.Webhooks[0].ClientConfig.CABundle = nil
-		}, func(a, b *authority) []string { return []string{"", bundleOf(a, b), ""} }},
-		{"it is gone", func(o *configuration) { o.Webhooks = o.Webhooks[1:] }, func(a, b *authority) []string { return []string{bundleOf(a, b), ""} }},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer(t)
-				a, b := newCA(t, "a", nil), newCA(t, "b", nil)
-				leaf := a.serve(t, service)
-				for _, kind := range []string{"validating/x", "mutating/x"} {
-					server.put(kind, webhooks("", map[string]string{"one": service, "two": service, "xyz": "else.where.svc"}))
-				}
-				source := newAuthorities(leaf, a)
-				r := startReplica(t, server, source, "x")
-				time.Sleep(soon)
-				for _, kind := range []string{"validating/x", "mutating/x"} {
-					server.put(kind, test.after)
-				}
-				time.Sleep(soon)
-				source.set(leaf, a, b)
-				time.Sleep(soon)
-				for _, kind := range []string{"validating/x", "mutating/x"} {
-					wantBundles(t, server, kind, test.want(a, b)...)
-				}
-				if s := r.Stats(); s != (Stats{Published: 4}) {
-					t.Errorf("counted %+v", s)
-				}
-			})
-		})
-	}
 }

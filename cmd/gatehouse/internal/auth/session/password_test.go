@@ -106,29 +106,6 @@ func (g *testGatehouse) login(prompter Prompter) *Password {
 	return &Password{Server: g.URL, Roots: g.roots(), Directory: "corp", Prompter: prompter, Now: func() time.Time { return noon }}
 }
 
-func TestPasswordLogin(t *testing.T) {
-	t.Parallel()
-	g := newGatehouse(t)
-	who := &typist{passwords: []string{"typo", testPassword}}
-	c, err := g.login(who).Login(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Credential{
-		Token: "gatehouse-login_new", ObtainedAt: noon, ExpiresAt: noon.Add(15 * time.Minute), SessionEnds: noon.Add(10 * time.Hour),
-		Name: "jane", User: "ldap:jane", Source: g.URL,
-	}
-	if *c != want {
-		t.Errorf("got %+v\nwant %+v", c, want)
-	}
-	if len(who.refused) != 1 || who.refused[0] != "wrong name or password" || who.asked[0] != "jane at "+g.URL {
-		t.Errorf("asked %q, refused %q", who.asked, who.refused)
-	}
-	if r := g.requests[1]; r != (login.Request{Directory: "corp", Username: "jane", Password: testPassword}) {
-		t.Errorf("sent %+v", r)
-	}
-}
-
 func TestPasswordIsAskedForThreeTimes(t *testing.T) {
 	t.Parallel()
 	g := newGatehouse(t)
