@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -325,28 +324,4 @@ func TestWriteFails(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestConflictIsTriedAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		ca := newCA(t, "ca", nil)
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		conflicts := 0
-		server.Set(func(verb string, _ *http.Request) (*http.Response, error) {
-			if verb == "patch" && conflicts < tries-1 {
-				conflicts++
-				server.put("validating/x", func(o *configuration) { o.Labels = map[string]string{"n": fmt.Sprint(conflicts)} })
-			}
-			return nil, nil
-		})
-		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
-		time.Sleep(soon)
-		synctest.Wait()
-		wantBundles(t, server, "validating/x", ca.pem())
-		if e := r.reported.one(t); e.Reason != certs.ReasonPublished || conflicts != tries-1 {
-			t.Errorf("after %d conflicts: %+v", conflicts, e)
-		}
-	})
 }

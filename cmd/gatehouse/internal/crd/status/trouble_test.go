@@ -2,17 +2,14 @@ package status
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // TestTrouble has the API server fail for an hour. Requests have a bounded rate, one line says what to do, and
@@ -141,75 +138,4 @@ func TestConflict(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestNumbers has results of audits and counts of pods. They are written once, and again only when they change, or an audit
-// is a day old. An outdated definition may lack their fields.
-func TestNumbers(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		policy, other, profile := w.create("AdmissionPolicy", "p"), w.create("AdmissionPolicy", "other"), w.create("SidecarProfile", "s")
-		var audits atomic.Pointer[map[string]v1alpha1.PolicyAudit]
-		var pods atomic.Pointer[map[string]v1alpha1.SidecarPodCounts]
-		a := w.start(t, "a", func(c *Config) {
-			c.Audits = func() map[string]v1alpha1.PolicyAudit { return *audits.Load() }
-			c.Pods = func() map[string]v1alpha1.SidecarPodCounts { return *pods.Load() }
-		})
-		change := func(violations int64, injected int32) {
-			audits.Store(&map[string]v1alpha1.PolicyAudit{"p": {Violations: violations, NotAudited: []string{"it reads request.userInfo"}, AuditedAt: metav1.Now()}})
-			pods.Store(&map[string]v1alpha1.SidecarPodCounts{"s": {Injected: injected, CountedAt: metav1.Now()}})
-			a.Recheck()
-			settle()
-		}
-		outdated := report("1", policy, other, profile)
-		outdated.Outdated = map[string]string{"AdmissionPolicy": "apply the definition", "SidecarProfile": "apply the definition"}
-		change(7, 3)
-		a.Use(outdated)
-		elected()
-		if w.status(t, policy).Audit != nil || w.status(t, profile).Pods != nil {
-			t.Error("there are numbers in a status whose definition may lack their field")
-		}
-		a.Use(report("2", policy, other, profile))
-		settle()
-		began := time.Now()
-		for range 5 {
-			change(7, 3)
-			time.Sleep(5 * time.Minute)
-		}
-		if n := len(w.requests(began, isStatusWrite)); n != 0 {
-			t.Errorf("%d writes of five times the same numbers", n)
-		}
-		if got := w.status(t, policy).Audit; got == nil || got.Violations != 7 || len(got.NotAudited) != 1 {
-			t.Errorf("the audit is %+v", got)
-		}
-		if got := w.status(t, profile).Pods; got == nil || got.Injected != 3 {
-			t.Errorf("the pods are %+v", got)
-		}
-		if w.status(t, other).Audit != nil {
-			t.Error("there is an audit of a policy that was not audited")
-		}
-		yesterday := (*audits.Load())["p"]
-		yesterday.AuditedAt = metav1.NewTime(time.Now().Add(-25 * time.Hour))
-		if got := (&writer{c: a.Controller}).audit("p", &yesterday); got == &yesterday {
-			t.Error("the time of an audit stays longer than a day")
-		}
-		change(8, 4)
-		policy = w.edit(policy)
-		a.Use(report("3", policy, other, profile))
-		settle()
-		if got := w.wantStatus(t, policy, "observed 2, "+healthy); got.Audit == nil || got.Audit.Violations != 8 {
-			t.Errorf("the audit is %+v", got.Audit)
-		}
-		if got := w.status(t, profile).Pods; got == nil || got.Injected != 4 {
-			t.Errorf("the pods are %+v", got)
-		}
-		a.stop()
-		b := w.start(t, "b")
-		b.Use(report("3", policy, other, profile))
-		elected()
-		if got := w.status(t, policy).Audit; got != nil {
-			t.Errorf("without audits it is %+v", got)
-		}
-		b.stop()
-	})
 }

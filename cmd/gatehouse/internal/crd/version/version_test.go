@@ -231,30 +231,6 @@ func (r *running) changed() bool {
 	}
 }
 
-func TestRunTellsEachChangeOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := run(t)
-		if lines := r.log.take(); len(lines) != 0 || len(r.Outdated()) != 0 || r.changed() {
-			t.Errorf("all is well, and it says %q, %v", lines, r.Outdated())
-		}
-		r.now(clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }), nil)
-		r.after(2 * time.Minute)
-		lines := r.log.take()
-		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], profiles) || !strings.Contains(lines[0], Remedy) {
-			t.Errorf("of a definition that is missing it says %q", lines)
-		}
-		if out := r.Outdated(); len(out) != 1 || !strings.Contains(out["SidecarProfile"], "is missing") || !r.changed() || r.changed() {
-			t.Errorf("outdated are %v", out)
-		}
-		r.now(clusterOf(t, nil), nil)
-		r.after(10 * time.Second)
-		if lines := r.log.take(); len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || len(r.Outdated()) != 0 || !r.changed() {
-			t.Errorf("of one that is back it says %q, %v", lines, r.Outdated())
-		}
-	})
-}
-
 func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
