@@ -90,69 +90,6 @@ func TestTwoInstallationsWearNobodyOut(t *testing.T) {
 	})
 }
 
-// What the other leaves when it goes is put right, and when it comes back after a
-// long time the wait is short again.
-func TestOtherInstallationGoesAndComes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		r := startReplica(t, server, newAuthorities(a.serve(t, service), a), "validating/x")
-		time.Sleep(soon)
-		other := func() { overwriteAsAnother(server, b.pem()) }
-		// waits is how long it takes until it is put right.
-		waits := func() time.Duration {
-			begun := time.Now()
-			other()
-			for server.bundles("validating/x")[0] != a.pem() {
-				if time.Since(begun) > time.Hour {
-					t.Fatal("it is never put right")
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			return time.Since(begun)
-		}
-		around := func(name string, got, want time.Duration) {
-			t.Helper()
-			if got < want/2 || got > want+time.Second {
-				t.Errorf("%s: put right after %s, want about %s", name, got, want)
-			}
-		}
-		around("first", waits(), firstPause)
-		around("second", waits(), 2*firstPause)
-		around("third", waits(), 4*firstPause)
-		for range 5 {
-			waits()
-		}
-		around("at last", waits(), longestPause)
-		time.Sleep(longestPause)
-		around("a minute later", waits(), longestPause)
-		time.Sleep(calmTime)
-		around("after peace", waits(), firstPause)
-
-		// A configuration that is made anew while it waits has nothing to wait for.
-		for range 5 {
-			waits()
-		}
-		other()
-		time.Sleep(soon)
-		server.remove("validating/x")
-		time.Sleep(soon)
-		gets := server.Requests("get")
-		time.Sleep(5 * time.Minute)
-		if n := server.Requests("get") - gets; n != 0 {
-			t.Errorf("asked %d times for what is not there", n)
-		}
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		time.Sleep(soon)
-		wantBundles(t, server, "validating/x", a.pem())
-		if s := r.Stats(); s.Overwritten < 10 || s.Published != s.Overwritten+2 {
-			t.Errorf("counted %+v", s)
-		}
-	})
-}
-
 // overwriteAsAnother writes as another Gatehouse does.
 func overwriteAsAnother(server *apiServer, bundle string) {
 	server.put("validating/x", func(o *configuration) {

@@ -373,45 +373,6 @@ func TestWaitIsWithinTheContext(t *testing.T) {
 	})
 }
 
-// Those who wait hold a slot that all tokens share.
-func TestFewWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"))
-		i, _ := startAt(t, p)
-		i.waiting = make(chan struct{}, 2)
-		one, _ := provide(t, i, specOf(at(example)))
-		other, _ := provide(t, i, every(specOf(at(example)), time.Minute, time.Hour))
-		g := hold(p)
-		waited := make(chan error, 2)
-		for _, keys := range []jwt.Keys{one, other} {
-			go func() {
-				_, err := keys.Find(t.Context(), "forged")
-				waited <- err
-			}()
-		}
-		synctest.Wait()
-		begin := time.Now()
-		for _, keys := range []jwt.Keys{one, other, one} {
-			cannotTell(t, keys, "forged", errCrowded)
-		}
-		if d := time.Since(begin); d != 0 {
-			t.Errorf("those for whom there is no room have waited for %s", d)
-		}
-		if !finds(t, one, "a") {
-			t.Error("a known key needs room")
-		}
-		close(g.open)
-		for range cap(waited) {
-			if err := <-waited; err != nil {
-				t.Errorf("one who waited: %v", err)
-			}
-		}
-		if finds(t, one, "forged") || len(i.waiting) > 0 {
-			t.Errorf("after the answer there is no room: %d wait", len(i.waiting))
-		}
-	})
-}
-
 // A URL is logged, so that one with a password in it must not be asked.
 func TestPasswordInURL(t *testing.T) {
 	t.Parallel()

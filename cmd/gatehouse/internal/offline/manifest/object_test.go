@@ -216,38 +216,6 @@ app.yaml#3: Namespace/c: metadata.labels.e: "1.5" is a number, expected a string
 	}
 }
 
-// TestBadPatches are operations that do not fit. They change nothing.
-func TestBadPatches(t *testing.T) {
-	t.Parallel()
-	const pod = "{apiVersion: v1, kind: Pod, spec: {containers: [1], a: b}}"
-	for _, tt := range []struct {
-		name string
-		op   jsonpatch.Operation
-		want string
-	}{
-		{"operation", operation("move", "/spec/a", "1"), `patch operation "move" is not supported`},
-		{"path", operation("add", "spec", "1"), `"spec" is not a path of a patch`},
-		{"whole", operation("add", "", "1"), `"" is not a path of a patch`},
-		{"value", operation("add", "/spec/b", "{"), "patch operation add /spec/b: "},
-		{"absent", operation("remove", "/spec/b", ""), "the patch does not fit: "},
-		{"below a text", operation("add", "/spec/a/b", "1"), "the patch does not fit: "},
-		{"index", operation("add", "/spec/containers/5", "1"), "the patch does not fit: "},
-		{"metadata", operation("add", "/metadata", "1"), "metadata is no object: "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			f := parse(t, []byte(pod))
-			err := f.Objects[0].Apply([]jsonpatch.Operation{tt.op})
-			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
-				t.Errorf("got %v, want %s", err, tt.want)
-			}
-			if text, err := f.Text(); err != nil || string(text) != pod || f.Objects[0].Changed() {
-				t.Errorf("got %s, %v", text, err)
-			}
-		})
-	}
-}
-
 // TestUnreadable are texts that kubectl would not read either, or in which a
 // change would be a guess.
 func TestUnreadable(t *testing.T) {
