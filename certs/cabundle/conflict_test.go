@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -87,69 +86,6 @@ func TestTwoInstallationsWearNobodyOut(t *testing.T) {
 		wantBundles(t, server, "validating/x", bundleOf(a, b), bundleOf(a, b))
 		if n := patches(time.Hour); n != 0 {
 			t.Errorf("%d patches after they agreed", n)
-		}
-	})
-}
-
-// What the other leaves when it goes is put right, and when it comes back after a
-// long time the wait is short again.
-func TestOtherInstallationGoesAndComes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		r := startReplica(t, server, newAuthorities(a.serve(t, service), a), "validating/x")
-		time.Sleep(soon)
-		other := func() { overwriteAsAnother(server, b.pem()) }
-		// waits is how long it takes until it is put right.
-		waits := func() time.Duration {
-			begun := time.Now()
-			other()
-			for server.bundles("validating/x")[0] != a.pem() {
-				if time.Since(begun) > time.Hour {
-					t.Fatal("it is never put right")
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			return time.Since(begun)
-		}
-		around := func(name string, got, want time.Duration) {
-			t.Helper()
-			if got < want/2 || got > want+time.Second {
-				t.Errorf("%s: put right after %s, want about %s", name, got, want)
-			}
-		}
-		around("first", waits(), firstPause)
-		around("second", waits(), 2*firstPause)
-		around("third", waits(), 4*firstPause)
-		for range 5 {
-			waits()
-		}
-		around("at last", waits(), longestPause)
-		time.Sleep(longestPause)
-		around("a minute later", waits(), longestPause)
-		time.Sleep(calmTime)
-		around("after peace", waits(), firstPause)
-
-		// A configuration that is made anew while it waits has nothing to wait for.
-		for range 5 {
-			waits()
-		}
-		other()
-		time.Sleep(soon)
-		server.remove("validating/x")
-		time.Sleep(soon)
-		gets := server.Requests("get")
-		time.Sleep(5 * time.Minute)
-		if n := server.Requests("get") - gets; n != 0 {
-			t.Errorf("asked %d times for what is not there", n)
-		}
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		time.Sleep(soon)
-		wantBundles(t, server, "validating/x", a.pem())
-		if s := r.Stats(); s.Overwritten < 10 || s.Published != s.Overwritten+2 {
-			t.Errorf("counted %+v", s)
 		}
 	})
 }
@@ -275,56 +211,4 @@ func TestNewerStateOfOursIsNoConflict(t *testing.T) {
 		}
 		r.reported.none(t)
 	})
-}
-
-// An API server takes away what a manager applied once and leaves out now. Without
-// a caBundle the calls of a webhook fail.
-func TestKeepsWhatWasOursOnce(t *testing.T) {
-	t.Parallel()
-	moves := func(o *configuration) {
-		o.Webhooks[0].ClientConfig.Service = &admissionregistrationv1.ServiceReference{Name: "renamed", Namespace: "gatehouse-system"}
-	}
-	for _, test := range []struct {
-		name  string
-		after func(o *configuration)
-		want  func(a, b *authority) []string
-	}{
-		{"its Service was renamed", moves, func(a, b *authority) []string { return []string{a.pem(), bundleOf(a, b), ""} }},
-		{"somebody else wrote it since", func(o *configuration) {
-			moves(o)
-			o.Webhooks[0].ClientConfig.CABundle = []byte("theirs")
-		}, func(a, b *authority) []string { return []string{"theirs", bundleOf(a, b), ""} }},
-		{"somebody took it away since", func(o *configuration) {
-			moves(o)
-			o.Webhooks[0].ClientConfig.CABundle = nil
-		}, func(a, b *authority) []string { return []string{"", bundleOf(a, b), ""} }},
-		{"it is gone", func(o *configuration) { o.Webhooks = o.Webhooks[1:] }, func(a, b *authority) []string { return []string{bundleOf(a, b), ""} }},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer(t)
-				a, b := newCA(t, "a", nil), newCA(t, "b", nil)
-				leaf := a.serve(t, service)
-				for _, kind := range []string{"validating/x", "mutating/x"} {
-					server.put(kind, webhooks("", map[string]string{"one": service, "two": service, "xyz": "else.where.svc"}))
-				}
-				source := newAuthorities(leaf, a)
-				r := startReplica(t, server, source, "x")
-				time.Sleep(soon)
-				for _, kind := range []string{"validating/x", "mutating/x"} {
-					server.put(kind, test.after)
-				}
-				time.Sleep(soon)
-				source.set(leaf, a, b)
-				time.Sleep(soon)
-				for _, kind := range []string{"validating/x", "mutating/x"} {
-					wantBundles(t, server, kind, test.want(a, b)...)
-				}
-				if s := r.Stats(); s != (Stats{Published: 4}) {
-					t.Errorf("counted %+v", s)
-				}
-			})
-		})
-	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -111,68 +107,6 @@ func wantBundles(t *testing.T, server *apiServer, name string, want ...string) {
 	}
 }
 
-func TestPublishes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		a, b := newCA(t, "a", nil), newCA(t, "b", nil)
-		server.put("mutating/x", webhooks("", map[string]string{"one": service, "other": "else.where.svc", "two": service}))
-		server.put("validating/x", webhooks(b.pem(), map[string]string{"one": service}))
-		server.put("validating/y", webhooks(b.pem(), map[string]string{"one": service}))
-		source := newAuthorities(a.serve(t, service), a)
-		var patches []string
-		server.Set(func(verb string, r *http.Request) (*http.Response, error) {
-			if verb == "patch" && r.GetBody != nil {
-				body, _ := r.GetBody()
-				text, _ := io.ReadAll(body)
-				patches = append(patches, string(text))
-			}
-			return nil, nil
-		})
-		r := startReplica(t, server, source, "x")
-		time.Sleep(soon)
-		synctest.Wait()
-		wantBundles(t, server, "mutating/x", a.pem(), "", a.pem())
-		wantBundles(t, server, "validating/x", a.pem())
-		wantBundles(t, server, "validating/y", b.pem())
-		list := r.reported.take()
-		if len(list) != 2 || r.Stats() != (Stats{Published: 2}) {
-			t.Fatalf("reported %+v and counted %+v, want two that were published", list, r.Stats())
-		}
-		if e := list[0]; e.Subject != Subject || e.Reason != certs.ReasonPublished || e.Object.Kind != "MutatingWebhookConfiguration" || e.Object.UID != "uid" ||
-			!strings.Contains(e.Message, `MutatingWebhookConfiguration x: wrote the caBundle of webhooks "one", "two": "CN=a" until 2001-01-01`) || e.NotAfter != a.cert.NotAfter || len(e.SHA256) != 64 {
-			t.Errorf("reported %+v", e)
-		}
-		if len(patches) > 0 {
-			var patch map[string]any
-			if err := json.Unmarshal([]byte(patches[0]), &patch); err != nil {
-				t.Fatal(err)
-			}
-			delete(patch, "webhooks")
-			if text := fmt.Sprint(patch); text != "map[apiVersion:admissionregistration.k8s.io/v1 kind:MutatingWebhookConfiguration metadata:map[name:x resourceVersion:1]]" {
-				t.Errorf("besides webhooks the patch has %s", text)
-			}
-		} else {
-			t.Error("no patch was seen")
-		}
-
-		source.set(a.serve(t, service), b, a)
-		time.Sleep(soon)
-		wantBundles(t, server, "validating/x", bundleOf(a, b))
-		if list := r.reported.take(); len(list) != 2 || list[0].Reason != certs.ReasonPublished {
-			t.Errorf("a new bundle was reported as %+v", list)
-		}
-
-		// The same in another order is the same, and stays for all time.
-		source.set(b.serve(t, service), a, b)
-		time.Sleep(time.Hour)
-		if n := server.Requests("patch"); n != 4 {
-			t.Errorf("%d patches were written, want 4", n)
-		}
-		r.reported.none(t)
-	})
-}
-
 func TestReplicasWriteOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,25 +159,6 @@ func TestOverwritten(t *testing.T) {
 		}
 		if s := r.Stats(); s != (Stats{Published: times + 1, Overwritten: times}) {
 			t.Errorf("counted %+v, want %d", s, times)
-		}
-	})
-}
-
-// What another replica wrote is missed as much as what this one did.
-func TestOverwrittenAfterAnotherReplicaPublished(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		ca := newCA(t, "ca", nil)
-		server.put("validating/x", webhooks(ca.pem(), map[string]string{"one": service}))
-		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
-		time.Sleep(soon)
-		r.reported.none(t)
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		time.Sleep(soon)
-		wantBundles(t, server, "validating/x", ca.pem())
-		if e := r.reported.one(t); e.Reason != certs.ReasonOverwritten || !strings.Contains(e.Message, `: another client changed the caBundle of webhook "one"`) {
-			t.Errorf("reported %+v", e)
 		}
 	})
 }
@@ -409,77 +324,4 @@ func TestWriteFails(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestConflictIsTriedAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		ca := newCA(t, "ca", nil)
-		server.put("validating/x", webhooks("", map[string]string{"one": service}))
-		conflicts := 0
-		server.Set(func(verb string, _ *http.Request) (*http.Response, error) {
-			if verb == "patch" && conflicts < tries-1 {
-				conflicts++
-				server.put("validating/x", func(o *configuration) { o.Labels = map[string]string{"n": fmt.Sprint(conflicts)} })
-			}
-			return nil, nil
-		})
-		r := startReplica(t, server, newAuthorities(ca.serve(t, service), ca), "x")
-		time.Sleep(soon)
-		synctest.Wait()
-		wantBundles(t, server, "validating/x", ca.pem())
-		if e := r.reported.one(t); e.Reason != certs.ReasonPublished || conflicts != tries-1 {
-			t.Errorf("after %d conflicts: %+v", conflicts, e)
-		}
-	})
-}
-
-func TestGoingAndComing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(t)
-		ca := newCA(t, "ca", nil)
-		source := newAuthorities(ca.serve(t, service), ca)
-		r := startReplica(t, server, source, "x")
-		time.Sleep(interval)
-		r.reported.none(t)
-		one := webhooks("", map[string]string{"one": service})
-		server.put("validating/x", func(o *configuration) {
-			one(o)
-			o.DeletionTimestamp, o.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.org/wait"}
-		})
-		time.Sleep(interval)
-		wantBundles(t, server, "validating/x", "")
-		if n := server.Requests("get"); n != 0 {
-			t.Errorf("set about writing into what is being deleted, %d times", n)
-		}
-		server.remove("validating/x")
-		server.put("validating/x", one)
-		time.Sleep(soon)
-		wantBundles(t, server, "validating/x", ca.pem())
-
-		// One that was made anew lacks what we wrote into the one before: nobody has
-		// overwritten anything.
-		server.remove("validating/x")
-		time.Sleep(soon)
-		server.put("validating/x", one)
-		time.Sleep(soon)
-		wantBundles(t, server, "validating/x", ca.pem())
-		for _, e := range r.reported.take() {
-			if e.Reason != certs.ReasonPublished {
-				t.Errorf("reported %+v", e)
-			}
-		}
-
-		// Entries are left to whoever they belong to.
-		server.put("validating/x", func(o *configuration) {
-			o.Webhooks = append(o.Webhooks, admissionregistrationv1.ValidatingWebhook{
-				Name: "two", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://else.example.org/"), CABundle: []byte("theirs")},
-			})
-			o.Webhooks[0].ClientConfig.CABundle = nil
-		})
-		time.Sleep(soon)
-		wantBundles(t, server, "validating/x", ca.pem(), "theirs")
-	})
 }

@@ -31,40 +31,6 @@ const (
 	modelStale = 30 * time.Second
 )
 
-// rules are what a replica does besides the state machine, and the machine
-// itself. Mutants lack one of them.
-type rules struct {
-	step  func(*State, *Observation, *Policy) (*State, string, error)
-	merge func(remembered, found *State, now time.Time) *State
-	// gate: a replica with a certificate that is good changes over to another CA
-	// only after it has itself seen it trusted for the hold, as long as its own CA is
-	// one of the state's.
-	gate bool
-	// settled: ready only after trust was seen for longer than an API server takes
-	// to notice.
-	settled bool
-	// rescue: who remembers nothing, or what was stored some time ago, waits before
-	// it heals what is stored, if the result lacks what a replica that lives serves.
-	rescue bool
-	// elapsed: how long something has been trusted is measured by a clock that is
-	// not set.
-	elapsed bool
-	// promise: a certificate is reported before it is used, and what is stored is
-	// read again in between.
-	promise bool
-	// optimistic: a registration is written only if it is what was read before the
-	// state was.
-	optimistic bool
-	// agreed: published is only what is stored and holds.
-	agreed bool
-}
-
-func soundRules() rules {
-	return rules{
-		step: Step, merge: Merge, gate: true, settled: true, rescue: true, elapsed: true, promise: true, optimistic: true, agreed: true,
-	}
-}
-
 // faults is what goes wrong in a run.
 type faults struct{ crashes, partitions, losses, requests, emergencies, clocks, skew, stalls bool }
 
@@ -93,8 +59,8 @@ type modelReplica struct {
 	record modelRecord
 	list   []Report
 	view   [][]*x509.Certificate
-	// trusted is since when each CA is, by the true clock and by that on the wall.
-	trusted map[*x509.Certificate][2]time.Time
+	// trusted is since when each CA is, by the true clock.
+	trusted map[*x509.Certificate]time.Time
 	lost    time.Duration
 	// confirmed is when what is stored was last what holds, by its memory.
 	confirmed time.Duration
@@ -120,7 +86,6 @@ type modelChange struct {
 
 type model struct {
 	r      *rand.Rand
-	rules  rules
 	faults faults
 	trace  []string
 
@@ -187,9 +152,9 @@ func (m *model) policy() *Policy {
 	return &Policy{New: m.newCA, LeafLife: leafLife, Hold: modelHold, EmergencyHold: modelEmergencyHold, EmergencyWait: modelEmergencyWait}
 }
 
-func newModel(seed uint64, rules rules, f faults, trace bool) *model {
+func newModel(seed uint64, f faults, trace bool) *model {
 	m := &model{
-		r: rand.New(rand.NewPCG(seed, 2)), rules: rules, faults: f,
+		r: rand.New(rand.NewPCG(seed, 2)), faults: f,
 		reports: map[string]Report{}, seen: map[string]int64{},
 	}
 	if trace {
@@ -452,7 +417,7 @@ func (m *model) act(r *modelReplica) {
 	now := m.now(r)
 	switch r.pc {
 	case 0: // Look at the registrations, and read what is stored.
-		m.watch(r, now)
+		m.watch(r)
 		r.looked = !r.cut
 		r.pc = 4
 		if !r.cut {
@@ -480,7 +445,7 @@ func (m *model) act(r *modelReplica) {
 		m.mint(r, now)
 		r.pc = 5
 	case 5: // Read again whether it is the right one still.
-		if r.next != nil && !r.cut && m.rules.promise {
+		if r.next != nil && !r.cut {
 			s := m.store.state
 			if s == nil || r.memory == nil || s.Lineage != r.memory.Lineage || s.Current.Cert != r.next.issuer {
 				r.next = nil
@@ -500,7 +465,7 @@ func (m *model) act(r *modelReplica) {
 		}
 		if r.leaf != nil && r.reported && r.looked && !r.ready {
 			since, ok := m.holds(r, r.leaf.issuer, now)
-			r.ready = ok && (!m.rules.settled || !now.Before(since.Add(modelDelay)))
+			r.ready = ok && !now.Before(since.Add(modelDelay)) // longer than an API server takes to notice
 			if r.ready {
 				m.note("%s is ready", r.name)
 			}
@@ -516,12 +481,12 @@ func (m *model) report(r *modelReplica, issuer *x509.Certificate, notAfter time.
 }
 
 // watch reads registrations back.
-func (m *model) watch(r *modelReplica, now time.Time) {
+func (m *model) watch(r *modelReplica) {
 	if r.cut {
 		return
 	}
 	r.view = slices.Clone(m.bundles)
-	known := map[*x509.Certificate][2]time.Time{}
+	known := map[*x509.Certificate]time.Time{}
 	if len(r.view) > 0 {
 		for _, c := range r.view[0] {
 			if slices.ContainsFunc(r.view, func(b []*x509.Certificate) bool { return !slices.Contains(b, c) }) {
@@ -529,7 +494,7 @@ func (m *model) watch(r *modelReplica, now time.Time) {
 			}
 			since, ok := r.trusted[c]
 			if !ok {
-				since = [2]time.Time{m.monotonic(), now}
+				since = m.monotonic()
 			}
 			known[c] = since
 		}
@@ -540,16 +505,13 @@ func (m *model) watch(r *modelReplica, now time.Time) {
 // holds returns since when a replica has seen a CA trusted, by its clock.
 func (m *model) holds(r *modelReplica, c *x509.Certificate, now time.Time) (time.Time, bool) {
 	since, ok := r.trusted[c]
-	if m.rules.elapsed {
-		return now.Add(-m.monotonic().Sub(since[0])), ok
-	}
-	return since[1], ok
+	return now.Add(-m.monotonic().Sub(since)), ok
 }
 
 // settle makes what is stored what it should be, and reports whether to look again.
 func (m *model) settle(r *modelReplica, now time.Time) bool {
 	found := r.record.state
-	want := m.rules.merge(r.memory, found, now)
+	want := Merge(r.memory, found, now)
 	if r.memory != nil && want == found {
 		r.confirmed = m.clock
 	}
@@ -570,10 +532,7 @@ func (m *model) settle(r *modelReplica, now time.Time) bool {
 		r.phase, r.watched = phase, m.clock
 	}
 	watched := now.Add(r.watched - m.clock)
-	if !m.rules.elapsed {
-		watched = time.Time{}
-	}
-	next, _, err := m.rules.step(want, &Observation{
+	next, _, err := Step(want, &Observation{
 		Now: now, Watched: watched, Replicas: r.list,
 		Trusts: func(c *x509.Certificate) (time.Time, bool) { return m.holds(r, c, now) },
 	}, m.policy())
@@ -600,9 +559,6 @@ func (m *model) save(r *modelReplica, s *State) bool {
 
 // waits reports whether a replica waits for somebody who remembers more.
 func (m *model) waits(r *modelReplica, result *State) bool {
-	if !m.rules.rescue {
-		return false
-	}
 	ids := map[string]bool{}
 	if result != nil {
 		for _, a := range result.Authorities() {
@@ -632,7 +588,7 @@ func (m *model) mint(r *modelReplica, now time.Time) {
 	if good && r.leaf.issuer == c && now.Before(r.leaf.due) {
 		return
 	}
-	if good && r.leaf.issuer != c && m.rules.gate && slices.ContainsFunc(s.Authorities(), func(a *Authority) bool { return a.Cert == r.leaf.issuer }) {
+	if good && r.leaf.issuer != c && slices.ContainsFunc(s.Authorities(), func(a *Authority) bool { return a.Cert == r.leaf.issuer }) {
 		hold := modelHold
 		if s.Cause == Emergency {
 			hold = modelEmergencyHold
@@ -646,9 +602,6 @@ func (m *model) mint(r *modelReplica, now time.Time) {
 		end = c.NotAfter
 	}
 	r.next = &modelLeaf{issuer: c, notBefore: now.Add(-day), notAfter: end, due: now.Add(leafLife / 3 * 2)}
-	if !m.rules.promise {
-		return
-	}
 	switch issuer := r.leaf; {
 	case !r.cut && issuer == nil:
 		m.report(r, c, end)
@@ -682,7 +635,7 @@ func (m *model) publish(r *modelReplica) {
 		if s == nil || r.leaf == nil || r.memory == nil {
 			return
 		}
-		if m.rules.agreed && m.rules.merge(r.memory, s, m.now(r)) != s {
+		if Merge(r.memory, s, m.now(r)) != s {
 			return
 		}
 		r.bundle = s.Trusted(m.now(r))
@@ -692,7 +645,7 @@ func (m *model) publish(r *modelReplica) {
 	default:
 		r.publishing = 0
 		for g := range m.bundles {
-			if m.rules.optimistic && m.versions[g] != r.versions[g] || slices.Equal(r.readAt[g], r.bundle) {
+			if m.versions[g] != r.versions[g] || slices.Equal(r.readAt[g], r.bundle) {
 				continue
 			}
 			m.note("%s publishes %s in %d", r.name, names(r.bundle), g)
@@ -806,10 +759,10 @@ func TestModel(t *testing.T) {
 	exempt := map[string]int{}
 	runs := modelRuns(1000)
 	for seed := range runs {
-		m := newModel(seed, soundRules(), someFaults(seed), false)
+		m := newModel(seed, someFaults(seed), false)
 		m.life()
 		if m.failure != nil {
-			m = newModel(seed, soundRules(), someFaults(seed), true)
+			m = newModel(seed, someFaults(seed), true)
 			m.life()
 			t.Fatalf("seed %d, %+v: %v\n%s", seed, m.faults, m.failure, strings.Join(m.trace, "\n"))
 		}
@@ -826,113 +779,4 @@ func modelRuns(usual uint64) uint64 {
 		return usual / 10
 	}
 	return usual
-}
-
-// TestModelFindsMutants shows that the model tells a good rule from a bad one:
-// with any of these changes some run fails.
-func TestModelFindsMutants(t *testing.T) {
-	t.Parallel()
-	policy := func(change func(*Policy)) func(*rules) {
-		return func(r *rules) {
-			r.gate = false
-			r.step = func(s *State, o *Observation, p *Policy) (*State, string, error) {
-				q := *p
-				change(&q)
-				return Step(s, o, &q)
-			}
-		}
-	}
-	observe := func(change func(*State, *Observation)) func(*rules) {
-		return func(r *rules) {
-			r.gate = false
-			r.step = func(s *State, o *Observation, p *Policy) (*State, string, error) {
-				q := *o
-				change(s, &q)
-				return Step(s, &q, p)
-			}
-		}
-	}
-	quiet := faults{requests: true}
-	for name, c := range map[string]struct {
-		faults faults
-		mutate func(*rules)
-		// sound is what the rules are without the mutation.
-		gate bool
-		want string
-		// from is a seed from which a run that fails is not far.
-		from uint64
-	}{
-		"no hold": {quiet, policy(func(p *Policy) { p.Hold, p.EmergencyHold = 0, 0 }), false, "does not accept", 0},
-		"signs before it is trusted": {quiet, func(r *rules) {
-			r.gate = false
-			r.step = func(s *State, o *Observation, p *Policy) (*State, string, error) {
-				if s.Phase == Publish && s.Current.Key != nil {
-					return s.activate(o.Now), "the new CA signs", nil
-				}
-				return Step(s, o, p)
-			}
-		}, false, "does not accept", 0},
-		"forgets without waiting": {quiet, observe(func(s *State, o *Observation) { o.Replicas = []Report{{Issuer: s.Current.ID()}} }), false, "does not accept", 0},
-		"never forgets": {quiet, func(r *rules) {
-			r.step = func(s *State, o *Observation, p *Policy) (*State, string, error) {
-				if s.Phase == Activate {
-					return nil, "", nil
-				}
-				return Step(s, o, p)
-			}
-		}, true, "does not come to rest", 0},
-		"the last writer is right": {faults{losses: true, requests: true}, func(r *rules) {
-			r.merge = func(remembered, found *State, _ time.Time) *State {
-				if found == nil {
-					return remembered
-				}
-				return found
-			}
-		}, true, "does not accept", 0},
-		"memory is right": {quiet, func(r *rules) {
-			r.merge = func(remembered, found *State, _ time.Time) *State {
-				if remembered == nil {
-					return found
-				}
-				return remembered
-			}
-		}, true, "does not come to rest", 0},
-		"somebody else's at once": {faults{losses: true}, func(r *rules) {
-			r.merge = func(remembered, found *State, now time.Time) *State {
-				if remembered != nil && found != nil && remembered.Lineage != found.Lineage {
-					return found
-				}
-				return Merge(remembered, found, now)
-			}
-		}, true, "does not accept", 0},
-		"no gate":                 {faults{crashes: true, partitions: true, losses: true, requests: true}, func(r *rules) { r.gate = false }, true, "does not accept", 9870},
-		"ready at once":           {quiet, func(r *rules) { r.settled = false }, true, "does not accept", 0},
-		"nobody waits for rescue": {faults{crashes: true, losses: true}, func(r *rules) { r.rescue = false }, true, "does not accept", 2490},
-		"time by the clock":       {faults{requests: true, clocks: true}, func(r *rules) { r.elapsed = false }, true, "does not accept", 770},
-		"used before reported":    {faults{crashes: true, partitions: true, requests: true, clocks: true}, func(r *rules) { r.promise = false }, true, "does not accept", 70},
-		"bundles over newer ones": {faults{requests: true, stalls: true}, func(r *rules) { r.optimistic = false }, true, "does not accept", 0},
-		"bundles of anything":     {faults{crashes: true, losses: true}, func(r *rules) { r.agreed = false }, true, "does not accept", 660},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for i := range uint64(300) {
-				seed := c.from + i
-				sound, mutant := soundRules(), soundRules()
-				sound.gate = c.gate
-				c.mutate(&mutant)
-				m := newModel(seed, mutant, c.faults, false)
-				m.life()
-				if m.failure == nil || !strings.Contains(m.failure.Error(), c.want) {
-					continue
-				}
-				good := newModel(seed, sound, c.faults, false)
-				if good.life(); good.failure != nil {
-					t.Fatalf("seed %d fails without the mutation: %v", seed, good.failure)
-				}
-				t.Logf("%s: seed %d: %v", name, seed, m.failure)
-				return
-			}
-			t.Error(name, ": no run fails")
-		})
-	}
 }

@@ -271,50 +271,6 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A rotation can be gone on with by anybody, from what is written down alone, and
-// takes these steps.
-func TestStepsOfARotation(t *testing.T) {
-	t.Parallel()
-	s := &State{Lineage: "l", Created: epoch(), Generation: 1, Phase: Stable, Current: realAuthority(t, "one", nil), Request: &Request{ID: "r"}}
-	old := s.Current.ID()
-	p := &Policy{
-		New:      func(time.Time) (*Authority, error) { return realAuthority(t, "two", nil), nil },
-		LeafLife: leafLife, Hold: testHold,
-	}
-	var phases []Phase
-	now := epoch()
-	for range 100 {
-		// Whoever takes the step has just begun.
-		data, err := Encode(s, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s, err = Decode(data); err != nil {
-			t.Fatal(err)
-		}
-		trusted := s.Trusted(now)
-		next, _, err := Step(s, &Observation{
-			Now:      now,
-			Trusts:   func(c *x509.Certificate) (time.Time, bool) { return epoch(), slices.ContainsFunc(trusted, c.Equal) },
-			Replicas: []Report{{Issuer: s.Current.ID(), NotAfter: now.Add(time.Hour)}},
-		}, p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if next != nil {
-			s = next
-			phases = append(phases, s.Phase)
-		}
-		now = now.Add(time.Minute)
-	}
-	if want := []Phase{Publish, Hold, Activate, Stable}; !slices.Equal(phases, want) {
-		t.Errorf("%v, want %v", phases, want)
-	}
-	if s.Current.ID() == old || s.Done != "r" || s.Request != nil || len(s.Authorities()) != 1 {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	s := &State{Phase: Activate, Current: year("b", epoch()), Previous: external(year("a", epoch()))}

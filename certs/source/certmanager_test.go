@@ -33,7 +33,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
@@ -195,78 +194,6 @@ func forbidden(action clienttesting.Action) (bool, runtime.Object, error) {
 	resource := action.GetResource().GroupResource()
 	return true, nil, apierrors.NewForbidden(resource, "gatehouse", errors.New(
 		`User "system:serviceaccount:gatehouse-system:gatehouse" cannot `+action.GetVerb()+` resource "`+resource.Resource+`" in API group "`+resource.Group+`" in the namespace "gatehouse-system"`))
-}
-
-func TestCertManagerMakesItsObjectsOnce(t *testing.T) {
-	t.Parallel()
-	c := newManaged(t)
-	m := c.source(c.config())
-	want := []string{"issuers/gatehouse-selfsigned", "certificates/gatehouse-ca", "issuers/gatehouse-ca", "certificates/gatehouse"}
-	if got := c.writes(); !slices.Equal(got, want) {
-		t.Fatalf("wrote %q, want %q", got, want)
-	}
-	spec := c.object("certificates", "gatehouse").Object["spec"]
-	for path, want := range map[string]any{
-		"secretName": "gatehouse-tls", "duration": "2160h0m0s",
-		"issuerRef": map[string]any{"name": "gatehouse-ca", "kind": "Issuer", "group": "cert-manager.io"},
-		"dnsNames":  []any{"gatehouse.gatehouse-system.svc"}, "ipAddresses": []any{"192.0.2.1"},
-	} {
-		if got := spec.(map[string]any)[path]; !covers(got, want) {
-			t.Errorf("spec.%s is %v, want %v", path, got, want)
-		}
-	}
-	m.ensuredAt = time.Time{}
-	m.refresh(t.Context())
-	c.source(c.config()) // another replica
-	if got := c.writes(); got != nil {
-		t.Errorf("wrote %q, which was there already", got)
-	}
-}
-
-func TestCertManagerWithAnIssuerOfSomebody(t *testing.T) {
-	t.Parallel()
-	c := newManaged(t)
-	cfg := c.config()
-	cfg.IssuerRef = &cmmeta.IssuerReference{Name: "company", Kind: "ClusterIssuer"}
-	c.source(cfg)
-	if got := c.writes(); !slices.Equal(got, []string{"certificates/gatehouse"}) {
-		t.Errorf("wrote %q", got)
-	}
-	name, _, _ := unstructured.NestedString(c.object("certificates", "gatehouse").Object, "spec", "issuerRef", "name")
-	if name != "company" {
-		t.Errorf("the issuer is %q", name)
-	}
-}
-
-func TestCertManagerUsesAnExistingCertificate(t *testing.T) {
-	t.Parallel()
-	c := newManaged(t)
-	cfg := c.config()
-	cfg.Existing, cfg.Hosts = true, nil
-	m := c.source(cfg)
-	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: does not exist (hint: create it") {
-		t.Errorf("Healthy: %v", err)
-	}
-	made := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": map[string]any{"name": "gatehouse", "namespace": "gatehouse-system"},
-		"spec": map[string]any{"secretName": "gatehouse-tls"},
-	}}
-	if err := c.dynamic.Tracker().Create(certificates(), made, "gatehouse-system"); err != nil {
-		t.Fatal(err)
-	}
-	ca := certstest.NewCA(t)
-	good := ca.Valid(t, 30*day)
-	c.issue(good, ca)
-	m.refresh(t.Context())
-	if !bytes.Equal(serving(t, m), good.Cert) {
-		t.Error("the certificate is not served")
-	}
-	if err := m.Healthy(); err != nil {
-		t.Errorf("Healthy: %v", err)
-	}
-	if got := c.writes(); got != nil {
-		t.Errorf("wrote %q", got)
-	}
 }
 
 // What somebody does to the objects, and what comes of it at the next look at
@@ -630,21 +557,6 @@ func TestCertManagerReadsWhileWritingHangs(t *testing.T) {
 	})
 }
 
-// Whoever asks before anything was found out is answered too.
-func TestCertManagerThatWasCutOff(t *testing.T) {
-	t.Parallel()
-	c := newManaged(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	m, err := NewCertManager(ctx, c.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "there is none yet") {
-		t.Errorf("Healthy: %v", err)
-	}
-}
-
 // A certificate that nobody renews is told long before its end, and unhealthy
 // after it.
 func TestCertManagerSaysWhatIsNotRenewed(t *testing.T) {
@@ -672,65 +584,6 @@ func TestCertManagerSaysWhatIsNotRenewed(t *testing.T) {
 	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), "Certificate gatehouse-system/gatehouse: expired at") {
 		t.Errorf("Healthy: %v", err)
 	}
-}
-
-// A change is noticed by watching, without waiting for the next look, and a new
-// CA's certificate is served when its hold is over.
-func TestCertManagerRuns(t *testing.T) {
-	t.Parallel()
-	a, b := certstest.NewCA(t), certstest.NewCA(t)
-	first, second := a.Valid(t, 30*day), b.Valid(t, 60*day)
-	trust := newTrusted(a.Cert)
-	synctest.Test(t, func(t *testing.T) {
-		c := newManaged(t)
-		start := time.Now()
-		cfg := c.config()
-		trust.set(a.Cert)
-		cfg.Trust, cfg.Hold = trust, 10*time.Minute
-		cfg.Now = func() time.Time { return certstest.Noon.Add(time.Since(start)) }
-		m := c.source(cfg)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- m.Run(ctx) }()
-
-		synctest.Wait()
-		c.issue(first, a)
-		synctest.Wait() // no time passes
-		if !bytes.Equal(serving(t, m), first.Cert) {
-			t.Error("what was issued is not served at once")
-		}
-		changed := m.Changed()
-		c.issue(second, b)
-		synctest.Wait()
-		if e := c.last(); !errors.Is(e.Err, ErrWaiting) || e.Reason != "" {
-			t.Errorf("got %+v", e)
-		}
-		time.Sleep(time.Hour)
-		trust.set(a.Cert, b.Cert)
-		time.Sleep(9 * time.Minute)
-		if !bytes.Equal(serving(t, m), first.Cert) {
-			t.Error("the new CA's certificate is served before its time")
-		}
-		select {
-		case <-changed:
-			t.Error("told of a change before there is one")
-		default:
-		}
-		time.Sleep(time.Minute + issueInterval)
-		synctest.Wait()
-		if !bytes.Equal(serving(t, m), second.Cert) {
-			t.Error("the new CA's certificate is not served after the hold")
-		}
-		select {
-		case <-changed:
-		default:
-			t.Error("nobody is told of the change")
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
 }
 
 // Without the right to watch, changes are noticed within a minute, and that is
@@ -766,132 +619,6 @@ func TestCertManagerWithoutWatching(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-}
-
-// The old CA stays in the bundle until this replica serves the new one's
-// certificate, and the new one is in it long before.
-func TestCertManagerPublishesBothCAs(t *testing.T) {
-	t.Parallel()
-	a, b := certstest.NewCA(t), certstest.NewCA(t)
-	first, second := a.Valid(t, 30*day), b.Valid(t, 60*day)
-	c := newManaged(t)
-	now := certstest.NewClock()
-	trust := newTrusted(a.Cert)
-	cfg := c.config()
-	cfg.Now, cfg.Trust, cfg.Hold = now.Now, trust, 10*time.Minute
-	cfg.Store, cfg.Replicas, cfg.Replica = &store.MemoryStore{}, &store.MemoryReplicas{}, "one"
-	m := c.source(cfg)
-	look := func() {
-		m.refresh(t.Context())
-		m.rotation.reconcile(t.Context())
-	}
-	bundle := func(what string, want ...*certstest.Authority) {
-		t.Helper()
-		got, err := m.Bundle(t.Context())
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if len(got) != len(want) {
-			t.Fatalf("%s: %d CAs, want %d", what, len(got), len(want))
-		}
-		for _, ca := range want {
-			if !slices.ContainsFunc(got, ca.Cert.Equal) {
-				t.Errorf("%s: a CA is missing", what)
-			}
-		}
-	}
-	if _, err := m.Bundle(t.Context()); err == nil {
-		t.Error("a bundle out of nothing")
-	}
-	c.issue(first, a)
-	look()
-	bundle("the first", a)
-	if err := m.Healthy(); err != nil {
-		t.Errorf("Healthy: %v", err)
-	}
-
-	c.issue(second, b)
-	look()
-	bundle("a new CA", a, b)
-	trust.set(a.Cert, b.Cert)
-	look()
-	if !bytes.Equal(serving(t, m), first.Cert) {
-		t.Error("the new CA's certificate is served before its time")
-	}
-	now.Advance(10*time.Minute + time.Second)
-	look()
-	look()
-	if !bytes.Equal(serving(t, m), second.Cert) {
-		t.Error("the new CA's certificate is not served")
-	}
-	bundle("the new one alone", b)
-	if s := m.rotation.state.Load(); s.Phase != rotation.Stable || s.Current.Key != nil {
-		t.Errorf("the state is %+v", s)
-	}
-}
-
-// The end of a hold is not slept through, and a long one is looked at meanwhile.
-func TestCertManagerLooksWhenHoldEnds(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct{ hold, want time.Duration }{
-		{10 * time.Minute, issueInterval},
-		{2 * time.Second, 2 * time.Second},
-		{time.Millisecond, holdMargin},
-	} {
-		t.Run(test.hold.String(), func(t *testing.T) {
-			t.Parallel()
-			a, b := certstest.NewCA(t), certstest.NewCA(t)
-			c := newManaged(t)
-			cfg := c.config()
-			cfg.Trust, cfg.Hold = newTrusted(a.Cert, b.Cert), test.hold
-			m := c.source(cfg)
-			c.issue(a.Valid(t, 30*day), a)
-			m.refresh(t.Context())
-			if got := m.nextRefresh(); got != issuedInterval {
-				t.Errorf("with nothing to wait for, it looks again after %s", got)
-			}
-			c.issue(b.Valid(t, 60*day), b)
-			m.refresh(t.Context())
-			if got := m.nextRefresh(); got != test.want {
-				t.Errorf("it looks again after %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-// A certificate whose CA nobody tells is served, but there is nothing to publish,
-// and readiness says so.
-func TestCertManagerPublishesNothingWithoutCA(t *testing.T) {
-	t.Parallel()
-	ca := certstest.NewCA(t)
-	good := ca.Valid(t, 30*day)
-	c := newManaged(t)
-	cfg := c.config()
-	cfg.Store, cfg.Replicas, cfg.Replica = &store.MemoryStore{}, &store.MemoryReplicas{}, "one"
-	m := c.source(cfg)
-	c.issue(good, certstest.NewCA(t))
-	m.refresh(t.Context())
-	m.rotation.reconcile(t.Context())
-	const want = `Secret gatehouse-system/gatehouse-tls: the CA of the certificate is neither in key "ca.crt" nor after the certificate in key "tls.crt", so Gatehouse cannot publish it`
-	if err := m.Healthy(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("Healthy: got %v, want %q", err, want)
-	}
-	if e := c.last(); e.Reason != certs.ReasonIssuerFailed || e.Err == nil || !strings.Contains(e.Err.Error(), want) {
-		t.Errorf("got the event %+v, want %q", e, want)
-	}
-	if !bytes.Equal(serving(t, m), good.Cert) {
-		t.Error("it is not served")
-	}
-
-	c.issue(good, ca)
-	m.refresh(t.Context())
-	m.rotation.reconcile(t.Context())
-	if err := m.Healthy(); err != nil {
-		t.Errorf("Healthy: %v", err)
-	}
-	if e := c.last(); e.Err != nil {
-		t.Errorf("got the event %+v", e)
-	}
 }
 
 func TestCertManagerPublishesNothingBesideCainjector(t *testing.T) {

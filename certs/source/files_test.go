@@ -164,21 +164,6 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 	}
 }
 
-func TestFilesSayThingsOnce(t *testing.T) {
-	good := certstest.NewCA(t).Valid(t, day)
-	dir := certstest.DirOf(t, good)
-	_, o := followed(t, dir, certstest.NewClock())
-	certstest.Remove(t, filepath.Join(dir, "tls.key"))
-	o.Await("the missing key", func(e certs.Event) bool { return e.Err != nil })
-	o.Tick()
-	o.Tick()
-	o.Quiet()
-	certstest.Write(t, filepath.Join(dir, "tls.key"), good.Key)
-	o.Await("the same pair again", certstest.InUse(good.Until))
-	o.Tick()
-	o.Quiet()
-}
-
 // That changes are not noticed at once is a remark about what is so, and says
 // neither that the pair in use is bad nor that a bad one is good.
 func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
@@ -202,18 +187,6 @@ func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
 	}
 	o.Tick()
 	o.Quiet()
-}
-
-func TestFilesTakeAnotherChainOfTheSameLeaf(t *testing.T) {
-	ca := certstest.NewCA(t)
-	good := ca.Valid(t, day)
-	dir := certstest.DirOf(t, good)
-	f, o := followed(t, dir, certstest.NewClock())
-	certstest.Write(t, filepath.Join(dir, "tls.crt"), append(slices.Clone(good.Cert), pki.EncodeCertificate(ca.Cert.Raw)...))
-	o.Tick()
-	if pair, err := f.GetCertificate(nil); err != nil || len(pair.Certificate) != 2 {
-		t.Errorf("the chain is not served: %v", err)
-	}
 }
 
 func TestFilesAndTime(t *testing.T) {
@@ -400,32 +373,6 @@ func TestFilesRemarks(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// No handshake fails while pairs are replaced, also between the two files.
-func TestFilesServeWhileRotating(t *testing.T) {
-	ca := certstest.NewCA(t)
-	served := ca.Valid(t, day)
-	dir := certstest.DirOf(t, served)
-	f, o := followed(t, dir, certstest.NewClock())
-	addr := certstest.Serve(t, &tls.Config{GetCertificate: f.GetCertificate, MinVersion: tls.VersionTLS13})
-	serves := func(want certstest.Pair) {
-		t.Helper()
-		cert, err := certstest.Dial(addr, &tls.Config{RootCAs: certstest.PoolOf(ca), ServerName: "localhost", Time: certstest.NewClock().Now})
-		if err != nil || !cert.NotAfter.Equal(want.Until) {
-			t.Errorf("got %v", err)
-		}
-	}
-	for i := range 5 {
-		next := ca.Valid(t, time.Duration(i+2)*day)
-		certstest.Write(t, filepath.Join(dir, "tls.crt"), next.Cert)
-		o.Tick()
-		serves(served)
-		certstest.Write(t, filepath.Join(dir, "tls.key"), next.Key)
-		o.Await("the next pair", certstest.InUse(next.Until))
-		serves(next)
-		served = next
 	}
 }
 

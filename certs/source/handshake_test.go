@@ -1,8 +1,6 @@
 package source
 
 import (
-	"crypto/tls"
-	"net"
 	"testing"
 	"time"
 
@@ -41,37 +39,5 @@ func TestGetCertificateDoesNoWork(t *testing.T) {
 		if n != 0 {
 			t.Errorf("%s: %v allocations a handshake", name, n)
 		}
-	}
-}
-
-// BenchmarkHandshake compares full handshakes with each source, both sides of them,
-// with those with a certificate that never changes.
-func BenchmarkHandshake(b *testing.B) {
-	configs := map[string]*tls.Config{}
-	for name, source := range sources(b) {
-		certificate, err := source.GetCertificate(nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		configs[name] = &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: source.GetCertificate}
-		configs[name+", as if it never changed"] = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}}
-	}
-	for _, name := range []string{"files", "files, as if it never changed", "self-signed", "self-signed, as if it never changed"} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				near, far := net.Pipe()
-				done := make(chan error, 1)
-				go func() { done <- tls.Server(far, configs[name]).HandshakeContext(b.Context()) }()
-				client := tls.Client(near, &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}) // verifying is the client's cost
-				if err := client.HandshakeContext(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
-				_, _ = near.Close(), far.Close()
-			}
-		})
 	}
 }

@@ -12,10 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
@@ -171,93 +169,6 @@ func (s *site) saw(text string) bool {
 	})
 }
 
-// A rotation from the first sign of age to the end, with a replica that is
-// started anew in each phase, and one that is cut off in the middle of it.
-func TestRotation(t *testing.T) {
-	s := newSite(t)
-	a, b := s.replica("a"), s.replica("b")
-	s.trust.set(s.stored().Trusted(certstest.Noon)...)
-	s.look(true, a, b)
-	first := s.stored().Current.ID()
-	if a.Certificate() == b.Certificate() || a.State().Current.ID() != b.State().Current.ID() {
-		t.Fatal("replicas share a leaf, or do not share the CA")
-	}
-
-	s.clock.Advance(244 * day)
-	s.look(false, a, b)
-	s.phase(rotation.Publish)
-	s.clock.Advance(day)
-	s.look(false, a, b, s.replica("publish"))
-	s.phase(rotation.Publish) // nobody has told the registrations
-	s.look(true, a)
-	s.look(true, b)
-	s.phase(rotation.Hold)
-	s.look(true, a, b) // what a replica has not seen does not count
-	s.clock.Advance(rotation.DefaultHold - time.Second)
-	s.look(true, a, b, s.replica("hold"))
-	s.phase(rotation.Hold)
-	if got := issuerOf(a.Certificate(), a.State()).ID(); got != first {
-		t.Error("the new CA signs in the hold")
-	}
-	s.clock.Advance(2 * time.Second)
-	s.look(true, a)
-	s.phase(rotation.Activate)
-	if got := issuerOf(a.Certificate(), a.State()).ID(); got == first {
-		t.Error("the new CA does not sign")
-	}
-	s.look(true, a, s.replica("activate"))
-	s.phase(rotation.Activate)
-	if len(s.stored().Trusted(s.clock.Now())) != 2 {
-		t.Error("the old CA is forgotten, and b serves a certificate of it")
-	}
-	// b is back. The replicas that were started in between are gone, and left no
-	// word: they are waited for until their certificates end.
-	s.look(true, a, b)
-	s.phase(rotation.Activate)
-	s.clock.Advance(8 * day)
-	s.look(true, a, b)
-	s.look(true, a, b)
-	s.phase(rotation.Stable)
-	if got := s.stored(); len(got.Trusted(s.clock.Now())) != 1 || got.Current.ID() == first {
-		t.Error("the old CA is not forgotten")
-	}
-	for _, want := range []string{"two thirds of the old one's lifetime", "every registration trusts the new CA", "the new CA signs", "the old CA is removed"} {
-		if !s.saw(certs.ReasonRotation+": "+want) && !s.saw(want) {
-			t.Errorf("nobody was told that %s", want)
-		}
-	}
-}
-
-func TestRequestedRotation(t *testing.T) {
-	for name, c := range map[string]struct {
-		emergency bool
-		hold      time.Duration
-	}{
-		"usual":     {false, rotation.DefaultHold},
-		"emergency": {true, rotation.DefaultEmergencyHold},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
-			a := s.replica("a")
-			s.trust.set(s.stored().Trusted(certstest.Noon)...)
-			id, err := store.RequestRotation(t.Context(), s.place, c.emergency, s.clock.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.look(true, a)
-			s.look(true, a)
-			s.phase(rotation.Hold)
-			s.clock.Advance(c.hold + time.Second)
-			s.look(true, a)
-			s.look(true, a)
-			s.phase(rotation.Stable)
-			if got := s.stored().Done; got != id {
-				t.Errorf("done %q, want %q", got, id)
-			}
-		})
-	}
-}
-
 // Whatever happens to what is stored, the CA is the same afterwards, and what is
 // served is trusted all the time.
 func TestHeal(t *testing.T) {
@@ -347,53 +258,6 @@ func TestRecovery(t *testing.T) {
 	c.rotation.reconcile(t.Context())
 	if c.Healthy() != nil || s.stored().Current.ID() == before {
 		t.Errorf("c waits for ever: %v", c.Healthy())
-	}
-}
-
-// While nothing can be read or written, what is in memory is served and renewed,
-// past the end of every leaf. A replica that others may have given up is unready
-// then.
-func TestStoreAway(t *testing.T) {
-	for name, c := range map[string]struct {
-		err error
-		// stale tells that registrations cannot be read either.
-		stale bool
-		// ready is for how many days it is.
-		ready int
-	}{
-		"cut off":                      {errors.New("the API server cannot be reached"), true, 7},
-		"cut off, and nobody noticed":  {errors.New("the API server cannot be reached"), false, 7},
-		"without right":                {apierrors.NewForbidden(corev1.Resource("secrets"), "ca", errors.New("no")), false, 30},
-		"unknown to the API server":    {apierrors.NewUnauthorized("no"), true, 7},
-		"another Secret is in the way": {&store.ForeignError{Place: "Secret ca", Problem: "is of type kubernetes.io/tls"}, false, 30},
-	} {
-		t.Run(name, func(t *testing.T) { storeAway(t, c.err, c.stale, c.ready) })
-	}
-}
-
-func storeAway(t *testing.T, away error, stale bool, ready int) {
-	t.Helper()
-	s := newSite(t)
-	s.trust.stale = stale
-	a := s.replica("a")
-	s.trust.set(s.stored().Trusted(certstest.Noon)...)
-	s.place.set(away, away)
-	for i := range 30 {
-		s.clock.Advance(day)
-		s.look(false, a)
-		if err := a.Healthy(); (err == nil) != (i < ready) {
-			t.Fatalf("after %d days: %v", i+1, err)
-		}
-	}
-	if !s.saw(certs.ReasonStoreFailed + ": " + away.Error()) {
-		t.Errorf("nobody was told: %+v", s.events)
-	}
-	// The handshake itself finds that the leaf has ended: nobody looked, because
-	// the machine was suspended.
-	s.clock.Advance(8 * day)
-	cert, err := a.GetCertificate(nil)
-	if err != nil || pki.CheckValidity(cert.Leaf, s.clock.Now()) != nil {
-		t.Errorf("after a sleep: %v", err)
 	}
 }
 

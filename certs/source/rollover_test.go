@@ -342,14 +342,3 @@ func TestRolloverAndNames(t *testing.T) {
 		t.Errorf("refused for a name that what is served is not for either: %v", err)
 	}
 }
-
-// The renewal that takes place every few weeks does not wait for anything.
-func TestFilesTakeARenewalAtOnce(t *testing.T) {
-	t.Parallel()
-	a := certstest.NewCA(t)
-	dir := certstest.DirOf(t, a.Valid(t, 10*day))
-	_, o := gated(t, dir, newTrusted(a.Cert), time.Hour, certstest.NewClock())
-	next := a.Valid(t, 20*day)
-	put(t, dir, next)
-	o.Await("the renewal", certstest.InUse(next.Until))
-}

@@ -118,15 +118,8 @@ func (s *Server) notify() {
 	s.changed = make(chan struct{})
 }
 
-// Serve adds a resource, and Unserve removes one.
+// Serve adds a resource.
 func (s *Server) Serve(r Resource) { s.Update(func() { s.resources = append(s.resources, r) }) }
-
-// Unserve removes a resource.
-func (s *Server) Unserve(r Resource) {
-	s.Update(func() {
-		s.resources = slices.DeleteFunc(s.resources, func(other Resource) bool { return other == r })
-	})
-}
 
 // Requests returns the requests so far that satisfy a condition. An attempt to read everything by a watch is none.
 func (s *Server) Requests(condition func(*Request) bool) []Request {

@@ -436,26 +436,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestLargeObjects has pages that do not grow with objects.
-func TestLargeObjects(t *testing.T) {
-	t.Parallel()
-	s := server()
-	large := strings.Repeat("x", 1_500_000)
-	for i := range 120 {
-		value := "small"
-		if i >= 50 && i < 58 {
-			value = large
-		}
-		put(t, s, configMap("shop", fmt.Sprintf("object-%03d", i), value))
-	}
-	o := options(t, s, policyOf("never", "configmaps", `validations: [{expression: "object.data.a.size() < 1000", message: large}]`))
-	var sink found
-	out, err := audit.Run(t.Context(), o, &sink)
-	if err != nil || !out.Complete || len(sink.objects) != 120 || len(sink.lines) != 8 {
-		t.Fatalf("%v, %d objects, %d results\n%s", err, len(sink.objects), len(sink.lines), coverage(out))
-	}
-}
-
 // TestEnds has audits that end before they are complete.
 func TestEnds(t *testing.T) {
 	t.Parallel()

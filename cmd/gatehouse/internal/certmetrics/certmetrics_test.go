@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/certs/source"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 )
@@ -110,75 +109,6 @@ func TestRenewalRefused(t *testing.T) {
 		observe.Certificate(step.event)
 		t.Log(step.what)
 		shows(t, registry, name+" "+step.want+"\n", name)
-	}
-}
-
-// TestCAStore shows what is so whenever it is asked, and nothing where there is no
-// store.
-func TestCAStore(t *testing.T) {
-	t.Parallel()
-	const name = "gatehouse_ca_store_last_successful"
-	registry, observe := newMetrics()
-	if n, err := testutil.GatherAndCount(registry, name); err != nil || n != 0 {
-		t.Errorf("%d series without a store (%v)", n, err)
-	}
-	var ok atomic.Bool
-	observe.CAStore(ok.Load)
-	shows(t, registry, name+" 0\n", name)
-	ok.Store(true)
-	shows(t, registry, name+" 1\n", name)
-	ok.Store(false)
-	shows(t, registry, name+" 0\n", name)
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("metrics: %v %v", problems, err)
-	}
-}
-
-// TestHandshakeFailures has every reason counted by itself, and there before the
-// first.
-func TestHandshakeFailures(t *testing.T) {
-	t.Parallel()
-	registry, observe := newMetrics()
-	observe.HandshakeFailed("untrusted")
-	observe.HandshakeFailed("untrusted")
-	observe.HandshakeFailed("abandoned")
-	shows(t, registry, `gatehouse_tls_handshake_errors_total{reason="abandoned"} 1
-gatehouse_tls_handshake_errors_total{reason="client-certificate"} 0
-gatehouse_tls_handshake_errors_total{reason="other"} 0
-gatehouse_tls_handshake_errors_total{reason="protocol"} 0
-gatehouse_tls_handshake_errors_total{reason="untrusted"} 2
-`, "gatehouse_tls_handshake_errors_total")
-}
-
-// TestRotation wants one phase to be current at any time, and none before there is
-// a state.
-func TestRotation(t *testing.T) {
-	t.Parallel()
-	registry, observe := newMetrics()
-	var state atomic.Pointer[rotation.State]
-	observe.Rotation(state.Load)
-	names := []string{"gatehouse_ca_rotation_phase", "gatehouse_ca_generation"}
-	for _, name := range names {
-		if n, err := testutil.GatherAndCount(registry, name); err != nil || n != 0 {
-			t.Errorf("%s has %d series before there is a state (%v)", name, n, err)
-		}
-	}
-	state.Store(&rotation.State{Phase: rotation.Stable, Generation: 1})
-	shows(t, registry, `gatehouse_ca_generation 1
-gatehouse_ca_rotation_phase{phase="Activate"} 0
-gatehouse_ca_rotation_phase{phase="Hold"} 0
-gatehouse_ca_rotation_phase{phase="Publish"} 0
-gatehouse_ca_rotation_phase{phase="Stable"} 1
-`, names...)
-	state.Store(&rotation.State{Phase: rotation.Hold, Generation: 7})
-	shows(t, registry, `gatehouse_ca_generation 7
-gatehouse_ca_rotation_phase{phase="Activate"} 0
-gatehouse_ca_rotation_phase{phase="Hold"} 1
-gatehouse_ca_rotation_phase{phase="Publish"} 0
-gatehouse_ca_rotation_phase{phase="Stable"} 0
-`, names...)
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("metrics: %v %v", problems, err)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -157,95 +156,6 @@ func read(t testing.TB, v *View) {
 	}
 }
 
-func TestNamespaces(t *testing.T) {
-	t.Parallel()
-	a := newAPIServer()
-	put(t, a, namespaceKind, `{"metadata":{"name":"shop","labels":{"env":"prod"},"annotations":{"owner":"ann"}},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
-	c, _ := connected(t, a)
-	v := c.view(WatchTargets{Namespaces: true})
-	read(t, v)
-
-	shop, known := v.Namespace("shop")
-	if !known || shop.Labels["env"] != "prod" || shop.Annotations["owner"] != "ann" || shop.Status.Phase != corev1.NamespaceActive ||
-		!slices.Equal(shop.Spec.Finalizers, []corev1.FinalizerName{corev1.FinalizerKubernetes}) {
-		t.Errorf("Namespace = %+v, %v", shop, known)
-	}
-	if shop.ManagedFields != nil {
-		t.Errorf("managed fields are kept: %v", shop.ManagedFields)
-	}
-	put(t, a, namespaceKind, `{"metadata":{"name":"shop","labels":{"env":"test"}}}`)
-	support.Eventually(t, "a changed label", func() error {
-		if n, _ := v.Namespace("shop"); n.Labels["env"] != "test" || n.ManagedFields != nil {
-			return fmt.Errorf("got %v", n.ObjectMeta)
-		}
-		return nil
-	})
-	a.Delete(namespaceResource, "", "shop")
-	support.Eventually(t, "a namespace that is deleted", func() error {
-		if _, known := v.Namespace("shop"); known {
-			return errors.New("it is known")
-		}
-		return nil
-	})
-	if _, known := c.view(WatchTargets{}).Namespace("shop"); known {
-		t.Error("a view that does not need namespaces knows one")
-	}
-}
-
-func TestParams(t *testing.T) {
-	t.Parallel()
-	a := newAPIServer()
-	for _, text := range []string{
-		`{"metadata":{"name":"b","namespace":"one","labels":{"is":"limit"}},"data":{"most":"2"}}`,
-		`{"metadata":{"name":"c","namespace":"one"}}`,
-		`{"metadata":{"name":"a","namespace":"one","labels":{"is":"limit"}},"data":{"most":"1"}}`,
-		`{"metadata":{"name":"a","namespace":"two","labels":{"is":"limit"}}}`,
-	} {
-		put(t, a, configMaps, text)
-	}
-	c, _ := connected(t, a)
-	v := c.view(WatchTargets{Targets: []Target{{Kind: configMaps}}})
-	read(t, v)
-
-	if namespaced, err := v.Namespaced(configMaps); err != nil || !namespaced {
-		t.Errorf("Namespaced = %v, %v", namespaced, err)
-	}
-	object, err := v.Get(configMaps, "one", "b")
-	if err != nil || object == nil || object.GetLabels()["is"] != "limit" || object.GetManagedFields() != nil {
-		t.Errorf("Get = %v, %v", object, err)
-	}
-	if object, err := v.Get(configMaps, "two", "b"); err != nil || object != nil {
-		t.Errorf("Get of what is not there = %v, %v", object, err)
-	}
-	for _, test := range []struct {
-		namespace, selector, want string
-	}{
-		{"one", "", "one/a one/b one/c"},
-		{"one", "is=limit", "one/a one/b"},
-		{"two", "is=limit", "two/a"},
-		{"two", "is=other", ""},
-		{"three", "", ""},
-	} {
-		var selector labels.Selector
-		if test.selector != "" {
-			selector, _ = labels.Parse(test.selector)
-		}
-		list, err := v.List(configMaps, test.namespace, selector)
-		if got := names(list); err != nil || got != test.want {
-			t.Errorf("List(%q, %q) = %q, %v, want %q", test.namespace, test.selector, got, err, test.want)
-		}
-	}
-	if data, known := v.ConfigMapData("one", "a"); !known || data["most"] != "1" {
-		t.Errorf("ConfigMapData = %v, %v", data, known)
-	}
-	if data, known := v.ConfigMapData("three", "a"); known {
-		t.Errorf("ConfigMapData of what is not there = %v", data)
-	}
-	if _, err := v.Get(limits, "", "x"); err == nil || !strings.Contains(err.Error(), "no binding names it") {
-		t.Errorf("Get of what nobody needs = %v", err)
-	}
-}
-
 func names(list []*unstructured.Unstructured) string {
 	keys := make([]string, len(list))
 	for i, object := range list {
@@ -312,47 +222,6 @@ func TestOnlyWhatIsNamedIsWatched(t *testing.T) {
 	}
 }
 
-func TestKindComesAndGoes(t *testing.T) {
-	t.Parallel()
-	a := newAPIServer()
-	c, log := connected(t, a)
-	v := c.view(WatchTargets{Targets: []Target{{Kind: limits}}})
-	read(t, v) // that it is not there is an answer
-	for _, getLive := range []func() error{
-		func() error { _, err := v.Namespaced(limits); return err },
-		func() error { _, err := v.Get(limits, "", "x"); return err },
-		func() error { _, err := v.List(limits, "", nil); return err },
-	} {
-		const want = "failed to find resource referenced by paramKind: 'example.com/v1, Kind=Limit': the cluster does not serve example.com/v1"
-		if err := getLive(); err == nil || err.Error() != want {
-			t.Errorf("got %v, want %s", err, want)
-		}
-	}
-	says(t, log, "level=WARN", "cannot read from the cluster", "kind=Limit.v1.example.com", "the failurePolicy of the policies decides")
-
-	a.Serve(limitResource)
-	put(t, a, limits, `{"metadata":{"name":"x"},"spec":{"most":1}}`)
-	support.Eventually(t, "the object of a kind that is new", func() error {
-		object, err := v.Get(limits, "", "x")
-		if err == nil && object == nil {
-			err = errors.New("it is not there")
-		}
-		return err
-	})
-	if namespaced, err := v.Namespaced(limits); err != nil || namespaced {
-		t.Errorf("Namespaced = %v, %v", namespaced, err)
-	}
-
-	a.Unserve(limitResource)
-	support.Eventually(t, "the kind is gone", func() error {
-		_, err := v.Get(limits, "", "x")
-		if err == nil {
-			return errors.New("its object is still there")
-		}
-		return nil
-	})
-}
-
 func TestKindsThatCannotBeParams(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer()
@@ -382,44 +251,6 @@ func TestKindsThatCannotBeParams(t *testing.T) {
 	}
 }
 
-func TestMissingRight(t *testing.T) {
-	t.Parallel()
-	a := newAPIServer()
-	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"}}`)
-	forbid(a, "list", "configmaps")
-	c, log := connected(t, a)
-	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{configMaps, "one", "x"}}})
-	hint := `a Role in namespace "one" must allow get, list and watch of configmaps`
-	support.Eventually(t, "the error", func() error {
-		_, err := v.Get(configMaps, "one", "x")
-		if err == nil || !strings.Contains(err.Error(), `cannot list resource "configmaps"`) || !strings.Contains(err.Error(), hint) {
-			return fmt.Errorf("it is %w", err)
-		}
-		return nil
-	})
-	says(t, log, "level=ERROR", `cannot list resource`, "verb=list", `a Role in namespace \"one\" must allow get, list and watch of configmaps`)
-	err := c.Ready()
-	if err == nil || !strings.Contains(err.Error(), `ConfigMap.v1 "x" in namespace "one"`) || !strings.Contains(err.Error(), hint) {
-		t.Errorf("Ready = %v", err)
-	}
-	c.begin = time.Now().Add(-readyTimeout - time.Second)
-	support.Eventually(t, "params do not keep it from being ready for ever", c.Ready)
-	says(t, log, "ready, but not all objects that policies and profiles look up are read")
-	if n := strings.Count(log.String(), "level=ERROR msg=\"cannot read"); n != 1 {
-		t.Errorf("the missing right is logged %d times, want once:\n%s", n, log)
-	}
-
-	restore(a)
-	read(t, v)
-	if object, err := v.Get(configMaps, "one", "x"); err != nil || object == nil {
-		t.Errorf("Get = %v, %v", object, err)
-	}
-	says(t, log, "the cluster can be read again")
-	if got := value(t, c, "gatehouse_cluster_watch_errors_total", "forbidden"); got < 1 {
-		t.Errorf("%v errors are counted", got)
-	}
-}
-
 func TestNamespacesAreVital(t *testing.T) {
 	t.Parallel()
 	a := newAPIServer()
@@ -442,49 +273,6 @@ func TestNamespacesAreVital(t *testing.T) {
 	if err := c.Ready(); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestAPIServerIsAway(t *testing.T) {
-	t.Parallel()
-	a := newAPIServer()
-	put(t, a, namespaceKind, `{"metadata":{"name":"one","labels":{"env":"prod"}}}`)
-	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"},"data":{"a":"1"}}`)
-	c, log := connected(t, a)
-	v := c.view(WatchTargets{Namespaces: true, Targets: []Target{{Kind: configMaps}}})
-	read(t, v)
-	if err := c.Ready(); err != nil {
-		t.Fatal(err)
-	}
-
-	disconnect(a)
-	says(t, log, "level=WARN", "kind=Namespace.v1", "kind=ConfigMap.v1", "it uses the objects that it read before")
-	if n, known := v.Namespace("one"); !known || n.Labels["env"] != "prod" {
-		t.Errorf("Namespace = %v, %v", n, known)
-	}
-	if _, known := v.Namespace("two"); known {
-		t.Error("an unknown namespace is known")
-	}
-	if data, known := v.ConfigMapData("one", "x"); !known || data["a"] != "1" {
-		t.Errorf("ConfigMapData = %v, %v", data, known)
-	}
-	if object, err := v.Get(configMaps, "one", "y"); err != nil || object != nil {
-		t.Errorf("what was not there is an error now: %v, %v", object, err)
-	}
-	if err := c.Ready(); err != nil {
-		t.Errorf("not ready any more: %v", err)
-	}
-
-	put(t, a, configMaps, `{"metadata":{"name":"x","namespace":"one"},"data":{"a":"2"}}`)
-	a.Delete(namespaceResource, "", "one")
-	restore(a)
-	support.Eventually(t, "what happened meanwhile", func() error {
-		_, known := v.Namespace("one")
-		if data, _ := v.ConfigMapData("one", "x"); data["a"] != "2" || known {
-			return fmt.Errorf("data is %v, the namespace is known: %v", data, known)
-		}
-		return nil
-	})
-	says(t, log, "the cluster can be read again")
 }
 
 // An object whose event is on the way is found, and one that does not exist is
@@ -687,59 +475,6 @@ func TestAuthorizer(t *testing.T) {
 	for result, want := range map[string]float64{"allowed": 2, "denied": 1, "error": 4} {
 		if got := value(t, c, "gatehouse_cluster_access_checks_total", result); got != want {
 			t.Errorf("%v checks were %s, want %v", got, result, want)
-		}
-	}
-}
-
-func TestProvide(t *testing.T) {
-	t.Parallel()
-	a := newAPIServer()
-	c, _ := connected(t, a)
-	p := policy.Spec{
-		Policies: []policy.Policy{{}},
-		Objects:  directory{},
-	}
-	s := sidecar.Spec{Namespaces: directory{}, ConfigMaps: directory{}, Known: []sidecar.KnownNamespace{{}}}
-	v := c.Provide(&p, &s)
-	if p.Objects != policy.Objects(v) || s.Namespaces != sidecar.Namespaces(v) || s.ConfigMaps != sidecar.ConfigMaps(v) || s.Known != nil || p.Authorizer == nil {
-		t.Errorf("something is looked up in the directory: %+v, %+v", p, s)
-	}
-	if v.namespaces == nil {
-		t.Error("a policy without namespaces")
-	}
-}
-
-// directory are the objects of a directory, of which nothing is wanted.
-type directory struct {
-	policy.Objects
-	sidecar.ConfigMaps
-}
-
-func (directory) Namespace(string) (*corev1.Namespace, bool) { return nil, false }
-
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	a := newAPIServer()
-	for _, name := range []string{"a", "b"} {
-		put(t, a, configMaps, `{"metadata":{"namespace":"one","name":"`+name+`"}}`)
-	}
-	c, _ := connected(t, a)
-	v := c.view(WatchTargets{Targets: []Target{{configMaps, "one", "a"}, {configMaps, "one", "b"}, {Kind: limits}}})
-	read(t, v)
-	if err := prometheus.NewPedanticRegistry().Register(c); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		name, label string
-		want        float64
-	}{
-		{"gatehouse_cluster_objects", "ConfigMap.v1", 2},
-		{"gatehouse_cluster_synced", "ConfigMap.v1", 1},
-		{"gatehouse_cluster_objects", "Limit.v1.example.com", 0},
-		{"gatehouse_cluster_synced", "Limit.v1.example.com", 0},
-	} {
-		if got := value(t, c, test.name, test.label); got != test.want {
-			t.Errorf("%s of %s is %v, want %v", test.name, test.label, got, test.want)
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,66 +92,6 @@ func load(t *testing.T, a *fakeapi.Server, files map[string]string, change func(
 		change(&in)
 	}
 	return resolve.ForCommand(in)
-}
-
-// policiesOf returns the names of the policies with their sources.
-func policiesOf(c *config.Config) []string {
-	var names []string
-	for i := range c.Policy.AdmissionPolicies {
-		p := &c.Policy.AdmissionPolicies[i]
-		source, _, _ := strings.Cut(p.Source, "#")
-		names = append(names, p.Name+" of "+source)
-	}
-	for i := range c.Policy.Policies {
-		names = append(names, c.Policy.Policies[i].Name+" of "+c.Policy.Policies[i].Source)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// TestForCommand merges what is active in a cluster with documents.
-func TestForCommand(t *testing.T) {
-	t.Parallel()
-	candidate := map[string]string{"new.yaml": policyText("new", "true") + "---\n" + policyText("images", "false")}
-	for name, c := range map[string]struct {
-		files  map[string]string
-		change func(*resolve.CommandSources)
-		want   []string
-		err    string
-	}{
-		"the cluster":            {nil, nil, []string{"broken of cluster", "images of cluster"}, ""},
-		"with native policies":   {nil, func(in *resolve.CommandSources) { in.Native = true }, []string{"broken of cluster", "images of cluster", "native of cluster"}, ""},
-		"a candidate":            {candidate, func(in *resolve.CommandSources) { in.Custom = false }, []string{"images of new.yaml", "new of new.yaml"}, ""},
-		"a candidate beside it":  {candidate, nil, []string{"broken of cluster", "images of new.yaml", "new of new.yaml"}, ""},
-		"a document that breaks": {map[string]string{"new.yaml": policyText("new", "objekt")}, nil, nil, "new.yaml: AdmissionPolicy/new: spec.validations[0].expression"},
-		"a document that is none": {
-			map[string]string{"new.yaml": "kind: AdmissionPolicy\n"}, nil, nil, "is invalid:",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := load(t, commandCluster(t), c.files, c.change)
-			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) {
-					t.Errorf("got %v, want %q", err, c.err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if names := policiesOf(got.Config); !slices.Equal(names, c.want) {
-				t.Errorf("got %q, want %q", names, c.want)
-			}
-			broken := slices.Contains(c.want, "broken of cluster")
-			if native := slices.Contains(c.want, "native of cluster"); slices.Contains(got.LeftOut, "ValidatingAdmissionPolicy/invalid") != native {
-				t.Errorf("left out %q", got.LeftOut)
-			}
-			if slices.Contains(got.LeftOut, "AdmissionPolicy/broken") != broken || (got.Found.Err() != nil) != broken {
-				t.Errorf("left out %q, found %v", got.LeftOut, got.Found)
-			}
-		})
-	}
 }
 
 // TestOverlay: objects of the directory count as if they had been applied.

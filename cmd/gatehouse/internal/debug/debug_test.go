@@ -2,7 +2,6 @@ package debug_test
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -154,38 +153,6 @@ func TestThisHost(t *testing.T) {
 				t.Errorf("%s, to %s, is answered %d %s", address, host, code, answer)
 			}
 		}
-	}
-}
-
-// TestProfiles are there when they were asked for, for this host alone.
-func TestProfiles(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		path      string
-		profiling bool
-		from      string
-		code      int
-		holds     string
-	}{
-		{"/debug/pprof/", true, "127.0.0.1:1", 200, "goroutine"},
-		{"/debug/pprof/goroutine?debug=1", true, "127.0.0.1:1", 200, "debug_test.TestProfiles"},
-		{"/debug/pprof/heap", true, "127.0.0.1:1", 200, "\x1f\x8b"},
-		{"/debug/pprof/cmdline", true, "127.0.0.1:1", 200, "test"},
-		{"/debug/pprof/trace?seconds=0.01", true, "127.0.0.1:1", 200, "go 1."},
-		{"/debug/pprof/none", true, "127.0.0.1:1", 404, "Unknown profile"},
-		{"/debug/vars", true, "127.0.0.1:1", 404, ""},
-		{"/debug/pprof/heap", true, "10.0.0.7:1", 403, "hint: kubectl exec"},
-		{"/debug/pprof/heap", false, "127.0.0.1:1", 404, "hint: gatehouse serve --profiling"},
-		{"/debug/pprof/profile", false, "10.0.0.7:1", 403, ""},
-	} {
-		t.Run(fmt.Sprint(tc.path, tc.profiling, tc.from), func(t *testing.T) {
-			t.Parallel()
-			s := newSubject(tc.profiling)
-			code, answer := s.ask(t, "GET", tc.path, "", func(r *http.Request) { r.RemoteAddr = tc.from })
-			if code != tc.code || !strings.Contains(answer, tc.holds) {
-				t.Errorf("the answer is %d %.200q", code, answer)
-			}
-		})
 	}
 }
 

@@ -168,35 +168,3 @@ func TestErrors(t *testing.T) {
 		})
 	}
 }
-
-// TestRestart has a list that begins again: each object once.
-func TestRestart(t *testing.T) {
-	t.Parallel()
-	fail := func(n int) (*metav1.Status, error) {
-		if n == 2 || n == 4 {
-			return &metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired}, nil
-		}
-		return nil, nil
-	}
-	got, err := names(t, &server{sizes: slices.Repeat([]int{1}, 30), fail: fail}, &paging.List{Limit: 10, Restarts: 2})
-	if err != nil || len(got) != 30 || len(slices.Compact(slices.Clone(got))) != 30 {
-		t.Errorf("%d objects, %v", len(got), err)
-	}
-}
-
-// TestTokens: an API server that renews the token of a page again and again does not keep the list for ever.
-func TestTokens(t *testing.T) {
-	t.Parallel()
-	asked := 0
-	fail := func(n int) (*metav1.Status, error) {
-		if n == 0 {
-			return nil, nil
-		}
-		asked++
-		return &metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, ListMeta: metav1.ListMeta{Continue: fmt.Sprint("token", n)}}, nil
-	}
-	_, err := names(t, &server{sizes: slices.Repeat([]int{1}, 30), fail: fail}, &paging.List{Limit: 10})
-	if err == nil || asked > 10 {
-		t.Errorf("%v after %d requests", err, asked)
-	}
-}

@@ -151,54 +151,6 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestRecorderFlushes reads what a server that is killed leaves behind.
-func TestRecorderFlushes(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		r := record.New(options(t, dir))
-		stop := run(r)
-		defer stop()
-		add(r, "1", admissionReview("1", `{}`), nil)
-		time.Sleep(5 * time.Second)
-		if all, _ := recorded(t, dir); len(all) != 1 {
-			t.Errorf("%d reviews after 5 s, want 1", len(all))
-		}
-	})
-}
-
-// TestRecorderDiskFailure takes the directory away. Reviews go on, drops are counted, and the
-// recording recovers by itself and tells of the gap.
-func TestRecorderDiskFailure(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "recording")
-	if err := os.WriteFile(dir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		r := record.New(options(t, dir))
-		stop := run(r)
-		for i := range 5 {
-			add(r, fmt.Sprint(i), admissionReview(fmt.Sprint(i), `{}`), nil)
-			time.Sleep(10 * time.Second)
-		}
-		if s := r.Stats(); s.Err == nil || s.Dropped["disk"] != 5 {
-			t.Errorf("stats %+v, want an error and 5 drops", s)
-		}
-		if err := os.Remove(dir); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		add(r, "6", admissionReview("6", `{}`), nil)
-		time.Sleep(5 * time.Second)
-		stop()
-		all, gaps := recorded(t, dir)
-		if len(all) != 1 || len(gaps) != 1 || gaps[0].Reviews != 5 || gaps[0].Reason != "disk" || r.Stats().Err != nil {
-			t.Errorf("%d reviews, gaps %+v, stats %+v", len(all), gaps, r.Stats())
-		}
-	})
-}
-
 // TestRecorderNeverWaits fills the queue of a Recorder that does not write.
 func TestRecorderNeverWaits(t *testing.T) {
 	t.Parallel()
@@ -315,32 +267,6 @@ func TestRedaction(t *testing.T) {
 				t.Errorf("nothing is redacted: %s", text)
 			}
 		})
-	}
-}
-
-// TestCredentials records requests whose objects hold tokens: none is recorded.
-func TestCredentials(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	r := record.New(options(t, dir))
-	stop := run(r)
-	for i, one := range []string{
-		`"kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenReview"},"resource":{"group":"authentication.k8s.io","version":"v1","resource":"tokenreviews"},"object":{"spec":{"token":"planted"}}`,
-		`"kind":{"group":"authentication.k8s.io","version":"v1","kind":"TokenRequest"},"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"token","object":{"status":{"token":"planted"}}`,
-		`"object":{"status":{"token":"planted"}},"resource":{"group":"","version":"v1","resource":"serviceaccounts"},"subResource":"t\u006fken"`,
-	} {
-		for range 3 { // parts too
-			add(r, fmt.Sprint(i), []byte(`{"request":{`+one+`}}`), []byte(`{"response":{"allowed":true,"warnings":["planted"]}}`))
-		}
-	}
-	add(r, "last", admissionReview("last", `{}`), nil)
-	stop()
-	all, _ := recorded(t, dir)
-	if text := plain(t, dir); strings.Contains(text, "planted") {
-		t.Errorf("the token is in the recording: %s", text)
-	}
-	if s := r.Stats(); len(all) != 1 || s.Recorded != 1 || s.Skipped != 9 {
-		t.Errorf("%d reviews, stats %+v, want 1, and 9 skipped", len(all), s)
 	}
 }
 

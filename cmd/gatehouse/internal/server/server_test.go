@@ -1,11 +1,9 @@
 package server_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -185,42 +183,5 @@ func TestOldTLSIsRefused(t *testing.T) {
 	old := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: r.roots, MaxVersion: tls.VersionTLS12}}}
 	if _, _, err := get(t, old, r.reviews); err == nil || !strings.Contains(err.Error(), "protocol version") {
 		t.Errorf("TLS 1.2 is answered: %v", err)
-	}
-}
-
-// TestDrainingIsLogged checks that the delay is readable.
-func TestDrainingIsLogged(t *testing.T) {
-	t.Parallel()
-	var log strings.Builder
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	o := newAuthority(t).options(listen(t), listen(t), http.NotFoundHandler())
-	o.DrainDelay, o.Log = 15*time.Millisecond, slog.New(slog.NewJSONHandler(&log, nil))
-	if err := server.New(o).Run(ctx); err != nil {
-		t.Error(err)
-	}
-	if !strings.Contains(log.String(), `"delay":"15ms"`) {
-		t.Errorf("logged is %s", &log)
-	}
-}
-
-// TestDebug is on the listener for health and metrics, and on no other.
-func TestDebug(t *testing.T) {
-	t.Parallel()
-	debug := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("debug " + r.URL.Path)) })
-	r := start(t, http.NotFoundHandler(), func(o server.Options) *server.Server {
-		o.Debug = debug
-		return server.New(o)
-	})
-	for _, path := range []string{"/debug/pprof/heap", "/log-level"} {
-		if response, body, err := get(t, r.client, r.ops+path); err != nil || response.StatusCode != http.StatusOK || body != "debug "+path {
-			t.Errorf("%s is answered %q, %v", path, body, err)
-		}
-		if response, _, err := get(t, r.client, r.reviews+path); err != nil || response.StatusCode != http.StatusNotFound {
-			t.Errorf("%s is answered where reviews are, %v", path, err)
-		}
-	}
-	if response, _, err := get(t, r.client, r.ops+"/log-level/more"); err != nil || response.StatusCode != http.StatusNotFound {
-		t.Errorf("what is not there is answered, %v", err)
 	}
 }

@@ -10,12 +10,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/http2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
@@ -68,77 +66,6 @@ func TestStreams(t *testing.T) {
 				if got[maxFrameSize] > 16<<10 && !test.certified {
 					t.Errorf("the server reads frames of %d bytes", got[maxFrameSize])
 				}
-			})
-		})
-	}
-}
-
-// TestIdleRequests has one address begin more requests than a server of this size has
-// memory for, and never go on with them. Other callers are answered meanwhile.
-func TestIdleRequests(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name, protocol string
-		connections    int
-		body           string
-		// ends is how long after the start each has been answered.
-		ends time.Duration
-	}{
-		{"HTTP/2 without a byte", "h2", 6, "", 2 * time.Second},
-		{"HTTP/1.1 without a byte", "http/1.1", 140, "", 2 * time.Second},
-		{"HTTP/1.1 with one byte", "http/1.1", 140, "{", 5 * time.Second},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				b := startBubble(t, newReviews(t, webhooks.Spec{}))
-				began := time.Now()
-				var idle sync.WaitGroup
-				for range test.connections {
-					conn := b.dial(t, "198.51.100.1", test.protocol, false)
-					if test.protocol == "h2" {
-						settings(t, conn)
-						go func() { _, _ = io.Copy(io.Discard, conn) }()
-						for stream := range uint32(32) {
-							// POST, https, /mutate, application/json, 100000 bytes.
-							block := "\x83\x87\x44\x07/mutate\x41\x01x\x5f\x10application/json\x5c\x06100000"
-							frame := append([]byte{0, 0, byte(len(block)), 1, 4}, binary.BigEndian.AppendUint32(nil, 2*stream+1)...)
-							if _, err := conn.Write(append(frame, block...)); err != nil {
-								t.Fatal(err)
-							}
-						}
-						continue
-					}
-					if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n%s", test.body); err != nil {
-						t.Fatal(err)
-					}
-					idle.Go(func() {
-						response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-						if err != nil || response.StatusCode != http.StatusRequestTimeout {
-							t.Errorf("an idle request is answered %v, %v", response, err)
-						}
-						if took := time.Since(began); took > test.ends {
-							t.Errorf("an idle request lasts for %s, want %s", took, test.ends)
-						}
-					})
-				}
-				synctest.Wait()
-				for _, certified := range []bool{false, true} {
-					for range 8 {
-						conn := b.dial(t, "192.0.2.1", "http/1.1", certified)
-						if err := post(t.Context(), t, "https://127.0.0.1/mutate", strings.NewReader(admissionBody)).Write(conn); err != nil {
-							t.Fatal(err)
-						}
-						response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-						if err != nil || response.StatusCode != http.StatusOK {
-							t.Errorf("an ordinary review, certified %v, is answered %v, %v", certified, response, err)
-						}
-					}
-				}
-				if took := time.Since(began); took > 0 {
-					t.Errorf("ordinary reviews wait for %s", took)
-				}
-				idle.Wait()
 			})
 		})
 	}
@@ -272,69 +199,6 @@ func TestFirstCall(t *testing.T) {
 				}
 				if took := time.Since(began); took > 16*time.Second {
 					t.Errorf("it took %s", took)
-				}
-			})
-		})
-	}
-}
-
-// TestUnreadAnswersAreBounded makes calls whose answers are never read, because the
-// callers open HTTP/2 windows of 0 bytes. The calls that wait for that are bounded.
-func TestUnreadAnswersAreBounded(t *testing.T) {
-	t.Parallel()
-	const conns, streams = 60, 32
-	for _, tc := range []struct {
-		path string
-		// least and most bound the calls in progress: of one address, the budget has
-		// memory for some hundreds of reviews, of which more are answered that they are
-		// refused; other calls are limited to 512.
-		least, most int64
-	}{
-		{"/mutate", 512, 1024},
-		{"/authenticate", 256, 512},
-		{"/", 512, 512},
-	} {
-		t.Run(tc.path, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				var inProgress atomic.Int64
-				answer := make(chan struct{}) // the first answer would close its connection for further calls
-				reviews := newReviews(t, webhooks.Spec{})
-				b := startBubble(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					inProgress.Add(1)
-					defer inProgress.Add(-1)
-					<-answer
-					reviews.ServeHTTP(w, r)
-				}))
-				for range conns {
-					conn := b.dial(t, "198.51.100.1", "h2", false)
-					go func() { _, _ = io.Copy(io.Discard, conn) }()
-					const preface, windowOf0 = http2.ClientPreface, "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x00\x00\x00\x00"
-					if _, err := io.WriteString(conn, preface+windowOf0); err != nil {
-						t.Fatal(err)
-					}
-					for stream := range uint32(streams) {
-						// GET, https, the path.
-						block := "\x82\x87\x44" + string(rune(len(tc.path))) + tc.path + "\x41\x01x"
-						frame := append([]byte{0, 0, byte(len(block)), 1, 5}, binary.BigEndian.AppendUint32(nil, 2*stream+1)...)
-						if _, err := conn.Write(append(frame, block...)); err != nil {
-							t.Fatal(err)
-						}
-					}
-				}
-				synctest.Wait()
-				if n := inProgress.Load(); n != conns*streams {
-					t.Errorf("%d calls have begun, want %d", n, conns*streams)
-				}
-				close(answer)
-				synctest.Wait()
-				if n := inProgress.Load(); n < tc.least || n > tc.most {
-					t.Errorf("%d calls wait for their answers to be read, want %d to %d", n, tc.least, tc.most)
-				}
-				time.Sleep(6 * time.Second) // of the bubble: answers have 5 seconds
-				synctest.Wait()
-				if n := inProgress.Load(); n != 0 {
-					t.Errorf("%d calls are in progress after the time for answers", n)
 				}
 			})
 		})

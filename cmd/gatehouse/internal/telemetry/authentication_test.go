@@ -285,19 +285,6 @@ func TestLinesOfTokenReviews(t *testing.T) {
 	}
 }
 
-// BenchmarkTokenReview is what observing one costs.
-func BenchmarkTokenReview(b *testing.B) {
-	observe, _ := withSources(slog.LevelInfo)
-	o := review.Outcome{
-		Endpoint: "authenticate", Decision: review.Allowed, Reason: "ok", Bytes: 300, Took: 300 * time.Microsecond,
-		Backend: "jwt", Source: issuer, User: "jane",
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		observe.Review(&o)
-	}
-}
-
 // TestAudit looks for a yes in a log that has no lines for admission.
 func TestAudit(t *testing.T) {
 	t.Parallel()

@@ -212,11 +212,3 @@ func TestPoliciesAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations a review", n)
 	}
 }
-
-func BenchmarkPolicies(b *testing.B) {
-	observe, all := warm()
-	b.ReportAllocs()
-	for b.Loop() {
-		observe.Policies(all)
-	}
-}

@@ -2,7 +2,6 @@ package telemetry_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -110,42 +109,6 @@ func TestLabelsAreBounded(t *testing.T) {
 	n, err := testutil.GatherAndCount(observe.Registry, "gatehouse_reviews_total")
 	if err != nil || n != 2 {
 		t.Errorf("%d time series (%v), want 2", n, err)
-	}
-	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
-		t.Errorf("metrics: %v %v", problems, err)
-	}
-}
-
-// TestConfiguration checks what an alert on a broken configuration looks at.
-func TestConfiguration(t *testing.T) {
-	t.Parallel()
-	observe, _ := newTelemetry(slog.LevelError)
-	for _, step := range []struct {
-		name                          string
-		happens                       func()
-		ok, failed, successful, since int
-		digest                        string
-	}{
-		{"a start with policies that do not compile", func() { observe.ConfigLoaded("zero", time.Unix(50, 0), false) }, 0, 1, 0, 50, "zero"},
-		{"repaired", func() { observe.ConfigLoaded("one", time.Unix(100, 0), true) }, 1, 1, 1, 100, "one"},
-		{"changed", func() { observe.ConfigLoaded("two", time.Unix(200, 0), true) }, 2, 1, 1, 200, "two"},
-		{"broken", observe.ConfigFailed, 2, 2, 0, 200, "two"},
-		{"broken otherwise", observe.ConfigFailed, 2, 3, 0, 200, "two"},
-		{"put back", func() { observe.ConfigLoaded("two", time.Unix(300, 0), true) }, 3, 3, 1, 300, "two"},
-	} {
-		step.happens()
-		ok := ""
-		if step.ok > 0 {
-			ok = fmt.Sprintf("gatehouse_config_loads_total{result=\"ok\"} %d\n", step.ok)
-		}
-		t.Log(step.name)
-		shows(t, observe, fmt.Sprintf(`gatehouse_config_info{digest="%s"} 1
-gatehouse_config_last_load_successful %d
-gatehouse_config_loaded_timestamp_seconds %d
-gatehouse_config_loads_total{result="error"} %d
-%s`, step.digest, step.successful, step.since, step.failed, ok),
-			"gatehouse_config_info", "gatehouse_config_loads_total", "gatehouse_config_loaded_timestamp_seconds",
-			"gatehouse_config_last_load_successful")
 	}
 	if problems, err := testutil.GatherAndLint(observe.Registry); err != nil || len(problems) > 0 {
 		t.Errorf("metrics: %v %v", problems, err)

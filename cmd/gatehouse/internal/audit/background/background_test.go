@@ -188,45 +188,6 @@ func (s *site) writes() int {
 	}))
 }
 
-// TestAudit: the first audit begins soon after the election, the next one after the interval. The second writes nothing.
-func TestAudit(t *testing.T) {
-	t.Parallel()
-	inSite(t, served(), func(t *testing.T, s *site, stop func()) {
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if s.audits() != 1 || s.writes() != 1 {
-			t.Fatalf("%d audits, %d writes", s.audits(), s.writes())
-		}
-		s.want(t, 2, "gatehouse_audit_violations", "policy", "limits", "status", "fail")
-		s.want(t, 0, "gatehouse_audit_violations", "policy", "owners", "status", "fail")
-		s.want(t, 2, "gatehouse_audit_objects")
-		s.want(t, 1, "gatehouse_audit_runs_total", "outcome", "published")
-		if got := s.c.Counts(); got["limits"].Violations != 2 || len(got) != 2 || s.changes != 1 {
-			t.Errorf("the counts are %+v", got)
-		}
-		if !strings.HasPrefix(s.c.Details(), "Audit=True: 2 objects at ") {
-			t.Errorf("the details are %q", s.c.Details())
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if s.audits() != 2 || s.writes() != 1 {
-			t.Errorf("%d audits, %d writes", s.audits(), s.writes())
-		}
-		s.set(func() { s.violations = 0 })
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if n := len(s.List(reports)); n != 0 {
-			t.Errorf("%d reports without violations", n)
-		}
-		s.want(t, 0, "gatehouse_audit_violations", "policy", "limits", "status", "fail")
-		stop()
-		if _, found := s.value(t, "gatehouse_audit_violations", "policy", "limits"); found {
-			t.Error("a replica that does not audit any more has numbers")
-		}
-		s.want(t, 3600, "gatehouse_audit_interval_seconds")
-	})
-}
-
 // TestChange: a change of policies leads to an audit soon, and many changes do not lead to many.
 func TestChange(t *testing.T) {
 	t.Parallel()
@@ -382,28 +343,6 @@ func TestNoReports(t *testing.T) {
 				synctest.Wait()
 				if len(s.List(reports)) != 1 {
 					t.Error("the report is not written later")
-				}
-			})
-		})
-	}
-}
-
-// TestLeadershipIsLost: an audit that ends with the election writes nothing, and ends at once, whatever it does.
-func TestLeadershipIsLost(t *testing.T) {
-	t.Parallel()
-	for name, when := range map[string]time.Duration{"before the first": time.Second, "within it": 2 * time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			inSite(t, served(), func(t *testing.T, s *site, stop func()) {
-				s.set(func() { s.takes = 10 * time.Minute })
-				time.Sleep(when)
-				start := time.Now()
-				stop()
-				if time.Since(start) > 0 || s.writes() > 0 || s.c.Counts() != nil {
-					t.Errorf("it took %s, %d writes", time.Since(start), s.writes())
-				}
-				if strings.Contains(s.log.String(), "WARN") {
-					t.Errorf("it logged %s", s.log.String())
 				}
 			})
 		})

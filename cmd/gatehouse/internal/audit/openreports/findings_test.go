@@ -83,14 +83,6 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestNothing: without findings there are no reports.
-func TestNothing(t *testing.T) {
-	t.Parallel()
-	if out := collect(defaults, &audit.Outcome{Complete: true}, violation("shop", "limits", "a", audit.Skip), violation("shop", "limits", "a", audit.Pass)); len(out.All) > 0 {
-		t.Errorf("there are %+v", out.All)
-	}
-}
-
 // TestShares: a policy that everything violates does not displace the results of others, the totals are true, and the order in
 // which the results come does not matter.
 func TestShares(t *testing.T) {
@@ -169,22 +161,6 @@ func TestCeiling(t *testing.T) {
 				t.Error("in another order the reports are others")
 			}
 		})
-	}
-}
-
-// TestSize: 1 % of 100,000 objects in 500 namespaces violate a policy; their reports take less than 2 MB.
-func TestSize(t *testing.T) {
-	t.Parallel()
-	var all []audit.Result
-	for i := range 100_000 {
-		if i%100 == 0 {
-			all = append(all, violation(fmt.Sprintf("team-%03d", i/100%500), fmt.Sprintf("policy-%02d", i/100%50), fmt.Sprintf("deployment-%05d-7d4b9c-abcde", i), audit.Fail))
-		}
-	}
-	out := collect(defaults, &audit.Outcome{}, all...)
-	t.Logf("%d reports, %d bytes", len(out.All), out.Bytes)
-	if len(out.All) != 500 || out.Bytes > 2_000_000 || out.Results != 100 {
-		t.Errorf("%d reports of %d results and %d bytes", len(out.All), out.Results, out.Bytes)
 	}
 }
 

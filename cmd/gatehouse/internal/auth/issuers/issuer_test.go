@@ -21,20 +21,6 @@ const example = "https://issuer.example.com"
 // allowed is how many fetches tokens may cause in a time, at most.
 func allowed(d time.Duration) int { return askBurst + int(d/askEvery) }
 
-func TestKnownKeysCostNoCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, _, keys := started(t, "a", "b")
-		for range 1000 {
-			if !finds(t, keys, "a") || !finds(t, keys, "b") || len(ids(t, keys, "")) != 2 {
-				t.Fatal("a known key is not found")
-			}
-		}
-		if n := p.fetches(); n != 1 {
-			t.Errorf("%d fetches, want the one at the start", n)
-		}
-	})
-}
-
 // The built-in key set of the API server fetches once for each.
 func TestForgedKeyIDs(t *testing.T) {
 	t.Run("200 at once", func(t *testing.T) {
@@ -103,23 +89,6 @@ func TestWithdrawnKeyStopsAtTheNextRefresh(t *testing.T) {
 		}
 		if logged.Count("keys of an issuer changed") != 1 {
 			t.Errorf("log:\n%s", logged)
-		}
-	})
-}
-
-func TestNewKeyIsFoundAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, _, keys := started(t, "old")
-		begin := time.Now()
-		p.publish(signing("old"), signing("new"))
-		if !finds(t, keys, "new") || !finds(t, keys, "old") {
-			t.Error("a key is not found")
-		}
-		if d := time.Since(begin); d != 0 {
-			t.Errorf("it took %s", d)
-		}
-		if n := p.fetches(); n != 2 {
-			t.Errorf("%d fetches, want 3", n)
 		}
 	})
 }
@@ -400,45 +369,6 @@ func TestWaitIsWithinTheContext(t *testing.T) {
 		}
 		if !finds(t, keys, "a") {
 			t.Error("a known key waits for a fetch")
-		}
-	})
-}
-
-// Those who wait hold a slot that all tokens share.
-func TestFewWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newProvider(example, signing("a"))
-		i, _ := startAt(t, p)
-		i.waiting = make(chan struct{}, 2)
-		one, _ := provide(t, i, specOf(at(example)))
-		other, _ := provide(t, i, every(specOf(at(example)), time.Minute, time.Hour))
-		g := hold(p)
-		waited := make(chan error, 2)
-		for _, keys := range []jwt.Keys{one, other} {
-			go func() {
-				_, err := keys.Find(t.Context(), "forged")
-				waited <- err
-			}()
-		}
-		synctest.Wait()
-		begin := time.Now()
-		for _, keys := range []jwt.Keys{one, other, one} {
-			cannotTell(t, keys, "forged", errCrowded)
-		}
-		if d := time.Since(begin); d != 0 {
-			t.Errorf("those for whom there is no room have waited for %s", d)
-		}
-		if !finds(t, one, "a") {
-			t.Error("a known key needs room")
-		}
-		close(g.open)
-		for range cap(waited) {
-			if err := <-waited; err != nil {
-				t.Errorf("one who waited: %v", err)
-			}
-		}
-		if finds(t, one, "forged") || len(i.waiting) > 0 {
-			t.Errorf("after the answer there is no room: %d wait", len(i.waiting))
 		}
 	})
 }

@@ -34,6 +34,3 @@ var (
 	ParseRequest = parseRequest
 	Sentence     = sentence
 )
-
-// ClientName is the name of the client at a remote address.
-func ClientName(remoteAddr string) string { return clientName(ClientOf(remoteAddr)) }

@@ -169,23 +169,6 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestRecognised checks what clients know a Gatehouse by before they give it a
-// password, which is no login that anybody counts.
-func TestRecognised(t *testing.T) {
-	t.Parallel()
-	handler := login.Handler(login.HandlerOptions{
-		Now: time.Now, Observe: func(e *login.Event) { t.Errorf("observed: %+v", e) },
-	})
-	r, recorder := request(t, login.Path, ""), httptest.NewRecorder()
-	r.Method = http.MethodGet
-	handler.ServeHTTP(recorder, r)
-	f := decode[login.Failure](t, recorder)
-	if recorder.Code != http.StatusMethodNotAllowed || f.Reason != login.ReasonMethod || recorder.Header().Get("Allow") != http.MethodPost ||
-		recorder.Header().Get("Content-Type") != "application/json" {
-		t.Errorf("%d %v %+v", recorder.Code, recorder.Header(), f)
-	}
-}
-
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
@@ -544,23 +527,6 @@ func TestRates(t *testing.T) {
 		now = now.Add(tc.every)
 		if first, second := send(tc.path, "[2001:db8::1]:1").Code, send(tc.path, "[2001:db8::1]:1").Code; first != http.StatusOK || second != http.StatusTooManyRequests {
 			t.Errorf("%s: after a while two calls are answered %d and %d", tc.path, first, second)
-		}
-	}
-}
-
-// TestClientName checks what tells callers apart.
-func TestClientName(t *testing.T) {
-	t.Parallel()
-	for remote, want := range map[string]string{
-		"192.0.2.1:80":              "192.0.2.1",
-		"[::ffff:192.0.2.1]:80":     "192.0.2.1",
-		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64",
-		"[fe80::1%eth0]:80":         "fe80::/64",
-		"@":                         "unknown",
-		"":                          "unknown",
-	} {
-		if got := login.ClientName(remote); got != want {
-			t.Errorf("the client at %q is %q, want %q", remote, got, want)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,49 +16,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 )
-
-func TestBrowserLogin(t *testing.T) {
-	t.Parallel()
-	i := newIssuer(t)
-	v := i.visitor()
-	o, said := i.login(t, v.open, func(o *OIDC) { o.Scopes = []string{"groups", "email", "groups"} })
-	c, err := o.Login(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Subject != "4711" || c.User != "jane" || c.Source != i.URL || strings.Count(c.Token, ".") != 2 || c.RefreshToken == "" {
-		t.Errorf("got %+v", c)
-	}
-	if left := time.Until(c.ExpiresAt); left < 59*time.Minute || left > time.Hour {
-		t.Errorf("the token ends in %s", left)
-	}
-	page := <-v.page
-	if page.status != http.StatusOK || !strings.Contains(page.text, "You are logged in as jane. You can close this page.") {
-		t.Errorf("page: %d %q", page.status, page.text)
-	}
-	for header, want := range map[string]string{
-		"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
-		"Referrer-Policy": "no-referrer",
-	} {
-		if got := page.header.Get(header); got != want {
-			t.Errorf("%s: %q, want %q", header, got, want)
-		}
-	}
-	if got := i.authorized.Get("scope"); got != "email groups offline_access openid" {
-		t.Errorf("scopes %q", got)
-	}
-	back, err := url.Parse(i.authorized.Get("redirect_uri"))
-	if err != nil || back.Hostname() != "127.0.0.1" || back.Path != "/callback" {
-		t.Errorf("the browser comes back to %s (%v)", back, err)
-	}
-	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", back.Host); err == nil {
-		_ = conn.Close()
-		t.Error("the browser can still come back")
-	}
-	if !strings.Contains(said.String(), i.URL+"/authorize?") {
-		t.Errorf("the address is not shown: %q", said)
-	}
-}
 
 func TestLoginWithoutABrowserOnLocalhost(t *testing.T) {
 	t.Parallel()
@@ -353,22 +309,6 @@ func TestNobodyComes(t *testing.T) {
 	o, _ := i.login(t, nil, func(o *OIDC) { o.Timeout = 50 * time.Millisecond })
 	if _, err := o.Login(t.Context()); err == nil || !strings.Contains(err.Error(), "nobody logged in at "+i.URL+" within 50ms") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestDeviceLogin(t *testing.T) {
-	t.Parallel()
-	i := newIssuer(t)
-	o, said := i.login(t, func(string) error { t.Error("a browser was opened"); return nil }, func(o *OIDC) { o.Device = true })
-	c, err := o.Login(t.Context())
-	if err != nil || c.User != "jane" || c.RefreshToken == "" {
-		t.Fatalf("%+v, %v", c, err)
-	}
-	if !strings.Contains(said.String(), "log in at "+i.URL+"/device with the code WDJB-MJHT") {
-		t.Errorf("said %q", said)
-	}
-	if n := i.count("token"); n != 2 {
-		t.Errorf("asked %d times, want 2", n)
 	}
 }
 

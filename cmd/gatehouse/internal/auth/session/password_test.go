@@ -106,29 +106,6 @@ func (g *testGatehouse) login(prompter Prompter) *Password {
 	return &Password{Server: g.URL, Roots: g.roots(), Directory: "corp", Prompter: prompter, Now: func() time.Time { return noon }}
 }
 
-func TestPasswordLogin(t *testing.T) {
-	t.Parallel()
-	g := newGatehouse(t)
-	who := &typist{passwords: []string{"typo", testPassword}}
-	c, err := g.login(who).Login(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Credential{
-		Token: "gatehouse-login_new", ObtainedAt: noon, ExpiresAt: noon.Add(15 * time.Minute), SessionEnds: noon.Add(10 * time.Hour),
-		Name: "jane", User: "ldap:jane", Source: g.URL,
-	}
-	if *c != want {
-		t.Errorf("got %+v\nwant %+v", c, want)
-	}
-	if len(who.refused) != 1 || who.refused[0] != "wrong name or password" || who.asked[0] != "jane at "+g.URL {
-		t.Errorf("asked %q, refused %q", who.asked, who.refused)
-	}
-	if r := g.requests[1]; r != (login.Request{Directory: "corp", Username: "jane", Password: testPassword}) {
-		t.Errorf("sent %+v", r)
-	}
-}
-
 func TestPasswordIsAskedForThreeTimes(t *testing.T) {
 	t.Parallel()
 	g := newGatehouse(t)
@@ -364,57 +341,6 @@ func TestPasswordRenewal(t *testing.T) {
 			}
 			if len(g.requests) != c.tries || c.tries == 1 && g.requests[0] != (login.Request{Directory: "corp", Token: c.token}) {
 				t.Errorf("sent %+v", g.requests)
-			}
-		})
-	}
-}
-
-func TestRoots(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ name, text, says string }{
-		{"none", "", ""},
-		{"not PEM", "hello", "contains no PEM certificate"},
-		{"a key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", `a PEM block of type "PRIVATE KEY"`},
-		{"not a certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "malformed"},
-	} {
-		if _, err := Roots([]byte(c.text)); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: got %v, want %q", c.name, err, c.says)
-		}
-	}
-}
-
-func TestWhoami(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		handler http.HandlerFunc
-		says    string
-	}{
-		{"no", func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "Bearer hush" || r.URL.Path != login.WhoamiPath || r.ContentLength != 0 {
-				w.WriteHeader(http.StatusTeapot)
-				return
-			}
-			writeJSON(w, login.Answer{Outcome: "no", Reason: "expired"})
-		}, ""},
-		{"not evaluated", func(w http.ResponseWriter, _ *http.Request) {
-			fail(w, http.StatusTooManyRequests, login.Failure{Reason: "rate", Message: "too many questions", RetryAfterSeconds: 2})
-		}, "too many questions; try again in 2 s (reason rate)"},
-		{"not Gatehouse", func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }, "is not from Gatehouse"},
-		{"no outcome", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, "is not from Gatehouse"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			server := newTLSServer(c.handler)
-			t.Cleanup(server.Close)
-			roots := x509.NewCertPool()
-			roots.AddCert(server.Certificate())
-			got, err := Whoami(t.Context(), server.URL, roots, "hush")
-			if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
-				t.Fatalf("got %v, want %q", err, c.says)
-			}
-			if err == nil && got.Reason != "expired" {
-				t.Errorf("got %+v", got)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package tokens
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -59,81 +58,6 @@ func statusError(t testing.TB, body string) error {
 		return apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: tokenResource}, "a", body, 0, true)
 	}
 	return &apierrors.StatusError{ErrStatus: status}
-}
-
-// TestClusterList reads in pages, tokens that are not used too, and deletes what was listed and nothing else.
-func TestClusterList(t *testing.T) {
-	t.Parallel()
-	token := func(id, more, status string) unstructured.Unstructured {
-		return *newObject(t, kind, fmt.Sprintf(`
-metadata: {name: %[1]s, uid: uid-%[1]s, generation: 1, creationTimestamp: "2026-11-20T12:00:00Z"}
-spec: {sha256: "%064[2]d", user: {username: jane%[3]s}, expiresAt: "2999-01-01T00:00:00Z"}
-status: %[4]s`, id, 1, more, status))
-	}
-	compiled := func(status, generation string) string {
-		return `{conditions: [{type: Compiled, status: "` + status + `", observedGeneration: ` + generation + `, reason: X, message: is reserved, lastTransitionTime: "2026-11-20T12:00:00Z"}]}`
-	}
-	const masters = `, groups: ["system:masters"]`
-	newer := token("c", "", "{}")
-	if err := unstructured.SetNestedField(newer.Object, int64(1), "spec", "newer"); err != nil {
-		t.Fatal(err)
-	}
-	revocation := func(name, more string) *unstructured.Unstructured {
-		return newObject(t, "TokenRevocation", `{metadata: {name: `+name+`}, spec: {user: bob, issuedBefore: "2026-01-01T00:00:00Z"`+more+`}}`)
-	}
-	client := newCluster(revocation("r", ""), revocation("s", ", newer: 1"))
-	more := false // the fake does not pass on what the list continues
-	client.PrependReactor("list", tokenResource, func(clienttesting.Action) (bool, runtime.Object, error) {
-		more = !more
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AccessTokenList"))
-		if more {
-			list.SetContinue("more")
-			list.Items = append(list.Items, token("a", "", `{lastUsed: "2026-11-20T13:00:00Z"}`))
-		} else {
-			list.Items = append(list.Items, token("b", "", compiled("False", "1")), newer, token("good", "", compiled("True", "1")),
-				token("m", masters, compiled("True", "0")), token("o", masters, compiled("False", "1")))
-		}
-		return true, list, nil
-	})
-	client.PrependReactor("delete", tokenResource, func(action clienttesting.Action) (bool, runtime.Object, error) {
-		options := action.(clienttesting.DeleteActionImpl).DeleteOptions
-		resource := schema.GroupResource{Resource: tokenResource}
-		switch {
-		case *options.Preconditions.UID != "uid-a":
-			return true, nil, apierrors.NewConflict(resource, "b", errors.New("UID in precondition"))
-		case len(options.DryRun) > 0:
-			return true, nil, nil
-		default:
-			return true, nil, apierrors.NewNotFound(resource, "a")
-		}
-	})
-	c := NewCluster(client)
-	listing, err := c.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(listing.Tokens) != 6 || listing.Tokens[2].Name != "c" || listing.Tokens[2].UID != "uid-c" {
-		t.Errorf("tokens: %+v", listing.Tokens)
-	}
-	if len(listing.Unused) != 3 || listing.Unused["b"] != "is reserved" || !strings.Contains(listing.Unused["c"], "newer") {
-		t.Errorf("unused: %q", listing.Unused)
-	}
-	if len(listing.Pending) != 2 || !listing.Pending["a"] || !listing.Pending["m"] {
-		t.Errorf("pending: %v", listing.Pending)
-	}
-	if len(listing.Revocations) != 1 || listing.Revocations[0].Name != "r" || listing.Found.Err() == nil || !strings.Contains(listing.Found.Error(), "TokenRevocation/s") {
-		t.Errorf("revocations: %+v, found %v", listing.Revocations, listing.Found)
-	}
-	if used := listing.Tokens[0].Status.LastUsed; used == nil || used.UTC().Hour() != 13 || listing.Tokens[1].Status.LastUsed != nil {
-		t.Errorf("used: %v", used)
-	}
-	for _, dry := range []bool{true, false} {
-		removals := c.Delete(t.Context(), []authn.Token{listing.Tokens[0], listing.Tokens[1]}, dry)
-		if dry != (removals[0].Err == nil) || !dry && !errors.Is(removals[0].Err, ErrNotFound) || !errors.Is(removals[1].Err, ErrChanged) {
-			t.Errorf("dry run %v: %+v", dry, removals)
-		}
-	}
 }
 
 func TestClusterErrors(t *testing.T) {

@@ -399,26 +399,6 @@ func checkInert(t *testing.T, text string) {
 	}
 }
 
-// TestLines writes every result on a line.
-func TestLines(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	buffered := bufio.NewWriter(&out)
-	l := &lines{out: buffered}
-	l.Object(pod("shop", "a"))
-	l.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Fail, Kind: "AdmissionPolicy", Policy: "limits", Rule: "memory", Message: "set it"})
-	l.Injection(pod("shop", "a"), "proxy", audit.Stale)
-	if err := buffered.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"status":"fail","apiVersion":"v1","kind":"Pod","namespace":"shop","name":"a","message":"set it","policyKind":"AdmissionPolicy","policy":"limits","rule":"memory"}
-{"state":"stale","apiVersion":"v1","kind":"Pod","namespace":"shop","name":"a","profile":"proxy"}
-`
-	if out.String() != want {
-		t.Errorf("got\n%s", out.String())
-	}
-}
-
 // TestOnlyNative: in namespaces that are not sent to Gatehouse, the API server's own policies count.
 func TestOnlyNative(t *testing.T) {
 	t.Parallel()

@@ -67,44 +67,6 @@ func wantCode(t *testing.T, err error, code int, text string) {
 	}
 }
 
-func TestCertsRotateWaits(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		emergency bool
-		most      time.Duration
-		hold      string
-	}{
-		"with care": {false, 11 * time.Minute, "10m"},
-		"in haste":  {true, 30 * time.Second, "10s"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRotateStage(t, 2)
-				old := r.state(t).Current.ID()
-				begun := time.Now()
-				wantCode(t, r.rotate(t.Context(), test.emergency, true), cli.ExitYes, "")
-				state := r.state(t)
-				if state.Current.ID() == old || state.Phase != rotation.Stable {
-					t.Errorf("there is no new CA: %+v", state)
-				}
-				if took := time.Since(begun); took > test.most {
-					t.Errorf("it took %s", took)
-				}
-				if text := r.out.String(); !strings.HasPrefix(text, "requested a new CA, in memory: request ") || !strings.HasSuffix(text, "\ndone: the old CA is removed; registrations were not checked, because there is no --registration\n") {
-					t.Errorf("standard output has\n%s", text)
-				}
-				// Steps are shown when they change, and not at each look.
-				const most = 4
-				shown := r.err.String()
-				if !strings.Contains(shown, " Hold: the new CA signs, when every registration has trusted it for "+test.hold+", ") || strings.Count(shown, "\n") > most {
-					t.Errorf("standard error has\n%s", shown)
-				}
-			})
-		})
-	}
-}
-
 func (r *rotateStage) state(t *testing.T) *rotation.State {
 	t.Helper()
 	return r.read(t.Context(), t)

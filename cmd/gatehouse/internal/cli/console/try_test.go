@@ -109,22 +109,6 @@ func TestTryPrefilled(t *testing.T) {
 	}
 }
 
-func TestTryInjection(t *testing.T) {
-	t.Parallel()
-	const dir = "../../../../../manifests/examples/log-shipper"
-	profile, err := os.ReadFile(dir + "/profile.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod, err := os.ReadFile(dir + "/pod.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newPolicyConsole(t, flags{config: dir})
-	_, page, _ := c.get("POST", "/try", url.Values{"documents": {strings.ReplaceAll(string(profile), "fluent-bit:3.2.4", "fluent-bit:9.9.9")}, "manifests": {string(pod)}})
-	c.wants(page, `<pre class="diff"`, "fluent-bit:9.9.9", "log-shipper")
-}
-
 // waitForJob returns the result of the job of a page.
 func (c *policyConsole) waitForJob(page string) string {
 	c.t.Helper()

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -127,35 +126,6 @@ func runWith(ctx context.Context, stdin string, args ...string) said {
 	return said{code, out.String(), remarks.String()}
 }
 
-func TestLoginForPeople(t *testing.T) {
-	t.Parallel()
-	l := newLoginServer(t)
-	cache := filepath.Join(t.TempDir(), "cache")
-	first := runWith(t.Context(), janesPassword+"\n", l.flags(cache, "--password-stdin")...)
-	if first.code != cli.ExitYes || !strings.HasPrefix(first.out, "logged in at "+l.URL+" as jane until ") || !strings.Contains(first.out, "; renewed automatically until ") {
-		t.Fatalf("%+v", first)
-	}
-	// A person's login renews, and one for a program does not.
-	again := runWith(t.Context(), "", l.flags(cache)...)
-	if again.code != cli.ExitYes || !strings.HasPrefix(again.out, "logged in at ") || len(l.requests) != 2 || l.requests[1] != (login.Request{Token: janesToken + "-1"}) {
-		t.Errorf("%+v", again)
-	}
-	token := runWith(t.Context(), "", l.flags(cache, "-o", "token")...)
-	if token.code != cli.ExitYes || token.out != janesToken+"-2\n" || token.err != "" {
-		t.Errorf("%+v", token)
-	}
-	for _, s := range []said{first, again} {
-		if text := fmt.Sprint(s); strings.Contains(text, janesToken) || strings.Contains(text, janesPassword) {
-			t.Errorf("a secret was said: %s", text)
-		}
-	}
-	for _, want := range []string{"1 login deleted\n", "no login was stored\n"} {
-		if out := runWith(t.Context(), "", "logout", "--cache-dir", cache); out != (said{cli.ExitYes, want, ""}) {
-			t.Errorf("%+v", out)
-		}
-	}
-}
-
 func TestLoginRefused(t *testing.T) {
 	t.Parallel()
 	l := newLoginServer(t)
@@ -205,35 +175,6 @@ func expire(t *testing.T, cache string) {
 	}
 }
 
-// Whoever is not there any more is told so at the renewal.
-func TestRenewalRefused(t *testing.T) {
-	t.Parallel()
-	l := newLoginServer(t)
-	dir := t.TempDir()
-	file, cache := filepath.Join(dir, "config"), filepath.Join(dir, "cache")
-	args := l.flags(cache)
-	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != cli.ExitYes {
-		t.Fatalf("%+v", got)
-	}
-	if got := runWith(t.Context(), "", append([]string{"kubeconfig", "--api-server", "https://127.0.0.1:1", "--name", "prod one", "--merge", "--kubeconfig", file}, args[1:]...)...); got.code != cli.ExitYes {
-		t.Fatalf("%+v", got)
-	}
-	expire(t, cache)
-	l.mu.Lock()
-	l.gone = true
-	l.mu.Unlock()
-	_, remarks, err := kubectlRun(t.Context(), append(args, "--kubeconfig", file)...)
-	const rejected = "a login is required, and nobody can be asked here: the renewal was rejected: the account is not there any more (reason credentials) (hint: run 'gatehouse login' "
-	want := "gatehouse: " + rejected + "in a terminal, with --context and --kubeconfig as for kubectl)\n"
-	if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != cli.ExitNo || string(remarks) != want {
-		t.Errorf("%v: %s\nwant %s", err, remarks, want)
-	}
-	got := runWith(t.Context(), "", "whoami", "--kubeconfig", file)
-	if got != (said{cli.ExitNo, "", "gatehouse: " + rejected + "with the same --context and --kubeconfig)\n"}) {
-		t.Errorf("%+v", got)
-	}
-}
-
 // kubectlRun runs the program as kubectl does, in a process of its own.
 func kubectlRun(ctx context.Context, args ...string) (stdout, stderr []byte, err error) {
 	cmd := exec.CommandContext(ctx, "gatehouse", args...)
@@ -242,33 +183,6 @@ func kubectlRun(ctx context.Context, args ...string) (stdout, stderr []byte, err
 	cmd.Stdout, cmd.Stderr = &out, &remarks
 	err = cmd.Run()
 	return out.Bytes(), remarks.Bytes(), err
-}
-
-func TestLoginForKubectl(t *testing.T) {
-	t.Parallel()
-	l := newLoginServer(t)
-	cache := filepath.Join(t.TempDir(), "cache")
-	if got := runWith(t.Context(), janesPassword, l.flags(cache, "--password-stdin")...); got.code != cli.ExitYes {
-		t.Fatalf("%+v", got)
-	}
-	out, remarks, err := kubectlRun(t.Context(), l.flags(cache)...)
-	if err != nil || len(remarks) > 0 {
-		t.Fatalf("%v: %s", err, remarks)
-	}
-	var got struct {
-		APIVersion, Kind string
-		Status           struct {
-			Token               string
-			ExpirationTimestamp time.Time
-		}
-	}
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	left := time.Until(got.Status.ExpirationTimestamp)
-	if got.APIVersion != "client.authentication.k8s.io/v1" || got.Kind != "ExecCredential" || got.Status.Token != janesToken+"-1" || left < 58*time.Minute || left > time.Hour-29*time.Second {
-		t.Errorf("%s", out)
-	}
 }
 
 // Ten kubectls find a token that has ended: one renews it, and nobody is asked.

@@ -1,7 +1,6 @@
 package login
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -100,34 +98,6 @@ expires     2126-11-20T12:15:00Z`,
 				t.Errorf("Gatehouse was shown %q", l.shown)
 			}
 		})
-	}
-}
-
-func TestWhoamiByLogin(t *testing.T) {
-	t.Parallel()
-	l := newLoginServer(t)
-	l.answer = login.Answer{Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane"}}
-	file := writeKubeconfig(t, &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
-		APIVersion: clientauthenticationv1.SchemeGroupVersion.String(), InteractiveMode: clientcmdapi.IfAvailableExecInteractiveMode,
-		Command: "/not/installed/here/gatehouse", Args: l.flags(filepath.Join(t.TempDir(), "cache")),
-	}})
-	got := runWith(t.Context(), "", "whoami", "--kubeconfig", file)
-	if got.code != cli.ExitUnknown || !strings.Contains(got.err, "nobody can be asked here (hint: run 'gatehouse login' with the same --context and --kubeconfig)") {
-		t.Errorf("%+v", got)
-	}
-	if login := runWith(t.Context(), janesPassword, "login", "--kubeconfig", file, "--password-stdin"); login.code != cli.ExitYes {
-		t.Fatalf("%+v", login)
-	}
-	got = runWith(t.Context(), "", "whoami", "--context", "prod", "--kubeconfig", file, "-o", "json")
-	var report whoamiReport
-	if err := json.Unmarshal([]byte(got.out), &report); err != nil || got.code != cli.ExitYes || got.err != "" {
-		t.Fatalf("%v: %+v", err, got)
-	}
-	if report.Outcome != "yes" || report.Context != "prod" || report.Server != l.URL || report.Gatehouse.User.Username != "jane" {
-		t.Errorf("%s", got.out)
-	}
-	if l.shown[0] != "Bearer "+janesToken+"-1" || strings.Contains(got.out, janesToken) {
-		t.Errorf("%q %s", l.shown, got.out)
 	}
 }
 

@@ -71,61 +71,6 @@ func runGet(t *testing.T, s *replicastest.APIServer, args ...string) (result cli
 	return clitest.Run(t.Context(), "", append([]string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file}, args...), NewCommand), file
 }
 
-func TestGet(t *testing.T) {
-	t.Parallel()
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{
-		"gatehouse-a": replicastest.Recording(t, map[string][]byte{
-			"20261120T120000.000Z-a.gatehouse.zst": segment(t, "a", "k1", admitted("a0", "shop", "cart", "joe", "allowed"), admitted("a1", "shop", "", "joe", "allowed")),
-			"configuration-0a1b.yaml":              []byte("kind: A\n"), "configuration-unused.yaml": []byte("kind: B\n"),
-		}),
-		"gatehouse-b": replicastest.Recording(t, map[string][]byte{"20261120T120000.000Z-b.gatehouse.zst": segment(t, "b", "k2", admitted("b0", "shop", "cart", "ann", "allowed"))}),
-	})
-	result, file := runGet(t, s, "-o", "json")
-	if result.Code != 0 || result.Err != "" {
-		t.Fatalf("%+v", result)
-	}
-	var got getResult
-	if err := json.Unmarshal([]byte(result.Out), &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.Reviews != 3 || len(got.Replicas) != 2 || got.Replicas[0].Name != "gatehouse-a" || got.Replicas[0].Segments != 1 || fmt.Sprint(got.RedactionKeys) != "[k1 k2]" || got.File != file {
-		t.Errorf("%+v", got)
-	}
-	entries, err := os.ReadDir(filepath.Dir(file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v %v, want 0600", entry.Name(), info.Mode(), err)
-		}
-		names = append(names, entry.Name())
-	}
-	if text := strings.Join(names, " "); text != "configuration-0a1b.yaml out.gatehouse.zst" {
-		t.Errorf("files %s", text)
-	}
-	shown := clitest.Run(t.Context(), "", []string{"record", "show", file, "-o", "ndjson"}, NewCommand)
-	var ids []string
-	for line := range strings.Lines(shown.Out) {
-		var r shownReview
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, r.ID+"@"+r.Replica)
-	}
-	if text := strings.Join(ids, " "); text != "a0@a a1@a b0@b" {
-		t.Errorf("reviews %s", text)
-	}
-	if again := clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file}, NewCommand); again.Code != 2 || !strings.Contains(again.Err, "exists (hint: --force replaces it)") {
-		t.Errorf("a second time: %+v", again)
-	}
-	if again := clitest.Run(t.Context(), "", []string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file, "--force", "--since", "2026-11-20T12:00:30Z"}, NewCommand); again.Code != 0 || !strings.Contains(again.Out, ": 1 reviews of 2 replicas, 2026-11-20T12:01:00Z to 2026-11-20T12:01:00Z") {
-		t.Errorf("with --force and --since: %+v", again)
-	}
-}
-
 // TestGetSharedDirectory fetches from replicas that list the same directory, one of which is being written to, and from two
 // servers of the same name.
 func TestGetSharedDirectory(t *testing.T) {

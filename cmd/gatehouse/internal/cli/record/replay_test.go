@@ -160,41 +160,6 @@ func TestReplayProgress(t *testing.T) {
 	}
 }
 
-// TestThresholds parses --fail-on.
-func TestThresholds(t *testing.T) {
-	t.Parallel()
-	report := &replay.Report{Reviews: 200, Unchanged: 180, Changed: map[replay.Change]int64{replay.NewlyRefused: 10}, Undecided: map[string]int64{"x": 4}}
-	for value, c := range map[string]struct{ valid, exceeded bool }{
-		"newly-refused":      {true, true},
-		"newly-refused=9":    {true, true},
-		"newly-refused=10":   {true, false},
-		"newly-refused=4.9%": {true, true},
-		"newly-refused=5%":   {true, false},
-		"newly-admitted":     {true, false},
-		"changed=15":         {true, true},
-		"changed=16":         {true, false},
-		"undecided=3":        {true, true},
-		"undecided=2%":       {true, false},
-		"newly-refused=1.5":  {false, false},
-		"newly-refused=-1":   {false, false},
-		"newly-refused=101%": {false, false},
-		"newly-refused=":     {false, false},
-		"newly-refused=1e3":  {false, false},
-		"newly_refused":      {false, false},
-		"":                   {false, false},
-	} {
-		all := newThresholds()
-		err := all.Set(value)
-		if (err == nil) != c.valid {
-			t.Errorf("%q: got error %v", value, err)
-			continue
-		}
-		if c.valid && all.List()[0].IsExceeded(countOf(all.List()[0].Name, report), report.Reviews) != c.exceeded {
-			t.Errorf("%q: exceeded is not %v", value, c.exceeded)
-		}
-	}
-}
-
 // TestChoose chooses the review of --show.
 func TestChoose(t *testing.T) {
 	t.Parallel()

@@ -2,12 +2,9 @@ package record
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -189,21 +186,5 @@ func TestShowProblems(t *testing.T) {
 		if result := clitest.Run(t.Context(), "", []string{"record", "show", filepath.Join(dir, "whole"), flag}, NewCommand); result.Code != 1 || !strings.Contains(result.Err, want) {
 			t.Errorf("%s: %+v, want %s", flag, result, want)
 		}
-	}
-}
-
-// BenchmarkShow lists reviews of 5 KB. One operation is one review.
-func BenchmarkShow(b *testing.B) {
-	reviews := make([]*record.Review, b.N)
-	for i := range reviews {
-		one := admitted(fmt.Sprintf("%x", sha256.Sum256([]byte(strconv.Itoa(i)))), "shop", "cart", "joe", "allowed")
-		one.Request = json.RawMessage(strings.Replace(string(one.Request), `"metadata":{`, `"spec":"`+strings.Repeat("x", 5000)+`","metadata":{`, 1))
-		reviews[i] = one
-	}
-	path := filepath.Join(write(b, map[string][]byte{"1.gatehouse.zst": segment(b, "a", "k1", reviews...)}), "1.gatehouse.zst")
-	b.ReportAllocs()
-	b.ResetTimer()
-	if result := clitest.Run(b.Context(), "", []string{"record", "show", path}, NewCommand); result.Code != 0 {
-		b.Fatal(result.Err)
 	}
 }

@@ -2,44 +2,13 @@ package serve
 
 import (
 	"bytes"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/app"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 )
-
-// TestLogLevel asks a server, and has it log something else.
-func TestLogLevel(t *testing.T) {
-	t.Parallel()
-	var level slog.LevelVar
-	server := httptest.NewServer((&app.OperationOptions{}).Debug(&level, slog.New(slog.DiscardHandler), ""))
-	defer server.Close()
-	address := strings.TrimPrefix(server.URL, "http://")
-	const until = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`
-	for _, tc := range []struct {
-		args string
-		want string
-		left slog.Level
-	}{
-		{"", `^info\n$`, slog.LevelInfo},
-		{"debug", `^debug until ` + until + `, then info\n$`, slog.LevelDebug},
-		{"", `^debug until ` + until + `, then info\n$`, slog.LevelDebug},
-		{"error --for 1h -o json", `^\{"level":"error","base":"info","until":"` + until + `"\}\n$`, slog.LevelError},
-		{"INFO", `^info\n$`, slog.LevelInfo},
-		{"-o json", `^\{"level":"info","base":"info"\}\n$`, slog.LevelInfo},
-	} {
-		var out, problems bytes.Buffer
-		args := append([]string{"log-level", "--ops-address", address}, strings.Fields(tc.args)...)
-		if code := cli.Run(t.Context(), args, cli.Streams{Out: &out, Err: &problems}, NewLogLevelCommand); code != 0 || !regexp.MustCompile(tc.want).MatchString(out.String()) || level.Level() != tc.left {
-			t.Errorf("log-level %s: %d, %s%s; the level is %s", tc.args, code, &out, &problems, level.Level())
-		}
-	}
-}
 
 // TestLogLevelCannotTell is what there is no answer to.
 func TestLogLevelCannotTell(t *testing.T) {

@@ -39,50 +39,6 @@ func newTokenFlags(edit func(*tokenFlags)) *tokenFlags {
 	return f
 }
 
-func TestTokenIssueShowsTheDocumentAndTheTokenApart(t *testing.T) {
-	var out, remarks bytes.Buffer
-	if err := newTokenFlags(nil).issue(t.Context(), cli.Streams{Out: &out, Err: &remarks}); err != nil {
-		t.Fatal(err)
-	}
-	if out.String() != clitest.CIDocument {
-		t.Errorf("document:\n%s\nwant\n%s", &out, clitest.CIDocument)
-	}
-	if remarks.String() != clitest.CIToken+"\n" {
-		t.Errorf("token: got %q", &remarks)
-	}
-}
-
-func TestTokenIssueWritesTheDocument(t *testing.T) {
-	dir := t.TempDir()
-	f := newTokenFlags(func(f *tokenFlags) { f.config = dir })
-	var out, remarks bytes.Buffer
-	if err := f.issue(t.Context(), cli.Streams{Out: &out, Err: &remarks}); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "token-ci.yaml")
-	if out.String() != clitest.CIToken+"\n" {
-		t.Errorf("standard output holds more or less than the token: %q", &out)
-	}
-	if want := file + " written; the token is valid until 2026-11-21T12:00:00Z and is not shown again\n"; remarks.String() != want {
-		t.Errorf("got %q, want %q", &remarks, want)
-	}
-	if data, err := os.ReadFile(file); err != nil || string(data) != clitest.CIDocument {
-		t.Errorf("document: %v\n%s", err, data)
-	}
-
-	// Once more: what is there stays, and no token is shown.
-	out.Reset()
-	err := newTokenFlags(func(f *tokenFlags) {
-		f.config, f.user, f.random = dir, "eve", strings.NewReader(strings.Repeat("x", 99))
-	}).issue(t.Context(), cli.Streams{Out: &out, Err: io.Discard})
-	if err == nil || !strings.Contains(err.Error(), "token-ci.yaml exists already and is not overwritten") {
-		t.Errorf("got %v", err)
-	}
-	if data, _ := os.ReadFile(file); string(data) != clitest.CIDocument || out.Len() > 0 {
-		t.Errorf("the document was overwritten, or a token shown: %q", &out)
-	}
-}
-
 func TestTokenIssueJSON(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		var out, remarks bytes.Buffer
@@ -220,29 +176,6 @@ func TestTokenIssueRefusals(t *testing.T) {
 	}
 }
 
-func TestTokenIssueKnowsTheDirectory(t *testing.T) {
-	dir := t.TempDir()
-	// The id is taken by a document in another file, beside one that is broken.
-	for name, text := range map[string]string{"all.yaml": clitest.CIDocument, "broken.yaml": "kind: [\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	with := func(id string) error {
-		f := newTokenFlags(func(f *tokenFlags) { f.config, f.id, f.random = dir, id, strings.NewReader(strings.Repeat("x", 99)) })
-		return f.issue(t.Context(), cli.Streams{Out: io.Discard, Err: io.Discard})
-	}
-	if err := with("ci"); err == nil || !strings.Contains(err.Error(), `metadata.name: "ci" is already the id of the token in all.yaml`) {
-		t.Errorf("got %v", err)
-	}
-	if err := with("cd"); err == nil || !strings.Contains(err.Error(), "the token was issued and is not valid yet: there is 1 error") {
-		t.Errorf("another id: %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "token-cd.yaml")); err != nil {
-		t.Error(err)
-	}
-}
-
 // failing is a pipe whose reader has gone.
 type failing struct{}
 
@@ -257,31 +190,6 @@ func TestTokenIssueTakesBackWhatNobodySaw(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) > 0 {
 		t.Errorf("left behind: %v", entries)
-	}
-}
-
-func TestTokenCommandUsage(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"issue"}, "--user is required (hint: the name of the user that the token authenticates;"},
-		{[]string{"issue", "--user", "jane", "-o", "xml"}, `--output "xml": must be yaml or json`},
-		{[]string{"issue", "--user", "jane", "extra"}, "takes no arguments: use flags such as --user (hint: see "},
-		{[]string{"issue", "--user", "jane", "--ttl", "soon"}, "--ttl"},
-		{[]string{"list"}, "the place of the tokens is missing (hint: --config DIR; or for a cluster --kubeconfig FILE, --context NAME or --in-cluster)"},
-		{[]string{"revoke", "ci"}, "the place of the tokens is missing "},
-		{[]string{"revoke", "--config", ".", "--context", "x", "ci"}, "--config excludes --kubeconfig, --context and --in-cluster"},
-		{[]string{"list", "--in-cluster", "--context", "x"}, "--in-cluster excludes --kubeconfig and --context"},
-		{[]string{"issue", "--user", "jane", "--in-cluster", "--kubeconfig", "x"}, "--in-cluster excludes --kubeconfig and --context"},
-		{[]string{"key", "-o", "xml"}, `--output "xml": must be text, json or yaml`},
-		{[]string{"revoke", "--config", ".", "-o", "xml", "ci"}, `--output "xml": must be text, json or yaml`},
-	} {
-		var remarks bytes.Buffer
-		code := cli.Run(t.Context(), append([]string{"token"}, c.args...), cli.Streams{Out: io.Discard, Err: &remarks}, NewCommand)
-		if code != cli.ExitUnknown || !strings.Contains(remarks.String(), c.says) {
-			t.Errorf("%v: got %d and %q, want %q", c.args, code, &remarks, c.says)
-		}
 	}
 }
 

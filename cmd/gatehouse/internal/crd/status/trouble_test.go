@@ -2,17 +2,14 @@ package status
 
 import (
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // TestTrouble has the API server fail for an hour. Requests have a bounded rate, one line says what to do, and
@@ -141,142 +138,4 @@ func TestConflict(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestObjectsComeAndGo has objects that are not what was reported of them.
-func TestObjectsComeAndGo(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		kept, gone := w.create("AccessToken", "kept"), w.create("AccessToken", "gone")
-		w.delete(gone)
-		a := w.start(t, "a")
-		a.Use(report("1", kept, gone))
-		elected()
-		began := time.Now()
-		time.Sleep(5 * time.Minute)
-		if list := w.requests(began, func(a *fakeapi.Request) bool { return a.Resource != "leases" }); len(list) != 0 {
-			t.Errorf("one that is gone is asked for again and again: %+v", list)
-		}
-		again, later := w.create("AccessToken", "gone"), w.create("AccessToken", "later")
-		a.Use(report("2", kept, again, later))
-		settle()
-		for _, o := range []Object{kept, again, later} {
-			w.wantStatus(t, o, "observed 1, "+healthy)
-		}
-		newer := w.edit(kept)
-		began = time.Now()
-		a.Use(report("3", kept, again, later))
-		settle()
-		if list := w.requests(began, isStatusWrite); len(list) != 0 {
-			t.Errorf("of an object that is newer than the report: %+v", list)
-		}
-		a.Use(report("4", newer, again, later))
-		settle()
-		w.wantStatus(t, newer, "observed 2, "+healthy)
-		a.stop()
-	})
-}
-
-// TestTwoInstalls has two installs that do not agree on an object: each reports the other once, and they write
-// at a bounded rate. Without the first, the status is that of the second.
-func TestTwoInstalls(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		inNamespace := func(name string) func(*Config) { return func(c *Config) { c.Namespace = name } }
-		o := w.create("AdmissionPolicy", "p")
-		one, other := w.start(t, "a", inNamespace("one")), w.start(t, "b", inNamespace("other"))
-		one.Use(report("1", o))
-		elected()
-		other.Use(Report{Digest: "1", Outcomes: []Outcome{invalid(o, Unused, "unknown field")}})
-		elected()
-		if list := w.events.taken(); len(list) != 2 || !strings.HasPrefix(list[0], `Warning StatusContested AdmissionPolicy p: the status was written by another install of Gatehouse, namespace/name "one/gatehouse"`) {
-			t.Errorf("Events are %q", list)
-		}
-		began := time.Now()
-		time.Sleep(2 * time.Hour)
-		synctest.Wait()
-		if writes := w.requests(began, isStatusWrite); len(writes) > 26 {
-			t.Errorf("%d writes in two hours", len(writes))
-		}
-		for _, p := range []*process{one, other} {
-			if n := strings.Count(p.log.String(), "WARN"); n != 1 {
-				t.Errorf("%d warnings in two hours:\n%s", n, p.log)
-			}
-		}
-		one.stop()
-		time.Sleep(11 * time.Minute)
-		w.wantStatus(t, o, "observed 1, Compiled False Invalid, Ready False NotUsed, Degraded False NotUsed")
-		other.stop()
-	})
-}
-
-// TestNumbers has results of audits and counts of pods. They are written once, and again only when they change, or an audit
-// is a day old. An outdated definition may lack their fields.
-func TestNumbers(t *testing.T) {
-	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		policy, other, profile := w.create("AdmissionPolicy", "p"), w.create("AdmissionPolicy", "other"), w.create("SidecarProfile", "s")
-		var audits atomic.Pointer[map[string]v1alpha1.PolicyAudit]
-		var pods atomic.Pointer[map[string]v1alpha1.SidecarPodCounts]
-		a := w.start(t, "a", func(c *Config) {
-			c.Audits = func() map[string]v1alpha1.PolicyAudit { return *audits.Load() }
-			c.Pods = func() map[string]v1alpha1.SidecarPodCounts { return *pods.Load() }
-		})
-		change := func(violations int64, injected int32) {
-			audits.Store(&map[string]v1alpha1.PolicyAudit{"p": {Violations: violations, NotAudited: []string{"it reads request.userInfo"}, AuditedAt: metav1.Now()}})
-			pods.Store(&map[string]v1alpha1.SidecarPodCounts{"s": {Injected: injected, CountedAt: metav1.Now()}})
-			a.Recheck()
-			settle()
-		}
-		outdated := report("1", policy, other, profile)
-		outdated.Outdated = map[string]string{"AdmissionPolicy": "apply the definition", "SidecarProfile": "apply the definition"}
-		change(7, 3)
-		a.Use(outdated)
-		elected()
-		if w.status(t, policy).Audit != nil || w.status(t, profile).Pods != nil {
-			t.Error("there are numbers in a status whose definition may lack their field")
-		}
-		a.Use(report("2", policy, other, profile))
-		settle()
-		began := time.Now()
-		for range 5 {
-			change(7, 3)
-			time.Sleep(5 * time.Minute)
-		}
-		if n := len(w.requests(began, isStatusWrite)); n != 0 {
-			t.Errorf("%d writes of five times the same numbers", n)
-		}
-		if got := w.status(t, policy).Audit; got == nil || got.Violations != 7 || len(got.NotAudited) != 1 {
-			t.Errorf("the audit is %+v", got)
-		}
-		if got := w.status(t, profile).Pods; got == nil || got.Injected != 3 {
-			t.Errorf("the pods are %+v", got)
-		}
-		if w.status(t, other).Audit != nil {
-			t.Error("there is an audit of a policy that was not audited")
-		}
-		yesterday := (*audits.Load())["p"]
-		yesterday.AuditedAt = metav1.NewTime(time.Now().Add(-25 * time.Hour))
-		if got := (&writer{c: a.Controller}).audit("p", &yesterday); got == &yesterday {
-			t.Error("the time of an audit stays longer than a day")
-		}
-		change(8, 4)
-		policy = w.edit(policy)
-		a.Use(report("3", policy, other, profile))
-		settle()
-		if got := w.wantStatus(t, policy, "observed 2, "+healthy); got.Audit == nil || got.Audit.Violations != 8 {
-			t.Errorf("the audit is %+v", got.Audit)
-		}
-		if got := w.status(t, profile).Pods; got == nil || got.Injected != 4 {
-			t.Errorf("the pods are %+v", got)
-		}
-		a.stop()
-		b := w.start(t, "b")
-		b.Use(report("3", policy, other, profile))
-		elected()
-		if got := w.status(t, policy).Audit; got != nil {
-			t.Errorf("without audits it is %+v", got)
-		}
-		b.stop()
-	})
 }

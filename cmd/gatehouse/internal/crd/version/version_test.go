@@ -3,7 +3,6 @@ package version
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +20,6 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 )
 
@@ -173,74 +170,6 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestOlderRevision is about a number that is less than that of this program, which a first revision has not.
-func TestOlderRevision(t *testing.T) {
-	t.Parallel()
-	d, _ := definitionsOf(t, clusterOf(t, nil))
-	for i := range d.desired {
-		d.desired[i].revision++
-	}
-	d.reconcile(t.Context())
-	if len(d.Outdated()) != len(d.desired) {
-		t.Fatalf("outdated are %v", d.Outdated())
-	}
-	for kind, text := range d.Outdated() {
-		if !strings.Contains(text, "the API server drops fields that it lacks") {
-			t.Errorf("%s: %v", kind, text)
-		}
-	}
-}
-
-// What is granted is to get by name, and an API server answers nothing else.
-func TestAsksForWhatIsGranted(t *testing.T) {
-	t.Parallel()
-	service, err := registration.ParseService("gatehouse-system/gatehouse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	install, err := registration.ForAdmission(registration.Options{
-		Name: "gatehouse", Namespace: "gatehouse-system", Server: service, SelfSigned: true, CustomResources: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := registration.JSON(install.Documents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list struct{ Items []rbacv1.ClusterRole }
-	if err := json.Unmarshal(text, &list); err != nil {
-		t.Fatal(err)
-	}
-	var granted []string
-	for i := range list.Items {
-		for _, rule := range list.Items[i].Rules {
-			if slices.Equal(rule.Resources, []string{"customresourcedefinitions"}) && slices.Equal(rule.Verbs, []string{"get"}) {
-				granted = append(granted, rule.ResourceNames...)
-			}
-		}
-	}
-
-	client := clusterOf(t, nil)
-	d, _ := definitionsOf(t, client)
-	d.reconcile(t.Context())
-	var asked []string
-	for _, action := range client.Actions() {
-		get, ok := action.(clienttesting.GetActionImpl)
-		if !ok {
-			t.Fatalf("it asks for more than to get by name: %v", action)
-		}
-		if get.GetOptions.ResourceVersion != "0" {
-			t.Errorf("it asks etcd for %s, and not the API server's memory", get.Name)
-		}
-		asked = append(asked, get.Name)
-	}
-	slices.Sort(granted)
-	if !slices.Equal(asked, granted) || len(granted) != 6 {
-		t.Errorf("it asks for %v, and %v are granted", asked, granted)
-	}
-}
-
 // running is a Definitions that runs against an API server that can be changed.
 type running struct {
 	*Definitions
@@ -294,30 +223,6 @@ func (r *running) changed() bool {
 	default:
 		return false
 	}
-}
-
-func TestRunTellsEachChangeOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := run(t)
-		if lines := r.log.take(); len(lines) != 0 || len(r.Outdated()) != 0 || r.changed() {
-			t.Errorf("all is well, and it says %q, %v", lines, r.Outdated())
-		}
-		r.now(clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }), nil)
-		r.after(2 * time.Minute)
-		lines := r.log.take()
-		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], profiles) || !strings.Contains(lines[0], Remedy) {
-			t.Errorf("of a definition that is missing it says %q", lines)
-		}
-		if out := r.Outdated(); len(out) != 1 || !strings.Contains(out["SidecarProfile"], "is missing") || !r.changed() || r.changed() {
-			t.Errorf("outdated are %v", out)
-		}
-		r.now(clusterOf(t, nil), nil)
-		r.after(10 * time.Second)
-		if lines := r.log.take(); len(lines) != 1 || !strings.Contains(lines[0], "level=INFO") || len(r.Outdated()) != 0 || !r.changed() {
-			t.Errorf("of one that is back it says %q, %v", lines, r.Outdated())
-		}
-	})
 }
 
 func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {

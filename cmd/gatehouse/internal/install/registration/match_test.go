@@ -23,9 +23,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -140,71 +138,6 @@ func versions() []*version.Version {
 	return []*version.Version{version.MajorMinor(1, 30), environment.DefaultCompatibilityVersion()}
 }
 
-func TestWhatIsSent(t *testing.T) {
-	const (
-		asked    = "asked.mutate.gatehouse.dev Fail"
-		silent   = "default.mutate.gatehouse.dev Ignore"
-		validate = "fail.validate.gatehouse.dev Fail"
-	)
-	pod := func(metadata any) map[string]any {
-		return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-	}
-	annotated := func(value any) map[string]any {
-		return pod(map[string]any{"name": "x", "annotations": map[string]any{"sidecar.gatehouse.dev/inject": value}})
-	}
-	podIn := func(namespace string, object map[string]any) request {
-		return request{admission.Create, "", "v1", "pods", namespace, object, nil}
-	}
-	other := map[string]any{"apiVersion": "v1", "kind": "X", "metadata": map[string]any{"name": "x"}}
-	servers := map[string]*apiServer{}
-	for _, kubernetes := range versions() {
-		servers[kubernetes.String()] = newAPIServer(t, kubernetes, options(func(o *Options) {
-			o.Spec, o.ExcludeNamespaces = everything(), []string{"calico-system"}
-		}))
-	}
-	for name, c := range map[string]struct {
-		request request
-		want    []string
-	}{
-		"pod without annotations":           {podIn("default", pod(map[string]any{"name": "x"})), []string{silent, validate}},
-		"pod with another annotation":       {podIn("default", pod(map[string]any{"annotations": map[string]any{"a": "b"}})), []string{silent, validate}},
-		"pod that asks":                     {podIn("default", annotated("true")), []string{asked, validate}},
-		"pod that declines":                 {podIn("default", annotated("false")), []string{silent, validate}},
-		"pod with a misspelt wish":          {podIn("default", annotated("yes")), []string{asked, validate}},
-		"pod with an empty wish":            {podIn("default", annotated("")), []string{asked, validate}},
-		"pod that asks by name":             {podIn("default", annotated("mesh, -logs")), []string{asked, validate}},
-		"pod that declines one name":        {podIn("default", annotated("-logs")), []string{silent, validate}},
-		"pod that declines names":           {podIn("default", annotated(" -logs, -mesh")), []string{silent, validate}},
-		"pod that only begins like a no":    {podIn("default", annotated("false,mesh")), []string{asked, validate}},
-		"pod in kube-public":                {podIn("kube-public", annotated("true")), []string{asked, validate}},
-		"pod in kube-system":                {podIn("kube-system", annotated("true")), nil},
-		"pod in the gate's namespace":       {podIn("gatehouse-system", annotated("true")), nil},
-		"pod in an excluded namespace":      {podIn("calico-system", annotated("true")), nil},
-		"pod update":                        {request{admission.Update, "", "v1", "pods", "default", annotated("true"), nil}, []string{validate}},
-		"pod deletion":                      {request{admission.Delete, "", "v1", "pods", "default", nil, nil}, []string{validate}},
-		"namespace":                         {request{admission.Create, "", "v1", "namespaces", "default", other, nil}, []string{validate}},
-		"the gate's own namespace":          {request{admission.Update, "", "v1", "namespaces", "gatehouse-system", map[string]any{"metadata": map[string]any{"labels": map[string]any{"kubernetes.io/metadata.name": "gatehouse-system"}}}, nil}, nil},
-		"node":                              {request{admission.Create, "", "v1", "nodes", "", other, nil}, nil},
-		"CSI node":                          {request{admission.Create, "storage.k8s.io", "v1", "csinodes", "", other, nil}, nil},
-		"nodes of metrics":                  {request{admission.Create, "metrics.k8s.io", "v1", "nodes", "", other, nil}, []string{validate}},
-		"node lease":                        {request{admission.Update, "coordination.k8s.io", "v1", "leases", "kube-node-lease", other, nil}, nil},
-		"event":                             {request{admission.Create, "", "v1", "events", "default", other, nil}, nil},
-		"certificate signing request":       {request{admission.Create, "certificates.k8s.io", "v1", "certificatesigningrequests", "", other, nil}, nil},
-		"token review":                      {request{admission.Create, "authentication.k8s.io", "v1", "tokenreviews", "", other, nil}, nil},
-		"subject access review":             {request{admission.Create, "authorization.k8s.io", "v1", "subjectaccessreviews", "", other, nil}, nil},
-		"pod whose metadata has no members": {podIn("default", pod(map[string]any{})), []string{silent, validate}},
-	} {
-		for kubernetes, s := range servers {
-			t.Run(name+" "+kubernetes, func(t *testing.T) {
-				got := s.calls(t, c.request)
-				if strings.Join(got, ", ") != strings.Join(c.want, ", ") {
-					t.Errorf("called are %q, want %q", got, c.want)
-				}
-			})
-		}
-	}
-}
-
 // What takes finalizers away from a pod or a workload that is being deleted is not sent, and nothing else is kept back by
 // that, however little the old object says.
 func TestBeingDeletedIsNotSent(t *testing.T) {
@@ -273,108 +206,6 @@ func TestBeingDeletedIsNotSent(t *testing.T) {
 					t.Errorf("sent: %v, want %v", got, c.sent)
 				}
 			})
-		}
-	}
-}
-
-// A request of the group of emergencies is sent to nobody, whatever it is about, and no other group is taken for it. Custom
-// resources are checked even then, by a webhook that fails open.
-func TestBreakGlassIsNotSent(t *testing.T) {
-	t.Parallel()
-	asks := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"sidecar.gatehouse.dev/inject": "true"}}}
-	object := map[string]any{"metadata": map[string]any{"name": "x"}}
-	requests := map[string]request{
-		"pod":           {admission.Create, "", "v1", "pods", "default", object, nil},
-		"pod that asks": {admission.Create, "", "v1", "pods", "default", asks, nil},
-		"deployment":    {admission.Update, "apps", "v1", "deployments", "default", object, nil},
-		"deletion":      {admission.Delete, "", "v1", "services", "default", nil, nil},
-		"exec":          {admission.Connect, "", "v1", "pods/exec", "default", object, nil},
-		"cluster role":  {admission.Update, "rbac.authorization.k8s.io", "v1", "clusterroles", "", object, nil},
-	}
-	document := request{admission.Create, "gatehouse.dev", "v1alpha1", "admissionpolicies", "", object, nil}
-	group := v1alpha1.BreakGlassGroup
-	for name, c := range map[string]struct {
-		who  user.DefaultInfo
-		sent bool
-	}{
-		"no groups":               {user.DefaultInfo{Name: "alice"}, true},
-		"other groups":            {user.DefaultInfo{Name: "alice", Groups: []string{"system:masters", group + "-team", "break-glass"}}, true},
-		"the group's name":        {user.DefaultInfo{Name: group}, true},
-		"the group":               {user.DefaultInfo{Name: "alice", Groups: []string{group}}, false},
-		"the group behind others": {user.DefaultInfo{Name: "alice", Groups: []string{"system:masters", "system:authenticated", group}}, false},
-	} {
-		for _, kubernetes := range versions() {
-			s := newAPIServer(t, kubernetes, options(func(o *Options) { o.Spec, o.CustomResources = everything(), true }))
-			t.Run(name+" "+kubernetes.String(), func(t *testing.T) {
-				t.Parallel()
-				for what, r := range requests {
-					if got := s.callsOf(t, &c.who, r); (len(got) > 0) != c.sent {
-						t.Errorf("%s: called are %q, want any: %v", what, got, c.sent)
-					}
-				}
-				if got := s.callsOf(t, &c.who, document); !slices.Equal(got, []string{"documents.validate.gatehouse.dev Ignore"}) {
-					t.Errorf("custom resource: called are %q", got)
-				}
-			})
-		}
-	}
-}
-
-// The condition of an emergency is the first of each webhook but that for custom resources, which fails open and checks what
-// is done in an emergency too.
-func TestBreakGlassComesFirst(t *testing.T) {
-	t.Parallel()
-	for name, o := range withRights() {
-		s := newAPIServer(t, environment.DefaultCompatibilityVersion(), o)
-		for _, w := range s.webhooks {
-			if conditions := w.GetMatchConditions(); w.GetName() != documentsWebhook && (len(conditions) == 0 || conditions[0] != notBreakGlass()) {
-				t.Errorf("%s: %s has the conditions %+v", name, w.GetName(), conditions)
-			}
-		}
-	}
-}
-
-// Custom resources are checked wherever they are, and policies have no say about them.
-func TestCustomResourcesAreSent(t *testing.T) {
-	t.Parallel()
-	const documents = "documents.validate.gatehouse.dev Ignore"
-	object := map[string]any{"metadata": map[string]any{"name": "x"}}
-	everything, err := ParseRules("*.*:*,*.*/*:*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newAPIServer(t, environment.DefaultCompatibilityVersion(), options(func(o *Options) { o.CustomResources, o.Validate = true, everything }))
-	requests := map[string]struct {
-		request request
-		want    []string
-	}{
-		"exception where Gatehouse runs": {request{admission.Create, "gatehouse.dev", "v1alpha1", "policyexceptions", "gatehouse-system", object, nil}, []string{documents}},
-		"exception of the system":        {request{admission.Update, "gatehouse.dev", "v1alpha1", "policyexceptions", "kube-system", object, nil}, []string{documents}},
-		"deletion":                       {request{admission.Delete, "gatehouse.dev", "v1alpha1", "admissionpolicies", "", nil, nil}, nil},
-		"another version":                {request{admission.Create, "gatehouse.dev", "v2", "admissionpolicies", "", object, nil}, nil},
-		"another kind":                   {request{admission.Create, "gatehouse.dev", "v1alpha1", "others", "", object, nil}, nil},
-		"definition":                     {request{admission.Create, "apiextensions.k8s.io", "v1", "customresourcedefinitions", "", object, nil}, []string{"fail.validate.gatehouse.dev Fail"}},
-		"pod where Gatehouse runs":       {request{admission.Create, "", "v1", "pods", "gatehouse-system", object, nil}, nil},
-		"lease":                          {request{admission.Update, "coordination.k8s.io", "v1", "leases", "default", object, nil}, nil},
-		"node":                           {request{admission.Update, "", "v1", "nodes", "", object, nil}, nil},
-		"service":                        {request{admission.Create, "", "v1", "services", "default", object, nil}, []string{"fail.validate.gatehouse.dev Fail"}},
-	}
-	for _, resource := range install.CustomResources() {
-		requests["creation of "+resource] = struct {
-			request request
-			want    []string
-		}{request{admission.Create, "gatehouse.dev", "v1alpha1", resource, "", object, nil}, []string{documents}}
-		requests["status of "+resource] = struct {
-			request request
-			want    []string
-		}{request{admission.Update, "gatehouse.dev", "v1alpha1", resource + "/status", "", object, nil}, nil}
-	}
-	for name, c := range requests {
-		if got := s.calls(t, c.request); !slices.Equal(got, c.want) {
-			t.Errorf("%s: called are %q, want %q", name, got, c.want)
-		}
-		if got := s.callsOf(t, &user.DefaultInfo{Name: "system:apiserver"}, c.request); len(got) > 0 {
-			t.Errorf("%s, of the API server: called are %q", name, got)
 		}
 	}
 }

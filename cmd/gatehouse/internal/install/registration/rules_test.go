@@ -2,19 +2,16 @@ package registration
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -132,54 +129,6 @@ func sameRequests(t *testing.T, want []testRule, got []admissionregistrationv1.R
 					}
 				}
 			}
-		}
-	}
-}
-
-// TestSelectors: a webhook has the selectors that all of its policies have, and no others.
-func TestSelectors(t *testing.T) {
-	t.Parallel()
-	secrets, pods := named("", "v1", "secrets", create), named("", "v1", "pods", create)
-	templates := selecting("a", "", "team", "pay", pods)
-	templates.Spec.WorkloadTemplates = v1alpha1.CheckTemplates
-	only := func(policies ...policy.AdmissionPolicy) *Options {
-		return &Options{Spec: &webhooks.Spec{Policy: policy.Spec{AdmissionPolicies: policies}}}
-	}
-	for name, c := range map[string]struct {
-		options             *Options
-		namespaces, objects string // the labels
-		ignored             int    // rules of the webhook that fails open
-	}{
-		"one policy":             {options: only(selecting("a", "", "team", "pay", secrets)), namespaces: "team", objects: "pay"},
-		"two with the same":      {options: only(selecting("a", "", "team", "pay", secrets), selecting("b", "", "team", "pay", pods)), namespaces: "team", objects: "pay"},
-		"two with other objects": {options: only(selecting("a", "", "team", "pay", secrets), selecting("b", "", "team", "shop", pods)), namespaces: "team"},
-		"one without":            {options: only(selecting("a", "", "team", "pay", secrets), selecting("b", "", "", "", pods), selecting("c", "", "team", "pay", secrets))},
-		"pod templates":          {options: only(templates), namespaces: "team"},
-		"one that fails open is sent what the other does not select": {options: only(selecting("a", "", "team", "", secrets), selecting("b", "Ignore", "", "", secrets)), namespaces: "team", ignored: 1},
-		"one that fails open is sent what the other gets anyway":     {options: only(selecting("a", "", "", "", secrets), selecting("b", "Ignore", "team", "pay", secrets))},
-		"with custom resources": {options: func() *Options {
-			o := only(selecting("a", "", "team", "pay", secrets))
-			o.CustomResources = true
-			return o
-		}()},
-		"with other resources": {options: func() *Options {
-			o := only(selecting("a", "", "team", "pay", secrets))
-			o.Validate = rulesOf("services")
-			return o
-		}()},
-	} {
-		fail, ignore, _, err := c.options.validated()
-		if err != nil {
-			t.Fatal(err)
-		}
-		label := func(s *metav1.LabelSelector) string {
-			if s == nil {
-				return ""
-			}
-			return strings.Join(slices.Collect(maps.Keys(s.MatchLabels)), ",")
-		}
-		if label(fail.namespaces) != c.namespaces || label(fail.objects) != c.objects || len(ignore.rules()) != c.ignored {
-			t.Errorf("%s: got %v and %v, and %v of those that fail open", name, fail.namespaces, fail.objects, ignore.rules())
 		}
 	}
 }

@@ -2,12 +2,10 @@ package admit
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
@@ -55,31 +53,6 @@ func podRequest(t *testing.T, annotations string) admission.Request {
 		t.Fatal(err)
 	}
 	return req
-}
-
-// TestInject shows that policies see the sidecar, with the defaults that the API
-// server gives it.
-func TestInject(t *testing.T) {
-	t.Parallel()
-	req := podRequest(t, `{"logs.sidecar.gatehouse.dev/level":"debug"}`)
-	if d := Inject(t.Context(), set(t), &req); d.Err != nil || len(d.Refusals) > 0 {
-		t.Fatal(d.Err, d.Refusals)
-	}
-	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(req.Object.Raw, &pod); err != nil {
-		t.Fatal(err)
-	}
-	if pod.Namespace != "shop" || len(pod.Spec.InitContainers) != 1 || len(pod.Spec.Containers) != 1 {
-		t.Fatalf("got %s", req.Object.Raw)
-	}
-	for _, c := range []corev1.Container{pod.Spec.InitContainers[0], pod.Spec.Containers[0]} {
-		if c.TerminationMessagePath != corev1.TerminationMessagePathDefault || c.ImagePullPolicy == "" {
-			t.Errorf("container %s is without defaults: %+v", c.Name, c)
-		}
-	}
-	if got := pod.Spec.InitContainers[0].Args; !slices.Equal(got, []string{"--level=debug"}) {
-		t.Errorf("args %q", got)
-	}
 }
 
 func TestRefusals(t *testing.T) {

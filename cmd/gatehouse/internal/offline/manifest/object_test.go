@@ -216,80 +216,6 @@ app.yaml#3: Namespace/c: metadata.labels.e: "1.5" is a number, expected a string
 	}
 }
 
-func TestAsNamespace(t *testing.T) {
-	t.Parallel()
-	f := parse(t, []byte("{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: b}, annotations: {c: d}}}\n---\n"+
-		"{apiVersion: example.com/v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace}\n"))
-	n, ok := f.Objects[0].AsNamespace()
-	if !ok || n.Name != "shop" || n.Labels["a"] != "b" || n.Labels["kubernetes.io/metadata.name"] != "shop" || n.Annotations["c"] != "d" {
-		t.Errorf("got %v, %v", n, ok)
-	}
-	for _, o := range f.Objects[1:] {
-		if n, ok := o.AsNamespace(); ok {
-			t.Errorf("%s is %v", o.Source, n)
-		}
-	}
-}
-
-// TestMetadata never writes back the namespace that the pod was given, makes
-// metadata where there is none, and takes away what it made.
-func TestMetadata(t *testing.T) {
-	t.Parallel()
-	const job = "apiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    spec: {}\n"
-	label := operation("add", "/metadata/labels", `{"a":"b"}`)
-	for _, tt := range []struct {
-		name, in string
-		ops      []jsonpatch.Operation
-		want     string
-	}{
-		{"namespace", job, []jsonpatch.Operation{operation("replace", "/metadata/namespace", `"x"`)}, job},
-		{"made", job, []jsonpatch.Operation{label, operation("add", "/metadata/annotations", "{}")}, job + "    metadata:\n      annotations: {}\n      labels:\n        a: b\n"},
-		{"taken away", job + "    metadata:\n      labels: {}\n", []jsonpatch.Operation{operation("remove", "/metadata/labels", "")}, job},
-		{"all of it", job, []jsonpatch.Operation{operation("add", "/metadata", `{"namespace":"x","name":"app"}`)}, job + "    metadata:\n      name: app\n"},
-		{"null", job + "    metadata:\n", []jsonpatch.Operation{label}, job + "    metadata:\n      labels:\n        a: b\n"},
-		{"nothing", job, nil, job},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			if got := edited(t, []byte(tt.in), func([]byte) []jsonpatch.Operation { return tt.ops }); string(got) != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
-			}
-		})
-	}
-}
-
-// TestBadPatches are operations that do not fit. They change nothing.
-func TestBadPatches(t *testing.T) {
-	t.Parallel()
-	const pod = "{apiVersion: v1, kind: Pod, spec: {containers: [1], a: b}}"
-	for _, tt := range []struct {
-		name string
-		op   jsonpatch.Operation
-		want string
-	}{
-		{"operation", operation("move", "/spec/a", "1"), `patch operation "move" is not supported`},
-		{"path", operation("add", "spec", "1"), `"spec" is not a path of a patch`},
-		{"whole", operation("add", "", "1"), `"" is not a path of a patch`},
-		{"value", operation("add", "/spec/b", "{"), "patch operation add /spec/b: "},
-		{"absent", operation("remove", "/spec/b", ""), "the patch does not fit: "},
-		{"below a text", operation("add", "/spec/a/b", "1"), "the patch does not fit: "},
-		{"index", operation("add", "/spec/containers/5", "1"), "the patch does not fit: "},
-		{"metadata", operation("add", "/metadata", "1"), "metadata is no object: "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			f := parse(t, []byte(pod))
-			err := f.Objects[0].Apply([]jsonpatch.Operation{tt.op})
-			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
-				t.Errorf("got %v, want %s", err, tt.want)
-			}
-			if text, err := f.Text(); err != nil || string(text) != pod || f.Objects[0].Changed() {
-				t.Errorf("got %s, %v", text, err)
-			}
-		})
-	}
-}
-
 // TestUnreadable are texts that kubectl would not read either, or in which a
 // change would be a guess.
 func TestUnreadable(t *testing.T) {
@@ -316,24 +242,6 @@ func TestUnreadable(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})
-	}
-}
-
-// TestUntouched are texts that are read and stay as they are.
-func TestUntouched(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{
-		"", "\n\n", "---\n---\n...\n", "# only\r\n# comments", "\ufeff---\r\n", "text", "- a\n- b", "a: 1\na: 2\n",
-		"%YAML 1.1\n--- # x\na: b\n", "a: |\n  {{ .x }}\n--- >\n folded\n", "{\"a\":1}{\"b\":2} {\"c\":3}\n",
-	} {
-		f, err := tryParse("app.yaml", []byte(text), workloads(t))
-		if err != nil {
-			t.Errorf("%q: %v", text, err)
-			continue
-		}
-		if got, err := f.Text(); err != nil || string(got) != text {
-			t.Errorf("%q became %q, %v", text, got, err)
-		}
 	}
 }
 

@@ -1,15 +1,10 @@
 package testrunner
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	admissionv1 "k8s.io/api/admission/v1"
-
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // write puts files into a new directory, whose path it returns.
@@ -33,97 +28,6 @@ const (
 	pod  = "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: []}}"
 	good = head + "metadata: {name: good}\ncases:\n- {name: a, object: " + pod + ", expect: {verdict: Allowed}}\n"
 )
-
-func TestLoad(t *testing.T) {
-	t.Parallel()
-	dir := write(t, map[string]string{
-		"b.yaml": head + `metadata: {name: written}
-cases:
-- name: both
-  object: ` + pod + `
-  oldObject: ` + pod + `
-  namespace: shop
-  user: {username: jane, groups: [dev]}
-  now: "2026-01-01T00:00:00Z"
-  inject: false
-  expect: {violations: [{policy: p}]}
-- name: old alone
-  operation: DELETE
-  oldObjectFile: objects/pod.json
-  expect: {warnings: []}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: other}
----
-apiVersion: cli.kyverno.io/v1alpha1
-kind: Test
-metadata: {name: of-somebody-else}
-`,
-		"a.json": `{"apiVersion": "v1", "kind": "List", "items": [
-			{"apiVersion": "gatehouse.dev/v1alpha1", "kind": "TestList", "items": [
-				{"metadata": {"name": "listed"}, "cases": [{"name": "c", "object": {}, "expect": {"verdict": "CannotDecide"}}]}]}]}`,
-		"objects/pod.json":  `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "<big>", "generation": 9007199254740993}}`,
-		".hidden/test.yaml": "kind: Test",
-	})
-	all, found := Load([]string{dir, filepath.Join(dir, "b.yaml")})
-	if err := found.Err(); err != nil {
-		t.Fatal(err)
-	}
-	titles := make([]string, 0, len(all))
-	for _, c := range all {
-		titles = append(titles, strings.TrimPrefix(c.Source, filepath.ToSlash(dir)+"/")+" "+c.Field+" "+c.Title())
-	}
-	if got, want := strings.Join(titles, "\n"), "a.json#items[0]/items[0] cases[0] listed/c\nb.yaml#1 cases[0] written/both\nb.yaml#1 cases[1] written/old alone"; got != want {
-		t.Fatalf("got\n%s\nwant\n%s", got, want)
-	}
-	listed, both, old := all[0], all[1], all[2]
-	if listed.Spec.User.Username != "gatehouse-test" || listed.Spec.Namespace != "default" || !listed.Inject || listed.Now != nil || listed.Expect.Verdict != v1alpha1.TestCannotDecide {
-		t.Errorf("what is not said: %+v", listed)
-	}
-	if both.Spec.User.Username != "jane" || both.Spec.Namespace != "shop" || both.Inject || both.Now.Format("2006") != "2026" || both.Expect.Verdict != v1alpha1.TestDenied ||
-		!strings.Contains(string(both.Spec.Object), `"kind":"Pod"`) || both.Spec.OldObject == nil {
-		t.Errorf("what is said: %+v", both)
-	}
-	var object struct {
-		Metadata struct {
-			Name       string
-			Generation int64
-		}
-	}
-	if err := json.Unmarshal(old.Spec.OldObject, &object); err != nil || object.Metadata.Name != "<big>" || object.Metadata.Generation != 9007199254740993 {
-		t.Errorf("from a file: %s, %v", old.Spec.OldObject, err)
-	}
-	if old.Spec.Operation != admissionv1.Delete || old.Expect.Verdict != v1alpha1.TestAllowed {
-		t.Errorf("got %+v", old)
-	}
-	if some := Select(all, func(title string) bool { return strings.HasPrefix(title, "written/o") }); len(some) != 1 || some[0] != old {
-		t.Errorf("selected are %v", some)
-	}
-}
-
-// TestNameOfATest is that of the file, if the test has none.
-func TestNameOfATest(t *testing.T) {
-	t.Parallel()
-	nameless := strings.Replace(good, "metadata: {name: good}\n", "", 1)
-	dir := filepath.ToSlash(write(t, map[string]string{
-		"a.yaml": nameless, "b/a.yaml": nameless, "c.yaml": nameless + "---\n" + strings.Replace(good, "{name: good}", "{labels: {a: b}}", 1) + "---\n" + good,
-	}))
-	all, found := Load([]string{dir})
-	if err := found.Err(); err != nil {
-		t.Fatal(err)
-	}
-	var titles []string
-	for _, c := range all {
-		titles = append(titles, strings.TrimPrefix(c.Title(), dir+"/"))
-		if got, want := c.diagnostic("x").Object, "Test"; got != want && c.Test != "good" {
-			t.Errorf("a finding about %s is about %q", c.Title(), got)
-		}
-	}
-	if got, want := strings.Join(titles, " "), "a.yaml/a b/a.yaml/a c.yaml#1/a c.yaml#2/a good/a"; got != want {
-		t.Errorf("the cases are %s, want %s", got, want)
-	}
-}
 
 // TestLoadRefuses holds what must not pass for a test.
 func TestLoadRefuses(t *testing.T) {

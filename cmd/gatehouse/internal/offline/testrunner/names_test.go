@@ -2,12 +2,9 @@ package testrunner
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
-	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -27,48 +24,6 @@ func configured(t *testing.T, test string) (*config.Config, []*Case) {
 }
 
 const configMap = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
-
-// TestOnlyPoliciesOfTheTestAreEvaluated has every ConfigMap refused by the
-// policies that a test names, and by no others.
-func TestOnlyPoliciesOfTheTestAreEvaluated(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ policies, object, want string }{
-		"all":              {"", configMap, "AdmissionPolicy/image-registries AdmissionPolicy/twin ValidatingAdmissionPolicy/twin"},
-		"one":              {"policies: [image-registries]", configMap, "AdmissionPolicy/image-registries"},
-		"own kind":         {"policies: [AdmissionPolicy/twin]", configMap, "AdmissionPolicy/twin"},
-		"upstream's kind":  {"policies: [ValidatingAdmissionPolicy/twin]", configMap, "ValidatingAdmissionPolicy/twin"},
-		"two":              {"policies: [ValidatingAdmissionPolicy/twin, image-registries]", configMap, "AdmissionPolicy/image-registries ValidatingAdmissionPolicy/twin"},
-		"none":             {"policies: []", configMap, ""},
-		"about other kind": {"policies: [standard]", configMap, ""},
-		"own binding":      {"policies: [standard]", "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {hostNetwork: true, containers: [{name: a, image: a}]}}", "AdmissionPolicy/standard"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			read, all := configured(t, head+"metadata: {name: t}\n"+c.policies+"\ncases: [{name: c, object: "+c.object+", expect: {verdict: Denied}}]\n")
-			if found := NewNames(&read.Policy, read.Sidecar.Profiles).Check(all); len(found) > 0 {
-				t.Fatal(found)
-			}
-			runner := Runner{Resources: request.NewResources(nil), Compile: func(v Variant) (*webhooks.Snapshot, error) {
-				return webhooks.Compile(webhooks.Spec{Sidecar: read.Sidecar, Policy: v.About.Select(read.Policy)})
-			}}
-			results, err := runner.Run(t.Context(), all)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var refused []string
-			for _, v := range results[0].Got.Violations {
-				refused = append(refused, v.Kind+"/"+v.Policy)
-			}
-			slices.Sort(refused)
-			if got := strings.Join(refused, " "); got != c.want {
-				t.Errorf("refused by %q, want %q", got, c.want)
-			}
-			if len(read.Policy.AdmissionPolicies) != 3 || len(read.Policy.Bindings) != 1 {
-				t.Error("the configuration has changed")
-			}
-		})
-	}
-}
 
 // TestWhatTestsMayName has names that no policy and no rule has, and such that
 // only look so.
@@ -121,15 +76,5 @@ func TestWhatTestsMayName(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
-	}
-}
-
-// TestNoProfileWithoutInjection has a case that sees no profile name one.
-func TestNoProfileWithoutInjection(t *testing.T) {
-	t.Parallel()
-	read, all := configured(t, head+"metadata: {name: t}\ncases: [{name: c, inject: false, object: "+configMap+", expect: {violations: [{policy: logs, rule: injection}]}}]\n")
-	found := NewNames(&read.Policy, read.Sidecar.Profiles).Check(all)
-	if len(found) != 1 || found[0].Message != `there is no policy "logs"` {
-		t.Errorf("got %v", found)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
@@ -74,39 +73,6 @@ func TestRunKeepsTheOrder(t *testing.T) {
 	}
 	if first, _, _ := strings.Cut(one, "\n"); first != "many/c0 Allowed" {
 		t.Errorf("the first is %s", first)
-	}
-}
-
-// TestRunCompilesOnceForEachVariant counts how often and for what.
-func TestRunCompilesOnceForEachVariant(t *testing.T) {
-	t.Parallel()
-	all, compile := load(t, head+`metadata: {name: a}
-cases:
-- {name: a, object: `+pod+`, expect: {verdict: Allowed}}
-- {name: b, object: `+pod+`, expect: {verdict: Allowed}}
-- {name: c, object: `+pod+`, inject: false, expect: {verdict: Allowed}}
-- {name: d, object: `+pod+`, now: "2026-01-01T00:00:00Z", expect: {verdict: Allowed}}
-- {name: e, object: `+pod+`, now: "2026-01-01T01:00:00+01:00", expect: {verdict: Allowed}}
----
-`+head+`metadata: {name: b}
-context: [{apiVersion: v1, kind: Namespace, metadata: {name: a}}]
-cases:
-- {name: a, object: `+pod+`, expect: {verdict: Allowed}}
-- {name: b, object: `+pod+`, expect: {verdict: Allowed}}
-`)
-	var got []string
-	runner := Runner{Resources: request.NewResources(nil), Compile: func(v Variant) (*webhooks.Snapshot, error) {
-		got = append(got, fmt.Sprintf("%s %v %v %v", v.Now.Format(time.RFC3339), v.RealTime, v.Inject, v.Context != nil))
-		return compile(v)
-	}}
-	results, err := runner.Run(t.Context(), all)
-	if err != nil || len(results) != len(all) {
-		t.Fatal(len(results), err)
-	}
-	const zero = "0001-01-01T00:00:00Z"
-	want := []string{zero + " true true false", zero + " true false false", "2026-01-01T00:00:00Z false true false", zero + " true true true"}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("compiled for\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
