@@ -3,7 +3,6 @@ package session
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestParseCall(t *testing.T) {

@@ -76,7 +76,7 @@ const hushed = "hush-hush-hush"
 
 // secretCredential is a credential that is longer than an item of some keyrings may be.
 func secretCredential() *Credential {
-	c := credential(hushed, noon, time.Hour)
+	c := credential(hushed, noon)
 	c.RefreshToken = hushed + strings.Repeat("x", 5000)
 	return c
 }
@@ -195,10 +195,10 @@ func TestMovingBetweenStores(t *testing.T) {
 		{StoreKeyring, StoreFile, StoreFile},
 	} {
 		ring := newFakeKeyring()
-		m := &fake{renew: func(*Credential) (*Credential, error) { return credential(hushed+"-2", noon, time.Hour), nil }}
+		m := &fake{renew: func(*Credential) (*Credential, error) { return credential(hushed+"-2", noon), nil }}
 		s := newSession(t, m)
 		s.Cache.Keyring, s.Cache.Store = ring, c.from
-		if err := s.Cache.entry(m.id).write(credential(hushed, noon.Add(-2*time.Hour), time.Hour)); err != nil {
+		if err := s.Cache.entry(m.id).write(credential(hushed, noon.Add(-2*time.Hour))); err != nil {
 			t.Fatal(err)
 		}
 		s.Cache.Store = c.to
@@ -257,7 +257,7 @@ func TestKeyThatCannotBeRead(t *testing.T) {
 			s := newSession(t, m)
 			s.Interactive, s.Cache.Keyring, s.Cache.Store = true, ring, c.store
 			e := s.Cache.entry(m.id)
-			if err := e.write(credential(hushed, noon, time.Hour)); err != nil {
+			if err := e.write(credential(hushed, noon)); err != nil {
 				t.Fatal(err)
 			}
 			c.edit(t, ring, e)
@@ -283,7 +283,7 @@ func TestLogoutWithALockedKeyring(t *testing.T) {
 	t.Parallel()
 	ring := newFakeKeyring()
 	c := &Cache{Dir: filepath.Join(t.TempDir(), "gatehouse"), Keyring: ring}
-	if err := c.entry(Identity{}).write(credential(hushed, noon, time.Hour)); err != nil {
+	if err := c.entry(Identity{}).write(credential(hushed, noon)); err != nil {
 		t.Fatal(err)
 	}
 	ring.check = errors.New("it is locked")

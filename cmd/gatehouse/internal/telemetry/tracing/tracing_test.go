@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +51,13 @@ func (c *collector) RoundTrip(r *http.Request) (*http.Response, error) {
 		return c.answer(n, r)
 	}
 	return says(http.StatusOK, nil), nil
+}
+
+// taken returns the requests so far.
+func (c *collector) taken() [][]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.requests)
 }
 
 func says(status int, body []byte) *http.Response {
@@ -214,7 +222,7 @@ func TestSampling(t *testing.T) {
 			tracer.Review(&review.Outcome{Endpoint: "validate", Decision: review.Allowed, TraceParent: tc.header})
 			run(tracer)()
 			got := none
-			for _, s := range spans(t, c.requests) {
+			for _, s := range spans(t, c.taken()) {
 				switch trace, parent := fmt.Sprintf("%x", s.GetTraceId()), fmt.Sprintf("%x", s.GetParentSpanId()); {
 				case trace == traceID && parent == spanID:
 					got = child
@@ -237,7 +245,7 @@ func TestSampling(t *testing.T) {
 			tracer.Review(&review.Outcome{Endpoint: "validate"})
 		}
 		flush(t, tracer)
-		if got := len(spans(t, c.requests)); got < 2_200 || got > 2_800 { // standard deviation 43
+		if got := len(spans(t, c.taken())); got < 2_200 || got > 2_800 { // standard deviation 43
 			t.Errorf("%d of 10000 reviews are traced at a ratio of 0.25", got)
 		}
 	})
@@ -253,7 +261,7 @@ func TestStatus(t *testing.T) {
 		tracer := New(config(c, 1, io.Discard))
 		tracer.Review(&review.Outcome{Decision: decision, Reason: "why"})
 		flush(t, tracer)
-		status := spans(t, c.requests)[0].GetStatus()
+		status := spans(t, c.taken())[0].GetStatus()
 		if status.GetMessage() != want || (status.GetCode() == tracepb.Status_STATUS_CODE_ERROR) != (want != "") {
 			t.Errorf("%s: the status is %v", decision, status)
 		}
@@ -270,10 +278,10 @@ func TestHostileTexts(t *testing.T) {
 		tracer.Review(&review.Outcome{Endpoint: "validate", Namespace: hostile, Reason: hostile, Decision: review.Refused, Operation: hostile})
 	}
 	run(tracer)()
-	if got := len(spans(t, c.requests)); got != 3 {
+	if got := len(spans(t, c.taken())); got != 3 {
 		t.Errorf("%d of 3 spans can be read", got)
 	}
-	if got := len(c.requests[0]); got > 10<<10 {
+	if got := len(c.taken()[0]); got > 10<<10 {
 		t.Errorf("they take %d bytes", got)
 	}
 }
@@ -293,19 +301,19 @@ func TestBatches(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(c.requests) != 1 || len(spans(t, c.requests)) != 3 || c.at[0].Sub(start) != batchTime {
-			t.Errorf("%d requests with %d spans, at %v", len(c.requests), len(spans(t, c.requests)), c.at)
+		if len(c.taken()) != 1 || len(spans(t, c.taken())) != 3 || c.at[0].Sub(start) != batchTime {
+			t.Errorf("%d requests with %d spans, at %v", len(c.taken()), len(spans(t, c.taken())), c.at)
 		}
 		for range batchSpans + 1 {
 			tracer.Review(&review.Outcome{Endpoint: "validate"})
 		}
 		synctest.Wait()
-		if len(c.requests) != 2 {
-			t.Errorf("%d requests as soon as there are enough spans", len(c.requests))
+		if len(c.taken()) != 2 {
+			t.Errorf("%d requests as soon as there are enough spans", len(c.taken()))
 		}
 		stop()
-		if len(c.requests) != 3 || len(spans(t, c.requests)) != 3+batchSpans+1 {
-			t.Errorf("%d requests with %d spans at the end", len(c.requests), len(spans(t, c.requests)))
+		if len(c.taken()) != 3 || len(spans(t, c.taken())) != 3+batchSpans+1 {
+			t.Errorf("%d requests with %d spans at the end", len(c.taken()), len(spans(t, c.taken())))
 		}
 	})
 }
@@ -352,7 +360,7 @@ func TestCollectorAway(t *testing.T) {
 					tracer.Review(&review.Outcome{Endpoint: "validate"})
 				}
 				time.Sleep(2 * time.Minute)
-				if got := len(c.requests); got > tc.most || tracer.exporter.sent.Load() != int64(tc.sent) || tracer.exporter.dropped.Load() != int64(tc.dropped) {
+				if got := len(c.taken()); got > tc.most || tracer.exporter.sent.Load() != int64(tc.sent) || tracer.exporter.dropped.Load() != int64(tc.dropped) {
 					t.Errorf("%d requests, %d sent, %d dropped; want at most %d, %d and %d", got, tracer.exporter.sent.Load(), tracer.exporter.dropped.Load(), tc.most, tc.sent, tc.dropped)
 				}
 				c.answer = nil
