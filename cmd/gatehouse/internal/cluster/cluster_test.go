@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -134,18 +133,6 @@ func connected(t testing.TB, a *fakeapi.Server) (*Cluster, *logbuffer.Buffer) {
 	return c, log
 }
 
-func says(t testing.TB, log *logbuffer.Buffer, texts ...string) {
-	t.Helper()
-	support.Eventually(t, "the log", func() error {
-		for _, text := range texts {
-			if !strings.Contains(log.String(), text) {
-				return fmt.Errorf("it does not say %q:\n%s", text, log)
-			}
-		}
-		return nil
-	})
-}
-
 // read waits until everything is read.
 func read(t testing.TB, v *View) {
 	t.Helper()
@@ -154,14 +141,6 @@ func read(t testing.TB, v *View) {
 	if err := v.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func names(list []*unstructured.Unstructured) string {
-	keys := make([]string, len(list))
-	for i, object := range list {
-		keys[i] = key(object.GetNamespace(), object.GetName())
-	}
-	return strings.Join(keys, " ")
 }
 
 // What nobody names is not asked for, and what is not named any more is asked for

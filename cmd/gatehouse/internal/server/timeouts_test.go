@@ -57,7 +57,7 @@ func TestStreams(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := startBubble(t, http.NotFoundHandler())
-				conn := b.dial(t, "192.0.2.1", "h2", test.certified)
+				conn := b.dial(t, "h2", test.certified)
 				const maxConcurrentStreams, maxFrameSize = 3, 5
 				got := settings(t, conn)
 				if got[maxConcurrentStreams] != test.streams {
@@ -78,7 +78,7 @@ func TestLateBody(t *testing.T) {
 	for certified, want := range map[bool]int{false: http.StatusRequestTimeout, true: http.StatusOK} {
 		synctest.Test(t, func(t *testing.T) {
 			b := startBubble(t, newReviews(t, webhooks.Spec{}))
-			conn := b.dial(t, "192.0.2.1", "http/1.1", certified)
+			conn := b.dial(t, "http/1.1", certified)
 			if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(admissionBody)); err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestDecisionOutlivesTheReadDeadline(t *testing.T) {
 			MaxBytes: review.MaxAdmissionBytes, MaxTime: 30 * time.Second, Now: time.Now,
 			InFlight: review.NewBudget(128 << 20), Slots: review.NewSlots(1),
 		}))
-		conn := b.dial(t, "192.0.2.1", "http/1.1", false)
+		conn := b.dial(t, "http/1.1", false)
 		request := post(t.Context(), t, "https://127.0.0.1/mutate", strings.NewReader(admissionBody))
 		request.URL.RawQuery = "timeout=30s"
 		if err := request.Write(conn); err != nil {
@@ -186,7 +186,7 @@ func TestFirstCall(t *testing.T) {
 						panic(http.ErrAbortHandler)
 					}
 				}))
-				conn := b.dial(t, "192.0.2.1", "http/1.1", false)
+				conn := b.dial(t, "http/1.1", false)
 				time.Sleep(test.waits)
 				began := time.Now()
 				_, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n%s", test.body)

@@ -63,7 +63,7 @@ func (a *certsAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // newCertsAPI has a CA that two registrations trust and one replica serves.
-func newCertsAPI(t *testing.T) (*certsAPI, *rotation.Authority) {
+func newCertsAPI(t *testing.T) *certsAPI {
 	t.Helper()
 	now := time.Now()
 	ca := testCA(t, 1, now.Add(-time.Hour))
@@ -99,7 +99,7 @@ func newCertsAPI(t *testing.T) (*certsAPI, *rotation.Authority) {
 			TypeMeta:   metav1.TypeMeta{Kind: "ValidatingWebhookConfiguration", APIVersion: "admissionregistration.k8s.io/v1"},
 			ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "fail.validate.gatehouse.dev", ClientConfig: client}},
 		},
-	}}, ca
+	}}
 }
 
 // gatehouse runs the program with a kubeconfig for the API server.
@@ -192,7 +192,7 @@ func TestCertsStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			api, _ := newCertsAPI(t)
+			api := newCertsAPI(t)
 			test.change(t, api)
 			code, out, remarks := api.gatehouse(t, append([]string{"certs", "status"}, test.args...)...)
 			for _, want := range test.want {
@@ -210,7 +210,7 @@ func TestCertsStatus(t *testing.T) {
 // TestCertsRotateSecret writes the request into the Secret, and nothing else.
 func TestCertsRotateSecret(t *testing.T) {
 	t.Parallel()
-	api, _ := newCertsAPI(t)
+	api := newCertsAPI(t)
 	code, out, remarks := api.gatehouse(t, "certs", "rotate", "--emergency", "-o", "json")
 	var report rotateReport
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.ExitYes || remarks != "" {

@@ -166,7 +166,7 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 }
 
 // start begins a process of the install gatehouse, and reports nothing yet.
-func (w *world) start(t *testing.T, replica string, options ...func(*Config)) *process {
+func (w *world) start(t *testing.T, replica string) *process {
 	t.Helper()
 	p := &process{log: &logbuffer.Buffer{}, ended: make(chan struct{})}
 	rest := w.Config(replica)
@@ -188,9 +188,6 @@ func (w *world) start(t *testing.T, replica string, options ...func(*Config)) *p
 	cfg := Config{
 		Client: client, Leases: leases, Namespace: "gatehouse-system", Group: "gatehouse", Replica: replica,
 		Record: w.events.record, Log: slog.New(slog.NewTextHandler(p.log, nil)),
-	}
-	for _, option := range options {
-		option(&cfg)
 	}
 	p.Controller = New(cfg)
 	var ctx context.Context
