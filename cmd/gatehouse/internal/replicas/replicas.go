@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
@@ -40,12 +40,12 @@ type Cluster struct {
 	OpsPort int
 
 	access *rest.Config
-	client kubernetes.Interface
+	client corev1client.CoreV1Interface
 }
 
 // NewCluster returns the replicas of the manifests.
 func NewCluster(access *rest.Config) (*Cluster, error) {
-	client, err := kubernetes.NewForConfig(access)
+	client, err := corev1client.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
@@ -55,7 +55,7 @@ func NewCluster(access *rest.Config) (*Cluster, error) {
 
 // Pods returns the pods of the servers in the order of their names, in whatever phase.
 func (c *Cluster) Pods(ctx context.Context) ([]corev1.Pod, error) {
-	pods, err := c.client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Labels.String()})
+	pods, err := c.client.Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Labels.String()})
 	if err != nil {
 		hint := ""
 		if apierr.LacksRight(err, "list") {
@@ -85,7 +85,7 @@ func (c *Cluster) Running(pods []corev1.Pod) ([]*Replica, error) {
 
 func (c *Cluster) replica(pod *corev1.Pod) (*Replica, error) {
 	port := cmp.Or(c.OpsPort, opsPort(pod))
-	forward := c.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	forward := c.client.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
 	forward.RawQuery = "" // the timeout of access, which is for short requests
 	transport, err := forwardTransport(c.access, forward, port)
 	if err != nil {

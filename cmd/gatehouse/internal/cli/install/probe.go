@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
@@ -72,9 +72,9 @@ read.`,
 				return err
 			}
 			config.QPS = -1 // one request for each object
-			client, err := kubernetes.NewForConfig(config)
+			client, err := certs.NewClient(config)
 			if err != nil {
-				return fmt.Errorf("no client for the API server: %w", err)
+				return err
 			}
 			return f.run(cmd.Context(), client, s)
 		},
@@ -114,7 +114,7 @@ func (r *probeResult) String() string {
 }
 
 // run tries until every webhook answers or the time is over, and reports the last attempt.
-func (f *probeFlags) run(ctx context.Context, client kubernetes.Interface, s cli.Streams) error {
+func (f *probeFlags) run(ctx context.Context, client certs.Client, s cli.Streams) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer within --timeout %s", cli.FormatDuration(f.timeout)))
 	defer cancel()
 	var results []*probeResult
@@ -144,7 +144,7 @@ func (f *probeFlags) run(ctx context.Context, client kubernetes.Interface, s cli
 }
 
 // attempt calls every webhook once. The results are nil if the webhooks cannot be read.
-func (f *probeFlags) attempt(ctx context.Context, client kubernetes.Interface) ([]*probeResult, error) {
+func (f *probeFlags) attempt(ctx context.Context, client certs.Client) ([]*probeResult, error) {
 	calls, addresses, err := f.calls(ctx, client)
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ type probeCall struct {
 }
 
 // calls returns the calls of all webhooks, in the order of the configurations, and the addresses of their Services.
-func (f *probeFlags) calls(ctx context.Context, client kubernetes.Interface) ([]probeCall, clusterIPs, error) {
+func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]probeCall, clusterIPs, error) {
 	registrations := client.AdmissionregistrationV1()
 	mutating, mutatingErr := registrations.MutatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	validating, validatingErr := registrations.ValidatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
