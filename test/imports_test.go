@@ -87,6 +87,11 @@ var layers = []rule{
 		reason:  "telemetry is handed values; it does not know who observes",
 	},
 	{
+		from:   []string{"cmd", "certs", "internal"},
+		calls:  []string{"k8s.io/client-go/kubernetes.NewForConfig", "k8s.io/client-go/kubernetes.NewForConfigAndClient"},
+		reason: "the clients of all kinds are 8 MB of the binary; take the typed clients that are needed",
+	},
+	{
 		from:   []string{"webhooks"},
 		except: []string{"webhooks/config"},
 		calls:  []string{"time.Now", "time.Since", "time.Until"},
@@ -520,6 +525,7 @@ func TestImportRules(t *testing.T) {
 		{"clock, renamed", "webhooks/authn/x.go", `import clock "time"; func f() { _ = clock.Since(x) }`, "uses time.Since"},
 		{"clock, without its name", "webhooks/authn/x.go", `import . "time"; var _ = Now()`, "which hides calls"},
 		{"clock of a test", "webhooks/authn/x_test.go", `import "time"; var _ = time.Now()`, ""},
+		{"clients of all kinds", "cmd/gatehouse/x.go", `import "k8s.io/client-go/kubernetes"; var _, _ = kubernetes.NewForConfig(nil)`, "8 MB of the binary"},
 		{"context with a value", "webhooks/review/x.go", `import "context"; var _ = context.WithValue(a, b, c)`, "uses context.WithValue: a context carries the deadline"},
 		{"value of a context", "webhooks/policy/x.go", `var _ = r.Context().Value(key{})`, "calls Value: a context carries"},
 		{"value of CEL", "webhooks/policy/x.go", `var _ = v.Value()`, ""},
