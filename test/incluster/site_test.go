@@ -1,6 +1,5 @@
 // Package incluster installs Gatehouse on a real API server with kube-controller-manager, as a platform team does, runs
-// its pods as a node would, and looks at what becomes of the cluster: while it is rolled out, killed, upgraded, away, and
-// removed.
+// its pods as a node would, and looks at what becomes of the cluster while it is upgraded and removed.
 package incluster
 
 import (
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -44,7 +44,7 @@ type site struct {
 const previousImage = "registry.example/previous"
 
 // newSite starts a cluster in which nothing is installed.
-func newSite(t *testing.T, options cluster.Options) *site {
+func newSite(t *testing.T) *site {
 	t.Helper()
 	if !cluster.Namespaced() {
 		t.Fatal("a network namespace is needed, in which pods have addresses (hint: allow unprivileged user namespaces, or run as root)")
@@ -53,8 +53,7 @@ func newSite(t *testing.T, options cluster.Options) *site {
 	must(t, err)
 	root, err := support.Root()
 	must(t, err)
-	options.ControllerManager = true
-	s := &site{Cluster: cluster.New(t, options), log: &lockedLog{began: time.Now()}}
+	s := &site{Cluster: cluster.New(t, cluster.Options{ControllerManager: true}), log: &lockedLog{began: time.Now()}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("what happened:\n%s", s.log.text())
@@ -112,15 +111,6 @@ func (s *site) rolledOut(t *testing.T) {
 	t.Helper()
 	_, err := s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", system, "--timeout", deadline.String())
 	must(t, err)
-}
-
-// restart replaces every replica as an administrator does, and waits until the new ones are there. The old ones may still
-// be on their way out.
-func (s *site) restart(t *testing.T) {
-	t.Helper()
-	_, err := s.kubectl(t.Context(), "", "rollout", "restart", "deployment/gatehouse", "--namespace", system)
-	must(t, err)
-	s.rolledOut(t)
 }
 
 // waitForReplicas waits until exactly so many replicas run, and all are ready.
@@ -189,4 +179,29 @@ func (l *lockedLog) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines.String()
+}
+
+// create creates a pod.
+func (s *site) create(ctx context.Context, namespace string, pod *corev1.Pod) error {
+	_, err := s.Client().CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	return err
+}
+
+// plain is a pod that asks for nothing.
+func plain(name string) *corev1.Pod {
+	pod := asking(name)
+	pod.Annotations = nil
+	return pod
+}
+
+// deployment is one of two pods that ask for nothing. They have a label of its name.
+func deployment(name string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: plain("").Spec},
+		},
+	}
 }

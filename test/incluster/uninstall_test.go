@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
@@ -61,7 +60,7 @@ func TestUninstall(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, cluster.Options{})
+			s := newSite(t)
 			test.install(s, t)
 			s.createWorkloads(t)
 

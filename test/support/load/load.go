@@ -36,8 +36,6 @@ type Load struct {
 	mu sync.Mutex
 	// reasons are what failed calls say, and how many said so.
 	reasons map[string]int
-	// last is when a call failed last.
-	last time.Time
 }
 
 // Start makes calls from [Callers] goroutines until End. A call is given the number of its caller, and nothing of the
@@ -66,7 +64,6 @@ func (l *Load) note(err error) {
 	l.failed.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = time.Now()
 	reason := err.Error()
 	if _, known := l.reasons[reason]; !known && len(l.reasons) >= mostReasons {
 		reason = "something else"
@@ -79,13 +76,6 @@ func (l *Load) Calls() int64 { return l.calls.Load() }
 
 // Failed is how many calls have failed.
 func (l *Load) Failed() int64 { return l.failed.Load() }
-
-// LastFailure is when a call failed last, the zero time if none has.
-func (l *Load) LastFailure() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
-}
 
 // End stops the calls, waits for those in progress, and returns how many there were and how many failed. Ending twice is
 // harmless.
