@@ -1,5 +1,5 @@
 // Package incluster installs Gatehouse on a real API server with kube-controller-manager, as a platform team does, runs
-// its pods as a node would, and looks at what becomes of the cluster while it is upgraded and removed.
+// its pods as a node would, and looks at what becomes of the cluster while it is installed and upgraded.
 package incluster
 
 import (
@@ -11,10 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -100,12 +96,6 @@ func (s *site) install(t *testing.T, overlay string) {
 	s.rolledOut(t)
 }
 
-// installTwo installs "self-signed" with two replicas, and without long waits between the steps of a rollout.
-func (s *site) installTwo(t *testing.T) {
-	t.Helper()
-	s.applyInstall(t, twoReplicas(t, s.kustomized(t)))
-}
-
 // rolledOut waits until every replica of the Deployment is as it should be.
 func (s *site) rolledOut(t *testing.T) {
 	t.Helper()
@@ -134,14 +124,6 @@ func (s *site) waitForReplicas(t *testing.T, replicas int) {
 func (s *site) apply(ctx context.Context, documents string) error {
 	_, err := s.kubectl(ctx, documents, "apply", "--filename", "-")
 	return err
-}
-
-// asking is a pod that asks for injection.
-func asking(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"sidecar.gatehouse.dev/inject": "true"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
-	}
 }
 
 // profile is a SidecarProfile with a native sidecar of its name.
@@ -179,29 +161,4 @@ func (l *lockedLog) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines.String()
-}
-
-// create creates a pod.
-func (s *site) create(ctx context.Context, namespace string, pod *corev1.Pod) error {
-	_, err := s.Client().CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-	return err
-}
-
-// plain is a pod that asks for nothing.
-func plain(name string) *corev1.Pod {
-	pod := asking(name)
-	pod.Annotations = nil
-	return pod
-}
-
-// deployment is one of two pods that ask for nothing. They have a label of its name.
-func deployment(name string) *appsv1.Deployment {
-	labels := map[string]string{"app": name}
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: plain("").Spec},
-		},
-	}
 }
