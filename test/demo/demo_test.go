@@ -68,9 +68,6 @@ func TestDemo(t *testing.T) {
 	if text := out.String(); shorten(text) != text {
 		t.Errorf("the transcript holds a token:\n%s", text)
 	}
-	if text := out.String(); strings.Contains(text, "\x1b") {
-		t.Errorf("there is colour in what goes to no terminal:\n%q", text)
-	}
 	checkEmpty(t, dir)
 }
 

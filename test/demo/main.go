@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "demo: %v (hint: see demo --help)\n", err)
 		return exitUnknown
 	}
-	out := &transcript{out: stdout, colour: wantsColour(stdout)}
+	out := &transcript{out: stdout}
 	err = demonstrate(ctx, o, out, stderr)
 	switch {
 	case err == nil:
@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "demo: interrupted")
 		return exitInterrupted
 	default:
-		_, _ = fmt.Fprintf(stderr, "\n%s %v\n", (&transcript{colour: wantsColour(stderr)}).paint(red, "demo: FAILED:"), err)
+		_, _ = fmt.Fprintf(stderr, "\ndemo: FAILED: %v\n", err)
 		return exitNo
 	}
 }
