@@ -40,7 +40,7 @@ func TestUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		"help":         {[]string{"--help"}, exitYes, "make demo KEEP=1"},
+		"help":         {[]string{"--help"}, exitYes, "leave everything running until Ctrl-C"},
 		"unknown flag": {[]string{"--loud"}, exitUnknown, "-loud (hint: see demo --help)"},
 		"argument":     {[]string{"keep"}, exitUnknown, `unexpected argument "keep"`},
 		"no binary":    {[]string{"--gatehouse", "no/such/file"}, exitNo, "no/such/file (hint: run 'make build')"},

@@ -39,16 +39,6 @@ checks that it does. Nothing is left behind.
 Usage:
   demo [--keep] [--gatehouse FILE]
 
-Examples:
-  # build what is needed, and show everything
-  make demo
-
-  # leave everything running, to try things out until Ctrl-C
-  make demo KEEP=1
-
-  # another binary and another version of Kubernetes
-  KUBERNETES_VERSION=1.36.3 go run ./test/demo --gatehouse /tmp/gatehouse
-
 Flags:
 `
 
