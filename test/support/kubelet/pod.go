@@ -82,9 +82,6 @@ func (p *Pod) Ops(path string) string {
 	return "http://" + netip.AddrPortFrom(p.Address, opsPort).String() + path
 }
 
-// Reviews returns where the process answers reviews.
-func (p *Pod) Reviews() netip.AddrPort { return netip.AddrPortFrom(p.Address, reviewsPort) }
-
 // Log returns the file that everything the process prints goes to.
 func (p *Pod) Log() string { return p.dir + ".log" }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -91,17 +90,12 @@ func (l *Load) String() string {
 	return fmt.Sprintf("%d calls in %s, %.0f a second, %d failed", calls, took.Round(time.Millisecond), float64(calls)/took.Seconds(), l.Failed())
 }
 
-// Reasons are the errors of calls that failed, and how many had each.
-func (l *Load) Reasons() map[string]int {
+// Why is the errors of calls that failed, and how many had each, as lines.
+func (l *Load) Why() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.reasons)
-}
-
-// Why is [Load.Reasons] as lines.
-func (l *Load) Why() string {
 	var lines []string
-	for reason, n := range l.Reasons() {
+	for reason, n := range l.reasons {
 		lines = append(lines, fmt.Sprintf("\n%d times: %s", n, reason))
 	}
 	slices.Sort(lines)
