@@ -108,10 +108,6 @@ test-upgrade: build controlplane installers previous ## Upgrade from the previou
 attack: build apiserver ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.
 	ATTACK_MAX_P99=$${ATTACK_MAX_P99:-5} $(PROGRAM_TEST) -count 1 -timeout 15m -v ./test/attack
 
-.PHONY: soak
-soak: build controlplane peers ## Keep an install under load and change for SOAK (default 30m): memory, goroutines and files must not grow.
-	SOAK=$${SOAK:-30m} $(PROGRAM_TEST) -tags soak -run '^(TestSoak|TestIdleRequests)$$' -count 1 -timeout 0 -v ./test/incluster
-
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r dir; do \

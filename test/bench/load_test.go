@@ -1,13 +1,11 @@
 package main
 
 import (
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -16,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 // serveTLS returns a client of a server that has the handler, and a change to
@@ -52,46 +48,6 @@ func checkError(t *testing.T, err error, want string) {
 	t.Helper()
 	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want %q", err, want)
-	}
-}
-
-// A handshake counts only if it is what is to be compared, and if the server has
-// completed it.
-func TestHandshake(t *testing.T) {
-	authority, err := cluster.NewAuthority("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certPEM, keyPEM, err := authority.Serve("127.0.0.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate := must(tls.X509KeyPair(certPEM, keyPEM))
-	for _, tt := range []struct {
-		name   string
-		change func(*httptest.Server)
-		want   string // of the error; "" for none
-	}{
-		{"full", func(*httptest.Server) {}, ""},
-		{"the server asks for a client certificate", func(s *httptest.Server) { s.TLS.ClientAuth = tls.RequestClientCert }, ""},
-		{"the server requires a client certificate", func(s *httptest.Server) { s.TLS.ClientAuth = tls.RequireAnyClientCert }, "certificate required"},
-		{"TLS 1.2", func(s *httptest.Server) { s.TLS.MaxVersion = tls.VersionTLS12 }, "protocol version not supported"},
-		{"an RSA key", func(s *httptest.Server) { s.TLS.Certificates = nil }, "instead of P-256"},
-		{"the server hangs up", func(s *httptest.Server) {
-			s.Config.ConnState = func(c net.Conn, state http.ConnState) {
-				if state == http.StateNew {
-					_ = c.Close()
-				}
-			}
-		}, "handshake: "},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := serveTLS(t, http1, http.NotFoundHandler(), func(s *httptest.Server) {
-				s.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
-				tt.change(s)
-			})
-			checkError(t, c.handshake(t.Context()), tt.want)
-		})
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -122,33 +121,6 @@ func (s *start) accepted(t *testing.T) time.Duration {
 	return time.Since(begin)
 }
 
-// Of two who could fill in the registration, the program leaves it to cainjector, and says how to decide otherwise.
-func twoWriters(t *testing.T, m *managed) {
-	m.inject(t)
-	m.starts(t, "--cert-manager-hosts", m.host(), "--publish-ca-bundle").accepted(t)
-	support.Eventually(t, "an Event", func() error {
-		list, err := m.Client().CoreV1().Events(corev1.NamespaceDefault).List(t.Context(), metav1.ListOptions{
-			FieldSelector: "involvedObject.name=" + m.name + ",reason=CABundlePublishFailed",
-		})
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if e := &list.Items[i]; e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, "remove that annotation, or run with --publish-ca-bundle=false") {
-				return nil
-			}
-		}
-		return fmt.Errorf("%d Events, and none says what to do: %v", len(list.Items), list.Items)
-	})
-	found, err := m.configurations().Get(t.Context(), m.name, metav1.GetOptions{})
-	must(t, err)
-	for _, fields := range found.ManagedFields {
-		if strings.HasPrefix(fields.Manager, "gatehouse") {
-			t.Errorf("%s has written into the registration, beside cainjector", fields.Manager)
-		}
-	}
-}
-
 // A Certificate that is used as it is and does not exist is waited for, and one for another name is not good enough: the
 // program says what to do, and is ready when somebody has done so.
 func wrongNames(t *testing.T, m *managed) {
@@ -163,20 +135,4 @@ func wrongNames(t *testing.T, m *managed) {
 	_, err := m.cm.Client().CertmanagerV1().Certificates(m.name).Patch(t.Context(), m.name, types.MergePatchType, patch, metav1.PatchOptions{})
 	must(t, err)
 	t.Logf("ready %s after the names were put right", s.accepted(t).Round(time.Millisecond))
-}
-
-// An issuer that does not exist is what somebody else has to make.
-func missingIssuer(t *testing.T, m *managed) {
-	m.inject(t)
-	s := m.starts(t, "--cert-manager-hosts", m.host(), "--cert-manager-issuer", "ClusterIssuer/"+m.name)
-	s.unready(t, "Certificate "+m.name+"/"+m.name+": is not ready", "see cert-manager's CertificateRequests")
-	m.clusterIssuer(t)
-	t.Logf("ready %s after the issuer was made", s.accepted(t).Round(time.Millisecond))
-}
-
-// What signs itself has no CA that could be published.
-func selfSignedLeaf(t *testing.T, m *managed) {
-	m.clusterIssuer(t)
-	s := m.starts(t, "--cert-manager-hosts", m.host(), "--cert-manager-issuer", "ClusterIssuer/"+m.name+"-self-signed", "--publish-ca-bundle")
-	s.refused(t, "Secret "+m.name+"/"+m.leafSecret(), "Gatehouse cannot publish it", "use an issuer that is a CA")
 }

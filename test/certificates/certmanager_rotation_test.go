@@ -3,21 +3,17 @@ package certificates
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	cmmetav1 "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/certs/source"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 )
@@ -27,7 +23,7 @@ import (
 func injected(t *testing.T, m *managed) {
 	m.inject(t)
 	ps := m.replicas(t, "--cert-manager-hosts", m.host())
-	l := m.load(t, ps.work)
+	l := m.load(t, ps.connections)
 	old, renewed := m.renewed(t, ps)
 
 	goOn := m.hang(t)
@@ -85,81 +81,12 @@ func (m *managed) renewed(t *testing.T, ps programs) (ca, leaf *x509.Certificate
 	return ca, leaf
 }
 
-// Servers that serve what is in the Secret soon after it is there, as those do that read mounted files, fail calls in the
-// same change. (They do not where cainjector is there, and faster: it adds to bundles.)
-func injectedTooLate(t *testing.T, m *managed) {
-	m.makeObjects(t)
-	m.inject(t)
-	var current *tls.Certificate
-	support.Eventually(t, "a first certificate", func() error {
-		var err error
-		current, err = m.keyPair(t.Context())
-		return err
-	})
-	var servers pair
-	for i := range servers {
-		servers[i] = m.serveByHand(t, current)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		for {
-			if found, err := m.keyPair(ctx); err == nil {
-				for _, s := range servers {
-					s.cert.Store(found)
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}()
-	m.endpoints(t, servers[0].port(), servers[1].port())
-	l := m.load(t, servers.work)
-	l.last(t, lag)
-
-	goOn := m.hang(t)
-	m.changeCA(t)
-	l.last(t, lag)
-	goOn()
-	l.someFailed(t, unknownAuthority)
-}
-
-// makeObjects makes what the program would make.
-func (m *managed) makeObjects(t *testing.T) {
-	t.Helper()
-	client := m.cm.Client().CertmanagerV1()
-	for _, object := range source.CertManagerObjects(m.name, m.name, []string{m.host()}, nil, nil) {
-		var err error
-		switch o := object.(type) {
-		case *certmanagerv1.Issuer:
-			_, err = client.Issuers(m.name).Create(t.Context(), o, metav1.CreateOptions{})
-		case *certmanagerv1.Certificate:
-			_, err = client.Certificates(m.name).Create(t.Context(), o, metav1.CreateOptions{})
-		default:
-			err = fmt.Errorf("an object of type %T", object)
-		}
-		must(t, err)
-	}
-}
-
-func (m *managed) keyPair(ctx context.Context) (*tls.Certificate, error) {
-	found, err := m.Client().CoreV1().Secrets(m.name).Get(ctx, m.leafSecret(), metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	cert, err := tls.X509KeyPair(found.Data[corev1.TLSCertKey], found.Data[corev1.TLSPrivateKeyKey])
-	return &cert, err
-}
-
 // The program fills in the registration with cert-manager's CAs, one after the other. What its replicas agree on is in a
 // Secret without a key. It has the printed rights, and uses the printed Certificate.
 func published(t *testing.T, m *managed) {
 	m.install(t, []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}, "--publish-ca-bundle")
 	ps := m.replicas(t, "--publish-ca-bundle")
-	l := m.load(t, ps.work)
+	l := m.load(t, ps.connections)
 	old, _ := m.renewed(t, ps)
 	ca, leaf := m.changeCA(t)
 	took := m.follow(t, ps, leaf, old, ca)
@@ -204,45 +131,6 @@ func (m *managed) trustsAlone(ctx context.Context, ca *x509.Certificate) error {
 		err = fmt.Errorf("the rotation is in phase %s", s.Phase)
 	}
 	return err
-}
-
-// The program serves a Certificate that somebody made from an issuer of the whole cluster, and changes nothing about it.
-// It is so short-lived that cert-manager renews it all the time.
-func existing(t *testing.T, m *managed) {
-	m.install(t, []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Issuer", "Certificate"})
-	m.clusterIssuer(t)
-	m.inject(t)
-	m.createCertificate(t, m.host())
-	ps := m.replicas(t)
-	l := m.load(t, ps.work)
-	roots, err := m.bundle(t.Context())
-	must(t, err)
-	seen := map[string]bool{}
-	const renewals = 3
-	support.Eventually(t, "renewals", func() error {
-		for _, p := range ps {
-			leaf, err := look(t.Context(), p.Reviews.String(), m.host(), roots)
-			if err != nil {
-				return err
-			}
-			seen[leaf.SerialNumber.String()] = true
-		}
-		if len(seen) <= renewals {
-			return fmt.Errorf("%d certificates were served", len(seen))
-		}
-		return nil
-	})
-	l.noneFailed(t, enough/10)
-	ps.untrusted(t)
-	ps.forbidden(t)
-
-	found, err := m.cm.Client().CertmanagerV1().Certificates(m.name).Get(t.Context(), m.name, metav1.GetOptions{})
-	must(t, err)
-	for _, fields := range found.ManagedFields {
-		if strings.HasPrefix(fields.Manager, "gatehouse") {
-			t.Errorf("%s has changed the Certificate", fields.Manager)
-		}
-	}
 }
 
 // clusterIssuer makes a CA for the whole cluster, of the hook's name.

@@ -71,13 +71,8 @@ func TestCertManager(t *testing.T) {
 		run  func(*testing.T, *managed)
 	}{
 		{"cainjector fills in the registration", injected},
-		{"control: servers that do not wait for cainjector", injectedTooLate},
 		{"the program fills in the registration", published},
-		{"a Certificate of somebody else", existing},
-		{"mistake: two who fill in the registration", twoWriters},
 		{"mistake: a Certificate that is missing, and then for another name", wrongNames},
-		{"mistake: an issuer that is missing", missingIssuer},
-		{"mistake: a CA to publish that there is not", selfSignedLeaf},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, &managed{newHook(t), m.cm, m.kubeconfig}) })
 	}
@@ -129,7 +124,7 @@ func (m *managed) replicas(t *testing.T, flags ...string) programs {
 		must(t, err)
 		t.Cleanup(server.Kill)
 		t.Logf("%s is ready %s after the first was started", name, time.Since(begin).Round(time.Millisecond))
-		p := &program{server, newNetwork(t, cluster.ListenAddress(), server.Reviews.String(), thinking), name}
+		p := &program{server, newNetwork(t, server.Reviews.String()), name}
 		ps, ports = append(ps, p), append(ports, p.port())
 	}
 	m.endpoints(t, ports...)

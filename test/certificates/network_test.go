@@ -4,33 +4,31 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-// network is the way to one server. Cut, it swallows what is sent without a word, as networks do; mended, it delivers
-// that.
+// thinking is how long an answer takes: so long that most of the load's calls are under way at one time, and the API server makes
+// connections that it then does not keep.
+const thinking = 15 * time.Millisecond
+
+// network is a slow way to one server, which counts connections.
 type network struct {
 	listener net.Listener
 	target   string
-	// latency is how long an answer takes.
-	latency time.Duration
-
-	mu sync.Mutex
-	// open is closed while the way is open.
-	open chan struct{}
 	// connections are how many there have been.
-	connections int
+	connections atomic.Int64
 }
 
-// newNetwork begins at a free port of a host.
-func newNetwork(t *testing.T, host, target string, latency time.Duration) *network {
+// newNetwork begins at a free port.
+func newNetwork(t *testing.T, target string) *network {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(cluster.ListenAddress(), "0"))
 	must(t, err)
-	n := &network{listener: listener, target: target, latency: latency, open: make(chan struct{})}
-	close(n.open)
+	n := &network{listener: listener, target: target}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		cancel()
@@ -42,59 +40,19 @@ func newNetwork(t *testing.T, host, target string, latency time.Duration) *netwo
 			if err != nil {
 				return
 			}
-			n.mu.Lock()
-			n.connections++
-			n.mu.Unlock()
+			n.connections.Add(1)
 			go n.carry(ctx, connection)
 		}
 	}()
 	return n
 }
 
-// work is that of a server of TLS at the end.
-func (n *network) work() work {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return work{handshakes: n.connections}
-}
-
 func (n *network) port() int { return n.listener.Addr().(*net.TCPAddr).Port }
-
-// url is that of a server of HTTPS at the end.
-func (n *network) url() string { return "https://" + n.listener.Addr().String() }
-
-func (n *network) cut() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.open = make(chan struct{})
-}
-
-func (n *network) mend() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	close(n.open)
-}
-
-// pass waits until the way is open.
-func (n *network) pass(ctx context.Context) error {
-	n.mu.Lock()
-	open := n.open
-	n.mu.Unlock()
-	select {
-	case <-open:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 func (n *network) carry(ctx context.Context, client net.Conn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	context.AfterFunc(ctx, func() { _ = client.Close() })
-	if n.pass(ctx) != nil {
-		return
-	}
 	server, err := new(net.Dialer).DialContext(ctx, "tcp", n.target)
 	if err != nil {
 		return
@@ -102,16 +60,16 @@ func (n *network) carry(ctx context.Context, client net.Conn) {
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		defer cancel()
-		n.copy(ctx, server, client, 0)
+		transfer(server, client, 0)
 	}()
-	n.copy(ctx, client, server, n.latency)
+	transfer(client, server, thinking)
 }
 
-func (n *network) copy(ctx context.Context, to io.Writer, from io.Reader, latency time.Duration) {
+func transfer(to io.Writer, from io.Reader, latency time.Duration) {
 	buffer := make([]byte, 32<<10)
 	for {
 		read, err := from.Read(buffer)
-		if err != nil || n.pass(ctx) != nil {
+		if err != nil {
 			return
 		}
 		time.Sleep(latency)

@@ -3,6 +3,8 @@ package certificates
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +36,7 @@ func TestAPIServerOutage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHook(t)
-			rs := h.replicate(t, 2)
+			ps := h.programs(t, 2)
 			caller := h.caller(t)
 			support.Eventually(t, "a first call", func() error { return caller.call(t.Context()) })
 			h.inPhase(t, rotation.Stable)
@@ -51,9 +53,9 @@ func TestAPIServerOutage(t *testing.T) {
 				}
 			})
 			support.Throughout(t, "replicas serve", test.outage, func() error {
-				err := rs.ready()
-				for _, r := range rs {
-					_, looked := r.look(t.Context(), h.host(), bundle)
+				err := ps.ready(t.Context())
+				for _, p := range ps {
+					_, looked := look(t.Context(), p.Reviews.String(), h.host(), bundle)
 					err = errors.Join(err, looked)
 				}
 				return err
@@ -67,10 +69,10 @@ func TestAPIServerOutage(t *testing.T) {
 
 			must(t, test.over(t.Context(), h))
 			support.Eventually(t, "calls go on", func() error { return caller.call(t.Context()) })
-			l := h.load(t, rs.work)
+			l := h.load(t, ps.connections)
 			l.last(t, lag)
 			l.noneFailed(t, enough/10)
-			must(t, rs.ready())
+			must(t, ps.ready(t.Context()))
 			now, err := h.secret(t.Context())
 			must(t, err)
 			if now.UID != stored.UID || now.ResourceVersion != stored.ResourceVersion {
@@ -83,4 +85,19 @@ func TestAPIServerOutage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ready returns an error unless all programs are ready.
+func (ps programs) ready(ctx context.Context) error {
+	var errs []error
+	for _, p := range ps {
+		code, body, err := p.Get(ctx, "/readyz")
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("%d %s", code, body)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

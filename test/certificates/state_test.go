@@ -3,6 +3,7 @@ package certificates
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -13,14 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 )
-
-// store is the hook's Secret, for an administrator.
-func (h *hook) store() store.Store {
-	return store.NewSecretStore(store.SecretStoreConfig{Client: h.Client(), Namespace: h.name, Name: secret})
-}
 
 func (h *hook) secret(ctx context.Context) (*corev1.Secret, error) {
 	return h.Client().CoreV1().Secrets(h.name).Get(ctx, secret, metav1.GetOptions{})
@@ -62,21 +57,6 @@ func (h *hook) inPhase(t *testing.T, phase rotation.Phase) *rotation.State {
 	return s
 }
 
-// rotated waits until a rotation that was requested is over, and the registration trusts the new CA alone.
-func (h *hook) rotated(t *testing.T, id string) *rotation.State {
-	t.Helper()
-	var s *rotation.State
-	support.Eventually(t, "the rotation", func() error {
-		var err error
-		s, err = h.state(t.Context())
-		if err == nil && (s.Phase != rotation.Stable || s.Done != id) {
-			err = fmt.Errorf("it is in phase %s, and the last rotation done is %q", s.Phase, s.Done)
-		}
-		return errors.Join(err, h.trusts(t.Context(), s))
-	})
-	return s
-}
-
 // trusts reports whether the registration trusts what the state says.
 func (h *hook) trusts(ctx context.Context, s *rotation.State) error {
 	bundle, err := h.bundle(ctx)
@@ -86,29 +66,25 @@ func (h *hook) trusts(ctx context.Context, s *rotation.State) error {
 	return err
 }
 
-func (h *hook) requestRotation(t *testing.T, emergency bool) (id string) {
-	t.Helper()
-	id, err := store.RequestRotation(t.Context(), h.store(), emergency, time.Now())
-	must(t, err)
-	return id
-}
-
-// served fails the test for each replica that has not presented certificates of all of these CAs.
-func served(t *testing.T, rs replicas, authorities ...*rotation.Authority) {
-	t.Helper()
-	for _, r := range rs {
-		for _, a := range authorities {
-			if r.of(a.Cert) == 0 {
-				t.Errorf("%s has presented no certificate of %s: this test has not seen it change over", r.config.Name, a.Cert.Subject.CommonName)
-			}
-		}
-	}
-}
-
 // trustedBy reports whether an API server that trusts the bundle accepts a certificate now.
 func trustedBy(bundle []byte, leaf *x509.Certificate, host string) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: host})
 	return err
+}
+
+// look shakes hands with a server as an API server does, and returns what it presents.
+func look(ctx context.Context, address, host string, bundle []byte) (*x509.Certificate, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return nil, errors.New("there is no certificate in the bundle")
+	}
+	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS13}}
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer connection.Close() //nolint:errcheck // nothing was written
+	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
 }

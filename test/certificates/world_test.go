@@ -1,6 +1,5 @@
 // Package certificates shows the certificates of Gatehouse to a real API server, which calls a webhook all the time while
-// a CA is rotated, a Secret is damaged, a replica is cut off, a clock is wrong. No call may fail. Where one must, that is
-// a test too: what a test can see is only worth something if it sees the same go wrong without what is tested.
+// a CA is rotated. No call may fail.
 //
 // All tests share one control plane, each with a namespace, a Service, a registration and a Secret of its own. None is
 // parallel to another: they share two processors with an API server that is kept busy.
@@ -15,6 +14,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -38,8 +38,12 @@ type hook struct {
 	name string
 }
 
-// service is the name of a hook's Service.
-const service = "webhook"
+const (
+	// service is the name of a hook's Service.
+	service = "webhook"
+	// secret is the name of a hook's Secret, and of the group of its replicas.
+	secret = "ca"
+)
 
 func newHook(t *testing.T) *hook {
 	t.Helper()
@@ -59,7 +63,7 @@ func (h *hook) host() string { return service + "." + h.name + ".svc" }
 
 func (h *hook) register(t *testing.T) {
 	t.Helper()
-	configurations := h.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	configurations := h.configurations()
 	_, err := configurations.Create(t.Context(), h.registration(), metav1.CreateOptions{FieldManager: "installer"})
 	must(t, err)
 	t.Cleanup(func() {
@@ -93,6 +97,10 @@ func (h *hook) registration() *admissionregistrationv1.ValidatingWebhookConfigur
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
+}
+
+func (h *hook) configurations() typedv1.ValidatingWebhookConfigurationInterface {
+	return h.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
 }
 
 // bundle is what the registration trusts.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,101 +34,13 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-func TestTranscript(t *testing.T) {
-	for name, test := range map[string]struct {
-		colour bool
-		write  func(*transcript)
-		want   string
-	}{
-		"command and output": {
-			write: func(w *transcript) {
-				w.command("kubectl --token " + tokenText + " get pods \\\n  -o wide")
-				w.output("no line break at the end")
-			},
-			want: "\n$ kubectl --token gatehouse_jane-laptop_jjnw… get pods \\\n>   -o wide\nno line break at the end\n",
-		},
-		"note": {
-			write: func(w *transcript) { w.note("what for"); w.command("true"); w.command("false") },
-			want:  "\n# what for\n$ true\n\n$ false\n",
-		},
-		"output ends with one line break": {
-			write: func(w *transcript) { w.output("one\ntwo\n\n") },
-			want:  "one\ntwo\n",
-		},
-		"no output": {
-			write: func(w *transcript) { w.output("") },
-			want:  "",
-		},
-		"output with a token and a verb of Printf": {
-			write: func(w *transcript) { w.output("100%d " + tokenText) },
-			want:  "100%d gatehouse_jane-laptop_jjnw…\n",
-		},
-		"heading": {
-			write: func(w *transcript) { w.heading("Title", "A sentence.") },
-			want:  "\n━━ Title\nA sentence.\n",
-		},
-		"colour": {
-			colour: true,
-			write:  func(w *transcript) { w.command("true"); w.passed("done") },
-			want:   "\n\x1b[36m$ true\x1b[0m\n\x1b[32m✓\x1b[0m done\n",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			test.write(&transcript{out: &out, colour: test.colour})
-			if out.String() != test.want {
-				t.Errorf("wrote\n%q, want\n%q", out.String(), test.want)
-			}
-		})
-	}
-}
-
-func TestCheck(t *testing.T) {
-	whoami := output{command: "kubectl --token " + tokenText + " auth whoami", text: "ATTRIBUTE   VALUE\nUsername    jane\n"}
-	failed := output{command: "false", text: "error: no\n", code: 1}
-	for name, test := range map[string]struct {
-		output       output
-		expectations []expectation
-		want         string // of the error, "" for none
-	}{
-		"as expected":            {output: whoami, expectations: []expectation{succeeds, prints("Username jane"), lacks("error")}},
-		"a failure, as expected": {output: failed, expectations: []expectation{fails, prints("error")}},
-		"a failure": {
-			output: failed, expectations: []expectation{succeeds},
-			want: "$ false\n  its exit code is 1, and must be 0\n  it printed:\n    error: no",
-		},
-		"without output": {
-			output: output{command: "true"}, expectations: []expectation{fails},
-			want: "$ true\n  it must fail, and does not\n  it printed nothing",
-		},
-		"everything at once, and no token": {
-			output: whoami, expectations: []expectation{fails, prints("VALUE", "Username john", "Groups"), lacks("jane")},
-			want: "$ kubectl --token gatehouse_jane-laptop_jjnw… auth whoami\n" +
-				"  it must fail, and does not\n" +
-				"  its output must have, and has not: \"Username john\", \"Groups\"\n" +
-				"  its output must not have \"jane\"\n" +
-				"  it printed:\n    ATTRIBUTE   VALUE\n    Username    jane",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := ""
-			if err := test.output.check(test.expectations...); err != nil {
-				got = err.Error()
-			}
-			if got != test.want {
-				t.Errorf("check says\n%s\nwant\n%s", got, test.want)
-			}
-		})
-	}
-}
-
 func TestUsage(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		code int
 		want string
 	}{
-		"help":         {[]string{"--help"}, exitYes, "make demo KEEP=1"},
+		"help":         {[]string{"--help"}, exitYes, "leave everything running until Ctrl-C"},
 		"unknown flag": {[]string{"--loud"}, exitUnknown, "-loud (hint: see demo --help)"},
 		"argument":     {[]string{"keep"}, exitUnknown, `unexpected argument "keep"`},
 		"no binary":    {[]string{"--gatehouse", "no/such/file"}, exitNo, "no/such/file (hint: run 'make build')"},
@@ -156,9 +67,6 @@ func TestDemo(t *testing.T) {
 	}
 	if text := out.String(); shorten(text) != text {
 		t.Errorf("the transcript holds a token:\n%s", text)
-	}
-	if text := out.String(); strings.Contains(text, "\x1b") {
-		t.Errorf("there is colour in what goes to no terminal:\n%q", text)
 	}
 	checkEmpty(t, dir)
 }
@@ -201,20 +109,6 @@ func (w *trigger) Write(text []byte) (int, error) {
 		w.do()
 	}
 	return len(text), nil
-}
-
-// TestPanic shows that not even a mistake in the demonstration leaves anything
-// behind.
-func TestPanic(t *testing.T) {
-	dir := temporary(t)
-	defer checkEmpty(t, dir)
-	defer func() {
-		if recover() == nil {
-			t.Error("there was no panic")
-		}
-	}()
-	out := &trigger{at: regexp.MustCompile(`━━ 1\.`), do: func() { panic("a mistake") }}
-	run(t.Context(), nil, out, io.Discard)
 }
 
 // temporary makes the directory that the demonstration makes its own in. Its

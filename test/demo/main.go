@@ -39,16 +39,6 @@ checks that it does. Nothing is left behind.
 Usage:
   demo [--keep] [--gatehouse FILE]
 
-Examples:
-  # build what is needed, and show everything
-  make demo
-
-  # leave everything running, to try things out until Ctrl-C
-  make demo KEEP=1
-
-  # another binary and another version of Kubernetes
-  KUBERNETES_VERSION=1.36.3 go run ./test/demo --gatehouse /tmp/gatehouse
-
 Flags:
 `
 
@@ -88,7 +78,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintf(stderr, "demo: %v (hint: see demo --help)\n", err)
 		return exitUnknown
 	}
-	out := &transcript{out: stdout, colour: wantsColour(stdout)}
+	out := &transcript{out: stdout}
 	err = demonstrate(ctx, o, out, stderr)
 	switch {
 	case err == nil:
@@ -97,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "demo: interrupted")
 		return exitInterrupted
 	default:
-		_, _ = fmt.Fprintf(stderr, "\n%s %v\n", (&transcript{colour: wantsColour(stderr)}).paint(red, "demo: FAILED:"), err)
+		_, _ = fmt.Fprintf(stderr, "\ndemo: FAILED: %v\n", err)
 		return exitNo
 	}
 }

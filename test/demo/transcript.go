@@ -3,41 +3,15 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
-
-	"golang.org/x/term"
 )
 
 // transcript writes what a person would have seen at a terminal. It is not safe
 // for concurrent use. No access token gets through it whole.
 type transcript struct {
-	out    io.Writer
-	colour bool
-	noted  bool // the last line is a note on the next command
-}
-
-// wantsColour follows https://no-color.org: colour is for terminals, unless
-// somebody opted out.
-func wantsColour(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
-}
-
-// The attributes that ECMA-48 calls select graphic rendition.
-const (
-	bold  = "1"
-	red   = "31"
-	green = "32"
-	cyan  = "36"
-)
-
-func (t *transcript) paint(attribute, text string) string {
-	if !t.colour {
-		return text
-	}
-	return "\x1b[" + attribute + "m" + text + "\x1b[0m"
+	out   io.Writer
+	noted bool // the last line is a note on the next command
 }
 
 // line writes one line of text.
@@ -48,7 +22,7 @@ func (t *transcript) line(format string, args ...any) {
 
 // heading begins a part and says in a sentence what it shows.
 func (t *transcript) heading(title, says string) {
-	t.line("\n%s", t.paint(bold, "━━ "+title))
+	t.line("\n━━ %s", title)
 	if says != "" {
 		t.line("%s", says)
 	}
@@ -66,7 +40,7 @@ func (t *transcript) command(text string) {
 		t.line("")
 	}
 	t.noted = false
-	t.line("%s", t.paint(cyan, "$ "+strings.ReplaceAll(shorten(text), "\n", "\n> ")))
+	t.line("$ %s", strings.ReplaceAll(shorten(text), "\n", "\n> "))
 }
 
 // output shows what a command printed, with one line break at its end.
@@ -77,7 +51,7 @@ func (t *transcript) output(text string) {
 }
 
 // passed notes what was checked.
-func (t *transcript) passed(text string) { t.line("%s %s", t.paint(green, "✓"), text) }
+func (t *transcript) passed(text string) { t.line("✓ %s", text) }
 
 // shorten cuts access tokens down to what cannot be used: their id and the first
 // characters of their secret. The alphabet of the secret and of the check behind

@@ -3,20 +3,16 @@ package e2e
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -205,7 +201,6 @@ func TestContextFromTheCluster(t *testing.T) {
 	})
 	t.Run("authorizer", l.authorizer)
 	t.Run("missing right", l.missingRight)
-	t.Run("API server away", l.away)
 }
 
 // authorizer is answered by the RoleBindings of the cluster.
@@ -283,75 +278,4 @@ func (l *contextServer) missingRight(t *testing.T) {
 		}
 		return err
 	})
-}
-
-// away shows that reviews go on by what is in memory while the API server is away, and that what happened while it was
-// is seen after that.
-func (l *contextServer) away(t *testing.T) {
-	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","name":"x","namespace":"context",
-		"kind":{"version":"v1","kind":"ConfigMap"},"resource":{"version":"v1","resource":"configmaps"},
-		"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"context","labels":{"context":"named"}},"data":{"a":"1","b":"2"}}}}`
-	caller := l.client(t)
-	ask := func() error {
-		var answer admissionv1.AdmissionReview
-		_, err := postJSON(context.Background(), caller, "https://"+l.server.Reviews.String()+"/validate", nil, json.RawMessage(review), &answer)
-		if err == nil && (answer.Response == nil || answer.Response.Allowed || !strings.Contains(answer.Response.Result.Message, "at most 1")) {
-			err = fmt.Errorf("the answer is %+v", answer.Response)
-		}
-		return err
-	}
-	must(t, ask())
-
-	var asked atomic.Int64
-	var wrong atomic.Pointer[error]
-	stop := make(chan struct{})
-	var callers sync.WaitGroup
-	callers.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			err := ask()
-			if err != nil {
-				wrong.Store(&err)
-				return
-			}
-			asked.Add(1)
-		}
-	})
-	more := func(what string) {
-		before := asked.Load()
-		support.Eventually(t, what, func() error {
-			if asked.Load() < before+100 && wrong.Load() == nil {
-				return errNotYet
-			}
-			return nil
-		})
-	}
-	more("reviews")
-	must(t, l.APIServer().Kill())
-	l.logs(t, `"level":"WARN","msg":"cannot read from the cluster"`)
-	more("reviews without an API server")
-	if got := readiness(t, l.server); got != "ok\n" {
-		t.Errorf("without an API server: %q", got)
-	}
-	must(t, l.APIServer().Start(t.Context()))
-	more("reviews after its return")
-	close(stop)
-	callers.Wait()
-	if err := wrong.Load(); err != nil {
-		t.Fatalf("after %d reviews: %v", asked.Load(), *err)
-	}
-	_, err := l.Client().CoreV1().ConfigMaps(paramsNamespace).Update(t.Context(), configMap("limits", nil, "most=2"), metav1.UpdateOptions{})
-	must(t, err)
-	support.Eventually(t, "a change after the return", func() error {
-		return l.try(l.Client(), contextNamespace, "named", "x", "a=1", "b=2")
-	})
-	must(t, l.Client().CoreV1().ConfigMaps(paramsNamespace).Delete(t.Context(), "limits", metav1.DeleteOptions{}))
-	_, err = l.Client().CoreV1().ConfigMaps(paramsNamespace).Create(t.Context(), configMap("limits", nil, "most=1"), metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Error(err)
-	}
 }

@@ -3,12 +3,10 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,7 +24,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // definitionsKustomization is what people apply.
@@ -133,12 +130,10 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 func TestDefinitions(t *testing.T) {
 	d := newDefined(t)
 	t.Run("documents", d.testDocuments)
-	t.Run("stored", d.testStored)
 	t.Run("refused", d.testRefused)
 	t.Run("secret", d.testNoSecretInRefusal)
 	t.Run("defaults", d.testDefaults)
 	t.Run("columns", d.testColumns)
-	t.Run("explain", d.testExplain)
 	t.Run("names", d.testNames)
 	t.Run("status", d.testStatus)
 	t.Run("immutable", d.testImmutable)
@@ -211,141 +206,6 @@ func (d *defined) testDocuments(t *testing.T) {
 			t.Errorf("there are %d documents of kind %s, and at least %d were expected", kinds[kind], kind, least)
 		}
 	}
-}
-
-// testStored gives the program what the API server has made of its documents, with defaults, managed fields and a
-// status: it must find in them what it found in the documents.
-func (d *defined) testStored(t *testing.T) {
-	library, err := filepath.Glob("../../manifests/policies/*/tests.yaml")
-	must(t, err)
-	directories := []string{"../../manifests/examples/policies", "testdata/loopback"}
-	for _, name := range exampleNames() {
-		directories = append(directories, filepath.Join(examples, name))
-	}
-	for _, path := range library {
-		directories = append(directories, filepath.Dir(path))
-	}
-	for _, directory := range directories {
-		t.Run(filepath.Base(directory), func(t *testing.T) {
-			paths, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
-			must(t, err)
-			documents := map[string]*unstructured.Unstructured{}
-			for _, path := range paths {
-				content, err := os.ReadFile(path)
-				must(t, err)
-				for i, text := range strings.Split("\n"+string(content), "\n---") {
-					u := &unstructured.Unstructured{}
-					must(t, yaml.Unmarshal([]byte(text), &u.Object))
-					if len(u.Object) > 0 {
-						documents[fmt.Sprintf("%s-%d.json", filepath.Base(path), i)] = u
-					}
-				}
-			}
-			d.compareStored(t, documents)
-		})
-	}
-	t.Run("small", func(t *testing.T) {
-		documents := map[string]*unstructured.Unstructured{}
-		for _, text := range smallObjects() {
-			u := object(t, text)
-			documents[u.GetKind()+".json"] = u
-		}
-		d.compareStored(t, documents)
-	})
-	t.Run("defaults", func(t *testing.T) {
-		documents := map[string]*unstructured.Unstructured{"profile.json": object(t, bareProfile)}
-		for name, text := range barePods() {
-			pod := object(t, "{apiVersion: v1, kind: Pod, "+text+"}")
-			pod.SetName(name)
-			pod.SetNamespace("shop")
-			documents["pod-"+name+".json"] = pod
-		}
-		d.compareStored(t, documents)
-	})
-}
-
-// bareProfile leaves everything to defaults that has one, and each of barePods is another's matter.
-const bareProfile = `{kind: SidecarProfile, metadata: {name: bare}, spec: {placement: {},
-  parameters: [{name: level, type: enum, enum: [low, high], default: low}],
-  template: {spec: {
-    initContainers: [{name: set-up, image: set-up, env: [{name: LEVEL, value: "${params.level}"}]}],
-    containers: [{name: agent, image: agent, ports: [{name: agent, containerPort: 4000}]}]}}}}`
-
-func barePods() map[string]string {
-	const asks = `annotations: {sidecar.gatehouse.dev/inject: "true"}`
-	return map[string]string{
-		"silent":    `spec: {containers: [{name: app, image: app}]}`,
-		"asking":    `metadata: {` + asks + `}, spec: {initContainers: [{name: first, image: first}], containers: [{name: app, image: app}]}`,
-		"ending":    `metadata: {` + asks + `}, spec: {restartPolicy: Never, containers: [{name: app, image: app}]}`,
-		"host":      `metadata: {` + asks + `}, spec: {hostNetwork: true, containers: [{name: app, image: app}]}`,
-		"conflict":  `metadata: {` + asks + `}, spec: {containers: [{name: app, image: app, ports: [{containerPort: 4000}]}]}`,
-		"same-name": `metadata: {` + asks + `}, spec: {containers: [{name: agent, image: other}]}`,
-		"parameter": `metadata: {annotations: {sidecar.gatehouse.dev/inject: "true", bare.sidecar.gatehouse.dev/level: middle}}, spec: {containers: [{name: app, image: app}]}`,
-	}
-}
-
-// compareStored compares what the program makes of a directory, whose documents are given by the names of their files,
-// with what it makes of one where the custom resources are as the API server has stored them.
-func (d *defined) compareStored(t *testing.T, documents map[string]*unstructured.Unstructured) {
-	t.Helper()
-	given, stored := t.TempDir(), t.TempDir()
-	kinds := map[string]bool{}
-	var pods []string
-	for name, u := range documents {
-		kinds[u.GetKind()] = true
-		writeJSON(t, filepath.Join(given, name), u.Object)
-		if _, ours := d.resources[u.GetKind()]; ours {
-			u = d.withStatus(t, d.store(t, u))
-		}
-		writeJSON(t, filepath.Join(stored, name), u.Object)
-		if u.GetKind() == "Pod" || u.GetKind() == "Deployment" {
-			pods = append(pods, filepath.Join(given, name))
-		}
-	}
-	compare := func(refused bool, args ...string) {
-		t.Helper()
-		with := func(directory string) string {
-			out := outcome(t, directory, append([]string{args[0], "--config", directory}, args[1:]...)...)
-			return strings.ReplaceAll(out, given, "DIR") // pods are read from there in both cases
-		}
-		want, got := with(given), with(stored)
-		if !strings.HasPrefix(want, "0\n") && (!refused || !strings.HasPrefix(want, "1\n")) {
-			t.Fatalf("of the documents gatehouse %s says %s", args[0], want)
-		}
-		if got != want {
-			t.Errorf("of the stored objects gatehouse %s says\n%s\nand of the documents\n%s", args[0], got, want)
-		}
-	}
-	compare(false, "lint", "--output", "json")
-	for _, pod := range pods {
-		compare(true, "inject", "--filename", pod) // some are to be refused
-	}
-	if kinds["Test"] {
-		compare(false, "test", "-v")
-	}
-}
-
-func writeJSON(t *testing.T, path string, value any) {
-	t.Helper()
-	raw, err := json.Marshal(value)
-	must(t, err)
-	must(t, os.WriteFile(path, raw, 0o600))
-}
-
-// outcome is the exit code and the output of the program, without the directory, what is new in every run,
-// and columns: stored objects have more fields.
-func outcome(t *testing.T, directory string, args ...string) string {
-	t.Helper()
-	code := 0
-	output, err := gatehouse.Run(t.Context(), args...)
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		code = exit.ExitCode()
-		output += err.Error()
-	} else {
-		must(t, err)
-	}
-	output = strings.ReplaceAll(output, directory, "DIR")
-	return fmt.Sprintf("%d\n%s", code, regexp.MustCompile(`[0-9.]+ ?(ms|µs|s)\b|"digest": "[0-9a-f]+"|"column": [0-9]+`).ReplaceAllString(output, "NEW"))
 }
 
 // withStatus gives an object a whole status, and returns it as it is read then.
@@ -494,7 +354,7 @@ func (d *defined) testNoSecretInRefusal(t *testing.T) {
 	}
 }
 
-// testDefaults compares the defaults that the API server fills in. testStored shows that they change no decision.
+// testDefaults compares the defaults that the API server fills in.
 func (d *defined) testDefaults(t *testing.T) {
 	for text, want := range map[string]string{
 		`{kind: SidecarProfile, metadata: {name: defaults}, spec: {placement: {}, parameters: [{name: a, type: string}]}}`: `{"hostNetwork":"Skip","injection":"OptIn","onConflict":"Refuse","onSameName":"Refuse",` +
@@ -535,35 +395,6 @@ func (d *defined) testColumns(t *testing.T) {
 		}
 		if wide := d.run(t, "get", "--namespace", system, "--output", "wide", d.resources[u.GetKind()].Resource+".gatehouse.dev"); !strings.Contains(wide, "a message about Compiled") {
 			t.Errorf("%s: kubectl get -o wide shows no message:\n%s", u.GetKind(), wide)
-		}
-	}
-}
-
-func (d *defined) testExplain(t *testing.T) {
-	for path, want := range map[string][]string{
-		"sidecarprofile":                          {"SidecarProfile selects pods and describes what is added to them.", "spec\t<Object> -required-", "status\t"},
-		"sidecarprofile.spec.match":               {"Match selects pods.", "matchConditions\t<[]Object>", "namespaceSelector\t<Object>"},
-		"sidecarprofile.spec.parameters.type":     {"ENUM: string integer boolean quantity", "Type is one of"},
-		"sidecarprofile.spec.template.spec":       {"Spec is a partial pod spec."},
-		"admissionpolicy.spec.workloadTemplates":  {"ENUM: Check Ignore", "With Check, the default"},
-		"admissionpolicy.spec.validations":        {"expression\t<string> -required-", "Name names the rule in messages"},
-		"admissionpolicybinding.spec.paramRef":    {"parameterNotFoundAction"},
-		"policyexception.spec.match":              {"Match selects the exempt objects."},
-		"accesstoken.spec":                        {"sha256\t<string> -required-"},
-		"tokenrevocation.spec.issuedBefore":       {"IssuedBefore is the time before which"},
-		"sidecarprofile.status.pods":              {"matched\t<integer> -required-"},
-		"policyexception.spec.policies":           {"Rules are rules of the policy, as in messages"},
-		"sidecarprofile.spec.parameters.default":  {"Default applies if neither the pod nor the namespace sets the parameter."},
-		"sidecarprofile.spec.presets.configMap":   {"namespace\t<string> -required-"},
-		"sidecarprofile.spec.template.metadata":   {"Labels are added to the pod's."},
-		"admissionpolicy.spec.existingViolations": {"ENUM: Allow Deny"},
-	} {
-		got := d.run(t, "explain", path)
-		folded := strings.Join(strings.Fields(got), " ")
-		for _, text := range want {
-			if !strings.Contains(folded, strings.Join(strings.Fields(text), " ")) {
-				t.Errorf("kubectl explain %s says\n%s\nwant in it %q", path, got, text)
-			}
 		}
 	}
 }

@@ -89,16 +89,6 @@ func (d *directory) with(name string) map[string]string {
 	return map[string]string{"username": name, "password": d.passwords[name]}
 }
 
-// newDirectorySite starts a Gatehouse that asks a directory of its own.
-func newDirectorySite(t *testing.T, name string, people ...string) (*site, *directory) {
-	t.Helper()
-	s := prepareSite(t, name)
-	d := s.newDirectory(t, people...)
-	s.writeDocument(t, "configuration.yaml", gatehouseDocument(d.configuration(t, s)))
-	s.start(t)
-	return s, d
-}
-
 // accepted wants a login to have led to a token, and returns it.
 func (s session) accepted(t *testing.T) string {
 	t.Helper()
@@ -292,83 +282,4 @@ func TestDirectoryIsAway(t *testing.T) {
 		return nil
 	})
 	s.login(t, map[string]string{"token": token}).accepted(t)
-}
-
-// The key of login tokens is changed without uncertified noticing, and a directory that is not in the configuration any more
-// takes its people with it.
-func TestLoginKeysChange(t *testing.T) {
-	t.Parallel()
-	s := prepareSite(t, "rotation")
-	d := s.newDirectory(t, "jane")
-	configuration := d.configuration(t, s)
-	first, second := configuration.Login.Keys[0], s.loginKey(t, "second")
-	s.writeDocument(t, "configuration.yaml", gatehouseDocument(configuration))
-	s.start(t)
-	old := s.login(t, d.with("jane")).accepted(t)
-	// use makes the keys be these, and waits until a token is good or not.
-	use := func(token string, good bool, keys ...v1alpha1.LoginKey) {
-		t.Helper()
-		changed := configuration
-		changed.Login = &v1alpha1.LoginConfiguration{Keys: keys}
-		s.writeDocument(t, "configuration.yaml", gatehouseDocument(changed))
-		support.Eventually(t, "other keys", func() error {
-			if s.review(t, token).Authenticated != good {
-				return errNotYet
-			}
-			return nil
-		})
-	}
-	// Each replica knows the new key before any of them signs with it.
-	use(old, true, first, second)
-	use(old, true, second, first)
-	var fresh string
-	support.Eventually(t, "a token with the new key", func() error {
-		renewed := s.fromNewAddress(t).login(t, map[string]string{"token": old})
-		if !strings.HasPrefix(renewed.accepted(t), "gatehouse-login_second_") {
-			return errNotYet
-		}
-		fresh = renewed.Token
-		return nil
-	})
-	must(t, isAuthenticated(s.review(t, old)))
-	use(old, false, second)
-	must(t, isAuthenticated(s.review(t, fresh)))
-	if answer := s.explain(t, old); answer.Reason != "unknown-key" {
-		t.Errorf("got %+v, want that its key is not known", answer)
-	}
-	s.login(t, map[string]string{"token": old}).rejected(t, http.StatusServiceUnavailable, "unknown-key")
-
-	configuration.Login.Keys = []v1alpha1.LoginKey{second}
-	configuration.Directories[0].Name = "people"
-	s.writeDocument(t, "configuration.yaml", gatehouseDocument(configuration))
-	support.Eventually(t, "a directory that is gone", func() error {
-		if s.review(t, fresh).Authenticated {
-			return errNotYet
-		}
-		return nil
-	})
-	if answer := s.explain(t, fresh); answer.Outcome != "unknown" || answer.Reason != "source-gone" {
-		t.Errorf("got %+v, want that its directory is gone", answer)
-	}
-}
-
-// It does not matter which of the replicas is asked.
-func TestReplicas(t *testing.T) {
-	t.Parallel()
-	s, d := newDirectorySite(t, "replicas", "jane")
-	other := s.fromNewAddress(t).another(s.serveMore(t, "replicas-other"))
-
-	token := s.login(t, d.with("jane")).accepted(t)
-	must(t, isAuthenticated(other.review(t, token)))
-	renewed := other.login(t, map[string]string{"token": token})
-	must(t, isAuthenticated(s.review(t, renewed.accepted(t))))
-	if s.explain(t, token).User.UID != renewed.User.UID {
-		t.Errorf("the replicas do not agree on who this is")
-	}
-
-	issued, document := s.issueUnknown(t, "replicas")
-	s.writeDocument(t, "token-replicas.yaml", document)
-	support.Eventually(t, "an access token", func() error {
-		return errors.Join(isAuthenticated(s.review(t, issued)), isAuthenticated(other.review(t, issued)))
-	})
 }

@@ -119,22 +119,14 @@ func (s *site) serveMore(t *testing.T, name string) *gatehouse.Server {
 	return server
 }
 
-// another is the site as it is seen by who asks another of its servers.
-func (s *site) another(server *gatehouse.Server) *site {
-	other := *s
-	other.server = server
-	return &other
-}
-
-// writeDocument writes a document for the server to learn of, whole or not at all, and returns its file.
-func (s *site) writeDocument(t *testing.T, name string, document any) string {
+// writeDocument writes a document for the server to learn of, whole or not at all.
+func (s *site) writeDocument(t *testing.T, name string, document any) {
 	t.Helper()
 	text, err := yaml.Marshal(document)
 	must(t, err)
 	file := filepath.Join(s.documents, name)
 	must(t, os.WriteFile(file+".partial", text, 0o600))
 	must(t, os.Rename(file+".partial", file))
-	return file
 }
 
 // writeSecret writes what is secret to a file, and returns the file.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,14 +43,12 @@ func (w *world) issueUnknown(t *testing.T, id string) (string, v1alpha1.AccessTo
 	return w.secret(issued.Token), issued.Document
 }
 
-// write writes a document as 'token issue' would, and returns its file.
-func (w *world) write(t *testing.T, name string, document any) string {
+// write writes a document as 'token issue' would.
+func (w *world) write(t *testing.T, name string, document any) {
 	t.Helper()
 	text, err := yaml.Marshal(document)
 	must(t, err)
-	file := filepath.Join(w.config, name)
-	must(t, os.WriteFile(file, text, 0o600))
-	return file
+	must(t, os.WriteFile(filepath.Join(w.config, name), text, 0o600))
 }
 
 // whoami asks an API server whom a token belongs to.
@@ -170,60 +167,4 @@ func check(t *testing.T, c *cluster.Cluster, token string, want authenticationv1
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-}
-
-func TestTokenIsRevokedByRemovingItsDocument(t *testing.T) {
-	t.Parallel()
-	w := sharedWorld(t)
-	// It is known to nobody when it is first used, which must not be held against it.
-	token, document := w.issueUnknown(t, "revoked")
-	_, err := whoami(t, w.Cluster, token)
-	if !apierrors.IsUnauthorized(err) {
-		t.Errorf("before it is known: got %v, want that it is refused", err)
-	}
-	begin := time.Now()
-	file := w.write(t, "token-revoked.yaml", document)
-	w.eventuallyKnown(t, token)
-	t.Logf("accepted after %s", time.Since(begin).Round(time.Millisecond))
-
-	begin = time.Now()
-	must(t, os.Remove(file))
-	support.Eventually(t, "a token without its document", func() error {
-		_, err := whoami(t, w.Cluster, token)
-		if err == nil {
-			return errNotYet
-		}
-		if !apierrors.IsUnauthorized(err) {
-			t.Errorf("got %v, want that it is refused", err)
-		}
-		return nil
-	})
-	// The API server keeps a yes for the TTL and ten seconds, counted from its last answer by Gatehouse.
-	t.Logf("refused after %s", time.Since(begin).Round(time.Millisecond))
-}
-
-// Whoever may write documents still cannot hand out what Kubernetes keeps for itself.
-func TestReservedIdentities(t *testing.T) {
-	w := sharedWorld(t)
-	for _, flags := range [][]string{
-		{"--user", "jane", "--group", "system:masters"},
-		{"--user", "system:admin"},
-		{"--user", "system:serviceaccount:kube-system:default"},
-		{"--user", "jane", "--extra", "authentication.kubernetes.io/credential-id=x"},
-	} {
-		_, err := gatehouse.Run(t.Context(), append([]string{"token", "issue", "--id", "reserved"}, flags...)...)
-		if err == nil || !strings.Contains(err.Error(), "no token was issued") {
-			t.Errorf("%q: got %v, want that no token is issued", flags, err)
-		}
-	}
-
-	token, document := w.issueUnknown(t, "reserved")
-	document.Spec.User.Groups = []string{"system:masters"}
-	w.broken(t, "token-reserved.yaml", document, "system:masters", func() error {
-		_, err := whoami(t, w.Cluster, token)
-		if !apierrors.IsUnauthorized(err) {
-			return errors.Join(errors.New("a token for system:masters is not refused"), err)
-		}
-		return nil
-	})
 }

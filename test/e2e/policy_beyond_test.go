@@ -3,10 +3,8 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +42,7 @@ func TestBeyondUpstream(t *testing.T) {
 		_, err := before[i].send(t, w, beyondNamespace, true)
 		must(t, err)
 	}
-	documents := readDocuments(t, "beyond/documents.yaml") + verbosePolicy("chatty", "Warn, Audit") + verbosePolicy("verbose", "Deny")
+	documents := readDocuments(t, "beyond/documents.yaml")
 	b := &beyond{w.servePolicies(t, "beyond", documents, "", beyondNamespace)}
 	support.Eventually(t, "the registration", func() error {
 		return refusal(b.create(t, "quota", "x", true, "a=1", "b=2"), 422, "at most 1")
@@ -59,7 +57,7 @@ func TestBeyondUpstream(t *testing.T) {
 		})
 	}
 	for name, test := range map[string]func(*testing.T){
-		"audit annotations": b.annotations, "deleting": b.deleting, "expiry": b.expiry, "warnings": b.warnings, "long refusals": b.refusals,
+		"audit annotations": b.annotations, "deleting": b.deleting,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -112,49 +110,6 @@ func (b *beyond) annotations(t *testing.T) {
 	if !strings.Contains(string(log), `exceptions in \"beyond\" do nothing`) {
 		t.Error("the log does not say that an exception does nothing")
 	}
-}
-
-// expiry ends an exception at its second.
-func (b *beyond) expiry(t *testing.T) {
-	create := func() error { return b.create(t, "quota", "expiring-1", true, "a=1", "b=2") }
-	if err := refusal(create(), 422, "at most 1"); err != nil {
-		t.Fatal(err)
-	}
-	// A busy machine may take longer than that to read the exception: then another one lasts longer.
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for lasts := 3 * time.Second; lasts < deadline; lasts *= 2 {
-		expires := time.Now().Add(lasts).Truncate(time.Second)
-		must(t, os.WriteFile(filepath.Join(b.config, "expiring.yaml"), fmt.Appendf(nil, `
-apiVersion: gatehouse.dev/v1alpha1
-kind: PolicyException
-metadata: {name: expiring, namespace: gatehouse-system}
-spec: {policies: [{name: quota}], match: {names: ["expiring-*"]}, reason: for a test, expiresAt: %q}
-`, expires.UTC().Format(time.RFC3339)), 0o600))
-		active := false
-		for {
-			asked := time.Now()
-			err := create()
-			answered := time.Now()
-			switch {
-			case err == nil && !asked.Before(expires):
-				t.Fatalf("asked %s after its expiry the exception is active", asked.Sub(expires))
-			case err != nil && active && answered.Before(expires):
-				t.Fatalf("%s before its expiry the exception is not active any more: %v", expires.Sub(answered), err)
-			case err != nil && refusal(err, 422, "at most 1") != nil:
-				t.Fatal(err)
-			}
-			active = active || err == nil
-			if !asked.Before(expires) {
-				break
-			}
-			<-tick.C // others want the processor, too
-		}
-		if active {
-			return
-		}
-	}
-	t.Fatal("the exception has never been active")
 }
 
 // deleting an object that violates rules goes on to its end.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -154,7 +153,7 @@ func guideCommands(text string) []guideCommand {
 // newGuide makes a cluster, and a directory in which commands are run as somebody would who has cloned the repository.
 func newGuide(t *testing.T, document string) *guide {
 	t.Helper()
-	s := newSite(t, cluster.Options{})
+	s := newSite(t)
 	must(t, s.CreateNamespace(t.Context(), "shop", map[string]string{"logs": "shipped"}))
 	g := &guide{site: s, path: guidePath(document), parts: readGuide(t, document), dir: t.TempDir(), update: os.Getenv("UPDATE_GOLDEN") != ""}
 	root, err := support.Root()

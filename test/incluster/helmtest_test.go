@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -15,7 +14,7 @@ import (
 // the rights of its own ServiceAccount. Without a replica that answers, what it runs fails and says why.
 func TestHelmTest(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, cluster.Options{})
+	s := newSite(t)
 	const clusterIP = "10.96.77.1" // of no other test
 	_, err := s.helm(t.Context(), t.TempDir(), "install", "gatehouse", chart, "--namespace", system, "--create-namespace",
 		"--set", "replicaCount=1", "--set", "service.clusterIP="+clusterIP, "--set-json", `networkPolicy.reviewsFrom=[{"ipBlock":{"cidr":"192.0.2.0/24"}}]`)

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 // Every overlay is applied in one command, comes up by itself, and does what it is for. The processes have the rights of
@@ -29,7 +30,7 @@ func TestInstall(t *testing.T) {
 	} {
 		t.Run(test.overlay, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, cluster.Options{})
+			s := newSite(t)
 			if test.certManager {
 				certmanager.New(t, s.Cluster)
 			}
@@ -64,4 +65,22 @@ func (s *site) trusted(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// bundles are the caBundles by the name of the webhook.
+func (s *site) bundles(t *testing.T) map[string]string {
+	t.Helper()
+	bundles := map[string]string{}
+	configurations := s.Client().AdmissionregistrationV1()
+	mutating, err := configurations.MutatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
+	must(t, err)
+	for _, webhook := range mutating.Webhooks {
+		bundles[webhook.Name] = string(webhook.ClientConfig.CABundle)
+	}
+	validating, err := configurations.ValidatingWebhookConfigurations().Get(t.Context(), "gatehouse", metav1.GetOptions{})
+	must(t, err)
+	for _, webhook := range validating.Webhooks {
+		bundles[webhook.Name] = string(webhook.ClientConfig.CABundle)
+	}
+	return bundles
 }

@@ -2,18 +2,14 @@ package incluster
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -171,156 +167,6 @@ func (c *caller) call(ctx context.Context, number int) error {
 // ports are what makes every error of a connection another text.
 var ports = regexp.MustCompile(`((?:read|write) tcp )\S+->`)
 
-// traffic is calls without an end, and what is seen meanwhile.
-type traffic struct {
-	*load.Load
-	site *site
-	// failedOpen is what the API server had let pass unanswered when the calls began.
-	failedOpen float64
-
-	watching context.CancelFunc
-	watched  sync.WaitGroup
-
-	mu sync.Mutex
-	// pods are those that were there, and answered how many reviews each has answered, by name.
-	pods     map[string]*kubelet.Pod
-	answered map[string]float64
-	// connections are those to replicas, and earlier are those that were there before.
-	connections, earlier map[string]bool
-}
-
-// traffic begins to make calls. It ends with the test.
-func (s *site) traffic(t *testing.T) *traffic {
-	t.Helper()
-	l := &traffic{
-		site: s, failedOpen: s.failedOpen(t), pods: map[string]*kubelet.Pod{}, answered: map[string]float64{}, connections: map[string]bool{},
-	}
-	var err error
-	l.earlier, err = connections(s.kubelet)
-	must(t, err)
-	var ctx context.Context
-	ctx, l.watching = context.WithCancel(context.WithoutCancel(t.Context()))
-	l.watched.Go(func() { l.watch(ctx) })
-	c := s.caller(t)
-	callers := make([]int, load.Callers)
-	l.Load = load.Start(t.Context(), func(ctx context.Context, caller int) error {
-		callers[caller]++ // each has its own
-		return c.call(ctx, caller+callers[caller])
-	})
-	t.Cleanup(l.end)
-	return l
-}
-
-// end stops the calls. Ending twice is harmless.
-func (l *traffic) end() {
-	l.End()
-	l.watching()
-	l.watched.Wait()
-}
-
-// watch observes the replicas and at the connections to them while there are calls.
-func (l *traffic) watch(ctx context.Context) {
-	const pause = 500 * time.Millisecond // a connection is seen for a minute after its end, and a replica drains for several seconds
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for {
-		l.observe(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-func (l *traffic) observe(ctx context.Context) {
-	found, err := connections(l.site.kubelet)
-	if err == nil {
-		l.mu.Lock()
-		for c := range found {
-			l.connections[c] = true
-		}
-		l.mu.Unlock()
-	}
-	for _, p := range l.site.kubelet.Pods() {
-		n, err := metric(ctx, p, "gatehouse_reviews_total")
-		l.mu.Lock()
-		l.pods[p.Name] = p
-		if err == nil { // one that begins or ends does not answer
-			l.answered[p.Name] = n
-		}
-		l.mu.Unlock()
-	}
-}
-
-// more waits until n more calls have been made.
-func (l *traffic) more(t *testing.T, n int64) {
-	t.Helper()
-	target := l.Calls() + n
-	support.Eventually(t, fmt.Sprintf("%d more calls", n), func() error {
-		if missing := target - l.Calls(); missing > 0 {
-			return fmt.Errorf("%d are missing", missing)
-		}
-		return nil
-	})
-}
-
-// noneFailed ends the calls. There must have been enough of them, over enough connections, none may have failed, and no
-// replica may have been left out or have ended by itself.
-func (l *traffic) noneFailed(t *testing.T, least int64) {
-	t.Helper()
-	if missing := least - l.Calls(); missing > 0 {
-		l.more(t, missing)
-	}
-	l.end()
-	l.observe(t.Context()) // what the last ones answered
-	made := l.made()
-	t.Logf("%s; %d connections; answered: %v", l.Load, made, l.answered)
-	if l.Failed() > 0 {
-		t.Errorf("%d of %d calls failed: %s", l.Failed(), l.Calls(), l.Why())
-	}
-	if n := l.site.failedOpen(t) - l.failedOpen; n > 0 {
-		t.Errorf("the API server let %.0f requests pass because Gatehouse did not answer", n)
-	}
-	// That no call failed means something only if calls needed new connections all the time.
-	const plenty = 250
-	if least := min(int(l.Calls()/100), plenty); made < least {
-		t.Errorf("there were %d connections for %d calls, want %d at least", made, l.Calls(), least)
-	}
-	const share = 50
-	for name, pod := range l.pods {
-		if n := l.answered[name]; n < share {
-			t.Errorf("the replica %s answered %.0f reviews, want %d at least", name, n, share)
-		}
-		if n := pod.Restarts(); n > 0 {
-			t.Errorf("the replica %s was started again %d times", name, n)
-		}
-	}
-}
-
-// made is how many connections to replicas were made.
-func (l *traffic) made() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := 0
-	for c := range l.connections {
-		if !l.earlier[c] {
-			n++
-		}
-	}
-	return n
-}
-
-// failedOpen is how many requests the API server has let pass because a webhook that fails open did not answer.
-func (s *site) failedOpen(t *testing.T) float64 {
-	t.Helper()
-	text, err := s.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	must(t, err)
-	n, err := gatehouse.Sum(string(text), "apiserver_admission_webhook_fail_open_count")
-	must(t, err)
-	return n
-}
-
 // metric is the sum of a metric's samples in a replica.
 func metric(ctx context.Context, pod *kubelet.Pod, name string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -340,33 +186,4 @@ func metric(ctx context.Context, pod *kubelet.Pod, name string) (float64, error)
 		return 0, err
 	}
 	return gatehouse.Sum(string(text), name)
-}
-
-// connections returns those that the kernel knows of to the port for reviews of the pods of a kubelet: those that are open,
-// and for a minute those that have been closed. Each is named by its two ends.
-func connections(k *kubelet.Kubelet) (map[string]bool, error) {
-	content, err := os.ReadFile("/proc/self/net/tcp")
-	if err != nil {
-		return nil, err
-	}
-	isReviews := func(end string) bool {
-		address, isPort := strings.CutSuffix(end, ":24E3") // 9443
-		raw, err := hex.DecodeString(address)
-		return isPort && err == nil && len(raw) == 4 && k.Owns(netip.AddrFrom4([4]byte{raw[3], raw[2], raw[1], raw[0]}))
-	}
-	found := map[string]bool{}
-	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
-			continue
-		}
-		local, remote := fields[1], fields[2]
-		switch {
-		case isReviews(remote):
-			found[local+" "+remote] = true
-		case isReviews(local) && !strings.HasSuffix(remote, ":0000"):
-			found[remote+" "+local] = true
-		}
-	}
-	return found, nil
 }

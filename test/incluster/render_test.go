@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,50 +15,6 @@ import (
 
 // chart is the Helm chart.
 const chart = "../../manifests/chart/gatehouse"
-
-// twoReplicas is an install as it is rendered, with two replicas.
-func twoReplicas(t *testing.T, documents string) string {
-	t.Helper()
-	return adjusted(t, documents, 2)
-}
-
-// adjusted is an install as it is rendered, with so many replicas, short waits between the steps of a rollout, and further
-// arguments of the server.
-func adjusted(t *testing.T, documents string, replicas int, args ...string) string {
-	t.Helper()
-	const resources = "\n        - --custom-resources\n"
-	more := resources
-	for _, arg := range args {
-		more += "        - " + arg + "\n"
-	}
-	for _, field := range []struct{ usual, here string }{
-		{"\n  replicas: 3\n", fmt.Sprintf("\n  replicas: %d\n", replicas)},
-		{"\n  minReadySeconds: 10\n", "\n  minReadySeconds: 2\n"},
-		{resources, more},
-	} {
-		if n := strings.Count(documents, field.usual); n != 1 {
-			t.Fatalf("the install has %q %d times, want once", field.usual, n)
-		}
-		documents = strings.Replace(documents, field.usual, field.here, 1)
-	}
-	return documents
-}
-
-// kustomized is what kubectl renders of the overlay "self-signed".
-func (s *site) kustomized(t *testing.T) string {
-	t.Helper()
-	documents, err := s.kubectl(t.Context(), "", "kustomize", filepath.Join(overlays, "self-signed"))
-	must(t, err)
-	return documents
-}
-
-// applyInstall applies documents as the documents about installing say, and waits until the replicas are there.
-func (s *site) applyInstall(t *testing.T, documents string) {
-	t.Helper()
-	_, err := s.kubectl(t.Context(), documents, "apply", "--server-side", "--filename", "-")
-	must(t, err)
-	s.rolledOut(t)
-}
 
 // helm runs a command of helm as the administrator, and returns what it prints.
 func (s *site) helm(ctx context.Context, home string, args ...string) (string, error) {

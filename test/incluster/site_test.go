@@ -1,6 +1,5 @@
 // Package incluster installs Gatehouse on a real API server with kube-controller-manager, as a platform team does, runs
-// its pods as a node would, and looks at what becomes of the cluster: while it is rolled out, killed, upgraded, away, and
-// removed.
+// its pods as a node would, and looks at what becomes of the cluster while it is installed and upgraded.
 package incluster
 
 import (
@@ -12,9 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -44,7 +40,7 @@ type site struct {
 const previousImage = "registry.example/previous"
 
 // newSite starts a cluster in which nothing is installed.
-func newSite(t *testing.T, options cluster.Options) *site {
+func newSite(t *testing.T) *site {
 	t.Helper()
 	if !cluster.Namespaced() {
 		t.Fatal("a network namespace is needed, in which pods have addresses (hint: allow unprivileged user namespaces, or run as root)")
@@ -53,8 +49,7 @@ func newSite(t *testing.T, options cluster.Options) *site {
 	must(t, err)
 	root, err := support.Root()
 	must(t, err)
-	options.ControllerManager = true
-	s := &site{Cluster: cluster.New(t, options), log: &lockedLog{began: time.Now()}}
+	s := &site{Cluster: cluster.New(t, cluster.Options{ControllerManager: true}), log: &lockedLog{began: time.Now()}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("what happened:\n%s", s.log.text())
@@ -101,26 +96,11 @@ func (s *site) install(t *testing.T, overlay string) {
 	s.rolledOut(t)
 }
 
-// installTwo installs "self-signed" with two replicas, and without long waits between the steps of a rollout.
-func (s *site) installTwo(t *testing.T) {
-	t.Helper()
-	s.applyInstall(t, twoReplicas(t, s.kustomized(t)))
-}
-
 // rolledOut waits until every replica of the Deployment is as it should be.
 func (s *site) rolledOut(t *testing.T) {
 	t.Helper()
 	_, err := s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", system, "--timeout", deadline.String())
 	must(t, err)
-}
-
-// restart replaces every replica as an administrator does, and waits until the new ones are there. The old ones may still
-// be on their way out.
-func (s *site) restart(t *testing.T) {
-	t.Helper()
-	_, err := s.kubectl(t.Context(), "", "rollout", "restart", "deployment/gatehouse", "--namespace", system)
-	must(t, err)
-	s.rolledOut(t)
 }
 
 // waitForReplicas waits until exactly so many replicas run, and all are ready.
@@ -144,14 +124,6 @@ func (s *site) waitForReplicas(t *testing.T, replicas int) {
 func (s *site) apply(ctx context.Context, documents string) error {
 	_, err := s.kubectl(ctx, documents, "apply", "--filename", "-")
 	return err
-}
-
-// asking is a pod that asks for injection.
-func asking(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"sidecar.gatehouse.dev/inject": "true"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}},
-	}
 }
 
 // profile is a SidecarProfile with a native sidecar of its name.

@@ -3,18 +3,24 @@
 package incluster
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
+	"github.com/gatehouse-dev/gatehouse/test/support/load"
 )
 
 // moreResources are custom resources of the kinds that workloadPolicies do not have, with fields that both releases know.
@@ -85,7 +91,7 @@ func TestPreviousRelease(t *testing.T) {
 	if err != nil || len(charts) != 1 {
 		t.Fatalf("the charts of the previous release are %q, want one: %v", charts, err)
 	}
-	s := newSite(t, cluster.Options{})
+	s := newSite(t)
 	helm := func(command string, args ...string) {
 		t.Helper()
 		_, err := s.helm(t.Context(), t.TempDir(), append([]string{command, "gatehouse", "--namespace", system}, args...)...)
@@ -130,7 +136,7 @@ func TestPreviousRelease(t *testing.T) {
 		if s.revisions(t) == revisions {
 			t.Errorf("the definitions have the revisions of before, %s: this test is of no change of schema", revisions)
 		}
-		s.condition(t, "Ready", "True")
+		s.resourcesReady(t)
 		unchanged(t, before)
 		must(t, s.apply(t.Context(), namedPolicy))
 		if object := s.customResources(t)["AdmissionPolicy/named"]; !strings.Contains(object, `"name":"few-replicas"`) {
@@ -144,16 +150,16 @@ func TestPreviousRelease(t *testing.T) {
 		if now := s.revisions(t); now != revisions {
 			t.Errorf("the definitions have the revisions %s, want %s", now, revisions)
 		}
-		s.condition(t, "Ready", "True")
+		s.resourcesReady(t)
 		unchanged(t, known)
 	})
 	t.Run("to this version again", func(t *testing.T) {
 		known := s.customResources(t)
 		helm("rollback", "2")
-		s.condition(t, "Ready", "True")
+		s.resourcesReady(t)
 		unchanged(t, known)
 	})
-	l.noneFailed(t, 5_000)
+	l.noneFailed(t)
 }
 
 // revisions are those of the schemas of the custom resources.
@@ -181,4 +187,117 @@ func (s *site) customResources(t *testing.T) map[string]string {
 		found[fmt.Sprintf("%s/%s", object.GetKind(), object.GetName())] = string(content)
 	}
 	return found
+}
+
+// authority is the CA that the replicas share, with its key.
+func (s *site) authority(t *testing.T) string {
+	t.Helper()
+	secret, err := s.Client().CoreV1().Secrets(system).Get(t.Context(), "gatehouse-ca", metav1.GetOptions{})
+	must(t, err)
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
+		fmt.Fprintf(&text, "%s: %s\n", name, secret.Data[name])
+	}
+	if text.Len() == 0 {
+		t.Fatal("the Secret of the CA is empty")
+	}
+	return text.String()
+}
+
+// made are the pods that come of those of the load, without what differs from one time to the next.
+func (s *site) made(t *testing.T) []string {
+	t.Helper()
+	client, err := rest.HTTPClientFor(s.Config())
+	must(t, err)
+	var made []string
+	for _, e := range requests() {
+		if !strings.HasSuffix(e.path, "/pods") {
+			continue
+		}
+		made = append(made, podOf(t, client, s.Config().Host+e.path+"?dryRun=All", e.object))
+	}
+	return made
+}
+
+// podOf is the pod that would be created.
+func podOf(t *testing.T, client *http.Client, url, object string) string {
+	t.Helper()
+	answer, err := load.Create(t.Context(), client, url, object)
+	must(t, err)
+	var pod corev1.Pod
+	must(t, json.Unmarshal(answer, &pod))
+	pod.ObjectMeta = metav1.ObjectMeta{Name: pod.Name, Annotations: pod.Annotations, Labels: pod.Labels}
+	// The ServiceAccount's volume has a name that is drawn.
+	pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return strings.HasPrefix(v.Name, "kube-api-access-") })
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = slices.DeleteFunc(containers[i].VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(m.Name, "kube-api-access-") })
+		}
+	}
+	text, err := json.Marshal(pod)
+	must(t, err)
+	return string(text)
+}
+
+// resourcesReady waits until all workloadPolicies have the condition Ready.
+func (s *site) resourcesReady(t *testing.T) {
+	t.Helper()
+	support.Eventually(t, "the custom resources are ready", func() error {
+		for _, object := range []string{"sidecarprofile/logs", "sidecarprofile/always", "admissionpolicy/replicas"} {
+			text, err := s.kubectl(t.Context(), "", "get", object, "--output",
+				`jsonpath={.metadata.generation} {.status.conditions[?(@.type=="Ready")].observedGeneration} {.status.conditions[?(@.type=="Ready")].status}`)
+			if err != nil {
+				return err
+			}
+			if fields := strings.Fields(text); len(fields) != 3 || fields[0] != fields[1] || fields[2] != "True" {
+				return fmt.Errorf("%s: got %q", object, text)
+			}
+		}
+		return nil
+	})
+}
+
+// traffic is calls without an end.
+type traffic struct {
+	*load.Load
+	site *site
+	// failedOpen is what the API server had let pass unanswered when the calls began.
+	failedOpen float64
+}
+
+// traffic begins to make calls. It ends with the test.
+func (s *site) traffic(t *testing.T) *traffic {
+	t.Helper()
+	l := &traffic{site: s, failedOpen: s.failedOpen(t)}
+	c := s.caller(t)
+	callers := make([]int, load.Callers)
+	l.Load = load.Start(t.Context(), func(ctx context.Context, caller int) error {
+		callers[caller]++ // each has its own
+		return c.call(ctx, caller+callers[caller])
+	})
+	t.Cleanup(func() { l.End() })
+	return l
+}
+
+// noneFailed ends the calls, of which none may have failed.
+func (l *traffic) noneFailed(t *testing.T) {
+	t.Helper()
+	l.End()
+	t.Log(l.Load)
+	if l.Failed() > 0 {
+		t.Errorf("%d of %d calls failed: %s", l.Failed(), l.Calls(), l.Why())
+	}
+	if n := l.site.failedOpen(t) - l.failedOpen; n > 0 {
+		t.Errorf("the API server let %.0f requests pass because Gatehouse did not answer", n)
+	}
+}
+
+// failedOpen is how many requests the API server has let pass because a webhook that fails open did not answer.
+func (s *site) failedOpen(t *testing.T) float64 {
+	t.Helper()
+	text, err := s.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	must(t, err)
+	n, err := gatehouse.Sum(string(text), "apiserver_admission_webhook_fail_open_count")
+	must(t, err)
+	return n
 }

@@ -39,8 +39,6 @@ type Options struct {
 	// ControllerManager starts kube-controller-manager too. Without it nothing happens to objects behind the test's
 	// back, but ReplicaSets make no pods and a deleted namespace stays.
 	ControllerManager bool
-	// ControllerManagerFlags work like APIServerFlags.
-	ControllerManagerFlags []string
 	// Dir receives data, logs and certificates and is kept. Empty means a temporary directory that Stop removes.
 	Dir string
 	// Join makes another API server on the etcd of a running cluster, with its authority and service account key. It
@@ -122,7 +120,7 @@ func (c *Cluster) start(ctx context.Context, options Options) error {
 		return err
 	}
 	if options.ControllerManager {
-		err = c.startControllerManager(ctx, options.ControllerManagerFlags)
+		err = c.startControllerManager(ctx)
 		if err != nil {
 			return err
 		}
@@ -306,7 +304,7 @@ func (c *Cluster) writeAPIServerFiles() error {
 	return WriteKubeconfig(c.Kubeconfig(), c.config.Host, c.config.CAData, c.config.CertData, c.config.KeyData)
 }
 
-func (c *Cluster) startControllerManager(ctx context.Context, flags []string) error {
+func (c *Cluster) startControllerManager(ctx context.Context) error {
 	config, err := c.ConfigFor(controllersUser)
 	if err != nil {
 		return err
@@ -324,7 +322,7 @@ func (c *Cluster) startControllerManager(ctx context.Context, flags []string) er
 	if err != nil {
 		return err
 	}
-	args := mergeFlags([]string{
+	args := []string{
 		"--kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--secure-port=0",
@@ -336,7 +334,7 @@ func (c *Cluster) startControllerManager(ctx context.Context, flags []string) er
 		// Its dozens of controllers share these limits. At the default of 20 the first five seconds are waiting.
 		"--kube-api-qps=1000",
 		"--kube-api-burst=1000",
-	}, flags)
+	}
 	c.controllerManager = c.process(controllerManagerProgram, args, func(ctx context.Context) error {
 		// It serves no readiness here. That it does its work is the better sign anyway.
 		return c.namespaceIsComplete(ctx, "default")

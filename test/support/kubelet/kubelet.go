@@ -83,18 +83,11 @@ type Kubelet struct {
 	// block is the number of the addresses that the pods of this kubelet have.
 	block int
 
-	// starts is shut while no process is started, and ends while none is noticed to have ended.
-	starts, ends gate
-
 	mu sync.Mutex
 	// pods are those that run, by UID.
 	pods map[string]*Pod
 	// started counts the pods that have an address.
 	started int
-	// intercept is the function of Intercept, or nil.
-	intercept func(p *Pod, sent io.Reader) io.Reader
-	// renewals counts how often the node has renewed its Lease, and failures how often it could not.
-	renewals, failures int
 }
 
 // Start makes the node, and runs pods until Stop.
@@ -162,11 +155,6 @@ func (k *Kubelet) address(pod int) netip.Addr {
 	return netip.AddrFrom4(first)
 }
 
-// Owns reports whether an address is one that this kubelet gives to pods.
-func (k *Kubelet) Owns(address netip.Addr) bool {
-	return !address.Less(k.address(0)) && !k.address(blockSize-1).Less(address)
-}
-
 // register makes the node as a kubelet does, with the node's own rights.
 func (k *Kubelet) register(ctx context.Context) error {
 	capacity := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("200"), corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi")}
@@ -198,13 +186,6 @@ func (k *Kubelet) keepNode(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.mu.Lock()
-		if err == nil {
-			k.renewals++
-		} else {
-			k.failures++
-		}
-		k.mu.Unlock()
 		if err != nil {
 			k.logf("the node's Lease: %v", err)
 		}
@@ -233,58 +214,6 @@ func (k *Kubelet) renew(ctx context.Context) error {
 	lease.Spec.RenewTime = &now
 	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	return err
-}
-
-// Renewals returns how often the node has renewed its Lease, and how often it could not.
-func (k *Kubelet) Renewals() (done, failed int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.renewals, k.failures
-}
-
-// Hold keeps processes from being started, as a node without room does, until Release. Those that end are not started
-// again either, as in a crash loop.
-func (k *Kubelet) Hold() { k.starts.shut() }
-
-// Release ends Hold.
-func (k *Kubelet) Release() { k.starts.open() }
-
-// DelayNotice keeps the kubelet from noticing that a process has ended by itself, until Notice. A real kubelet looks once a
-// second, and one under load has been seen to need several.
-func (k *Kubelet) DelayNotice() { k.ends.shut() }
-
-// Notice ends DelayNotice.
-func (k *Kubelet) Notice() { k.ends.open() }
-
-// gate is open at first. It is safe for concurrent use.
-type gate struct {
-	mu sync.Mutex
-	// opens is nil while the gate is open, and else closed when it opens.
-	opens chan struct{}
-}
-
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opens == nil {
-		g.opens = make(chan struct{})
-	}
-}
-
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.opens != nil {
-		close(g.opens)
-		g.opens = nil
-	}
-}
-
-// opened returns a channel that is closed when the gate opens, or nil if it is open.
-func (g *gate) opened() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.opens
 }
 
 // Pods returns those whose processes have been started, in the order of their names.
@@ -327,7 +256,7 @@ func (k *Kubelet) sync(ctx context.Context, pods []corev1.Pod) {
 		case pod.DeletionTimestamp != nil:
 			k.logf("pod %s: deleted before it ran", pod.Name)
 			_ = k.remove(ctx, pod) // it is tried again
-		case k.starts.opened() != nil || pod.Status.Phase != corev1.PodPending:
+		case pod.Status.Phase != corev1.PodPending:
 		case pod.Spec.NodeName == "":
 			if err := k.bind(ctx, pod); err != nil && !apierrors.IsConflict(err) {
 				k.logf("pod %s: bind: %v", pod.Name, err)

@@ -25,7 +25,7 @@ func (p *Pod) attendOnce(ctx context.Context, process *cluster.Process) {
 	code := process.ExitCode()
 	p.kubelet.logf("pod %s: ended with the code %d", p.Name, code)
 	for p.reportEnd(ctx, code) != nil {
-		if !p.wait(ctx, interval, nil) {
+		if !p.wait(ctx, interval) {
 			return
 		}
 	}

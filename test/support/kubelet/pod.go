@@ -82,9 +82,6 @@ func (p *Pod) Ops(path string) string {
 	return "http://" + netip.AddrPortFrom(p.Address, opsPort).String() + path
 }
 
-// Reviews returns where the process answers reviews.
-func (p *Pod) Reviews() netip.AddrPort { return netip.AddrPortFrom(p.Address, reviewsPort) }
-
 // Log returns the file that everything the process prints goes to.
 func (p *Pod) Log() string { return p.dir + ".log" }
 
@@ -119,7 +116,7 @@ func (p *Pod) run(ctx context.Context) {
 		}
 		if err != nil {
 			p.kubelet.logf("pod %s: %v", p.Name, err)
-			if !p.wait(ctx, time.Second, nil) {
+			if !p.wait(ctx, time.Second) {
 				return
 			}
 			continue
@@ -139,33 +136,27 @@ func (p *Pod) run(ctx context.Context) {
 		p.restarts++
 		p.mu.Unlock()
 		p.kubelet.logf("pod %s: its process has ended, and is to be started again", p.Name)
-		if !p.wait(ctx, pause, p.kubelet.starts.opened()) {
+		if !p.wait(ctx, pause) {
 			return
 		}
 	}
 }
 
-// wait waits for a time and for a channel, unless it is nil, and reports whether the pod still exists.
-func (p *Pod) wait(ctx context.Context, d time.Duration, also <-chan struct{}) bool {
+// wait waits for a time, and reports whether the pod still exists.
+func (p *Pod) wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	elapsed := timer.C
-	for elapsed != nil || also != nil {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-p.deleted:
-			p.finish(ctx)
-			return false
-		case <-p.lost:
-			return false
-		case <-elapsed:
-			elapsed = nil
-		case <-also:
-			also = nil
-		}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-p.deleted:
+		p.finish(ctx)
+		return false
+	case <-p.lost:
+		return false
+	case <-timer.C:
+		return true
 	}
-	return true
 }
 
 // attend asks a process whether it is ready, and reports that to the API server, until it ends. It returns true if the
@@ -186,9 +177,6 @@ func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
 			p.finish(ctx)
 			return false
 		case <-process.Exited():
-			if !p.wait(ctx, 0, p.kubelet.ends.opened()) {
-				return false
-			}
 			_ = p.reportReady(ctx, false) // it is reported again when the process has been started
 			return true
 		case <-tick.C:

@@ -96,7 +96,7 @@ func (f *forwarder) PortForward(ctx context.Context, name, _ string, port int32,
 			_ = tcp.CloseWrite()
 		}
 	}()
-	_, _ = io.Copy(stream, f.kubelet.intercepted(pod, connection)) // as above
+	_, _ = io.Copy(stream, connection) // as above
 	return nil
 }
 
@@ -108,22 +108,4 @@ func (k *Kubelet) podNamed(name string) *Pod {
 		}
 	}
 	return nil
-}
-
-// Intercept has each connection of a port-forward read through a function from now on: it gets what the process in the pod
-// sends, and returns what the caller receives. Nil ends that.
-func (k *Kubelet) Intercept(through func(p *Pod, sent io.Reader) io.Reader) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.intercept = through
-}
-
-func (k *Kubelet) intercepted(p *Pod, sent io.Reader) io.Reader {
-	k.mu.Lock()
-	through := k.intercept
-	k.mu.Unlock()
-	if through == nil {
-		return sent
-	}
-	return through(p, sent)
 }

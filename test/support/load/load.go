@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,8 +35,6 @@ type Load struct {
 	mu sync.Mutex
 	// reasons are what failed calls say, and how many said so.
 	reasons map[string]int
-	// last is when a call failed last.
-	last time.Time
 }
 
 // Start makes calls from [Callers] goroutines until End. A call is given the number of its caller, and nothing of the
@@ -66,7 +63,6 @@ func (l *Load) note(err error) {
 	l.failed.Add(1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = time.Now()
 	reason := err.Error()
 	if _, known := l.reasons[reason]; !known && len(l.reasons) >= mostReasons {
 		reason = "something else"
@@ -79,13 +75,6 @@ func (l *Load) Calls() int64 { return l.calls.Load() }
 
 // Failed is how many calls have failed.
 func (l *Load) Failed() int64 { return l.failed.Load() }
-
-// LastFailure is when a call failed last, the zero time if none has.
-func (l *Load) LastFailure() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.last
-}
 
 // End stops the calls, waits for those in progress, and returns how many there were and how many failed. Ending twice is
 // harmless.
@@ -101,17 +90,12 @@ func (l *Load) String() string {
 	return fmt.Sprintf("%d calls in %s, %.0f a second, %d failed", calls, took.Round(time.Millisecond), float64(calls)/took.Seconds(), l.Failed())
 }
 
-// Reasons are the errors of calls that failed, and how many had each.
-func (l *Load) Reasons() map[string]int {
+// Why is the errors of calls that failed, and how many had each, as lines.
+func (l *Load) Why() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return maps.Clone(l.reasons)
-}
-
-// Why is [Load.Reasons] as lines.
-func (l *Load) Why() string {
 	var lines []string
-	for reason, n := range l.Reasons() {
+	for reason, n := range l.reasons {
 		lines = append(lines, fmt.Sprintf("\n%d times: %s", n, reason))
 	}
 	slices.Sort(lines)

@@ -105,9 +105,8 @@ func (w *world) secure(t testing.TB, namespace string, pod, out []byte) {
 	}
 }
 
-// all checks a decision and those that follow: about the result, about the
-// result after others have worked on it, and about what is left when everything
-// is taken out again. It returns the first decision.
+// all checks a decision, the one that follows about the result, and what is left when everything is taken out again. It
+// returns the first decision.
 func (w *world) all(t testing.TB, in sidecar.Input) sidecar.Decision {
 	t.Helper()
 	pod := in.Request.Object.Raw
@@ -120,8 +119,6 @@ func (w *world) all(t testing.TB, in sidecar.Input) sidecar.Decision {
 		w.nothing(t, in, out, d)
 		if !d.Again && isUnambiguous(parsed(t, pod)) {
 			w.removed(t, out, pod)
-			w.reinvoked(t, in, out, d)
-			w.written(t, in)
 		}
 	}
 	return d
@@ -196,139 +193,5 @@ func (w *world) removed(t testing.TB, pod, want []byte) {
 	got := patched(t, pod, removal.Patches)
 	if want != nil && (len(removal.Left) > 0 || !reflect.DeepEqual(treeOf(t, got), treeOf(t, want))) {
 		t.Errorf("%s\nis restored to\n%s\nand was\n%s\n%q is not found", pod, got, want, removal.Left)
-	}
-}
-
-// reinvoked lets another webhook work on a pod between two decisions.
-func (w *world) reinvoked(t testing.TB, in sidecar.Input, out []byte, first sidecar.Decision) {
-	t.Helper()
-	pod := in.Request.Object.Raw
-	if len(first.Warnings) > 0 && w.profiles[0].Spec.OnConflict == "Keep" {
-		return // What was kept may be completed from what others bring.
-	}
-	in.Request.Object.Raw = extendedBy(t, out)
-	second, completed := w.decide(t, in)
-	if second.Err != nil {
-		t.Errorf("the decision about %s: %v", in.Request.Object.Raw, second.Err)
-	}
-	if second.Err != nil || len(second.Refusals) > 0 {
-		return
-	}
-	for i, v := range second.Verdicts {
-		if was := first.Verdicts[i].Reason; was == sidecar.Applied && v.Reason != sidecar.Applied && v.Reason != sidecar.AlreadyThere {
-			t.Errorf("profile %q was applied and is %s: %s", v.Profile, v.Reason, v.Detail)
-		}
-	}
-	in.Request.Object.Raw = completed
-	if third, _ := w.decide(t, in); third.Patches != nil || third.Err != nil || len(third.Refusals) > 0 {
-		t.Errorf("the third decision about %s: %+v", completed, third)
-	}
-	// Whatever others do, taking out ours leaves theirs.
-	w.removed(t, completed, extendedBy(t, pod))
-}
-
-// extendedBy returns a pod after a webhook that adds a container, a volume, a label
-// and an annotation.
-func extendedBy(t testing.TB, text []byte) []byte {
-	t.Helper()
-	pod := asObject(treeOf(t, text))
-	metadata, spec := asObject(pod["metadata"]), asObject(pod["spec"])
-	pod["metadata"], pod["spec"] = metadata, spec
-	labels, annotations := asObject(metadata["labels"]), asObject(metadata["annotations"])
-	metadata["labels"], metadata["annotations"] = labels, annotations
-	labels["other.example/on"], annotations["other.example/status"] = "yes", "done"
-	containers, _ := spec["containers"].([]any)
-	spec["containers"] = append(containers, map[string]any{"name": "foreign", "image": "example/foreign:1", "env": []any{map[string]any{"name": "TZ", "value": "UTC"}}})
-	volumes, _ := spec["volumes"].([]any)
-	spec["volumes"] = append(volumes, map[string]any{"name": "foreign", "emptyDir": map[string]any{}})
-	return asJSON(t, pod)
-}
-
-// written decides about a pod as the API server writes it, and again after its defaulting and its plug-ins: the
-// second call has nothing to do.
-func (w *world) written(t testing.TB, in sidecar.Input) {
-	t.Helper()
-	var pod, result corev1.Pod
-	if json.Unmarshal(in.Request.Object.Raw, &pod) != nil {
-		return // The API server refuses it.
-	}
-	in.Request.Object.Raw = asJSON(t, pod)
-	d, out := w.decide(t, in)
-	if d.Patches == nil {
-		return
-	}
-	if err := json.Unmarshal(out, &result); err != nil {
-		t.Fatalf("%s: %v", out, err)
-	}
-	w.nothing(t, in, asJSON(t, result), d)
-	setDefaults(&result.Spec)
-	w.nothing(t, in, asJSON(t, result), d)
-}
-
-// setDefaults sets what the API server's defaulting and its plug-ins set.
-func setDefaults(spec *corev1.PodSpec) {
-	setDefault(&spec.DNSPolicy, corev1.DNSClusterFirst)
-	setDefault(&spec.RestartPolicy, corev1.RestartPolicyAlways)
-	setDefault(&spec.SchedulerName, "default-scheduler")
-	setDefault(&spec.ServiceAccountName, "default")
-	setPointer(&spec.SecurityContext, corev1.PodSecurityContext{})
-	setPointer(&spec.TerminationGracePeriodSeconds, 30)
-	setPointer(&spec.EnableServiceLinks, true)
-	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(300))})
-	for i := range spec.Volumes {
-		switch v := &spec.Volumes[i]; {
-		case v.Secret != nil:
-			setPointer(&v.Secret.DefaultMode, 0o644)
-		case v.ConfigMap != nil:
-			setPointer(&v.ConfigMap.DefaultMode, 0o644)
-		case v.Projected != nil:
-			setPointer(&v.Projected.DefaultMode, 0o644)
-			for _, s := range v.Projected.Sources {
-				if s.ServiceAccountToken != nil {
-					setPointer(&s.ServiceAccountToken.ExpirationSeconds, 3600)
-				}
-			}
-		}
-	}
-	const token = "kube-api-access-x2x7k"
-	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: token, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}})
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			c := &list[i]
-			setDefault(&c.TerminationMessagePath, "/dev/termination-log")
-			setDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-			setDefault(&c.ImagePullPolicy, corev1.PullIfNotPresent)
-			for k := range c.Ports {
-				setDefault(&c.Ports[k].Protocol, corev1.ProtocolTCP)
-			}
-			for k := range c.Env {
-				if from := c.Env[k].ValueFrom; from != nil && from.FieldRef != nil {
-					setDefault(&from.FieldRef.APIVersion, "v1")
-				}
-			}
-			if p := c.StartupProbe; p != nil {
-				setDefault(&p.TimeoutSeconds, 1)
-				if p.HTTPGet != nil {
-					setDefault(&p.HTTPGet.Scheme, corev1.URISchemeHTTP)
-				}
-			}
-			const path = "/var/run/secrets/kubernetes.io/serviceaccount"
-			if !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == path }) {
-				c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: token, ReadOnly: true, MountPath: path})
-			}
-		}
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var none T
-	if *field == none {
-		*field = value
-	}
-}
-
-func setPointer[T any](field **T, value T) {
-	if *field == nil {
-		*field = &value
 	}
 }

@@ -72,30 +72,6 @@ func FuzzStatus(f *testing.F) {
 	})
 }
 
-// FuzzInjectWord feeds what a pod says about injection.
-func FuzzInjectWord(f *testing.F) {
-	for _, seed := range []string{"true", "false", "", "mesh", "-mesh,logs", "mesh,-mesh", " mesh , asked", ",", "-", "--mesh", "no", "logs-next", "true,mesh", "\x00"} {
-		f.Add(seed)
-	}
-	all := fuzzed(f)
-	f.Fuzz(func(t *testing.T, word string) {
-		for _, c := range all {
-			d := c.all(t, sidecar.ForPod("shop", fuzzPod(t, map[string]string{v1alpha1.InjectAnnotation: word})))
-			names := []string{"true", "false"}
-			for i := range c.profiles {
-				names = append(names, c.profiles[i].Name)
-			}
-			known := true
-			for name := range strings.SplitSeq(strings.ToValidUTF8(word, "\uFFFD"), ",") {
-				known = known && slices.Contains(names, strings.TrimPrefix(strings.TrimSpace(name), "-"))
-			}
-			if !known && len(d.Refusals) == 0 {
-				t.Errorf("%q is taken for a word: %+v", word, d)
-			}
-		}
-	})
-}
-
 // FuzzParameters feeds the annotations that set parameters: whatever a pod says,
 // what is added has the structure that the template has.
 func FuzzParameters(f *testing.F) {
@@ -160,38 +136,6 @@ func isMeshApplied(d sidecar.Decision) bool {
 
 // longNumber matches numbers of which the API server makes others, or that take minutes or cannot be read.
 var longNumber = regexp.MustCompile(`[eE][+-]?\d{2,}|\d{10,}`)
-
-// FuzzOrderOfKeys writes a pod with its keys in one order and in that of the
-// alphabet: the decisions are alike.
-func FuzzOrderOfKeys(f *testing.F) {
-	for seed := range uint64(30) {
-		f.Add([]byte(newGenerator(seed, seed%2 == 0).pod()))
-	}
-	all := fuzzed(f)
-	f.Fuzz(func(t *testing.T, pod []byte) {
-		v, err := rawjson.Parse(pod)
-		if err != nil || repeats(v) || longNumber.Match(pod) {
-			return
-		}
-		for _, w := range all {
-			var decisions [2]sidecar.Decision
-			var results [2]any
-			for i, text := range [][]byte{pod, asJSON(t, treeOf(t, pod))} {
-				d, out := w.decide(t, sidecar.ForPod("baseline", text))
-				result := treeOf(t, out)
-				if len(d.Patches) > 0 { // Values that the pod had are kept in the annotation as they were written.
-					delete(asObject(asObject(asObject(result)["metadata"])["annotations"]), v1alpha1.StatusAnnotation)
-				}
-				d.Patches = nil
-				decisions[i], results[i] = d, result
-			}
-			sameDecision(t, decisions[0], decisions[1])
-			if !reflect.DeepEqual(results[0], results[1]) {
-				t.Errorf("%s becomes %v, %v", pod, results[0], results[1])
-			}
-		}
-	})
-}
 
 // FuzzCanonicalize brings pod specs into the form in which the API server writes them: they mean the same, and
 // stay as they are.

@@ -1,17 +1,8 @@
 package property_test
 
 import (
-	"io/fs"
-	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -48,43 +39,6 @@ func (c *counts) want(t *testing.T, percent int, reasons ...sidecar.Reason) {
 			t.Errorf("no profile is %s", reason)
 		}
 	}
-}
-
-// TestPodSecurityFixtures decides about the pods with which upstream tests the Pod Security Standards: they use about
-// every field that pods have. Each is in a namespace and under a set of profiles that change from pod to pod.
-func TestPodSecurityFixtures(t *testing.T) {
-	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/pod-security-admission").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods := map[string]string{} // Most versions have the same pods.
-	err = filepath.WalkDir(filepath.Join(strings.TrimSpace(string(out)), "test", "testdata"), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err == nil {
-			pods[string(text)] = path
-		}
-		return err
-	})
-	if err != nil || len(pods) < 300 {
-		t.Fatalf("%d pods: %v", len(pods), err)
-	}
-	all := worlds(t)
-	count := counts{reasons: map[sidecar.Reason]int{}}
-	for i, text := range slices.Sorted(maps.Keys(pods)) {
-		pod, err := yaml.YAMLToJSON([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, namespace := all[i%len(all)], someNamespaces[i%len(someNamespaces)]
-		if count.add(w.all(t, sidecar.ForPod(namespace, pod))); t.Failed() {
-			t.Fatalf("%s in namespace %s, profiles %s", pods[text], namespace, w.name)
-		}
-	}
-	count.want(t, 50, sidecar.Applied, sidecar.HostNetwork, sidecar.HostProcess, sidecar.PodSecurity, sidecar.NotAsked)
 }
 
 // TestRandomPods decides about pods that nobody would write.
