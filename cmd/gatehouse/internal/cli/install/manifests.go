@@ -263,9 +263,6 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 			problems = append(problems, fmt.Errorf("--%s is for --authentication and --admission-configuration", flag.Name))
 		}
 	})
-	if f.output != "yaml" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
-	}
 	return errors.Join(problems...)
 }
 

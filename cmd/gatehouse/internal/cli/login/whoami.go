@@ -55,9 +55,6 @@ Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != "text" && f.output != "json" {
-				return cli.OutputError(f.output, "text", "json")
-			}
 			if cmd.Flags().Changed("token-file") && f.tokenFile == "" {
 				return errors.New("--token-file: must not be empty (hint: the name of a file, or - for standard input)")
 			}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -28,18 +26,13 @@ type changeFlags struct {
 	manifestFlags
 	output         string
 	inPlace, quiet bool
-	color          cli.ColorFlag
 }
-
-// outputs returns the values of --output; the first is the default.
-func (*changeFlags) outputs() []string { return []string{"yaml", "diff", "patch"} }
 
 func (f *changeFlags) add(cmd *cobra.Command) {
 	f.manifestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the changed files instead of printing them")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error but errors")
-	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
-	f.color.Add(cmd)
+	cli.AddOutputFlag(cmd, &f.output, "yaml", "diff")
 }
 
 // check returns everything that is wrong with the flags.
@@ -47,9 +40,6 @@ func (f *changeFlags) check(cmd *cobra.Command) error {
 	var errs []error
 	if f.inPlace && cmd.Flags().Changed("output") {
 		errs = append(errs, errors.New("-i and -o cannot be given together"))
-	}
-	if !slices.Contains(f.outputs(), f.output) {
-		errs = append(errs, cli.OutputError(f.output, f.outputs()...))
 	}
 	switch {
 	case f.inPlace && len(f.files) == 0:
@@ -80,9 +70,7 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	case f.inPlace:
 		err = writeFiles(sources, texts)
 	case f.output == "diff":
-		err = writeDiffs(s.Out, f.color.Painter(s.Out), sources, texts)
-	case f.output == "patch":
-		err = writePatches(s.Out, sources, f.namespaceOf)
+		err = writeDiffs(s.Out, sources, texts)
 	default:
 		err = writeYAML(s.Out, sources, texts)
 	}
@@ -91,7 +79,7 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	}
 	for _, s := range sources {
 		for _, o := range s.Objects {
-			if o.WrittenOut() && (f.inPlace || f.output != "patch") {
+			if o.WrittenOut() {
 				log.add(o, "aliases are written out where sidecars are %s", where)
 			}
 		}
@@ -121,54 +109,16 @@ func writeYAML(out io.Writer, sources []source, texts [][]byte) error {
 
 // writeDiffs writes a unified diff of each file that changed, with names that
 // patch -p1 and git apply understand.
-func writeDiffs(out io.Writer, paint cli.Painter, sources []source, texts [][]byte) error {
+func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 	buffered := bufio.NewWriter(out)
 	for i, s := range sources {
 		name := "stdin"
 		if s.path != "" {
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
-		text := removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))
-		_, _ = buffered.Write(decision.PaintDiff(paint, text)) // Flush has the error
+		_, _ = buffered.Write(diff.Diff("a/"+name, s.text, "b/"+name, texts[i])) // Flush has the error
 	}
 	return buffered.Flush()
-}
-
-// endOfNumber is in no text that can be read.
-const endOfNumber = "\x00"
-
-// numberLines returns a text with the number of its document in front of each line. The diff is anchored at lines that occur
-// once, which lines of two similar objects in a file would not.
-func numberLines(text []byte) []byte {
-	var out bytes.Buffer
-	document := 0
-	for line := range bytes.Lines(text) {
-		if bytes.HasPrefix(line, []byte("---")) {
-			document++
-		}
-		out.WriteString(strconv.Itoa(document) + endOfNumber)
-		out.Write(line)
-	}
-	return out.Bytes()
-}
-
-// removeLineNumbers returns a diff of numbered texts without the numbers.
-func removeLineNumbers(text []byte) []byte {
-	var out bytes.Buffer
-	for line := range bytes.Lines(text) {
-		if _, rest, ok := bytes.Cut(line, []byte(endOfNumber)); ok {
-			out.WriteByte(line[0])
-			line = rest
-		}
-		out.Write(line)
-	}
-	return out.Bytes()
-}
-
-// patchLine is the patch of one object.
-type patchLine struct {
-	place
-	Patch json.RawMessage `json:"patch"`
 }
 
 // place identifies an object of a file.
@@ -189,21 +139,6 @@ func placeOf(o *manifest.Object, namespace string) place {
 		namespace = "" // it is no object
 	}
 	return place{File: o.File, Rendered: o.Rendered, Document: o.Document, Item: o.Item, Kind: o.Kind, Namespace: namespace, Name: o.Name}
-}
-
-func writePatches(out io.Writer, sources []source, namespaceOf func(*manifest.Object) string) error {
-	buffered := bufio.NewWriter(out)
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			if !o.Changed() {
-				continue
-			}
-			if err := cli.WriteJSONLine(buffered, patchLine{placeOf(o, namespaceOf(o)), o.Patch()}); err != nil {
-				return err
-			}
-		}
-	}
-	return buffered.Flush()
 }
 
 // writeFiles writes the files that changed.

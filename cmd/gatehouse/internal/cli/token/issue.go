@@ -210,9 +210,6 @@ func (f *tokenFlags) misused() []issueProblem {
 	if err := f.Check(); err != nil {
 		problems = append(problems, issueProblem{"", err})
 	}
-	if f.output != "yaml" && f.output != "json" {
-		problems = append(problems, issueProblem{"", cli.OutputError(f.output, "yaml", "json")})
-	}
 	return problems
 }
 
