@@ -95,7 +95,7 @@ func (p *positions) file(name string) *configFile {
 		return f
 	}
 	var f *configFile
-	if text, err := readFile(filepath.Join(p.dir, filepath.FromSlash(name))); err == nil {
+	if text, err := cli.ReadFile(filepath.Join(p.dir, filepath.FromSlash(name)), maxManifest); err == nil {
 		f = &configFile{File: manifest.Read(name, text, p.workloads), lines: strings.Split(string(text), "\n")}
 	}
 	p.files[name] = f

@@ -367,9 +367,9 @@ type source struct {
 	text []byte
 }
 
-// maxManifest is the size of the largest file that is read. All CustomResourceDefinitions of an operator in one file have a
+// maxManifest is the size of the largest file that is read, in MiB. All CustomResourceDefinitions of an operator in one file have a
 // few MiB.
-const maxManifest = 64 << 20
+const maxManifest = 64
 
 // read reads all manifests, and returns everything that is wrong with any of them. Kinds that hold a pod are those of the
 // flags and the configured ones.
@@ -403,12 +403,12 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		name := filepath.ToSlash(path)
 		if path == "" {
 			name = cli.StdinName
-			s.text, err = readMost(stdin)
+			s.text, err = cli.ReadInput(stdin, maxManifest)
 			if err == nil && len(bytes.TrimSpace(s.text)) == 0 {
 				err = errors.New("is empty (hint: the command in front of the pipe may have failed)")
 			}
 		} else {
-			s.text, err = readFile(path)
+			s.text, err = cli.ReadFile(path, maxManifest)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(name), err))
@@ -566,26 +566,6 @@ func filesOf(name string) ([]string, error) {
 		err = fmt.Errorf("%s: there is no file that ends in .yaml, .yml or .json in or below this directory", cli.OneLine(name))
 	}
 	return paths, err
-}
-
-func readFile(path string) (text []byte, err error) {
-	file, err := os.Open(path) //nolint:gosec // the user names the file
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", cli.Cause(err))
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return readMost(file)
-}
-
-func readMost(in io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", cli.Cause(err))
-	}
-	if len(text) > maxManifest {
-		return nil, fmt.Errorf("is larger than %d MiB", maxManifest>>20)
-	}
-	return text, nil
 }
 
 // sidecarInput returns what is decided about the pod in an object.

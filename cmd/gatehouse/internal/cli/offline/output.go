@@ -116,9 +116,40 @@ func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 		if s.path != "" {
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
-		_, _ = buffered.Write(diff.Diff("a/"+name, s.text, "b/"+name, texts[i])) // Flush has the error
+		_, _ = buffered.Write(removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))) // Flush has the error
 	}
 	return buffered.Flush()
+}
+
+// endOfNumber is in no text that can be read.
+const endOfNumber = "\x00"
+
+// numberLines returns a text with the number of its document in front of each line. The diff is anchored at lines that occur
+// once, which lines of two similar objects in a file would not.
+func numberLines(text []byte) []byte {
+	var out bytes.Buffer
+	document := 0
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, []byte("---")) {
+			document++
+		}
+		out.WriteString(strconv.Itoa(document) + endOfNumber)
+		out.Write(line)
+	}
+	return out.Bytes()
+}
+
+// removeLineNumbers returns a diff of numbered texts without the numbers.
+func removeLineNumbers(text []byte) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		if _, rest, ok := bytes.Cut(line, []byte(endOfNumber)); ok {
+			out.WriteByte(line[0])
+			line = rest
+		}
+		out.Write(line)
+	}
+	return out.Bytes()
 }
 
 // place identifies an object of a file.

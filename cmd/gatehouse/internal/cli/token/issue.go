@@ -183,11 +183,11 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 // misused returns what is wrong with the flags, whatever the place of the token.
 func (f *tokenFlags) misused() error {
 	_, err := parseExtra(f.extra)
-	problems := []error{err, f.Check()}
+	problems := []error{err}
 	if f.ttl < time.Second {
 		problems = append(problems, fmt.Errorf("--ttl %s: must be a second or more", f.ttl))
 	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, f.Check())...)
 }
 
 // make makes the token and its document, without judging either. What of the flags is
