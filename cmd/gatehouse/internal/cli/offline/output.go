@@ -216,6 +216,68 @@ func replaceFile(path string, text []byte) (err error) {
 	return err
 }
 
+// changeLog is what a command that changes manifests writes to standard error, a line for each object.
+type changeLog struct {
+	lines bytes.Buffer
+	quiet bool
+}
+
+func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
+	if l.quiet {
+		return
+	}
+	line := fmt.Sprintf(format, args...)
+	for _, part := range []string{cmp.Or(o.Title(), o.Item), o.Source} {
+		if part != "" {
+			line = part + ": " + line
+		}
+	}
+	l.lines.WriteString(cli.OneLine(line) + "\n")
+}
+
+// addSum adds how many objects were changed.
+func (l *changeLog) addSum(sources []source) {
+	if l.quiet {
+		return
+	}
+	var changed, left, other int
+	for _, s := range sources {
+		for _, o := range s.Objects {
+			switch {
+			case o.Changed():
+				changed++
+			case mayHoldPod(o):
+				left++
+			default:
+				other++
+			}
+		}
+	}
+	are := "left as they are"
+	if left == 1 {
+		are = "left as it is"
+	}
+	_, _ = fmt.Fprintf(&l.lines, "%s changed, %d %s, %d without a pod\n", diagnostic.Count(changed, "object"), left, are, other) // to memory
+}
+
+// mayHoldPod reports whether it may be a surprise that an object holds no pod.
+func mayHoldPod(o *manifest.Object) bool { return o.OfKind || o.Odd || o.Suggestion != "" }
+
+// addNoPod adds why an object holds no pod, where that may be a surprise.
+func (l *changeLog) addNoPod(o *manifest.Object) {
+	if mayHoldPod(o) {
+		l.add(o, "left as it is: %s", noPod(o))
+	}
+}
+
+// noPod returns why an object holds no pod.
+func noPod(o *manifest.Object) string {
+	if o.Suggestion != "" {
+		return podHint(o)
+	}
+	return o.NoPod
+}
+
 // titleOf returns the name of an object in output, or the place of what is no object.
 func titleOf(o *manifest.Object) string {
 	return cmp.Or(o.Title(), o.Item, "document "+strconv.Itoa(o.Document))
