@@ -61,11 +61,11 @@ func ReadToken(stdin io.Reader, path string) (string, error) {
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("--token-file: %w (hint: %s)", err, hint)
-	case token == "":
+	case len(data) == 0:
 		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
-	case token[0] == '{':
+	case strings.HasPrefix(token, "{"):
 		return "", errors.New("--token-file: holds JSON and not a token alone (hint: jq -r .status.token, for what a credential plugin prints)")
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return "", errors.New("--token-file: must hold one token, without white space in it")
 	}
 	return token, nil

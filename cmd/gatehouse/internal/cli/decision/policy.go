@@ -1,4 +1,4 @@
-// Package decision prints decisions for people: policies with the values of their expressions, violations, and diffs. Commands that
+// Package decision prints decisions for people: policies with the values of their expressions, violations, and patched objects. Commands that
 // decide offline and those that replay recordings share it.
 package decision
 

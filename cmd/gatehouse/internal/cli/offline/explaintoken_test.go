@@ -393,7 +393,7 @@ func TestExplainTokenInput(t *testing.T) {
 	w := newTokenWorld(t)
 	token := w.jwt(t, w.key, "k1", nil)
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing":                         {"\n", "--token-file: is empty"},
+		"nothing":                         {"", "--token-file: is empty"},
 		"a header":                        {"Bearer " + token, "--token-file: must hold one token, without white space in it"},
 		"two tokens":                      {token + "\n" + token, "must hold one token"},
 		"what a credential plugin prints": {`{"status":{"token":"` + token + `"}}`, "holds JSON and not a token alone (hint: jq -r .status.token, for what a credential plugin prints)"},
