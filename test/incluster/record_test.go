@@ -91,7 +91,7 @@ func (r *recorder) fetch(t *testing.T) (result fetched, code int, stderr string)
 // reviews returns those in the file.
 func (r *recorder) reviews(t *testing.T) (reviews []recorded) {
 	t.Helper()
-	code, stdout, stderr := runProgram(t, "record", "show", r.file, "-o", "ndjson")
+	code, stdout, stderr := runProgram(t, "record", "show", r.file, "-o", "json")
 	if code != 0 || stderr != "" {
 		t.Fatalf("record show: exit code %d: %s", code, stderr)
 	}

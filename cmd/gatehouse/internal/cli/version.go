@@ -21,15 +21,11 @@ func NewVersionCommand(s Streams) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			v := versions()
-			switch output {
-			case "json":
+			if output == "json" {
 				return WriteJSONLine(s.Out, v)
-			case "text":
-				_, err := fmt.Fprintln(s.Out, v)
-				return err
-			default:
-				return OutputError(output, "text", "json")
 			}
+			_, err := fmt.Fprintln(s.Out, v)
+			return err
 		},
 	}
 	AddOutputFlag(cmd, &output, "text", "json")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 
@@ -62,6 +61,8 @@ func (o *standardOutput) Flush() error {
 // outputValue is the value of -o. The command sees "json" for "yaml" unless it writes YAML itself.
 type outputValue struct {
 	value *string
+	// allowed are the values that users can give.
+	allowed []string
 	// own is true for a command that writes YAML itself.
 	own, yaml bool
 }
@@ -83,6 +84,9 @@ func (*outputValue) Type() string { return "string" }
 
 // Set implements pflag.Value.
 func (v *outputValue) Set(text string) error {
+	if !slices.Contains(v.allowed, text) {
+		return errors.New("must be " + orList(v.allowed))
+	}
 	if v.yaml = text == "yaml" && !v.own; v.yaml {
 		text = "json"
 	}
@@ -95,13 +99,8 @@ func AddOutputFlag(cmd *cobra.Command, value *string, values ...string) {
 	*value = values[0]
 	own := !slices.Contains(values, "json") || slices.Contains(values, "yaml")
 	values = outputValues(values)
-	cmd.Flags().VarP(&outputValue{value: value, own: own}, "output", "o", "output format: "+orList(values))
+	cmd.Flags().VarP(&outputValue{value: value, allowed: values, own: own}, "output", "o", "output format: "+orList(values))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
-}
-
-// OutputError returns the error for a value of -o that is none of those of AddOutputFlag.
-func OutputError(value string, values ...string) error {
-	return fmt.Errorf("--output %q: must be %s", value, orList(outputValues(values)))
 }
 
 // outputValues returns the values that -o has for those of AddOutputFlag.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,17 +32,13 @@ const (
 	lookTime = time.Minute
 	// mirrorStall ends a transfer of a Mirror. The next pass goes on with it.
 	mirrorStall = 10 * time.Second
-	// unlistedTime is how long a segment is kept that no replica has any more.
-	unlistedTime = 24 * time.Hour
 	// grows is by how many bytes a segment may grow between its being listed and fetched.
 	grows = 16 << 20
-	// configurationsPart is the part of a Mirror that configurations may take.
-	configurationsPart = 4
 	// fetchers bounds the replicas that are read at one time.
 	fetchers = 4
 )
 
-// Mirror keeps a directory in step with the recordings of all replicas, while a page shows it. It has the newest segments, up
+// Mirror keeps a directory in step with the recordings of all replicas, while a page shows it. It has the newest files, up
 // to a number of bytes, and never changes what it has of one: a segment grows, or is removed.
 type Mirror struct {
 	// Dir is the directory. It is made with the first pass.
@@ -57,8 +54,6 @@ type Mirror struct {
 	running   bool
 	lookUntil time.Time
 	state     MirrorState
-	// owners are the names of the replicas from which files are fetched, by the name of the file.
-	owners map[string]string
 }
 
 // MirrorState is what a Mirror has.
@@ -67,18 +62,16 @@ type MirrorState struct {
 	At time.Time
 	// Replicas is the number of servers that run, and Recording that of those which record.
 	Replicas, Recording int
-	// Segments and Bytes are what is in the directory, and LeftOut and LeftOutBytes the segments that have no place in it.
-	Segments, LeftOut   int
-	Bytes, LeftOutBytes int64
-	// Missing is how many bytes of the chosen segments are still to be fetched.
-	Missing int64
+	// Segments and Bytes are what is in the directory, and LeftOut is the number of segments that have no place in it.
+	Segments, LeftOut int
+	Bytes             int64
 	// Problems are what could not be read in the last pass.
 	Problems []error
 }
 
 // NewMirror returns a Mirror of the recordings in a cluster.
 func NewMirror(cluster *Cluster, dir string, now func() time.Time) *Mirror {
-	return &Mirror{Dir: dir, MaxBytes: MirrorBytes, Now: now, cluster: cluster, owners: map[string]string{}}
+	return &Mirror{Dir: dir, MaxBytes: MirrorBytes, Now: now, cluster: cluster}
 }
 
 // State returns what the Mirror has.
@@ -118,16 +111,9 @@ func (m *Mirror) mayRun(ctx context.Context) bool {
 type mirrored struct {
 	debug.RecordingFile
 
-	// from is the replica that has it, nil if none has it any more, and local its size in the directory, -1 if it is not there.
+	// from is the replica that has it, nil if none is known to have it, and local its size in the directory, -1 if it is not there.
 	from  *Replica
 	local int64
-	// chosen reports whether it has a place in the directory.
-	chosen bool
-}
-
-func isRecordingFile(name string) bool {
-	_, configuration := record.ConfigurationDigest(name)
-	return configuration || record.IsSegmentName(name)
 }
 
 func (f *mirrored) isConfiguration() bool {
@@ -140,17 +126,19 @@ func (m *Mirror) Sync(ctx context.Context) {
 	p := &pass{mirror: m, files: map[string]*mirrored{}}
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
 		p.problem(fmt.Errorf("the directory of the mirror: %w", patherr.Cause(err)))
-		p.publish()
-		return
+	} else {
+		servers := p.servers(ctx)
+		p.list(ctx, servers)
+		p.listLocal()
+		if kept := p.choose(); ctx.Err() == nil {
+			p.fetch(ctx, servers, kept)
+		}
 	}
-	servers := p.servers(ctx)
-	p.list(ctx, servers)
-	p.listLocal()
-	if kept := p.choose(); ctx.Err() == nil {
-		p.publish()
-		p.fetch(ctx, servers, kept)
-		p.publish()
-	}
+	p.state.At = m.Now()
+	slices.SortFunc(p.state.Problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state = p.state
 }
 
 // pass is the state of Sync.
@@ -159,31 +147,7 @@ type pass struct {
 
 	mu    sync.Mutex
 	files map[string]*mirrored
-	// state has what is not to be counted.
 	state MirrorState
-}
-
-// publish sets the state of the Mirror.
-func (p *pass) publish() {
-	p.mu.Lock()
-	state := p.state
-	for _, f := range p.files {
-		state.Bytes += max(f.local, 0)
-		switch {
-		case f.isConfiguration():
-		case f.local >= 0:
-			state.Segments++
-			fallthrough
-		case f.chosen:
-			state.Missing += max(0, f.Bytes-max(f.local, 0))
-		}
-	}
-	p.mu.Unlock()
-	state.At = p.mirror.Now()
-	state.Problems = slices.SortedFunc(slices.Values(state.Problems), func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
-	p.mirror.mu.Lock()
-	defer p.mirror.mu.Unlock()
-	p.mirror.state = state
 }
 
 func (p *pass) problem(err error) {
@@ -223,10 +187,8 @@ func Each(servers []*Replica, run func(*Replica)) {
 	group.Wait()
 }
 
-// list lists the files of all replicas. Replicas that share a directory have the same ones: then one replica is asked as long as
-// it has the file.
+// list lists the files of all replicas. Replicas that share a directory have the same ones: then the one is asked that has most.
 func (p *pass) list(ctx context.Context, servers []*Replica) {
-	m := p.mirror
 	Each(servers, func(r *Replica) {
 		files, err := r.List(ctx)
 		if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
@@ -240,31 +202,24 @@ func (p *pass) list(ctx context.Context, servers []*Replica) {
 		defer p.mu.Unlock()
 		p.state.Recording++
 		for _, file := range files {
-			if !isRecordingFile(file.Name) || file.Bytes < 0 {
-				continue
+			f := &mirrored{RecordingFile: file, from: r, local: -1}
+			if known := p.files[file.Name]; file.Bytes >= 0 && (f.isConfiguration() || record.IsSegmentName(file.Name)) && (known == nil || known.Bytes < file.Bytes) {
+				p.files[file.Name] = f
 			}
-			if known := p.files[file.Name]; known != nil && (known.from.Name == m.owners[file.Name] || r.Name != m.owners[file.Name]) {
-				continue
-			}
-			p.files[file.Name] = &mirrored{RecordingFile: file, from: r, local: -1}
 		}
 	})
-	m.owners = map[string]string{}
-	for name, f := range p.files {
-		m.owners[name] = f.from.Name
-	}
 }
 
 // listLocal notes what is in the directory.
 func (p *pass) listLocal() {
 	entries, err := os.ReadDir(p.mirror.Dir)
 	if err != nil {
-		return // it was just made; without it nothing can be fetched, which is reported
+		p.problem(fmt.Errorf("the directory of the mirror: %w", patherr.Cause(err)))
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() || !isRecordingFile(entry.Name()) {
-			continue // it was just removed, or is not of the recording, such as an index beside it
+		if err != nil || strings.HasPrefix(entry.Name(), ".") {
+			continue // it was just removed, or is the part of a configuration
 		}
 		f := p.files[entry.Name()]
 		if f == nil {
@@ -277,42 +232,21 @@ func (p *pass) listLocal() {
 
 // choose returns the files that have a place in the directory, the newest first, and removes the others.
 func (p *pass) choose() []*mirrored {
-	all := make([]*mirrored, 0, len(p.files))
-	for _, f := range p.files {
-		all = append(all, f)
-	}
-	slices.SortFunc(all, func(a, b *mirrored) int {
+	all := slices.SortedFunc(maps.Values(p.files), func(a, b *mirrored) int {
 		return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(b.Name, a.Name))
 	})
-	oldest := p.mirror.Now().Add(-unlistedTime)
-	var segments, configurations int64
-	full := false
-	fits := func(f *mirrored) bool {
-		if f.from == nil && f.Modified.Before(oldest) {
-			return false
-		}
-		size := max(f.Bytes, f.local)
-		if f.isConfiguration() {
-			configurations += size
-			return configurations <= p.mirror.MaxBytes/configurationsPart
-		}
-		full = full || segments+size > p.mirror.MaxBytes-p.mirror.MaxBytes/configurationsPart
-		if full {
-			if f.from != nil {
-				p.state.LeftOut++
-				p.state.LeftOutBytes += f.Bytes
-			}
-			return false
-		}
-		segments += size
-		return true
-	}
+	left := p.mirror.MaxBytes
 	return slices.DeleteFunc(all, func(f *mirrored) bool {
-		f.chosen = fits(f)
-		if !f.chosen && f.local >= 0 {
+		if left -= max(f.Bytes, f.local); left >= 0 {
+			return false
+		}
+		if f.local >= 0 {
 			p.remove(f)
 		}
-		return !f.chosen
+		if !f.isConfiguration() {
+			p.state.LeftOut++
+		}
+		return true
 	})
 }
 
@@ -320,16 +254,10 @@ func (p *pass) remove(f *mirrored) {
 	if err := os.Remove(filepath.Join(p.mirror.Dir, f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		p.problem(fmt.Errorf("remove %s: %w", f.Name, patherr.Cause(err)))
 	}
-	p.setLocal(f, -1)
+	f.local = -1
 }
 
-func (p *pass) setLocal(f *mirrored, size int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f.local = size
-}
-
-// fetch fetches what the files lack.
+// fetch fetches what the files lack, and counts what is there then.
 func (p *pass) fetch(ctx context.Context, servers []*Replica, files []*mirrored) {
 	Each(servers, func(r *Replica) {
 		for _, f := range files {
@@ -351,6 +279,12 @@ func (p *pass) fetch(ctx context.Context, servers []*Replica, files []*mirrored)
 			}
 		}
 	})
+	for _, f := range files {
+		p.state.Bytes += max(f.local, 0)
+		if f.local >= 0 && !f.isConfiguration() {
+			p.state.Segments++
+		}
+	}
 }
 
 // fetchFile goes on with a segment where it ends in the directory. A configuration has its name once it is complete.
@@ -359,8 +293,7 @@ func (p *pass) fetchFile(ctx context.Context, f *mirrored) error {
 	defer func() {
 		if info, err := os.Stat(path); err == nil {
 			_ = os.Chtimes(path, time.Time{}, f.Modified) // the order of segments that no replica has any more is only nearly right without it
-			p.setLocal(f, info.Size())
-			p.publish()
+			f.local = info.Size()
 		}
 	}()
 	if !f.isConfiguration() {
@@ -404,14 +337,11 @@ func (s *MirrorState) Text() []string {
 	}
 	const mib = 1 << 20
 	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", s.Recording, diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(s.Segments, "segment"), float64(s.Bytes)/mib)}
-	if s.Missing > 0 {
-		lines = append(lines, fmt.Sprintf("Still to be fetched: %.1f MiB.", float64(s.Missing)/mib))
-	}
 	if s.Replicas > 0 && s.Recording == 0 && len(s.Problems) == 0 {
 		lines = append(lines, "No replica records (hint: gatehouse serve --record DIR).")
 	}
 	if s.LeftOut > 0 {
-		lines = append(lines, fmt.Sprintf("Not fetched, because there is no space for them: %s, %.1f MiB (hint: gatehouse record get fetches everything).", diagnostic.Count(s.LeftOut, "older segment"), float64(s.LeftOutBytes)/mib))
+		lines = append(lines, fmt.Sprintf("Not fetched, because there is no space for them: %s (hint: gatehouse record get fetches everything).", diagnostic.Count(s.LeftOut, "older segment")))
 	}
 	for _, err := range s.Problems {
 		lines = append(lines, "Not read: "+diagnostic.OneLine(err.Error()))

@@ -34,12 +34,11 @@ type auditFlags struct {
 	timeout                     time.Duration
 	quiet                       bool
 	output                      string
-	color                       cli.ColorFlag
 }
 
 // outputs returns the values of --output; the first is the default.
 func outputs() []string {
-	return []string{"table", "json", "ndjson", "sarif", "junit", "html"}
+	return []string{"table", "json", "ndjson", "html"}
 }
 
 // mostExamples bounds --examples: a summary has a bounded size.
@@ -83,8 +82,6 @@ cannot be read is listed with the missing right.
              same in YAML
   -o ndjson  every result, a line each, as they are found; the last line has the
              document of -o json as "report"
-  -o sarif   for code hosting services
-  -o junit   for CI systems, a rule a test case
   -o html    one file for a browser, without scripts
 
 Exit codes: 2 something could not be judged: a kind or an object, or the audit was
@@ -97,7 +94,7 @@ that fails; otherwise 0.`,
   gatehouse audit --config ./candidate --with-cluster
 
   # two namespaces of another cluster, for a pipeline
-  gatehouse audit --context prod -n shop -n pay --fail-on warnings -o junit > audit.xml
+  gatehouse audit --context prod -n shop -n pay --fail-on warnings -o html > audit.html
 
   # every violation, for programs
   gatehouse audit -o ndjson | jq -c 'select(.status == "fail")'`,
@@ -129,7 +126,6 @@ that fails; otherwise 0.`,
 		_ = cmd.RegisterFlagCompletionFunc(name, complete) // the flags exist
 	}
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
-	f.color.Add(cmd)
 	return cmd
 }
 
@@ -146,9 +142,6 @@ func commonKinds() []string {
 // check returns everything that is wrong with the flags.
 func (f *auditFlags) check() error {
 	errs := []error{f.Check(f.config)}
-	if !slices.Contains(outputs(), f.output) {
-		errs = append(errs, cli.OutputError(f.output, outputs()...))
-	}
 	for _, of := range []struct {
 		flag  string
 		names []string
@@ -236,7 +229,7 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 	r.addProblems(source.Once.Problems())
 	r.addStop(ctx, limited, f.timeout, err)
 	r.conclude(&f.failOn)
-	if err := errors.Join(f.write(out, r, f.color.Painter(s.Out)), out.Flush()); err != nil {
+	if err := errors.Join(f.write(out, r), out.Flush()); err != nil {
 		return err
 	}
 	return r.exit()

@@ -218,11 +218,6 @@ func (r *report) exit() error {
 	return nil
 }
 
-// fails reports whether a limit on objects of this name is exceeded.
-func (r *report) fails(name string) bool {
-	return slices.ContainsFunc(r.failed, func(t cli.Threshold) bool { return t.Name == name })
-}
-
 // ruleTitle names a rule.
 func ruleTitle(r *summary.Rule) string {
 	if r.Kind == "" {
@@ -295,20 +290,16 @@ func namesText(list []summary.Named, more int64, most int) string {
 }
 
 // write writes the report.
-func (f *auditFlags) write(out *bufio.Writer, r *report, paint cli.Painter) error {
+func (f *auditFlags) write(out *bufio.Writer, r *report) error {
 	switch f.output {
 	case "json":
 		return cli.WriteJSON(out, r)
 	case "ndjson":
 		return cli.WriteJSONLine(out, map[string]*report{"report": r})
-	case "sarif":
-		return r.writeSARIF(out)
-	case "junit":
-		return r.writeJUnit(out)
 	case "html":
 		return r.writeHTML(out)
 	default:
-		r.print(out, paint, f.quiet)
+		r.print(out, f.quiet)
 		return nil
 	}
 }

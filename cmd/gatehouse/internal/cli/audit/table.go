@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
@@ -21,9 +20,9 @@ const (
 const mostUnjudged = 50
 
 // print writes the report for people. Flush of out has the error. Quiet leaves out what has no violation.
-func (r *report) print(out io.Writer, paint cli.Painter, quiet bool) {
+func (r *report) print(out io.Writer, quiet bool) {
 	line := decision.LinePrinter(out)
-	line("%s", paint.Paint(cli.Bold, countOf(r.Objects, "object")+" judged by "+r.Configuration))
+	line("%s", countOf(r.Objects, "object")+" judged by "+r.Configuration)
 	if scope := r.scope(); scope != "" {
 		line("only %s", scope)
 	}
@@ -41,21 +40,21 @@ func (r *report) print(out io.Writer, paint cli.Painter, quiet bool) {
 	}
 	if len(rules) > 0 {
 		line("")
-		printRules(line, paint, rules)
+		printRules(line, rules)
 	}
 	if r.MoreRules > 0 {
 		line("and %s of further rules", countOf(r.MoreRules, "result"))
 	}
 	if !quiet {
-		r.printInjection(line, paint)
+		r.printInjection(line)
 		r.printExceptions(line)
 	}
-	r.printUnjudged(line, paint, quiet)
+	r.printUnjudged(line, quiet)
 	line("")
 	for _, exceeded := range r.Exceeded {
-		line("%s", paint.Paint(cli.Red, "failed: "+exceeded))
+		line("%s", "failed: "+exceeded)
 	}
-	line("%s", paint.Paint(r.color(), r.sentence()))
+	line("%s", r.sentence())
 }
 
 // sentence says what the result is.
@@ -68,41 +67,18 @@ func (r *report) sentence() string {
 	return text
 }
 
-// color returns the color of the result.
-func (r *report) color() cli.Color {
-	switch r.Result {
-	case cannotDecide:
-		return cli.Yellow
-	case violated:
-		return cli.Red
-	case passed:
-	}
-	return cli.Green
-}
-
 // printRules writes a row for each rule, with its namespaces and examples.
-func printRules(line func(string, ...any), paint cli.Painter, rules []summary.Rule) {
+func printRules(line func(string, ...any), rules []summary.Rule) {
 	const row = "%8s  %8s  %8s  %8s  %s"
 	line(row, "FAIL", "WARN", "ERROR", "EXCEPTED", "RULE")
 	for i := range rules {
 		one := &rules[i]
-		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), paint.Paint(ruleColor(&one.Counts), ruleTitle(one)))
+		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), ruleTitle(one))
 		printWhere(line, &one.Where)
 		for j := range one.Examples {
 			x := &one.Examples[j]
 			line("%10s%-8s  %s", "", exampleLabel(x), exampleText(x))
 		}
-	}
-}
-
-func ruleColor(c *summary.Counts) cli.Color {
-	switch {
-	case c.Fail > 0:
-		return cli.Red
-	case c.Error+c.Warn > 0:
-		return cli.Yellow
-	default:
-		return ""
 	}
 }
 
@@ -116,7 +92,7 @@ func printWhere(line func(string, ...any), w *summary.Where) {
 }
 
 // printInjection writes a row for each profile.
-func (r *report) printInjection(line func(string, ...any), paint cli.Painter) {
+func (r *report) printInjection(line func(string, ...any)) {
 	if len(r.Injection) == 0 {
 		return
 	}
@@ -133,11 +109,7 @@ func (r *report) printInjection(line func(string, ...any), paint cli.Painter) {
 		for _, state := range summary.States() {
 			cells = append(cells, grouped(p.States[state]))
 		}
-		var color cli.Color
-		if p.States[audit.Stale]+p.States[audit.Missing]+p.States[audit.Extra] > 0 {
-			color = cli.Yellow
-		}
-		line(row, append(cells, paint.Paint(color, cli.InertName(p.Profile)))...)
+		line(row, append(cells, cli.InertName(p.Profile))...)
 		printWhere(line, &p.Where)
 		for j := range p.Examples {
 			line("%10s%-8s  %s", "", exampleLabel(&p.Examples[j]), exampleText(&p.Examples[j]))
@@ -158,13 +130,13 @@ func (r *report) printExceptions(line func(string, ...any)) {
 }
 
 // printUnjudged writes what was not judged, and why.
-func (r *report) printUnjudged(line func(string, ...any), paint cli.Painter, quiet bool) {
-	list := func(title string, color cli.Color, texts []string) {
+func (r *report) printUnjudged(line func(string, ...any), quiet bool) {
+	list := func(title string, texts []string) {
 		if len(texts) == 0 {
 			return
 		}
 		line("")
-		line("%s", paint.Paint(color, title))
+		line("%s", title)
 		for _, text := range texts[:min(mostUnjudged, len(texts))] {
 			line("  %s", cli.Inert(text))
 		}
@@ -172,11 +144,11 @@ func (r *report) printUnjudged(line func(string, ...any), paint cli.Painter, qui
 			line("  and %d more (hint: -o json has all)", more)
 		}
 	}
-	list("not judged:", cli.Yellow, r.Unjudged)
+	list("not judged:", r.Unjudged)
 	if !quiet {
-		list("rules that an audit cannot judge:", "", r.skippedTexts())
+		list("rules that an audit cannot judge:", r.skippedTexts())
 	}
-	list("resources that policies name and the cluster does not have:", "", r.Unknown)
+	list("resources that policies name and the cluster does not have:", r.Unknown)
 }
 
 // skippedTexts returns a line for each skipped rule.

@@ -64,9 +64,6 @@ state cannot be read.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != "text" && f.output != "json" {
-				return cli.OutputError(f.output, "text", "json")
-			}
 			if cmd.Flags().Changed("timeout") && !f.wait {
 				return errors.New("--timeout is for --wait")
 			}

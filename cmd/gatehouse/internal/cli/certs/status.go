@@ -41,9 +41,6 @@ something cannot be read, and the rest has no problem.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != "table" && f.output != "json" {
-				return cli.OutputError(f.output, "table", "json")
-			}
 			return f.run(cmd, s)
 		},
 	}

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
@@ -17,19 +16,23 @@ import (
 const (
 	// maxCalls and maxCallBytes bound the reviews that are kept in memory. With the requests that they are grouped into, they take
 	// less than 64 MiB.
-	maxCalls     = 200_000
+	maxCalls     = 100_000
 	maxCallBytes = 50 << 20
-	// callBytes and attributesBytes are what a call and its attributes take beside their strings.
-	callBytes, attributesBytes = 128, 256
+	// callBytes and causeBytes are what a call and a cause of it take beside their strings.
+	callBytes, causeBytes = 320, 128
 	// maxMessages bounds the messages of a call, in bytes.
 	maxMessages = 4 << 10
 )
 
 // call is a review of a recording: a call of a webhook, or a login.
 type call struct {
-	*attributes
-
-	ID, Name string
+	ID, Name                                                string
+	Endpoint, User, Operation, Kind, SubResource, Namespace string
+	// Decision is that of record.Review.
+	Decision                                string
+	DryRun, HasPatch, HasWarnings, Redacted bool
+	// Causes are the rules that refused or warned, and profiles that were injected.
+	Causes []replay.Cause
 	// Messages are the lines of the message of a refusal, and warnings.
 	Messages []string
 
@@ -41,39 +44,6 @@ type call struct {
 	// file is that of the recording, and number counts the reviews in it from 0.
 	number uint32
 	file   *recordingFile
-}
-
-// attributes are what many calls have in common.
-type attributes struct {
-	Endpoint, User, Operation, Kind, SubResource, Namespace string
-	// Decision is that of record.Review.
-	Decision                                string
-	DryRun, HasPatch, HasWarnings, Redacted bool
-	// Causes are the rules that refused or warned, and profiles that were injected.
-	Causes []replay.Cause
-}
-
-// appendKey appends what identifies attributes.
-func (a *attributes) appendKey(dst []byte) []byte {
-	for _, is := range [...]bool{a.DryRun, a.HasPatch, a.HasWarnings, a.Redacted} {
-		if is {
-			dst = append(dst, 1)
-		} else {
-			dst = append(dst, 0)
-		}
-	}
-	text := func(value string) { dst = append(binary.AppendUvarint(dst, uint64(len(value))), value...) }
-	for _, value := range [...]string{a.Endpoint, a.User, a.Operation, a.Kind, a.SubResource, a.Namespace, a.Decision} {
-		text(value)
-	}
-	for i := range a.Causes {
-		c := &a.Causes[i]
-		text(c.Kind)
-		text(c.Name)
-		text(c.Rule.Rule)
-		text(string(c.Effect))
-	}
-	return dst
 }
 
 // Time returns when the call came.
@@ -97,9 +67,12 @@ func (c *call) object() string {
 func (c *call) isRefused() bool { return c.Decision != "" && c.Decision != string(review.Allowed) }
 
 func (c *call) size() int {
-	n := callBytes + len(c.ID) + len(c.Name)
+	n := callBytes + len(c.ID) + len(c.Name) + len(c.User) + len(c.Kind) + len(c.SubResource) + len(c.Namespace)
 	for _, text := range c.Messages {
 		n += len(text) + 16
+	}
+	for i := range c.Causes {
+		n += causeBytes + len(c.Causes[i].Kind) + len(c.Causes[i].Name) + len(c.Causes[i].Rule.Rule)
 	}
 	return n
 }
@@ -109,11 +82,9 @@ func newCall(r *record.Review, file *recordingFile, number int) *call {
 	s, answer := replay.SubjectOf(r), rawjson.Value(r.Response)
 	patch := answer.Get("patch").Kind()
 	c := &call{
-		attributes: &attributes{
-			Endpoint: s.Endpoint, User: s.User, Operation: s.Operation, Kind: s.Kind, SubResource: s.SubResource, Namespace: s.Namespace, Decision: string(r.Decision),
-			DryRun: s.DryRun, HasPatch: r.Token == nil && patch != rawjson.Invalid && patch != rawjson.Null, HasWarnings: answer.Get("warnings").Len() > 0,
-			Redacted: r.Redacted, Causes: replay.RecordedCauses(r),
-		},
+		Endpoint: s.Endpoint, User: s.User, Operation: s.Operation, Kind: s.Kind, SubResource: s.SubResource, Namespace: s.Namespace, Decision: string(r.Decision),
+		DryRun: s.DryRun, HasPatch: r.Token == nil && patch != rawjson.Invalid && patch != rawjson.Null, HasWarnings: answer.Get("warnings").Len() > 0,
+		Redacted: r.Redacted, Causes: replay.RecordedCauses(r),
 		ID: s.ID, Name: s.Name, file: file, number: uint32(number), //nolint:gosec // a file has fewer
 		took: uint32(min(max(r.Took.Microseconds(), 0), 1<<32-1)),
 	}
@@ -157,8 +128,6 @@ type calls struct {
 	// list is in the order of time after sort.
 	list  []*call
 	bytes int
-	known map[string]*attributes
-	key   []byte
 	// dropped reports whether older calls were left out.
 	dropped bool
 }
@@ -168,26 +137,10 @@ func (c *calls) add(one *call) {
 	if one.at < c.from || c.to != 0 && one.at >= c.to {
 		return
 	}
-	c.key = one.appendKey(c.key[:0])
-	if shared := c.known[string(c.key)]; shared != nil {
-		one.attributes = shared
-	} else {
-		c.share(one.attributes)
-	}
 	c.list = append(c.list, one)
 	if c.bytes += one.size(); len(c.list) > maxCalls+maxCalls/10 || c.bytes > maxCallBytes {
 		c.sort()
 	}
-}
-
-// share makes calls that are added later share attributes.
-func (c *calls) share(of *attributes) {
-	if c.known == nil {
-		c.known = map[string]*attributes{}
-	}
-	c.key = of.appendKey(c.key[:0])
-	c.known[string(c.key)] = of
-	c.bytes += attributesBytes + 2*len(c.key)
 }
 
 // sort sorts the calls, and drops the oldest ones beyond the bounds. If they take too much memory, it makes room for many. It does not change
@@ -198,13 +151,9 @@ func (c *calls) sort() {
 	if c.bytes > maxCallBytes {
 		most = maxCallBytes / 4 * 3
 	}
-	c.bytes, c.known = 0, nil
-	seen := map[*attributes]bool{}
+	c.bytes = 0
 	for i, one := range slices.Backward(c.list) {
-		if c.bytes += one.size(); !seen[one.attributes] {
-			seen[one.attributes] = true
-			c.share(one.attributes)
-		}
+		c.bytes += one.size()
 		if kept := len(c.list) - i; kept > maxCalls || c.bytes > most {
 			c.dropped = true
 			c.list = slices.Clone(c.list[i+1:])

@@ -42,7 +42,7 @@ func TestGroupCalls(t *testing.T) {
 				var at int64
 				var endpoint, name, outcome string
 				_ = must(fmt.Sscan(text, &at, &endpoint, &name, &outcome))
-				c := &call{attributes: &attributes{Endpoint: endpoint, Decision: outcome}, Name: name, at: at * int64(time.Millisecond), took: 10_000}
+				c := &call{Endpoint: endpoint, Decision: outcome, Name: name, at: at * int64(time.Millisecond), took: 10_000}
 				if outcome == "patched" {
 					c.Decision, c.HasPatch = "allowed", true
 				}
@@ -98,14 +98,14 @@ func TestCallsAreBounded(t *testing.T) {
 		fill  string
 	}{
 		"usual":           {maxCalls + 30_000, func(i int) string { return fmt.Sprint("user-", i%1000) }, ""},
-		"each has a user": {maxCalls / 4, func(i int) string { return fmt.Sprint(i, strings.Repeat("u", 500)) }, ""},
-		"long messages":   {maxCalls / 8, func(int) string { return "u" }, strings.Repeat("m", maxMessages)},
+		"each has a user": {maxCalls, func(i int) string { return fmt.Sprint(i, strings.Repeat("u", 500)) }, ""},
+		"long messages":   {maxCalls / 4, func(int) string { return "u" }, strings.Repeat("m", maxMessages)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := heap()
 			var c calls
 			for i := range of.calls {
-				one := &call{attributes: &attributes{Endpoint: []string{"mutate", "validate"}[i%2], User: of.user(i), Decision: "allowed"}, ID: fmt.Sprintf("%036d", i), Name: fmt.Sprintf("object-with-a-name-%08d", i/2), at: int64(i)}
+				one := &call{Endpoint: []string{"mutate", "validate"}[i%2], User: of.user(i), Decision: "allowed", ID: fmt.Sprintf("%036d", i), Name: fmt.Sprintf("object-with-a-name-%08d", i/2), at: int64(i)}
 				if of.fill != "" {
 					one.Messages = []string{of.fill + fmt.Sprint(i)}
 				}

@@ -190,7 +190,7 @@ func reasonsOf(e *replay.Explanation) string {
 		}
 	}
 	if e.Policy != nil {
-		decision.PrintPolicies(line, cli.Painter{}, e.Policy.Evaluations, false)
+		decision.PrintPolicies(line, e.Policy.Evaluations, false)
 	}
 	return out.String()
 }

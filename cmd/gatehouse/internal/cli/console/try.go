@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
@@ -209,10 +208,10 @@ func (l *loaded) sourceOf(of tryChoice) (source string, number int, known bool) 
 	return source, number, known
 }
 
-// maxManifestFiles bounds the files of -f that are offered, and maxManifestBytes one of them.
+// maxManifestFiles bounds the files of -f that are offered, and maxManifestMiB one of them.
 const (
 	maxManifestFiles = 500
-	maxManifestBytes = 1 << 20
+	maxManifestMiB   = 1
 )
 
 // manifestFiles returns the files of -f, and those in its directories.
@@ -237,17 +236,9 @@ func (c *console) readManifest(name string) ([]byte, error) {
 	if !slices.Contains(c.manifestFiles(), name) {
 		return nil, web.NotFound("%q is not a file of --filename", cli.InertName(name))
 	}
-	file, err := os.Open(name) // #nosec G304 G703 -- a file of the command line
+	text, err := cli.ReadFile(name, maxManifestMiB)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cli.InertName(name), cli.Cause(err))
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	text, err := io.ReadAll(io.LimitReader(file, maxManifestBytes+1))
-	if err == nil && len(text) > maxManifestBytes {
-		err = fmt.Errorf("has more than %d KiB", maxManifestBytes>>10)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cli.InertName(name), cli.Cause(err))
+		return nil, fmt.Errorf("%s: %w", cli.InertName(name), err)
 	}
 	return text, nil
 }

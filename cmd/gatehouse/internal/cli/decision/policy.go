@@ -1,4 +1,4 @@
-// Package decision prints decisions for people: policies with the values of their expressions, violations, and diffs. Commands that
+// Package decision prints decisions for people: policies with the values of their expressions, violations, and patched objects. Commands that
 // decide offline and those that replay recordings share it.
 package decision
 
@@ -32,7 +32,7 @@ const (
 
 // PrintPolicies writes what each policy said about a request, with expressions and their values. All also lists every policy
 // that was not evaluated, and expressions in full.
-func PrintPolicies(line func(string, ...any), paint cli.Painter, policies []policy.Evaluation, all bool) {
+func PrintPolicies(line func(string, ...any), policies []policy.Evaluation, all bool) {
 	// A policy that matches a pod template, or the object itself, is not listed as one that does not match.
 	type key struct{ kind, name string }
 	matching := make(map[key]bool)
@@ -57,7 +57,7 @@ func PrintPolicies(line func(string, ...any), paint cli.Painter, policies []poli
 	list := all || sum <= mostOthers
 	for _, p := range listed {
 		if list || isEvaluated(p.Why) {
-			printEvaluation(line, paint, p, all)
+			printEvaluation(line, p, all)
 		}
 	}
 	if list {
@@ -97,7 +97,7 @@ func WhyText(why policy.Why) string {
 }
 
 // printEvaluation writes one policy.
-func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Evaluation, all bool) {
+func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) {
 	about := RuleText(&policy.Violation{Kind: p.Kind, Policy: p.Policy, Binding: p.Binding, Param: p.Param, Template: p.Template}) + ": " + WhyText(p.Why)
 	if p.Detail != "" && p.Why != policy.NotInForce { // which says it already
 		about += "; " + cli.OneLine(p.Detail)
@@ -140,8 +140,7 @@ func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Eva
 		if p.Cost > 0 {
 			spent = fmt.Sprintf("cost %*d  ", cost, r.Cost)
 		}
-		outcome := paint.Paint(outcomeColor(r.Outcome), fmt.Sprintf("%-*s", result, strings.ToLower(string(r.Outcome))))
-		line("      %-*s  %s  %s%s", width, cli.OneLine(r.Name), outcome, spent, message)
+		line("      %-*s  %-*s  %s%s", width, cli.OneLine(r.Name), result, strings.ToLower(string(r.Outcome)), spent, message)
 		for _, tried := range r.Tried {
 			line("          PolicyException %s does not apply: %s", strict.Printable(tried.Exception), cli.OneLine(tried.Why))
 		}
@@ -151,18 +150,6 @@ func printEvaluation(line func(string, ...any), paint cli.Painter, p *policy.Eva
 	}
 	for i := range p.AuditAnnotations {
 		expression("audit annotation", &p.AuditAnnotations[i])
-	}
-}
-
-// outcomeColor returns the color of what became of a rule.
-func outcomeColor(outcome policy.Outcome) cli.Color {
-	switch outcome { //nolint:exhaustive // the others are neither
-	case policy.Passed:
-		return cli.Green
-	case policy.Violated, policy.Failed:
-		return cli.Red
-	default:
-		return cli.Yellow
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -263,9 +261,6 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 			problems = append(problems, fmt.Errorf("--%s is for --authentication and --admission-configuration", flag.Name))
 		}
 	})
-	if f.output != "yaml" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "yaml", "json"))
-	}
 	return errors.Join(problems...)
 }
 
@@ -440,19 +435,10 @@ func (f *manifestsFlags) render(header string, documents []registration.Document
 }
 
 // readCABundle reads a CA bundle, of 1 MiB at most, as the API server does.
-func readCABundle(path string) (bundle []byte, err error) {
-	const most = 1 << 20
-	file, err := os.Open(path) // #nosec G304 -- the user names the file
+func readCABundle(path string) ([]byte, error) {
+	text, err := cli.ReadFile(path, 1)
 	if err != nil {
 		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	text, err := io.ReadAll(io.LimitReader(file, most+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(text) > most:
-		return nil, fmt.Errorf("is larger than %d MiB", most>>20)
 	}
 	return registration.ParseCABundle(text, time.Now())
 }

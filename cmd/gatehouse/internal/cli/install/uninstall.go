@@ -126,9 +126,6 @@ func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout t
 // check returns all errors of the flags.
 func (f *installFlags) check() error {
 	var problems []error
-	if f.output != "text" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "text", "json"))
-	}
 	if err := f.Check(); err != nil {
 		problems = append(problems, err)
 	}

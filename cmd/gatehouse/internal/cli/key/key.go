@@ -35,9 +35,6 @@ func NewCommand(s cli.Streams, texts Texts) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			if output != "text" && output != "json" {
-				return cli.OutputError(output, "text", "json")
-			}
 			return create(s, &texts, out, output == "json")
 		},
 	}

@@ -252,21 +252,13 @@ func caText(flag, file, data string) ([]byte, error) {
 }
 
 // readBounded reads a file of a flag.
-func readBounded(flag, path string) (data []byte, err error) {
-	const most = 1 << 20
-	file, err := os.Open(path) // #nosec G304 -- the user names the file
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+func readBounded(flag, path string) ([]byte, error) {
+	data, err := cli.ReadFile(path, 1)
+	if err == nil && len(data) == 0 {
+		err = errors.New("is empty")
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	data, err = io.ReadAll(io.LimitReader(file, most+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	case len(data) > most:
-		return nil, fmt.Errorf("%s: %q is larger than %d MiB", flag, path, most>>20)
-	case len(data) == 0:
-		return nil, fmt.Errorf("%s: %q is empty", flag, path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %q %w", flag, path, err)
 	}
 	return data, nil
 }

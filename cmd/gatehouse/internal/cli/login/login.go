@@ -137,14 +137,8 @@ func loginRemark(s cli.Streams, format string, args ...any) {
 // forPerson logs in and prints who the user is. A password that was given is used: who
 // gives one wants to know whether it is right.
 func (f *loginCommand) forPerson(ctx context.Context, s cli.Streams) error {
-	switch f.output {
-	case "text":
-	case "token":
-		if cli.IsTerminal(s.Out) {
-			return errors.New("--output token: a token is not printed to a terminal (hint: redirect standard output to a pipe or a file)")
-		}
-	default:
-		return cli.OutputError(f.output, "text", "token")
+	if f.output == "token" && cli.IsTerminal(s.Out) {
+		return errors.New("--output token: a token is not printed to a terminal (hint: redirect standard output to a pipe or a file)")
 	}
 	if !f.named() || f.Named() {
 		if err := f.fromContext(); err != nil {

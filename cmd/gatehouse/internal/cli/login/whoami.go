@@ -55,9 +55,6 @@ Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != "text" && f.output != "json" {
-				return cli.OutputError(f.output, "text", "json")
-			}
 			if cmd.Flags().Changed("token-file") && f.tokenFile == "" {
 				return errors.New("--token-file: must not be empty (hint: the name of a file, or - for standard input)")
 			}
@@ -125,7 +122,7 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 	}
 	token := ""
 	if f.tokenFile != "" {
-		if token, err = readToken(s.In, f.tokenFile); err != nil {
+		if token, err = cli.ReadToken(s.In, f.tokenFile); err != nil {
 			return nil, err
 		}
 	}
@@ -214,37 +211,6 @@ func contextToken(ctx context.Context, s cli.Streams, own *loginFlags, user *cli
 		return user.Token, nil
 	}
 	return "", errors.New("the context has no token and does not log in with Gatehouse (hint: --token-file FILE)")
-}
-
-// readToken reads a token from a file or standard input. No error has the name of the file:
-// who gives the token itself, where others can read it, need not find it in a log too.
-func readToken(in io.Reader, path string) (string, error) {
-	const most = 1 << 20
-	if cli.LooksLikeToken(path) {
-		return "", errors.New("--token-file: must be the name of a file, and not a token, which others can read on a command line (hint: - for standard input; if it is a real one, revoke it)")
-	}
-	if path != "-" {
-		file, err := os.Open(path) // #nosec G304 -- the user names the file
-		if err != nil {
-			return "", fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", cli.Cause(err))
-		}
-		defer func() { _ = file.Close() }() // it was only read
-		in = file
-	}
-	data, err := io.ReadAll(io.LimitReader(in, most+1))
-	token := strings.TrimSpace(string(data))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("--token-file: cannot be read: %w (hint: the name of a file, or - for standard input)", cli.Cause(err))
-	case len(data) > most:
-		return "", fmt.Errorf("--token-file: is larger than %d MiB", most>>20)
-	case len(data) == 0:
-		return "", errors.New("--token-file: is empty: must hold one token (hint: did the command that wrote it fail?)")
-	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		// Not repeated: most of it may be a token.
-		return "", errors.New("--token-file: must hold one token, without white space in it")
-	}
-	return token, nil
 }
 
 // print writes the report for people, a line a fact.

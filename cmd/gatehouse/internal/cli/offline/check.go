@@ -28,7 +28,6 @@ type checkFlags struct {
 	requestFlags
 	output string
 	quiet  bool
-	color  cli.ColorFlag
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -101,7 +100,6 @@ if policies of the cluster cannot be read.`,
 	f.requestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only objects that there is something to report about, and the summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
-	f.color.Add(cmd)
 	return cmd
 }
 
@@ -140,11 +138,7 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 
 // check returns everything that is wrong with the flags.
 func (f *checkFlags) check() error {
-	var err error
-	if !slices.Contains(f.outputs(), f.output) {
-		err = cli.OutputError(f.output, f.outputs()...)
-	}
-	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config), err)
+	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config))
 }
 
 // checkVerdict is what becomes of an object.

@@ -8,7 +8,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -54,30 +53,6 @@ func TestProgress(t *testing.T) {
 		if out.String() != want {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}
-	}
-}
-
-// colors returns what colors all output.
-func colors() cli.Painter {
-	var always cli.ColorFlag
-	_ = always.Set("always") // a value of the flag
-	return always.Painter(nil)
-}
-
-// TestCheckColours: only a verdict is coloured, and the columns stay.
-func TestCheckColours(t *testing.T) {
-	t.Parallel()
-	report := &checkReport{counts: map[checkVerdict]int{checkAdmitted: 1, checkRefused: 1}, objects: []*checked{
-		{Verdict: checkAdmitted, title: "Pod/a", source: "a.yaml", Line: 1},
-		{Verdict: checkRefused, title: "Pod/b", source: "a.yaml", Line: 5},
-	}}
-	var plain, coloured strings.Builder
-	(&checkTable{out: &plain}).print(report)
-	paint := colors()
-	(&checkTable{out: &coloured, paint: paint}).print(report)
-	want := strings.NewReplacer("admitted  Pod", paint.Paint(cli.Green, "admitted")+"  Pod", "refused   Pod", paint.Paint(cli.Red, "refused ")+"  Pod").Replace(plain.String())
-	if coloured.String() != want || coloured.String() == plain.String() {
-		t.Errorf("got\n%q\nwant\n%q", coloured.String(), want)
 	}
 }
 

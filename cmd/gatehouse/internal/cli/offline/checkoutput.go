@@ -34,7 +34,7 @@ func (f *checkFlags) write(s cli.Streams, r *checkReport) error {
 	case "junit":
 		err = junit.Write(out, r.junit())
 	default:
-		t := checkTable{out: out, paint: f.color.Painter(s.Out), quiet: f.quiet}
+		t := checkTable{out: out, quiet: f.quiet}
 		t.print(r)
 	}
 	if err != nil {
@@ -90,7 +90,6 @@ func (c *checked) remarks() []remark {
 // checkTable writes for people. Flush of out has the error.
 type checkTable struct {
 	out   io.Writer
-	paint cli.Painter
 	quiet bool
 }
 
@@ -105,35 +104,20 @@ func (t *checkTable) print(r *checkReport) {
 		width, namespace = max(width, len(c.Verdict)), max(namespace, utf8.RuneCountInString(c.Namespace))
 		title = max(title, utf8.RuneCountInString(c.title))
 	}
-	row := func(color cli.Color, verdict, object, in, where string) {
-		verdict = t.paint.Paint(color, fmt.Sprintf("%-*s", width, verdict))
-		line := fmt.Sprintf("%s  %-*s  %-*s  %s", verdict, title, object, namespace, in, where)
+	row := func(verdict, object, in, where string) {
+		line := fmt.Sprintf("%-*s  %-*s  %-*s  %s", width, verdict, title, object, namespace, in, where)
 		_, _ = io.WriteString(t.out, strings.TrimRight(line, " ")+"\n")
 	}
 	if len(shown) > 0 {
-		row("", "VERDICT", "OBJECT", "NAMESPACE", "FILE")
+		row("VERDICT", "OBJECT", "NAMESPACE", "FILE")
 	}
 	for _, c := range shown {
-		row(verdictColor(c.Verdict), c.Verdict.text(), c.title, cli.OneLine(c.Namespace), cli.OneLine(c.where()))
+		row(c.Verdict.text(), c.title, cli.OneLine(c.Namespace), cli.OneLine(c.where()))
 		for _, remark := range c.remarks() {
 			_, _ = fmt.Fprintf(t.out, "  %s: %s\n", remark.label, remark.text)
 		}
 	}
 	_, _ = fmt.Fprintln(t.out, r.summary())
-}
-
-// verdictColor returns the color of a verdict.
-func verdictColor(v checkVerdict) cli.Color {
-	switch v {
-	case checkAdmitted:
-		return cli.Green
-	case checkWarned:
-		return cli.Yellow
-	case checkRefused, checkUnknown:
-		return cli.Red
-	default:
-		return ""
-	}
 }
 
 // junit returns the report with a suite for each file and a case for each object.

@@ -92,7 +92,7 @@ which is valid for the API server's: only the API server knows these. Exit codes
 				return err
 			}
 			defer in.writeProblems(s.Err)
-			return (&explainer{e, f.all, f.color.Painter(s.Out)}).explain(cmd.Context(), s, f.output)
+			return (&explainer{e, f.all}).explain(cmd.Context(), s, f.output)
 		},
 	}
 	f.manifestFlags.add(cmd)
@@ -103,7 +103,6 @@ which is valid for the API server's: only the API server knows these. Exit codes
 	f.token.add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	f.color.Add(cmd)
 	return cmd
 }
 
@@ -114,16 +113,11 @@ type explainFlags struct {
 	token  explainTokenFlags
 	output string
 	all    bool
-	color  cli.ColorFlag
 }
 
 // check returns everything that is wrong with the flags.
 func (f *explainFlags) check() error {
-	var err error
-	if f.output != "text" && f.output != "json" {
-		err = cli.OutputError(f.output, "text", "json")
-	}
-	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config), err)
+	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config))
 }
 
 // explained is the explanation of an object.
@@ -146,7 +140,6 @@ type explained struct {
 
 	object *manifest.Object
 	from   *evaluation
-	paint  cli.Painter
 	// hasPolicies reports whether any policy is configured.
 	hasPolicies bool
 }
@@ -181,8 +174,7 @@ type explainedParameter struct {
 type explainer struct {
 	*evaluator
 	// all lists every policy.
-	all   bool
-	paint cli.Painter
+	all bool
 }
 
 func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) error {
@@ -211,8 +203,7 @@ func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) e
 			if e.Namespace != "" {
 				title += " in namespace " + e.Namespace
 			}
-			_, _ = fmt.Fprintln(out, x.paint.Paint(cli.Bold, cli.OneLine(o.Source+": "+title)))
-			e.paint = x.paint
+			_, _ = fmt.Fprintln(out, cli.OneLine(o.Source+": "+title))
 			e.print(out, x.all)
 		}
 	}
@@ -339,13 +330,13 @@ func (e *explained) print(out io.Writer, all bool) {
 		line("  note: %s", cli.OneLine(e.from.note))
 	}
 	for i := range e.Invalid {
-		line("  %s %s", e.paint.Paint(cli.Red, "invalid:"), cli.OneLine(e.Invalid[i].String()))
+		line("  invalid: %s", cli.OneLine(e.Invalid[i].String()))
 	}
 	e.printPolicies(line, all)
 	if e.Error != "" {
-		line("  %s %s", e.paint.Paint(cli.Red, "cannot decide:"), cli.OneLine(e.Error))
+		line("  cannot decide: %s", cli.OneLine(e.Error))
 	}
-	line("  verdict: %s", e.paint.Paint(verdictColor(e.Verdict), e.Verdict.text()))
+	line("  verdict: %s", e.Verdict.text())
 }
 
 // printSidecars writes the profiles.
@@ -378,11 +369,11 @@ func (e *explained) printSidecars(line func(string, ...any)) {
 		line("  there is no sidecar profile")
 	}
 	for _, warning := range e.Warnings {
-		line("  %s %s", e.paint.Paint(cli.Yellow, "warning:"), cli.OneLine(warning))
+		line("  warning: %s", cli.OneLine(warning))
 	}
 	for i := range e.from.Violations {
 		if v := &e.from.Violations[i]; v.Kind == admit.InjectionKind {
-			line("  %s %s", e.paint.Paint(cli.Red, string(effectDenied)+":"), decision.ViolationLine(v))
+			line("  %s: %s", effectDenied, decision.ViolationLine(v))
 		}
 	}
 }

@@ -22,5 +22,5 @@ func (e *explained) printPolicies(line func(string, ...any), all bool) {
 		line("  no policy is evaluated, because injection rejects the pod")
 		return
 	}
-	decision.PrintPolicies(line, e.paint, e.Policies, all)
+	decision.PrintPolicies(line, e.Policies, all)
 }

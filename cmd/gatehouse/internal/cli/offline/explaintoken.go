@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -83,47 +82,9 @@ func (f *explainTokenFlags) refuseTokens(next cobra.PositionalArgs, files func()
 	}
 }
 
-// maxTokenFile is the size of the largest file of a token: more than the API server forwards.
-const maxTokenFile = 1 << 20
-
-// read reads the token. Nothing of it is in an error.
-func (f *explainTokenFlags) read(stdin io.Reader) (string, error) {
-	name, in := cli.StdinName, stdin
-	if f.file != "-" {
-		name = f.file
-		file, err := os.Open(f.file)
-		if err != nil {
-			return "", fmt.Errorf("--%s %s: cannot be read: %w", tokenFileFlag, name, cli.Cause(err))
-		}
-		defer func() { _ = file.Close() }() // it was only read
-		in = file
-	} else if cli.IsTerminalInput(stdin) {
-		return "", errors.New("there is nothing to read (hint: pipe the token to standard input; what is typed would be shown)")
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxTokenFile+1))
-	if err != nil {
-		return "", fmt.Errorf("--%s %s: cannot be read: %w", tokenFileFlag, name, cli.Cause(err))
-	}
-	token := strings.TrimSpace(string(data))
-	problem := ""
-	switch {
-	case len(data) > maxTokenFile:
-		problem = fmt.Sprintf("is larger than %d MiB", maxTokenFile>>20)
-	case token == "":
-		problem = "is empty"
-	case token[0] == '{':
-		problem = "holds JSON and not a token alone (hint: jq -r .status.token, for what a credential plugin prints)"
-	case strings.ContainsAny(token, " \t\r\n"):
-		problem = "holds more than a token alone: there is white space in it"
-	default:
-		return token, nil
-	}
-	return "", fmt.Errorf("--%s %s: %s", tokenFileFlag, name, problem)
-}
-
 // explain explains the token.
 func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, output string) error {
-	token, err := f.read(s.In)
+	token, err := cli.ReadToken(s.In, f.file)
 	if err != nil {
 		return err
 	}

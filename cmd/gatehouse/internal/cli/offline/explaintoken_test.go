@@ -393,15 +393,14 @@ func TestExplainTokenInput(t *testing.T) {
 	w := newTokenWorld(t)
 	token := w.jwt(t, w.key, "k1", nil)
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing":                         {"\n", "--token-file standard input: is empty"},
-		"a header":                        {"Bearer " + token, "--token-file standard input: holds more than a token alone: there is white space in it"},
-		"two tokens":                      {token + "\n" + token, "holds more than a token alone"},
+		"nothing":                         {"", "--token-file: is empty"},
+		"a header":                        {"Bearer " + token, "--token-file: must hold one token, without white space in it"},
+		"two tokens":                      {token + "\n" + token, "must hold one token"},
 		"what a credential plugin prints": {`{"status":{"token":"` + token + `"}}`, "holds JSON and not a token alone (hint: jq -r .status.token, for what a credential plugin prints)"},
-		"a large file":                    {strings.Repeat("a", maxTokenFile+1), "is larger than 1 MiB"},
+		"a large file":                    {strings.Repeat("a", 1<<20+1), "is larger than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := explainTokenFlags{file: "-"}
-			got, err := f.read(strings.NewReader(c.text))
+			got, err := cli.ReadToken(strings.NewReader(c.text), "-")
 			if got != "" || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("got %q, %v, want %q", got, err, c.want)
 			}

@@ -102,9 +102,9 @@ spec: {containers: [{name: a, image: HOSTILE}]}
 				}
 				commands = append(commands,
 					slices.Concat([]string{"explain", "--all"}, in, labels), slices.Concat([]string{"explain", "-o", "json"}, in, labels),
-					slices.Concat([]string{"inject", "-o", "patch"}, in, labels))
+					slices.Concat([]string{"inject", "-o", "diff"}, in, labels))
 			}
-			commands = append(commands, []string{"uninject", "-o", "patch", "-f", files})
+			commands = append(commands, []string{"uninject", "-o", "diff", "-f", files})
 		}
 	}
 	for _, args := range commands {

@@ -41,7 +41,6 @@ configuration, then from the manifests.
   -o yaml   the manifests, as one stream (the default)
   -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
             the repository, with relative paths
-  -o patch  a JSON patch of each changed object, one a line
   -i        nothing; the files themselves are changed
 
 Files are YAML or JSON; those in directories must end in .yaml, .yml or .json.

@@ -17,7 +17,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/upgrade"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -29,7 +28,6 @@ type lintFlags struct {
 	configFlag
 	output     string
 	allowEmpty bool
-	color      cli.ColorFlag
 	// upgradeFrom is the version whose upgrade to this program is reported, "" for none.
 	upgradeFrom string
 	// explain is the code to explain, "" for none.
@@ -37,7 +35,7 @@ type lintFlags struct {
 }
 
 // outputs returns the values of --output; the first is the default.
-func (*lintFlags) outputs() []string { return []string{"text", "json", "sarif", "junit", "github"} }
+func (*lintFlags) outputs() []string { return []string{"text", "json", "sarif", "github"} }
 
 // NewLintCommand returns the command "gatehouse lint".
 func NewLintCommand(s cli.Streams) *cobra.Command {
@@ -64,7 +62,6 @@ new version accepts the configuration; GATEHOUSE_CONFIG is ignored.
   -o text    for people and editors (the default)
   -o json    one document, for programs; -o yaml is the same in YAML
   -o sarif   for code hosting services
-  -o junit   for CI systems, an error or warning a test case
   -o github  workflow commands, which GitHub Actions shows beside the lines
 
 Exit codes: 0 no error; 1 an error; 2 bad usage, the directory cannot be read, or
@@ -85,9 +82,6 @@ no policy or profile is active.`,
 		}),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(f.outputs(), f.output) {
-				return cli.OutputError(f.output, f.outputs()...)
-			}
 			if cmd.Flags().Changed(explainFlag) {
 				return f.explainCode(s.Out)
 			}
@@ -110,7 +104,6 @@ no policy or profile is active.`,
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)", upgradeFromFlag, explainFlag)
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
-	f.color.Add(cmd)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	cmd.Flags().StringVar(&f.upgradeFrom, upgradeFromFlag, "", "print what you must do to upgrade from this version, such as 0.1.0; no --config is needed then")
 	_ = cmd.RegisterFlagCompletionFunc(upgradeFromFlag, cobra.NoFileCompletions) // the flag exists
@@ -216,12 +209,10 @@ func (f *lintFlags) write(to io.Writer, r *lintReport) error {
 	case "sarif":
 		found := r.results()
 		err = found.writeSARIF(out, failureNotifications(inactive))
-	case "junit":
-		err = junit.Write(out, append(r.junit(), failureSuites("lint", inactive)...))
 	case "github":
 		err = github.Write(out, append(r.results().list, failureResults(inactive)...))
 	default:
-		r.print(out, f.color.Painter(to))
+		r.print(out)
 	}
 	if err = cmp.Or(err, out.Flush()); err != nil {
 		return err
@@ -287,9 +278,9 @@ func lintDocuments(c *config.Config, read, errs diagnostic.List) diagnostic.List
 }
 
 // print writes the report for people. Flush of out has the error.
-func (r *lintReport) print(out io.Writer, paint cli.Painter) {
+func (r *lintReport) print(out io.Writer) {
 	for i := range r.findings {
-		_, _ = fmt.Fprintln(out, r.findings[i].text(paint))
+		_, _ = fmt.Fprintln(out, r.findings[i].text())
 	}
 	_, _ = fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), diagnostic.Count(r.config.Files, "file"))
 	if r.upgrade != nil {
@@ -338,29 +329,4 @@ func (r *lintReport) results() results {
 		all.add(result, d.Object, d.Field, d.Text())
 	}
 	return all
-}
-
-// junit returns the report with a suite for each file and a case for each error and warning. Without any there is one case.
-func (r *lintReport) junit() []junit.Suite {
-	if len(r.findings) == 0 {
-		return []junit.Suite{{Name: r.dir, Cases: []junit.Case{{Name: "lint", Class: r.dir}}}}
-	}
-	var suites []junit.Suite
-	for i := range r.findings {
-		f := &r.findings[i]
-		d := f.Redacted()
-		if len(suites) == 0 || suites[len(suites)-1].Name != d.File {
-			suites = append(suites, junit.Suite{Name: d.File, File: d.File})
-		}
-		name := strings.TrimSuffix(strings.Join([]string{d.Object, d.Field}, " "), " ")
-		one := junit.Case{Name: cmp.Or(strings.TrimSpace(name), d.File), Class: d.File}
-		if d.Severity == diagnostic.Error {
-			one.Failure, one.Text = f.message(), f.text(cli.Painter{})
-		} else {
-			one.Output = f.text(cli.Painter{})
-		}
-		suite := &suites[len(suites)-1]
-		suite.Cases = append(suite.Cases, one)
-	}
-	return suites
 }

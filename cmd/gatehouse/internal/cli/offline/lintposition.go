@@ -95,7 +95,7 @@ func (p *positions) file(name string) *configFile {
 		return f
 	}
 	var f *configFile
-	if text, err := readFile(filepath.Join(p.dir, filepath.FromSlash(name))); err == nil {
+	if text, err := cli.ReadFile(filepath.Join(p.dir, filepath.FromSlash(name)), maxManifest); err == nil {
 		f = &configFile{File: manifest.Read(name, text, p.workloads), lines: strings.Split(string(text), "\n")}
 	}
 	p.files[name] = f
@@ -139,7 +139,7 @@ func sortByPosition(found []finding) {
 }
 
 // text returns the diagnostic as editors read it, "file:line:column: severity: message".
-func (f *finding) text(paint cli.Painter) string {
+func (f *finding) text() string {
 	d := f.Redacted()
 	place := ""
 	if d.File != "" {
@@ -151,19 +151,8 @@ func (f *finding) text(paint cli.Painter) string {
 		}
 		place += ": "
 	}
-	color := cli.Yellow
-	if d.Severity == diagnostic.Error {
-		color = cli.Red
-	}
-	lines := []string{cli.OneLine(place) + paint.Paint(color, string(d.Severity)+":") + " " + cli.OneLine(f.message())}
-	for i, line := range f.shown {
-		if i > 0 {
-			at := strings.IndexByte(line, '^')
-			line = line[:at] + paint.Paint(cli.Green, line[at:])
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "\n")
+	line := cli.OneLine(place) + string(d.Severity) + ": " + cli.OneLine(f.message())
+	return strings.Join(append([]string{line}, f.shown...), "\n")
 }
 
 // message returns the diagnostic without its position.

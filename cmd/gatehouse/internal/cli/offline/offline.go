@@ -3,17 +3,12 @@
 package offline
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,12 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
@@ -359,235 +350,6 @@ func namespacesIn(sources []source) map[string]*corev1.Namespace {
 	return all
 }
 
-// source is a file of manifests.
-type source struct {
-	*manifest.File
-	// path is where it was read from, and empty for standard input.
-	path string
-	text []byte
-}
-
-// maxManifest is the size of the largest file that is read. All CustomResourceDefinitions of an operator in one file have a
-// few MiB.
-const maxManifest = 64 << 20
-
-// read reads all manifests, and returns everything that is wrong with any of them. Kinds that hold a pod are those of the
-// flags and the configured ones.
-func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
-	var (
-		sources []source
-		found   diagnostic.List
-		errs    []error
-	)
-	if len(validation.IsDNS1123Label(f.namespace)) > 0 {
-		errs = append(errs, fmt.Errorf("--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace))
-	}
-	for _, problem := range metav1validation.ValidateLabels(f.labels, nil) {
-		errs = append(errs, fmt.Errorf("--namespace-labels %q: %s", problem.BadValue, problem.Detail))
-	}
-	workloads, err := manifest.NewWorkloads(f.workloads, configured...)
-	if err != nil {
-		for line := range strings.Lines(err.Error()) {
-			errs = append(errs, errors.New("--workload "+strings.TrimSpace(line)))
-		}
-	}
-	paths, err := f.paths(stdin)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, err
-	}
-	for _, path := range paths {
-		if f.lenient && isKustomization(filepath.Base(path)) {
-			continue
-		}
-		s := source{path: path}
-		name := filepath.ToSlash(path)
-		if path == "" {
-			name = cli.StdinName
-			s.text, err = readMost(stdin)
-			if err == nil && len(bytes.TrimSpace(s.text)) == 0 {
-				err = errors.New("is empty (hint: the command in front of the pipe may have failed)")
-			}
-		} else {
-			s.text, err = readFile(path)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(name), err))
-			continue
-		}
-		read := manifest.Read
-		if path == "" {
-			read = manifest.ReadRendered // of helm template
-		}
-		s.File = read(name, s.text, workloads)
-		for _, o := range s.Objects {
-			f.addHint(name, o)
-			if !f.lenient {
-				found = append(found, o.Errors()...)
-			}
-		}
-		if f.lenient {
-			s.Objects = slices.DeleteFunc(s.Objects, func(o *manifest.Object) bool {
-				if isForConfig(o) {
-					f.skipped = append(f.skipped, fmt.Sprintf("%s: %s is a document for --config, and no object of a cluster: skipped", o.Source, o.Kind))
-				}
-				return isForConfig(o) || isForKustomize(o)
-			})
-		}
-		sources = append(sources, s)
-	}
-	if err := errors.Join(append(errs, found.Err())...); err != nil {
-		return nil, err
-	}
-	return sources, nil
-}
-
-// isKustomization reports whether a file is for kustomize, whatever it holds.
-func isKustomization(name string) bool {
-	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
-}
-
-// isForConfig reports whether an object is a document that Gatehouse reads from a directory, and no resource of a cluster.
-func isForConfig(o *manifest.Object) bool {
-	switch kind := o.GroupVersionKind(); kind.Group {
-	case v1alpha1.GroupVersion.Group:
-		return slices.Contains([]string{"PolicyConfiguration", "AuthenticationConfiguration", "RecordingConfiguration", "Test"}, kind.Kind)
-	case apiserver.GroupName:
-		return kind.Kind == "AuthenticationConfiguration"
-	default:
-		return false
-	}
-}
-
-// isForKustomize reports whether an object is never sent to an API server.
-func isForKustomize(o *manifest.Object) bool {
-	return o.GroupVersionKind().Group == "kustomize.config.k8s.io"
-}
-
-// podHint says how the pod in an object becomes known.
-func podHint(o *manifest.Object) string {
-	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
-}
-
-// addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
-func (f *manifestFlags) addHint(file string, o *manifest.Object) {
-	rendered := "helm template CHART | gatehouse " + f.command + f.sourceWords() + " -f -"
-	name := path.Base(file)
-	switch {
-	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
-		o.Unreadable.Hint += ", as in " + rendered
-	case f.lenient && o.Unreadable == nil && o.Odd && (strings.HasPrefix(name, "values") || name == "Chart.yaml"):
-		o.NoPod += " (hint: this looks like a part of a Helm chart: give what it renders to, as in " + rendered + ")"
-	}
-}
-
-// unreadableError returns why an object cannot be judged as it is written.
-func unreadableError(o *manifest.Object) error {
-	if o.Odd && o.Unreadable == nil {
-		return errors.New(o.NoPod)
-	}
-	var texts []string
-	for _, f := range o.Errors() {
-		f.Source, f.Object = "", ""
-		texts = append(texts, f.String())
-	}
-	if len(texts) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(texts, "; "))
-}
-
-// paths returns the files to read, each once. Standard input is "".
-func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
-	names := f.files
-	if len(names) == 0 {
-		if cli.IsTerminalInput(stdin) {
-			return nil, errors.New("there is nothing to read (hint: name a file with -f, or pipe manifests to standard input)")
-		}
-		names = []string{"-"}
-	}
-	var (
-		all  []string
-		errs []error
-	)
-	for _, name := range names {
-		if name == "-" {
-			all = append(all, "")
-			continue
-		}
-		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, cli.ShellQuote(name), f.command, f.sourceWords()))
-			continue
-		}
-		paths, err := filesOf(name)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		all = append(all, paths...)
-	}
-	seen := sets.New[string]()
-	return slices.DeleteFunc(all, func(path string) bool {
-		defer seen.Insert(path)
-		return seen.Has(path)
-	}), errors.Join(errs...)
-}
-
-// filesOf returns the file of that name, or those in and below the directory. Hidden files and directories behind symbolic
-// links are left out.
-func filesOf(name string) ([]string, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(err))
-	}
-	name = filepath.Clean(name)
-	if !info.IsDir() {
-		return []string{name}, nil
-	}
-	var paths []string
-	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
-		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
-			return filepath.SkipDir
-		case strings.HasPrefix(entry.Name(), "."), entry.IsDir(), !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
-			return nil
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
-		}
-		if !info.Mode().IsRegular() {
-			return nil
-		}
-		paths = append(paths, path)
-		return nil
-	})
-	if err == nil && len(paths) == 0 {
-		err = fmt.Errorf("%s: there is no file that ends in .yaml, .yml or .json in or below this directory", cli.OneLine(name))
-	}
-	return paths, err
-}
-
-func readFile(path string) (text []byte, err error) {
-	file, err := os.Open(path) //nolint:gosec // the user names the file
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", cli.Cause(err))
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return readMost(file)
-}
-
-func readMost(in io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(in, maxManifest+1))
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", cli.Cause(err))
-	}
-	if len(text) > maxManifest {
-		return nil, fmt.Errorf("is larger than %d MiB", maxManifest>>20)
-	}
-	return text, nil
-}
-
 // sidecarInput returns what is decided about the pod in an object.
 func (f *manifestFlags) sidecarInput(o *manifest.Object) sidecar.Input {
 	namespace := f.namespaceOf(o)
@@ -616,66 +378,4 @@ func misplacedWarnings(o *manifest.Object) []string {
 // undecided returns why it cannot be decided what becomes of a pod, on one line.
 func undecided(namespace string, d *sidecar.Decision) diagnostic.Diagnostic {
 	return admit.Undecided(namespace, d, labelsHint)
-}
-
-// changeLog is what a command that changes manifests writes to standard error, a line for each object.
-type changeLog struct {
-	lines bytes.Buffer
-	quiet bool
-}
-
-func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
-	if l.quiet {
-		return
-	}
-	line := fmt.Sprintf(format, args...)
-	for _, part := range []string{cmp.Or(o.Title(), o.Item), o.Source} {
-		if part != "" {
-			line = part + ": " + line
-		}
-	}
-	l.lines.WriteString(cli.OneLine(line) + "\n")
-}
-
-// addSum adds how many objects were changed.
-func (l *changeLog) addSum(sources []source) {
-	if l.quiet {
-		return
-	}
-	var changed, left, other int
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			switch {
-			case o.Changed():
-				changed++
-			case mayHoldPod(o):
-				left++
-			default:
-				other++
-			}
-		}
-	}
-	are := "left as they are"
-	if left == 1 {
-		are = "left as it is"
-	}
-	_, _ = fmt.Fprintf(&l.lines, "%s changed, %d %s, %d without a pod\n", diagnostic.Count(changed, "object"), left, are, other) // to memory
-}
-
-// mayHoldPod reports whether it may be a surprise that an object holds no pod.
-func mayHoldPod(o *manifest.Object) bool { return o.OfKind || o.Odd || o.Suggestion != "" }
-
-// addNoPod adds why an object holds no pod, where that may be a surprise.
-func (l *changeLog) addNoPod(o *manifest.Object) {
-	if mayHoldPod(o) {
-		l.add(o, "left as it is: %s", noPod(o))
-	}
-}
-
-// noPod returns why an object holds no pod.
-func noPod(o *manifest.Object) string {
-	if o.Suggestion != "" {
-		return podHint(o)
-	}
-	return o.NoPod
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -147,15 +146,6 @@ func tree(t *testing.T, text []byte) (value any) {
 	return value
 }
 
-func TestColoured(t *testing.T) {
-	t.Parallel()
-	got := string(decision.PaintDiff(colors(), []byte("diff a b\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n z\n--- not a header\n")))
-	want := "\x1b[1mdiff a b\x1b[0m\n\x1b[1m--- a\x1b[0m\n\x1b[1m+++ b\x1b[0m\n\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m-x\x1b[0m\n\x1b[32m+y\x1b[0m\n z\n\x1b[31m--- not a header\x1b[0m\n"
-	if got != want {
-		t.Errorf("got %q\nwant %q", got, want)
-	}
-}
-
 // TestDiff shows what was added, and nothing that was not touched.
 func TestDiff(t *testing.T) {
 	t.Parallel()
@@ -163,7 +153,7 @@ func TestDiff(t *testing.T) {
 	before := object + "\n---\n" + object
 	after := strings.ReplaceAll(strings.ReplaceAll(before, "\nspec:", "\n  labels: {}\nspec:"), "  - name", "  - name: first\n  - name")
 	var out bytes.Buffer
-	if err := writeDiffs(&out, cli.Painter{}, []source{{path: "/a.yaml", text: []byte(before)}}, [][]byte{[]byte(after)}); err != nil {
+	if err := writeDiffs(&out, []source{{path: "/a.yaml", text: []byte(before)}}, [][]byte{[]byte(after)}); err != nil {
 		t.Fatal(err)
 	}
 	want := `diff a/a.yaml b/a.yaml

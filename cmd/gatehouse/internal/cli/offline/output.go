@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -28,18 +26,13 @@ type changeFlags struct {
 	manifestFlags
 	output         string
 	inPlace, quiet bool
-	color          cli.ColorFlag
 }
-
-// outputs returns the values of --output; the first is the default.
-func (*changeFlags) outputs() []string { return []string{"yaml", "diff", "patch"} }
 
 func (f *changeFlags) add(cmd *cobra.Command) {
 	f.manifestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the changed files instead of printing them")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error but errors")
-	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
-	f.color.Add(cmd)
+	cli.AddOutputFlag(cmd, &f.output, "yaml", "diff")
 }
 
 // check returns everything that is wrong with the flags.
@@ -47,9 +40,6 @@ func (f *changeFlags) check(cmd *cobra.Command) error {
 	var errs []error
 	if f.inPlace && cmd.Flags().Changed("output") {
 		errs = append(errs, errors.New("-i and -o cannot be given together"))
-	}
-	if !slices.Contains(f.outputs(), f.output) {
-		errs = append(errs, cli.OutputError(f.output, f.outputs()...))
 	}
 	switch {
 	case f.inPlace && len(f.files) == 0:
@@ -80,9 +70,7 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	case f.inPlace:
 		err = writeFiles(sources, texts)
 	case f.output == "diff":
-		err = writeDiffs(s.Out, f.color.Painter(s.Out), sources, texts)
-	case f.output == "patch":
-		err = writePatches(s.Out, sources, f.namespaceOf)
+		err = writeDiffs(s.Out, sources, texts)
 	default:
 		err = writeYAML(s.Out, sources, texts)
 	}
@@ -91,7 +79,7 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	}
 	for _, s := range sources {
 		for _, o := range s.Objects {
-			if o.WrittenOut() && (f.inPlace || f.output != "patch") {
+			if o.WrittenOut() {
 				log.add(o, "aliases are written out where sidecars are %s", where)
 			}
 		}
@@ -121,15 +109,14 @@ func writeYAML(out io.Writer, sources []source, texts [][]byte) error {
 
 // writeDiffs writes a unified diff of each file that changed, with names that
 // patch -p1 and git apply understand.
-func writeDiffs(out io.Writer, paint cli.Painter, sources []source, texts [][]byte) error {
+func writeDiffs(out io.Writer, sources []source, texts [][]byte) error {
 	buffered := bufio.NewWriter(out)
 	for i, s := range sources {
 		name := "stdin"
 		if s.path != "" {
 			name = strings.TrimPrefix(filepath.ToSlash(s.path), "/")
 		}
-		text := removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))
-		_, _ = buffered.Write(decision.PaintDiff(paint, text)) // Flush has the error
+		_, _ = buffered.Write(removeLineNumbers(diff.Diff("a/"+name, numberLines(s.text), "b/"+name, numberLines(texts[i])))) // Flush has the error
 	}
 	return buffered.Flush()
 }
@@ -165,12 +152,6 @@ func removeLineNumbers(text []byte) []byte {
 	return out.Bytes()
 }
 
-// patchLine is the patch of one object.
-type patchLine struct {
-	place
-	Patch json.RawMessage `json:"patch"`
-}
-
 // place identifies an object of a file.
 type place struct {
 	File string `json:"file"`
@@ -189,21 +170,6 @@ func placeOf(o *manifest.Object, namespace string) place {
 		namespace = "" // it is no object
 	}
 	return place{File: o.File, Rendered: o.Rendered, Document: o.Document, Item: o.Item, Kind: o.Kind, Namespace: namespace, Name: o.Name}
-}
-
-func writePatches(out io.Writer, sources []source, namespaceOf func(*manifest.Object) string) error {
-	buffered := bufio.NewWriter(out)
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			if !o.Changed() {
-				continue
-			}
-			if err := cli.WriteJSONLine(buffered, patchLine{placeOf(o, namespaceOf(o)), o.Patch()}); err != nil {
-				return err
-			}
-		}
-	}
-	return buffered.Flush()
 }
 
 // writeFiles writes the files that changed.
@@ -248,6 +214,68 @@ func replaceFile(path string, text []byte) (err error) {
 		}
 	}
 	return err
+}
+
+// changeLog is what a command that changes manifests writes to standard error, a line for each object.
+type changeLog struct {
+	lines bytes.Buffer
+	quiet bool
+}
+
+func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
+	if l.quiet {
+		return
+	}
+	line := fmt.Sprintf(format, args...)
+	for _, part := range []string{cmp.Or(o.Title(), o.Item), o.Source} {
+		if part != "" {
+			line = part + ": " + line
+		}
+	}
+	l.lines.WriteString(cli.OneLine(line) + "\n")
+}
+
+// addSum adds how many objects were changed.
+func (l *changeLog) addSum(sources []source) {
+	if l.quiet {
+		return
+	}
+	var changed, left, other int
+	for _, s := range sources {
+		for _, o := range s.Objects {
+			switch {
+			case o.Changed():
+				changed++
+			case mayHoldPod(o):
+				left++
+			default:
+				other++
+			}
+		}
+	}
+	are := "left as they are"
+	if left == 1 {
+		are = "left as it is"
+	}
+	_, _ = fmt.Fprintf(&l.lines, "%s changed, %d %s, %d without a pod\n", diagnostic.Count(changed, "object"), left, are, other) // to memory
+}
+
+// mayHoldPod reports whether it may be a surprise that an object holds no pod.
+func mayHoldPod(o *manifest.Object) bool { return o.OfKind || o.Odd || o.Suggestion != "" }
+
+// addNoPod adds why an object holds no pod, where that may be a surprise.
+func (l *changeLog) addNoPod(o *manifest.Object) {
+	if mayHoldPod(o) {
+		l.add(o, "left as it is: %s", noPod(o))
+	}
+}
+
+// noPod returns why an object holds no pod.
+func noPod(o *manifest.Object) string {
+	if o.Suggestion != "" {
+		return podHint(o)
+	}
+	return o.NoPod
 }
 
 // titleOf returns the name of an object in output, or the place of what is no object.

@@ -53,7 +53,8 @@ func writeFailure(out io.Writer, output, command string, err error) error {
 		var none results
 		failed = none.writeSARIF(out, failureNotifications(err))
 	case "junit":
-		failed = junit.Write(out, failureSuites(command, err))
+		one := junit.Case{Name: command, Class: "gatehouse", Error: cli.OneLine(err.Error()), Text: err.Error()}
+		failed = junit.Write(out, []junit.Suite{{Name: "gatehouse", Cases: []junit.Case{one}}})
 	case "github":
 		failed = github.Write(out, failureResults(err))
 	}
@@ -66,14 +67,6 @@ func failureNotifications(err error) []sarif.Notification {
 		return nil
 	}
 	return []sarif.Notification{{Message: err.Error()}}
-}
-
-func failureSuites(command string, err error) []junit.Suite {
-	if err == nil {
-		return nil
-	}
-	one := junit.Case{Name: command, Class: "gatehouse", Error: cli.OneLine(err.Error()), Text: err.Error()}
-	return []junit.Suite{{Name: "gatehouse", Cases: []junit.Case{one}}}
 }
 
 func failureResults(err error) []report.Result {

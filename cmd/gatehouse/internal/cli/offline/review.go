@@ -39,7 +39,7 @@ func NewReviewCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "review mutate|validate|authenticate --config DIR [FILE...]",
 		Short: "Answer recorded reviews without a server",
-		Long: `Review reads review objects (YAML, JSON, or JSON one a line) from files, or from
+		Long: `Review reads review objects (YAML, or JSON values) from files, or from
 standard input for - or without files, and writes one response a line, in order:
 the server's, from the same functions. For a review that the server would answer
 with an HTTP error it writes a Status with the code, the file, the number of the
@@ -256,65 +256,14 @@ func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
 	return r.out.WriteByte('\n')
 }
 
-// eachReview calls f with the JSON text of each review in a stream: JSON values one a line, where a broken line spoils only
-// itself; JSON values written in any other way; or YAML documents.
+// eachReview calls f with the JSON text of each review in a stream of JSON values or YAML documents.
 func eachReview(in io.Reader, f func([]byte) error) error {
+	const head = 1 << 10
 	buffered := bufio.NewReaderSize(in, 1<<20)
-	var head []byte
-	each := eachJSON
-	for range 2 { // a broken first line must not make one value of all lines
-		line, err := nextLine(buffered)
-		if err != nil {
-			return err
-		}
-		trimmed := bytes.TrimSpace(line)
-		switch {
-		case len(head) > 0:
-		case len(trimmed) == 0:
-			return nil
-		case trimmed[0] != '{':
-			return eachYAML(io.MultiReader(bytes.NewReader(line), buffered), f)
-		}
-		head = append(head, line...)
-		if isJSON(trimmed) {
-			each = eachLine
-			break
-		}
+	if begin, _ := buffered.Peek(head); bytes.HasPrefix(bytes.TrimSpace(begin), []byte("{")) {
+		return eachJSON(buffered, f)
 	}
-	return each(io.MultiReader(bytes.NewReader(head), buffered), f)
-}
-
-// isJSON reports whether a line is a JSON object.
-func isJSON(line []byte) bool {
-	_, err := rawjson.Parse(line)
-	return err == nil && len(line) > 0 && line[0] == '{'
-}
-
-// nextLine reads up to the end of the next line that is not blank, or to the end.
-func nextLine(in *bufio.Reader) ([]byte, error) {
-	for {
-		line, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return line, nil
-		}
-		if err != nil || len(bytes.TrimSpace(line)) > 0 {
-			return line, err
-		}
-	}
-}
-
-func eachLine(in io.Reader, f func([]byte) error) error {
-	buffered := bufio.NewReader(in)
-	for {
-		line, err := nextLine(buffered)
-		trimmed := bytes.TrimSpace(line)
-		if err != nil || len(trimmed) == 0 {
-			return err
-		}
-		if err := f(trimmed); err != nil {
-			return err
-		}
-	}
+	return eachYAML(buffered, f)
 }
 
 func eachJSON(in io.Reader, f func([]byte) error) error {
@@ -334,8 +283,8 @@ func eachJSON(in io.Reader, f func([]byte) error) error {
 	}
 }
 
-func eachYAML(in io.Reader, f func([]byte) error) error {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
+func eachYAML(in *bufio.Reader, f func([]byte) error) error {
+	documents := utilyaml.NewYAMLReader(in)
 	for n := 1; ; n++ {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {

@@ -1,12 +1,10 @@
 package offline
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 )
 
@@ -79,36 +77,5 @@ func TestDifferencesAreVisible(t *testing.T) {
 				t.Errorf("got\n%swant\n%s", got, c.want)
 			}
 		})
-	}
-}
-
-// TestColourAddsNothingElse paints the report of a script, which without its
-// colours is the same.
-func TestColourAddsNothingElse(t *testing.T) {
-	t.Parallel()
-	one, two := "one", "two"
-	report := newTestReport([]testrunner.Result{
-		{Case: &testrunner.Case{Source: "a.yaml", Test: "a", Name: "a", Field: "cases[0]"}},
-		{Case: &testrunner.Case{Source: "a.yaml", Test: "a", Name: "b", Field: "cases[1]"}, Differences: []testrunner.Difference{
-			{Field: "verdict", Problem: testrunner.Different, Lines: []testrunner.Line{{Name: "verdict", Expected: &one, Got: &two}}},
-		}},
-	})
-	report.Coverage = testrunner.Coverage{{Kind: "AdmissionPolicy", Policy: "p", Rule: "validations[0]"}}
-	show := func(paint cli.Painter) string {
-		var out strings.Builder
-		p := testPrinter{out: &out, paint: paint}
-		p.report(report)
-		return out.String()
-	}
-	paint := colors()
-	plain, painted := show(cli.Painter{}), show(paint)
-	bare := regexp.MustCompile("\x1b\\[[0-9]*m").ReplaceAllString(painted, "")
-	if plain != bare || strings.Contains(plain, "\x1b") {
-		t.Errorf("without colours\n%s\nwith\n%s", plain, painted)
-	}
-	for _, want := range []string{paint.Paint(cli.Green, "ok"), paint.Paint(cli.Red, "FAIL"), paint.Paint(cli.Red, "- verdict  one"), paint.Paint(cli.Green, "+ verdict  two")} {
-		if !strings.Contains(painted, want) {
-			t.Errorf("%q is not in %q", want, painted)
-		}
 	}
 }

@@ -69,7 +69,7 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 			return err
 		}
 	default:
-		p := testPrinter{out: out, paint: f.color.Painter(s.Out), verbose: f.verbose}
+		p := testPrinter{out: out, verbose: f.verbose}
 		p.report(report)
 	}
 	return out.Flush()
@@ -78,7 +78,6 @@ func (f *testFlags) write(s cli.Streams, report *testReport) error {
 // testPrinter writes for people. Flush of out has the error.
 type testPrinter struct {
 	out     io.Writer
-	paint   cli.Painter
 	verbose bool
 }
 
@@ -102,9 +101,9 @@ func (p *testPrinter) report(report *testReport) {
 			p.line("%s", title)
 		}
 		if r.Passed() {
-			p.line("  %s    %s", p.paint.Paint(cli.Green, "ok"), strict.Printable(r.Case.Name))
+			p.line("  ok    %s", strict.Printable(r.Case.Name))
 		} else {
-			p.line("  %s  %s: %s", p.paint.Paint(cli.Red, "FAIL"), r.Case.Field, strict.Printable(r.Case.Name))
+			p.line("  FAIL  %s: %s", r.Case.Field, strict.Printable(r.Case.Name))
 		}
 		for j := range r.Differences {
 			p.difference(&r.Differences[j])
@@ -168,13 +167,11 @@ func expectedName(l *testrunner.Line) string {
 
 // value writes a value behind a mark and its name, each of its lines on one.
 func (p *testPrinter) value(mark string, width int, name, value string) {
-	color := map[string]cli.Color{"-": cli.Red, "+": cli.Green}[mark]
 	if width > 0 {
 		width += 2
 	}
 	for line := range strings.SplitSeq(quoteInvisible(value), "\n") {
-		text := strings.TrimRight(fmt.Sprintf("%s %-*s%s", mark, width, strict.Printable(name), line), " ")
-		p.line("          %s", p.paint.Paint(color, text))
+		p.line("          %s %-*s%s", mark, width, strict.Printable(name), line)
 		name = ""
 	}
 }
@@ -260,7 +257,7 @@ func (p *testPrinter) coverage(c testrunner.Coverage) {
 		default:
 			note = "never looked at"
 		}
-		p.line("  %-*s  passed %3d  violated %3d  %s", width, r.Rule, r.Passed, r.Violated, p.paint.Paint(cli.Red, note))
+		p.line("  %-*s  passed %3d  violated %3d  %s", width, r.Rule, r.Passed, r.Violated, note)
 	}
 	p.line("%s", coverageText(c))
 }

@@ -24,7 +24,6 @@ inject, and unchanged parts stay the same to the byte.
   -o yaml   the manifests, as one stream (the default)
   -o diff   a unified diff, for patch -p1 or git apply; run it at the root of
             the repository, with relative paths
-  -o patch  a JSON patch of each changed object, one a line
   -i        nothing; the files themselves are changed
 
 Exit codes: 0 done, whether or not there was something to change; 2 bad usage or

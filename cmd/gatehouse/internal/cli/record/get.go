@@ -101,9 +101,6 @@ was found, or not everything could be fetched.`,
 // check returns everything that is wrong with the flags.
 func (f *getFlags) check() error {
 	var problems []error
-	if f.output != "text" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "text", "json"))
-	}
 	if err := f.Check(); err != nil {
 		problems = append(problems, err)
 	}

@@ -95,8 +95,8 @@ func TestGetSharedDirectory(t *testing.T) {
 	if got.Reviews != 5 || len(got.Replicas) != 4 || segments != 3 {
 		t.Errorf("%+v", got)
 	}
-	shown := clitest.Run(t.Context(), "", []string{"record", "show", file, "-o", "ndjson"}, NewCommand)
-	ids := shownIDs(t, "ndjson", shown.Out)
+	shown := clitest.Run(t.Context(), "", []string{"record", "show", file, "-o", "json"}, NewCommand)
+	ids := shownIDs(t, "json", shown.Out)
 	slices.Sort(ids)
 	if text := strings.Join(ids, " "); text != "a0 a1 b0 b1 c0" {
 		t.Errorf("reviews %s", text)

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,11 +28,7 @@ type replayFlags struct {
 	all             bool
 	failOn          cli.Thresholds
 	output          string
-	color           cli.ColorFlag
 }
-
-// outputs returns the values of --output; the first is the default.
-func (*replayFlags) outputs() []string { return []string{"table", "json", "html", "junit"} }
 
 // NewReplayCommand returns the command "gatehouse replay".
 func NewReplayCommand(s cli.Streams) *cobra.Command {
@@ -64,7 +59,6 @@ recorded is counted as "cannot decide", with the reason.
   -o table  text for a terminal (the default)
   -o json   the same for programs
   -o html   one file without scripts, to attach to a pull request
-  -o junit  for CI systems, a group of changes a test case
 
 --fail-on NAME[=N|N%] sets when the exit code is 1; it can be given several
 times. NAME is one of the changes above, or changed for any of them (the default),
@@ -112,21 +106,17 @@ can be decided.`,
 	_ = cmd.MarkFlagDirname("against") // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("show", cobra.NoFileCompletions)
-	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
-	f.color.Add(cmd)
+	cli.AddOutputFlag(cmd, &f.output, "table", "json", "html")
 	return cmd
 }
 
 // check returns everything that is wrong with the flags.
 func (f *replayFlags) check(now time.Time) error {
 	var errs []error
-	if !slices.Contains(f.outputs(), f.output) {
-		errs = append(errs, cli.OutputError(f.output, f.outputs()...))
-	}
 	errs = append(errs, f.filter.check(now))
 	if f.show != "" {
-		if f.output != "table" && f.output != "json" {
-			errs = append(errs, fmt.Errorf("--show has -o table, json or yaml, and no %s", f.output))
+		if f.output == "html" {
+			errs = append(errs, errors.New("--show has -o table, json or yaml, and no html"))
 		}
 		if f.failOn.Given() {
 			errs = append(errs, errors.New("--show replays one review alone: --fail-on cannot be given with it"))
@@ -204,10 +194,8 @@ func (f *replayFlags) write(s cli.Streams, r *replayReport) error {
 		err = cli.WriteJSON(out, r)
 	case "html":
 		err = r.writeHTML(out)
-	case "junit":
-		err = r.writeJUnit(out)
 	default:
-		r.print(out, f.color.Painter(s.Out))
+		r.print(out)
 	}
 	return errors.Join(err, out.Flush())
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/junit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -123,18 +122,6 @@ func nameList(names []string, more bool, most int) string {
 // changeText returns a change as words.
 func changeText(c replay.Change) string { return strings.ReplaceAll(string(c), "-", " ") }
 
-// changeColor returns the color of a change.
-func changeColor(c replay.Change) cli.Color {
-	switch c { //nolint:exhaustive // the others are neither
-	case replay.NewlyRefused, replay.NoLongerDecidable:
-		return cli.Red
-	case replay.NewlyAdmitted:
-		return cli.Green
-	default:
-		return cli.Yellow
-	}
-}
-
 // ruleTitle names the rule of a group.
 func ruleTitle(r replay.Rule) string {
 	return decision.RuleText(&policy.Violation{Kind: cli.InertName(r.Kind), Policy: r.Name, Rule: r.Rule})
@@ -243,7 +230,6 @@ type count struct {
 	Title   string
 	Reviews int64
 	Share   string
-	Color   cli.Color
 	// Class is the name of the change, or "undecided".
 	Class string
 }
@@ -256,22 +242,22 @@ func (r *replayReport) counts() []count {
 		}
 		return strconv.FormatFloat(100*float64(n)/float64(r.Reviews), 'f', 1, 64) + " %"
 	}
-	rows := []count{{"unchanged", r.Unchanged, share(r.Unchanged), cli.Green, "unchanged"}}
+	rows := []count{{"unchanged", r.Unchanged, share(r.Unchanged), "unchanged"}}
 	for _, c := range replay.Changes() {
 		if n := r.Changed[c]; n > 0 {
-			rows = append(rows, count{changeText(c), n, share(n), changeColor(c), string(c)})
+			rows = append(rows, count{changeText(c), n, share(n), string(c)})
 		}
 	}
 	if n := r.UndecidedReviews; n > 0 {
-		rows = append(rows, count{"cannot decide", n, share(n), cli.Yellow, undecidedName})
+		rows = append(rows, count{"cannot decide", n, share(n), undecidedName})
 	}
 	return rows
 }
 
 // print writes the report as a table. Flush of out has the error.
-func (r *replayReport) print(out io.Writer, paint cli.Painter) {
+func (r *replayReport) print(out io.Writer) {
 	line := decision.LinePrinter(out)
-	line("%s", paint.Paint(cli.Bold, diagnostic.Count(int(r.Reviews), "review")+": "+r.comparison()))
+	line("%s", diagnostic.Count(int(r.Reviews), "review")+": "+r.comparison())
 	if span := r.span(); span != "" {
 		line("%s", span)
 	}
@@ -280,7 +266,7 @@ func (r *replayReport) print(out io.Writer, paint cli.Painter) {
 	}
 	line("")
 	for _, c := range r.counts() {
-		line("%10d  %7s  %s", c.Reviews, c.Share, paint.Paint(c.Color, c.Title))
+		line("%10d  %7s  %s", c.Reviews, c.Share, c.Title)
 	}
 	for _, reason := range r.reasons() {
 		line("%21s%d  %s", "", r.Undecided[reason], cli.Inert(reason))
@@ -291,7 +277,7 @@ func (r *replayReport) print(out io.Writer, paint cli.Painter) {
 	for i := range r.Groups {
 		g := &r.Groups[i]
 		line("")
-		line("%s: %s", paint.Paint(changeColor(g.Change), changeText(g.Change)), ruleTitle(g.Rule))
+		line("%s: %s", changeText(g.Change), ruleTitle(g.Rule))
 		line("  %s", groupTitle(g))
 		for _, part := range groupNames(g) {
 			line("  %-9s  %s", part[0], part[1])
@@ -319,7 +305,7 @@ func (r *replayReport) print(out io.Writer, paint cli.Painter) {
 	}
 	line("")
 	for _, exceeded := range r.Exceeded {
-		line("%s", paint.Paint(cli.Red, "failed: "+exceeded))
+		line("%s", "failed: "+exceeded)
 	}
 	line("%s", oneStep)
 }
@@ -333,72 +319,6 @@ func groupNames(g *replay.Group) (out [][2]string) {
 		out = append(out, [2]string{"users", nameList(g.Users, g.MoreUsers, mostNames)})
 	}
 	return out
-}
-
-// writeJUnit writes the report for systems for continuous integration: a case for each group. Those fail of which a limit is
-// exceeded.
-func (r *replayReport) writeJUnit(out io.Writer) error {
-	var text strings.Builder
-	line := decision.LinePrinter(&text)
-	line("%s", r.comparison())
-	if span := r.span(); span != "" {
-		line("%s", span)
-	}
-	for _, c := range r.counts() {
-		line("%d %s", c.Reviews, c.Title)
-	}
-	for _, note := range r.Notes {
-		line("note: %s", cli.Inert(note))
-	}
-	line("%s", oneStep)
-	const class = "replay"
-	fails := func(name string) bool {
-		return slices.ContainsFunc(r.failed, func(t cli.Threshold) bool { return t.Name == name || t.Name == changedName && name != undecidedName })
-	}
-	suite := junit.Suite{Name: "gatehouse replay", Cases: []junit.Case{{Name: diagnostic.Count(int(r.Reviews), "review") + " replayed", Class: class, Output: text.String()}}}
-	for i := range r.Groups {
-		g := &r.Groups[i]
-		var text strings.Builder
-		line := decision.LinePrinter(&text)
-		for _, part := range groupNames(g) {
-			line("%s: %s", part[0], part[1])
-		}
-		for j := range g.Examples {
-			x := &g.Examples[j]
-			line("%s, ID %s", subjectTitle(&x.Review), cli.InertName(x.Review.ID))
-			line("  before: %s", answerText(x.Before))
-			line("  after:  %s", answerText(x.After))
-		}
-		one := junit.Case{Name: changeText(g.Change) + ": " + ruleTitle(g.Rule) + ": " + groupScope(*g), Class: class}
-		if fails(string(g.Change)) {
-			one.Failure, one.Text = groupTitle(g), text.String()
-		} else {
-			one.Output = groupTitle(g) + "\n" + text.String()
-		}
-		suite.Cases = append(suite.Cases, one)
-	}
-	if r.MoreGroups > 0 {
-		one := junit.Case{Name: "further groups", Class: class}
-		if about := diagnostic.Count(int(r.MoreGroups), "changed review"); len(r.failed) > 0 {
-			one.Failure = about
-		} else {
-			one.Output = about
-		}
-		suite.Cases = append(suite.Cases, one)
-	}
-	for _, reason := range r.reasons() {
-		one := junit.Case{Name: "cannot decide: " + cli.Inert(reason), Class: class}
-		if about := diagnostic.Count(int(r.Undecided[reason]), "review"); fails(undecidedName) {
-			one.Error = about
-		} else {
-			one.Output = about
-		}
-		suite.Cases = append(suite.Cases, one)
-	}
-	for _, problem := range r.Problems {
-		suite.Cases = append(suite.Cases, junit.Case{Name: "recording", Class: class, Error: cli.Inert(problem)})
-	}
-	return junit.Write(out, []junit.Suite{suite})
 }
 
 // groupScope names the kind and namespace of a group.

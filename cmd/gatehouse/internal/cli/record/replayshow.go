@@ -68,7 +68,7 @@ func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []r
 	if f.output == "json" {
 		err = cli.WriteJSON(out, shown)
 	} else {
-		shown.print(out, f.color.Painter(s.Out), f.all)
+		shown.print(out, f.all)
 	}
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return err
@@ -161,10 +161,10 @@ func patchDiff(item *replay.Item, before, after string) string {
 }
 
 // print writes the review as text. Flush of out has the error.
-func (r *replayedReview) print(out io.Writer, paint cli.Painter, all bool) {
+func (r *replayedReview) print(out io.Writer, all bool) {
 	line := decision.LinePrinter(out)
 	s := &r.Review
-	line("%s", paint.Paint(cli.Bold, subjectTitle(s)))
+	line("%s", subjectTitle(s))
 	for _, part := range [][2]string{
 		{"id", cli.InertName(s.ID)},
 		{"time", cli.FormatTime(&s.Time)},
@@ -176,8 +176,8 @@ func (r *replayedReview) print(out io.Writer, paint cli.Painter, all bool) {
 			line("  %-9s  %s", part[0], part[1])
 		}
 	}
-	printAnswer(line, paint, "before", r.Before, r.UndecidedBefore)
-	printAnswer(line, paint, "after", r.After, r.Undecided)
+	printAnswer(line, "before", r.Before, r.UndecidedBefore)
+	printAnswer(line, "after", r.After, r.Undecided)
 	for i := range r.violations {
 		line("  %s", decision.ViolationLine(&r.violations[i]))
 	}
@@ -188,7 +188,7 @@ func (r *replayedReview) print(out io.Writer, paint cli.Painter, all bool) {
 		for one := range strings.Lines(r.Diff) {
 			text.WriteString(cli.OneLine(strings.TrimSuffix(one, "\n")) + "\n")
 		}
-		_, _ = out.Write(decision.PaintDiff(paint, text.Bytes()))
+		_, _ = out.Write(text.Bytes())
 	}
 	if len(r.Profiles) > 0 {
 		line("")
@@ -204,17 +204,17 @@ func (r *replayedReview) print(out io.Writer, paint cli.Painter, all bool) {
 	if len(r.Policies) > 0 {
 		line("")
 		line("policies of the candidate:")
-		decision.PrintPolicies(line, paint, r.Policies, all)
+		decision.PrintPolicies(line, r.Policies, all)
 	}
 	line("")
 	line("%s", oneStep)
 }
 
 // printAnswer writes an answer.
-func printAnswer(line func(string, ...any), paint cli.Painter, title string, a *replay.Answer, undecided string) {
+func printAnswer(line func(string, ...any), title string, a *replay.Answer, undecided string) {
 	line("")
 	if undecided != "" {
-		line("%s: %s", title, paint.Paint(cli.Yellow, "cannot decide: "+cli.Inert(undecided)))
+		line("%s: %s", title, "cannot decide: "+cli.Inert(undecided))
 		return
 	}
 	if a == nil {
@@ -222,12 +222,8 @@ func printAnswer(line func(string, ...any), paint cli.Painter, title string, a *
 	}
 	shown := *a
 	shown.Warnings = nil
-	color := cli.Red
-	if a.Decision == "allowed" {
-		color = cli.Green
-	}
-	line("%s: %s", title, paint.Paint(color, answerText(&shown)))
+	line("%s: %s", title, answerText(&shown))
 	for _, warning := range a.Warnings {
-		line("  %s %s", paint.Paint(cli.Yellow, "warning:"), cli.Inert(warning))
+		line("  warning: %s", cli.Inert(warning))
 	}
 }

@@ -27,12 +27,12 @@ import (
 
 // showFlags are what the command line of record show says.
 type showFlags struct {
-	filter        reviewFilter
-	decisions     []string
-	policies      []string
-	name          string
-	id, output    string
-	verbose, full bool
+	filter     reviewFilter
+	decisions  []string
+	policies   []string
+	name       string
+	id, output string
+	full       bool
 }
 
 func newShowCommand(s cli.Streams) *cobra.Command {
@@ -59,7 +59,7 @@ its end.`,
   gatehouse record show prod.gatehouse.zst --id 0f5c --full -o yaml
 
   # by whom, by number
-  gatehouse record show /var/lib/gatehouse/recording -o ndjson | jq -r .user | sort | uniq -c`,
+  gatehouse record show /var/lib/gatehouse/recording -o json | jq -r .user | sort | uniq -c`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("a recording is missing (hint: gatehouse record show FILE)")
@@ -80,9 +80,8 @@ its end.`,
 	flags.StringArrayVar(&f.policies, "policy", nil, "show only reviews that this policy or profile refused, warned about or changed, as recorded: a name, or KIND/NAME; repeatable")
 	flags.StringVar(&f.name, "name", "", "show only reviews of objects whose name contains this, in any case")
 	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this")
-	flags.BoolVar(&f.full, "full", false, "with -o json, yaml or ndjson: show requests, answers and lookups")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "show on standard error what has made each recording, and gaps")
-	cli.AddOutputFlag(cmd, &f.output, showOutputs()...)
+	flags.BoolVar(&f.full, "full", false, "with -o json or yaml: show requests, answers and lookups")
+	cli.AddOutputFlag(cmd, &f.output, "table", "json", "yaml") // it writes YAML itself, one document at a time
 	for _, name := range []string{"id", "policy", "name"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist, here and below
 	}
@@ -90,22 +89,15 @@ its end.`,
 	return cmd
 }
 
-// showOutputs are the values of -o. The command writes YAML itself, one document at a time.
-func showOutputs() []string { return []string{"table", "json", "yaml", "ndjson"} }
-
 func decisions() []string {
 	return []string{string(review.Allowed), string(review.Denied), string(review.Unknown), string(review.Refused), string(review.Shed)}
 }
 
 // check returns everything that is wrong with the flags.
 func (f *showFlags) check(now time.Time) error {
-	var errs []error
-	if !slices.Contains(showOutputs(), f.output) {
-		errs = append(errs, cli.OutputError(f.output, showOutputs()...))
-	}
-	errs = append(errs, checkValues("--decision", f.decisions, decisions()), f.filter.check(now))
+	errs := []error{checkValues("--decision", f.decisions, decisions()), f.filter.check(now)}
 	if f.full && f.output == "table" {
-		errs = append(errs, errors.New("--full needs -o json, yaml or ndjson"))
+		errs = append(errs, errors.New("--full needs -o json or yaml"))
 	}
 	return errors.Join(errs...)
 }
@@ -179,10 +171,10 @@ func (f *showFlags) run(ctx context.Context, s cli.Streams, args []string) error
 	if listing.read == 0 && len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	if err := out.close(); err != nil {
+	if err := out.flush(); err != nil {
 		return err
 	}
-	if f.output == "table" || f.verbose {
+	if f.output == "table" {
 		listing.sum()
 	}
 	switch {
@@ -234,20 +226,16 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 		return err
 	}
 	defer reader.Close()
-	described := ""
 	for n := 0; ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		one, err := reader.Next()
-		if l.flags.verbose {
-			if text := describeHeader(reader.Header()); text != described {
-				described = text
-				_, _ = fmt.Fprintf(l.remarks, "%s: %s\n", cli.OneLine(source.Name), text) // remarks only
-			}
-		}
 		if err != nil {
-			l.noteGaps(source.Name, reader.Gaps())
+			for _, gap := range reader.Gaps() {
+				l.gaps++
+				l.missing += gap.Reviews
+			}
 			if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
 				return nil
 			}
@@ -278,18 +266,6 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 	}
 }
 
-// noteGaps counts the gaps of a file, and shows them with --verbose.
-func (l *listing) noteGaps(path string, gaps []record.Gap) {
-	l.gaps += len(gaps)
-	for _, gap := range gaps {
-		l.missing += gap.Reviews
-		if l.flags.verbose {
-			_, _ = fmt.Fprintf(l.remarks, "%s: gap: %s missing from %s to %s (%s)\n", cli.OneLine(path),
-				diagnostic.Count(int(gap.Reviews), "review"), cli.FormatTime(&gap.From), cli.FormatTime(&gap.To), cli.OneLine(truncate.Runes(gap.Reason, 20))) // remarks only
-		}
-	}
-}
-
 // sum sums up on standard error.
 func (l *listing) sum() {
 	text := fmt.Sprintf("%s of %d", diagnostic.Count(int(l.shown), "review"), l.read)
@@ -300,13 +276,6 @@ func (l *listing) sum() {
 		text += fmt.Sprintf("; %d more could not be recorded, in %s", l.missing, diagnostic.Count(l.gaps, "gap"))
 	}
 	_, _ = fmt.Fprintln(l.remarks, text) // remarks only
-}
-
-// describeHeader returns what has made a segment, but for its replica and time.
-func describeHeader(h *record.Header) string {
-	short := func(text string) string { return cli.OneLine(truncate.Runes(text, 200)) }
-	return fmt.Sprintf("%s, gatehouse %s, Kubernetes %s, CEL %s, configuration %s, sampling %s, redaction key %s",
-		short(string(h.Source)), short(h.Program), short(h.Kubernetes), short(h.CEL), cli.OrDash(short(h.Config)), cli.OrDash(short(h.Sampling)), cli.OrDash(short(h.Redaction.Key)))
 }
 
 // reviewWriter writes reviews in a format, without keeping them.
@@ -335,18 +304,8 @@ func (w *reviewWriter) write(r *shownReview) error {
 	w.n++
 	switch w.format {
 	case "json":
-		if w.n == 1 {
-			w.buffer.WriteString("[\n")
-		} else {
-			w.buffer.WriteString(",\n")
-		}
-		encoded := new(bytes.Buffer)
-		if err := cli.WriteJSON(encoded, r); err != nil {
+		if err := cli.WriteJSONLine(&w.buffer, r); err != nil {
 			return err
-		}
-		for line := range bytes.Lines(bytes.TrimSpace(encoded.Bytes())) {
-			w.buffer.WriteString("  ")
-			w.buffer.Write(line)
 		}
 	case "yaml":
 		text, err := yaml.Marshal(r)
@@ -357,10 +316,6 @@ func (w *reviewWriter) write(r *shownReview) error {
 			w.buffer.WriteString("---\n")
 		}
 		w.buffer.Write(text)
-	case "ndjson":
-		if err := cli.WriteJSONLine(&w.buffer, r); err != nil {
-			return err
-		}
 	default:
 		return w.row(r)
 	}
@@ -401,17 +356,4 @@ func (w *reviewWriter) flush() error {
 	}
 	_, err := w.buffer.WriteTo(w.out)
 	return err
-}
-
-// close ends the output.
-func (w *reviewWriter) close() error {
-	if w.format == "json" {
-		if w.n == 0 {
-			w.buffer.WriteString("[")
-		} else {
-			w.buffer.WriteString("\n")
-		}
-		w.buffer.WriteString("]\n")
-	}
-	return w.flush()
 }

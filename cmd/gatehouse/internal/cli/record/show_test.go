@@ -62,7 +62,7 @@ func TestShow(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for _, format := range showOutputs() {
+			for _, format := range []string{"table", "json", "yaml"} {
 				result := clitest.Run(t.Context(), "", append([]string{"record", "show", dir, "-o", format}, strings.Fields(tt.args)...), NewCommand)
 				if got := strings.Join(shownIDs(t, format, result.Out), " "); got != tt.want || result.Code != tt.code {
 					t.Errorf("-o %s: %s %+v, want %s", format, got, result, tt.want)
@@ -75,7 +75,7 @@ func TestShow(t *testing.T) {
 	}
 	t.Run("table", func(t *testing.T) {
 		t.Parallel()
-		result := clitest.Run(t.Context(), "", []string{"record", "show", "-v", filepath.Join(dir, "1.gatehouse.zst")}, NewCommand)
+		result := clitest.Run(t.Context(), "", []string{"record", "show", filepath.Join(dir, "1.gatehouse.zst")}, NewCommand)
 		const want = `TIME                      ENDPOINT      DECISION  OPERATION  KIND         NAMESPACE     NAME        USER    ID
 2026-11-20T12:00:00.000Z  validate      allowed   CREATE     Pod          shop          cart        joe     0f5c
 2026-11-20T12:01:00.000Z  validate      denied    CREATE     Pod          billing       gen-*       ann     1a
@@ -85,10 +85,8 @@ func TestShow(t *testing.T) {
 		if result.Out != want {
 			t.Errorf("got\n%s\nwant\n%s", result.Out, want)
 		}
-		for _, want := range []string{"server, gatehouse v1.0.0, Kubernetes 1.37, CEL v0.28.0, configuration 0a1b, sampling all, redaction key k1\n", "4 reviews of 4, 1 denied\n"} {
-			if !strings.Contains(result.Err, want) {
-				t.Errorf("standard error\n%s\nlacks %s", result.Err, want)
-			}
+		if want := "4 reviews of 4, 1 denied\n"; result.Err != want {
+			t.Errorf("standard error is\n%s\nwant %s", result.Err, want)
 		}
 	})
 	t.Run("full", func(t *testing.T) {
@@ -112,14 +110,6 @@ func shownIDs(t *testing.T, format, out string) (ids []string) {
 	}
 	switch format {
 	case "json":
-		var list []json.RawMessage
-		if err := json.Unmarshal([]byte(out), &list); err != nil {
-			t.Fatalf("%s: %v", out, err)
-		}
-		for _, text := range list {
-			add(text)
-		}
-	case "ndjson":
 		for line := range bytes.Lines([]byte(out)) {
 			add(line)
 		}
@@ -159,7 +149,7 @@ func TestShowProblems(t *testing.T) {
 		{"time", `--until "soon": must be a time such as`, []string{"whole", "--until", "soon"}, 0},
 		{"times", "--since must be before --until", []string{"whole", "--since", "1h", "--until", "2h"}, 0},
 		{"full table", "--full needs -o json", []string{"whole", "--full"}, 0},
-		{"output", `--output "csv": must be table, json, yaml or ndjson`, []string{"whole", "-o", "csv"}, 0},
+		{"output", `--output "csv": must be table, json or yaml`, []string{"whole", "-o", "csv"}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

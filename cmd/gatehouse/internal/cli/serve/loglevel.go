@@ -84,9 +84,6 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
 // change is what to ask for, nil to change nothing.
 func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, error) {
 	var problems []error
-	if f.output != "text" && f.output != "json" {
-		problems = append(problems, cli.OutputError(f.output, "text", "json"))
-	}
 	if host, port, err := net.SplitHostPort(f.address); err != nil || host == "" || port == "" {
 		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
 	}

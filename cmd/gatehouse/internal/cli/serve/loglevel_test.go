@@ -35,8 +35,8 @@ func TestLogLevelCannotTell(t *testing.T) {
 		{"two levels", "gatehouse: too many arguments: log-level takes one level (hint: gatehouse log-level debug --for 1h)\n", []string{"debug", "info"}},
 		{"a time for nothing", "--for needs a level", []string{"--for", "1h"}},
 		{"no address", `--ops-address "here": must be HOST:PORT`, []string{"--ops-address", "here"}},
-		{"everything at once", "--output \"xml\": must be text, json or yaml\ngatehouse: --ops-address \":8080\": must be HOST:PORT (hint: 127.0.0.1:8080)\n" +
-			"gatehouse: --for 25h: must be from 1s to 24h (hint: --for 1h)\ngatehouse: the level must be", []string{"-o", "xml", "--ops-address", ":8080", "--for", "25h", "loud"}},
+		{"everything at once", "--ops-address \":8080\": must be HOST:PORT (hint: 127.0.0.1:8080)\n" +
+			"gatehouse: --for 25h: must be from 1s to 24h (hint: --for 1h)\ngatehouse: the level must be", []string{"--ops-address", ":8080", "--for", "25h", "loud"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

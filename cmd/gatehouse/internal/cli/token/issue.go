@@ -1,7 +1,6 @@
 package token
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -117,8 +115,8 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if problems := f.misused(); len(problems) > 0 {
-		return f.refuseAll(ctx, problems, &issued)
+	if err := f.misused(); err != nil {
+		return err
 	}
 	if f.Given() {
 		return f.issueInCluster(ctx, s, &issued)
@@ -182,61 +180,14 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 		thereAre(n), f.config, cli.DisplayName(os.Args[0]), cli.ShellQuote(f.config), first)
 }
 
-// issueProblem is what is wrong with a flag of token issue, which is for a field of
-// the document, or for none.
-type issueProblem struct {
-	field string
-	err   error
-}
-
-// place returns the position of the flag among those of the command.
-func (p issueProblem) place() int {
-	fields := []string{"metadata.name", "spec.user.username", "spec.user.uid", "spec.user.groups", "spec.user.extra", "spec.audiences", "spec.expiresAt"}
-	if i := slices.IndexFunc(fields, func(field string) bool { return strings.HasPrefix(p.field, field) }); i >= 0 {
-		return i
-	}
-	return len(fields)
-}
-
-// misused returns the problems of the flags that do not depend on the place of the token.
-func (f *tokenFlags) misused() []issueProblem {
-	var problems []issueProblem
-	if _, err := parseExtra(f.extra); err != nil {
-		problems = append(problems, issueProblem{"spec.user.extra", err})
-	}
+// misused returns what is wrong with the flags, whatever the place of the token.
+func (f *tokenFlags) misused() error {
+	_, err := parseExtra(f.extra)
+	problems := []error{err}
 	if f.ttl < time.Second {
-		problems = append(problems, issueProblem{"spec.expiresAt", fmt.Errorf("--ttl %s: must be a second or more", f.ttl)})
+		problems = append(problems, fmt.Errorf("--ttl %s: must be a second or more", f.ttl))
 	}
-	if err := f.Check(); err != nil {
-		problems = append(problems, issueProblem{"", err})
-	}
-	if f.output != "yaml" && f.output != "json" {
-		problems = append(problems, issueProblem{"", cli.OutputError(f.output, "yaml", "json")})
-	}
-	return problems
-}
-
-// refuseAll tells of the problems, and of those of the document beside them, in the
-// order of the flags. Of a directory that cannot be read nobody knows what its guard
-// would refuse.
-func (f *tokenFlags) refuseAll(ctx context.Context, problems []issueProblem, issued *issuedToken) error {
-	known, err := f.known(ctx, tokens.Directory{Dir: f.config}, issued.Document.Name)
-	if err == nil {
-		var own diagnostic.List
-		own, _, err = f.findings(known, issued)
-		for _, one := range own {
-			problems = append(problems, issueProblem{one.Field, diagnostic.List{one}})
-		}
-	}
-	if err != nil {
-		problems = append([]issueProblem{{"", err}}, problems...)
-	}
-	slices.SortStableFunc(problems, func(a, b issueProblem) int { return cmp.Compare(a.place(), b.place()) })
-	all := make([]error, len(problems))
-	for i, one := range problems {
-		all[i] = one.err
-	}
-	return errors.Join(all...)
+	return errors.Join(append(problems, f.Check())...)
 }
 
 // make makes the token and its document, without judging either. What of the flags is

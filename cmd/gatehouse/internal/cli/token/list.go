@@ -54,9 +54,6 @@ incomplete.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.output != "table" && f.output != "json" {
-				return cli.OutputError(f.output, "table", "json")
-			}
 			return f.list(cmd.Context(), s)
 		},
 	}

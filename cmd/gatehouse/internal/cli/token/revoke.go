@@ -61,9 +61,6 @@ Everything else is deleted all the same.`,
   # show what would be deleted
   gatehouse token revoke --config ./config --user jane --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.output != "text" && f.output != "json" {
-				return cli.OutputError(f.output, "text", "json")
-			}
 			if err := f.check(args, cmd.Flags().Changed("user")); err != nil {
 				return err
 			}

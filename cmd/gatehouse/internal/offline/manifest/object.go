@@ -323,6 +323,3 @@ func (o *Object) Changed() bool { return len(o.patch) > 0 }
 // WrittenOut reports, after the file's Text, whether aliases or merge keys of YAML were written out for the change, which undoing it
 // does not restore.
 func (o *Object) WrittenOut() bool { return o.Changed() && o.document.writtenOut }
-
-// Patch returns the changes as a JSON patch of the object.
-func (o *Object) Patch() json.RawMessage { return marshal(o.patch) }

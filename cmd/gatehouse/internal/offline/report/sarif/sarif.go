@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"path"
-	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 )
@@ -24,15 +23,13 @@ type Log struct {
 	Tool, Version, URI string
 	// Results are in the order in which they are written.
 	Results []report.Result
-	// Notifications are what the tool cannot decide. With any that is not a Note the run is not successful.
+	// Notifications are what the tool cannot decide. With any the run is not successful.
 	Notifications []Notification
 }
 
 // Notification is why the tool cannot decide something about one place.
 type Notification struct {
 	Message string
-	// Note reports whether it is only a remark.
-	Note bool
 	// File and Line are as in report.Result. File is empty for what is about no file.
 	File string
 	Line int
@@ -49,15 +46,12 @@ func (l *Log) Write(out io.Writer) error {
 func (l *Log) document() *document {
 	r := run{
 		Tool:        tool{driver{Name: l.Tool, Version: l.Version, InformationURI: l.URI, Rules: []rule{}}},
-		Invocations: []invocation{{ExecutionSuccessful: !slices.ContainsFunc(l.Notifications, func(n Notification) bool { return !n.Note })}},
+		Invocations: []invocation{{ExecutionSuccessful: len(l.Notifications) == 0}},
 		ColumnKind:  "unicodeCodePoints",
 		Results:     make([]result, 0, len(l.Results)),
 	}
 	for _, n := range l.Notifications {
 		written := notification{Level: report.Error, Message: text{n.Message}}
-		if n.Note {
-			written.Level = report.Note
-		}
 		if n.File != "" {
 			written.Locations = []location{{PhysicalLocation: physicalLocation{artifactLocation{uri(n.File)}, region{StartLine: max(n.Line, 1)}}}}
 		}

@@ -1,0 +1,234 @@
+package offline
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
+)
+
+// source is a file of manifests.
+type source struct {
+	*manifest.File
+	// path is where it was read from, and empty for standard input.
+	path string
+	text []byte
+}
+
+// maxManifest is the size of the largest file that is read, in MiB. All CustomResourceDefinitions of an operator in one file have a
+// few MiB.
+const maxManifest = 64
+
+// read reads all manifests, and returns everything that is wrong with any of them. Kinds that hold a pod are those of the
+// flags and the configured ones.
+func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]source, error) {
+	var (
+		sources []source
+		found   diagnostic.List
+		errs    []error
+	)
+	if len(validation.IsDNS1123Label(f.namespace)) > 0 {
+		errs = append(errs, fmt.Errorf("--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace))
+	}
+	for _, problem := range metav1validation.ValidateLabels(f.labels, nil) {
+		errs = append(errs, fmt.Errorf("--namespace-labels %q: %s", problem.BadValue, problem.Detail))
+	}
+	workloads, err := manifest.NewWorkloads(f.workloads, configured...)
+	if err != nil {
+		for line := range strings.Lines(err.Error()) {
+			errs = append(errs, errors.New("--workload "+strings.TrimSpace(line)))
+		}
+	}
+	paths, err := f.paths(stdin)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if f.lenient && isKustomization(filepath.Base(path)) {
+			continue
+		}
+		s := source{path: path}
+		name := filepath.ToSlash(path)
+		if path == "" {
+			name = cli.StdinName
+			s.text, err = cli.ReadInput(stdin, maxManifest)
+			if err == nil && len(bytes.TrimSpace(s.text)) == 0 {
+				err = errors.New("is empty (hint: the command in front of the pipe may have failed)")
+			}
+		} else {
+			s.text, err = cli.ReadFile(path, maxManifest)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(name), err))
+			continue
+		}
+		read := manifest.Read
+		if path == "" {
+			read = manifest.ReadRendered // of helm template
+		}
+		s.File = read(name, s.text, workloads)
+		for _, o := range s.Objects {
+			f.addHint(name, o)
+			if !f.lenient {
+				found = append(found, o.Errors()...)
+			}
+		}
+		if f.lenient {
+			s.Objects = slices.DeleteFunc(s.Objects, func(o *manifest.Object) bool {
+				if isForConfig(o) {
+					f.skipped = append(f.skipped, fmt.Sprintf("%s: %s is a document for --config, and no object of a cluster: skipped", o.Source, o.Kind))
+				}
+				return isForConfig(o) || isForKustomize(o)
+			})
+		}
+		sources = append(sources, s)
+	}
+	if err := errors.Join(append(errs, found.Err())...); err != nil {
+		return nil, err
+	}
+	return sources, nil
+}
+
+// isKustomization reports whether a file is for kustomize, whatever it holds.
+func isKustomization(name string) bool {
+	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
+}
+
+// isForConfig reports whether an object is a document that Gatehouse reads from a directory, and no resource of a cluster.
+func isForConfig(o *manifest.Object) bool {
+	switch kind := o.GroupVersionKind(); kind.Group {
+	case v1alpha1.GroupVersion.Group:
+		return slices.Contains([]string{"PolicyConfiguration", "AuthenticationConfiguration", "RecordingConfiguration", "Test"}, kind.Kind)
+	case apiserver.GroupName:
+		return kind.Kind == "AuthenticationConfiguration"
+	default:
+		return false
+	}
+}
+
+// isForKustomize reports whether an object is never sent to an API server.
+func isForKustomize(o *manifest.Object) bool {
+	return o.GroupVersionKind().Group == "kustomize.config.k8s.io"
+}
+
+// podHint says how the pod in an object becomes known.
+func podHint(o *manifest.Object) string {
+	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
+}
+
+// addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
+func (f *manifestFlags) addHint(file string, o *manifest.Object) {
+	rendered := "helm template CHART | gatehouse " + f.command + f.sourceWords() + " -f -"
+	name := path.Base(file)
+	switch {
+	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
+		o.Unreadable.Hint += ", as in " + rendered
+	case f.lenient && o.Unreadable == nil && o.Odd && (strings.HasPrefix(name, "values") || name == "Chart.yaml"):
+		o.NoPod += " (hint: this looks like a part of a Helm chart: give what it renders to, as in " + rendered + ")"
+	}
+}
+
+// unreadableError returns why an object cannot be judged as it is written.
+func unreadableError(o *manifest.Object) error {
+	if o.Odd && o.Unreadable == nil {
+		return errors.New(o.NoPod)
+	}
+	var texts []string
+	for _, f := range o.Errors() {
+		f.Source, f.Object = "", ""
+		texts = append(texts, f.String())
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// paths returns the files to read, each once. Standard input is "".
+func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
+	names := f.files
+	if len(names) == 0 {
+		if cli.IsTerminalInput(stdin) {
+			return nil, errors.New("there is nothing to read (hint: name a file with -f, or pipe manifests to standard input)")
+		}
+		names = []string{"-"}
+	}
+	var (
+		all  []string
+		errs []error
+	)
+	for _, name := range names {
+		if name == "-" {
+			all = append(all, "")
+			continue
+		}
+		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
+			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, cli.ShellQuote(name), f.command, f.sourceWords()))
+			continue
+		}
+		paths, err := filesOf(name)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		all = append(all, paths...)
+	}
+	seen := sets.New[string]()
+	return slices.DeleteFunc(all, func(path string) bool {
+		defer seen.Insert(path)
+		return seen.Has(path)
+	}), errors.Join(errs...)
+}
+
+// filesOf returns the file of that name, or those in and below the directory. Hidden files and directories behind symbolic
+// links are left out.
+func filesOf(name string) ([]string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(err))
+	}
+	name = filepath.Clean(name)
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	var paths []string
+	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
+		case path != name && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
+			return filepath.SkipDir
+		case strings.HasPrefix(entry.Name(), "."), entry.IsDir(), !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
+			return nil
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("%s: cannot be read: %w", cli.OneLine(path), cli.Cause(err))
+		}
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		paths = append(paths, path)
+		return nil
+	})
+	if err == nil && len(paths) == 0 {
+		err = fmt.Errorf("%s: there is no file that ends in .yaml, .yml or .json in or below this directory", cli.OneLine(name))
+	}
+	return paths, err
+}
