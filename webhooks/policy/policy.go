@@ -14,7 +14,7 @@
 //
 // The package has more than 4,000 lines: Compile makes the compiled policies, bindings,
 // selectors and exceptions, and the steps read their fields. In packages of their own the
-// two would export all of these to each other and to nobody else. What needs none of them
+// two would export about 60 fields to each other and to nobody else. What needs none of them
 // is apart: the checks of documents in policy/validation, expressions in
 // policy/expression, and the Pod Security Standards in podsecurity.
 package policy

@@ -14,7 +14,7 @@ import (
 
 const (
 	// codeInvalid refuses a pod: 422, as the API server answers one that fails its own
-	// validation.
+	// validation. Not 409, which clients retry.
 	codeInvalid = 422
 	// codeCannotDecide leaves the decision to the webhook's failurePolicy.
 	codeCannotDecide = 500
