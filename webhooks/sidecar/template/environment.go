@@ -7,6 +7,8 @@
 // number, a boolean or nothing: whatever a pod says, it never adds a member, an
 // element or another kind of structure to what the author has written.
 //
+// Parameters are one annotation each. Match conditions do not see them.
+//
 // # Placeholders
 //
 // A text that is exactly one placeholder takes the type of its expression: a
