@@ -98,15 +98,7 @@ func (r *reporting) documents(current *active.Active) *crdadmission.Reviewer {
 	if r == nil {
 		return nil
 	}
-	return crdadmission.New(crdadmission.Options{
-		Current: current.Config.Load,
-		NotSent: func(object any) []string {
-			if notSent := r.notSent(current.Config.Load()); notSent != nil {
-				return notSent(object)
-			}
-			return nil
-		},
-	})
+	return crdadmission.New(current.Config.Load)
 }
 
 // details returns the state of audits for /readyz?verbose.

@@ -147,7 +147,7 @@ func TestIncompleteConfiguration(t *testing.T) {
 	handler := newReviews(t, webhooks.Spec{}, func(o *server.ReviewOptions) {
 		o.Login = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })
 		o.Observe = func(o *review.Outcome) { outcomes = append(outcomes, *o) }
-		o.CustomResources = crdadmission.New(crdadmission.Options{Current: func() *config.Config { return new(config.Config) }})
+		o.CustomResources = crdadmission.New(func() *config.Config { return new(config.Config) })
 		o.CheckComplete = func() error {
 			if complete.Load() {
 				return nil

@@ -283,7 +283,7 @@ const labelsHint = "put the Namespace into the --config directory, or among the 
 // newDocumentReviewer returns what reviews custom resources of our own as the server does, with this configuration as the
 // cluster's.
 func newDocumentReviewer(c *config.Config) *crdadmission.Reviewer {
-	return crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }, Offline: true})
+	return crdadmission.New(func() *config.Config { return c })
 }
 
 // guessNote says what was assumed of a kind that is not known, if a policy names its group and resources.

@@ -1,26 +1,30 @@
 // Package admission validates Gatehouse's own custom resources at kubectl apply: an
 // invalid one is rejected with all its errors, instead of being stored without effect.
 //
-// An object is decoded as strictly as a document of the directory, and compiled with its
-// dependencies in the active configuration. It is rejected for its own errors, and for
-// those that it causes in other objects. Earlier errors of others are no reason, and
-// neither is a reference to an object that does not exist yet: objects can be applied in
-// any order.
+// An object is decoded as strictly as a document of the directory, and compiled alone, with
+// the settings of the active configuration. What other objects have to do with it, its
+// conditions say: objects can be applied in any order, and the view of a server may be late.
 package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // Group is the API group whose objects are reviewed here.
@@ -33,36 +37,25 @@ const (
 	maxUnverified = 1
 )
 
-// Options is what a Reviewer needs.
-type Options struct {
-	// Current returns the active configuration, which is never nil and never changes. It
-	// is called once a review, by several goroutines. It is required.
-	Current func() *config.Config
-	// NotSent returns warnings about requests that an object matches and that the
-	// registrations do not send. The object is a pointer to a type of
-	// webhooks/api/v1alpha1 and must not be changed. It may be nil, and is safe for
-	// concurrent use otherwise.
-	NotSent func(object any) []string
-	// Offline has a document of an object's name in the configuration count as the old
-	// version of the object. Otherwise such a document overrides the object, and there is
-	// a warning.
-	Offline bool
-}
-
 // Reviewer reviews objects of the group gatehouse.dev. It is safe for concurrent
 // use.
 type Reviewer struct {
-	options              Options
+	current              func() *config.Config
 	verified, unverified slots
-	compiler             compiler
+
+	// declarations are what expressions are compiled with: making them takes longer than compiling most policies.
+	mu           sync.Mutex
+	version      string // the PolicyConfiguration's version of CEL that declarations are of
+	declarations *policy.Set
 }
 
 // slots has an element for each review in progress.
 type slots chan struct{}
 
-// New returns a Reviewer.
-func New(o Options) *Reviewer {
-	return &Reviewer{options: o, verified: make(slots, maxVerified), unverified: make(slots, maxUnverified)}
+// New returns a Reviewer. Current returns the active configuration, which is never nil and
+// never changes. It is called once a review, by several goroutines.
+func New(current func() *config.Config) *Reviewer {
+	return &Reviewer{current: current, verified: make(slots, maxVerified), unverified: make(slots, maxUnverified)}
 }
 
 // Review decides on one request. Verified says that the caller has a verified certificate:
@@ -75,30 +68,38 @@ func New(o Options) *Reviewer {
 // code 500, if the request cannot be decoded, or if the context ends first. A dry run is
 // like any other request.
 func (r *Reviewer) Review(ctx context.Context, req admission.Request, verified bool) admission.Response {
-	s := r.unverified
-	if verified {
-		s = r.verified
-	}
 	kind, ours := kindOf(&req)
 	if !ours {
 		return allowed(nil)
 	}
-	response, err := s.run(ctx, func() func() admission.Response {
-		o, err := readRequest(&req, kind)
-		return func() admission.Response {
-			if err != nil {
-				return admission.Errored(http.StatusInternalServerError, err)
-			}
-			if o.isUnchanged() {
-				return allowed(nil)
-			}
-			return answer(o, r.diagnose(o.resource(), func() error { return context.Cause(ctx) }))
-		}
-	})
+	s := r.unverified
+	if verified {
+		s = r.verified
+	}
+	late := func() admission.Response {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("no decision in time: %w", context.Cause(ctx)))
+	}
+	select {
+	case s <- struct{}{}:
+		defer func() { <-s }()
+	case <-ctx.Done():
+		return late()
+	}
+	if ctx.Err() != nil { // both were possible
+		return late()
+	}
+	o, err := readRequest(&req, kind)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return response
+	if o.isUnchanged() {
+		return allowed(nil)
+	}
+	found := r.diagnose(o.resource(), func() error { return context.Cause(ctx) })
+	if ctx.Err() != nil {
+		return late() // compiling may have stopped early
+	}
+	return answer(o, found)
 }
 
 // Concerns reports whether a request is about an object of the group. Policies never
@@ -118,96 +119,115 @@ func kindOf(req *admission.Request) (kind string, ours bool) {
 	return "", false
 }
 
-// run runs work in a slot until the context ends. Work that goes on after that, until it
-// checks the context, keeps its slot. Read decodes the request before the work, whatever
-// happens to the context: after the call the memory of the request is reused.
-func (s slots) run(ctx context.Context, read func() (work func() admission.Response)) (admission.Response, error) {
-	late := func() error { return fmt.Errorf("no decision in time: %w", context.Cause(ctx)) }
-	if ctx.Err() != nil {
-		return admission.Response{}, late()
-	}
-	select {
-	case s <- struct{}{}:
-	case <-ctx.Done():
-		return admission.Response{}, late()
-	}
-	type outcome struct {
-		response admission.Response
-		panicked any
-		stack    []byte
-	}
-	done := make(chan outcome, 1)
-	var work func() admission.Response
-	func() {
-		defer func() {
-			if work == nil { // it panics
-				<-s
-			}
-		}()
-		work = read()
-	}()
-	go func() {
-		var o outcome
-		defer func() {
-			if o.panicked = recover(); o.panicked != nil {
-				o.stack = debug.Stack()
-			}
-			<-s
-			done <- o
-		}()
-		o.response = work()
-	}()
-	select {
-	case o := <-done:
-		if o.panicked != nil {
-			// The codec recovers from panics in the goroutine of the request.
-			panic(fmt.Sprintf("%v\n%s", o.panicked, o.stack))
-		}
-		if ctx.Err() != nil {
-			return admission.Response{}, late() // the work may have stopped early
-		}
-		return o.response, nil
-	case <-ctx.Done():
-		return admission.Response{}, late()
-	}
-}
-
-// diagnose returns the errors of an object and those that it causes in others, and the
-// warnings, in a fixed order. The list is incomplete once stop returns an error.
+// diagnose returns the errors and warnings of an object, in a fixed order. The list is
+// incomplete once stop returns an error.
 func (r *Reviewer) diagnose(one *config.Resource, stop func() error) diagnostic.List {
 	found := one.Found
 	if one.Value != nil {
-		current := r.options.Current()
-		found = append(slices.Clip(found), r.compile(current, one, stop).WithoutFollowers(found)...)
-		if !r.options.Offline {
-			found = append(found, shadowWarnings(current, one)...)
+		err := r.compile(r.current(), one.Value, stop)
+		compiled, ok := errors.AsType[diagnostic.List](err)
+		if err != nil && !ok && stop() == nil {
+			panic(fmt.Errorf("compiling: %w", err)) // a bug: it ends the review, and not the program
 		}
-		if r.options.NotSent != nil && found.Err() == nil {
-			for _, remark := range r.options.NotSent(one.Value) {
-				found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Source: config.ClusterSource, Object: one.Object(), Message: remark})
-			}
-		}
+		compiled = slices.DeleteFunc(compiled, func(d diagnostic.Diagnostic) bool { return isAboutOthers(one.Value, &d) })
+		found = append(slices.Clip(found), compiled.WithoutFollowers(found)...)
+		found = append(found, expired(one)...)
 	}
 	found.Sort()
-	return distinct(found)
+	return slices.CompactFunc(found, func(a, b diagnostic.Diagnostic) bool {
+		return a.Severity == b.Severity && a.Object == b.Object && a.Field == b.Field && a.Message == b.Message
+	})
 }
 
-// compile compiles an object with its dependencies.
-func (r *Reviewer) compile(current *config.Config, one *config.Resource, stop func() error) diagnostic.List {
-	switch v := one.Value.(type) {
+// compile compiles an object alone. The error is a diagnostic.List, which may have warnings only, unless stop ended it.
+func (r *Reviewer) compile(current *config.Config, object any, stop func() error) error {
+	policies := policy.Spec{
+		Configuration: current.Policy.Configuration, Objects: current.Policy.Objects, Authorizer: current.Policy.Authorizer, Now: current.Policy.Now, Stop: stop, KeepBroken: true,
+	}
+	identities := authn.Spec{Configuration: current.Authn.Configuration, Now: current.Authn.Now}
+	if identities.Now == nil {
+		identities.Now = time.Now
+	}
+	switch v := object.(type) {
 	case *v1alpha1.SidecarProfile:
-		return diagnoseProfile(current, v, stop)
+		set, err := sidecar.Compile(sidecar.Spec{Profiles: []sidecar.Profile{{Source: config.ClusterSource, SidecarProfile: *v}}, Namespaces: current.Sidecar.Namespaces, Stop: stop})
+		return warningsOr(err, set)
 	case *v1alpha1.AdmissionPolicy:
-		return r.compiler.diagnosePolicy(current, v, stop)
+		policies.AdmissionPolicies = []policy.AdmissionPolicy{{Source: config.ClusterSource, AdmissionPolicy: *v}}
 	case *v1alpha1.AdmissionPolicyBinding:
-		return r.compiler.diagnoseBinding(current, v, stop)
+		policies.AdmissionPolicyBindings = []policy.AdmissionPolicyBinding{{Source: config.ClusterSource, AdmissionPolicyBinding: *v}}
 	case *v1alpha1.PolicyException:
-		return r.compiler.diagnoseException(current, v, stop)
+		policies.Exceptions = []policy.Exception{{Source: config.ClusterSource, PolicyException: *v}}
 	case *v1alpha1.AccessToken:
-		return diagnoseToken(current, v)
+		identities.Tokens = []authn.Token{{Source: config.ClusterSource, AccessToken: *v}}
+		set, err := authn.Compile(identities)
+		return warningsOr(err, set)
 	case *v1alpha1.TokenRevocation:
-		return diagnoseRevocation(current, v)
+		identities.Revocations = []authn.Revocation{{Source: config.ClusterSource, TokenRevocation: *v}}
+		set, err := authn.Compile(identities)
+		return warningsOr(err, set)
 	default:
 		return nil
 	}
+	policies.Previous = r.declarationsOf(policies.Configuration)
+	set, err := policy.Compile(policies)
+	return warningsOr(err, set)
+}
+
+// warningsOr returns the warnings of a compiled set as an error, or why there is no set.
+func warningsOr(err error, set interface{ Warnings() diagnostic.List }) error {
+	if err != nil {
+		return err
+	}
+	return set.Warnings()
+}
+
+// isAboutOthers reports whether a diagnostic of an object that was compiled alone says only that another object is not there.
+func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
+	warning := d.Severity == diagnostic.Warning
+	switch v := object.(type) {
+	case *v1alpha1.SidecarProfile:
+		return warning && strings.HasPrefix(d.Field, "spec.placement.") ||
+			d.Field == "spec.rollout.replaces" && v.Spec.Rollout != nil && v.Spec.Rollout.Replaces != v.Name
+	case *v1alpha1.AdmissionPolicy:
+		return warning && d.Field == "" // no binding
+	case *v1alpha1.AdmissionPolicyBinding:
+		return warning && d.Field == "spec.policyName"
+	case *v1alpha1.PolicyException:
+		return warning && strings.HasPrefix(d.Field, "spec.policies[") && strings.HasSuffix(d.Field, "].name")
+	default:
+		return false
+	}
+}
+
+// expired warns of an exception that has no effect any more.
+func expired(one *config.Resource) diagnostic.List {
+	x, ok := one.Value.(*v1alpha1.PolicyException)
+	if !ok || x.Spec.ExpiresAt == nil || time.Now().Before(x.Spec.ExpiresAt.Time) {
+		return nil
+	}
+	return diagnostic.List{{
+		Severity: diagnostic.Warning, Source: config.ClusterSource, Object: one.Object(), Field: "spec.expiresAt",
+		Message: fmt.Sprintf("%q has passed: the exception has no effect", x.Spec.ExpiresAt.UTC().Format(time.RFC3339)),
+		Hint:    "delete the exception, or set a later time",
+	}}
+}
+
+// declarationsOf returns a Set without policies for the configured version of CEL, nil if
+// the configuration is invalid.
+func (r *Reviewer) declarationsOf(configuration *policy.Configuration) *policy.Set {
+	version := ""
+	if configuration != nil {
+		version = configuration.CELCompatibilityVersion
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.declarations == nil || r.version != version {
+		set, err := policy.Compile(policy.Spec{Configuration: configuration})
+		if err != nil {
+			return nil // compile reports why
+		}
+		r.declarations, r.version = set, strings.Clone(version)
+	}
+	return r.declarations
 }

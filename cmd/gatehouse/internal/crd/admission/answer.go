@@ -107,11 +107,6 @@ func warnings(found diagnostic.List) []string {
 	return all
 }
 
-// distinct removes repeated diagnostics from a sorted list.
-func distinct(found diagnostic.List) diagnostic.List {
-	return slices.CompactFunc(found, same)
-}
-
 // printable returns a text on one line and without control characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {

@@ -72,12 +72,12 @@ func TestWaiting(t *testing.T) {
 	document := profile("a", "proxy", "")
 	synctest.Test(t, func(t *testing.T) {
 		asked, answer := 0, make(chan struct{})
-		r := crdadmission.New(crdadmission.Options{Offline: true, Current: func() *config.Config {
+		r := crdadmission.New(func() *config.Config {
 			if asked++; asked == 1 {
 				<-answer
 			}
 			return c
-		}})
+		})
 		first := make(chan string)
 		go func() { first <- text(t, r.Review(t.Context(), about(t, document, ""), false)) }()
 		synctest.Wait()

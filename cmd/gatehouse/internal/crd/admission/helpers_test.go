@@ -43,7 +43,7 @@ const namespaceDocument = "{apiVersion: v1, kind: Namespace, metadata: {name: de
 
 // reviewer reviews beside a configuration that stands for what is in the cluster.
 func reviewer(c *config.Config) *crdadmission.Reviewer {
-	return crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }, Offline: true})
+	return crdadmission.New(func() *config.Config { return c })
 }
 
 // asJSON is a YAML document as JSON.

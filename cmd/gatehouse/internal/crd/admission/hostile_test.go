@@ -136,7 +136,7 @@ func TestSwap(t *testing.T) {
 	configs := []*config.Config{configOf(t), configOf(t, profile("b", "proxy", ""), admissionPolicy("p", rules), "{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, celCompatibilityVersion: '1.34'}")}
 	var current atomic.Pointer[config.Config]
 	current.Store(configs[0])
-	r := crdadmission.New(crdadmission.Options{Current: current.Load})
+	r := crdadmission.New(current.Load)
 	known := map[string]map[string]bool{}
 	all := []string{
 		profile("a", "proxy", ""), binding("b", "{policyName: p, validationActions: [Deny]}"), admissionPolicy("q", rules+deny),
@@ -145,7 +145,7 @@ func TestSwap(t *testing.T) {
 	for _, document := range all {
 		known[document] = map[string]bool{}
 		for _, c := range configs {
-			one := crdadmission.New(crdadmission.Options{Current: func() *config.Config { return c }})
+			one := crdadmission.New(func() *config.Config { return c })
 			known[document][text(t, one.Review(t.Context(), about(t, document, ""), true))] = true
 		}
 	}

@@ -14,9 +14,6 @@ const (
 	policyException        = "PolicyException"
 	accessToken            = "AccessToken"
 	tokenRevocation        = "TokenRevocation"
-	// validatingAdmissionPolicy is Kubernetes' own kind, which bindings and exceptions
-	// of others may mean.
-	validatingAdmissionPolicy = "ValidatingAdmissionPolicy"
 )
 
 // resource is the name of a kind in the API.
