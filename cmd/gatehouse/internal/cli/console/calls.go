@@ -16,21 +16,19 @@ import (
 const (
 	// maxCalls and maxCallBytes bound the reviews that are kept in memory. With the requests that they are grouped into, they take
 	// less than 64 MiB.
-	maxCalls     = 100_000
+	maxCalls     = 200_000
 	maxCallBytes = 50 << 20
-	// callBytes and causeBytes are what a call and a cause of it take beside their strings.
-	callBytes, causeBytes = 320, 128
+	// callBytes, attributesBytes and causeBytes are what a call, its attributes and a cause of it take beside their strings.
+	callBytes, attributesBytes, causeBytes = 152, 256, 128
 	// maxMessages bounds the messages of a call, in bytes.
 	maxMessages = 4 << 10
 )
 
 // call is a review of a recording: a call of a webhook, or a login.
 type call struct {
-	ID, Name                                                string
-	Endpoint, User, Operation, Kind, SubResource, Namespace string
-	// Decision is that of record.Review.
-	Decision                                string
-	DryRun, HasPatch, HasWarnings, Redacted bool
+	*attributes
+
+	ID, Name string
 	// Causes are the rules that refused or warned, and profiles that were injected.
 	Causes []replay.Cause
 	// Messages are the lines of the message of a refusal, and warnings.
@@ -44,6 +42,14 @@ type call struct {
 	// file is that of the recording, and number counts the reviews in it from 0.
 	number uint32
 	file   *recordingFile
+}
+
+// attributes are what many calls have in common.
+type attributes struct {
+	Endpoint, User, Operation, Kind, SubResource, Namespace string
+	// Decision is that of record.Review.
+	Decision                                string
+	DryRun, HasPatch, HasWarnings, Redacted bool
 }
 
 // Time returns when the call came.
@@ -67,7 +73,7 @@ func (c *call) object() string {
 func (c *call) isRefused() bool { return c.Decision != "" && c.Decision != string(review.Allowed) }
 
 func (c *call) size() int {
-	n := callBytes + len(c.ID) + len(c.Name) + len(c.User) + len(c.Kind) + len(c.SubResource) + len(c.Namespace)
+	n := callBytes + len(c.ID) + len(c.Name)
 	for _, text := range c.Messages {
 		n += len(text) + 16
 	}
@@ -81,11 +87,11 @@ func (c *call) size() int {
 func newCall(r *record.Review, file *recordingFile, number int) *call {
 	s, answer := replay.SubjectOf(r), rawjson.Value(r.Response)
 	patch := answer.Get("patch").Kind()
-	c := &call{
+	c := &call{attributes: &attributes{
 		Endpoint: s.Endpoint, User: s.User, Operation: s.Operation, Kind: s.Kind, SubResource: s.SubResource, Namespace: s.Namespace, Decision: string(r.Decision),
 		DryRun: s.DryRun, HasPatch: r.Token == nil && patch != rawjson.Invalid && patch != rawjson.Null, HasWarnings: answer.Get("warnings").Len() > 0,
-		Redacted: r.Redacted, Causes: replay.RecordedCauses(r),
-		ID: s.ID, Name: s.Name, file: file, number: uint32(number), //nolint:gosec // a file has fewer
+		Redacted: r.Redacted,
+	}, ID: s.ID, Name: s.Name, Causes: replay.RecordedCauses(r), file: file, number: uint32(number), //nolint:gosec // a file has fewer
 		took: uint32(min(max(r.Took.Microseconds(), 0), 1<<32-1)),
 	}
 	if year := r.Time.Year(); year > 1900 && year < 2262 {
@@ -128,6 +134,8 @@ type calls struct {
 	// list is in the order of time after sort.
 	list  []*call
 	bytes int
+	// known are the attributes of calls in the list, which those of later calls share.
+	known map[attributes]*attributes
 	// dropped reports whether older calls were left out.
 	dropped bool
 }
@@ -138,21 +146,39 @@ func (c *calls) add(one *call) {
 		return
 	}
 	c.list = append(c.list, one)
+	c.share(one)
 	if c.bytes += one.size(); len(c.list) > maxCalls+maxCalls/10 || c.bytes > maxCallBytes {
 		c.sort()
 	}
 }
 
-// sort sorts the calls, and drops the oldest ones beyond the bounds. If they take too much memory, it makes room for many. It does not change
-// calls: a page may show them.
+// share makes a call share its attributes with calls before it.
+func (c *calls) share(one *call) {
+	if c.known == nil {
+		c.known = map[attributes]*attributes{}
+	}
+	shared := c.known[*one.attributes]
+	if shared == nil {
+		shared = one.attributes
+		c.known[*shared] = shared
+		c.bytes += 2*attributesBytes + len(shared.User) + len(shared.Kind) + len(shared.SubResource) + len(shared.Namespace)
+	}
+	if one.attributes != shared { // a call that a page shows is not written
+		one.attributes = shared
+	}
+}
+
+// sort sorts the calls, and drops the oldest ones beyond the bounds. If they take too much memory, it makes room for many.
+// It changes no call that a page may show: each has the attributes that it shares already.
 func (c *calls) sort() {
 	slices.SortStableFunc(c.list, func(a, b *call) int { return cmp.Compare(a.at, b.at) })
 	most := maxCallBytes
 	if c.bytes > maxCallBytes {
 		most = maxCallBytes / 4 * 3
 	}
-	c.bytes = 0
+	c.bytes, c.known = 0, nil
 	for i, one := range slices.Backward(c.list) {
+		c.share(one)
 		c.bytes += one.size()
 		if kept := len(c.list) - i; kept > maxCalls || c.bytes > most {
 			c.dropped = true

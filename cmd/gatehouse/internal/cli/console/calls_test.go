@@ -42,7 +42,7 @@ func TestGroupCalls(t *testing.T) {
 				var at int64
 				var endpoint, name, outcome string
 				_ = must(fmt.Sscan(text, &at, &endpoint, &name, &outcome))
-				c := &call{Endpoint: endpoint, Decision: outcome, Name: name, at: at * int64(time.Millisecond), took: 10_000}
+				c := &call{attributes: &attributes{Endpoint: endpoint, Decision: outcome}, Name: name, at: at * int64(time.Millisecond), took: 10_000}
 				if outcome == "patched" {
 					c.Decision, c.HasPatch = "allowed", true
 				}
@@ -105,7 +105,7 @@ func TestCallsAreBounded(t *testing.T) {
 			before := heap()
 			var c calls
 			for i := range of.calls {
-				one := &call{Endpoint: []string{"mutate", "validate"}[i%2], User: of.user(i), Decision: "allowed", ID: fmt.Sprintf("%036d", i), Name: fmt.Sprintf("object-with-a-name-%08d", i/2), at: int64(i)}
+				one := &call{attributes: &attributes{Endpoint: []string{"mutate", "validate"}[i%2], User: of.user(i), Decision: "allowed"}, ID: fmt.Sprintf("%036d", i), Name: fmt.Sprintf("object-with-a-name-%08d", i/2), at: int64(i)}
 				if of.fill != "" {
 					one.Messages = []string{of.fill + fmt.Sprint(i)}
 				}
