@@ -1,9 +1,4 @@
-// Package dex runs a real dex for tests: an OpenID Connect issuer with people who have passwords, and with the grants
-// that command lines use: password, authorization code with a loopback redirect, device code, refresh token.
-//
-// It keeps everything in memory, so that a dex that was stopped and started again has other signing keys and knows none
-// of the tokens that it issued before.
-package dex
+package e2e
 
 import (
 	"context"
@@ -14,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,20 +25,20 @@ import (
 
 // The clients that dex knows. They are public: they have no secret, and any loopback address is a redirect of theirs.
 const (
-	Client      = "gatehouse"
-	OtherClient = "somebody-else"
+	dexClient      = "gatehouse"
+	otherDexClient = "somebody-else"
 )
 
-// Options say how a dex differs from the default one. The zero value is the default one, without people.
-type Options struct {
+// dexOptions say how a dex differs from the default one. The zero value is the default one, without people.
+type dexOptions struct {
 	// Users are the people who can log in.
-	Users []User
+	Users []dexUser
 	// IDTokenTTL is how long ID tokens are good for. The default is an hour.
 	IDTokenTTL time.Duration
 }
 
-// User is somebody who can log in, by the address and the password.
-type User struct {
+// dexUser is somebody who can log in, by the address and the password.
+type dexUser struct {
 	Email, Password string
 	// ID is a part of the claim sub.
 	ID string
@@ -50,21 +47,25 @@ type User struct {
 	Groups []string
 }
 
-// Server is a running dex. On Linux it never outlives this process, however this one ends.
-type Server struct {
+// dexServer is a running dex: a real OpenID Connect issuer with people who have passwords, and with the grants that command
+// lines use: password, authorization code with a loopback redirect, device code, refresh token.
+//
+// It keeps everything in memory, so that a dex that was stopped and started again has other signing keys and knows none
+// of the tokens that it issued before. On Linux it never outlives this process, however this one ends.
+type dexServer struct {
 	process   *cluster.Process
 	issuer    string
 	authority *cluster.Authority
 	client    *http.Client
 }
 
-// startTimeout is a hundred times what a start takes on an idle machine.
-const startTimeout = 30 * time.Second
+// dexStartTimeout is a hundred times what a start takes on an idle machine.
+const dexStartTimeout = 30 * time.Second
 
-// New starts a dex for one test and ends it with the test.
-func New(t testing.TB, options Options) *Server {
+// newDex starts a dex for one test and ends it with the test.
+func newDex(t testing.TB, options dexOptions) *dexServer {
 	t.Helper()
-	s, err := newServer(t.TempDir(), &options)
+	s, err := newDexServer(t.TempDir(), &options)
 	if err == nil {
 		err = s.Start(t.Context())
 	}
@@ -75,13 +76,13 @@ func New(t testing.TB, options Options) *Server {
 	return s
 }
 
-// newServer returns a dex that does not run yet. The directory receives its configuration, certificates and log.
-func newServer(dir string, options *Options) (*Server, error) {
+// newDexServer returns a dex that does not run yet. The directory receives its configuration, certificates and log.
+func newDexServer(dir string, options *dexOptions) (*dexServer, error) {
 	binary, err := support.Built("dex", "dex")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{}
+	s := &dexServer{}
 	s.authority, err = cluster.NewAuthority("dex")
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func newServer(dir string, options *Options) (*Server, error) {
 	roots.AppendCertsFromPEM(s.authority.CertPEM())
 	s.client = &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
-		Timeout:   startTimeout,
+		Timeout:   dexStartTimeout,
 	}
 	config, err := s.configure(dir, options)
 	if err != nil {
@@ -107,43 +108,43 @@ func newServer(dir string, options *Options) (*Server, error) {
 }
 
 // Start starts a dex that does not run: at the same address, with new keys. It returns when dex answers.
-func (s *Server) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("gave up after %s", startTimeout))
+func (s *dexServer) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, dexStartTimeout, fmt.Errorf("gave up after %s", dexStartTimeout))
 	defer cancel()
 	s.client.CloseIdleConnections()
 	return s.process.Start(ctx)
 }
 
 // Kill ends dex and returns when it is gone. It does nothing if dex does not run.
-func (s *Server) Kill() {
+func (s *dexServer) Kill() {
 	_ = s.process.Kill() // it may have ended already
 }
 
-// Suspend makes dex hang: connections are accepted and nothing is answered, until [Server.Resume].
-func (s *Server) Suspend() error { return s.process.Signal(syscall.SIGSTOP) }
+// Suspend makes dex hang: connections are accepted and nothing is answered, until [dexServer.Resume].
+func (s *dexServer) Suspend() error { return s.process.Signal(syscall.SIGSTOP) }
 
 // Resume makes a dex that hangs go on.
-func (s *Server) Resume() error { return s.process.Signal(syscall.SIGCONT) }
+func (s *dexServer) Resume() error { return s.process.Signal(syscall.SIGCONT) }
 
 // Issuer returns the issuer's URL: the claim iss.
-func (s *Server) Issuer() string { return s.issuer }
+func (s *dexServer) Issuer() string { return s.issuer }
 
 // CertPEM returns the authority of the certificate.
-func (s *Server) CertPEM() []byte { return s.authority.CertPEM() }
+func (s *dexServer) CertPEM() []byte { return s.authority.CertPEM() }
 
 // Log returns the file that dex logs to.
-func (s *Server) Log() string { return s.process.Log() }
+func (s *dexServer) Log() string { return s.process.Log() }
 
 // get asks for a page and returns it. An answer other than 200 is an error.
-func (s *Server) get(ctx context.Context, address string) (string, error) {
+func (s *dexServer) get(ctx context.Context, address string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return "", err
 	}
-	return answer(s.client, request)
+	return dexAnswer(s.client, request)
 }
 
-func answer(client *http.Client, request *http.Request) (string, error) {
+func dexAnswer(client *http.Client, request *http.Request) (string, error) {
 	response, err := client.Do(request)
 	if err != nil {
 		return "", err
@@ -157,7 +158,7 @@ func answer(client *http.Client, request *http.Request) (string, error) {
 }
 
 // configure writes the configuration and what it names, and returns its file.
-func (s *Server) configure(dir string, options *Options) (string, error) {
+func (s *dexServer) configure(dir string, options *dexOptions) (string, error) {
 	const host = "127.0.0.1"
 	address, err := cluster.UnusedAddress(host)
 	if err != nil {
@@ -169,7 +170,7 @@ func (s *Server) configure(dir string, options *Options) (string, error) {
 		return "", err
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	config, err := json.Marshal(configuration(options, s.issuer, map[string]any{
+	config, err := json.Marshal(dexConfiguration(options, s.issuer, map[string]any{
 		"https": address, "tlsCert": file("dex.crt"), "tlsKey": file("dex.key"),
 	}))
 	if err != nil {
@@ -184,14 +185,14 @@ func (s *Server) configure(dir string, options *Options) (string, error) {
 	return file("dex.json"), nil
 }
 
-// configuration returns dex's configuration file.
-func configuration(options *Options, issuer string, web map[string]any) map[string]any {
+// dexConfiguration returns dex's configuration file.
+func dexConfiguration(options *dexOptions, issuer string, web map[string]any) map[string]any {
 	ttl := options.IDTokenTTL
 	if ttl == 0 {
 		ttl = time.Hour
 	}
 	var clients []map[string]any
-	for _, id := range []string{Client, OtherClient} {
+	for _, id := range []string{dexClient, otherDexClient} {
 		clients = append(clients, map[string]any{"id": id, "name": id, "public": true})
 	}
 	users := make([]map[string]any, 0, len(options.Users))
@@ -210,7 +211,7 @@ func configuration(options *Options, issuer string, web map[string]any) map[stri
 	}
 }
 
-func (u *User) configuration() map[string]any {
+func (u *dexUser) configuration() map[string]any {
 	// The default cost is the least that dex takes.
 	hash, err := bcrypt.GenerateFromPassword([]byte(u.Password), bcrypt.DefaultCost)
 	if err != nil {
@@ -219,4 +220,36 @@ func (u *User) configuration() map[string]any {
 	return map[string]any{
 		"email": u.Email, "username": u.Name, "userID": u.ID, "groups": u.Groups, "hash": string(hash),
 	}
+}
+
+// dexTokens are what dex gives out for a grant.
+type dexTokens struct {
+	ID      string `json:"id_token"`
+	Refresh string `json:"refresh_token"`
+}
+
+// Password logs somebody in to a client by the password grant (RFC 6749, section 4.3).
+func (s *dexServer) Password(ctx context.Context, client, email, password string) (dexTokens, error) {
+	return s.token(ctx, url.Values{
+		"grant_type": {"password"}, "client_id": {client}, "username": {email}, "password": {password},
+		"scope": {"openid profile email groups offline_access"},
+	})
+}
+
+func (s *dexServer) token(ctx context.Context, form url.Values) (dexTokens, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.issuer+"/token", strings.NewReader(form.Encode()))
+	if err != nil {
+		return dexTokens{}, err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	text, err := dexAnswer(s.client, request)
+	if err != nil {
+		return dexTokens{}, fmt.Errorf("get tokens from dex: %w", err)
+	}
+	var tokens dexTokens
+	err = json.Unmarshal([]byte(text), &tokens)
+	if err != nil {
+		return dexTokens{}, fmt.Errorf("get tokens from dex: %w", err)
+	}
+	return tokens, nil
 }
