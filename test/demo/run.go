@@ -155,8 +155,8 @@ func (s *stage) must(ctx context.Context, l line) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("$ %s\n  %s\n  it ended with %d and printed:\n%s",
-		shorten(l.text), strings.Join(problems, "\n  "), shell.ProcessState.ExitCode(), indent(shorten(s.printed)))
+	return errors.New(shorten(fmt.Sprintf("$ %s\n  %s\n  it ended with %d and printed:\n%s",
+		l.text, strings.Join(problems, "\n  "), shell.ProcessState.ExitCode(), indent(s.printed))))
 }
 
 // shell returns a command line in the working directory.
