@@ -63,48 +63,30 @@ type dexServer struct {
 const dexStartTimeout = 30 * time.Second
 
 // newDex starts a dex for one test and ends it with the test.
-func newDex(t testing.TB, options dexOptions) *dexServer {
+func newDex(t *testing.T, options dexOptions) *dexServer {
 	t.Helper()
-	s, err := newDexServer(t.TempDir(), &options)
-	if err == nil {
-		err = s.Start(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Kill)
-	return s
-}
-
-// newDexServer returns a dex that does not run yet. The directory receives its configuration, certificates and log.
-func newDexServer(dir string, options *dexOptions) (*dexServer, error) {
 	binary, err := support.Built("dex", "dex")
-	if err != nil {
-		return nil, err
-	}
+	must(t, err)
 	s := &dexServer{}
 	s.authority, err = cluster.NewAuthority("dex")
-	if err != nil {
-		return nil, err
-	}
+	must(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(s.authority.CertPEM())
 	s.client = &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
 		Timeout:   dexStartTimeout,
 	}
-	config, err := s.configure(dir, options)
-	if err != nil {
-		return nil, fmt.Errorf("configure dex: %w", err)
-	}
+	dir := t.TempDir()
 	s.process = cluster.NewProcess(cluster.ProcessOptions{
-		Path: binary, Args: []string{"serve", config}, Log: filepath.Join(dir, "dex.log"),
+		Path: binary, Args: []string{"serve", s.configure(t, dir, &options)}, Log: filepath.Join(dir, "dex.log"),
 		Ready: func(ctx context.Context) error {
 			_, err := s.get(ctx, s.issuer+"/healthz")
 			return err
 		},
 	})
-	return s, nil
+	must(t, s.Start(t.Context()))
+	t.Cleanup(s.Kill)
+	return s
 }
 
 // Start starts a dex that does not run: at the same address, with new keys. It returns when dex answers.
@@ -132,9 +114,6 @@ func (s *dexServer) Issuer() string { return s.issuer }
 // CertPEM returns the authority of the certificate.
 func (s *dexServer) CertPEM() []byte { return s.authority.CertPEM() }
 
-// Log returns the file that dex logs to.
-func (s *dexServer) Log() string { return s.process.Log() }
-
 // get asks for a page and returns it. An answer other than 200 is an error.
 func (s *dexServer) get(ctx context.Context, address string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
@@ -158,31 +137,23 @@ func dexAnswer(client *http.Client, request *http.Request) (string, error) {
 }
 
 // configure writes the configuration and what it names, and returns its file.
-func (s *dexServer) configure(dir string, options *dexOptions) (string, error) {
+func (s *dexServer) configure(t *testing.T, dir string, options *dexOptions) string {
+	t.Helper()
 	const host = "127.0.0.1"
 	address, err := cluster.UnusedAddress(host)
-	if err != nil {
-		return "", err
-	}
+	must(t, err)
 	s.issuer = "https://" + address + "/dex"
 	cert, key, err := s.authority.Serve(host)
-	if err != nil {
-		return "", err
-	}
+	must(t, err)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	config, err := json.Marshal(dexConfiguration(options, s.issuer, map[string]any{
 		"https": address, "tlsCert": file("dex.crt"), "tlsKey": file("dex.key"),
 	}))
-	if err != nil {
-		return "", err
-	}
+	must(t, err)
 	for name, content := range map[string][]byte{"dex.crt": cert, "dex.key": key, "dex.json": config} {
-		err := os.WriteFile(file(name), content, 0o600)
-		if err != nil {
-			return "", err
-		}
+		must(t, os.WriteFile(file(name), content, 0o600))
 	}
-	return file("dex.json"), nil
+	return file("dex.json")
 }
 
 // dexConfiguration returns dex's configuration file.
@@ -230,13 +201,10 @@ type dexTokens struct {
 
 // Password logs somebody in to a client by the password grant (RFC 6749, section 4.3).
 func (s *dexServer) Password(ctx context.Context, client, email, password string) (dexTokens, error) {
-	return s.token(ctx, url.Values{
+	form := url.Values{
 		"grant_type": {"password"}, "client_id": {client}, "username": {email}, "password": {password},
 		"scope": {"openid profile email groups offline_access"},
-	})
-}
-
-func (s *dexServer) token(ctx context.Context, form url.Values) (dexTokens, error) {
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.issuer+"/token", strings.NewReader(form.Encode()))
 	if err != nil {
 		return dexTokens{}, err
