@@ -159,7 +159,7 @@ func (c *managed) edit(resource, name string, change func(map[string]any)) {
 }
 
 // issue puts a pair into the Secret, and says that the Certificate is ready.
-func (c *managed) issue(p certstest.Pair, ca *certstest.Authority) {
+func (c *managed) issue(p certPair, ca *testAuthority) {
 	c.t.Helper()
 	c.secret(corev1.SecretTypeTLS, map[string][]byte{"tls.crt": p.Cert, "tls.key": p.Key, "ca.crt": pki.EncodeCertificate(ca.Cert.Raw)})
 	c.condition("True", "Ready", "Certificate is up to date and has not expired")
@@ -382,7 +382,7 @@ func TestCertManagerPassesOnWhatIsNotReady(t *testing.T) {
 	if e := c.last(); e.Reason != certs.ReasonIssuerFailed || e.Err == nil || !strings.Contains(e.Err.Error(), "DoesNotExist") {
 		t.Errorf("got %+v", e)
 	}
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	c.issue(ca.Valid(t, 30*day), ca)
 	m.refresh(t.Context())
 	if e := c.last(); e.Err != nil || m.Healthy() != nil {
@@ -394,15 +394,15 @@ func TestCertManagerPassesOnWhatIsNotReady(t *testing.T) {
 // Secret and key, and no key is shown.
 func TestCertManagerAndHostileSecrets(t *testing.T) {
 	t.Parallel()
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	good, next := ca.Valid(t, 30*day), ca.Valid(t, 60*day)
 	caPEM := pki.EncodeCertificate(ca.Cert.Raw)
 	const reissue = "(hint: delete the Secret: cert-manager creates it again)"
 	set := func(cert, key []byte) map[string][]byte {
 		return map[string][]byte{"tls.crt": cert, "tls.key": key, "ca.crt": caPEM}
 	}
-	ended := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
-	early := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(day), certstest.Noon.Add(2*day)))
+	ended := ca.Pair(t, leafTemplate(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
+	early := ca.Pair(t, leafTemplate(certstest.Noon.Add(day), certstest.Noon.Add(2*day)))
 	cases := []struct {
 		name string
 		kind corev1.SecretType
@@ -492,7 +492,7 @@ func TestCertManagerKeepsWhatItHas(t *testing.T) {
 			t.Parallel()
 			c := newManaged(t)
 			m := c.source(c.config())
-			ca := certstest.NewCA(t)
+			ca := newCA(t)
 			good := ca.Valid(t, 30*day)
 			c.issue(good, ca)
 			m.refresh(t.Context())
@@ -533,7 +533,7 @@ func (p punctualSecrets) Get(ctx context.Context, name string, options metav1.Ge
 // from being read.
 func TestCertManagerReadsWhileWritingHangs(t *testing.T) {
 	t.Parallel()
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	good := ca.Valid(t, 30*day)
 	synctest.Test(t, func(t *testing.T) {
 		c := newManaged(t)
@@ -566,8 +566,8 @@ func TestCertManagerSaysWhatIsNotRenewed(t *testing.T) {
 	cfg := c.config()
 	cfg.Now = now.Now
 	m := c.source(cfg)
-	ca := certstest.NewCA(t)
-	c.issue(ca.Pair(t, certstest.Leaf(certstest.Noon, certstest.Noon.Add(60*day))), ca)
+	ca := newCA(t)
+	c.issue(ca.Pair(t, leafTemplate(certstest.Noon, certstest.Noon.Add(60*day))), ca)
 	m.refresh(t.Context())
 	now.Advance(49 * day)
 	m.refresh(t.Context())
@@ -590,7 +590,7 @@ func TestCertManagerSaysWhatIsNotRenewed(t *testing.T) {
 // told.
 func TestCertManagerWithoutWatching(t *testing.T) {
 	t.Parallel()
-	a := certstest.NewCA(t)
+	a := newCA(t)
 	first, second := a.Valid(t, 30*day), a.Valid(t, 60*day)
 	synctest.Test(t, func(t *testing.T) {
 		c := newManaged(t)
@@ -630,9 +630,9 @@ func TestCertManagerPublishesNothingBesideCainjector(t *testing.T) {
 }
 
 // root is a CA that may sign others.
-func root(t *testing.T) *certstest.Authority {
+func root(t *testing.T) *testAuthority {
 	t.Helper()
-	a := certstest.NewCA(t)
+	a := newCA(t)
 	template := *a.Cert
 	template.MaxPathLenZero, template.MaxPathLen = false, -1
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, a.Cert.PublicKey, a.Key)
@@ -647,7 +647,7 @@ func root(t *testing.T) *certstest.Authority {
 
 func TestAuthorityOf(t *testing.T) {
 	t.Parallel()
-	ca, stranger := certstest.NewCA(t), certstest.NewCA(t)
+	ca, stranger := newCA(t), newCA(t)
 	good := ca.Valid(t, day)
 	caPEM, strangerPEM := pki.EncodeCertificate(ca.Cert.Raw), pki.EncodeCertificate(stranger.Cert.Raw)
 	chain := good
@@ -664,15 +664,15 @@ func TestAuthorityOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	renewed := &certstest.Authority{Authority: &rotation.Authority{Key: ca.Key}}
+	renewed := &testAuthority{Authority: &rotation.Authority{Key: ca.Key}}
 	if renewed.Cert, err = x509.ParseCertificate(der); err != nil {
 		t.Fatal(err)
 	}
 	cases := []struct {
 		name   string
-		pair   certstest.Pair
+		pair   certPair
 		bundle []byte
-		want   *certstest.Authority
+		want   *testAuthority
 	}{
 		{"of ca.crt", good, caPEM, ca},
 		{"of ca.crt, behind others", good, slices.Concat(good.Cert, strangerPEM, caPEM), ca},

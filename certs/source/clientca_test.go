@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
-func caPEM(cas ...*certstest.Authority) []byte {
+func caPEM(cas ...*testAuthority) []byte {
 	var bundle []byte
 	for _, ca := range cas {
 		bundle = append(bundle, pki.EncodeCertificate(ca.Cert.Raw)...)
@@ -25,9 +25,9 @@ func caPEM(cas ...*certstest.Authority) []byte {
 }
 
 // followedCAs is a running ClientCAs over a file.
-func followedCAs(t *testing.T, file string, c *certstest.Clock) (*ClientCAs, *certstest.Observer, certs.Event) {
+func followedCAs(t *testing.T, file string, c *certstest.Clock) (*ClientCAs, *observer, certs.Event) {
 	t.Helper()
-	o := certstest.NewObserver(t)
+	o := newObserver(t)
 	cas, err := NewClientCAs(ClientCAsConfig{File: file, Now: c.Now, Notify: o.Notify})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func followedCAs(t *testing.T, file string, c *certstest.Clock) (*ClientCAs, *ce
 }
 
 func TestClientCAsFollowTheFile(t *testing.T) {
-	first, second, server := certstest.NewCA(t), certstest.NewCA(t), certstest.NewCA(t)
+	first, second, server := newCA(t), newCA(t), newCA(t)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	certstest.Write(t, file, caPEM(first))
 	cas, o, _ := followedCAs(t, file, certstest.NewClock())
@@ -48,18 +48,18 @@ func TestClientCAsFollowTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := certstest.Serve(t, &tls.Config{GetConfigForClient: cas.ConfigForClient(&tls.Config{
+	addr := serveTLS(t, &tls.Config{GetConfigForClient: cas.ConfigForClient(&tls.Config{
 		Certificates: []tls.Certificate{serverPair}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, Time: certstest.NewClock().Now,
 	})})
-	configs := map[*certstest.Authority]*tls.Config{}
-	for _, ca := range []*certstest.Authority{first, second} {
+	configs := map[*testAuthority]*tls.Config{}
+	for _, ca := range []*testAuthority{first, second} {
 		p := ca.Valid(t, day)
 		client, err := tls.X509KeyPair(p.Cert, p.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		configs[ca] = &tls.Config{
-			RootCAs: certstest.PoolOf(server), ServerName: "localhost", Time: certstest.NewClock().Now,
+			RootCAs: poolOf(server), ServerName: "localhost", Time: certstest.NewClock().Now,
 			Certificates: []tls.Certificate{client}, ClientSessionCache: tls.NewLRUClientSessionCache(4),
 			// Whatever CAs the server names: it is the server's judgement that
 			// is tested.
@@ -68,8 +68,8 @@ func TestClientCAsFollowTheFile(t *testing.T) {
 	}
 	expect := func(when string, firstOK, secondOK bool) {
 		t.Helper()
-		for ca, want := range map[*certstest.Authority]bool{first: firstOK, second: secondOK} {
-			if _, err := certstest.Dial(addr, configs[ca]); (err == nil) != want {
+		for ca, want := range map[*testAuthority]bool{first: firstOK, second: secondOK} {
+			if err := dialTLS(addr, configs[ca]); (err == nil) != want {
 				t.Errorf("%s: client of %v: %v, want accepted %v", when, ca.Cert.Subject, err, want)
 			}
 		}
@@ -94,14 +94,14 @@ func TestClientCAsFollowTheFile(t *testing.T) {
 
 	old := configs[second].Clone()
 	old.MaxVersion = tls.VersionTLS12
-	if _, err := certstest.Dial(addr, old); err == nil {
+	if err := dialTLS(addr, old); err == nil {
 		t.Error("the base's lowest version does not hold after a change")
 	}
 }
 
 func TestConfigForClientIsMadeOncePerPool(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	certstest.Write(t, file, caPEM(certstest.NewCA(t)))
+	certstest.Write(t, file, caPEM(newCA(t)))
 	cas, err := NewClientCAs(ClientCAsConfig{File: file})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestConfigForClientIsMadeOncePerPool(t *testing.T) {
 }
 
 func TestNewClientCAsErrors(t *testing.T) {
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	key, err := pki.EncodeKey(ca.Key.(*ecdsa.PrivateKey))
 	if err != nil {
 		t.Fatal(err)
@@ -151,14 +151,14 @@ func TestNewClientCAsErrors(t *testing.T) {
 }
 
 func TestClientCAsRemarks(t *testing.T) {
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	notCA := parseOne(t, ca.Valid(t, 10*day).Cert)
 	expired, err := pki.NewAuthority(certstest.Noon.Add(-400*day), rotation.DefaultCALife)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	certstest.Write(t, file, append(caPEM(ca, &certstest.Authority{Authority: expired}), pki.EncodeCertificate(notCA.Raw)...))
+	certstest.Write(t, file, append(caPEM(ca, &testAuthority{Authority: expired}), pki.EncodeCertificate(notCA.Raw)...))
 	now := certstest.NewClock()
 	_, o, e := followedCAs(t, file, now)
 	want := []string{
@@ -186,8 +186,8 @@ func TestClientCAsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := certstest.NewCA(t)
-	for _, order := range [][]*certstest.Authority{{{Authority: first}, last}, {last, {Authority: first}}} {
+	last := newCA(t)
+	for _, order := range [][]*testAuthority{{{Authority: first}, last}, {last, {Authority: first}}} {
 		file := filepath.Join(t.TempDir(), "ca.crt")
 		certstest.Write(t, file, caPEM(order...))
 		now := certstest.NewClock()

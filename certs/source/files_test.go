@@ -27,7 +27,7 @@ import (
 const day = 24 * time.Hour
 
 // followed is a running Files over tls.crt and tls.key of a directory.
-func followed(t *testing.T, dir string, c *certstest.Clock) (*Files, *certstest.Observer) {
+func followed(t *testing.T, dir string, c *certstest.Clock) (*Files, *observer) {
 	t.Helper()
 	return gated(t, dir, nil, 0, c)
 }
@@ -50,11 +50,11 @@ func serving(t *testing.T, s certs.Source) []byte {
 }
 
 func TestFilesFollowTheKubeletsSwapOfALink(t *testing.T) {
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	first, second := ca.Valid(t, day), ca.Valid(t, 2*day)
 	dir := t.TempDir()
-	for name, p := range map[string]certstest.Pair{"..v1": first, "..v2": second} {
-		if err := os.Rename(certstest.DirOf(t, p), filepath.Join(dir, name)); err != nil {
+	for name, p := range map[string]certPair{"..v1": first, "..v2": second} {
+		if err := os.Rename(dirOf(t, p), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestFilesFollowTheKubeletsSwapOfALink(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
 		t.Fatal(err)
 	}
-	o.Await("the second pair", certstest.InUse(second.Until))
+	o.Await("the second pair", inUse(second.Until))
 	if !bytes.Equal(serving(t, f), second.Cert) {
 		t.Error("the second pair is not served")
 	}
@@ -86,7 +86,7 @@ func TestFilesFollowTheKubeletsSwapOfALink(t *testing.T) {
 // Whatever is found in place of a good pair, the last good one stays, what is
 // wrong is said once, and a good pair is taken when it comes.
 func TestFilesKeepTheLastGoodPair(t *testing.T) {
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	good, next := ca.Valid(t, day), ca.Valid(t, 2*day)
 	cases := []struct {
 		name string
@@ -116,11 +116,11 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 			certstest.Remove(t, filepath.Join(dir, "tls.crt"))
 		}, "no such file or directory: check the path"},
 		{"expired pair", func(t *testing.T, dir string) {
-			old := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-time.Second)))
+			old := ca.Pair(t, leafTemplate(certstest.Noon.Add(-2*day), certstest.Noon.Add(-time.Second)))
 			put(t, dir, old)
 		}, "tls.crt: expired at 2026-11-20T11:59:59Z: renew it"},
 		{"pair of tomorrow", func(t *testing.T, dir string) {
-			early := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(day), certstest.Noon.Add(2*day)))
+			early := ca.Pair(t, leafTemplate(certstest.Noon.Add(day), certstest.Noon.Add(2*day)))
 			put(t, dir, early)
 		}, "tls.crt: not valid before 2026-11-21T12:00:00Z"},
 		{"directory removed", func(t *testing.T, dir string) {
@@ -132,7 +132,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "tls")
-			if err := os.Rename(certstest.DirOf(t, good), dir); err != nil {
+			if err := os.Rename(dirOf(t, good), dir); err != nil {
 				t.Fatal(err)
 			}
 			f, o := followed(t, dir, certstest.NewClock())
@@ -156,7 +156,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 			}
 			put(t, dir, next)
 			o.Tick()
-			o.Await("recovery", certstest.InUse(next.Until))
+			o.Await("recovery", inUse(next.Until))
 			if !bytes.Equal(serving(t, f), next.Cert) {
 				t.Error("the next pair is not served")
 			}
@@ -169,7 +169,7 @@ func TestFilesKeepTheLastGoodPair(t *testing.T) {
 func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "tls")
-	if err := os.Rename(certstest.DirOf(t, certstest.NewCA(t).Valid(t, day)), dir); err != nil {
+	if err := os.Rename(dirOf(t, newCA(t).Valid(t, day)), dir); err != nil {
 		t.Fatal(err)
 	}
 	_, o := followed(t, dir, certstest.NewClock())
@@ -190,14 +190,14 @@ func TestFilesRemarkThatNothingIsWatched(t *testing.T) {
 }
 
 func TestFilesAndTime(t *testing.T) {
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	good := ca.Valid(t, day)
-	dir := certstest.DirOf(t, good)
+	dir := dirOf(t, good)
 	now := certstest.NewClock()
 	f, o := followed(t, dir, now)
 
 	// A pair for later waits until its time has come.
-	later := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(time.Hour), certstest.Noon.Add(3*day)))
+	later := ca.Pair(t, leafTemplate(certstest.Noon.Add(time.Hour), certstest.Noon.Add(3*day)))
 	put(t, dir, later)
 	o.Await("the pair for later", func(e certs.Event) bool { return e.Err != nil && strings.Contains(e.Err.Error(), "not valid before") })
 	if !bytes.Equal(serving(t, f), good.Cert) {
@@ -205,7 +205,7 @@ func TestFilesAndTime(t *testing.T) {
 	}
 	now.Advance(2 * time.Hour)
 	o.Tick()
-	o.Await("its time", certstest.InUse(later.Until))
+	o.Await("its time", inUse(later.Until))
 
 	// One that nobody renews expires, and every probe is told.
 	now.Advance(3 * day)
@@ -219,12 +219,12 @@ func TestFilesAndTime(t *testing.T) {
 	}
 
 	// Between two that have expired the newer file wins, and a good one ends it.
-	old := ca.Pair(t, certstest.Leaf(certstest.Noon.Add(-day), certstest.Noon.Add(2*day)))
+	old := ca.Pair(t, leafTemplate(certstest.Noon.Add(-day), certstest.Noon.Add(2*day)))
 	put(t, dir, old)
 	o.Await("another expired pair", func(e certs.Event) bool { return e.Err != nil && e.NotAfter.Equal(old.Until) })
 	fresh := ca.Valid(t, 10*day)
 	put(t, dir, fresh)
-	o.Await("a good pair", certstest.InUse(fresh.Until))
+	o.Await("a good pair", inUse(fresh.Until))
 	if err := f.Healthy(); err != nil {
 		t.Errorf("Healthy: %v", err)
 	}
@@ -232,15 +232,15 @@ func TestFilesAndTime(t *testing.T) {
 
 // The server has to come up for the pair that will replace the expired one.
 func TestFilesStartWithAnExpiredPair(t *testing.T) {
-	old := certstest.NewCA(t).Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
-	f, _ := followed(t, certstest.DirOf(t, old), certstest.NewClock())
+	old := newCA(t).Pair(t, leafTemplate(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
+	f, _ := followed(t, dirOf(t, old), certstest.NewClock())
 	if err := f.Healthy(); err == nil || !strings.Contains(err.Error(), "expired at") {
 		t.Errorf("Healthy: %v", err)
 	}
 }
 
 func TestNewFilesErrors(t *testing.T) {
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	good, other := ca.Valid(t, day), ca.Valid(t, day)
 	caPEM := pki.EncodeCertificate(ca.Cert.Raw)
 	block := func(kind string, data []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}) }
@@ -265,7 +265,7 @@ func TestNewFilesErrors(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			dir := certstest.DirOf(t, certstest.Pair{Cert: c.cert, Key: c.key})
+			dir := dirOf(t, certPair{Cert: c.cert, Key: c.key})
 			_, err := NewFiles(filesIn(dir))
 			if err == nil || !strings.HasPrefix(err.Error(), "serving certificate: ") || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
@@ -275,7 +275,7 @@ func TestNewFilesErrors(t *testing.T) {
 }
 
 func TestFilesReadWhatOthersWrite(t *testing.T) {
-	ca := certstest.NewCA(t)
+	ca := newCA(t)
 	good := ca.Valid(t, day)
 	der8, _ := pem.Decode(good.Key)
 	key, err := x509.ParsePKCS8PrivateKey(der8.Bytes)
@@ -290,7 +290,7 @@ func TestFilesReadWhatOthersWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := certstest.Leaf(certstest.Noon.Add(-time.Hour), certstest.Noon.Add(day))
+	template := leafTemplate(certstest.Noon.Add(-time.Hour), certstest.Noon.Add(day))
 	if template.SerialNumber, err = pki.NewSerial(); err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestFilesReadWhatOthersWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	pkcs1 := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(rsaKey)})
-	cases := map[string]certstest.Pair{
+	cases := map[string]certPair{
 		"text before the blocks":          {Cert: append([]byte("subject=CN = test\n"), good.Cert...), Key: good.Key},
 		"certificate and key in one file": {Cert: append(slices.Clone(good.Key), good.Cert...), Key: append(slices.Clone(good.Cert), good.Key...)},
 		"ECDSA in SEC 1":                  {Cert: good.Cert, Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: sec1})},
@@ -311,13 +311,13 @@ func TestFilesReadWhatOthersWrite(t *testing.T) {
 	}
 	for name, p := range cases {
 		t.Run(name, func(t *testing.T) {
-			dir := certstest.DirOf(t, p)
+			dir := dirOf(t, p)
 			f, err := NewFiles(filesIn(dir))
 			if err != nil {
 				t.Fatal(err)
 			}
-			addr := certstest.Serve(t, &tls.Config{GetCertificate: f.GetCertificate, MinVersion: tls.VersionTLS13})
-			if _, err := certstest.Dial(addr, &tls.Config{RootCAs: certstest.PoolOf(ca), ServerName: "localhost", Time: certstest.NewClock().Now}); err != nil {
+			addr := serveTLS(t, &tls.Config{GetCertificate: f.GetCertificate, MinVersion: tls.VersionTLS13})
+			if err := dialTLS(addr, &tls.Config{RootCAs: poolOf(ca), ServerName: "localhost", Time: certstest.NewClock().Now}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -325,25 +325,25 @@ func TestFilesReadWhatOthersWrite(t *testing.T) {
 }
 
 func TestFilesRemarks(t *testing.T) {
-	ca, stranger := certstest.NewCA(t), certstest.NewCA(t)
+	ca, stranger := newCA(t), newCA(t)
 	from, until := certstest.Noon.Add(-time.Hour), certstest.Noon.Add(day)
-	noNames := certstest.Leaf(from, until)
+	noNames := leafTemplate(from, until)
 	noNames.DNSNames, noNames.IPAddresses = nil, nil
-	clientOnly := certstest.Leaf(from, until)
+	clientOnly := leafTemplate(from, until)
 	clientOnly.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	anyUse := certstest.Leaf(from, until)
+	anyUse := leafTemplate(from, until)
 	anyUse.ExtKeyUsage = nil
 	caKey, err := pki.EncodeKey(ca.Key.(*ecdsa.PrivateKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	withChain := func(p certstest.Pair, issuer *certstest.Authority) certstest.Pair {
+	withChain := func(p certPair, issuer *testAuthority) certPair {
 		p.Cert = append(slices.Clone(p.Cert), pki.EncodeCertificate(issuer.Cert.Raw)...)
 		return p
 	}
 	cases := []struct {
 		name string
-		pair certstest.Pair
+		pair certPair
 		want []string
 	}{
 		{"ordinary", ca.Valid(t, day), nil},
@@ -352,12 +352,12 @@ func TestFilesRemarks(t *testing.T) {
 		{"with somebody else's chain", withChain(ca.Valid(t, day), stranger), []string{"certificate 2 of the file did not sign the one before it"}},
 		{"without names", ca.Pair(t, noNames), []string{"no subject alternative names"}},
 		{"for clients", ca.Pair(t, clientOnly), []string{"not for servers"}},
-		{"a CA", certstest.Pair{Cert: pki.EncodeCertificate(ca.Cert.Raw), Key: caKey}, []string{"that of a CA", "no subject alternative names"}},
+		{"a CA", certPair{Cert: pki.EncodeCertificate(ca.Cert.Raw), Key: caKey}, []string{"that of a CA", "no subject alternative names"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := certstest.NewObserver(t)
-			dir := certstest.DirOf(t, c.pair)
+			o := newObserver(t)
+			dir := dirOf(t, c.pair)
 			f, err := NewFiles(FilesConfig{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Now: certstest.NewClock().Now, Notify: o.Notify})
 			if err != nil {
 				t.Fatal(err)
@@ -379,14 +379,14 @@ func TestFilesRemarks(t *testing.T) {
 // Clients look at the whole way to their root: a CA that is not valid yet, or an
 // intermediate one that has expired, is as bad as a certificate that is.
 func TestFilesChainAndTime(t *testing.T) {
-	root := func(from, until time.Time) *certstest.Authority {
+	root := func(from, until time.Time) *testAuthority {
 		a, err := pki.NewAuthority(from.Add(rotation.Backdate), until.Sub(from)-rotation.Backdate)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &certstest.Authority{Authority: a}
+		return &testAuthority{Authority: a}
 	}
-	below := func(above *certstest.Authority, from, until time.Time) *certstest.Authority {
+	below := func(above *testAuthority, from, until time.Time) *testAuthority {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
 			t.Fatal(err)
@@ -402,35 +402,35 @@ func TestFilesChainAndTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &certstest.Authority{Authority: &rotation.Authority{Cert: cert, Key: key}}
+		return &testAuthority{Authority: &rotation.Authority{Cert: cert, Key: key}}
 	}
 	good := root(certstest.Noon.Add(-day), certstest.Noon.Add(100*day))
 	later := root(certstest.Noon.Add(day), certstest.Noon.Add(100*day))
 	ended := root(certstest.Noon.Add(-10*day), certstest.Noon.Add(-day))
 	for name, c := range map[string]struct {
-		issuer  *certstest.Authority
-		chain   []*certstest.Authority
+		issuer  *testAuthority
+		chain   []*testAuthority
 		healthy string // contained in the error; "" is none
 		remark  string
 	}{
 		"no chain":                    {good, nil, "", ""},
-		"a good one":                  {below(good, certstest.Noon.Add(-day), certstest.Noon.Add(day)), []*certstest.Authority{good}, "", ""},
-		"a CA that starts tomorrow":   {later, []*certstest.Authority{}, `certificate 2 of the chain, "CN=gatehouse self-signed CA `, ""},
-		"a root that starts tomorrow": {below(later, certstest.Noon.Add(-day), certstest.Noon.Add(day)), []*certstest.Authority{later}, `certificate 3 of the chain, "CN=gatehouse self-signed CA `, ""},
-		"an intermediate that ended":  {below(good, certstest.Noon.Add(-10*day), certstest.Noon.Add(-day)), []*certstest.Authority{good}, `certificate 2 of the chain, "CN=intermediate", is expired at `, "certificate 2 of the file expired"},
-		"a root that ended, which is of no consequence to clients with a newer one": {ended, []*certstest.Authority{}, "", "certificate 2 of the file expired at "},
+		"a good one":                  {below(good, certstest.Noon.Add(-day), certstest.Noon.Add(day)), []*testAuthority{good}, "", ""},
+		"a CA that starts tomorrow":   {later, []*testAuthority{}, `certificate 2 of the chain, "CN=gatehouse self-signed CA `, ""},
+		"a root that starts tomorrow": {below(later, certstest.Noon.Add(-day), certstest.Noon.Add(day)), []*testAuthority{later}, `certificate 3 of the chain, "CN=gatehouse self-signed CA `, ""},
+		"an intermediate that ended":  {below(good, certstest.Noon.Add(-10*day), certstest.Noon.Add(-day)), []*testAuthority{good}, `certificate 2 of the chain, "CN=intermediate", is expired at `, "certificate 2 of the file expired"},
+		"a root that ended, which is of no consequence to clients with a newer one": {ended, []*testAuthority{}, "", "certificate 2 of the file expired at "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// It is issued without regard to the end of its issuer, as others do.
 			issuer := *c.issuer.Cert
 			issuer.NotAfter = certstest.Noon.Add(day)
-			p := (&certstest.Authority{Authority: &rotation.Authority{Cert: &issuer, Key: c.issuer.Key}}).Valid(t, day)
+			p := (&testAuthority{Authority: &rotation.Authority{Cert: &issuer, Key: c.issuer.Key}}).Valid(t, day)
 			if c.chain != nil {
-				for _, a := range append([]*certstest.Authority{c.issuer}, c.chain...) {
+				for _, a := range append([]*testAuthority{c.issuer}, c.chain...) {
 					p.Cert = append(p.Cert, pki.EncodeCertificate(a.Cert.Raw)...)
 				}
 			}
-			dir := certstest.DirOf(t, p)
+			dir := dirOf(t, p)
 			f, err := NewFiles(filesIn(dir))
 			if err != nil {
 				t.Fatal(err)
@@ -443,7 +443,7 @@ func TestFilesChainAndTime(t *testing.T) {
 			}
 			// What clients cannot accept yet does not replace what they can.
 			before := good.Valid(t, day)
-			dir = certstest.DirOf(t, before)
+			dir = dirOf(t, before)
 			follower, o := followed(t, dir, certstest.NewClock())
 			put(t, dir, p)
 			if c.healthy == "" {

@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // sources are each source at its best: it has a certificate.
 func sources(t testing.TB) map[string]certs.Source {
 	t.Helper()
-	dir := certstest.DirOf(t, certstest.NewCA(t).Valid(t, time.Hour))
+	dir := dirOf(t, newCA(t).Valid(t, time.Hour))
 	files, err := NewFiles(filesIn(dir))
 	if err != nil {
 		t.Fatal(err)

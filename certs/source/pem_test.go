@@ -8,12 +8,11 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // FuzzParsePair reads what anybody may have written into a Secret or a file.
 func FuzzParsePair(f *testing.F) {
-	a := certstest.NewCA(f)
+	a := newCA(f)
 	good := a.Valid(f, day)
 	sec1, err := x509.MarshalECPrivateKey(parsed0(f, good))
 	if err != nil {
@@ -45,7 +44,7 @@ func FuzzParsePair(f *testing.F) {
 	})
 }
 
-func parsed0(t testing.TB, p certstest.Pair) *ecdsa.PrivateKey {
+func parsed0(t testing.TB, p certPair) *ecdsa.PrivateKey {
 	t.Helper()
 	key, ok := parsed(t, p).PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {

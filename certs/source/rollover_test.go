@@ -17,14 +17,14 @@ import (
 func TestRolloverDecides(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Minute
-	a, b := certstest.NewCA(t), certstest.NewCA(t)
-	oldA := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(day))))
+	a, b := newCA(t), newCA(t)
+	oldA := parsed(t, a.Pair(t, leafTemplate(certstest.Noon.Add(-9*day), certstest.Noon.Add(day))))
 	newA, newB := parsed(t, a.Valid(t, 10*day)), parsed(t, b.Valid(t, 10*day))
-	expired := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(-time.Second))))
+	expired := parsed(t, a.Pair(t, leafTemplate(certstest.Noon.Add(-9*day), certstest.Noon.Add(-time.Second))))
 	// Ten days of life: the last hour counts. Twenty minutes: the last two do.
-	ending := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(time.Hour))))
-	notYet := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-9*day), certstest.Noon.Add(time.Hour+time.Second))))
-	shortNotYet := parsed(t, a.Pair(t, certstest.Leaf(certstest.Noon.Add(-17*time.Minute), certstest.Noon.Add(3*time.Minute))))
+	ending := parsed(t, a.Pair(t, leafTemplate(certstest.Noon.Add(-9*day), certstest.Noon.Add(time.Hour))))
+	notYet := parsed(t, a.Pair(t, leafTemplate(certstest.Noon.Add(-9*day), certstest.Noon.Add(time.Hour+time.Second))))
+	shortNotYet := parsed(t, a.Pair(t, leafTemplate(certstest.Noon.Add(-17*time.Minute), certstest.Noon.Add(3*time.Minute))))
 	unread := newTrusted()
 	unread.unread = true
 	cases := []struct {
@@ -69,7 +69,7 @@ func TestRolloverDecides(t *testing.T) {
 // that name.
 func TestRolloverHoldsWhereTheIssuerIsNotKnown(t *testing.T) {
 	t.Parallel()
-	a := certstest.NewCA(t)
+	a := newCA(t)
 	current, found := *parsed(t, a.Valid(t, day)), *parsed(t, a.Valid(t, 2*day))
 	for _, pair := range []*tls.Certificate{&current, &found} {
 		without := *pair.Leaf
@@ -89,7 +89,7 @@ func TestRolloverHoldsWhereTheIssuerIsNotKnown(t *testing.T) {
 func TestRolloverHolds(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Minute
-	a, b, c := certstest.NewCA(t), certstest.NewCA(t), certstest.NewCA(t)
+	a, b, c := newCA(t), newCA(t), newCA(t)
 	current := parsed(t, a.Valid(t, 30*day))
 	ofB, laterB, ofC := parsed(t, b.Valid(t, 30*day)), parsed(t, b.Valid(t, 31*day)), parsed(t, c.Valid(t, 30*day))
 	all := []*x509.Certificate{a.Cert, b.Cert, c.Cert}
@@ -127,9 +127,9 @@ func TestRolloverHolds(t *testing.T) {
 }
 
 // gated is a running Files that waits for trust.
-func gated(t *testing.T, dir string, trust certs.Trust, hold time.Duration, c *certstest.Clock) (*Files, *certstest.Observer) {
+func gated(t *testing.T, dir string, trust certs.Trust, hold time.Duration, c *certstest.Clock) (*Files, *observer) {
 	t.Helper()
-	o := certstest.NewObserver(t)
+	o := newObserver(t)
 	config := filesIn(dir)
 	config.Now, config.Notify, config.Trust, config.Hold = c.Now, o.Notify, trust, hold
 	f, err := NewFiles(config)
@@ -146,7 +146,7 @@ func waitsFor(what string) func(certs.Event) bool {
 	return func(e certs.Event) bool { return errors.Is(e.Err, ErrWaiting) && strings.Contains(e.Err.Error(), what) }
 }
 
-func put(t *testing.T, dir string, p certstest.Pair) {
+func put(t *testing.T, dir string, p certPair) {
 	t.Helper()
 	certstest.Write(t, filepath.Join(dir, "tls.key"), p.Key)
 	certstest.Write(t, filepath.Join(dir, "tls.crt"), p.Cert)
@@ -157,10 +157,10 @@ func put(t *testing.T, dir string, p certstest.Pair) {
 func TestFilesWaitForTrust(t *testing.T) {
 	t.Parallel()
 	const hold = 10 * time.Minute
-	a, b := certstest.NewCA(t), certstest.NewCA(t)
+	a, b := newCA(t), newCA(t)
 	trust, now := newTrusted(a.Cert), certstest.NewClock()
 	first, second := a.Valid(t, 10*day), b.Valid(t, 20*day)
-	dir := certstest.DirOf(t, first)
+	dir := dirOf(t, first)
 	f, o := gated(t, dir, trust, hold, now)
 
 	put(t, dir, second)
@@ -178,7 +178,7 @@ func TestFilesWaitForTrust(t *testing.T) {
 	}
 	now.Advance(hold)
 	o.Tick()
-	o.Await("the second pair", certstest.InUse(second.Until))
+	o.Await("the second pair", inUse(second.Until))
 	if string(serving(t, f)) != string(second.Cert) {
 		t.Error("not served after the hold")
 	}
@@ -189,14 +189,14 @@ func TestFilesWaitForTrust(t *testing.T) {
 // error, and no wait, although something waits.
 func TestFilesRememberWhatWaits(t *testing.T) {
 	t.Parallel()
-	a, b, c := certstest.NewCA(t), certstest.NewCA(t), certstest.NewCA(t)
+	a, b, c := newCA(t), newCA(t), newCA(t)
 	first, second, third := a.Valid(t, 10*day), b.Valid(t, 20*day), c.Valid(t, 30*day)
-	ended := b.Pair(t, certstest.Leaf(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
+	ended := b.Pair(t, leafTemplate(certstest.Noon.Add(-2*day), certstest.Noon.Add(-day)))
 	cases := []struct {
 		name string
 		edit func(t *testing.T, dir string)
 		says string
-		want certstest.Pair
+		want certPair
 	}{
 		{"files removed", func(t *testing.T, dir string) {
 			if err := os.Remove(filepath.Join(dir, "tls.key")); err != nil {
@@ -212,7 +212,7 @@ func TestFilesRememberWhatWaits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			trust := newTrusted(a.Cert)
-			dir := certstest.DirOf(t, first)
+			dir := dirOf(t, first)
 			f, o := gated(t, dir, trust, 0, certstest.NewClock())
 			put(t, dir, second)
 			o.Await("that it waits", waitsFor(""))
@@ -243,7 +243,7 @@ func TestFilesRememberWhatWaits(t *testing.T) {
 // waited for.
 func TestRolloverForgetsWhatEnds(t *testing.T) {
 	t.Parallel()
-	a, b := certstest.NewCA(t), certstest.NewCA(t)
+	a, b := newCA(t), newCA(t)
 	trust := newTrusted(a.Cert)
 	s := rollover{policy: rolloverPolicy{trust: trust}}
 	current, short := parsed(t, a.Valid(t, 10*day)), parsed(t, b.Valid(t, day))
@@ -261,20 +261,20 @@ func TestRolloverForgetsWhatEnds(t *testing.T) {
 // certificate that is for this one, changes that.
 func TestFilesRefuseAnotherName(t *testing.T) {
 	t.Parallel()
-	a, b := certstest.NewCA(t), certstest.NewCA(t)
+	a, b := newCA(t), newCA(t)
 	for _, issuer := range []struct {
 		name string
-		ca   *certstest.Authority
+		ca   *testAuthority
 	}{{"of the same CA", a}, {"of another CA", b}} {
 		t.Run(issuer.name, func(t *testing.T) {
 			t.Parallel()
 			trust := newTrusted(a.Cert, b.Cert)
 			trust.call("localhost")
 			first, good := a.Valid(t, 10*day), a.Valid(t, 30*day)
-			template := certstest.Leaf(certstest.Noon.Add(-time.Hour), certstest.Noon.Add(20*day))
+			template := leafTemplate(certstest.Noon.Add(-time.Hour), certstest.Noon.Add(20*day))
 			template.DNSNames = []string{"elsewhere.example"}
 			other := issuer.ca.Pair(t, template)
-			dir := certstest.DirOf(t, first)
+			dir := dirOf(t, first)
 			f, o := gated(t, dir, trust, 0, certstest.NewClock())
 
 			put(t, dir, other)
@@ -289,10 +289,10 @@ func TestFilesRefuseAnotherName(t *testing.T) {
 				t.Error("it is served")
 			}
 			trust.call("elsewhere.example")
-			o.Await("that the registration was corrected", certstest.InUse(other.Until))
+			o.Await("that the registration was corrected", inUse(other.Until))
 			trust.call("localhost")
 			put(t, dir, good)
-			o.Await("a good one", certstest.InUse(good.Until))
+			o.Await("a good one", inUse(good.Until))
 		})
 	}
 }
@@ -302,9 +302,9 @@ func TestFilesRefuseAnotherName(t *testing.T) {
 // reason to refuse anything.
 func TestRolloverAndNames(t *testing.T) {
 	t.Parallel()
-	a, b := certstest.NewCA(t), certstest.NewCA(t)
-	named := func(ca *certstest.Authority, name string) *tls.Certificate {
-		template := certstest.Leaf(certstest.Noon.Add(-time.Hour), certstest.Noon.Add(20*day))
+	a, b := newCA(t), newCA(t)
+	named := func(ca *testAuthority, name string) *tls.Certificate {
+		template := leafTemplate(certstest.Noon.Add(-time.Hour), certstest.Noon.Add(20*day))
 		template.DNSNames = []string{name}
 		return parsed(t, ca.Pair(t, template))
 	}

@@ -60,12 +60,12 @@ func poolFrom(t *testing.T, bundle []byte) *x509.CertPool {
 func TestSelfSignedServesEveryHost(t *testing.T) {
 	hosts := []string{"gatehouse.gatehouse.svc", "LOCALHOST", "*.example.org", "127.0.0.1", "::1"}
 	s := newSelfSigned(t, certstest.NewClock(), hosts...)
-	addr := certstest.Serve(t, &tls.Config{GetCertificate: s.GetCertificate, MinVersion: tls.VersionTLS13})
+	addr := serveTLS(t, &tls.Config{GetCertificate: s.GetCertificate, MinVersion: tls.VersionTLS13})
 	for name, accepted := range map[string]bool{
 		"gatehouse.gatehouse.svc": true, "localhost": true, "www.example.org": true, "127.0.0.1": true, "::1": true,
 		"gatehouse.other.svc": false, "example.org": false, "127.0.0.2": false,
 	} {
-		_, err := certstest.Dial(addr, &tls.Config{RootCAs: poolFrom(t, bundleOf(s)), ServerName: name, Time: certstest.NewClock().Now})
+		err := dialTLS(addr, &tls.Config{RootCAs: poolFrom(t, bundleOf(s)), ServerName: name, Time: certstest.NewClock().Now})
 		if (err == nil) != accepted {
 			t.Errorf("%s: %v, want accepted %v", name, err, accepted)
 		}
@@ -210,9 +210,9 @@ func TestSelfSignedRenewal(t *testing.T) {
 }
 
 // started is a running SelfSigned.
-func started(t *testing.T, now *certstest.Clock) (*SelfSigned, *certstest.Observer) {
+func started(t *testing.T, now *certstest.Clock) (*SelfSigned, *observer) {
 	t.Helper()
-	o := certstest.NewObserver(t)
+	o := newObserver(t)
 	s, err := NewSelfSigned(t.Context(), SelfSignedConfig{Hosts: []string{"localhost"}, Now: now.Now, Notify: o.Notify})
 	if err != nil {
 		t.Fatal(err)
@@ -220,10 +220,10 @@ func started(t *testing.T, now *certstest.Clock) (*SelfSigned, *certstest.Observ
 	s.rotation.ticks = o.Ticks
 	o.Start(func() error { return s.Run(t.Context()) })
 	o.Await("the leaf", func(e certs.Event) bool {
-		return e.Subject == "serving certificate" && certstest.InUse(certstest.Noon.Add(7*day))(e)
+		return e.Subject == "serving certificate" && inUse(certstest.Noon.Add(7*day))(e)
 	})
 	o.Await("the CA", func(e certs.Event) bool {
-		return e.Subject == "self-signed CA" && certstest.InUse(certstest.Noon.Add(365*day))(e)
+		return e.Subject == "self-signed CA" && inUse(certstest.Noon.Add(365*day))(e)
 	})
 	return s, o
 }
@@ -240,7 +240,7 @@ func TestSelfSignedRun(t *testing.T) {
 	o.Quiet()
 	now.Advance(day)
 	o.Tick()
-	o.Await("the second leaf", certstest.InUse(certstest.Noon.Add(12*day)))
+	o.Await("the second leaf", inUse(certstest.Noon.Add(12*day)))
 	if !bytes.Equal(bundle, bundleOf(s)) {
 		t.Error("the CA changed with the leaf")
 	}
@@ -251,9 +251,9 @@ func TestSelfSignedRun(t *testing.T) {
 		t.Error("healthy with an expired certificate")
 	}
 	o.Tick()
-	o.Await("a leaf after the sleep", certstest.InUse(certstest.Noon.Add(412*day)))
+	o.Await("a leaf after the sleep", inUse(certstest.Noon.Add(412*day)))
 	o.Await("a CA after the sleep", func(e certs.Event) bool {
-		return e.Subject == "self-signed CA" && certstest.InUse(certstest.Noon.Add(770*day))(e)
+		return e.Subject == "self-signed CA" && inUse(certstest.Noon.Add(770*day))(e)
 	})
 	if err := s.Healthy(); err != nil {
 		t.Error(err)
@@ -277,7 +277,7 @@ func TestSelfSignedClockSetBack(t *testing.T) {
 	now.Advance(25 * time.Hour)
 	o.Tick()
 	o.Await("the clock again", func(e certs.Event) bool {
-		return e.Subject == "self-signed CA" && certstest.InUse(certstest.Noon.Add(365*day))(e)
+		return e.Subject == "self-signed CA" && inUse(certstest.Noon.Add(365*day))(e)
 	})
 	if !bytes.Equal(before, serving(t, s)) {
 		t.Error("the certificate changed")
@@ -290,10 +290,10 @@ func TestSelfSignedClockSetBackALittle(t *testing.T) {
 	s, o := started(t, now)
 	now.Advance(5 * day)
 	o.Tick()
-	o.Await("the second leaf", certstest.InUse(certstest.Noon.Add(12*day)))
+	o.Await("the second leaf", inUse(certstest.Noon.Add(12*day)))
 	now.Advance(-2 * day)
 	o.Tick()
-	o.Await("a leaf for the earlier time", certstest.InUse(certstest.Noon.Add(10*day)))
+	o.Await("a leaf for the earlier time", inUse(certstest.Noon.Add(10*day)))
 	if err := s.Healthy(); err != nil {
 		t.Error(err)
 	}
@@ -325,7 +325,7 @@ func TestWriteDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := certstest.Serve(t, &tls.Config{
+	addr := serveTLS(t, &tls.Config{
 		GetConfigForClient: cas.ConfigForClient(&tls.Config{
 			GetCertificate: s.GetCertificate, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, Time: now.Now,
 		}),
@@ -339,13 +339,13 @@ func TestWriteDir(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = certstest.Dial(addr, &tls.Config{RootCAs: poolFrom(t, bundle), ServerName: "localhost", Certificates: []tls.Certificate{client}, Time: now.Now})
+		err = dialTLS(addr, &tls.Config{RootCAs: poolFrom(t, bundle), ServerName: "localhost", Certificates: []tls.Certificate{client}, Time: now.Now})
 		return err
 	}
 	if err := connect(); err != nil {
 		t.Error(err)
 	}
-	if _, err := certstest.Dial(addr, &tls.Config{RootCAs: poolFrom(t, bundleOf(s)), ServerName: "localhost", Time: now.Now}); err == nil {
+	if err := dialTLS(addr, &tls.Config{RootCAs: poolFrom(t, bundleOf(s)), ServerName: "localhost", Time: now.Now}); err == nil {
 		t.Error("a client without a certificate was let in")
 	}
 
@@ -361,7 +361,7 @@ func TestWriteDir(t *testing.T) {
 	if cas, err = NewClientCAs(ClientCAsConfig{File: filepath.Join(dir, store.CAFile)}); err != nil {
 		t.Fatal(err)
 	}
-	addr = certstest.Serve(t, &tls.Config{GetConfigForClient: cas.ConfigForClient(&tls.Config{
+	addr = serveTLS(t, &tls.Config{GetConfigForClient: cas.ConfigForClient(&tls.Config{
 		GetCertificate: s.GetCertificate, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13, Time: now.Now,
 	})})
 	if err := connect(); err != nil {

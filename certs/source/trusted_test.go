@@ -11,7 +11,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
 // trusted is a Trust whose registrations trust what a test says.
@@ -91,7 +90,7 @@ func (t *trusted) Changed() <-chan struct{} {
 }
 
 // parsed is a pair as a source has it.
-func parsed(t testing.TB, p certstest.Pair) *tls.Certificate {
+func parsed(t testing.TB, p certPair) *tls.Certificate {
 	t.Helper()
 	c, err := pki.ParsePair("tls.crt", p.Cert, "tls.key", p.Key)
 	if err != nil {

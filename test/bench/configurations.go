@@ -119,7 +119,7 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 func policyDocuments(configuration string) []string {
 	switch configuration {
 	case onePolicy:
-		return []string{middlePolicy("containers", "")}
+		return []string{upstreamPolicy("containers", podRules, middleRules)}
 	case oneRule:
 		return ruledPolicies(1)
 	case tenPolicies, exceptions:

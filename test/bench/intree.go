@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -83,17 +85,18 @@ func inTreeHandler(configuration string) (http.Handler, error) {
 // inTreeObjects returns the policies and bindings of a configuration, with the
 // defaults of an API server, and the namespace of the pods.
 func inTreeObjects(configuration string) ([]runtime.Object, error) {
-	spec, err := policySpec(policyDocuments(configuration))
-	if err != nil {
-		return nil, err
-	}
 	namespace := new(corev1.Namespace)
 	if err := yaml.UnmarshalStrict([]byte(namespaceDocument), namespace); err != nil {
 		return nil, err
 	}
 	objects := []runtime.Object{namespace}
-	for i := range spec.Policies {
-		match := spec.Policies[i].Spec.MatchConstraints
+	for _, document := range policyDocuments(configuration) {
+		one, other, _ := strings.Cut(document, "---\n")
+		policy, binding := new(admissionregistrationv1.ValidatingAdmissionPolicy), new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
+		if err := errors.Join(yaml.UnmarshalStrict([]byte(one), policy), yaml.UnmarshalStrict([]byte(other), binding)); err != nil {
+			return nil, err
+		}
+		match := policy.Spec.MatchConstraints
 		match.MatchPolicy = new(admissionregistrationv1.Equivalent)
 		if match.NamespaceSelector == nil {
 			match.NamespaceSelector = &metav1.LabelSelector{}
@@ -101,7 +104,7 @@ func inTreeObjects(configuration string) ([]runtime.Object, error) {
 		if match.ObjectSelector == nil {
 			match.ObjectSelector = &metav1.LabelSelector{}
 		}
-		objects = append(objects, &spec.Policies[i].ValidatingAdmissionPolicy, &spec.Bindings[i].ValidatingAdmissionPolicyBinding)
+		objects = append(objects, policy, binding)
 	}
 	return objects, nil
 }

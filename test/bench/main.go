@@ -57,7 +57,6 @@ type options struct {
 	scenario  *regexp.Regexp // selects scenarios by name
 	rounds    int            // of every scenario
 	duration  time.Duration  // of a round of a scenario on one server
-	compiles  int            // rounds of every compilation
 	check     bool           // a missed bar is an error
 }
 
@@ -105,7 +104,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // parseOptions reads the flags.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
-	o := options{compiles: 3}
+	var o options
 	var scenario string
 	var quick bool
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -125,7 +124,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if quick {
-		o.rounds, o.duration, o.compiles = 3, 25*time.Millisecond, 1
+		o.rounds, o.duration = 3, 25*time.Millisecond
 	}
 	expression, err := regexp.Compile(scenario)
 	switch {

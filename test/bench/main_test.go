@@ -83,8 +83,8 @@ func TestRunMeasures(t *testing.T) {
 		}
 	}
 	for _, b := range bars() {
-		if isCompilation := strings.HasPrefix(b.what, "compile-"); isCompilation != (b.measured(r) == 0) {
-			t.Errorf("%s: %v", b.what, b.measured(r))
+		if b.measured(r) == 0 {
+			t.Errorf("%s is not measured", b.what)
 		}
 	}
 }

@@ -53,24 +53,6 @@ const middleRules = `  variables:
       message: "label ` + nameLabel + ` is missing"
 `
 
-// middlePolicy returns a policy of middle size: three variables, three validations,
-// two messages made by expressions. With a mark none of its expressions is that of
-// a policy with another: such policies are compiled, and not evaluated.
-func middlePolicy(name, mark string) string {
-	rules := middleRules
-	if mark != "" {
-		exempt := " || object.metadata.name == '" + mark + "'\""
-		rules = strings.NewReplacer(
-			"object.spec.containers + ", "object.spec.containers.filter(c, c.name != '"+mark+"') + ",
-			"filter(c, ", "filter(c, c.name != '"+mark+"' && ",
-			`== 0"`, "== 0"+exempt,
-			`in object.metadata.labels"`, "in object.metadata.labels"+exempt,
-			`"'`, `"'`+mark+": ",
-		).Replace(rules)
-	}
-	return upstreamPolicy(name, podRules, rules)
-}
-
 // rule is one validation.
 type rule struct{ name, expression string }
 

@@ -13,11 +13,10 @@ import (
 
 // report is everything that a run measured.
 type report struct {
-	started  time.Time
-	rounds   int
-	results  []result
-	memory   []memory
-	compiled map[string]compiled // by the name of the compilation
+	started time.Time
+	rounds  int
+	results []result
+	memory  []memory
 	// diskBytes is the size of a recorded review, of the servers that record.
 	diskBytes float64
 }
@@ -106,7 +105,7 @@ func (r *report) passed() bool {
 }
 
 // write writes the report: a row for each scenario, then the memory of the
-// servers, then what policies took to compile, then the bars.
+// servers, then the bars.
 func (r *report) write(out io.Writer) error {
 	version := ""
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -160,14 +159,6 @@ func (r *report) write(out io.Writer) error {
 	row("\nMEMORY AFTER THE RUN", "RESIDENT MiB", "PEAK MiB")
 	for _, m := range r.memory {
 		row(strings.TrimSuffix(m.kind+", "+m.configuration, ", "), fmt.Sprintf("%.1f", m.resident), fmt.Sprintf("%.1f", m.peak))
-	}
-	if len(r.compiled) > 0 {
-		row("\nPOLICIES COMPILED ON ONE PROCESSOR", "SECONDS", "AFTER A CHANGE OF ONE, ms", "HEAP KiB EACH")
-	}
-	for _, c := range compilations() {
-		if of, ok := r.compiled[c.name]; ok {
-			row(c.name, fmt.Sprintf("%.2f", of.all.Seconds()), fmt.Sprintf("%.1f", of.change.Seconds()*1e3), fmt.Sprintf("%.1f", float64(of.retained)/1024/float64(of.policies)))
-		}
 	}
 	row("\nBAR", "AT MOST", "MEASURED", "RESULT")
 	for _, b := range bars() {

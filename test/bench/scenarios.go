@@ -180,8 +180,7 @@ type bar struct {
 }
 
 // bars returns all bars: ratios at concurrency 16, of reviews over HTTP/2 and of
-// handshakes over HTTP/1.1, resident memory after a run, and processor time to
-// compile policies.
+// handshakes over HTTP/1.1, and resident memory after a run.
 func bars() []bar {
 	var all []bar
 	for _, b := range []struct {
@@ -229,18 +228,7 @@ func bars() []bar {
 		bar{"resident memory of 100 policies over none, MiB", 20, func(r *report) float64 { return r.added(noPolicies, hundredPolicies) }},
 		bar{"resident memory of 100,000 access tokens, MiB", 64, func(r *report) float64 { return r.added(onePolicy, manyTokens) }},
 	)
-	all = append(all, recordingBars()...)
-	for _, c := range compilations() {
-		all = append(all,
-			bar{c.name + ", seconds on one processor", 3, func(r *report) float64 { return r.compiled[c.name].all.Seconds() }},
-			bar{c.name + ", after a change of one, ratio to all", 0.1, func(r *report) float64 {
-				if of := r.compiled[c.name]; of.all > 0 {
-					return of.change.Seconds() / of.all.Seconds()
-				}
-				return 0
-			}})
-	}
-	return all
+	return append(all, recordingBars()...)
 }
 
 // recordingBars are the bars of what recording everything adds.

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 
 	"sigs.k8s.io/yaml"
@@ -23,24 +22,15 @@ const (
 	examplePolicy  = "manifests/examples/policies/pod-security.yaml"
 )
 
-// The directories and files below the working directory.
-const (
-	configDir = "config" // what gatehouse serve reads
-	podsDir   = "pods"
-	certsDir  = "certs" // what gatehouse serve writes
-	recordDir = "recording"
-	tagPolicy = configDir + "/image-tags.yaml"
-)
-
 // writeDocuments writes the configuration and the pods to a directory.
 func writeDocuments(root, dir string) error {
 	if err := os.CopyFS(dir, documents); err != nil {
 		return err
 	}
 	for name, example := range map[string]string{
-		path.Join(configDir, "log-shipper.yaml"):  exampleProfile,
-		path.Join(configDir, "pod-security.yaml"): examplePolicy,
-		path.Join(podsDir, "checkout.yaml"):       examplePod,
+		"config/log-shipper.yaml":  exampleProfile,
+		"config/pod-security.yaml": examplePolicy,
+		"pods/checkout.yaml":       examplePod,
 	} {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(example))) //nolint:gosec // in this repository
 		if err == nil {

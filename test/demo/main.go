@@ -132,25 +132,28 @@ func demonstrate(ctx context.Context, o options, out *transcript, stderr io.Writ
 	}()
 
 	out.line("This shows what Gatehouse does, on an API server of its own. Working in %s", s.dir)
-	if s.setUp(ctx); s.err != nil {
-		return fmt.Errorf("setting up: %w%s", s.err, s.logs())
-	}
 	shown := steps()
 	for i, step := range shown {
-		out.heading(fmt.Sprintf("%d. %s", i+1, step.title), step.says)
-		if step.show(ctx, s); s.err != nil {
-			return fmt.Errorf("step %d, %q, is not as it must be:\n%w%s", i+1, step.title, s.err, s.logs())
+		title := step.title
+		if i > 0 {
+			title = fmt.Sprintf("%d. %s", i, title)
+		}
+		out.heading(title, step.says)
+		for _, line := range step.lines {
+			if err := s.show(ctx, line); err != nil {
+				return fmt.Errorf("%q is not as it must be:\n%w%s", title, err, s.logs())
+			}
 		}
 	}
 	out.heading("Summary", "")
-	for _, step := range shown {
+	for _, step := range shown[1:] {
 		out.passed(step.summary)
 	}
 	version, err := s.cluster.Client().Discovery().ServerVersion()
 	if err != nil {
 		return err
 	}
-	out.line("\n%d steps shown and checked on Kubernetes %s in %s.", len(shown), version.GitVersion, time.Since(begin).Round(100*time.Millisecond))
+	out.line("\n%d steps shown and checked on Kubernetes %s in %s.", len(shown)-1, version.GitVersion, time.Since(begin).Round(100*time.Millisecond))
 	if !o.keep {
 		out.line("Nothing is left behind. To try things out yourself: make demo KEEP=1")
 		return nil

@@ -19,11 +19,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
-const (
-	// waitLimit bounds each command, and each wait for something that takes a second
-	// at most, so that on a busy machine it is not the clock that fails.
-	waitLimit = 30 * time.Second
-)
+// waitLimit bounds each line of the script, for a busy machine too. The control plane may take as long to start.
+const waitLimit = 3 * time.Minute
 
 // stage is what the steps are shown on: a directory, Gatehouse and a control
 // plane. It is not safe for concurrent use.
@@ -38,8 +35,7 @@ type stage struct {
 	ops       string // where its health and metrics are
 	cluster   *cluster.Cluster
 	token     string
-
-	err error // what failed first; nothing is done after it
+	printed   string // by the last command
 }
 
 // newStage makes the directory, once it is sure that there are programs to run.
@@ -107,48 +103,60 @@ func (s *stage) environment() []string {
 	)
 }
 
-// output is what became of a command.
-type output struct {
-	command string
-	text    string // of both streams
-	code    int
-}
-
-// do does something, unless something failed before. What fails first is s.err.
-func (s *stage) do(action func() error) {
-	if s.err == nil {
-		s.err = action()
+// show shows a line of the script, and checks what is expected of it.
+func (s *stage) show(ctx context.Context, l line) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("took longer than %s", waitLimit))
+	defer cancel()
+	replacer := s.replacer()
+	l.text = replacer.Replace(l.text)
+	for i := range l.doesNot {
+		l.doesNot[i] = replacer.Replace(l.doesNot[i])
+	}
+	switch l.kind {
+	case "#":
+		s.out.note(l.text)
+		return nil
+	case "@":
+		s.progress("waiting until %s…", l.text)
+		if err := support.Poll(ctx, func() error { return s.waits()[l.text](ctx) }); err != nil {
+			return fmt.Errorf("waiting until %s: %w", l.text, err)
+		}
+		return nil
+	case "&":
+		s.out.command(l.text)
+		return s.start(ctx, strings.Fields(l.text))
+	default:
+		s.out.command(l.text)
+		return s.must(ctx, l)
 	}
 }
 
-// note says what the next command is for.
-func (s *stage) note(text string) {
-	if s.err == nil {
-		s.out.note(text)
-	}
+// replacer replaces what the script has names for.
+func (s *stage) replacer() *strings.Replacer {
+	return strings.NewReplacer("TOKEN", s.token, "MISTYPED", mistyped(s.token), "ADDRESS", s.address, "OPS", s.ops)
 }
 
-// must runs a command line with the shell, shows it together with what it prints,
-// and checks that.
-func (s *stage) must(ctx context.Context, command string, expectations ...expectation) {
-	s.do(func() error {
-		ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("took longer than %s", waitLimit))
-		defer cancel()
-		s.out.command(command)
-		var text bytes.Buffer
-		shell := s.shell(ctx, command)
-		shell.Stdout, shell.Stderr = &text, &text
-		shell.WaitDelay = time.Second // what the shell started may hold the pipe
-		err := shell.Run()
-		s.out.output(text.String())
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-			return fmt.Errorf("$ %s\n%w", shorten(command), err)
-		}
-		return output{command: command, text: text.String(), code: shell.ProcessState.ExitCode()}.check(expectations...)
-	})
+// must runs a command line with the shell, shows what it prints, and checks that.
+func (s *stage) must(ctx context.Context, l line) error {
+	var text bytes.Buffer
+	shell := s.shell(ctx, l.text)
+	shell.Stdout, shell.Stderr = &text, &text
+	shell.WaitDelay = time.Second // what the shell started may hold the pipe
+	err := shell.Run()
+	s.printed = text.String()
+	s.out.output(s.printed)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		return fmt.Errorf("$ %s\n%w", shorten(l.text), err)
+	}
+	problems := l.check(s.printed, shell.ProcessState.ExitCode())
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(shorten(fmt.Sprintf("$ %s\n  %s\n  it ended with %d and printed:\n%s",
+		l.text, strings.Join(problems, "\n  "), shell.ProcessState.ExitCode(), indent(s.printed))))
 }
 
 // shell returns a command line in the working directory.
@@ -158,89 +166,9 @@ func (s *stage) shell(ctx context.Context, command string) *exec.Cmd {
 	return shell
 }
 
-// expectation returns what is wrong with an output, or nothing.
-type expectation func(output) string
-
-// succeeds expects that the command did what it was told.
-func succeeds(o output) string {
-	if o.code != 0 {
-		return fmt.Sprintf("its exit code is %d, and must be 0", o.code)
-	}
-	return ""
-}
-
-// fails expects that the command did not do it.
-func fails(o output) string {
-	if o.code == 0 {
-		return "it must fail, and does not"
-	}
-	return ""
-}
-
-// prints expects texts in the output. Spaces stand for any number of spaces.
-func prints(texts ...string) expectation {
-	return func(o output) string {
-		var missing []string
-		for _, text := range texts {
-			if !strings.Contains(fold(o.text), fold(text)) {
-				missing = append(missing, fmt.Sprintf("%q", text))
-			}
-		}
-		if len(missing) > 0 {
-			return "its output must have, and has not: " + strings.Join(missing, ", ")
-		}
-		return ""
-	}
-}
-
-// lacks expects that a text is not in the output.
-func lacks(text string) expectation {
-	return func(o output) string {
-		if strings.Contains(fold(o.text), fold(text)) {
-			return fmt.Sprintf("its output must not have %q", text)
-		}
-		return ""
-	}
-}
-
-func fold(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// check reports everything that is not as expected.
-func (o output) check(expectations ...expectation) error {
-	var problems []string
-	for _, expect := range expectations {
-		if problem := expect(o); problem != "" {
-			problems = append(problems, "\n  "+problem)
-		}
-	}
-	if len(problems) == 0 {
-		return nil
-	}
-	printed := " nothing"
-	if o.text != "" {
-		printed = ":\n" + indent(shorten(o.text))
-	}
-	return fmt.Errorf("$ %s%s\n  it printed%s", shorten(o.command), strings.Join(problems, ""), printed)
-}
-
 func indent(text string) string {
 	text = strings.TrimRight(text, "\n")
 	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
-}
-
-// until asks again and again, until there is no error any more. It is for what
-// takes effect some time after it was done.
-func (s *stage) until(ctx context.Context, what string, ask func(context.Context) error) {
-	s.do(func() error {
-		ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("gave up after %s", waitLimit))
-		defer cancel()
-		s.progress("waiting until %s…", what)
-		err := support.Poll(ctx, func() error { return ask(ctx) })
-		if err != nil {
-			return fmt.Errorf("waiting until %s: %w", what, err)
-		}
-		return nil
-	})
 }
 
 // logs returns the end of Gatehouse's log, for an error.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,48 +30,67 @@ const (
 // gatehouseLog is what the server logs to.
 const gatehouseLog = "gatehouse.log"
 
-// cacheTTL is how long the API server believes an answer about a token, besides
-// the 10 seconds for which it remembers any token that was good: short, so that
-// who removes a token sees it refused soon.
-const cacheTTL = "5s"
-
-// setUp starts everything, as an administrator would, and returns when all of it
-// is in effect.
-func (s *stage) setUp(ctx context.Context) {
-	s.out.heading("Setting up", "A directory of documents is all that Gatehouse is configured with.")
-	s.issueToken(ctx)
-	s.note("Is there anything wrong with the documents?")
-	s.must(ctx, "gatehouse lint --config config", succeeds, prints("0 errors"))
-	s.note("The server, with a certificate of its own. It records what it is asked.")
-	s.serve(ctx, 9, "--config", configDir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0", "--record", recordDir)
-	s.startCluster(ctx)
-	s.register(ctx)
+// waits returns what the script waits for, by its name: what is asked until there is no error any more. It is for what takes
+// effect some time after it was done.
+func (s *stage) waits() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"there is a token":                 s.readToken,
+		"the API server uses the webhooks": s.usesWebhooks,
+		"Gatehouse has logged the login": func(ctx context.Context) error {
+			return s.shell(ctx, "grep -q endpoint=authenticate "+gatehouseLog).Run()
+		},
+		"the changed policy is in force": func(ctx context.Context) error { return s.refuses(ctx, "report") },
+		// Reviews are written every two seconds.
+		"the pods are in the recording": func(ctx context.Context) error {
+			text, _ := s.shell(ctx, "gatehouse replay --config new-config --kind Pod recording").CombinedOutput() // the exit code says that there are changes
+			if !bytes.Contains(text, []byte("Pod/checkout")) || !bytes.Contains(text, []byte("Pod/report")) {
+				return errors.New("they are not")
+			}
+			return nil
+		},
+		"the API server asks about custom resources": func(ctx context.Context) error {
+			if s.cluster.Kubectl(ctx, "create", "--dry-run=server", "-f", s.path("resources/tags.yaml")).Run() == nil {
+				return errors.New("a policy with errors would be stored")
+			}
+			return nil
+		},
+	}
 }
 
-func (s *stage) issueToken(ctx context.Context) {
-	s.note("Jane gets a token. The document that makes it known holds its hash.")
-	s.must(ctx, "gatehouse token issue --id jane-laptop --user jane --group dev --config config", succeeds, func(o output) string {
-		s.token = regexp.MustCompile(`gatehouse_jane-laptop_[a-z2-7]{47}`).FindString(o.text)
-		if s.token == "" {
-			return "it printed no token"
+// readToken takes the token from what was printed last.
+func (s *stage) readToken(context.Context) error {
+	s.token = regexp.MustCompile(`gatehouse_jane-laptop_[a-z2-7]{47}`).FindString(s.printed)
+	if s.token == "" {
+		return errors.New("no token was printed")
+	}
+	return nil
+}
+
+// mistyped returns the token with another first character of its secret: one that
+// still shows when the token is shortened.
+func mistyped(token string) string {
+	at := strings.LastIndexByte(token, '_') + 1
+	if strings.HasPrefix(token[at:], "x") {
+		return token[:at] + "y" + token[at+1:]
+	}
+	return token[:at] + "x" + token[min(at+1, len(token)):]
+}
+
+// start starts a server of the script, which ends the one before it, and returns when it is ready.
+func (s *stage) start(ctx context.Context, words []string) error {
+	words = slices.DeleteFunc(words, func(word string) bool { return word == `\` || word == "&" || word == "…" })
+	if words[0] == "kube-apiserver" {
+		return s.startCluster(ctx, words[1:])
+	}
+	if s.gatehouse != nil {
+		if err := s.gatehouse.Kill(); err != nil {
+			return err
 		}
-		return ""
+	}
+	s.gatehouse = cluster.NewProcess(cluster.ProcessOptions{
+		Path: s.path("bin/gatehouse"), Args: words[1:slices.Index(words, "2>>")], Env: s.environment(), Dir: s.dir, Log: s.path(gatehouseLog), Ready: s.ready,
 	})
-}
-
-// serve starts the server with these flags and a certificate of its own, and
-// returns when it is ready. It shows the command, broken behind so many words.
-func (s *stage) serve(ctx context.Context, words int, flags ...string) {
-	args := append(append([]string{"serve"}, flags...), "--self-signed", "127.0.0.1", "--self-signed-dir", certsDir, "--log-format", "text")
-	s.do(func() error {
-		s.out.command("gatehouse " + strings.Join(args[:words], " ") + " \\\n  " + strings.Join(args[words:], " ") + " 2>> " + gatehouseLog + " &")
-		s.gatehouse = cluster.NewProcess(cluster.ProcessOptions{
-			Path: s.path("bin/gatehouse"), Args: args, Env: s.environment(), Dir: s.dir, Log: s.path(gatehouseLog), Ready: s.ready,
-		})
-		ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("gave up after %s", waitLimit))
-		defer cancel()
-		return s.gatehouse.Start(ctx)
-	})
+	return s.gatehouse.Start(ctx)
 }
 
 // ready learns the addresses of the server from its log, and asks it.
@@ -103,64 +123,45 @@ func (s *stage) ready(ctx context.Context) error {
 
 // startCluster starts a control plane that asks Gatehouse who its users are, with
 // a namespace in which they may create pods.
-func (s *stage) startCluster(ctx context.Context) {
-	const kubeconfig = "authentication.yaml"
-	s.note("The API server asks it about tokens: that is a file, and flags.")
-	s.must(ctx, "gatehouse manifests --authentication --url https://"+s.address+" --ca-file certs/ca.crt \\\n"+
-		"  --client-cert certs/apiserver-client.crt --client-key certs/apiserver-client.key > "+kubeconfig, succeeds)
-	s.do(func() (err error) {
-		s.out.command("kube-apiserver --authentication-token-webhook-config-file=" + kubeconfig + " \\\n" +
-			"  --authentication-token-webhook-version=v1 --authentication-token-webhook-cache-ttl=" + cacheTTL + " … &")
-		s.progress("starting etcd and kube-apiserver…")
-		s.cluster, err = cluster.Start(ctx, cluster.Options{
-			Dir: s.path("cluster"),
-			APIServerFlags: []string{
-				"--authentication-token-webhook-config-file=" + s.path(kubeconfig),
-				"--authentication-token-webhook-version=v1",
-				"--authentication-token-webhook-cache-ttl=" + cacheTTL,
-			},
-		})
+func (s *stage) startCluster(ctx context.Context, flags []string) error {
+	for i := range flags {
+		flags[i] = strings.Replace(flags[i], "-file=", "-file="+s.dir+"/", 1)
+	}
+	s.progress("starting etcd and kube-apiserver…")
+	var err error
+	if s.cluster, err = cluster.Start(ctx, cluster.Options{Dir: s.path("cluster"), APIServerFlags: flags}); err != nil {
 		return err
-	})
-	s.do(s.writeKubeconfig)
-	s.do(func() error {
-		s.progress("making the namespace %q…", namespace)
-		var document corev1.Namespace
-		err := readDocument(s.path(configDir+"/namespace.yaml"), &document)
-		if err != nil {
-			return err
-		}
-		return s.cluster.CreateNamespace(ctx, document.Name, document.Labels)
-	})
-	s.note("What the group dev may do is for RBAC to say, as ever.")
-	s.must(ctx, "kubectl --context admin create role dev --verb=get,list,create,delete --resource=pods", succeeds)
-	s.must(ctx, "kubectl --context admin create rolebinding dev --role=dev --group=dev", succeeds)
+	}
+	s.progress("making the namespace %q…", namespace)
+	var document corev1.Namespace
+	err = errors.Join(
+		s.writeKubeconfig(),
+		os.Symlink(s.cluster.Kubeconfig(), s.path("admin.kubeconfig")),
+		readDocument(s.path("config/namespace.yaml"), &document),
+	)
+	if err != nil {
+		return err
+	}
+	return s.cluster.CreateNamespace(ctx, namespace, document.Labels)
 }
 
-// register tells the API server to ask Gatehouse, and waits until it does: it
-// learns of webhooks, as of roles, some time after they were written.
-func (s *stage) register(ctx context.Context) {
-	s.note("The API server asks it about pods too: those are two objects.")
-	s.must(ctx, "gatehouse manifests --url https://"+s.address+" --ca-file certs/ca.crt --config config |\n"+
-		"  kubectl --context admin apply -f -", succeeds,
-		prints("mutatingwebhookconfiguration.admissionregistration.k8s.io/gatehouse created"),
-		prints("validatingwebhookconfiguration.admissionregistration.k8s.io/gatehouse created"))
-	s.until(ctx, "the API server uses the webhooks", func(ctx context.Context) error {
-		pod, err := s.try(ctx, "checkout")
-		switch {
-		case err != nil:
-			return fmt.Errorf("the pod checkout cannot be created: %w", err)
-		case !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == sidecar }):
-			return errors.New("the pod checkout gets no sidecar")
-		}
-		return s.refuses(ctx, "miner")
-	})
+// usesWebhooks is nil if the API server asks Gatehouse: it learns of webhooks, as
+// of roles, some time after they were written.
+func (s *stage) usesWebhooks(ctx context.Context) error {
+	pod, err := s.try(ctx, "checkout")
+	switch {
+	case err != nil:
+		return fmt.Errorf("the pod checkout cannot be created: %w", err)
+	case !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == sidecar }):
+		return errors.New("the pod checkout gets no sidecar")
+	}
+	return s.refuses(ctx, "miner")
 }
 
 // try asks the API server what would become of a pod if Jane created it.
 func (s *stage) try(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod := new(corev1.Pod)
-	err := readDocument(s.path(podsDir+"/"+name+".yaml"), pod)
+	err := readDocument(s.path("pods/"+name+".yaml"), pod)
 	if err != nil {
 		return nil, err
 	}

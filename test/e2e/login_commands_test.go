@@ -18,7 +18,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -218,7 +217,7 @@ func (p *place) testCommands(t *testing.T) {
 		authority := filepath.Join(t.TempDir(), "dex.crt")
 		must(t, os.WriteFile(authority, p.issuer.CertPEM(), 0o600))
 		return p.newWorkstation(t, append([]string{
-			"--issuer", p.issuer.Issuer(), "--issuer-ca", authority, "--client-id", dex.Client,
+			"--issuer", p.issuer.Issuer(), "--issuer-ca", authority, "--client-id", dexClient,
 			"--scope", "email", "--scope", "groups", "--scope", "profile", "--scope", "offline_access",
 		}, more...)...)
 	}
@@ -277,8 +276,8 @@ func (p *place) testCommands(t *testing.T) {
 		}{
 			{"it is not", good, 0, []string{"robot", "access-token"}},
 			{"wrong secret", wrong, 2, []string{"unknown-id"}},
-			{"foreign", p.idToken(t, p.foreign, dex.Client, p.jane), 1, []string{"no: foreign"}},
-			{"reserved group", p.idToken(t, p.plain, dex.Client, p.master), 1, []string{"no: guard", "system:masters"}},
+			{"foreign", p.idToken(t, p.foreign, dexClient, p.jane), 1, []string{"no: foreign"}},
+			{"reserved group", p.idToken(t, p.plain, dexClient, p.master), 1, []string{"no: guard", "system:masters"}},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				d.gatehouse(t, "whoami", "--kubeconfig", d.kubeconfig, "--token-file", "-").run(t, test.token).says(t, test.code, test.says...)

@@ -9,16 +9,15 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 )
 
 // Whoever a real issuer says somebody is, that is who the API server says they are, and nobody else gets in.
 func (p *place) testJWT(t *testing.T) {
-	good := p.idToken(t, p.issuer, dex.Client, p.jane)
+	good := p.idToken(t, p.issuer, dexClient, p.jane)
 
 	t.Run("at the API server", func(t *testing.T) {
 		t.Parallel()
-		name := func(of dex.User) map[string]authenticationv1.ExtraValue {
+		name := func(of dexUser) map[string]authenticationv1.ExtraValue {
 			return map[string]authenticationv1.ExtraValue{"example.org/name": {of.Name}}
 		}
 		check(t, p.api, good, authenticationv1.UserInfo{
@@ -26,16 +25,16 @@ func (p *place) testJWT(t *testing.T) {
 			Groups: []string{"dex:dev", "dex:eng", "system:authenticated"}, Extra: name(p.jane),
 		})
 		// The prefix makes of the reserved group an ordinary one.
-		master := p.idToken(t, p.issuer, dex.Client, p.master)
+		master := p.idToken(t, p.issuer, dexClient, p.master)
 		check(t, p.api, master, authenticationv1.UserInfo{
 			Username: "dex:master@example.org", UID: fmt.Sprint(decodePart(t, master, 1)["sub"]),
 			Groups: []string{"dex:system:masters", "system:authenticated"}, Extra: name(p.master),
 		})
-		busy, err := whoami(t, p.api, p.idToken(t, p.issuer, dex.Client, p.busy))
+		busy, err := whoami(t, p.api, p.idToken(t, p.issuer, dexClient, p.busy))
 		if err != nil || len(busy.Groups) != len(p.busy.Groups)+1 {
 			t.Errorf("somebody in %d groups: got %d, %v", len(p.busy.Groups), len(busy.Groups), err)
 		}
-		check(t, p.api, p.idToken(t, p.issuer, dex.OtherClient, p.jane), authenticationv1.UserInfo{})
+		check(t, p.api, p.idToken(t, p.issuer, otherDexClient, p.jane), authenticationv1.UserInfo{})
 		for _, one := range forge(t, good) {
 			check(t, p.api, p.jwt(one.token), authenticationv1.UserInfo{})
 		}
@@ -44,7 +43,7 @@ func (p *place) testJWT(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		p := p.fromNewAddress(t)
-		expired := p.idToken(t, p.brief, dex.Client, p.jane)
+		expired := p.idToken(t, p.brief, dexClient, p.jane)
 		support.Eventually(t, "a token of two seconds", func() error {
 			if p.review(t, p.jwt(expired)).Authenticated { // /whoami would limit the rate of a poll
 				return errNotYet
@@ -52,11 +51,11 @@ func (p *place) testJWT(t *testing.T) {
 			return nil
 		})
 		for _, one := range append(forge(t, good),
-			forged{"for another client", p.idToken(t, p.issuer, dex.OtherClient, p.jane), "audience"},
-			forged{"by another issuer", p.idToken(t, p.foreign, dex.Client, p.jane), "foreign"},
-			forged{"whom a rule blocks", p.idToken(t, p.issuer, dex.Client, p.mallory), "claims"},
+			forged{"for another client", p.idToken(t, p.issuer, otherDexClient, p.jane), "audience"},
+			forged{"by another issuer", p.idToken(t, p.foreign, dexClient, p.jane), "foreign"},
+			forged{"whom a rule blocks", p.idToken(t, p.issuer, dexClient, p.mallory), "claims"},
 			forged{"expired", expired, "expired"},
-			forged{"of a reserved group", p.idToken(t, p.plain, dex.Client, p.master), "guard"},
+			forged{"of a reserved group", p.idToken(t, p.plain, dexClient, p.master), "guard"},
 		) {
 			t.Run(one.name, func(t *testing.T) {
 				status := p.review(t, p.jwt(one.token))
@@ -97,14 +96,14 @@ func TestIssuerWithNewKeys(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	jane := w.person("jane")
-	issuer := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	issuer := newDex(t, dexOptions{Users: []dexUser{jane}})
 	s := newSite(t, "keys", map[string]any{"issuers.yaml": issuersDocument(issuerOf(issuer, "dex:"))})
-	old := w.idToken(t, issuer, dex.Client, jane)
+	old := w.idToken(t, issuer, dexClient, jane)
 	must(t, isAuthenticated(s.review(t, old)))
 	issuer.Kill()
 	must(t, isAuthenticated(s.review(t, old)))
 	must(t, issuer.Start(t.Context()))
-	fresh := w.idToken(t, issuer, dex.Client, jane)
+	fresh := w.idToken(t, issuer, dexClient, jane)
 	must(t, isAuthenticated(s.review(t, fresh)))
 	if status := s.review(t, old); status.Authenticated || status.Error != "" {
 		t.Errorf("a token of a key that is known to be withdrawn: got %+v, want a definite no", status)
@@ -117,10 +116,10 @@ func TestIssuerThatHangs(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
 	jane := w.person("jane")
-	hanging := dex.New(t, dex.Options{Users: []dex.User{jane}})
-	healthy := dex.New(t, dex.Options{Users: []dex.User{jane}})
+	hanging := newDex(t, dexOptions{Users: []dexUser{jane}})
+	healthy := newDex(t, dexOptions{Users: []dexUser{jane}})
 	s := newSite(t, "hanging", map[string]any{"issuers.yaml": issuersDocument(issuerOf(hanging, "hanging:"), issuerOf(healthy, "healthy:"))})
-	ofHanging, ofHealthy := w.idToken(t, hanging, dex.Client, jane), w.idToken(t, healthy, dex.Client, jane)
+	ofHanging, ofHealthy := w.idToken(t, hanging, dexClient, jane), w.idToken(t, healthy, dexClient, jane)
 	must(t, errors.Join(isAuthenticated(s.review(t, ofHanging)), isAuthenticated(s.review(t, ofHealthy))))
 
 	must(t, hanging.Suspend())

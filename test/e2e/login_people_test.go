@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 )
 
 // place is a site with everybody whom it asks, and an API server that asks it.
@@ -15,10 +14,10 @@ type place struct {
 	api *cluster.Cluster
 	// issuer is an ordinary one. The people of plain have names and groups without a prefix, the tokens of brief end soon,
 	// and foreign is not configured.
-	issuer, plain, brief, foreign *dex.Server
+	issuer, plain, brief, foreign *dexServer
 	// The people of the issuers: jane is in groups, rules keep mallory out, master claims a reserved group, rick is about
 	// to be thrown out, and busy is in more groups than uncertified.
-	jane, mallory, master, rick, busy dex.User
+	jane, mallory, master, rick, busy dexUser
 
 	directory *directory
 }
@@ -55,10 +54,10 @@ func newPlace(t *testing.T) *place {
 	for i := range 300 {
 		p.busy.Groups = append(p.busy.Groups, fmt.Sprintf("a-group-of-the-company-%03d", i))
 	}
-	p.issuer = dex.New(t, dex.Options{Users: []dex.User{p.jane, p.mallory, p.master, p.rick, p.busy}})
-	p.plain = dex.New(t, dex.Options{Users: []dex.User{p.master}})
-	p.brief = dex.New(t, dex.Options{Users: []dex.User{p.jane}, IDTokenTTL: 2 * time.Second})
-	p.foreign = dex.New(t, dex.Options{Users: []dex.User{p.jane}})
+	p.issuer = newDex(t, dexOptions{Users: []dexUser{p.jane, p.mallory, p.master, p.rick, p.busy}})
+	p.plain = newDex(t, dexOptions{Users: []dexUser{p.master}})
+	p.brief = newDex(t, dexOptions{Users: []dexUser{p.jane}, IDTokenTTL: 2 * time.Second})
+	p.foreign = newDex(t, dexOptions{Users: []dexUser{p.jane}})
 	p.directory = p.newDirectory(t, "jane", "bob", "eve", "mary", "victim", "rose", "kate")
 	p.writeDocument(t, "issuers.yaml", issuersDocument(issuerOf(p.issuer, "dex:"), issuerOf(p.plain, ""), issuerOf(p.brief, "brief:")))
 	p.writeDocument(t, "configuration.yaml", gatehouseDocument(p.directory.configuration(t, p.site)))

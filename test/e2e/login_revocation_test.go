@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
-	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
@@ -19,7 +18,7 @@ func (p *place) testRevocation(t *testing.T) {
 	begin := time.Now()
 	access := p.grant(t, "revoked", "--user", "robot")
 	t.Logf("an access token is accepted after %s", time.Since(begin).Round(time.Millisecond))
-	jwt, login := p.idToken(t, p.issuer, dex.Client, p.rick), p.login(t, p.directory.with("rose")).accepted(t)
+	jwt, login := p.idToken(t, p.issuer, dexClient, p.rick), p.login(t, p.directory.with("rose")).accepted(t)
 	for _, token := range []string{access, jwt, login} {
 		_, err := whoami(t, p.api, token)
 		must(t, err)
@@ -58,7 +57,7 @@ func (p *place) testRevocation(t *testing.T) {
 	}
 	p.login(t, map[string]string{"token": login}).rejected(t, http.StatusUnauthorized, "revoked")
 	// What is issued later is good.
-	must(t, isAuthenticated(p.review(t, p.idToken(t, p.issuer, dex.Client, p.rick))))
+	must(t, isAuthenticated(p.review(t, p.idToken(t, p.issuer, dexClient, p.rick))))
 	must(t, isAuthenticated(p.review(t, p.login(t, p.directory.with("rose")).accepted(t))))
 }
 

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/dex"
 	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 	"github.com/gatehouse-dev/gatehouse/test/support/slapd"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -164,9 +163,9 @@ func gatehouseDocument(c v1alpha1.AuthenticationConfiguration) any {
 }
 
 // issuerOf is a dex as an issuer. Its people have names and groups with a prefix, and those of one domain are kept out.
-func issuerOf(s *dex.Server, prefix string) apiserverv1.JWTAuthenticator {
+func issuerOf(s *dexServer, prefix string) apiserverv1.JWTAuthenticator {
 	return apiserverv1.JWTAuthenticator{
-		Issuer: apiserverv1.Issuer{URL: s.Issuer(), CertificateAuthority: string(s.CertPEM()), Audiences: []string{dex.Client}},
+		Issuer: apiserverv1.Issuer{URL: s.Issuer(), CertificateAuthority: string(s.CertPEM()), Audiences: []string{dexClient}},
 		ClaimValidationRules: []apiserverv1.ClaimValidationRule{
 			{Expression: "claims.email_verified == true", Message: "the address must have been verified"},
 		},
@@ -183,14 +182,14 @@ func issuerOf(s *dex.Server, prefix string) apiserverv1.JWTAuthenticator {
 }
 
 // person is somebody whom a dex knows.
-func (w *world) person(name string, groups ...string) dex.User {
-	return dex.User{
+func (w *world) person(name string, groups ...string) dexUser {
+	return dexUser{
 		Email: name + "@example.org", Password: w.secret(rand.Text()), ID: "id-of-" + name, Name: "The " + name, Groups: groups,
 	}
 }
 
 // idToken logs somebody in to a client at a dex, and returns the ID token.
-func (w *world) idToken(t *testing.T, s *dex.Server, client string, who dex.User) string {
+func (w *world) idToken(t *testing.T, s *dexServer, client string, who dexUser) string {
 	t.Helper()
 	tokens, err := s.Password(t.Context(), client, who.Email, who.Password)
 	must(t, err)

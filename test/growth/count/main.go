@@ -39,7 +39,11 @@ func count(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, f := range requests() {
+	all, err := requests()
+	if err != nil {
+		return err
+	}
+	for name, f := range all {
 		for _, times := range [...]int{1, factor} {
 			r := f(times * small)
 			response := send(handler, r)                                                           // what is kept for later is made here

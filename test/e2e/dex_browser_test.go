@@ -1,4 +1,4 @@
-package dex
+package e2e
 
 import (
 	"context"
@@ -21,7 +21,7 @@ var (
 // Visit does what somebody with a browser does who is sent to an address of dex: follow redirects, type the address and
 // the password, confirm the code of a device. It returns the page at the end of it, which is somebody else's if dex
 // sends the browser there.
-func (s *Server) Visit(ctx context.Context, address, email, password string) (string, error) {
+func (s *dexServer) Visit(ctx context.Context, address, email, password string) (string, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return "", err
@@ -42,7 +42,7 @@ func (s *Server) Visit(ctx context.Context, address, email, password string) (st
 	const mostForms = 4
 	for range mostForms {
 		last = request.URL
-		page, err := answer(browser, request)
+		page, err := dexAnswer(browser, request)
 		if err != nil {
 			return "", fmt.Errorf("browse: %w", err)
 		}
