@@ -21,18 +21,16 @@ const (
 	ClientCA = "client CA"
 	// SelfSignedCA are the authorities of a SelfSigned.
 	SelfSignedCA = "self-signed CA"
-	// IssuerCA are the authorities of an issuer such as cert-manager.
-	IssuerCA = "issuer's CA"
 )
 
 // Event is a state of a certificate or a pool, or an occurrence, for a log line and a
 // metric. A state that lasts is reported once, and an occurrence each time.
 type Event struct {
-	// Subject is ServingCertificate, ClientCA, SelfSignedCA, IssuerCA, the Subject of
+	// Subject is ServingCertificate, ClientCA, SelfSignedCA, the Subject of
 	// package cabundle, or the name of a SecretStore.
 	Subject string
 	// NotAfter is the expiry of what is active: of ClientCA that of the certificate that
-	// expires next, of SelfSignedCA and IssuerCA that of the CA that signs, of a CA bundle
+	// expires next, of SelfSignedCA that of the CA that signs, of a CA bundle
 	// that of the certificate that lasts longest.
 	NotAfter time.Time
 	// SHA256 is the fingerprint of what is active, in lower-case hexadecimal: of a

@@ -54,8 +54,6 @@ type description struct {
 	Done       string            `json:"done,omitempty"`
 	Absorbed   []Absorbed        `json:"absorbed,omitempty"`
 	Authority  map[string]string `json:"authorities"`
-	// External are the keys of the certificates whose private key is not stored.
-	External []string `json:"external,omitempty"`
 }
 
 // Encode encodes a State. The bundle is for people and clients; Decode ignores it.
@@ -75,10 +73,6 @@ func Encode(s *State, now time.Time) (map[string][]byte, error) {
 		data[a.cert] = Bundle([]*x509.Certificate{a.authority.Cert})
 		d.Authority[a.cert] = a.authority.ID()
 		if a.key == "" {
-			continue
-		}
-		if a.authority.Key == nil {
-			d.External = append(d.External, a.cert)
 			continue
 		}
 		der, err := x509.MarshalPKCS8PrivateKey(a.authority.Key)
@@ -129,9 +123,6 @@ func Decode(data map[string][]byte) (*State, error) {
 		Cause: d.Cause, Request: d.Request, Done: d.Done, Absorbed: d.Absorbed,
 	}
 	read := func(cert, key string) *Authority {
-		if slices.Contains(d.External, cert) {
-			key = ""
-		}
 		a, err := decodeAuthority(data, cert, key)
 		if err == nil && described && d.Authority[cert] != a.ID() {
 			a, err = nil, &keyError{cert, errors.New("is not the CA that " + KeyState + " describes: another program wrote it")}

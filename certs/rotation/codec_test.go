@@ -83,20 +83,6 @@ func TestRoundTrip(t *testing.T) {
 	alone := written(t, Activate)
 	alone.Previous = nil
 	states["Activate after an end"] = alone
-	for _, p := range []Phase{Stable, Publish, Hold, Activate} {
-		s := written(t, p)
-		s.Current = external(s.Current)
-		if s.Pending != nil {
-			s.Pending = external(s.Pending)
-		}
-		states["of somebody else in "+string(p)] = s
-	}
-	handing := written(t, Publish)
-	handing.Pending = external(handing.Pending)
-	states["ours, then of somebody else"] = handing
-	back := written(t, Hold)
-	back.Current = external(back.Current)
-	states["of somebody else, then ours"] = back
 	merged := written(t, Hold)
 	merged.Previous = external(realAuthority(t, "previous", nil))
 	states["three CAs"] = merged

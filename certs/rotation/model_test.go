@@ -540,7 +540,7 @@ func (m *model) settle(r *modelReplica, now time.Time) bool {
 	if next == nil {
 		return false
 	}
-	if want.isUnusable(&Observation{Now: now}, m.policy()) && m.exempt == "" {
+	if !want.Current.isUsable(&Observation{Now: now}) && m.exempt == "" {
 		m.exempt = "the CA was of no use"
 		m.note("exempt: %s", m.exempt)
 	}

@@ -33,7 +33,7 @@ const (
 // Authority is a certificate authority.
 type Authority struct {
 	Cert *x509.Certificate
-	// Key signs. It is nil if another program, such as cert-manager, has it.
+	// Key signs. It is nil for one that signed before, and if the stored key was lost.
 	Key crypto.Signer
 }
 
@@ -75,8 +75,6 @@ const (
 	// Recovery is the replacement of a CA that was lost or has expired, and the merge of
 	// two that were made independently of each other.
 	Recovery Cause = "Recovery"
-	// Offered is a new CA of an issuer such as cert-manager.
-	Offered Cause = "Offered"
 )
 
 // Request is an administrator's request for a new CA.

@@ -2,7 +2,6 @@ package rotation
 
 import (
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -42,13 +41,11 @@ type Observation struct {
 	// set they could not be read, and no authority is removed.
 	Replicas []Report
 	Unknown  bool
-	// Offered is the authority of the issuer's newest certificate.
-	Offered *x509.Certificate
 }
 
 // Policy configures Step.
 type Policy struct {
-	// New makes a CA. It is nil if an issuer does, see Observation.Offered.
+	// New makes a CA.
 	New func(now time.Time) (*Authority, error)
 	// LeafLife is how long a serving certificate is valid.
 	LeafLife time.Duration
@@ -87,11 +84,12 @@ func (p *Policy) HoldFor(c Cause) time.Duration {
 //
 // It takes one step at most, so that each is stored before the next.
 func Step(s *State, o *Observation, p *Policy) (next *State, what string, err error) {
-	if o.Now.Before(s.Current.Cert.NotBefore) && p.New != nil && (s.Request == nil || !s.Request.Emergency) {
+	if o.Now.Before(s.Current.Cert.NotBefore) && (s.Request == nil || !s.Request.Emergency) {
 		return nil, "", fmt.Errorf("the CA is not valid before %s: check the clock of this machine; "+
 			"if the clock was wrong when the CA was created, request an emergency rotation", stamp(s.Current.Cert.NotBefore))
 	}
-	if s.isUnusable(o, p) {
+	if !s.Current.isUsable(o) {
+		// One that is not valid yet gets here only in an emergency: usually the clock is wrong.
 		return s.replace(o, p)
 	}
 	switch s.Phase {
@@ -109,12 +107,6 @@ func Step(s *State, o *Observation, p *Policy) (next *State, what string, err er
 	return next, what, err
 }
 
-// isUnusable reports whether the current CA has expired or cannot sign. One that is not valid
-// yet gets here only in an emergency: usually the clock is wrong.
-func (s *State) isUnusable(o *Observation, p *Policy) bool {
-	return s.Current.hasExpired(o.Now) || p.New != nil && (s.Current.Key == nil || o.Now.Before(s.Current.Cert.NotBefore))
-}
-
 // replace replaces a useless CA at once. One that has not expired stays trusted, for
 // replicas that still serve a certificate of it.
 func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
@@ -127,28 +119,21 @@ func (s *State) replace(o *Observation, p *Policy) (*State, string, error) {
 		n.Request, n.Done = nil, s.Request.ID
 	}
 	emergency := s.Request != nil && s.Request.Emergency
-	switch {
-	case s.Pending != nil && !emergency && s.Pending.isUsable(o, p):
+	if s.Pending != nil && !emergency && s.Pending.isUsable(o) {
 		n.Cause = s.Cause
 		return n, "the CA has expired, and the next one signs at once", nil
-	case p.New != nil:
-		a, err := p.New(o.Now)
-		if err != nil {
-			return nil, "", err
-		}
-		n.Current = a
-		return n, "the CA has expired or cannot sign, and a new one signs at once: calls fail until every registration has it", nil
-	case o.Offered != nil && !o.Now.After(o.Offered.NotAfter):
-		n.Current = &Authority{Cert: o.Offered}
-		return n, "the CA has expired, and the issuer's new CA replaces it at once", nil
-	default:
-		return nil, "", fmt.Errorf("the CA expired at %s, and the issuer has no other", stamp(s.Current.Cert.NotAfter))
 	}
+	a, err := p.New(o.Now)
+	if err != nil {
+		return nil, "", err
+	}
+	n.Current = a
+	return n, "the CA has expired or cannot sign, and a new one signs at once: calls fail until every registration has it", nil
 }
 
 // isUsable reports whether the authority can sign now.
-func (a *Authority) isUsable(o *Observation, p *Policy) bool {
-	return !a.hasExpired(o.Now) && !o.Now.Before(a.Cert.NotBefore) && (p.New == nil || a.Key != nil)
+func (a *Authority) isUsable(o *Observation) bool {
+	return !a.hasExpired(o.Now) && !o.Now.Before(a.Cert.NotBefore) && a.Key != nil
 }
 
 func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
@@ -158,25 +143,14 @@ func (s *State) whileStable(o *Observation, p *Policy) (*State, string, error) {
 		cause = Emergency
 	case s.Request != nil:
 		cause = Requested
-	case p.New != nil && IsDue(s.Current.Cert, o.Now):
+	case IsDue(s.Current.Cert, o.Now):
 		cause = Due
-	case p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Current.Cert):
-		cause = Offered
 	default:
 		return nil, "", nil
 	}
-	var pending *Authority
-	switch {
-	case p.New != nil:
-		a, err := p.New(o.Now)
-		if err != nil {
-			return nil, "", err
-		}
-		pending = a
-	case o.Offered != nil && !o.Offered.Equal(s.Current.Cert):
-		pending = &Authority{Cert: o.Offered}
-	default:
-		return nil, "", errors.New("a new CA is requested, but the issuer creates the CAs: request one there")
+	pending, err := p.New(o.Now)
+	if err != nil {
+		return nil, "", err
 	}
 	n := s.enter(Publish, o.Now)
 	n.Cause, n.Pending = cause, pending
@@ -194,8 +168,6 @@ func describeCause(c Cause) string {
 		return "it was requested"
 	case Emergency:
 		return "it was requested as an emergency"
-	case Offered:
-		return "its issuer has a new one"
 	case Recovery:
 		return "two were created independently of each other"
 	default:
@@ -243,23 +215,18 @@ func (s *State) whileHolding(o *Observation, p *Policy) (*State, string, error) 
 	if o.Now.Before(since.Add(p.HoldFor(s.Cause))) {
 		return nil, "", nil
 	}
-	if p.New == nil && o.Offered != nil && o.Offered.Equal(s.Current.Cert) {
-		n := s.enter(Stable, o.Now)
-		n.Pending = nil
-		return n, "the issuer uses the old CA again, and the pending one is removed", nil
-	}
 	if s.Previous != nil && !s.isOver(o, p) {
 		return nil, "", nil // there is one Previous only
 	}
 	return s.activate(o.Now), "the new CA signs", nil
 }
 
-// stepUrgently takes the steps that do not wait: a request while a CA is pending, a pending CA that is
-// unusable, and one that is offered in its place.
+// stepUrgently takes the steps that do not wait: a request while a CA is pending, and a pending CA that
+// is unusable.
 func (s *State) stepUrgently(o *Observation, p *Policy) (*State, string, error) {
 	emergency := s.Request != nil && s.Request.Emergency
 	switch {
-	case p.New != nil && (emergency || !s.Pending.isUsable(o, p)):
+	case emergency || !s.Pending.isUsable(o):
 		// Keys are stored together: whoever knows the current one knows the pending one.
 		a, err := p.New(o.Now)
 		if err != nil {
@@ -276,16 +243,10 @@ func (s *State) stepUrgently(o *Observation, p *Policy) (*State, string, error) 
 		// The pending CA fulfills the request.
 		n := s.next()
 		n.Done, n.Request = s.Request.ID, nil
-		if emergency {
-			n.Cause = Emergency
-		} else if s.Cause != Emergency {
+		if s.Cause != Emergency {
 			n.Cause = Requested
 		}
 		return n, "the pending CA fulfills the request", nil
-	case p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Pending.Cert) && !o.Offered.Equal(s.Current.Cert):
-		n := s.enter(Publish, o.Now)
-		n.Pending = &Authority{Cert: o.Offered}
-		return n, "the issuer has another CA, which replaces the pending one", nil
 	default:
 		return nil, "", nil
 	}
@@ -308,9 +269,6 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 		n.Cause = Emergency
 		return n, "the old CA will be removed soon: an emergency rotation was requested"
 	}
-	if p.New == nil && o.Offered != nil && !o.Offered.Equal(s.Current.Cert) {
-		return s.whileActivatingOffered(o)
-	}
 	if o.Trusts != nil {
 		if _, ok := o.Trusts(s.Current.Cert); !ok {
 			return nil, ""
@@ -330,19 +288,6 @@ func (s *State) whileActivating(o *Observation, p *Policy) (*State, string) {
 		what = "the old CA is removed in the emergency, without waiting for " + strings.Join(waiting, ", ")
 	}
 	return n, what
-}
-
-// whileActivatingOffered begins another rotation, to another CA of an issuer. Replicas that
-// have not switched to the current one never will, because its certificate was replaced.
-func (s *State) whileActivatingOffered(o *Observation) (*State, string) {
-	if s.Previous != nil && s.Previous.Cert.Equal(o.Offered) {
-		n := s.enter(Activate, o.Now)
-		n.Cause, n.Current, n.Previous = Offered, s.Previous, &Authority{Cert: s.Current.Cert}
-		return n, "the issuer uses the old CA again, which is still trusted"
-	}
-	n := s.enter(Publish, o.Now)
-	n.Cause, n.Pending = Offered, &Authority{Cert: o.Offered}
-	return n, "a third CA is published, because the issuer has changed its CA again"
 }
 
 // isOver reports whether the rotation waits for no replica.

@@ -21,9 +21,8 @@ type situation struct {
 	issuers []string
 	unknown bool
 	watched time.Duration // since when, after the epoch; 0: it is not known
-	offered *Authority
-	// foreign is where somebody else makes CAs, and broken where none can be made.
-	foreign, broken bool
+	// broken is where no CA can be made.
+	broken bool
 }
 
 const (
@@ -55,17 +54,12 @@ func (c *situation) step(t *testing.T) (*State, string, error) {
 	if c.watched != 0 {
 		o.Watched = epoch().Add(c.watched)
 	}
-	if c.offered != nil {
-		o.Offered = c.offered.Cert
-	}
 	p := &Policy{LeafLife: leafLife, Hold: testHold, EmergencyHold: 10 * time.Second, EmergencyWait: time.Minute}
-	if !c.foreign {
-		p.New = func(now time.Time) (*Authority, error) {
-			if c.broken {
-				return nil, errors.New("no randomness")
-			}
-			return year("new", now), nil
+	p.New = func(now time.Time) (*Authority, error) {
+		if c.broken {
+			return nil, errors.New("no randomness")
 		}
+		return year("new", now), nil
 	}
 	s := c.state
 	s.Lineage, s.Generation = "l", 7
@@ -131,18 +125,10 @@ func TestStep(t *testing.T) {
 		"stable: not yet due":           {situation{state: stable, at: 242 * day, trusts: all}, "none", ""},
 		"stable: due":                   {situation{state: stable, at: 243*day + 8*time.Hour, trusts: all}, "l/8 Publish Due current a pending new previous - request - done -", "two thirds of the old one's lifetime"},
 		"stable: due and no randomness": {situation{state: stable, at: 243*day + 8*time.Hour, broken: true}, "none", "no randomness"},
-		"stable: due, somebody else's":  {situation{state: current(stable, ext(a)), at: 300 * day, foreign: true}, "none", ""},
 		"stable: requested":             {situation{state: asked(stable, calm)}, "l/8 Publish Requested current a pending new previous - request - done r", "it was requested"},
 		"stable: requested and due":     {situation{state: asked(stable, calm), at: 300 * day}, "l/8 Publish Requested current a pending new previous - request - done r", ""},
 		"stable: emergency":             {situation{state: asked(stable, hurry)}, "l/8 Publish Emergency current a pending new previous - request - done r", "emergency"},
-		"stable: the same one offered":  {situation{state: current(stable, ext(a)), foreign: true, offered: a}, "none", ""},
-		"stable: nobody offers":         {situation{state: current(stable, ext(a)), foreign: true}, "none", ""},
-		"stable: another one offered":   {situation{state: current(stable, ext(a)), foreign: true, offered: b}, "l/8 Publish Offered current a(no key) pending b(no key) previous - request - done -", "its issuer has a new one"},
-		"stable: offered to who makes":  {situation{state: stable, offered: b}, "none", ""},
-		"stable: asked, nobody makes":   {situation{state: asked(current(stable, ext(a)), calm), foreign: true, offered: a}, "none", "request one there"},
-		"stable: asked, and offered":    {situation{state: asked(current(stable, ext(a)), calm), foreign: true, offered: b}, "l/8 Publish Requested current a(no key) pending b(no key) previous - request - done r", ""},
-		"stable: ours to somebody else": {situation{state: stable, foreign: true, offered: b}, "l/8 Publish Offered current a pending b(no key) previous - request - done -", ""},
-		"stable: somebody else's to us": {situation{state: current(stable, ext(a)), trusts: all}, "l/8 Activate Recovery current new pending - previous a(no key) request - done -", "cannot sign"},
+		"stable: current has no key":    {situation{state: current(stable, ext(a)), trusts: all}, "l/8 Activate Recovery current new pending - previous a(no key) request - done -", "cannot sign"},
 		"stable: a phase from tomorrow": {situation{state: since(stable, 48*time.Hour)}, "none", ""},
 		"stable: trust was lost":        {situation{state: stable, trusts: map[string]time.Duration{}}, "none", ""},
 
@@ -154,11 +140,7 @@ func TestStep(t *testing.T) {
 		"publish: requested":             {situation{state: asked(publish, calm), trusts: all}, "l/8 Publish Requested current a pending b previous - request - done r", "fulfills the request"},
 		"publish: emergency":             {situation{state: asked(publish, hurry), trusts: all}, "l/8 Publish Emergency current a pending new previous - request - done r", "replaces the pending one"},
 		"publish: request in emergency":  {situation{state: asked(cause(publish, Emergency), calm), trusts: all}, "l/8 Publish Emergency current a pending b previous - request - done r", ""},
-		"publish: emergency elsewhere":   {situation{state: asked(pending(current(publish, ext(a)), ext(b)), hurry), foreign: true, offered: b, trusts: all}, "l/8 Publish Emergency current a(no key) pending b(no key) previous - request - done r", "fulfills the request"},
 		"publish: emergency, broken":     {situation{state: asked(publish, hurry), trusts: all, broken: true}, "none", "no randomness"},
-		"publish: offered twice":         {situation{state: pending(current(publish, ext(a)), ext(b)), foreign: true, offered: b, trusts: map[string]time.Duration{}}, "none", ""},
-		"publish: the old one offered":   {situation{state: pending(current(publish, ext(a)), ext(b)), foreign: true, offered: a, trusts: map[string]time.Duration{}}, "none", ""},
-		"publish: a third one offered":   {situation{state: pending(current(publish, ext(a)), ext(b)), foreign: true, offered: c, trusts: all}, "l/8 Publish Due current a(no key) pending c(no key) previous - request - done -", "the issuer has another CA"},
 		"publish: pending of tomorrow":   {situation{state: pending(publish, year("b", epoch().Add(48*time.Hour))), trusts: all}, "l/8 Publish Due current a pending new previous - request - done -", "not valid"},
 		"publish: pending has ended":     {situation{state: pending(publish, paper("b", epoch(), epoch())), at: day, trusts: all}, "l/8 Publish Due current a pending new previous - request - done -", "not valid"},
 		"publish: pending has no key":    {situation{state: pending(publish, ext(b)), trusts: all}, "l/8 Publish Due current a pending new previous - request - done -", "has no key"},
@@ -186,11 +168,6 @@ func TestStep(t *testing.T) {
 		"hold: recovery is no emergency":     {situation{state: cause(hold, Recovery), at: testHold - 1, trusts: all}, "none", ""},
 		"hold: requested":                    {situation{state: asked(hold, calm), at: day, trusts: all}, "l/8 Hold Requested current a pending b previous - request - done r", ""},
 		"hold: emergency comes up":           {situation{state: asked(hold, hurry), at: time.Minute, trusts: all}, "l/8 Publish Emergency current a pending new previous - request - done r", ""},
-		"hold: offered twice":                {situation{state: pending(current(hold, ext(a)), ext(b)), foreign: true, offered: b, trusts: all}, "none", ""},
-		"hold: a third one offered":          {situation{state: pending(current(hold, ext(a)), ext(b)), foreign: true, offered: c, trusts: all}, "l/8 Publish Due current a(no key) pending c(no key) previous - request - done -", ""},
-		"hold: the old one offered, early":   {situation{state: pending(current(hold, ext(a)), ext(b)), foreign: true, offered: a, trusts: all}, "none", ""},
-		"hold: the old one offered, over":    {situation{state: pending(current(hold, ext(a)), ext(b)), at: testHold, foreign: true, offered: a, trusts: all}, "l/8 Stable Due current a(no key) pending - previous - request - done -", "uses the old CA again"},
-		"hold: offered, over":                {situation{state: pending(current(hold, ext(a)), ext(b)), at: testHold, foreign: true, offered: b, trusts: all}, "l/8 Activate Due current b(no key) pending - previous a(no key) request - done -", ""},
 		"hold: pending has ended":            {situation{state: pending(hold, paper("b", epoch(), epoch())), at: day, trusts: all}, "l/8 Publish Due current a pending new previous - request - done -", ""},
 		"hold: current has ended":            {situation{state: pending(hold, late), at: end + time.Second, trusts: map[string]time.Duration{}}, "l/8 Activate Due current b pending - previous - request - done -", ""},
 		"hold: both have ended":              {situation{state: hold, at: end + time.Second, trusts: all}, "l/8 Activate Recovery current new pending - previous - request - done -", "calls fail until"},
@@ -235,23 +212,18 @@ func TestStep(t *testing.T) {
 		"watched: nobody reports, for hours": {situation{state: activate, at: 8 * day, watched: 7 * day, trusts: all}, "none", ""},
 
 		// Ends and clocks.
-		"the end itself":              {situation{state: stable, at: end, trusts: all}, "l/8 Publish Due current a pending new previous - request - done -", ""},
-		"ended":                       {situation{state: stable, at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done -", "calls fail until every registration has it"},
-		"ended, with a wish":          {situation{state: asked(stable, calm), at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done r", ""},
-		"ended in an emergency":       {situation{state: asked(pending(hold, late), hurry), at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done r", ""},
-		"ended, pending of tomorrow":  {situation{state: pending(hold, year("b", epoch().Add(end+48*time.Hour))), at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done -", ""},
-		"ended while activating":      {situation{state: activate, at: end + time.Second, issuers: []string{"a"}}, "l/8 Activate Recovery current new pending - previous - request - done -", ""},
-		"ended and no randomness":     {situation{state: stable, at: end + time.Second, broken: true}, "none", "no randomness"},
-		"ended, none offered":         {situation{state: current(stable, ext(a)), at: end + time.Second, foreign: true}, "none", "expired at 2027-11-20T09:00:00Z, and the issuer has no other"},
-		"ended, the same one offered": {situation{state: current(stable, ext(a)), at: end + time.Second, foreign: true, offered: a}, "none", "the issuer has no other"},
-		"ended, one offered":          {situation{state: current(stable, ext(a)), at: end + time.Second, foreign: true, offered: late}, "l/8 Activate Recovery current b(no key) pending - previous - request - done -", "replaces it at once"},
-		"ended, one pending":          {situation{state: pending(current(hold, ext(a)), ext(late)), at: end + time.Second, foreign: true, offered: late}, "l/8 Activate Due current b(no key) pending - previous - request - done -", ""},
-		"before it began":             {situation{state: stable, at: -25 * time.Hour}, "none", "the CA is not valid before 2026-11-19T09:00:00Z: check the clock of this machine"},
-		"before it began, wish":       {situation{state: asked(stable, calm), at: -25 * time.Hour}, "none", "check the clock"},
-		"before it began, emergency":  {situation{state: asked(stable, hurry), at: -25 * time.Hour}, "l/8 Activate Recovery current new pending - previous a(no key) request - done r", "a new one signs at once"},
-		"before, somebody else's":     {situation{state: current(stable, ext(a)), at: -25 * time.Hour, foreign: true, offered: a}, "none", ""},
-		"just when it began":          {situation{state: stable, at: -24 * time.Hour}, "none", ""},
-		"a phase that there is not":   {situation{state: State{Phase: "Retire", Current: a}}, "none", `unknown phase "Retire"`},
+		"the end itself":             {situation{state: stable, at: end, trusts: all}, "l/8 Publish Due current a pending new previous - request - done -", ""},
+		"ended":                      {situation{state: stable, at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done -", "calls fail until every registration has it"},
+		"ended, with a wish":         {situation{state: asked(stable, calm), at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done r", ""},
+		"ended in an emergency":      {situation{state: asked(pending(hold, late), hurry), at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done r", ""},
+		"ended, pending of tomorrow": {situation{state: pending(hold, year("b", epoch().Add(end+48*time.Hour))), at: end + time.Second}, "l/8 Activate Recovery current new pending - previous - request - done -", ""},
+		"ended while activating":     {situation{state: activate, at: end + time.Second, issuers: []string{"a"}}, "l/8 Activate Recovery current new pending - previous - request - done -", ""},
+		"ended and no randomness":    {situation{state: stable, at: end + time.Second, broken: true}, "none", "no randomness"},
+		"before it began":            {situation{state: stable, at: -25 * time.Hour}, "none", "the CA is not valid before 2026-11-19T09:00:00Z: check the clock of this machine"},
+		"before it began, wish":      {situation{state: asked(stable, calm), at: -25 * time.Hour}, "none", "check the clock"},
+		"before it began, emergency": {situation{state: asked(stable, hurry), at: -25 * time.Hour}, "l/8 Activate Recovery current new pending - previous a(no key) request - done r", "a new one signs at once"},
+		"just when it began":         {situation{state: stable, at: -24 * time.Hour}, "none", ""},
+		"a phase that there is not":  {situation{state: State{Phase: "Retire", Current: a}}, "none", `unknown phase "Retire"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -286,47 +258,5 @@ func TestWaiting(t *testing.T) {
 	}}
 	if got, want := s.Waiting(o), []string{"away", "ends now", "of a third CA"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// An issuer that has yet another CA before all replicas serve the one before:
-// those that did not change over never will.
-func TestOfferedWhileActivating(t *testing.T) {
-	t.Parallel()
-	a, b, c := external(year("a", epoch())), external(year("b", epoch())), external(year("c", epoch()))
-	now := epoch()
-	p := &Policy{LeafLife: leafLife, Hold: testHold}
-	activating := func() *State {
-		return &State{Lineage: "l", Created: now, Generation: 1, Phase: Activate, Current: b, Previous: a}
-	}
-	observe := func(offered *Authority, issuers ...*Authority) *Observation {
-		o := &Observation{Now: now, Offered: offered.Cert, Trusts: func(*x509.Certificate) (time.Time, bool) { return now.Add(-2 * testHold), true }}
-		o.Watched = now.Add(-2 * testHold)
-		for _, issuer := range issuers {
-			o.Replicas = append(o.Replicas, Report{Issuer: issuer.ID(), NotAfter: now.Add(time.Hour)})
-		}
-		return o
-	}
-
-	s, _, err := Step(activating(), observe(c, a, b), p)
-	if err != nil || s.Phase != Publish || s.Current != b || !s.Pending.Cert.Equal(c.Cert) || !s.Previous.Cert.Equal(a.Cert) {
-		t.Fatalf("a third CA: %+v, %v", s, err)
-	}
-	if s, _, err = Step(s, observe(c, a, b), p); err != nil || s.Phase != Hold {
-		t.Fatalf("published: %+v, %v", s, err)
-	}
-	if n, _, err := Step(s, observe(c, a, c), p); err != nil || n != nil {
-		t.Errorf("the first CA is forgotten while a replica serves it: %+v, %v", n, err)
-	}
-	if s, _, err = Step(s, observe(c, b, c), p); err != nil || s.Phase != Activate || !s.Current.Cert.Equal(c.Cert) || !s.Previous.Cert.Equal(b.Cert) {
-		t.Fatalf("held: %+v, %v", s, err)
-	}
-
-	s, _, err = Step(activating(), observe(a, a, b), p)
-	if err != nil || s.Phase != Activate || !s.Current.Cert.Equal(a.Cert) || !s.Previous.Cert.Equal(b.Cert) {
-		t.Fatalf("back at the first: %+v, %v", s, err)
-	}
-	if s, _, err = Step(s, observe(a, a), p); err != nil || s.Phase != Stable || len(s.Authorities()) != 1 {
-		t.Errorf("after that: %+v, %v", s, err)
 	}
 }

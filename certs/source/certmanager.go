@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,8 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
-	"github.com/gatehouse-dev/gatehouse/certs/store"
 )
 
 const (
@@ -57,12 +54,6 @@ type CertManagerConfig struct {
 	// another issuer before it is served.
 	Trust certs.Trust
 	Hold  time.Duration
-	// Store keeps the CAs to publish, and Replicas the heartbeats. They are nil where
-	// cainjector writes the registrations, so that only one of them does.
-	Store    store.Store
-	Replicas store.Replicas
-	// Replica is the name of this one; "" is the host's. Version is that of the program.
-	Replica, Version string
 	// Now returns the time; nil is time.Now. It must be safe for concurrent use.
 	Now func() time.Time
 	// Notify receives events from NewCertManager and from the goroutines of Run: first the
@@ -74,18 +65,13 @@ type CertManagerConfig struct {
 // CertManager is a Source of certificates that cert-manager issues. It creates
 // cert-manager's objects, and watches the Secret through the API, so that no volume is
 // mounted and no renewal waits for the kubelet. If the Secret cannot be read or is invalid,
-// the last valid certificate stays active.
+// the last valid certificate stays active. cert-manager's cainjector writes its CA into the
+// registrations.
 type CertManager struct {
-	cfg CertManagerConfig
-	// rotation keeps the state of the CAs to publish. Without a Store it only reports
-	// changes.
-	rotation *reconciler
-	objects  []object
+	cfg     CertManagerConfig
+	objects []object
 	// current is the serving certificate, nil before the first. Only refresh stores it.
 	current atomic.Pointer[tls.Certificate]
-	// newest is the CA of the newest valid certificate, active or not. It is nil while the
-	// Secret cannot be read: a stale CA is not published.
-	newest atomic.Pointer[x509.Certificate]
 	// missingReason is why there is no certificate.
 	missingReason atomic.Pointer[string]
 
@@ -102,10 +88,7 @@ type CertManager struct {
 	watching watchProblems
 }
 
-var (
-	_ certs.Source      = (*CertManager)(nil)
-	_ certs.Authorities = (*CertManager)(nil)
-)
+var _ certs.Source = (*CertManager)(nil)
 
 // NewCertManager creates the objects unless one exists, and reads the certificate if there
 // is one. An error is about the configuration and names each problem. A problem of the
@@ -125,24 +108,7 @@ func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, e
 	if !cfg.Existing {
 		m.secretName = servingSecret(cfg.Name)
 	}
-	m.rotation = &reconciler{
-		subject: certs.IssuerCA,
-		store:   cfg.Store, replicas: cfg.Replicas, replica: store.ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
-		policy: rotation.Policy{
-			LeafLife: servingDuration, Hold: cfg.Hold,
-			EmergencyHold: min(cfg.Hold, rotation.DefaultEmergencyHold), EmergencyWait: rotation.DefaultEmergencyWait,
-		},
-		interval: store.PollInterval, now: cfg.Now, offered: m.newest.Load, offeredChanged: make(chan struct{}, 1), serving: m.Certificate,
-		use:      func(*rotation.State, time.Time) error { return nil }, // it signs nothing
-		problems: certs.Reporter{Notify: cfg.Notify}, steps: certs.Reporter{Notify: cfg.Notify},
-	}
-	if cfg.Replicas == nil {
-		m.rotation.replicas = &store.MemoryReplicas{}
-	}
 	m.refresh(ctx)
-	if cfg.Store != nil {
-		m.rotation.reconcile(ctx)
-	}
 	return m, nil
 }
 
@@ -200,66 +166,22 @@ func (m *CertManager) String() string {
 	return certmanagerv1.CertificateKind + " " + m.cfg.Namespace + "/" + m.cfg.Name
 }
 
-// Certificate implements Authorities.
-func (m *CertManager) Certificate() *tls.Certificate { return m.current.Load() }
-
-// Changed implements Authorities.
-func (m *CertManager) Changed() <-chan struct{} { return m.rotation.nextChange() }
-
-// State returns the state of the CAs to publish, nil if there is none yet. It must not be
-// changed.
-func (m *CertManager) State() *rotation.State { return m.rotation.state.Load() }
-
-// IsReconciled reports whether the last round found no problem, apart from an issuer that has
-// not issued anything yet. It is safe for concurrent use.
-func (m *CertManager) IsReconciled() bool {
-	err := m.rotation.lastError()
-	return err == nil || errors.Is(err, errNotOffered)
-}
-
-// Leave removes the heartbeat of this replica, see SelfSigned.Leave.
-func (m *CertManager) Leave(ctx context.Context) { m.rotation.leave(ctx) }
-
-// Bundle implements Authorities. It returns an error without a Store.
-func (m *CertManager) Bundle(ctx context.Context) ([]*x509.Certificate, error) {
-	if m.cfg.Store == nil {
-		return nil, errors.New("cert-manager's cainjector writes the registrations: Gatehouse publishes no CA")
-	}
-	return m.rotation.bundle(ctx)
-}
-
-// Healthy implements Source. Without a certificate it returns why there is none. With a
-// Store a replica is also unhealthy before its first heartbeat, and when it was isolated
-// for longer than the others wait.
+// Healthy implements Source. Without a certificate it returns why there is none.
 func (m *CertManager) Healthy() error {
 	pair := m.current.Load()
 	if pair == nil {
 		return fmt.Errorf("%s: there is none yet: %s", certs.ServingCertificate, *m.missingReason.Load())
 	}
-	now := clock.Wall(m.cfg.Now)
-	if err := cmp.Or(pki.CheckPair(pair, now), m.rotation.checkIsolated(now)); err != nil {
+	if err := pki.CheckPair(pair, clock.Wall(m.cfg.Now)); err != nil {
 		return fmt.Errorf("%s: %s: %w", certs.ServingCertificate, m, err)
 	}
-	if m.cfg.Store == nil || m.rotation.joined.Load() {
-		return nil
-	}
-	wrong := cmp.Or(m.rotation.lastError(), errors.New("its heartbeat has not reached the other replicas yet"))
-	if m.newest.Load() == nil && errors.Is(wrong, errNotOffered) {
-		return fmt.Errorf("%s: %s", certs.ServingCertificate, *m.missingReason.Load())
-	}
-	return fmt.Errorf("%s: %w", certs.ServingCertificate, wrong)
+	return nil
 }
 
 // Run implements Source.
 func (m *CertManager) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	if m.cfg.Store != nil {
-		group.Go(func() {
-			m.rotation.run(ctx)
-			m.rotation.leave(ctx)
-		})
-	}
 	woken := make(chan struct{}, 1)
 	changed := func() { wake(woken) }
 	group.Go(func() { m.watching.watch(ctx, "Certificate", m.watchCertificate, changed) })
@@ -321,25 +243,8 @@ func (m *CertManager) refresh(ctx context.Context) {
 	if err != nil {
 		wrong = append(wrong, err)
 	}
-	if found == nil {
-		found = &issued{}
-	}
-	if !isValidNow(found.pair, now) {
-		found.ca = nil
-	} else if found.ca == nil && m.cfg.Store != nil {
-		wrong = append(wrong, fmt.Errorf("%s: the CA of the certificate is neither in key %q nor after the certificate in key %q, so Gatehouse cannot publish it: "+
-			"use an issuer that is a CA (without --cert-manager-issuer Gatehouse creates one), or leave the registrations to cainjector",
-			m.secret(m.secretName), cmmeta.TLSCAKey, corev1.TLSCertKey))
-	}
-	if before := m.newest.Swap(found.ca); found.ca != nil && !found.ca.Equal(before) {
-		wake(m.rotation.offeredChanged)
-	}
-	current := m.current.Load()
-	used, waits := m.pairs.next(current, found.pair, m.secret(m.secretName), now)
-	if used != current {
-		m.current.Store(used)
-		m.rotation.notifyChanged()
-	}
+	used, waits := m.pairs.next(m.current.Load(), found, m.secret(m.secretName), now)
+	m.current.Store(used)
 
 	why := wrong
 	if unready != nil {

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -90,18 +89,12 @@ func readyProblem(cert *certmanagerv1.Certificate) error {
 	return errors.New("cert-manager has not processed it (hint: check that cert-manager's controller runs)")
 }
 
-// issued is the content of a Secret of cert-manager.
-type issued struct {
-	pair *tls.Certificate
-	// ca is the CA that leads to the certificate, nil if there is none.
-	ca *x509.Certificate
-}
-
 // secret returns the name of a Secret for messages.
 func (m *CertManager) secret(name string) string { return "Secret " + m.cfg.Namespace + "/" + name }
 
-// readSecret reads the Secret. It returns nil if there is none and never was one.
-func (m *CertManager) readSecret(ctx context.Context) (*issued, error) {
+// readSecret reads the certificate in the Secret. It returns nil if there is none and never
+// was one.
+func (m *CertManager) readSecret(ctx context.Context) (*tls.Certificate, error) {
 	if m.secretName == "" {
 		return nil, nil
 	}
@@ -126,7 +119,7 @@ func (m *CertManager) readSecret(ctx context.Context) (*issued, error) {
 
 // parseIssued parses the data of a Secret of cert-manager. An error names the key and the
 // remedy, and never holds a part of the private key.
-func parseIssued(place string, data map[string][]byte) (*issued, error) {
+func parseIssued(place string, data map[string][]byte) (*tls.Certificate, error) {
 	const remedy = " (hint: delete the Secret: cert-manager creates it again)"
 	var lacks []string
 	for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
@@ -141,48 +134,5 @@ func parseIssued(place string, data map[string][]byte) (*issued, error) {
 	if err != nil {
 		return nil, kube.NewError(place+": "+kube.Sanitize(err.Error())+remedy, err)
 	}
-	return &issued{pair: pair, ca: authorityOf(pair, data[cmmeta.TLSCAKey])}, nil
-}
-
-// authorityOf returns the CA that leads to a certificate: one of ca.crt, which may be empty
-// or damaged, or else the last one of the chain.
-func authorityOf(pair *tls.Certificate, bundle []byte) *x509.Certificate {
-	var candidates []*x509.Certificate
-	if blocks, err := pki.DecodePEM(cmmeta.TLSCAKey, bundle); err == nil {
-		if list, err := pki.ParseCertificates(cmmeta.TLSCAKey, blocks); err == nil {
-			candidates = list
-		}
-	}
-	if last := len(pair.Certificate) - 1; last > 0 {
-		if cert, err := x509.ParseCertificate(pair.Certificate[last]); err == nil {
-			candidates = append(candidates, cert)
-		}
-	}
-	for _, ca := range candidates {
-		if ca.IsCA && ca.KeyUsage&x509.KeyUsageCertSign != 0 && leadsTo(ca, pair) {
-			return ca
-		}
-	}
-	return nil
-}
-
-// leadsTo reports whether a client that trusts a CA and nothing else accepts a
-// certificate, for as long as all that is in between is valid.
-func leadsTo(ca *x509.Certificate, pair *tls.Certificate) bool {
-	options := x509.VerifyOptions{
-		Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
-		// A CA may be newer than what it leads to: its certificate is renewed too.
-		CurrentTime: pair.Leaf.NotBefore,
-	}
-	options.Roots.AddCert(ca)
-	for _, der := range pair.Certificate[1:] {
-		if cert, err := x509.ParseCertificate(der); err == nil {
-			options.Intermediates.AddCert(cert)
-		}
-	}
-	if ca.NotBefore.After(options.CurrentTime) {
-		options.CurrentTime = ca.NotBefore
-	}
-	_, err := pair.Leaf.Verify(options)
-	return err == nil
+	return pair, nil
 }

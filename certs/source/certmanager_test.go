@@ -3,8 +3,6 @@ package source
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/x509"
 	"errors"
 	"net/http"
 	"slices"
@@ -32,7 +30,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
-	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
@@ -449,9 +446,6 @@ func TestCertManagerAndHostileSecrets(t *testing.T) {
 				strings.Contains(text, string(next.Key[40:60])) || strings.Contains(text, string(good.Key[40:60])) {
 				t.Errorf("said %q", text)
 			}
-			if m.newest.Load() != nil {
-				t.Error("the CA of something that is no good is published")
-			}
 			if !bytes.Equal(serving(t, m), good.Cert) || m.Healthy() != nil {
 				t.Errorf("the good pair is not served, or not healthy: %v", m.Healthy())
 			}
@@ -619,85 +613,6 @@ func TestCertManagerWithoutWatching(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-}
-
-func TestCertManagerPublishesNothingBesideCainjector(t *testing.T) {
-	t.Parallel()
-	c := newManaged(t)
-	if _, err := c.source(c.config()).Bundle(t.Context()); err == nil || !strings.Contains(err.Error(), "cainjector") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// root is a CA that may sign others.
-func root(t *testing.T) *testAuthority {
-	t.Helper()
-	a := newCA(t)
-	template := *a.Cert
-	template.MaxPathLenZero, template.MaxPathLen = false, -1
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, a.Cert.PublicKey, a.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.Cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-func TestAuthorityOf(t *testing.T) {
-	t.Parallel()
-	ca, stranger := newCA(t), newCA(t)
-	good := ca.Valid(t, day)
-	caPEM, strangerPEM := pki.EncodeCertificate(ca.Cert.Raw), pki.EncodeCertificate(stranger.Cert.Raw)
-	chain := good
-	chain.Cert = append(slices.Clone(good.Cert), caPEM...)
-	top := root(t)
-	between := top.Under(t)
-	below := between.Valid(t, day)
-	below.Cert = append(slices.Clone(below.Cert), pki.EncodeCertificate(between.Cert.Raw)...)
-	// The certificate of a CA that was renewed with its key is newer than what it
-	// signed before.
-	template := *ca.Cert
-	template.NotBefore = certstest.Noon.Add(time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, ca.Cert.PublicKey, ca.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	renewed := &testAuthority{Authority: &rotation.Authority{Key: ca.Key}}
-	if renewed.Cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	cases := []struct {
-		name   string
-		pair   certPair
-		bundle []byte
-		want   *testAuthority
-	}{
-		{"of ca.crt", good, caPEM, ca},
-		{"of ca.crt, behind others", good, slices.Concat(good.Cert, strangerPEM, caPEM), ca},
-		{"of the chain", chain, nil, ca},
-		{"of the chain, with a damaged ca.crt", chain, caPEM[:50], ca},
-		{"of the chain, with somebody else's ca.crt", chain, strangerPEM, ca},
-		{"of ca.crt, renewed", good, pki.EncodeCertificate(renewed.Cert.Raw), renewed},
-		{"somebody else's", good, strangerPEM, nil},
-		{"the certificate itself", good, good.Cert, nil},
-		{"none", good, nil, nil},
-		{"the root of an intermediate", below, pki.EncodeCertificate(top.Cert.Raw), top},
-		{"the intermediate, where nobody says more", below, nil, between},
-	}
-	for _, test := range cases {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			got := authorityOf(parsed(t, test.pair), test.bundle)
-			switch {
-			case test.want == nil && got != nil:
-				t.Errorf("got %v", got.Subject)
-			case test.want != nil && !test.want.Cert.Equal(got):
-				t.Errorf("got %v, want %v", got, test.want.Cert.Subject)
-			}
-		})
-	}
 }
 
 func TestNewCertManagerErrors(t *testing.T) {

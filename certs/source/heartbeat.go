@@ -41,7 +41,7 @@ func (k *reconciler) sendHeartbeat(ctx context.Context, now time.Time) error {
 // issuerOf returns the CA of a state that issued a certificate, nil if none did.
 func issuerOf(cert *tls.Certificate, s *rotation.State) *rotation.Authority {
 	for _, a := range s.Authorities() {
-		if leadsTo(a.Cert, cert) {
+		if cert.Leaf.CheckSignatureFrom(a.Cert) == nil {
 			return a
 		}
 	}

@@ -37,8 +37,6 @@ const (
 // one serves. Any number of replicas do so at the same time: every change is written
 // with compare and swap, so no leader is needed.
 type reconciler struct {
-	// subject is that of the events.
-	subject  string
 	store    store.Store
 	replicas store.Replicas
 	replica  string
@@ -49,12 +47,6 @@ type reconciler struct {
 	interval time.Duration
 	now      func() time.Time
 	ticks    <-chan time.Time
-	// offered is the CA of the newest certificate, where another program issues
-	// them. Nil where this process does.
-	offered func() *x509.Certificate
-	// offeredChanged receives when that is another one; its buffer is one. Nil where
-	// nothing is offered.
-	offeredChanged chan struct{}
 	// use activates a state before it is reported.
 	use func(*rotation.State, time.Time) error
 	// serving returns the serving certificate, nil if there is none.
@@ -217,9 +209,6 @@ func (k *reconciler) step(ctx context.Context, record store.Record, s *rotation.
 			return now.Add(-k.elapsed(k.untrusted[rotation.ID(ca)])), k.trust.Holds(ca) == nil
 		}
 	}
-	if k.offered != nil {
-		o.Offered = k.offered()
-	}
 	var unknown error
 	if s.Phase == rotation.Activate || s.Previous != nil {
 		o.Replicas, unknown = k.replicas.List(ctx)
@@ -305,7 +294,6 @@ func (k *reconciler) run(ctx context.Context) {
 		case <-filewatch.TickOr(k.ticks, k.nextInterval()):
 		case <-stored:
 		case <-trust:
-		case <-k.offeredChanged:
 		}
 	}
 }

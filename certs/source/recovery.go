@@ -39,9 +39,6 @@ func (k *reconciler) recoveryMessage(found *rotation.State, damage error) string
 	}
 }
 
-// errNotOffered means that the issuer has to act first.
-var errNotOffered = errors.New("there is no CA yet: the issuer has not issued a certificate")
-
 // errAwaitingRecovery means that another replica should repair the state.
 var errAwaitingRecovery = fmt.Errorf("waiting at most %s for a replica that has the previous state in memory", recoveryTime)
 
@@ -82,22 +79,13 @@ func (k *reconciler) newState(damage error, now time.Time) (*rotation.State, str
 	s := &rotation.State{
 		Lineage: hex.EncodeToString(lineage), Created: now, Generation: 1, Phase: rotation.Stable, Since: now, Cause: rotation.Recovery,
 	}
-	if k.policy.New != nil {
-		authority, err := k.policy.New(now)
-		if err != nil {
-			return nil, "", err
-		}
-		s.Current = authority
-		if errors.Is(damage, rotation.ErrEmpty) {
-			s.Cause = ""
-			return s, "a CA was created, because there was none", nil
-		}
-		return s, "a CA was created in place of a damaged one: calls fail until all clients trust the new one: " + damage.Error(), nil
+	var err error
+	if s.Current, err = k.policy.New(now); err != nil {
+		return nil, "", err
 	}
-	offered := k.offered()
-	if offered == nil {
-		return nil, "", errNotOffered
+	if errors.Is(damage, rotation.ErrEmpty) {
+		s.Cause = ""
+		return s, "a CA was created, because there was none", nil
 	}
-	s.Current, s.Cause = &rotation.Authority{Cert: offered}, rotation.Offered
-	return s, "the issuer's CA was recorded as the first", nil
+	return s, "a CA was created in place of a damaged one: calls fail until all clients trust the new one: " + damage.Error(), nil
 }

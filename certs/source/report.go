@@ -18,15 +18,15 @@ import (
 // reportProblem reports the problem of a round, once as long as it lasts.
 func (k *reconciler) reportProblem(now time.Time, err error) {
 	cert := k.serving()
-	event := certs.Event{Subject: k.subject, Object: k.object()}
+	event := certs.Event{Subject: certs.SelfSignedCA, Object: k.object()}
 	switch expiring := k.checkExpiry(cert, now); {
-	case err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, errNotOffered):
+	case err != nil && !errors.Is(err, context.Canceled):
 		event.Reason, event.Err = certs.ReasonStoreFailed, err
 	case expiring != nil:
 		event.Reason, event.Err = certs.ReasonExpiring, expiring
 	}
 	if s := k.state.Load(); s != nil {
-		trusted := certs.EventOf(k.subject, s.Trusted(now)...)
+		trusted := certs.EventOf(certs.SelfSignedCA, s.Trusted(now)...)
 		event.NotAfter, event.SHA256 = s.Current.Cert.NotAfter, trusted.SHA256
 	}
 	k.problems.Report(event)
@@ -36,12 +36,12 @@ func (k *reconciler) reportProblem(now time.Time, err error) {
 func (k *reconciler) checkExpiry(cert *tls.Certificate, now time.Time) error {
 	if cert != nil {
 		life := cert.Leaf.NotAfter.Sub(cert.Leaf.NotBefore.Add(rotation.Backdate))
-		if left := cert.Leaf.NotAfter.Sub(now); k.policy.New != nil && left < life/6 {
+		if left := cert.Leaf.NotAfter.Sub(now); left < life/6 {
 			return fmt.Errorf("the serving certificate expires at %s and was not renewed", clock.Stamp(cert.Leaf.NotAfter))
 		}
 	}
 	s := k.state.Load()
-	if s == nil || k.policy.New == nil {
+	if s == nil {
 		return nil
 	}
 	if left := s.Current.Cert.NotAfter.Sub(now); left < 2*k.policy.LeafLife && s.Phase != rotation.Activate {
@@ -52,7 +52,7 @@ func (k *reconciler) checkExpiry(cert *tls.Certificate, now time.Time) error {
 
 // reportChange reports a change of the state, with its CAs.
 func (k *reconciler) reportChange(reason, what string, s *rotation.State) {
-	event := certs.EventOf(k.subject, s.Current.Cert)
+	event := certs.EventOf(certs.SelfSignedCA, s.Current.Cert)
 	event.Reason, event.Object = reason, k.object()
 	event.Generation, event.Phase = s.Generation, s.Phase
 	const short = 12 // characters, of which no two CAs have the same

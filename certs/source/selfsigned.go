@@ -3,8 +3,7 @@
 // certificates that cert-manager issues (CertManager). ClientCAs is the pool that
 // client certificates are verified against.
 //
-// The reconciler is what SelfSigned and CertManager have in common: it keeps the state
-// of package rotation in a store.
+// The reconciler of a SelfSigned keeps the state of package rotation in a store.
 package source
 
 import (
@@ -109,8 +108,7 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 		usages = append(usages, x509.ExtKeyUsageServerAuth)
 	}
 	s.rotation = &reconciler{
-		subject: certs.SelfSignedCA,
-		store:   cfg.Store, replicas: cfg.Replicas, replica: store.ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
+		store: cfg.Store, replicas: cfg.Replicas, replica: store.ReplicaName(cfg.Replica), version: cfg.Version, trust: cfg.Trust,
 		policy: rotation.Policy{
 			New:           func(now time.Time) (*rotation.Authority, error) { return pki.NewAuthority(now, s.cfg.Life, usages...) },
 			LeafLife:      s.cfg.LeafLife,

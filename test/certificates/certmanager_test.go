@@ -53,14 +53,12 @@ func (m *managed) leafSecret() string      { return m.name + "-tls" }
 func (m *managed) authority() string       { return m.name + "-ca" }
 func (m *managed) authoritySecret() string { return m.authority() + "-tls" }
 
-// stateSecret is the name of the Secret in which replicas agree on what to publish.
-func (m *managed) stateSecret() string { return m.name + "-ca-bundle" }
-
 // The program with cert-manager's own controllers: one replica that was there before them, and then what happens to
 // certificates that they issue.
 func TestCertManager(t *testing.T) {
 	m := &managed{newHook(t), nil, shared.Get(t).Kubeconfig()}
-	early := m.starts(t, "--cert-manager-hosts", m.host(), "--publish-ca-bundle")
+	m.inject(t)
+	early := m.starts(t, "--cert-manager-hosts", m.host())
 	early.refused(t, "the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret")
 	m.cm = installed(t, m.Cluster)
 	t.Logf("ready %s after cert-manager was installed", early.accepted(t).Round(time.Millisecond))
@@ -71,7 +69,7 @@ func TestCertManager(t *testing.T) {
 		run  func(*testing.T, *managed)
 	}{
 		{"cainjector fills in the registration", injected},
-		{"the program fills in the registration", published},
+		{"the program has the printed rights", printedRights},
 		{"mistake: a Certificate that is missing, and then for another name", wrongNames},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, &managed{newHook(t), m.cm, m.kubeconfig}) })

@@ -85,6 +85,8 @@ func (f *CertificateOptions) Validate(cluster bool) []error {
 	}
 	if f.changed("publish-ca-bundle") && f.publish {
 		switch {
+		case f.changed("cert-manager"):
+			problem("--publish-ca-bundle and --cert-manager exclude each other: cert-manager's cainjector writes the caBundle (hint: 'gatehouse manifests --certificates cert-manager' prints its annotation)")
 		case f.changed("tls-cert"):
 			problem("--publish-ca-bundle and --tls-cert exclude each other: Gatehouse does not know the CA of these files (hint: write the CA into the caBundle with the program that renews the files)")
 		case f.changed("self-signed") && !f.changed("self-signed-secret") && !f.changed("self-signed-dir"):

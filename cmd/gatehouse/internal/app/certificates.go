@@ -94,11 +94,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		if err != nil {
 			return nil, err
 		}
-		c.source, authorities, c.leave = issued, issued, issued.Leave
-		if f.publishesBundles() {
-			metrics.Rotation(issued.State)
-			metrics.CAStore(issued.IsReconciled)
-		}
+		c.source = issued
 	default:
 		files, err := certsource.NewFiles(certsource.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
 		if err != nil {
@@ -157,7 +153,11 @@ func (f *CertificateOptions) ownCA(
 	release := func() {}
 	switch {
 	case f.selfSignedSecret != "":
-		config.Store, config.Replicas = f.shared(client, f.selfSignedSecret, f.duration, notify)
+		namespace, name, _ := install.ParseNamespacedName(f.selfSignedSecret) // checked with the flags
+		config.Store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, Notify: notify})
+		config.Replicas = certstore.NewLeases(certstore.LeasesConfig{
+			Client: client, Namespace: namespace, Group: name, Replica: certstore.ReplicaName(f.replica), LeafLife: f.duration,
+		})
 	case f.selfSignedDir != "":
 		store := certstore.NewDirStore(f.selfSignedDir)
 		var err error
@@ -186,17 +186,6 @@ func (f *CertificateOptions) ownCA(
 	return own, nil
 }
 
-// shared returns the store and the heartbeats by which replicas share a state.
-func (f *CertificateOptions) shared(client certs.Client, secret string, leafLife time.Duration, notify func(certs.Event)) (certstore.Store, certstore.Replicas) {
-	namespace, name, _ := install.ParseNamespacedName(secret) // checked with the flags
-	return certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, Notify: notify}),
-		certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Replica: certstore.ReplicaName(f.replica), LeafLife: leafLife})
-}
-
-// bundleSecret is the suffix of the Secret, beside the Certificate, in which replicas agree
-// on the published CAs of cert-manager. It holds no key.
-const bundleSecret = "-ca-bundle"
-
 func (f *CertificateOptions) fromCertManager(
 	ctx context.Context, client certs.Client, objects dynamic.Interface, trust certs.Trust, notify func(certs.Event),
 ) (*certsource.CertManager, error) {
@@ -204,10 +193,7 @@ func (f *CertificateOptions) fromCertManager(
 	issuer, _ := f.issuer()
 	config := certsource.CertManagerConfig{
 		Client: client, Dynamic: objects, Namespace: namespace, Name: name, Hosts: f.certManagerHosts, IssuerRef: issuer,
-		Existing: len(f.certManagerHosts) == 0, Trust: trust, Hold: f.hold, Replica: f.replica, Version: build.Version(), Notify: notify,
-	}
-	if f.publishesBundles() {
-		config.Store, config.Replicas = f.shared(client, f.certManager+bundleSecret, 0, notify)
+		Existing: len(f.certManagerHosts) == 0, Trust: trust, Hold: f.hold, Notify: notify,
 	}
 	first, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()

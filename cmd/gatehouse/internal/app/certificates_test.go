@@ -48,7 +48,6 @@ func TestRegistrationsOfSources(t *testing.T) {
 		{"a Secret and no name, and others write", secret + " --registration= --publish-ca-bundle=false", "", false},
 		{"cert-manager", certManager, "gatehouse", false},
 		{"cert-manager, and others write", certManager + " --publish-ca-bundle=false", "gatehouse", false},
-		{"cert-manager, and this writes", certManager + " --publish-ca-bundle", "gatehouse", true},
 		{"cert-manager and no name", certManager + " --registration=", "", false},
 		{"memory", "--self-signed=127.0.0.1", "", false},
 		{"memory and a name", "--self-signed=127.0.0.1 --registration=mine", "mine", false},

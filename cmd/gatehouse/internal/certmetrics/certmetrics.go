@@ -30,7 +30,7 @@ func New[Reason ~string](registry *prometheus.Registry, handshakes []Reason) *Me
 		registry: registry,
 		notAfter: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "gatehouse_certificate_not_after_timestamp_seconds",
-			Help: "Expiry of the active certificates as a Unix timestamp, by subject (serving certificate, self-signed CA, issuer's CA, client CA).",
+			Help: "Expiry of the active certificates as a Unix timestamp, by subject (serving certificate, self-signed CA, client CA).",
 		}, []string{"subject"}),
 		refused: f.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_certificate_renewal_refused",

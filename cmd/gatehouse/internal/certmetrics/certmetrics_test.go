@@ -68,7 +68,6 @@ gatehouse_ca_recovered_total 0
 		{Subject: certs.SelfSignedCA, NotAfter: time.Unix(900, 0), Reason: certs.ReasonRecovered, Message: "written again"},
 		{Subject: certs.ServingCertificate, Reason: certs.ReasonExpiring, Err: failed, NotAfter: time.Unix(400, 0)},
 		{Subject: cabundle.Subject, NotAfter: time.Unix(800, 0), Reason: certs.ReasonPublished, Message: "written"},
-		{Subject: certs.IssuerCA, NotAfter: time.Unix(700, 0)},
 		{Subject: certs.ClientCA, NotAfter: time.Unix(600, 0)},
 	} {
 		observe.Certificate(e)
@@ -79,7 +78,6 @@ gatehouse_ca_bundle_publish_failures_total 2
 gatehouse_ca_bundle_published_total 1
 gatehouse_ca_recovered_total 2
 gatehouse_certificate_not_after_timestamp_seconds{subject="client CA"} 600
-gatehouse_certificate_not_after_timestamp_seconds{subject="issuer's CA"} 700
 gatehouse_certificate_not_after_timestamp_seconds{subject="self-signed CA"} 900
 gatehouse_certificate_not_after_timestamp_seconds{subject="serving certificate"} 400
 `, names...)

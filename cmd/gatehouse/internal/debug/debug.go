@@ -3,7 +3,6 @@
 package debug
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,14 +91,6 @@ func isLoopback(address string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// Change is the body of a PUT of LevelPath.
-type Change struct {
-	// Level is one of Levels.
-	Level string `json:"level"`
-	// For is a duration such as 30m. The default is DefaultFor.
-	For string `json:"for,omitempty"`
-}
-
 func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 	state := l.State
 	switch r.Method {
@@ -131,45 +122,29 @@ func (l *Level) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change is a valid Change.
+// change is another level, and how long it holds.
 type change struct {
 	level    slog.Level
 	duration time.Duration
 }
 
-// parseChange parses a Change as JSON, or as text: LEVEL, or LEVEL FOR.
+// parseChange parses LEVEL, which is one of Levels, or LEVEL FOR, where FOR is a duration such
+// as 30m. The default is DefaultFor.
 func parseChange(body []byte) (change, error) {
-	var requested Change
-	if trimmed := bytes.TrimSpace(body); bytes.HasPrefix(trimmed, []byte("{")) {
-		decoder := json.NewDecoder(bytes.NewReader(trimmed))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&requested); err != nil {
-			return change{}, errors.New(`the body cannot be read (hint: {"level":"debug","for":"10m"})`)
-		}
-		if decoder.More() {
-			return change{}, errors.New("there is text after the JSON object")
-		}
-	} else {
-		words := strings.Fields(string(trimmed))
-		if len(words) > 2 {
-			return change{}, errors.New("the body has more than two words (hint: debug 10m)")
-		}
-		words = append(words, "", "")
-		requested = Change{Level: words[0], For: words[1]}
+	words := strings.Fields(string(body))
+	if len(words) > 2 {
+		return change{}, errors.New("the body has more than two words (hint: debug 10m)")
 	}
-	return requested.parse()
-}
-
-func (c Change) parse() (change, error) {
-	level, known := parseLevel(c.Level)
+	words = append(words, "", "")
+	level, known := parseLevel(words[0])
 	if !known {
-		return change{}, fmt.Errorf("level %.100q: must be %s", c.Level, strings.Join(Levels(), ", "))
+		return change{}, fmt.Errorf("level %.100q: must be %s", words[0], strings.Join(Levels(), ", "))
 	}
 	duration := DefaultFor
-	if c.For != "" {
+	if given := words[1]; given != "" {
 		var err error
-		if duration, err = time.ParseDuration(c.For); err != nil || duration < ShortestFor || duration > LongestFor {
-			return change{}, fmt.Errorf("for %.100q: must be a time from %s to %s (hint: 10m)", c.For, ShortestFor, LongestFor)
+		if duration, err = time.ParseDuration(given); err != nil || duration < ShortestFor || duration > LongestFor {
+			return change{}, fmt.Errorf("for %.100q: must be a time from %s to %s (hint: 10m)", given, ShortestFor, LongestFor)
 		}
 	}
 	return change{level, duration}, nil

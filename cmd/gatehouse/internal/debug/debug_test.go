@@ -66,7 +66,7 @@ func TestLevel(t *testing.T) {
 		want(200, "debug", `{"level":"debug","base":"info","until":"2000-01-01T00:10:00Z"}`)
 		time.Sleep(9 * time.Minute)
 		s.log.Debug("seen")
-		want(200, `{"level":"DEBUG","for":"30m"}`, `{"level":"debug","base":"info","until":"2000-01-01T00:39:00Z"}`)
+		want(200, "DEBUG 30m", `{"level":"debug","base":"info","until":"2000-01-01T00:39:00Z"}`)
 		time.Sleep(29 * time.Minute) // the first change would have ended
 		want(200, "", `{"level":"debug","base":"info","until":"2000-01-01T00:39:00Z"}`)
 		time.Sleep(time.Minute)
@@ -111,9 +111,6 @@ func TestRefused(t *testing.T) {
 		{"a moment", "PUT", "debug 999ms", nil, 400, "must be a time from 1s"},
 		{"for ever", "PUT", "debug 25h", nil, 400, "must be a time from 1s"},
 		{"three words", "PUT", "debug 10m please", nil, 400, "more than two words"},
-		{"a field that nobody knows", "PUT", `{"level":"debug","forever":true}`, nil, 400, "cannot be read"},
-		{"half a document", "PUT", `{"level":`, nil, 400, "cannot be read"},
-		{"two documents", "PUT", `{"level":"debug"}{}`, nil, 400, "there is text after"},
 		{"a kilobyte and more", "PUT", "debug" + strings.Repeat(" ", 1<<10), nil, 413, "at most 1024 bytes"},
 		{"a body that breaks off", "PUT", "", func(r *http.Request) { r.Body = io.NopCloser(brokenReader{}) }, 400, "must be complete"},
 		{"another host", "PUT", "debug", func(r *http.Request) { r.RemoteAddr = "10.0.0.7:50000" }, 403, "hint: kubectl exec"},
@@ -159,12 +156,11 @@ func TestThisHost(t *testing.T) {
 // FuzzChange asks for anything. Whatever it is, the level is one of four and ends.
 func FuzzChange(f *testing.F) {
 	f.Add("debug 10m")
-	f.Add(`{"level":"debug","for":"10m"}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		s := newSubject(false)
 		code, answer := s.ask(t, "PUT", "/log-level", body)
 		changed := s.variable.Level() != slog.LevelInfo
-		if changed && (code != 200 || !strings.Contains(answer, `"until"`)) || code == 200 && !strings.Contains(strings.ToLower(body), strings.ToLower(s.variable.Level().String())) && !strings.Contains(body, `\u`) {
+		if changed && (code != 200 || !strings.Contains(answer, `"until"`)) || code == 200 && !strings.Contains(strings.ToLower(body), strings.ToLower(s.variable.Level().String())) {
 			t.Errorf("%q is answered %d %s", body, code, answer)
 		}
 		s.ask(t, "PUT", "/log-level", "info") // ends the timer

@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -221,60 +220,6 @@ func (r *Redactor) addPath(path string) error {
 // Redaction returns what is redacted.
 func (r *Redactor) Redaction() Redaction { return r.redaction }
 
-// values are the values that were redacted in a request, to be found in its answer.
-type values struct {
-	// long are those that are searched for everywhere.
-	long []string
-	// env are the values of environment variables by name.
-	env map[string]string
-	// any is true if anything was redacted.
-	any bool
-	// many is true if they were too many to be noted.
-	many bool
-	// parts are the parts of the request whose values belong to these too.
-	parts []*part
-}
-
-// own reports whether there are values that are of no part.
-func (f *values) own() bool { return len(f.long) > 0 || len(f.env) > 0 || f.many }
-
-func (f *values) addPart(p *part) {
-	if p.found.any {
-		f.any = true
-		f.parts = append(f.parts, p)
-	}
-}
-
-// search returns the values that are searched for, the longest first, and false if they are too
-// many.
-func (f *values) search() ([]string, bool) {
-	all, many := slices.Clone(f.long), f.many
-	for _, p := range f.parts {
-		all, many = append(all, p.found.long...), many || p.found.many
-	}
-	slices.SortFunc(all, func(a, b string) int { return cmp.Or(-cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	all = slices.Compact(all)
-	return all, len(all) <= maxLong && !many
-}
-
-// isEnv reports whether an environment variable has a value that was redacted.
-func (f *values) isEnv(name, value string) bool {
-	if name == "" || value == "" {
-		return false
-	}
-	if f.env[name] == value {
-		return true
-	}
-	return slices.ContainsFunc(f.parts, func(p *part) bool { return p.found.env[name] == value })
-}
-
-const (
-	// minLong is the size of the smallest value that is searched for everywhere, in bytes.
-	minLong = 8
-	// maxLong bounds how many values are searched for, so that the work for a byte is bounded.
-	maxLong = 256
-)
-
 const (
 	// hashSize is the size of a hash in JSON, in bytes.
 	hashSize = len(redacted.Prefix) + 8 + len(":") + 22 + len(`""`)
@@ -343,8 +288,8 @@ func (r *Redactor) root(object rawjson.Value) *pathNode {
 func (r *Redactor) appendObject(dst []byte, object rawjson.Value) []byte {
 	r.limit(object)
 	root, found := r.root(object), new(values)
-	return appendMembers(dst, object, func(dst []byte, name string, v rawjson.Value) []byte {
-		return r.appendValue(dst, v, r.bound(v, root.members[name]), found)
+	return appendMembers(dst, object, func(dst []byte, name, v rawjson.Value) []byte {
+		return r.appendValue(dst, v, r.bound(v, root.find(name)), found)
 	})
 }
 
@@ -353,8 +298,8 @@ func (r *Redactor) Object(object []byte) []byte { return r.appendObject(nil, obj
 
 // appendAnnotations appends an object of which the annotations are redacted alone.
 func (r *Redactor) appendAnnotations(dst []byte, object rawjson.Value) []byte {
-	return appendMembers(dst, object, func(dst []byte, name string, v rawjson.Value) []byte {
-		if name != "metadata" {
+	return appendMembers(dst, object, func(dst []byte, name, v rawjson.Value) []byte {
+		if !name.Is("metadata") {
 			return append(dst, v...)
 		}
 		return r.appendValue(dst, v, r.object.members["metadata"], new(values))
@@ -363,7 +308,7 @@ func (r *Redactor) appendAnnotations(dst []byte, object rawjson.Value) []byte {
 
 // appendMembers appends an object whose values are appended by a function. Anything else is
 // appended as it is.
-func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name string, v rawjson.Value) []byte) []byte {
+func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name, v rawjson.Value) []byte) []byte {
 	if v.Kind() != rawjson.Object {
 		return append(dst, v...)
 	}
@@ -374,9 +319,21 @@ func appendMembers(dst []byte, v rawjson.Value, value func(dst []byte, name stri
 			dst = append(dst, ',')
 		}
 		dst = append(append(dst, name...), ':')
-		dst = value(dst, name.Text(), member)
+		dst = value(dst, name, member)
 	}
 	return append(dst, '}')
+}
+
+// appendElements appends a list whose elements are appended by a function.
+func appendElements(dst []byte, v rawjson.Value, value func(dst []byte, v rawjson.Value) []byte) []byte {
+	dst = append(dst, '[')
+	for i, element := range v.Elements() {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = value(dst, element)
+	}
+	return append(dst, ']')
 }
 
 // appendValue appends a value at a place, nil for one at which nothing is redacted.
@@ -395,28 +352,14 @@ func (r *Redactor) appendValue(dst []byte, v rawjson.Value, at *pathNode, found 
 		if at.members["value"] != nil && at.members["value"].all {
 			found.noteEnv(v)
 		}
-		dst = append(dst, '{')
-		begin := len(dst)
-		for name, member := range v.Members() {
-			if len(dst) > begin {
-				dst = append(dst, ',')
-			}
-			dst = append(append(dst, name...), ':')
-			dst = r.appendValue(dst, member, at.below(name, r), found)
-		}
-		return append(dst, '}')
+		return appendMembers(dst, v, func(dst []byte, name, v rawjson.Value) []byte {
+			return r.appendValue(dst, v, at.below(name, r), found)
+		})
 	case rawjson.Array:
 		if at.each == nil {
 			return append(dst, v...)
 		}
-		dst = append(dst, '[')
-		for i, element := range v.Elements() {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = r.appendValue(dst, element, at.each, found)
-		}
-		return append(dst, ']')
+		return appendElements(dst, v, func(dst []byte, v rawjson.Value) []byte { return r.appendValue(dst, v, at.each, found) })
 	default:
 		return append(dst, v...)
 	}
@@ -431,16 +374,9 @@ func (r *Redactor) hidesAnnotation(key string) bool {
 func (r *Redactor) appendAll(dst []byte, v rawjson.Value, found *values) []byte {
 	switch v.Kind() {
 	case rawjson.Object:
-		return appendMembers(dst, v, func(dst []byte, _ string, v rawjson.Value) []byte { return r.appendAll(dst, v, found) })
+		return appendMembers(dst, v, func(dst []byte, _, v rawjson.Value) []byte { return r.appendAll(dst, v, found) })
 	case rawjson.Array:
-		dst = append(dst, '[')
-		for i, element := range v.Elements() {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = r.appendAll(dst, element, found)
-		}
-		return append(dst, ']')
+		return appendElements(dst, v, func(dst []byte, v rawjson.Value) []byte { return r.appendAll(dst, v, found) })
 	case rawjson.String:
 		text := v.Text()
 		if text == "" {
@@ -462,158 +398,4 @@ func (r *Redactor) hash(text string) string {
 	r.mac.Reset()
 	_, _ = r.mac.Write([]byte(text)) // a hash does not fail
 	return r.prefix + base64.RawURLEncoding.EncodeToString(r.mac.Sum(r.sum[:0])[:size])
-}
-
-func (f *values) note(text string) {
-	f.any = true
-	switch {
-	case len(text) < minLong || slices.Contains(f.long, text):
-	case len(f.long) >= maxLong:
-		f.many = true
-	default:
-		f.long = append(f.long, text)
-	}
-}
-
-// noteEnv notes the value of an environment variable.
-func (f *values) noteEnv(v rawjson.Value) {
-	name, value := v.Get("name").Text(), v.Get("value").Text()
-	switch {
-	case name == "" || value == "":
-		return
-	case len(f.env) >= maxLong:
-		f.many = true
-		return
-	case f.env == nil:
-		f.env = map[string]string{}
-	}
-	f.env[name] = value
-}
-
-// appendAnswer appends the response of an AdmissionReview. In its patch, which is appended as JSON,
-// and in its texts are redacted the values that were redacted in the request. Refer and cuts are as for
-// appendRequest.
-func (r *Redactor) appendAnswer(dst, answer []byte, found *values, refer func(*part) int, cuts []cut) ([]byte, []cut) {
-	search := searcher{Redactor: r, found: found}
-	response := rawjson.Value(answer).Get("response")
-	if response.Kind() != rawjson.Object {
-		return append(dst, "null"...), cuts
-	}
-	dst = append(dst, '{')
-	begin := len(dst)
-	for name, v := range response.Members() {
-		if len(dst) > begin {
-			dst = append(dst, ',')
-		}
-		dst = append(append(dst, name...), ':')
-		switch {
-		case name.Is("patch"):
-			known := r.cache.patch(v, found, func(dst []byte) []byte { return search.appendPatch(dst, v) })
-			if known == nil {
-				dst = search.appendPatch(dst, v)
-			} else if id := refer(known); id > 0 {
-				cuts = append(cuts, cut{len(dst), id})
-				dst = append(dst, placeholder)
-			} else {
-				dst = append(dst, known.redacted...)
-			}
-		case !found.any || name.Is("uid") || name.Is("allowed") || name.Is("patchType"):
-			dst = append(dst, v...)
-		default:
-			dst = search.appendFound(dst, v)
-		}
-	}
-	return append(dst, '}'), cuts
-}
-
-// searcher redacts values wherever they occur in an answer.
-type searcher struct {
-	*Redactor
-
-	found *values
-	// long is what is searched for once prepared is true, and few is false if it is too much.
-	long          []string
-	prepared, few bool
-}
-
-// appendPatch appends the patch of an answer, which is base64, as JSON.
-func (s *searcher) appendPatch(dst []byte, v rawjson.Value) []byte {
-	patch, err := base64.StdEncoding.DecodeString(v.Text())
-	if err != nil {
-		return append(dst, "null"...) // it is our own, so that this does not happen
-	}
-	if !s.found.any {
-		return append(dst, patch...)
-	}
-	return s.appendFound(dst, patch)
-}
-
-// appendTokenAnswer appends the status of a TokenReview. The extra values of the user are redacted, as
-// those in requests are.
-func (r *Redactor) appendTokenAnswer(dst, answer []byte) []byte {
-	var found values
-	dst = append(dst, `{"status":`...)
-	dst = appendMembers(dst, rawjson.Value(answer).Get("status"), func(dst []byte, name string, v rawjson.Value) []byte {
-		if name != "user" {
-			return append(dst, v...)
-		}
-		return appendMembers(dst, v, func(dst []byte, name string, v rawjson.Value) []byte {
-			if name == "extra" {
-				return r.appendAll(dst, v, &found)
-			}
-			return append(dst, v...)
-		})
-	})
-	return append(dst, '}')
-}
-
-// appendFound appends a value in which the noted values are redacted wherever they occur.
-func (s *searcher) appendFound(dst []byte, v rawjson.Value) []byte {
-	if !s.prepared {
-		s.long, s.few = s.found.search()
-		s.prepared = true
-	}
-	switch v.Kind() {
-	case rawjson.Object:
-		env := ""
-		if value := v.Get("value"); value.Kind() == rawjson.String && s.found.isEnv(v.Get("name").Text(), value.Text()) {
-			env = value.Text()
-		}
-		return appendMembers(dst, v, func(dst []byte, name string, v rawjson.Value) []byte {
-			if env != "" && name == "value" {
-				return append(append(append(dst, '"'), s.hash(env)...), '"')
-			}
-			return s.appendFound(dst, v)
-		})
-	case rawjson.Array:
-		dst = append(dst, '[')
-		for i, element := range v.Elements() {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = s.appendFound(dst, element)
-		}
-		return append(dst, ']')
-	case rawjson.String:
-		text := v.Text()
-		if !s.few {
-			return append(append(append(dst, '"'), s.hash(text)...), '"') // too many to search for
-		}
-		changed, most := false, maxGrowth*len(text)+hashSize
-		for _, value := range s.long {
-			if strings.Contains(text, value) {
-				text, changed = strings.ReplaceAll(text, value, s.hash(value)), true
-			}
-			if len(text) > most { // values that are in hashes could be replaced without end
-				text = s.hash(v.Text())
-				break
-			}
-		}
-		if !changed {
-			return append(dst, v...)
-		}
-		return rawjson.AppendString(dst, text)
-	default:
-		return append(dst, v...)
-	}
 }

@@ -176,24 +176,18 @@ func (n tracedNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
 // Namespaced implements policy.Objects.
 func (t *Trace) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	namespaced, err := t.base.Objects.Namespaced(kind)
-	for i := range t.kinds {
-		if t.kinds[i].kind == kind {
-			return namespaced, err
-		}
+	if !slices.ContainsFunc(t.kinds, func(k kindAnswer) bool { return k.kind == kind }) {
+		t.kinds = append(t.kinds, kindAnswer{kind, namespaced, err})
 	}
-	t.kinds = append(t.kinds, kindAnswer{kind, namespaced, err})
 	return namespaced, err
 }
 
 // Get implements policy.Objects.
 func (t *Trace) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	found, err := t.base.Objects.Get(kind, namespace, name)
-	for i := range t.objects {
-		if o := &t.objects[i]; o.kind == kind && o.namespace == namespace && o.name == name {
-			return found, err
-		}
+	if !slices.ContainsFunc(t.objects, func(o objectAnswer) bool { return o.kind == kind && o.namespace == namespace && o.name == name }) {
+		t.objects = append(t.objects, objectAnswer{kind, namespace, name, found, err})
 	}
-	t.objects = append(t.objects, objectAnswer{kind, namespace, name, found, err})
 	return found, err
 }
 
@@ -201,12 +195,9 @@ func (t *Trace) Get(kind schema.GroupVersionKind, namespace, name string) (*unst
 func (t *Trace) List(kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
 	found, err := t.base.Objects.List(kind, namespace, selector)
 	text := SelectorText(selector)
-	for i := range t.lists {
-		if l := &t.lists[i]; l.kind == kind && l.namespace == namespace && l.selector == text {
-			return found, err
-		}
+	if !slices.ContainsFunc(t.lists, func(l listAnswer) bool { return l.kind == kind && l.namespace == namespace && l.selector == text }) {
+		t.lists = append(t.lists, listAnswer{kind, namespace, text, found, err})
 	}
-	t.lists = append(t.lists, listAnswer{kind, namespace, text, found, err})
 	return found, err
 }
 
@@ -221,12 +212,9 @@ func SelectorText(selector labels.Selector) string {
 // ConfigMapData implements sidecar.ConfigMaps.
 func (t *Trace) ConfigMapData(namespace, name string) (map[string]string, bool) {
 	data, known := t.base.ConfigMaps.ConfigMapData(namespace, name)
-	for i := range t.configMaps {
-		if c := &t.configMaps[i]; c.namespace == namespace && c.name == name {
-			return data, known
-		}
+	if !slices.ContainsFunc(t.configMaps, func(c configMapAnswer) bool { return c.namespace == namespace && c.name == name }) {
+		t.configMaps = append(t.configMaps, configMapAnswer{namespace, name, data, known})
 	}
-	t.configMaps = append(t.configMaps, configMapAnswer{namespace, name, data, known})
 	return data, known
 }
 

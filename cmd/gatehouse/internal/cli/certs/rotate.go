@@ -51,9 +51,8 @@ both CAs as soon as a server has read the request: give it to the API server bef
 the new CA signs, which is after the hold, and update copies of apiserver-client.crt
 and apiserver-client.key. In an emergency, calls fail until you have done that.
 
-Exit codes: 0 requested, or done with --wait; 1 not done in time, or another program,
-such as cert-manager, owns the CA; 2 cannot decide: nothing was requested, or the
-state cannot be read.`,
+Exit codes: 0 requested, or done with --wait; 1 not done in time; 2 cannot decide:
+nothing was requested, or the state cannot be read.`,
 		Example: `  gatehouse certs rotate --wait
 
   # the key of the CA may have leaked
@@ -121,9 +120,6 @@ func (f *rotateFlags) rotate(ctx context.Context, place *storage, s cli.Streams)
 	seen := f.read(ctx, place)
 	if seen.state == nil {
 		return fmt.Errorf("nothing was requested: %w", seen.unread())
-	}
-	if seen.state.Current.Key == nil {
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was requested: %s: another program, such as cert-manager, owns the CA (hint: request a new one there; servers detect it)", place.store)}
 	}
 	report, err := f.request(ctx, place, seen.state)
 	if err != nil {

@@ -146,14 +146,6 @@ func TestCertsRotate(t *testing.T) {
 				t.Errorf("the request is %+v", got)
 			}
 		},
-		"the CA is somebody else's": func(t *testing.T) {
-			r := newRotateStage(t, 0)
-			r.change(t, func(s *rotation.State) { s.Current = &rotation.Authority{Cert: s.Current.Cert} })
-			wantCode(t, r.rotate(t.Context(), false, false), cli.ExitNo, "nothing was requested: memory: another program, such as cert-manager, owns the CA")
-			if r.state(t).Request != nil {
-				t.Error("something was requested")
-			}
-		},
 		"there is no CA": func(t *testing.T) {
 			r := newRotateStage(t, 0)
 			r.place.store = &certstore.MemoryStore{}

@@ -238,14 +238,10 @@ func (s *snapshot) next() *nextStep {
 		return n
 	case rotation.Stable:
 	}
-	switch {
-	case state.Request != nil:
+	if state.Request != nil {
 		return &nextStep{What: "the rotation that was requested at " + cli.FormatTime(&state.Request.At) + " begins", When: "a server has read the request"}
-	case state.Current.Key == nil:
-		return &nextStep{What: "a rotation begins", When: "the issuer has another CA"}
-	default:
-		return &nextStep{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(rotation.DueAt(state.Current.Cert))}
 	}
+	return &nextStep{What: "renewal is due", When: "the current CA has used up two thirds of its life", At: someTime(rotation.DueAt(state.Current.Cert))}
 }
 
 // view returns what is shown.

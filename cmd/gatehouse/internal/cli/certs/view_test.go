@@ -200,7 +200,6 @@ func TestCertsView(t *testing.T) {
 			s.state, s.replicas = nil, nil
 			s.stateErr = &store.ForeignError{Place: s.place, Problem: "it is no CA", Remedy: "leave it"}
 		},
-		"a CA of cert-manager": func(_ *testing.T, s *snapshot) { s.state.Current = &rotation.Authority{Cert: s.state.Current.Cert} },
 	}
 	const file = "testdata/view.txtar"
 	golden := map[string]string{}

@@ -36,7 +36,7 @@ type manifestsFlags struct {
 	countPods, audit              bool
 	cluster                       cli.ClusterFlags
 	validate, validateOpen, parts []string
-	rights, publish               bool
+	rights                        bool
 	serviceAccount                string
 	clientCert, clientKey, output string
 	// purpose is the value of --for, and kubeconfigPath the path of the kubeconfig on the
@@ -144,7 +144,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that verify the serving certificate, in PEM")
 	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+orText(certificateSources()))
 	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
-	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "let Gatehouse fill in the CA of cert-manager, in place of the cainjector (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "admission-configuration", "crds", "audit")
 	cli.NoteConfigVariable(cmd)
@@ -287,7 +286,7 @@ func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, ExcludeNamespaces: f.excludeNamespaces,
 		CustomResources: f.customResources, CountPods: f.countPods,
-		SelfSigned: f.certificates == selfSigned, Rights: f.rights, PublishCABundle: f.publish, ServiceAccount: f.serviceAccount,
+		SelfSigned: f.certificates == selfSigned, Rights: f.rights, ServiceAccount: f.serviceAccount,
 	}
 	if err := f.check(&o); err != nil {
 		return nil, nil, err
@@ -396,14 +395,14 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	case f.certificates == "" && f.caFile == "":
 		problem("the CA is missing (hint: --ca-file, or --certificates " + orText(certificateSources()) + ")")
 	}
-	if (f.rights || f.publish) && f.certificates == "" {
-		problem("--rights and --publish-ca-bundle need --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
+	if f.rights && f.certificates == "" {
+		problem("--rights needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
 	}
 	if f.countPods && !f.customResources {
 		problem("--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
 	}
-	if f.serviceAccount != "" && !f.rights && !f.publish && !f.customResources && f.certificates != selfSigned {
-		problem("--service-account needs --rights, --publish-ca-bundle, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")
+	if f.serviceAccount != "" && !f.rights && !f.customResources && f.certificates != selfSigned {
+		problem("--service-account needs --rights, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")
 	}
 	for _, name := range f.parts {
 		if !slices.Contains(partNames(), name) {

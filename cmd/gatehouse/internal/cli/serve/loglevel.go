@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,8 +80,8 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
 	return cmd
 }
 
-// change is what to ask for, nil to change nothing.
-func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, error) {
+// change is the body to send, "" to change nothing.
+func (f *logLevelFlags) change(args []string, limited bool) (string, error) {
 	var problems []error
 	if host, port, err := net.SplitHostPort(f.address); err != nil || host == "" || port == "" {
 		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
@@ -90,13 +89,13 @@ func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, erro
 	if f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor {
 		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", cli.FormatDuration(f.lasts), cli.FormatDuration(debug.ShortestFor), cli.FormatDuration(debug.LongestFor)))
 	}
-	var change *debug.Change
+	change := ""
 	switch {
 	case len(args) > 0 && !slices.Contains(debug.Levels(), strings.ToLower(args[0])):
 		// The message does not repeat it: it may be a secret in the wrong place.
 		problems = append(problems, errors.New("the level must be "+debug.DescribeLevels(args[0])))
 	case len(args) > 0:
-		change = &debug.Change{Level: args[0], For: f.lasts.String()}
+		change = args[0] + " " + f.lasts.String()
 	case limited:
 		problems = append(problems, errors.New("--for needs a level (hint: gatehouse log-level debug --for 1h)"))
 	}
@@ -104,19 +103,15 @@ func (f *logLevelFlags) change(args []string, limited bool) (*debug.Change, erro
 }
 
 // ask asks the server, by no proxy.
-func (f *logLevelFlags) ask(ctx context.Context, change *debug.Change) (*debug.State, error) {
+func (f *logLevelFlags) ask(ctx context.Context, change string) (*debug.State, error) {
 	const timeout = 5 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	method, body := http.MethodGet, []byte(nil)
-	if change != nil {
+	method := http.MethodGet
+	if change != "" {
 		method = http.MethodPut
-		var err error
-		if body, err = json.Marshal(change); err != nil {
-			return nil, err
-		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+f.address+debug.LevelPath, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+f.address+debug.LevelPath, strings.NewReader(change))
 	if err != nil {
 		return nil, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address)
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	SelfSigned bool
 	// Rights adds who Gatehouse is to the API server and what it may do there: for a
 	// certificate of cert-manager, to read it by the API in place of a mount. With
-	// SelfSigned and PublishCABundle they are always added. It excludes CABundle.
+	// SelfSigned they are always added. It excludes CABundle.
 	Rights bool
 	// CustomResources reports whether Gatehouse uses the custom resources of the cluster, with
 	// or without documents besides: the rights for that are added, and so is the
@@ -53,9 +53,6 @@ type Options struct {
 	// CountPods adds the right to list pods in all namespaces, which serve
 	// --count-pods-every takes. It needs CustomResources.
 	CountPods bool
-	// PublishCABundle reports whether Gatehouse writes the caBundle of what cert-manager
-	// issues, and cert-manager's cainjector does not.
-	PublishCABundle bool
 	// ServiceAccount is who Gatehouse is to the API server, in Namespace. It exists
 	// already. "" is one that has the name of the configurations, and is made.
 	ServiceAccount string
@@ -111,7 +108,7 @@ func ForAdmission(o Options) (Admission, error) {
 	if o.grantsRights() {
 		add(PartRights, o.rights()...)
 	}
-	if o.publishes() {
+	if o.SelfSigned {
 		add(PartGuard, o.guard()...)
 	}
 	if o.byCertManager() {
@@ -182,7 +179,7 @@ func (o *Options) namespaceSelector() *metav1.LabelSelector {
 // metadata returns the metadata of a configuration.
 func (o *Options) metadata() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Name: o.Name}
-	if o.byCertManager() && !o.PublishCABundle {
+	if o.byCertManager() {
 		meta.Annotations = map[string]string{injectCAFrom: o.Namespace + "/" + o.Name}
 	}
 	return meta

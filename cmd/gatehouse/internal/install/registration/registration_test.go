@@ -156,8 +156,7 @@ func TestGolden(t *testing.T) {
 			o.SelfSigned, o.Name, o.Namespace, o.ServiceAccount = true, "gate", "default", "robot"
 			o.Spec = &webhooks.Spec{}
 		}),
-		"cert-manager-rights.yaml":    options(func(o *Options) { o.Rights, o.Spec = true, &webhooks.Spec{Sidecar: spec().Sidecar} }),
-		"cert-manager-published.yaml": options(func(o *Options) { o.PublishCABundle, o.Spec = true, &webhooks.Spec{Sidecar: spec().Sidecar} }),
+		"cert-manager-rights.yaml": options(func(o *Options) { o.Rights, o.Spec = true, &webhooks.Spec{Sidecar: spec().Sidecar} }),
 		"selectors.yaml": options(withURL, func(o *Options) {
 			o.Spec = &webhooks.Spec{Policy: policy.Spec{AdmissionPolicies: []policy.AdmissionPolicy{
 				selecting("secrets", "", "team", "pay", named("", "v1", "secrets", create, update)), selecting("services", "", "team", "pay", named("", "v1", "services", create)),

@@ -14,11 +14,8 @@ import (
 )
 
 const (
-	// authoritySecret is behind the name of the Secret with the CA, and bundleSecret
-	// behind that of the Secret in which replicas agree on what to publish of
-	// cert-manager's CAs, which serve derives from the name of the Certificate.
+	// authoritySecret is behind the name of the Secret with the CA.
 	authoritySecret = "-ca"
-	bundleSecret    = "-ca-bundle"
 	// servingSecret is behind the name of the Secret that cert-manager writes.
 	servingSecret = "-tls"
 	// contextRole is behind the name of the role for what policies look up.
@@ -39,10 +36,7 @@ type right struct {
 func (o *Options) grantsRights() bool { return o.grantsCertificateRights() || o.CustomResources }
 
 // grantsCertificateRights reports whether they have RBAC objects for certificates.
-func (o *Options) grantsCertificateRights() bool { return o.Rights || o.publishes() }
-
-// publishes reports whether Gatehouse itself writes the caBundle.
-func (o *Options) publishes() bool { return o.SelfSigned || o.PublishCABundle }
+func (o *Options) grantsCertificateRights() bool { return o.Rights || o.SelfSigned }
 
 // rights returns the ServiceAccount and the RBAC objects that serve needs, and nothing more.
 func (o *Options) rights() []Document {
@@ -79,7 +73,7 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 	name := o.Name + certificatesRole
 	var list []Document
 	list = append(list, role("What Gatehouse may do in its own namespace, for its certificates.", o.Namespace, name, subject, o.ownRights()...)...)
-	if o.publishes() && o.Namespace != metav1.NamespaceDefault {
+	if o.SelfSigned && o.Namespace != metav1.NamespaceDefault {
 		list = append(list, role("Events about cluster-scoped objects are in this namespace.", metav1.NamespaceDefault, name, subject, right{
 			rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
 			reason: "create: changes of the webhook configurations, and failed ones, for kubectl events.\npatch: to count repeated Events. Nothing else depends on either.",
@@ -97,7 +91,7 @@ func (o *Options) needsNamespaces() bool {
 func (o *Options) ownRights() []right {
 	var list []right
 	if o.SelfSigned {
-		list = append(list, sharedState(o.Name+authoritySecret, "the CA and its key, which all replicas share")...)
+		list = append(list, sharedState(o.Name+authoritySecret)...)
 	} else {
 		list = append(list,
 			right{
@@ -108,9 +102,6 @@ func (o *Options) ownRights() []right {
 				rule:   rule(certmanagerv1.SchemeGroupVersion.Group, o.Name, "certificates", "get", "watch"),
 				reason: "get: the name of the Secret, and cert-manager's message if there is none.\nwatch: to see changes at once, and not after up to a minute.",
 			})
-		if o.PublishCABundle {
-			list = append(list, sharedState(o.Name+bundleSecret, "which of cert-manager's CAs are published; no key is in it")...)
-		}
 	}
 	return append(list, right{
 		rule:   rule(corev1.GroupName, "", "events", "create", "patch"),
@@ -120,11 +111,11 @@ func (o *Options) ownRights() []right {
 
 // sharedState returns the rights for the state that replicas share: a Secret, and a Lease
 // of each.
-func sharedState(secret, what string) []right {
+func sharedState(secret string) []right {
 	return []right{
 		{
 			rule: rule(corev1.GroupName, secret, secretsResource, "get", "patch", "watch"),
-			reason: "get: " + what + `.
+			reason: `get: the CA and its key, which all replicas share.
 patch: the steps of a rotation, and repairs of damaged data; it never overwrites a concurrent change.
 watch: to use what another replica writes at once, and not after up to ten seconds.`,
 		},
@@ -150,7 +141,7 @@ func (o *Options) registrationRight() right {
 		reason: "list, watch: Gatehouse is ready once the API server trusts the certificate that is served.",
 	}
 	r.rule.Resources = append(r.rule.Resources, "validatingwebhookconfigurations")
-	if o.publishes() {
+	if o.SelfSigned {
 		r.rule.Verbs = []string{"get", "list", "patch", "watch"}
 		r.reason += "\nget, patch: it writes only caBundle, and restores it when another client changes it."
 	}
@@ -215,9 +206,6 @@ func (o *Options) serve() string {
 		words = append(words, "--tls-cert FILE --tls-key FILE")
 	default:
 		words = append(words, "--cert-manager", o.Namespace+"/"+o.Name)
-	}
-	if o.PublishCABundle && !o.SelfSigned {
-		words = append(words, "--publish-ca-bundle")
 	}
 	if o.Name != defaultName {
 		words = append(words, "--registration", o.Name)

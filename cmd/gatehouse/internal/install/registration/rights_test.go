@@ -15,7 +15,6 @@ func withRights() map[string]Options {
 	return map[string]Options{
 		"self-signed":                   options(func(o *Options) { o.SelfSigned = true }),
 		"by the API":                    options(func(o *Options) { o.Rights = true }),
-		"published":                     options(func(o *Options) { o.PublishCABundle = true }),
 		"by a robot":                    options(func(o *Options) { o.SelfSigned, o.ServiceAccount = true, "robot" }),
 		"in default":                    options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
 		"by URL":                        options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
@@ -119,7 +118,6 @@ func TestServe(t *testing.T) {
 	want := map[string]string{
 		"self-signed":                   "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret gatehouse-system/gatehouse-ca",
 		"by the API":                    "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gatehouse",
-		"published":                     "gatehouse serve --config DIR --in-cluster --cert-manager gatehouse-system/gatehouse --publish-ca-bundle",
 		"in default":                    "gatehouse serve --config DIR --in-cluster --self-signed gatehouse.gatehouse-system.svc,gatehouse.gatehouse-system.svc.cluster.local,gatehouse.gatehouse-system,gatehouse --self-signed-secret default/gatehouse-ca",
 		"by URL":                        "gatehouse serve --config DIR --in-cluster --self-signed 192.0.2.10 --self-signed-secret gatehouse-system/gatehouse-ca",
 		"mounted":                       "",
