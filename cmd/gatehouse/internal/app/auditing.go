@@ -41,10 +41,9 @@ import (
 type AuditOptions struct {
 	// Every is the pause between two audits, 0 for none.
 	Every         time.Duration
-	qps           float32
-	results       int
-	bytes         string
-	policyReports bool
+	qps     float32
+	results int
+	bytes   string
 	// exclude are namespaces besides neverSent.
 	exclude []string
 
@@ -67,7 +66,6 @@ func (f *AuditOptions) addFlags(cmd *cobra.Command) {
 	flags.Float32Var(&f.qps, "audit-qps", defaultAuditQPS, "maximum requests of the audit to the API server, each second")
 	flags.IntVar(&f.results, "audit-results", openreports.DefaultResults, fmt.Sprintf("maximum results in a report, at most %d; the totals are always complete", openreports.MaxResults))
 	flags.StringVar(&f.bytes, "audit-reports-bytes", "2Mi", "maximum size of all reports together, such as 500Ki; above it, reports have fewer results, down to totals alone")
-	flags.BoolVar(&f.policyReports, "audit-policy-reports", false, "write PolicyReports of wgpolicyk8s.io/v1alpha2, for programs that do not read OpenReports, in place of these")
 	flags.StringSliceVar(&f.exclude, "audit-exclude-namespace", nil, "more namespaces that are not audited: those from which the API server sends nothing to Gatehouse; repeatable")
 	for _, name := range []string{"audit-every", "audit-qps", "audit-results", "audit-reports-bytes", "audit-exclude-namespace"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
@@ -79,7 +77,7 @@ func (f *AuditOptions) Validate(customResources bool) []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if f.Every == 0 {
-		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-policy-reports", "audit-exclude-namespace"} {
+		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-exclude-namespace"} {
 			if f.changed(flag) {
 				problem("--%s needs --audit-every", flag)
 			}
@@ -153,17 +151,12 @@ func (f *Options) auditor(access *rest.Config, current *active.Active, load *rev
 		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
 	namespace := f.ownNamespace()
-	format, other := openreports.OpenReports(), openreports.PolicyReports()
-	if f.Auditing.policyReports {
-		format, other = other, format
-	}
 	size, _ := resource.ParseQuantity(f.Auditing.bytes) // checked with the flags
 	a := &auditing{access: access, current: current, exclude: slices.Concat(neverSent(namespace), f.Auditing.exclude)}
-	log.Info("audits enabled", "every", f.Auditing.Every.String(), "reports", format.String(), "resultsPerReport", f.Auditing.results, "maxBytes", size.Value())
+	log.Info("audits enabled", "every", f.Auditing.Every.String(), "resultsPerReport", f.Auditing.results, "maxBytes", size.Value())
 	return background.New(background.Config{
 		Active: a.active, Every: f.Auditing.Every, Limits: openreports.Limits{Results: f.Auditing.results, Bytes: int(size.Value())},
-		Reports: openreports.NewWriter(objects, names, format, namespace, time.Now), Format: format,
-		Stale: openreports.NewWriter(objects, names, other, namespace, time.Now),
+		Reports: openreports.NewWriter(objects, names, namespace, time.Now),
 		Load:  load.last, Changed: changed, Log: log,
 	}), nil
 }
