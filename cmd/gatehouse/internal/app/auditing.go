@@ -206,40 +206,19 @@ const namespaceShare = 10
 func fingerprint(c *config.Config) string {
 	digest := sha256.New()
 	out := json.NewEncoder(digest)
-	add := func(name string, spec any) { _ = out.Encode([]any{name, spec}) } //nolint:errchkjson // API types can be encoded
-	for i := range c.Policy.Policies {
-		add(c.Policy.Policies[i].Name, c.Policy.Policies[i].Spec)
+	add := func(value any) { _ = out.Encode(value) } //nolint:errchkjson // API types can be encoded
+	for o := range c.Objects("SidecarProfile", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException") {
+		add([]any{o.Kind, o.Object})
 	}
-	for i := range c.Policy.Bindings {
-		add(c.Policy.Bindings[i].Name, c.Policy.Bindings[i].Spec)
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		add(c.Policy.AdmissionPolicies[i].Name, c.Policy.AdmissionPolicies[i].Spec)
-	}
-	for i := range c.Policy.AdmissionPolicyBindings {
-		add(c.Policy.AdmissionPolicyBindings[i].Name, c.Policy.AdmissionPolicyBindings[i].Spec)
-	}
-	for i := range c.Policy.Exceptions {
-		add(c.Policy.Exceptions[i].Namespace+"/"+c.Policy.Exceptions[i].Name, c.Policy.Exceptions[i].Spec)
-	}
-	for i := range c.Sidecar.Profiles {
-		add(c.Sidecar.Profiles[i].Name, c.Sidecar.Profiles[i].Spec)
-	}
-	add("", c.Policy.Configuration)
+	add(c.Policy.Configuration)
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // policies returns the names of all policies, and of profiles: a refused injection is a result of one.
 func policies(c *config.Config) []openreports.Policy {
 	var all []openreports.Policy
-	for i := range c.Policy.Policies {
-		all = append(all, openreports.Policy{Kind: "ValidatingAdmissionPolicy", Name: c.Policy.Policies[i].Name})
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		all = append(all, openreports.Policy{Kind: "AdmissionPolicy", Name: c.Policy.AdmissionPolicies[i].Name})
-	}
-	for i := range c.Sidecar.Profiles {
-		all = append(all, openreports.Policy{Kind: "SidecarProfile", Name: c.Sidecar.Profiles[i].Name})
+	for o := range c.Objects("ValidatingAdmissionPolicy", "AdmissionPolicy", "SidecarProfile") {
+		all = append(all, openreports.Policy{Kind: o.Kind, Name: o.GetName()})
 	}
 	return all
 }
