@@ -304,7 +304,9 @@ func (c *Config) Objects(kinds ...string) iter.Seq[Object] {
 			each(of, upstreamPolicy, c.Policy.Policies, func(p *policy.Policy) (metav1.Object, string) { return &p.ValidatingAdmissionPolicy, p.Source }) &&
 			each(of, upstreamBinding, c.Policy.Bindings, func(b *policy.Binding) (metav1.Object, string) { return &b.ValidatingAdmissionPolicyBinding, b.Source }) &&
 			each(of, admissionPolicy, c.Policy.AdmissionPolicies, func(p *policy.AdmissionPolicy) (metav1.Object, string) { return &p.AdmissionPolicy, p.Source }) &&
-			each(of, admissionBinding, c.Policy.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) (metav1.Object, string) { return &b.AdmissionPolicyBinding, b.Source }) &&
+			each(of, admissionBinding, c.Policy.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) (metav1.Object, string) {
+				return &b.AdmissionPolicyBinding, b.Source
+			}) &&
 			each(of, policyException, c.Policy.Exceptions, func(e *policy.Exception) (metav1.Object, string) { return &e.PolicyException, e.Source }) &&
 			each(of, tokenRevocation, c.Authn.Revocations, func(r *authn.Revocation) (metav1.Object, string) { return &r.TokenRevocation, r.Source }) &&
 			each(of, accessToken, c.Authn.Tokens, func(t *authn.Token) (metav1.Object, string) { return &t.AccessToken, t.Source })

@@ -40,7 +40,7 @@ import (
 // AuditOptions are the flags of serve about the audit of existing objects.
 type AuditOptions struct {
 	// Every is the pause between two audits, 0 for none.
-	Every         time.Duration
+	Every   time.Duration
 	qps     float32
 	results int
 	bytes   string
@@ -157,7 +157,7 @@ func (f *Options) auditor(access *rest.Config, current *active.Active, load *rev
 	return background.New(background.Config{
 		Active: a.active, Every: f.Auditing.Every, Limits: openreports.Limits{Results: f.Auditing.results, Bytes: int(size.Value())},
 		Reports: openreports.NewWriter(objects, names, namespace, time.Now),
-		Load:  load.last, Changed: changed, Log: log,
+		Load:    load.last, Changed: changed, Log: log,
 	}), nil
 }
 
