@@ -138,16 +138,10 @@ func (o *object) authenticateUpstream() {
 		return
 	}
 	if len(c.JWT) == 0 {
-		o.warnings = append(o.warnings, diagnostic.Diagnostic{
-			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "jwt",
-			Message: "has no issuer, so the document has no effect",
-		})
+		o.warn(problem{field: "jwt", message: "has no issuer, so the document has no effect"})
 	}
 	if c.Anonymous != nil {
-		o.warnings = append(o.warnings, diagnostic.Diagnostic{
-			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "anonymous",
-			Message: "is an option of kube-apiserver and has no effect here",
-		})
+		o.warn(problem{field: "anonymous", message: "is an option of kube-apiserver and has no effect here"})
 	}
 	const most = 64 // as upstream
 	if len(c.JWT) > most {

@@ -120,6 +120,12 @@ func (o *object) report(p problem) {
 	})
 }
 
+func (o *object) warn(p problem) {
+	o.warnings = append(o.warnings, diagnostic.Diagnostic{
+		Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: p.field, Message: p.message, Hint: p.hint,
+	})
+}
+
 // read reads one object, or the objects of a list.
 func (o *object) read(value any) {
 	o.documents++
@@ -389,10 +395,9 @@ func (o *object) keepContext(gvk schema.GroupVersionKind) {
 		o.problems(o.checker.Compare(reflect.TypeFor[metav1.ObjectMeta](), o.fields["metadata"], "metadata", strict.Options{}))
 	}
 	if isNamespacedContext(gvk) && u.GetNamespace() == "" {
-		o.warnings = append(o.warnings, diagnostic.Diagnostic{
-			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "metadata.namespace",
-			Message: fmt.Sprintf("is missing, so no lookup of a %s in a namespace finds it", gvk.Kind),
-			Hint:    "set the namespace of the object",
+		o.warn(problem{
+			field: "metadata.namespace", message: fmt.Sprintf("is missing, so no lookup of a %s in a namespace finds it", gvk.Kind),
+			hint: "set the namespace of the object",
 		})
 	}
 }

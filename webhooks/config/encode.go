@@ -29,23 +29,8 @@ const maxEncodedTokens = 1000
 func (c *Config) Encode(rewrite func(object []byte) []byte) ([]byte, error) {
 	e := encoder{out: new(bytes.Buffer)}
 	e.comment("The configuration %s without secrets: without the files that documents name, LDAP directories and login keys.", c.Digest)
-	for i := range c.Sidecar.Profiles {
-		e.add(sidecarProfile, &c.Sidecar.Profiles[i].SidecarProfile)
-	}
-	for i := range c.Policy.Policies {
-		e.add(upstreamPolicy, &c.Policy.Policies[i].ValidatingAdmissionPolicy)
-	}
-	for i := range c.Policy.Bindings {
-		e.add(upstreamBinding, &c.Policy.Bindings[i].ValidatingAdmissionPolicyBinding)
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		e.add(admissionPolicy, &c.Policy.AdmissionPolicies[i].AdmissionPolicy)
-	}
-	for i := range c.Policy.AdmissionPolicyBindings {
-		e.add(admissionBinding, &c.Policy.AdmissionPolicyBindings[i].AdmissionPolicyBinding)
-	}
-	for i := range c.Policy.Exceptions {
-		e.add(policyException, &c.Policy.Exceptions[i].PolicyException)
+	for o := range c.Objects(sidecarProfile, upstreamPolicy, upstreamBinding, admissionPolicy, admissionBinding, policyException, tokenRevocation) {
+		e.add(o.Kind, o.Object)
 	}
 	if c.Policy.Configuration != nil {
 		e.add(policyConfiguration, &c.Policy.Configuration.PolicyConfiguration)
@@ -54,9 +39,6 @@ func (c *Config) Encode(rewrite func(object []byte) []byte) ([]byte, error) {
 		e.add(recordingConfig, c.Recording)
 	}
 	e.authentication(c)
-	for i := range c.Authn.Revocations {
-		e.add(tokenRevocation, &c.Authn.Revocations[i].TokenRevocation)
-	}
 	for i := range c.Authn.Tokens {
 		if i == maxEncodedTokens {
 			e.comment("%d more AccessTokens are not listed.", len(c.Authn.Tokens)-i)

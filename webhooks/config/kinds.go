@@ -195,10 +195,7 @@ func foreignEngine(gvk schema.GroupVersionKind) (engine, hint string) {
 // Kubernetes by its case or a letter: nothing finds the object. Other groups have any kinds.
 func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
 	if engine, hint := foreignEngine(gvk); engine != "" {
-		o.warnings = append(o.warnings, diagnostic.Diagnostic{
-			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "kind",
-			Message: fmt.Sprintf("Gatehouse does not evaluate it: it is a policy of %s", engine), Hint: hint,
-		})
+		o.warn(problem{field: "kind", message: fmt.Sprintf("Gatehouse does not evaluate it: it is a policy of %s", engine), hint: hint})
 		return
 	}
 	if scheme.Scheme.Recognizes(gvk) {
@@ -213,10 +210,9 @@ func (o *object) warnOfKind(gvk schema.GroupVersionKind) {
 	}
 	slices.Sort(names)
 	if near, isNear := diagnostic.Nearest(gvk.Kind, names...); isNear {
-		o.warnings = append(o.warnings, diagnostic.Diagnostic{
-			Severity: diagnostic.Warning, Source: o.source, Object: o.label, Field: "kind",
-			Message: fmt.Sprintf("%q is not a kind of %s, so nothing looks the object up", strict.Cut(gvk.Kind, 60), gvk.GroupVersion()),
-			Hint:    fmt.Sprintf("did you mean %q?", near),
+		o.warn(problem{
+			field: "kind", message: fmt.Sprintf("%q is not a kind of %s, so nothing looks the object up", strict.Cut(gvk.Kind, 60), gvk.GroupVersion()),
+			hint: fmt.Sprintf("did you mean %q?", near),
 		})
 	}
 }

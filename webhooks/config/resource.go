@@ -288,32 +288,56 @@ func (c *Config) add(source string, value any) {
 	}
 }
 
-// Sources returns the sources of the objects of a kind that may be a custom resource, by
-// NAME, or NAMESPACE/NAME.
-func (c *Config) Sources(kind string) map[string]string {
-	switch kind {
-	case sidecarProfile:
-		return sources(c.Sidecar.Profiles, func(p *sidecar.Profile) (metav1.Object, string) { return p, p.Source })
-	case admissionPolicy:
-		return sources(c.Policy.AdmissionPolicies, func(p *policy.AdmissionPolicy) (metav1.Object, string) { return p, p.Source })
-	case admissionBinding:
-		return sources(c.Policy.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) (metav1.Object, string) { return b, b.Source })
-	case policyException:
-		return sources(c.Policy.Exceptions, func(e *policy.Exception) (metav1.Object, string) { return e, e.Source })
-	case accessToken:
-		return sources(c.Authn.Tokens, func(t *authn.Token) (metav1.Object, string) { return t, t.Source })
-	case tokenRevocation:
-		return sources(c.Authn.Revocations, func(r *authn.Revocation) (metav1.Object, string) { return r, r.Source })
-	default:
-		return nil
+// Object is an object of a configuration: a document, or a custom resource.
+type Object struct {
+	metav1.Object // a pointer to the API type
+
+	Kind, Source string
+}
+
+// Objects returns the objects of these kinds, in the order of this list: SidecarProfile, ValidatingAdmissionPolicy and its bindings,
+// AdmissionPolicy and its bindings, PolicyException, TokenRevocation, AccessToken.
+func (c *Config) Objects(kinds ...string) iter.Seq[Object] {
+	return func(yield func(Object) bool) {
+		of := objectsOf{kinds, yield}
+		_ = each(of, sidecarProfile, c.Sidecar.Profiles, func(p *sidecar.Profile) (metav1.Object, string) { return &p.SidecarProfile, p.Source }) &&
+			each(of, upstreamPolicy, c.Policy.Policies, func(p *policy.Policy) (metav1.Object, string) { return &p.ValidatingAdmissionPolicy, p.Source }) &&
+			each(of, upstreamBinding, c.Policy.Bindings, func(b *policy.Binding) (metav1.Object, string) { return &b.ValidatingAdmissionPolicyBinding, b.Source }) &&
+			each(of, admissionPolicy, c.Policy.AdmissionPolicies, func(p *policy.AdmissionPolicy) (metav1.Object, string) { return &p.AdmissionPolicy, p.Source }) &&
+			each(of, admissionBinding, c.Policy.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) (metav1.Object, string) {
+				return &b.AdmissionPolicyBinding, b.Source
+			}) &&
+			each(of, policyException, c.Policy.Exceptions, func(e *policy.Exception) (metav1.Object, string) { return &e.PolicyException, e.Source }) &&
+			each(of, tokenRevocation, c.Authn.Revocations, func(r *authn.Revocation) (metav1.Object, string) { return &r.TokenRevocation, r.Source }) &&
+			each(of, accessToken, c.Authn.Tokens, func(t *authn.Token) (metav1.Object, string) { return &t.AccessToken, t.Source })
 	}
 }
 
-func sources[T any](list []T, of func(*T) (object metav1.Object, source string)) map[string]string {
-	out := make(map[string]string, len(list))
+// objectsOf are the parameters of Objects.
+type objectsOf struct {
+	kinds []string
+	yield func(Object) bool
+}
+
+// each yields the objects of a list, if its kind is one of the kinds, and reports whether to go on.
+func each[T any](of objectsOf, kind string, list []T, object func(*T) (metav1.Object, string)) bool {
+	if !slices.Contains(of.kinds, kind) {
+		return true
+	}
 	for i := range list {
-		object, source := of(&list[i])
-		out[ObjectName(object)] = source
+		one, source := object(&list[i])
+		if !of.yield(Object{one, kind, source}) {
+			return false
+		}
+	}
+	return true
+}
+
+// Sources returns the sources of the objects of a kind, by NAME, or NAMESPACE/NAME.
+func (c *Config) Sources(kind string) map[string]string {
+	out := map[string]string{}
+	for o := range c.Objects(kind) {
+		out[ObjectName(o)] = o.Source
 	}
 	return out
 }

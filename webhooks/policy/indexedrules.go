@@ -16,13 +16,8 @@ import (
 // spec: at most v1alpha1.MaxExceptedRules, in the order of the exception. Rules that do not exist are left out.
 func IndexedRules(spec *Spec) func(*v1alpha1.PolicyException) []v1alpha1.ExceptedRule {
 	validations := make(map[exceptedPolicy][]admissionregistrationv1.Validation, len(spec.Policies)+len(spec.AdmissionPolicies))
-	for i := range spec.Policies {
-		p := &spec.Policies[i]
-		validations[exceptedPolicy{policyKind, p.Name}] = p.Spec.Validations
-	}
-	for i := range spec.AdmissionPolicies {
-		p := &spec.AdmissionPolicies[i]
-		validations[exceptedPolicy{admissionKind, p.Name}] = p.Spec.Upstream().Validations
+	for _, p := range spec.All() {
+		validations[exceptedPolicy{p.Kind, p.Name}] = p.Spec.Validations
 	}
 	return func(x *v1alpha1.PolicyException) []v1alpha1.ExceptedRule {
 		var out []v1alpha1.ExceptedRule

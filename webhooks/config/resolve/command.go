@@ -299,21 +299,8 @@ func (o *overlay) ConfigMapData(namespace, name string) (map[string]string, bool
 // actions of its own or a binding.
 func Deciding(c *config.Config) int {
 	n := len(c.Sidecar.Profiles)
-	bound := map[string]bool{}
-	for i := range c.Policy.Bindings {
-		bound[c.Policy.Bindings[i].Spec.PolicyName] = true
-	}
-	for i := range c.Policy.Policies {
-		if bound[c.Policy.Policies[i].Name] {
-			n++
-		}
-	}
-	clear(bound)
-	for i := range c.Policy.AdmissionPolicyBindings {
-		bound[c.Policy.AdmissionPolicyBindings[i].Spec.PolicyName] = true
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		if p := &c.Policy.AdmissionPolicies[i]; len(p.Spec.ValidationActions) > 0 || bound[p.Name] {
+	for _, p := range c.Policy.All() {
+		if len(p.Bindings) > 0 {
 			n++
 		}
 	}

@@ -41,10 +41,11 @@ type Active struct {
 	Snapshot atomic.Pointer[webhooks.Snapshot]
 	// Config is the source of the snapshot, if there are custom resources: others are checked
 	// against it.
-	Config   atomic.Pointer[config.Config]
-	Reminder telemetry.Reminder
-	// reminder identifies the problem that Reminder repeats.
-	reminder string
+	Config atomic.Pointer[config.Config]
+	// problem identifies the problem that lasts, "" without one, and repeat logs it again. It was logged at loggedAt.
+	problem  string
+	repeat   func()
+	loggedAt time.Time
 	// logged are the diagnostics of active custom resources that were logged.
 	logged map[string]bool
 	// complete is false if a part of it does not compile.
@@ -120,8 +121,7 @@ func (u *Active) activate(of *resolve.Resolution) {
 	case len(u.emptied) > 0:
 		u.notify(u.Log.Warn, "files have lost all their documents, which do not apply any more", "files", len(u.emptied), u.emptied[0])
 	default:
-		u.Reminder.Stop()
-		u.reminder = ""
+		u.problem = ""
 	}
 	// The Set has copies of the tokens, of which there may be a hundred thousand.
 	c.Authn.Tokens, c.Policy.Previous = nil, nil
@@ -195,7 +195,7 @@ func (u *Active) keepActive(c *config.Config, err error) {
 	if !u.complete {
 		serves = "the previous one, which has errors, stays active"
 	}
-	u.reminder = "" // each attempt is logged
+	u.problem = "" // each attempt is logged
 	n, first := countErrors(err)
 	u.notify(u.Log.Error, "configuration rejected; "+serves, "errors", n, first)
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
@@ -264,14 +264,23 @@ func (u *Active) sum(token *authn.Token) uint64 { return maphash.String(u.Seed, 
 // not logged anew. The attribute counts has the number n, and first is the first of them.
 func (u *Active) notify(write func(string, ...any), message, counts string, n int, first string) {
 	since := time.Now()
-	if u.reminder == message+first {
+	if u.problem == message+first {
 		return
 	}
-	u.reminder = message + first
+	u.problem, u.loggedAt = message+first, since
 	write(message, "dir", u.Dir)
-	u.Reminder.Remind(func() {
-		write("still: "+message, "dir", u.Dir, "since", since, counts, n, "first", first)
-	})
+	u.repeat = func() { write("still: "+message, "dir", u.Dir, "since", since, counts, n, "first", first) }
+}
+
+// remindEvery is the interval of reminders: short enough to be at the end of a log, long enough not to fill it.
+const remindEvery = 10 * time.Minute
+
+// remind logs a problem that lasts if it was last logged ten minutes ago.
+func (u *Active) remind() {
+	if u.problem != "" && time.Since(u.loggedAt) >= remindEvery {
+		u.loggedAt = time.Now()
+		u.repeat()
+	}
 }
 
 // emptiedBy returns the files of a configuration that have lost all their documents: they

@@ -129,9 +129,10 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 				if got := told(t, log.Take()); !slices.EqualFunc(got, tc.said, strings.HasPrefix) {
 					t.Errorf("said is\n%q, want\n%q", got, tc.said)
 				}
-				time.Sleep(35 * time.Minute)
-				synctest.Wait()
-				u.Reminder.Stop()
+				for range 35 {
+					time.Sleep(time.Minute)
+					u.remind()
+				}
 				want := slices.Concat(tc.again, tc.again, tc.again)
 				if got := told(t, log.Take()); !slices.EqualFunc(got, want, strings.HasPrefix) {
 					t.Errorf("said again is\n%q, want\n%q", got, want)
@@ -244,7 +245,6 @@ func TestWithdrawnThoughBroken(t *testing.T) {
 			t.Parallel()
 			log := slog.New(slog.DiscardHandler)
 			u := &Active{Dir: "config", Log: log, Metrics: telemetry.New(log, "test"), Seed: maphash.MakeSeed()}
-			defer u.Reminder.Stop()
 			first := with("one", "two", "three")
 			s, err := webhooks.Compile(webhooks.Spec{Authn: first.Authn})
 			if err != nil {

@@ -155,6 +155,8 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 	copy(renotify[:], r.Renotify)
 	incomplete := time.NewTicker(time.Second)
 	defer incomplete.Stop()
+	reminders := time.NewTicker(time.Minute)
+	defer reminders.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -177,6 +179,8 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 				continue
 			}
 			r.reconcileResources(ctx)
+		case <-reminders.C:
+			r.Current.remind()
 		}
 	}
 }

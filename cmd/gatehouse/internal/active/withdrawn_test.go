@@ -52,7 +52,6 @@ spec: {sha256: %s, user: {username: %s}, expiresAt: %q}
 	providers := NewIdentityProviders(log, metrics, 2)
 	t.Cleanup(providers.Close)
 	current := &Active{Dir: s.Dir, Log: log, Metrics: metrics, Seed: maphash.MakeSeed()}
-	t.Cleanup(current.Reminder.Stop)
 	s.Reconciler = &Reconciler{Dir: s.Dir, Current: current, Providers: providers, Resources: resources}
 	loaded, found := s.Read()
 	if err := s.Start(t.Context(), loaded, found); err != nil {

@@ -40,11 +40,10 @@ import (
 // AuditOptions are the flags of serve about the audit of existing objects.
 type AuditOptions struct {
 	// Every is the pause between two audits, 0 for none.
-	Every         time.Duration
-	qps           float32
-	results       int
-	bytes         string
-	policyReports bool
+	Every   time.Duration
+	qps     float32
+	results int
+	bytes   string
 	// exclude are namespaces besides neverSent.
 	exclude []string
 
@@ -67,7 +66,6 @@ func (f *AuditOptions) addFlags(cmd *cobra.Command) {
 	flags.Float32Var(&f.qps, "audit-qps", defaultAuditQPS, "maximum requests of the audit to the API server, each second")
 	flags.IntVar(&f.results, "audit-results", openreports.DefaultResults, fmt.Sprintf("maximum results in a report, at most %d; the totals are always complete", openreports.MaxResults))
 	flags.StringVar(&f.bytes, "audit-reports-bytes", "2Mi", "maximum size of all reports together, such as 500Ki; above it, reports have fewer results, down to totals alone")
-	flags.BoolVar(&f.policyReports, "audit-policy-reports", false, "write PolicyReports of wgpolicyk8s.io/v1alpha2, for programs that do not read OpenReports, in place of these")
 	flags.StringSliceVar(&f.exclude, "audit-exclude-namespace", nil, "more namespaces that are not audited: those from which the API server sends nothing to Gatehouse; repeatable")
 	for _, name := range []string{"audit-every", "audit-qps", "audit-results", "audit-reports-bytes", "audit-exclude-namespace"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
@@ -79,7 +77,7 @@ func (f *AuditOptions) Validate(customResources bool) []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if f.Every == 0 {
-		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-policy-reports", "audit-exclude-namespace"} {
+		for _, flag := range []string{"audit-qps", "audit-results", "audit-reports-bytes", "audit-exclude-namespace"} {
 			if f.changed(flag) {
 				problem("--%s needs --audit-every", flag)
 			}
@@ -153,18 +151,13 @@ func (f *Options) auditor(access *rest.Config, current *active.Active, load *rev
 		return nil, fmt.Errorf("cannot create a client for %s: %w", access.Host, err)
 	}
 	namespace := f.ownNamespace()
-	format, other := openreports.OpenReports(), openreports.PolicyReports()
-	if f.Auditing.policyReports {
-		format, other = other, format
-	}
 	size, _ := resource.ParseQuantity(f.Auditing.bytes) // checked with the flags
 	a := &auditing{access: access, current: current, exclude: slices.Concat(neverSent(namespace), f.Auditing.exclude)}
-	log.Info("audits enabled", "every", f.Auditing.Every.String(), "reports", format.String(), "resultsPerReport", f.Auditing.results, "maxBytes", size.Value())
+	log.Info("audits enabled", "every", f.Auditing.Every.String(), "resultsPerReport", f.Auditing.results, "maxBytes", size.Value())
 	return background.New(background.Config{
 		Active: a.active, Every: f.Auditing.Every, Limits: openreports.Limits{Results: f.Auditing.results, Bytes: int(size.Value())},
-		Reports: openreports.NewWriter(objects, names, format, namespace, time.Now), Format: format,
-		Stale: openreports.NewWriter(objects, names, other, namespace, time.Now),
-		Load:  load.last, Changed: changed, Log: log,
+		Reports: openreports.NewWriter(objects, names, namespace, time.Now),
+		Load:    load.last, Changed: changed, Log: log,
 	}), nil
 }
 
@@ -213,40 +206,19 @@ const namespaceShare = 10
 func fingerprint(c *config.Config) string {
 	digest := sha256.New()
 	out := json.NewEncoder(digest)
-	add := func(name string, spec any) { _ = out.Encode([]any{name, spec}) } //nolint:errchkjson // API types can be encoded
-	for i := range c.Policy.Policies {
-		add(c.Policy.Policies[i].Name, c.Policy.Policies[i].Spec)
+	add := func(value any) { _ = out.Encode(value) } //nolint:errchkjson // API types can be encoded
+	for o := range c.Objects("SidecarProfile", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException") {
+		add([]any{o.Kind, o.Object})
 	}
-	for i := range c.Policy.Bindings {
-		add(c.Policy.Bindings[i].Name, c.Policy.Bindings[i].Spec)
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		add(c.Policy.AdmissionPolicies[i].Name, c.Policy.AdmissionPolicies[i].Spec)
-	}
-	for i := range c.Policy.AdmissionPolicyBindings {
-		add(c.Policy.AdmissionPolicyBindings[i].Name, c.Policy.AdmissionPolicyBindings[i].Spec)
-	}
-	for i := range c.Policy.Exceptions {
-		add(c.Policy.Exceptions[i].Namespace+"/"+c.Policy.Exceptions[i].Name, c.Policy.Exceptions[i].Spec)
-	}
-	for i := range c.Sidecar.Profiles {
-		add(c.Sidecar.Profiles[i].Name, c.Sidecar.Profiles[i].Spec)
-	}
-	add("", c.Policy.Configuration)
+	add(c.Policy.Configuration)
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // policies returns the names of all policies, and of profiles: a refused injection is a result of one.
 func policies(c *config.Config) []openreports.Policy {
 	var all []openreports.Policy
-	for i := range c.Policy.Policies {
-		all = append(all, openreports.Policy{Kind: "ValidatingAdmissionPolicy", Name: c.Policy.Policies[i].Name})
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		all = append(all, openreports.Policy{Kind: "AdmissionPolicy", Name: c.Policy.AdmissionPolicies[i].Name})
-	}
-	for i := range c.Sidecar.Profiles {
-		all = append(all, openreports.Policy{Kind: "SidecarProfile", Name: c.Sidecar.Profiles[i].Name})
+	for o := range c.Objects("ValidatingAdmissionPolicy", "AdmissionPolicy", "SidecarProfile") {
+		all = append(all, openreports.Policy{Kind: o.Kind, Name: o.GetName()})
 	}
 	return all
 }

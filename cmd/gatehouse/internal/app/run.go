@@ -57,7 +57,6 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 		return err
 	}
 	current := &active.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
-	defer current.Reminder.Stop()
 	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
 	var reports *reporting
 	load := &reviewLoad{since: time.Now()}

@@ -7,16 +7,11 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
-const (
-	admissionPolicy  = "AdmissionPolicy"
-	validatingPolicy = "ValidatingAdmissionPolicy"
-	all              = "*"
-)
+const all = "*"
 
 // matchers say which resources a configuration is about.
 type matchers struct {
@@ -43,47 +38,25 @@ type matcher struct {
 func newMatchers(c *config.Config) *matchers {
 	m := &matchers{profiles: len(c.Sidecar.Profiles) > 0}
 	checks := m.profiles
-	add := func(kind, name string, match *admissionregistrationv1.MatchResources, bindings []*admissionregistrationv1.MatchResources, templates bool) {
-		if match == nil || len(bindings) == 0 {
-			return
+	for _, one := range c.Policy.All() {
+		match := one.Spec.MatchConstraints
+		if match == nil || len(one.Bindings) == 0 {
+			continue
 		}
 		p := matcher{
-			kind: kind, name: name, rules: creations(match.ResourceRules), exclude: creations(match.ExcludeResourceRules),
+			kind: one.Kind, name: one.Name, rules: creations(match.ResourceRules), exclude: creations(match.ExcludeResourceRules),
 			exact: match.MatchPolicy != nil && *match.MatchPolicy == admissionregistrationv1.Exact,
 		}
-		for _, b := range bindings {
-			if b == nil || len(b.ResourceRules) == 0 {
+		for _, b := range one.Bindings {
+			if b.MatchResources == nil || len(b.MatchResources.ResourceRules) == 0 {
 				p.bindings = nil
 				break
 			}
-			p.bindings = append(p.bindings, creations(b.ResourceRules))
+			p.bindings = append(p.bindings, creations(b.MatchResources.ResourceRules))
 		}
 		pods := resource{GroupResource: schema.GroupResource{Resource: "pods"}, namespaced: true, versions: []string{"v1"}}
-		checks = checks || templates && p.matches(&pods)
+		checks = checks || one.ChecksTemplates && p.matches(&pods)
 		m.policies = append(m.policies, p)
-	}
-	bound := map[string][]*admissionregistrationv1.MatchResources{}
-	for i := range c.Policy.Bindings {
-		spec := &c.Policy.Bindings[i].Spec
-		bound[spec.PolicyName] = append(bound[spec.PolicyName], spec.MatchResources)
-	}
-	for i := range c.Policy.Policies {
-		p := &c.Policy.Policies[i]
-		templates := p.Annotations[v1alpha1.WorkloadTemplatesAnnotation] == string(v1alpha1.CheckTemplates)
-		add(validatingPolicy, p.Name, p.Spec.MatchConstraints, bound[p.Name], templates)
-	}
-	clear(bound)
-	for i := range c.Policy.AdmissionPolicyBindings {
-		spec := &c.Policy.AdmissionPolicyBindings[i].Spec
-		bound[spec.PolicyName] = append(bound[spec.PolicyName], spec.MatchResources)
-	}
-	for i := range c.Policy.AdmissionPolicies {
-		p := &c.Policy.AdmissionPolicies[i]
-		bindings := bound[p.Name]
-		if len(p.Spec.ValidationActions) > 0 {
-			bindings = append(bindings, nil)
-		}
-		add(admissionPolicy, p.Name, p.Spec.MatchConstraints, bindings, p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
 	}
 	if checks {
 		m.addWorkloads(workload.FromAPI(c.Workloads()))

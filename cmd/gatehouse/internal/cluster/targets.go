@@ -47,21 +47,10 @@ type WatchTargets struct {
 // there is a policy or a profile at all.
 func FindWatchTargets(p *policy.Spec, s *sidecar.Spec) WatchTargets {
 	n := WatchTargets{Namespaces: len(p.Policies)+len(p.AdmissionPolicies)+len(s.Profiles) > 0}
-	kinds := map[string]*admissionregistrationv1.ParamKind{}
-	for i := range p.Policies {
-		kinds[p.Policies[i].Name] = p.Policies[i].Spec.ParamKind
-	}
-	for i := range p.Bindings {
-		spec := &p.Bindings[i].Spec
-		n.addParams(kinds[spec.PolicyName], spec.ParamRef)
-	}
-	clear(kinds)
-	for i := range p.AdmissionPolicies {
-		kinds[p.AdmissionPolicies[i].Name] = p.AdmissionPolicies[i].Spec.ParamKind
-	}
-	for i := range p.AdmissionPolicyBindings {
-		spec := &p.AdmissionPolicyBindings[i].Spec
-		n.addParams(kinds[spec.PolicyName], spec.ParamRef)
+	for _, one := range p.All() {
+		for _, b := range one.Bindings {
+			n.addParams(one.Spec.ParamKind, b.ParamRef)
+		}
 	}
 	for i := range s.Profiles {
 		for _, preset := range s.Profiles[i].Spec.Presets {

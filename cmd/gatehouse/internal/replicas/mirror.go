@@ -30,8 +30,6 @@ const (
 	mirrorEvery = 2 * time.Second
 	// lookTime is how long a look lasts.
 	lookTime = time.Minute
-	// mirrorStall ends a transfer of a Mirror. The next pass goes on with it.
-	mirrorStall = 10 * time.Second
 	// grows is by how many bytes a segment may grow between its being listed and fetched.
 	grows = 16 << 20
 	// fetchers bounds the replicas that are read at one time.
@@ -45,6 +43,10 @@ type Mirror struct {
 	Dir string
 	// MaxBytes bounds it.
 	MaxBytes int64
+	// Since excludes segments that were last written before, unless it is zero.
+	Since time.Time
+	// Progress, if set, is called with the number of bytes that have arrived each time, by several goroutines.
+	Progress func(int64)
 	// Now is the clock.
 	Now func() time.Time
 
@@ -60,13 +62,25 @@ type Mirror struct {
 type MirrorState struct {
 	// At is when this was noted, zero before the first pass.
 	At time.Time
-	// Replicas is the number of servers that run, and Recording that of those which record.
-	Replicas, Recording int
+	// Replicas is the number of servers that run, and Recording are the names of those which record.
+	Replicas  int
+	Recording []string
+	// Off are the errors of those which do not.
+	Off []error
+	// Files are in the directory, in the order of their names.
+	Files []MirrorFile
 	// Segments and Bytes are what is in the directory, and LeftOut is the number of segments that have no place in it.
 	Segments, LeftOut int
 	Bytes             int64
 	// Problems are what could not be read in the last pass.
 	Problems []error
+}
+
+// MirrorFile is a file in the directory of a Mirror.
+type MirrorFile struct {
+	// Replica has it, "" if none has it any more.
+	Name, Replica string
+	Bytes         int64
 }
 
 // NewMirror returns a Mirror of the recordings in a cluster.
@@ -166,9 +180,6 @@ func (p *pass) servers(ctx context.Context) []*Replica {
 	if err != nil {
 		p.problem(err)
 	}
-	for _, r := range servers {
-		r.Stall = mirrorStall
-	}
 	p.state.Replicas = len(servers)
 	return servers
 }
@@ -191,18 +202,23 @@ func Each(servers []*Replica, run func(*Replica)) {
 func (p *pass) list(ctx context.Context, servers []*Replica) {
 	Each(servers, func(r *Replica) {
 		files, err := r.List(ctx)
-		if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
-			return // it does not record
-		}
-		if err != nil {
-			p.problem(fmt.Errorf("replica %s: %w", r.Name, err))
-			return
-		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.state.Recording++
+		if err != nil {
+			err = fmt.Errorf("replica %s: %w", r.Name, err)
+			if answer, ok := errors.AsType[*answerError](err); ok && answer.code == http.StatusNotFound {
+				p.state.Off = append(p.state.Off, err)
+			} else {
+				p.state.Problems = append(p.state.Problems, err)
+			}
+			return
+		}
+		p.state.Recording = append(p.state.Recording, r.Name)
 		for _, file := range files {
 			f := &mirrored{RecordingFile: file, from: r, local: -1}
+			if !f.isConfiguration() && file.Modified.Before(p.mirror.Since) {
+				continue
+			}
 			if known := p.files[file.Name]; file.Bytes >= 0 && (f.isConfiguration() || record.IsSegmentName(file.Name)) && (known == nil || known.Bytes < file.Bytes) {
 				p.files[file.Name] = f
 			}
@@ -280,11 +296,21 @@ func (p *pass) fetch(ctx context.Context, servers []*Replica, files []*mirrored)
 		}
 	})
 	for _, f := range files {
-		p.state.Bytes += max(f.local, 0)
-		if f.local >= 0 && !f.isConfiguration() {
+		if f.local < 0 {
+			continue
+		}
+		one := MirrorFile{Name: f.Name, Bytes: f.local}
+		if f.from != nil {
+			one.Replica = f.from.Name
+		}
+		p.state.Files = append(p.state.Files, one)
+		p.state.Bytes += f.local
+		if !f.isConfiguration() {
 			p.state.Segments++
 		}
 	}
+	slices.SortFunc(p.state.Files, func(a, b MirrorFile) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(p.state.Recording)
 }
 
 // fetchFile goes on with a segment where it ends in the directory. A configuration has its name once it is complete.
@@ -297,14 +323,15 @@ func (p *pass) fetchFile(ctx context.Context, f *mirrored) error {
 		}
 	}()
 	if !f.isConfiguration() {
-		err := f.from.Resume(ctx, f.Name, path, f.Bytes-max(f.local, 0)+grows)
+		err := f.from.Resume(ctx, f.Name, path, f.Bytes-max(f.local, 0)+grows, p.mirror.Progress)
 		if errors.Is(err, errTooLarge) {
 			err = nil // the next pass fetches what was written since it was listed
 		}
 		return err
 	}
 	part := filepath.Join(p.mirror.Dir, "."+f.Name)
-	err := f.from.Download(ctx, f.Name, part, min(f.Bytes, MaxConfiguration), func(int64) {})
+	_ = os.Remove(part) // it may be there since a process was killed
+	err := f.from.Resume(ctx, f.Name, part, min(f.Bytes, maxConfiguration), p.mirror.Progress)
 	if err == nil {
 		err = os.Rename(part, path)
 	}
@@ -314,15 +341,16 @@ func (p *pass) fetchFile(ctx context.Context, f *mirrored) error {
 	return err
 }
 
-// Resume writes what a file at a path lacks, and at most a number of bytes. It tries once.
-func (r *Replica) Resume(ctx context.Context, name, path string, most int64) error {
+// Resume writes what a file at a path lacks, and at most a number of bytes. It tries once. Progress, if set, gets the number of bytes
+// that have arrived each time.
+func (r *Replica) Resume(ctx context.Context, name, path string, most int64, progress func(int64)) error {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600) // #nosec G304 -- the path is made by the caller
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, patherr.Cause(err))
 	}
 	info, err := out.Stat()
 	if err == nil {
-		_, err = r.part(ctx, name, out, info.Size(), most, func(int64) {})
+		_, err = r.part(ctx, name, out, info.Size(), most, progress)
 	}
 	if closed := out.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("%s: %w", path, patherr.Cause(closed))
@@ -336,8 +364,8 @@ func (s *MirrorState) Text() []string {
 		return []string{"Fetching the recordings of the replicas."}
 	}
 	const mib = 1 << 20
-	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", s.Recording, diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(s.Segments, "segment"), float64(s.Bytes)/mib)}
-	if s.Replicas > 0 && s.Recording == 0 && len(s.Problems) == 0 {
+	lines := []string{fmt.Sprintf("Recordings of %d of %s: %s, %.1f MiB.", len(s.Recording), diagnostic.Count(s.Replicas, "replica"), diagnostic.Count(s.Segments, "segment"), float64(s.Bytes)/mib)}
+	if s.Replicas > 0 && len(s.Recording) == 0 && len(s.Problems) == 0 {
 		lines = append(lines, "No replica records (hint: gatehouse serve --record DIR).")
 	}
 	if s.LeftOut > 0 {

@@ -8,26 +8,22 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/internal/patherr"
-	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 const (
-	// MaxConfiguration bounds a configuration, in bytes.
-	MaxConfiguration = 64 << 20
+	// maxConfiguration bounds a configuration, in bytes.
+	maxConfiguration = 64 << 20
 	// maxList bounds the list of files of a replica, in bytes.
 	maxList = 16 << 20
-	// stallTimeout ends a transfer of which nothing arrives any more.
-	stallTimeout = 30 * time.Second
-	// attempts is how often a transfer is begun. Later ones go on where the last one ended.
-	attempts = 3
+	// stallTimeout ends a transfer of which nothing arrives any more. The next pass goes on with it.
+	stallTimeout = 15 * time.Second
 )
 
 // Replica is a server, whose listener for health and metrics can be read.
@@ -37,8 +33,8 @@ type Replica struct {
 	// Client sends requests, and Base is the URL of the listener.
 	Client *http.Client
 	Base   string
-	// Stall ends a transfer of which nothing arrives for this time, and Pause is the time between attempts.
-	Stall, Pause time.Duration
+	// Stall ends a transfer of which nothing arrives for this time.
+	Stall time.Duration
 }
 
 // answerError is an answer that is not what was requested.
@@ -70,32 +66,6 @@ func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
 	return list.Files, nil
 }
 
-// Download writes a file of the recording to a path, which it makes, and at most a number of bytes.
-// Progress gets the number of bytes that have arrived each time.
-func (r *Replica) Download(ctx context.Context, name, path string, most int64, progress func(int64)) error {
-	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) // #nosec G304 -- the path is made by the caller
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, patherr.Cause(err))
-	}
-	var written int64
-	for attempt := 1; ; attempt++ {
-		var n int64
-		n, err = r.part(ctx, name, out, written, most-written, progress)
-		written += n
-		answer, refused := errors.AsType[*answerError](err)
-		if err == nil || ctx.Err() != nil || attempt == attempts || refused && answer.code < http.StatusInternalServerError {
-			break
-		}
-		if !sleep.Context(ctx, r.Pause) {
-			break
-		}
-	}
-	if closed := out.Close(); err == nil && closed != nil {
-		err = fmt.Errorf("%s: %w", path, patherr.Cause(closed))
-	}
-	return err
-}
-
 // errTooLarge is a file that is larger than it may be.
 var errTooLarge = errors.New("the file is larger than the server has listed")
 
@@ -117,7 +87,9 @@ func (r *Replica) part(ctx context.Context, name string, out io.Writer, offset, 
 				return written, fmt.Errorf("write the file: %w", patherr.Cause(failed))
 			}
 			written += int64(n)
-			progress(int64(n))
+			if progress != nil {
+				progress(int64(n))
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return written, nil

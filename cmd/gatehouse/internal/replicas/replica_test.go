@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestDownloadResumes goes on where a connection has ended, and gives up one that stalls.
-func TestDownloadResumes(t *testing.T) {
+// TestResume goes on where a connection has ended, and gives up one that stalls.
+func TestResume(t *testing.T) {
 	t.Parallel()
 	const content = "0123456789"
 	var ranges []string
@@ -43,22 +43,29 @@ func TestDownloadResumes(t *testing.T) {
 	r := &Replica{Client: server.Client(), Base: server.URL, Stall: time.Minute}
 	path := filepath.Join(t.TempDir(), "file")
 	var arrived int64
-	if err := r.Download(t.Context(), "file", path, 100, func(n int64) { arrived += n }); err != nil {
+	progress := func(n int64) { arrived += n }
+	if err := r.Resume(t.Context(), "file", path, 100, progress); err == nil || !strings.Contains(err.Error(), "the connection ended early") {
+		t.Fatal(err)
+	}
+	if err := r.Resume(t.Context(), "file", path, 100, progress); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != content || arrived != int64(len(content)) || strings.Join(ranges, ",") != ",bytes=4-" {
 		t.Errorf("%q %v after %q", text, err, ranges)
 	}
-	if err := r.Download(t.Context(), "file", path, 8, func(int64) {}); !errors.Is(err, errTooLarge) {
+	if err := os.Truncate(path, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Resume(t.Context(), "file", path, 8, nil); !errors.Is(err, errTooLarge) {
 		t.Errorf("a file that is too large: %v", err)
 	}
 	r.Stall = time.Millisecond
-	if err := r.Download(t.Context(), "stalls", path, 100, func(int64) {}); err == nil || !strings.Contains(err.Error(), "nothing has arrived for") {
+	if err := r.Resume(t.Context(), "stalls", path, 100, nil); err == nil || !strings.Contains(err.Error(), "nothing has arrived for") {
 		t.Errorf("a file that stalls: %v", err)
 	}
 	var failed *url.Error
 	server.Close()
-	if err := r.Download(t.Context(), "file", path, 100, func(int64) {}); err == nil || errors.As(err, &failed) {
+	if err := r.Resume(t.Context(), "file", path, 100, nil); err == nil || errors.As(err, &failed) {
 		t.Errorf("no server: %v", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,7 +91,7 @@ func (c *Cluster) replica(pod *corev1.Pod) (*Replica, error) {
 		return nil, err
 	}
 	return &Replica{
-		Name: pod.Name, Client: &http.Client{Transport: transport}, Base: fmt.Sprintf("http://localhost:%d", port), Stall: stallTimeout, Pause: time.Second,
+		Name: pod.Name, Client: &http.Client{Transport: transport}, Base: fmt.Sprintf("http://localhost:%d", port), Stall: stallTimeout,
 	}, nil
 }
 

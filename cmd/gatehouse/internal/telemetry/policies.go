@@ -8,12 +8,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
-// The kinds of policies, as observations name them.
-const (
-	upstreamPolicy = "ValidatingAdmissionPolicy"
-	ownPolicy      = "AdmissionPolicy"
-)
-
 // policies counts and measures what policies do. Every label comes from the
 // configuration or from this program, never from a request, so that the number
 // of time series is bounded by the documents of policies, bindings and exceptions.
@@ -144,19 +138,11 @@ func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
 		binding string
 	}
 	active, bindings := make(map[named]bool), make(map[bound]bool)
-	for i := range spec.Policies {
-		active[named{upstreamPolicy, spec.Policies[i].Name}] = true
-	}
-	for i := range spec.AdmissionPolicies {
-		active[named{ownPolicy, spec.AdmissionPolicies[i].Name}] = true
-	}
-	for i := range spec.Bindings {
-		b := &spec.Bindings[i]
-		bindings[bound{named{upstreamPolicy, b.Spec.PolicyName}, b.Name}] = true
-	}
-	for i := range spec.AdmissionPolicyBindings {
-		b := &spec.AdmissionPolicyBindings[i]
-		bindings[bound{named{ownPolicy, b.Spec.PolicyName}, b.Name}] = true
+	for _, p := range spec.All() {
+		active[named{p.Kind, p.Name}] = true
+		for _, b := range p.Bindings {
+			bindings[bound{named{p.Kind, p.Name}, b.Name}] = true
+		}
 	}
 
 	exceptions := make(map[string]bool, len(spec.Exceptions))

@@ -78,11 +78,8 @@ type Config struct {
 	// Every is the time from the end of an audit to the start of the next.
 	Every  time.Duration
 	Limits openreports.Limits
-	// Reports writes reports, in this format.
+	// Reports writes reports.
 	Reports *openreports.Writer
-	Format  openreports.Format
-	// Stale writes those of the other format. It removes what an earlier start wrote. It may be nil.
-	Stale *openreports.Writer
 	// Load returns the share of the processors that reviews took since the last call, from 0 to 1. It may be nil.
 	Load func() float64
 	// Changed is called after Counts has changed.
@@ -348,18 +345,15 @@ func (c *Controller) write(ctx context.Context, reports *openreports.Reports, un
 		c.problem("reports", false, "", "")
 	case ctx.Err() != nil:
 	case errors.Is(err, openreports.ErrUnserved):
-		c.problem("reports", true, fmt.Sprintf("no reports are written: the API server does not have %s", c.cfg.Format.Rights()),
-			"install the CustomResourceDefinitions of "+c.cfg.Format.Group+" to have them; metrics and the status of AdmissionPolicies have the numbers")
+		c.problem("reports", true, "no reports are written: the API server does not have "+openreports.Rights,
+			"install the CustomResourceDefinitions of openreports.io to have them; metrics and the status of AdmissionPolicies have the numbers")
 	default:
 		text := "cannot write all reports: " + truncate.Bytes(err.Error(), maxError)
 		advice := "they are written with the next audit; metrics and the status of AdmissionPolicies have the numbers"
 		if openreports.LacksRight(err) {
-			advice = apierr.GrantHint("a ClusterRole", "create, delete, get, list and patch", c.cfg.Format.Rights())
+			advice = apierr.GrantHint("a ClusterRole", "create, delete, get, list and patch", openreports.Rights)
 		}
 		c.problem("reports", true, text, advice)
-	}
-	if c.cfg.Stale != nil && ctx.Err() == nil {
-		_, _ = c.cfg.Stale.Write(ctx, nil, nil) // that API, and the right to it, are optional
 	}
 	return changes, err
 }

@@ -67,7 +67,7 @@ func inSite(t *testing.T, resources []fakeapi.Resource, test func(t *testing.T, 
 		must(t, err)
 		s.c = background.New(background.Config{
 			Active: s.active, Every: time.Hour, Limits: openreports.Limits{Results: 100, Bytes: 1 << 20},
-			Reports: openreports.NewWriter(objects, meta, openreports.OpenReports(), "gatehouse-system", time.Now), Format: openreports.OpenReports(),
+			Reports: openreports.NewWriter(objects, meta, "gatehouse-system", time.Now),
 			Load:    func() float64 { s.mu.Lock(); defer s.mu.Unlock(); return s.load },
 			Changed: func() { s.set(func() { s.changes++ }) }, Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 		})

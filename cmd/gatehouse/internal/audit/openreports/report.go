@@ -28,7 +28,7 @@ const (
 	maxUnread = 10
 )
 
-// Report is what a report says, whatever its format.
+// Report is what a report says.
 type Report struct {
 	// Namespace is "" for the report about the cluster.
 	Namespace     string

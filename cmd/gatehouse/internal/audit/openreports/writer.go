@@ -1,7 +1,6 @@
 package openreports
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -40,31 +38,19 @@ const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	// InstallLabel is on all reports, with the namespace of the install.
 	InstallLabel = "gatehouse.dev/install"
+
+	// Rights names the resources of reports in messages.
+	Rights = "reports and clusterreports in " + v1alpha1.GroupName
+
+	// kind, clusterKind, resource and clusterResource are those of reports in a namespace and of the cluster.
+	kind, clusterKind         = "Report", "ClusterReport"
+	resource, clusterResource = "reports", "clusterreports"
 )
-
-// Format is an API of reports.
-type Format struct {
-	schema.GroupVersion
-	// kinds and resources are those of reports in a namespace and of the cluster.
-	kind, clusterKind         string
-	resource, clusterResource string
-}
-
-// OpenReports is openreports.io, and PolicyReports its predecessor, wgpolicyk8s.io.
-func OpenReports() Format {
-	return Format{v1alpha1.SchemeGroupVersion, "Report", "ClusterReport", "reports", "clusterreports"}
-}
-
-// PolicyReports returns the predecessor of OpenReports, which some programs still read.
-func PolicyReports() Format {
-	return Format{schema.GroupVersion{Group: "wgpolicyk8s.io", Version: "v1alpha2"}, "PolicyReport", "ClusterPolicyReport", "policyreports", "clusterpolicyreports"}
-}
 
 // Writer writes the reports of an install. It is not safe for concurrent use.
 type Writer struct {
 	objects  dynamic.Interface
 	metadata metadata.Interface
-	format   Format
 	// namespace is that of the install.
 	namespace string
 	now       func() time.Time
@@ -80,8 +66,8 @@ type written struct {
 }
 
 // NewWriter returns a Writer. Namespace is that of the install.
-func NewWriter(objects dynamic.Interface, metadata metadata.Interface, format Format, namespace string, now func() time.Time) *Writer {
-	return &Writer{objects: objects, metadata: metadata, format: format, namespace: namespace, now: now, written: map[string]written{}}
+func NewWriter(objects dynamic.Interface, metadata metadata.Interface, namespace string, now func() time.Time) *Writer {
+	return &Writer{objects: objects, metadata: metadata, namespace: namespace, now: now, written: map[string]written{}}
 }
 
 // Changes are numbers of reports.
@@ -235,31 +221,31 @@ var errNamespaceGone = errors.New("the namespace is being deleted")
 // classified marks the error of a cluster without the kinds of reports.
 func (w *Writer) classified(err error) error {
 	if class := apierr.Classify(err); class == apierr.Unserved || class == apierr.NotFound {
-		return fmt.Errorf("%w (%s): %w", ErrUnserved, w.format.GroupVersion, err)
+		return fmt.Errorf("%w (%s): %w", ErrUnserved, v1alpha1.SchemeGroupVersion, err)
 	}
 	return err
 }
 
 func (w *Writer) describe(namespace string) string {
 	if namespace == "" {
-		return w.format.clusterKind + " " + install.ReportName(w.namespace)
+		return clusterKind + " " + install.ReportName(w.namespace)
 	}
-	return w.format.kind + " " + namespace + "/" + install.ReportName(w.namespace)
+	return kind + " " + namespace + "/" + install.ReportName(w.namespace)
 }
 
 // list returns the reports of this install by namespace. Only their metadata are read: a tenant who
 // may write reports in a namespace can make one of this name large.
 func (w *Writer) list(ctx context.Context) (map[string]written, error) {
 	found := map[string]written{}
-	for _, resource := range []string{w.format.clusterResource, w.format.resource} {
+	for _, plural := range []string{clusterResource, resource} {
 		for next := ""; ; {
-			list, err := w.listPage(ctx, resource, next)
+			list, err := w.listPage(ctx, plural, next)
 			if err != nil {
-				return nil, fmt.Errorf("list %s: %w", resource, w.classified(err))
+				return nil, fmt.Errorf("list %s: %w", plural, w.classified(err))
 			}
 			for i := range list.Items {
 				o := &list.Items[i]
-				if (o.Namespace == "") == (resource == w.format.clusterResource) && o.Name == install.ReportName(w.namespace) {
+				if (o.Namespace == "") == (plural == clusterResource) && o.Name == install.ReportName(w.namespace) {
 					found[o.Namespace] = written{uid: o.UID, version: o.ResourceVersion}
 				}
 			}
@@ -271,10 +257,10 @@ func (w *Writer) list(ctx context.Context) (map[string]written, error) {
 	return found, nil
 }
 
-func (w *Writer) listPage(ctx context.Context, resource, next string) (*metav1.PartialObjectMetadataList, error) {
+func (w *Writer) listPage(ctx context.Context, plural, next string) (*metav1.PartialObjectMetadataList, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return w.metadata.Resource(w.format.WithResource(resource)).List(ctx, metav1.ListOptions{
+	return w.metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(plural)).List(ctx, metav1.ListOptions{
 		FieldSelector: "metadata.name=" + install.ReportName(w.namespace), Limit: page, Continue: next,
 	})
 }
@@ -365,9 +351,6 @@ func (w *Writer) apply(ctx context.Context, r *v1alpha1.Report) (*unstructured.U
 	if err != nil {
 		return nil, err
 	}
-	if !w.hasConfiguration() {
-		delete(object, "source")
-	}
 	unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
 	// The report is ours alone: whatever else is in these fields is a mistake.
 	return w.resource(r.Namespace).Apply(ctx, install.ReportName(w.namespace), &unstructured.Unstructured{Object: object}, metav1.ApplyOptions{FieldManager: "gatehouse-audit:" + w.namespace, Force: true})
@@ -384,9 +367,9 @@ func digestOf(r *Report, unread []audit.Coverage) [sha256.Size]byte {
 
 func (w *Writer) resource(namespace string) dynamic.ResourceInterface {
 	if namespace == "" {
-		return w.objects.Resource(w.format.WithResource(w.format.clusterResource))
+		return w.objects.Resource(v1alpha1.SchemeGroupVersion.WithResource(clusterResource))
 	}
-	return w.objects.Resource(w.format.WithResource(w.format.resource)).Namespace(namespace)
+	return w.objects.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace)
 }
 
 // decode returns a report in the cluster. What cannot be decoded is as if it was not there.
@@ -415,7 +398,7 @@ func (w *Writer) isSame(r *Report, there *v1alpha1.Report) bool {
 	if there.ScopeSelector != nil || !equality.Semantic.DeepEqual(there.Scope, scope(r.Namespace)) {
 		return false
 	}
-	if w.hasConfiguration() && (there.Source != Source || there.Configuration == nil || !equality.Semantic.DeepEqual(*there.Configuration, r.Configuration)) {
+	if there.Source != Source || there.Configuration == nil || !equality.Semantic.DeepEqual(*there.Configuration, r.Configuration) {
 		return false
 	}
 	return there.Summary == r.Summary && slices.EqualFunc(there.Results, r.Results, func(a, b v1alpha1.ReportResult) bool {
@@ -423,9 +406,6 @@ func (w *Writer) isSame(r *Report, there *v1alpha1.Report) bool {
 		return equality.Semantic.DeepEqual(a, b)
 	})
 }
-
-// hasConfiguration reports whether reports have a source and a configuration.
-func (w *Writer) hasConfiguration() bool { return w.format.Group == v1alpha1.GroupName }
 
 func (w *Writer) labels() map[string]string {
 	return map[string]string{ManagedByLabel: Source, InstallLabel: w.namespace}
@@ -448,9 +428,9 @@ func (w *Writer) report(ctx context.Context, r *Report, before *v1alpha1.Report)
 	}
 	now := metav1.Timestamp{Seconds: w.now().Unix()}
 	out := v1alpha1.Report{
-		TypeMeta:   metav1.TypeMeta{APIVersion: w.format.String(), Kind: cmp.Or(w.kindIn(r.Namespace), w.format.clusterKind)},
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: clusterKind},
 		ObjectMeta: metav1.ObjectMeta{Name: install.ReportName(w.namespace), Namespace: r.Namespace, Labels: w.labels()},
-		Scope:      scope(r.Namespace), Summary: r.Summary, Results: slices.Clone(r.Results),
+		Source:     Source, Configuration: &r.Configuration, Scope: scope(r.Namespace), Summary: r.Summary, Results: slices.Clone(r.Results),
 	}
 	for i := range out.Results {
 		t, found := times[identity(&out.Results[i])]
@@ -459,10 +439,8 @@ func (w *Writer) report(ctx context.Context, r *Report, before *v1alpha1.Report)
 		}
 		out.Results[i].Timestamp = metav1.Timestamp{Seconds: t.Seconds}
 	}
-	if w.hasConfiguration() {
-		out.Source, out.Configuration = Source, &r.Configuration
-	}
 	if r.Namespace != "" {
+		out.Kind = kind
 		owner, err := w.owner(ctx, r.Namespace)
 		if err != nil {
 			return nil, err
@@ -470,13 +448,6 @@ func (w *Writer) report(ctx context.Context, r *Report, before *v1alpha1.Report)
 		out.OwnerReferences = []metav1.OwnerReference{owner}
 	}
 	return &out, nil
-}
-
-func (w *Writer) kindIn(namespace string) string {
-	if namespace == "" {
-		return ""
-	}
-	return w.format.kind
 }
 
 // owner returns the reference to a namespace.
@@ -495,9 +466,4 @@ func (w *Writer) remove(ctx context.Context, namespace string, uid types.UID) er
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return w.resource(namespace).Delete(ctx, install.ReportName(w.namespace), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-}
-
-// Rights returns the resources of reports, "RESOURCE.GROUP", for messages.
-func (f Format) Rights() string {
-	return strings.Join([]string{f.resource, f.clusterResource}, " and ") + " in " + f.Group
 }

@@ -28,8 +28,6 @@ var (
 	reports        = fakeapi.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "openreports.io", Version: "v1alpha1", Resource: "reports"}, Kind: "Report", Namespaced: true}
 	clusterReports = fakeapi.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "openreports.io", Version: "v1alpha1", Resource: "clusterreports"}, Kind: "ClusterReport"}
 	namespaces     = fakeapi.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Kind: "Namespace"}
-	policyReports  = fakeapi.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "wgpolicyk8s.io", Version: "v1alpha2", Resource: "policyreports"}, Kind: "PolicyReport", Namespaced: true}
-	clusterPolicy  = fakeapi.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "wgpolicyk8s.io", Version: "v1alpha2", Resource: "clusterpolicyreports"}, Kind: "ClusterPolicyReport"}
 )
 
 // world is an API server with the namespaces shop and bank.
@@ -46,7 +44,7 @@ func newWorld(resources ...fakeapi.Resource) *world {
 	return w
 }
 
-func (w *world) writer(t *testing.T, format openreports.Format, namespace string) *openreports.Writer {
+func (w *world) writer(t *testing.T, namespace string) *openreports.Writer {
 	t.Helper()
 	objects, err := dynamic.NewForConfig(w.Config("gatehouse-audit"))
 	if err != nil {
@@ -56,7 +54,7 @@ func (w *world) writer(t *testing.T, format openreports.Format, namespace string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openreports.NewWriter(objects, meta, format, namespace, func() time.Time { return w.now })
+	return openreports.NewWriter(objects, meta, namespace, func() time.Time { return w.now })
 }
 
 // writes returns the requests that changed something since the last call.
@@ -91,7 +89,7 @@ func decode(t *testing.T, object *unstructured.Unstructured) v1alpha1.Report {
 func TestInstalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(reports, clusterReports)
-	one, two := w.writer(t, openreports.OpenReports(), "gatehouse-system"), w.writer(t, openreports.OpenReports(), "trial")
+	one, two := w.writer(t, "gatehouse-system"), w.writer(t, "trial")
 	all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All
 	for range 2 {
 		for _, writer := range []*openreports.Writer{one, two} {
@@ -107,25 +105,6 @@ func TestInstalls(t *testing.T) {
 	check(t, "one is gone", changes, err, openreports.Changes{Removed: 1})
 	if left := w.List(reports); len(left) != 1 || left[0].GetName() != "gatehouse-audit-trial" {
 		t.Errorf("what is left is %v", left)
-	}
-}
-
-// TestPolicyReports: the older format has the same content, without what it does not know.
-func TestPolicyReports(t *testing.T) {
-	t.Parallel()
-	w := newWorld(policyReports, clusterPolicy)
-	writer := w.writer(t, openreports.PolicyReports(), "gatehouse-system")
-	all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("", "limits", "n", audit.Fail)).All
-	changes, err := writer.Write(t.Context(), all, nil)
-	check(t, "the first", changes, err, openreports.Changes{Written: 2})
-	changes, err = w.writer(t, openreports.PolicyReports(), "gatehouse-system").Write(t.Context(), all, nil)
-	check(t, "the second", changes, err, openreports.Changes{Unchanged: 2})
-	object := w.Get(policyReports, "shop", "gatehouse-audit")
-	if _, found := object.Object["source"]; found || object.Object["configuration"] != nil || object.GetAPIVersion() != "wgpolicyk8s.io/v1alpha2" || object.GetKind() != "PolicyReport" {
-		t.Errorf("it is %v", object)
-	}
-	if r := decode(t, object).Results; len(r) != 1 || r[0].Source != "gatehouse" || r[0].Subjects[0].Name != "a" {
-		t.Errorf("its results are %+v", r)
 	}
 }
 
@@ -161,7 +140,7 @@ func TestNamespaceIsDeleted(t *testing.T) {
 			w := newWorld(reports, clusterReports)
 			change(w)
 			all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail)).All
-			changes, err := w.writer(t, openreports.OpenReports(), "gatehouse-system").Write(t.Context(), all, nil)
+			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
 			check(t, "the reports", changes, err, openreports.Changes{Written: 1})
 		})
 	}
@@ -200,7 +179,7 @@ func TestFailures(t *testing.T) {
 			w := newWorld(c.resources...)
 			w.Intercept = c.intercept
 			all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail), violation("bank", "limits", "a", audit.Fail)).All
-			changes, err := w.writer(t, openreports.OpenReports(), "gatehouse-system").Write(t.Context(), all, nil)
+			changes, err := w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
 			if err == nil || errors.Is(err, openreports.ErrUnserved) != c.unserved || changes != c.changes {
 				t.Errorf("%+v, %v", changes, err)
 			}
@@ -227,7 +206,7 @@ func TestFailuresOfMany(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(reports, clusterReports)
-			writer := w.writer(t, openreports.OpenReports(), "gatehouse-system")
+			writer := w.writer(t, "gatehouse-system")
 			changes, err := writer.Write(t.Context(), collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All, nil)
 			check(t, "the first", changes, err, openreports.Changes{Written: 1})
 			var results []audit.Result
@@ -277,7 +256,7 @@ func TestForeign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(reports, clusterReports)
-			writer := w.writer(t, openreports.OpenReports(), "gatehouse-system")
+			writer := w.writer(t, "gatehouse-system")
 			all := collect(defaults, &audit.Outcome{}, violation("shop", "limits", "a", audit.Fail)).All
 			changes, err := writer.Write(t.Context(), all, nil)
 			check(t, "the first", changes, err, openreports.Changes{Written: 1})
@@ -301,7 +280,7 @@ func TestForeign(t *testing.T) {
 			if len(r.OwnerReferences) != 1 || r.Scope.FieldPath != "" || r.ScopeSelector != nil || len(r.Annotations) > 0 || r.Summary.Fail != 1 {
 				t.Errorf("it is %v", object)
 			}
-			changes, err = w.writer(t, openreports.OpenReports(), "gatehouse-system").Write(t.Context(), all, nil)
+			changes, err = w.writer(t, "gatehouse-system").Write(t.Context(), all, nil)
 			check(t, "the third", changes, err, openreports.Changes{Unchanged: 1})
 		})
 	}
@@ -311,7 +290,7 @@ func TestForeign(t *testing.T) {
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	w := newWorld(reports, clusterReports)
-	writer := w.writer(t, openreports.OpenReports(), "gatehouse-system")
+	writer := w.writer(t, "gatehouse-system")
 	secret := violation("shop", "limits", "s", audit.Fail)
 	secret.Object.Kind = "Secret"
 	pods := []audit.Coverage{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Right: "list pods"}}
@@ -345,7 +324,7 @@ func TestUnread(t *testing.T) {
 			t.Errorf("the report of bank is %q", got)
 		}
 	}
-	writer = w.writer(t, openreports.OpenReports(), "gatehouse-system")
+	writer = w.writer(t, "gatehouse-system")
 	write("another replica", of(secret), pods, openreports.Changes{Unchanged: 2})
 	write("the right is granted", of(secret), nil, openreports.Changes{Written: 1, Removed: 1})
 	if got := descriptions("shop"); len(got) != 1 || got[0] == unread {

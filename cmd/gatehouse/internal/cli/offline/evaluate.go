@@ -123,11 +123,8 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		})
 		e.schemas, e.unchecked = schemas.New(known), map[schema.GroupVersionKind]error{}
 	}
-	for i := range in.config.Policy.Policies {
-		e.matchers = append(e.matchers, in.config.Policy.Policies[i].Spec.MatchConstraints)
-	}
-	for i := range in.config.Policy.AdmissionPolicies {
-		e.matchers = append(e.matchers, in.config.Policy.AdmissionPolicies[i].Spec.MatchConstraints)
+	for _, p := range in.config.Policy.All() {
+		e.matchers = append(e.matchers, p.Spec.MatchConstraints)
 	}
 	if len(f.old) == 0 {
 		e.operation = cmp.Or(e.operation, admissionv1.Create)

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,10 +20,10 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
@@ -166,7 +164,7 @@ type replicaResult struct {
 
 // run fetches and joins.
 func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
-	servers, err := f.find(ctx)
+	cluster, err := f.cluster()
 	if err != nil {
 		return err
 	}
@@ -175,23 +173,25 @@ func (f *getFlags) run(ctx context.Context, s cli.Streams) error {
 		return fmt.Errorf("--output-file: the directory of %q cannot be written to: %w", f.file, cli.Cause(err))
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a directory that is left harms nobody
-	c := &collection{flags: f, dir: dir, line: cli.NewLiveLine(s.Err), replicas: servers, segments: map[string][]*listedSegment{}, holders: map[string]*replicas.Replica{}}
+	c := &collection{flags: f, dir: dir, line: cli.NewLiveLine(s.Err)}
 	defer c.line.Clear()
-	segments := c.fetchAll(ctx)
-	joined, err := c.join(ctx, segments)
+	if err := c.fetch(ctx, cluster); err != nil {
+		return err
+	}
+	joined, err := c.join(ctx)
 	if err == nil {
-		c.fetchConfigurations(ctx, sortedNames(joined.configurations))
+		c.placeConfigurations(sortedNames(joined.configurations))
 		err = ctx.Err()
 	}
 	if err != nil {
 		return errors.Join(append(c.problems, err)...)
 	}
 	c.line.Clear()
-	return c.report(s, segments, joined)
+	return c.report(s, joined)
 }
 
-// find returns the servers of the cluster.
-func (f *getFlags) find(ctx context.Context) ([]*replicas.Replica, error) {
+// cluster returns the servers of the cluster.
+func (f *getFlags) cluster() (*replicas.Cluster, error) {
 	access, err := f.Connect("--in-cluster in a pod")
 	if err != nil {
 		return nil, err
@@ -202,157 +202,75 @@ func (f *getFlags) find(ctx context.Context) ([]*replicas.Replica, error) {
 		return nil, err
 	}
 	cluster.Namespace, cluster.Labels, cluster.OpsPort = f.namespace, f.labels, f.opsPort
-	pods, err := cluster.Pods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	servers, err := cluster.Running(pods)
-	if err == nil && len(servers) == 0 {
-		err = fmt.Errorf("no running pod in namespace %q has the labels %s (hint: --namespace and --selector name the servers)", f.namespace, f.labels)
-	}
-	return servers, err
+	return cluster, nil
 }
 
 // collection is the state of record get.
 type collection struct {
 	flags *getFlags
 	// dir is for temporary files.
-	dir      string
-	line     *cli.LiveLine
-	replicas []*replicas.Replica
-
-	mu sync.Mutex
-	// segments are those that replicas list, by name. Replicas that share a directory list the
-	// same ones.
-	segments map[string][]*listedSegment
-	// holders are the replicas that have a configuration, by the name of its file.
-	holders map[string]*replicas.Replica
-	// listed are the replicas whose files are known.
-	listed []*replicas.Replica
-	// total and arrived are bytes.
-	total, arrived int64
-	problems       []error
+	dir  string
+	line *cli.LiveLine
+	// state is what was fetched.
+	state    replicas.MirrorState
+	problems []error
 }
 
-// listedSegment is a segment as a replica has listed it, which others compare with what they list meanwhile.
-type listedSegment struct {
-	debug.RecordingFile
+const (
+	// attempts is how often files are fetched. Later attempts go on where the last one ended.
+	attempts = 3
+	// maxRecordings is more than any disk has.
+	maxRecordings = 1 << 50
+)
 
-	replica *replicas.Replica
-	// path is where it is fetched to, and arrived is how many bytes of it were.
-	path    string
-	arrived int64
-	// started is when it was begun, and header its header as a text. They are empty if it cannot be read.
-	started time.Time
-	header  string
-}
-
-// problem notes what could not be fetched.
-func (c *collection) problem(r *replicas.Replica, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.problems = append(c.problems, fmt.Errorf("replica %s: %w", r.Name, err))
-}
-
-// fetchAll fetches the segments of all replicas, and returns each once.
-func (c *collection) fetchAll(ctx context.Context) []*listedSegment {
-	replicas.Each(c.replicas, func(r *replicas.Replica) {
-		if err := c.fetch(ctx, r); err != nil {
-			c.problem(r, err)
+// fetch fetches the files of all replicas to the directory.
+func (c *collection) fetch(ctx context.Context, cluster *replicas.Cluster) error {
+	mirror := replicas.NewMirror(cluster, c.dir, c.flags.now)
+	mirror.MaxBytes, mirror.Since = maxRecordings, c.flags.after
+	var arrived atomic.Int64
+	mirror.Progress = func(n int64) {
+		now := arrived.Add(n)
+		c.line.Show(func() string {
+			const mib = 1 << 20
+			return fmt.Sprintf("fetching: %.1f MiB", float64(now)/mib)
+		})
+	}
+	for attempt := 1; ; attempt++ {
+		mirror.Sync(ctx)
+		c.state = mirror.State()
+		if len(c.state.Problems) == 0 || attempt == attempts || !sleep.Context(ctx, time.Second) {
+			break
 		}
-	})
+	}
+	c.problems = slices.Concat(c.state.Problems, c.state.Off)
+	if c.state.LeftOut > 0 {
+		c.problems = append(c.problems, fmt.Errorf("%s: not fetched: their sizes are impossible", diagnostic.Count(c.state.LeftOut, "segment")))
+	}
 	slices.SortFunc(c.problems, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
-	var out []*listedSegment
-	for _, name := range slices.Sorted(maps.Keys(c.segments)) {
-		out = append(out, distinct(c.segments[name])...)
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(append(c.problems, context.Cause(ctx))...)
+	case c.state.Replicas > 0:
+		return nil
+	case len(c.problems) > 0:
+		return errors.Join(c.problems...)
+	default:
+		return fmt.Errorf("no running pod in namespace %q has the labels %s (hint: --namespace and --selector name the servers)", c.flags.namespace, c.flags.labels)
 	}
-	slices.SortStableFunc(out, func(a, b *listedSegment) int { return a.started.Compare(b.started) })
-	return out
-}
-
-// fetch fetches the segments of one replica.
-func (c *collection) fetch(ctx context.Context, r *replicas.Replica) error {
-	files, err := r.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, one := range c.claim(r, files) {
-		// A segment that is being written grows until its size is reached.
-		const grows = 256 << 20
-		if err := r.Download(ctx, one.Name, one.path, one.Bytes+grows, c.advance); err != nil {
-			c.problem(r, fmt.Errorf("%s: %w", one.Name, err))
-		}
-		if info, err := os.Stat(one.path); err == nil {
-			one.arrived = info.Size()
-		}
-		one.started, one.header, _ = startOf(one.path) // joining reports the error
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
-	return nil
-}
-
-// claim notes the files of a replica, and returns the segments that it is to fetch: those that are not
-// too old, and that no other has listed at the same size and time.
-func (c *collection) claim(r *replicas.Replica, files []debug.RecordingFile) (mine []*listedSegment) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listed = append(c.listed, r)
-	for _, file := range files {
-		if _, configuration := record.ConfigurationDigest(file.Name); configuration {
-			c.holders[file.Name] = r
-			continue
-		}
-		same := func(other *listedSegment) bool { return other.RecordingFile == file }
-		if !record.IsSegmentName(file.Name) || file.Modified.Before(c.flags.after) || slices.ContainsFunc(c.segments[file.Name], same) {
-			continue
-		}
-		one := &listedSegment{RecordingFile: file, replica: r, path: filepath.Join(c.dir, strconv.Itoa(len(c.listed))+"-"+strconv.Itoa(len(mine)))}
-		c.segments[file.Name] = append(c.segments[file.Name], one)
-		mine = append(mine, one)
-		c.total += max(file.Bytes, 0)
-	}
-	return mine
-}
-
-// distinct returns segments of one name, each once. Replicas that share a directory list the segment
-// that is being written at different sizes: the longest has what the others have. Segments
-// with different headers are of servers that have the same name.
-func distinct(all []*listedSegment) []*listedSegment {
-	if len(all) == 1 {
-		return all
-	}
-	slices.SortStableFunc(all, func(a, b *listedSegment) int { return cmp.Compare(b.arrived, a.arrived) })
-	seen := map[string]bool{}
-	return slices.DeleteFunc(all, func(one *listedSegment) bool {
-		known := one.header != "" && seen[one.header]
-		seen[one.header] = true
-		return known
-	})
-}
-
-// advance notes that bytes have arrived.
-func (c *collection) advance(n int64) {
-	c.mu.Lock()
-	c.arrived += n
-	arrived, total := c.arrived, max(c.total, c.arrived)
-	c.mu.Unlock()
-	c.line.Show(func() string {
-		const mib = 1 << 20
-		return fmt.Sprintf("fetching from %s: %.1f of %.1f MiB", diagnostic.Count(len(c.replicas), "replica"), float64(arrived)/mib, float64(total)/mib)
-	})
 }
 
 // join writes the recording.
-func (c *collection) join(ctx context.Context, segments []*listedSegment) (*joiner, error) {
+func (c *collection) join(ctx context.Context) (*joiner, error) {
 	var joined *joiner
 	err := writeNew(c.flags.file, c.flags.force, func(out io.Writer) error {
 		joined = newJoiner(out, c.flags.after, func(reviews int64) {
 			c.line.Show(func() string { return fmt.Sprintf("joining: %d reviews", reviews) })
 		})
-		for _, one := range segments {
-			err := joined.add(ctx, one.path)
+		for _, one := range c.state.Files {
+			if !record.IsSegmentName(one.Name) {
+				continue
+			}
+			err := joined.add(ctx, filepath.Join(c.dir, one.Name))
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
@@ -361,7 +279,7 @@ func (c *collection) join(ctx context.Context, segments []*listedSegment) (*join
 			}
 			// A segment that is being written, or whose server was killed, has no end.
 			if err != nil && (!errors.Is(err, record.ErrTruncated) || record.IsDamaged(err)) {
-				c.problem(one.replica, fmt.Errorf("%s: %w", one.Name, err))
+				c.problems = append(c.problems, fmt.Errorf("replica %s: %s: %w", one.Replica, one.Name, err))
 			}
 		}
 		if joined.reviews == 0 {
@@ -378,8 +296,8 @@ func (c *collection) join(ctx context.Context, segments []*listedSegment) (*join
 // errNothing means that there are no reviews.
 var errNothing = errors.New("there are no reviews")
 
-// fetchConfigurations fetches the configurations that have decided on the reviews.
-func (c *collection) fetchConfigurations(ctx context.Context, digests []string) {
+// placeConfigurations puts the configurations that have decided on the reviews beside the recording.
+func (c *collection) placeConfigurations(digests []string) {
 	for _, digest := range digests {
 		name := record.ConfigurationName(digest)
 		if _, valid := record.ConfigurationDigest(name); !valid {
@@ -390,41 +308,31 @@ func (c *collection) fetchConfigurations(ctx context.Context, digests []string) 
 		if _, err := os.Stat(path); err == nil {
 			continue // it has the same content, whose digest is in the name
 		}
-		r := c.holders[name]
-		if r == nil {
+		err := place(filepath.Join(c.dir, name), path, false)
+		switch {
+		case err == nil, errors.Is(err, fs.ErrExist):
+		case slices.ContainsFunc(c.state.Files, func(one replicas.MirrorFile) bool { return one.Name == name }):
+			c.problems = append(c.problems, fmt.Errorf("configuration %s: %s: %w", digest, path, cli.Cause(err)))
+		default:
 			c.problems = append(c.problems, fmt.Errorf("configuration %s: no replica has it any more (hint: replay needs --config or --against then)", digest))
-			continue
-		}
-		temporary := filepath.Join(c.dir, name)
-		err := r.Download(ctx, name, temporary, replicas.MaxConfiguration, func(int64) {})
-		if err == nil {
-			if err = place(temporary, path, false); err != nil && !errors.Is(err, fs.ErrExist) {
-				err = fmt.Errorf("%s: %w", path, cli.Cause(err))
-			} else {
-				err = nil
-			}
-		}
-		if err != nil {
-			c.problem(r, fmt.Errorf("configuration %s: %w", digest, err))
 		}
 	}
 }
 
 // report prints what was fetched.
-func (c *collection) report(s cli.Streams, segments []*listedSegment, joined *joiner) error {
+func (c *collection) report(s cli.Streams, joined *joiner) error {
 	r := getResult{
 		Reviews: joined.reviews, Gaps: joined.gaps, Configurations: sortedNames(joined.configurations), RedactionKeys: sortedNames(joined.keys), Replicas: []replicaResult{},
 	}
-	for _, replica := range c.listed {
-		result := replicaResult{Name: replica.Name}
-		for _, one := range segments {
-			if one.replica == replica {
-				result.Segments, result.Bytes = result.Segments+1, result.Bytes+one.arrived
+	for _, replica := range c.state.Recording {
+		result := replicaResult{Name: replica}
+		for _, one := range c.state.Files {
+			if one.Replica == replica && record.IsSegmentName(one.Name) {
+				result.Segments, result.Bytes = result.Segments+1, result.Bytes+one.Bytes
 			}
 		}
 		r.Replicas = append(r.Replicas, result)
 	}
-	slices.SortFunc(r.Replicas, func(a, b replicaResult) int { return cmp.Compare(a.Name, b.Name) })
 	if joined.reviews > 0 {
 		r.File, r.Begin, r.End = c.flags.file, &joined.begin, &joined.end
 	}

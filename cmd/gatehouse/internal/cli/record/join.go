@@ -3,7 +3,6 @@ package record
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -196,18 +195,3 @@ func (j *joiner) close() error {
 
 // sortedNames returns names in order.
 func sortedNames(names map[string]bool) []string { return slices.Sorted(maps.Keys(names)) }
-
-// startOf returns when a file was begun, and its header as a text.
-func startOf(path string) (started time.Time, header string, err error) {
-	file, err := os.Open(path) // #nosec G304 -- the caller has made the file
-	if err != nil {
-		return time.Time{}, "", err
-	}
-	defer file.Close() //nolint:errcheck // it is only read
-	reader, err := record.NewReader(file)
-	if err != nil {
-		return time.Time{}, "", err
-	}
-	defer reader.Close()
-	return reader.Header().Started, fmt.Sprintf("%+v", *reader.Header()), nil
-}

@@ -38,7 +38,7 @@ func ForAudit(o AuditOptions) []Document {
 
 // reportRights returns the rights to the reports of an install in a namespace.
 func reportRights(namespace string) []right {
-	groups, resources := []string{v1alpha1.GroupName, "wgpolicyk8s.io"}, []string{"reports", "clusterreports", "policyreports", "clusterpolicyreports"}
+	groups, resources := []string{v1alpha1.GroupName}, []string{"reports", "clusterreports"}
 	return []right{{
 		rule: rbacv1.PolicyRule{APIGroups: groups, Resources: resources, Verbs: []string{"create", "list"}},
 		reason: `create: one report for each namespace with violations, and one for the cluster.

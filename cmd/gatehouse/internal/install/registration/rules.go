@@ -101,22 +101,9 @@ func newPolicySet(spec *policy.Spec) (*policySet, error) {
 		return nil, fmt.Errorf("the workloads of the PolicyConfiguration are invalid:\n%w", err)
 	}
 	s.workloads = kinds.All()
-	bound := map[string]bool{}
-	for i := range spec.Bindings {
-		bound[spec.Bindings[i].Spec.PolicyName] = true
-	}
-	for i := range spec.Policies {
-		if p := &spec.Policies[i]; bound[p.Name] {
-			s.add("ValidatingAdmissionPolicy/"+p.Name, &p.Spec, p.Annotations[v1alpha1.WorkloadTemplatesAnnotation] == string(v1alpha1.CheckTemplates))
-		}
-	}
-	clear(bound)
-	for i := range spec.AdmissionPolicyBindings {
-		bound[spec.AdmissionPolicyBindings[i].Spec.PolicyName] = true
-	}
-	for i := range spec.AdmissionPolicies {
-		if p := &spec.AdmissionPolicies[i]; bound[p.Name] || len(p.Spec.ValidationActions) > 0 {
-			s.add("AdmissionPolicy/"+p.Name, p.Spec.Upstream(), p.Spec.WorkloadTemplates != v1alpha1.IgnoreTemplates)
+	for _, p := range spec.All() {
+		if len(p.Bindings) > 0 {
+			s.add(p.Kind+"/"+p.Name, p.Spec, p.ChecksTemplates)
 		}
 	}
 	return s, nil
