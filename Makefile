@@ -132,9 +132,8 @@ fmt: $(GOLANGCI_LINT) ## Format all Go files.
 	$(GOLANGCI_LINT) fmt ./...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources, the steps of an upgrade and the example registration anew.
+generate: $(CONTROLLER_GEN) ## Write generated code, the definitions of custom resources and the example registration anew.
 	$(CONTROLLER_GEN) object crd paths=./webhooks/api/... output:crd:dir=manifests/crds
-	awk '/^## / { print } /^##/ { steps = $$0 == "### Act on these when you update"; next } steps' CHANGELOG.md > cmd/gatehouse/internal/offline/upgrade/steps.txt
 	$(MAKE) --no-print-directory manifests
 
 .PHONY: verify

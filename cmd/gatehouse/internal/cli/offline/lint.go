@@ -17,7 +17,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/upgrade"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -28,8 +27,6 @@ type lintFlags struct {
 	configFlag
 	output     string
 	allowEmpty bool
-	// upgradeFrom is the version whose upgrade to this program is reported, "" for none.
-	upgradeFrom string
 	// explain is the code to explain, "" for none.
 	explain string
 }
@@ -53,12 +50,6 @@ more. Such a warning ends with a code; --explain CODE prints what it means, an
 example and what to do. The annotation gatehouse.dev/lint-ignore of a policy,
 exception or profile lists codes to suppress.
 
-With --upgrade-from VERSION it prints what you must do to upgrade from that release
-to the version of this program, from all releases between them: run the program of
-the new version. VERSION is as gatehouse version prints it; a build of a commit from
-before the first release, 0.1.0, is 0.0.0. With --config it also checks whether the
-new version accepts the configuration; GATEHOUSE_CONFIG is ignored.
-
   -o text    for people and editors (the default)
   -o json    one document, for programs; -o yaml is the same in YAML
   -o sarif   for code hosting services
@@ -72,9 +63,6 @@ no policy or profile is active.`,
   # what does this warning mean?
   gatehouse lint --explain optional-field
 
-  # before an upgrade
-  gatehouse lint --upgrade-from 0.0.0 --config manifests/examples/policies
-
   # in a pipeline
   gatehouse lint --config . -o sarif > gatehouse.sarif`,
 		Args: cli.NoArgs(func(arg string) string {
@@ -85,28 +73,18 @@ no policy or profile is active.`,
 			if cmd.Flags().Changed(explainFlag) {
 				return f.explainCode(s.Out)
 			}
-			plan, err := f.plan(cmd)
-			if err != nil {
-				return err
-			}
-			if f.config == "" {
-				return writePlan(s.Out, f.output, plan)
-			}
 			r, err := f.lint()
 			if err != nil {
 				return writeFailure(s.Out, f.output, cmd.Name(), err)
 			}
-			r.upgrade = plan
 			return f.write(s.Out, r)
 		},
 	}
-	// Not the one of configFlag: --upgrade-from and --explain do without a directory.
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)", upgradeFromFlag, explainFlag)
+	// Not the one of configFlag: --explain does without a directory.
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)", explainFlag)
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
-	cmd.Flags().StringVar(&f.upgradeFrom, upgradeFromFlag, "", "print what you must do to upgrade from this version, such as 0.1.0; no --config is needed then")
-	_ = cmd.RegisterFlagCompletionFunc(upgradeFromFlag, cobra.NoFileCompletions) // the flag exists
 	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, an example and what to do; no --config is needed then")
 	_ = cmd.RegisterFlagCompletionFunc(explainFlag, cobra.FixedCompletions(codeNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -135,39 +113,6 @@ func (f *lintFlags) explainCode(out io.Writer) error {
 	return err
 }
 
-// upgradeFromFlag is the name of the flag for upgrades.
-const upgradeFromFlag = "upgrade-from"
-
-// plan returns the steps of --upgrade-from, nil without the flag.
-func (f *lintFlags) plan(cmd *cobra.Command) (*upgrade.Plan, error) {
-	if !cmd.Flags().Changed(upgradeFromFlag) {
-		return nil, nil //nolint:nilnil // no flag, no steps
-	}
-	if f.output != "text" && f.output != "json" {
-		return nil, fmt.Errorf("--%s: -o %s has no place for steps (hint: use text, json or yaml)", upgradeFromFlag, f.output)
-	}
-	plan, err := upgrade.New(f.upgradeFrom, build.Version())
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", upgradeFromFlag, err)
-	}
-	return plan, nil
-}
-
-// planReport is the part of the JSON report about an upgrade.
-type planReport struct {
-	Upgrade *upgrade.Plan `json:"upgrade,omitempty"`
-}
-
-// writePlan writes the steps of an upgrade alone.
-func writePlan(to io.Writer, output string, plan *upgrade.Plan) error {
-	if output == "json" {
-		return cli.WriteJSON(to, planReport{plan})
-	}
-	out := bufio.NewWriter(to)
-	plan.Print(out)
-	return out.Flush()
-}
-
 // finding is a diagnostic with what shows it.
 type finding struct {
 	diagnostic.Diagnostic
@@ -181,8 +126,6 @@ type lintReport struct {
 	errors, warnings int
 	config           *config.Config
 	dir              string
-	// upgrade has the steps of an upgrade, or is nil.
-	upgrade *upgrade.Plan
 }
 
 // lint returns the report. The error is about the directory itself.
@@ -283,10 +226,6 @@ func (r *lintReport) print(out io.Writer) {
 		_, _ = fmt.Fprintln(out, r.findings[i].text())
 	}
 	_, _ = fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), diagnostic.Count(r.config.Files, "file"))
-	if r.upgrade != nil {
-		_, _ = fmt.Fprintln(out)
-		r.upgrade.Print(out)
-	}
 }
 
 func (r *lintReport) json(out io.Writer) error {
@@ -301,8 +240,7 @@ func (r *lintReport) json(out io.Writer) error {
 		Files    int             `json:"files"`
 		// Digest names the configuration, as the log of serve does.
 		Digest string `json:"digest"`
-		planReport
-	}{found, r.errors, r.warnings, r.config.Files, r.config.Digest, planReport{r.upgrade}})
+	}{found, r.errors, r.warnings, r.config.Files, r.config.Digest})
 }
 
 // results returns the report for programs. What has no code is an error or a warning of serve, too.
