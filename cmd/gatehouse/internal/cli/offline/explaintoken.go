@@ -253,6 +253,8 @@ func tokenHint(d *authn.Decision) string {
 		return "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself"
 	case authn.ReasonMalformed:
 		return "copy the whole token, without quotes"
+	case authn.ReasonTooLarge:
+		return "issue it with fewer groups, or fewer claims"
 	case authn.ReasonUnknownID:
 		return "its AccessToken document is not in this directory: it was revoked, or is not there yet"
 	case authn.ReasonWrongSecret:
