@@ -212,7 +212,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
-			if mount.Get("mountPath").Is(tokenPath) {
+			if podtext.CleanPath(mount.Get("mountPath").Text()) == tokenPath {
 				continue
 			}
 			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)
@@ -268,8 +268,8 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 // collectMount adds a mount or device. Two containers that have something else at one
 // path are a conflict.
 func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, value rawjson.Value) {
-	path := value.Get(key).Text()
-	if other := u.add(path, value); other != nil && !merge.Equal(other, value) {
+	path := podtext.CleanPath(value.Get(key).Text())
+	if other := u.add(path, value); other != nil && !merge.Equal(merge.RemoveMembers(other, key), merge.RemoveMembers(value, key)) {
 		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers have different mounts at %s, which sidecar profile %q shares with container %q",
 			podtext.Quote(path), inj.in.Profile.Name, g.share.Container))
 	}

@@ -24,7 +24,7 @@ type Port struct {
 // NewPort returns a port of a container.
 func NewPort(p *corev1.ContainerPort, container string) Port {
 	return Port{
-		ContainerPort: p.ContainerPort, HostPort: p.HostPort, hostIP: p.HostIP, protocol: p.Protocol, Container: container,
+		ContainerPort: p.ContainerPort, HostPort: p.HostPort, hostIP: CleanAddress(p.HostIP), protocol: p.Protocol, Container: container,
 	}
 }
 
@@ -147,7 +147,7 @@ func ReadPort(v rawjson.Value) (Port, error) {
 		case name.Is("hostPort"):
 			port.HostPort = portNumber(value)
 		case name.Is("hostIP"):
-			port.hostIP = value.Text()
+			port.hostIP = CleanAddress(value.Text())
 		case name.Is("protocol") && !value.Is(string(corev1.ProtocolTCP)): // the default
 			port.protocol = corev1.Protocol(value.Text())
 		}

@@ -11,6 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
 // volumeEquality compares volumes as equality.Semantic does, but a quantity with a huge
@@ -42,7 +43,7 @@ func EqualVolume(template *corev1.Volume, text rawjson.Value) bool {
 	return volumeEquality.DeepEqual(ours, &own)
 }
 
-// defaultVolume sets the defaults of a volume's source, as
+// defaultVolume writes a path of the node in one way, and sets the defaults of a volume's source, as
 // k8s.io/kubernetes/pkg/apis/core/v1 does in SetDefaults_Volume and, for a pod's
 // volumes, in SetObjectDefaults_Pod.
 func defaultVolume(v *corev1.Volume) {
@@ -60,6 +61,7 @@ func defaultVolume(v *corev1.Volume) {
 		setDefault(&s.DefaultMode, mode)
 	}
 	if s := v.HostPath; s != nil {
+		s.Path = podtext.CleanPath(s.Path)
 		setDefault(&s.Type, corev1.HostPathUnset)
 	}
 	if s := v.DownwardAPI; s != nil {
