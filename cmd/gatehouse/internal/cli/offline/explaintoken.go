@@ -292,7 +292,7 @@ func tokenHint(d *authn.Decision) string {
 	case authn.ReasonSourceGone:
 		return "log in again, at a directory that is configured"
 	case authn.ReasonOK:
-	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory, authn.ReasonTooLarge:
+	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory:
 		// Tokens never have these reasons.
 	}
 	return ""
