@@ -16,11 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
 
-// tokenPath is where the API server mounts the token of the service account into
-// every container: k8s.io/kubernetes/plugin/pkg/admission/serviceaccount,
-// DefaultAPITokenMountPath.
-const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" // #nosec G101 -- a path
-
 // shareMounts adds mounts, devices and variables of the pod's own containers to containers
 // of the template.
 func (inj *injection) shareMounts() error {
@@ -55,7 +50,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 				s.Container, inj.in.Profile.Name, path))
 		}
 	}
-	if f.kind != present {
+	if !f.isThere() {
 		text := []byte(inj.in.Rendered.Elements[l][k].Raw)
 		if f.raw != nil {
 			text = f.raw
@@ -75,7 +70,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 		return err
 	}
 	m.Editor = &inj.now.Editor
-	own := slices.Contains(inj.in.Earlier.Merged, s.Container)
+	own := inj.in.Earlier != nil && slices.Contains(inj.in.Earlier.Merged, s.Container)
 	if own {
 		// The container is the pod's, and stays when what was added goes.
 		m.Record, m.Earlier = &inj.record, inj.earlierPaths
@@ -91,7 +86,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 // isPrivileged reports whether a container of the template is privileged, as the
 // API server will see it.
 func (inj *injection) isPrivileged(l podtext.List, k int) bool {
-	if f := inj.action(l, k); f.kind == mergeInto || f.kind == present {
+	if f := inj.action(l, k); f.kind == mergeInto || f.isThere() {
 		own := inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text.Get("securityContext", "privileged")
 		if own.Kind() == rawjson.Bool {
 			return own.IsTrue()
@@ -128,11 +123,11 @@ func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k
 		}
 	}
 	f := inj.action(l, k)
-	if f.kind == mergeInto || f.kind == present {
+	if f.kind == mergeInto || f.isThere() {
 		check(inj.now.Pod.Element(inj.now.Pod.Lists[l].From + f.index).Text)
 	}
 	switch {
-	case f.kind == present:
+	case f.isThere():
 	case f.raw != nil: // another share has been at it
 		check(f.raw)
 	default:
@@ -212,7 +207,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
-			if podtext.CleanPath(mount.Get("mountPath").Text()) == tokenPath {
+			if podtext.CleanPath(mount.Get("mountPath").Text()) == profile.TokenPath {
 				continue
 			}
 			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)

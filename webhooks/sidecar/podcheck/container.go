@@ -307,7 +307,9 @@ func (c *Checker) devices(at string, container *corev1.Container) {
 		if block, there := c.blocks[d.Name]; there && !block {
 			c.error(path+".name", "", "%q is not a persistentVolumeClaim, and cannot be a device", d.Name)
 		}
-		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return podtext.CleanPath(m.MountPath) == podtext.CleanPath(d.DevicePath) }) {
+		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return podtext.CleanPath(m.MountPath) == podtext.CleanPath(d.DevicePath)
+		}) {
 			c.error(path+".devicePath", "", "%q is also the path of a mount", d.DevicePath)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }) {
