@@ -114,7 +114,7 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 			}
 		}
 	}
-	e.resources = request.NewResources(append(crdadmission.Definitions(), crds...))
+	e.resources = schemas.Resources(append(crdadmission.Definitions(), crds...))
 	if !f.noSchema {
 		known := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
 			opaque := false
