@@ -62,29 +62,28 @@ func compile(version map[string]any) (*customResource, error) {
 }
 
 // prepare does what the API server does with an object when it decodes it: fill in defaults, remove unknown fields and nulls of fields
-// that are not nullable, decode the metadata of resources inside. It returns the paths of the unknown fields. The error is about
-// metadata of another type; then the object is not all prepared.
-func (c *customResource) prepare(object map[string]any) (unknown []string, err *field.Error) {
+// that are not nullable, decode the metadata of resources inside. It returns the paths of the unknown fields, and whether something
+// of a resource inside has another type than it must have; then the object is not all prepared.
+func (c *customResource) prepare(object map[string]any) (unknown []string, malformed bool) {
 	defaulting.Default(object, c.structural)
 	unknown = pruning.PruneWithOptions(object, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
-	err, more := objectmeta.CoerceWithOptions(nil, object, c.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
-	return append(unknown, more...), err
+	err, inMetadata := objectmeta.CoerceWithOptions(nil, object, c.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return unknown, true // which one is found depends on the order of a map: validation finds all
+	}
+	return append(unknown, inMetadata...), false
 }
 
 // check does what the API server does with an object at its creation: prepare and validate. wrongType reports whether a value has
 // another type than its field.
 func (c *customResource) check(ctx context.Context, object map[string]any) (found diagnostic.List, wrongType bool) {
 	object = runtime.DeepCopyJSON(object)
-	unknown, malformed := c.prepare(object)
+	unknown, wrongType := c.prepare(object)
 	for _, path := range unknown {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: strict.UnknownField})
 	}
-	var errs field.ErrorList
-	if malformed != nil {
-		errs, wrongType = append(errs, malformed), true
-	}
-	errs = append(errs, validation.ValidateCustomResource(nil, object, c.values)...)
+	errs := validation.ValidateCustomResource(nil, object, c.values)
 	errs = append(errs, objectmeta.Validate(ctx, nil, object, c.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
 	if c.rules != nil && len(errs) == 0 {

@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -39,10 +40,10 @@ func checkDefinition(ctx context.Context, object map[string]any) (field.ErrorLis
 func definitionError(ctx context.Context, object map[string]any) error {
 	errs, err := checkDefinition(ctx, object)
 	if err == nil && len(errs) > 0 {
-		err = errs[0]
+		err = errors.New(diagnosticsOf(errs)[0].String())
 	}
 	if err != nil {
-		return errors.New("the API server refuses its definition: " + lowerFirst(err.Error()))
+		return fmt.Errorf("the API server refuses its definition: %w", err)
 	}
 	return nil
 }
