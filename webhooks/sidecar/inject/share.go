@@ -3,14 +3,15 @@ package inject
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
@@ -116,7 +117,7 @@ func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(last)) {
-			if !isSameVariable(last[name], want[name]) {
+			if !profile.EqualVariable(last[name], want[name]) {
 				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q sets the environment variable %s to another value than the application containers, and a shared subPathExpr uses it",
 					s.Container, inj.in.Profile.Name, podtext.Quote(name)))
 			}
@@ -207,7 +208,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
-			if podtext.CleanPath(mount.Get("mountPath").Text()) == profile.TokenPath {
+			if meaning.Path(mount.Get("mountPath").Text()) == defaults.TokenMount {
 				continue
 			}
 			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)
@@ -251,7 +252,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 		other := g.env.add(name, variable)
 		if needed[name] {
 			g.expanded[name] = true
-			if other != nil && !isSameVariable(other, variable) {
+			if other != nil && !profile.EqualVariable(other, variable) {
 				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers set the environment variable %s to different values, and a subPathExpr uses it that sidecar profile %q shares with container %q",
 					podtext.Quote(name), inj.in.Profile.Name, g.share.Container))
 			}
@@ -263,7 +264,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 // collectMount adds a mount or device. Two containers that have something else at one
 // path are a conflict.
 func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, value rawjson.Value) {
-	path := podtext.CleanPath(value.Get(key).Text())
+	path := meaning.Path(value.Get(key).Text())
 	if other := u.add(path, value); other != nil && !merge.Equal(merge.RemoveMembers(other, key), merge.RemoveMembers(value, key)) {
 		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers have different mounts at %s, which sidecar profile %q shares with container %q",
 			podtext.Quote(path), inj.in.Profile.Name, g.share.Container))
@@ -307,37 +308,6 @@ func expandedVariables(names []string, value func(name string) rawjson.Value) ma
 		}
 	}
 	return all
-}
-
-// isSameVariable reports whether two variables of one name are equal with the defaults of
-// the API server.
-func isSameVariable(a, b rawjson.Value) bool {
-	if merge.Equal(a, b) {
-		return true
-	}
-	x, errX := withoutDefaults(a)
-	y, errY := withoutDefaults(b)
-	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
-}
-
-func withoutDefaults(variable rawjson.Value) (any, error) {
-	decoded, err := variable.Decode()
-	if err != nil {
-		return nil, fmt.Errorf("an environment variable: %w", err)
-	}
-	drop := func(object any, name string, absent ...any) {
-		if members, ok := object.(map[string]any); ok && slices.Contains(absent, members[name]) {
-			delete(members, name)
-		}
-	}
-	if members, ok := decoded.(map[string]any); ok {
-		if from, ok := members["valueFrom"].(map[string]any); ok {
-			drop(from["fieldRef"], "apiVersion", "v1", "", nil)
-			drop(from["resourceFieldRef"], "divisor", "0", int64(0), nil)
-		}
-	}
-	drop(decoded, "value", "", nil)
-	return decoded, nil
 }
 
 // variableNames returns the names of the environment variables that a subPathExpr, or the

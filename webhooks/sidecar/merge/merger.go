@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
@@ -142,7 +142,7 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 		return value
 	}
 	path := func(v rawjson.Value) string {
-		return podtext.CleanPath(v.Get("mountPath").Text() + v.Get("devicePath").Text())
+		return meaning.Path(v.Get("mountPath").Text() + v.Get("devicePath").Text())
 	}
 	taken := make(map[string]bool)
 	for _, theirs := range other.Elements() {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
@@ -280,7 +281,7 @@ func (c *Checker) mounts(at, owner string, container *corev1.Container) {
 	for i := range container.VolumeMounts {
 		m, path := &container.VolumeMounts[i], Indexed(at+".volumeMounts", i)
 		c.declaredVolume(path+".name", m.Name)
-		directory := podtext.CleanPath(m.MountPath)
+		directory := meaning.Path(m.MountPath)
 		switch other, twice := mounted[directory]; {
 		case m.MountPath == "":
 			c.error(path+".mountPath", "", "a path is required")
@@ -308,7 +309,7 @@ func (c *Checker) devices(at string, container *corev1.Container) {
 			c.error(path+".name", "", "%q is not a persistentVolumeClaim, and cannot be a device", d.Name)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
-			return podtext.CleanPath(m.MountPath) == podtext.CleanPath(d.DevicePath)
+			return meaning.Path(m.MountPath) == meaning.Path(d.DevicePath)
 		}) {
 			c.error(path+".devicePath", "", "%q is also the path of a mount", d.DevicePath)
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // podChange is a subresource by which fields of a pod change that no request for pods changes.
@@ -27,68 +28,47 @@ func podChanges() []podChange {
 	}
 }
 
-// lintSubresources reports validations about containers of pods that do not see the subresources by which containers change.
+// lintSubresources reports policies on containers of pods that do not see the subresources by which containers change.
 func (s *subject) lintSubresources() {
 	pods := slices.IndexFunc(s.kinds, func(k typecheck.Kind) bool { return k.Group == "" && k.Kind == "Pod" })
-	at := s.podsRule()
+	at := ruleFor(s.spec.MatchConstraints, "pods")
 	if pods < 0 || at == nil {
 		return
 	}
 	for _, change := range podChanges() {
-		if s.linter.matches(change.subresource) {
-			continue
-		}
 		i := slices.IndexFunc(s.expressions, func(e *expression) bool {
 			return (e.role == validation || e.role == variable) && contains(e.kinds[pods].AST.Expr(), func(part ast.Expr) bool {
 				return change.isRead(e.kinds[pods], part)
 			})
 		})
-		if i >= 0 {
+		if i >= 0 && !s.linter.matches(change.subresource) {
 			s.warn(Subresource, at, "write a rule with operations: [UPDATE] and resources: ["+change.subresource+"]",
 				"%s is matched without %s: %s, which %s does not see", quoted("pods"), quoted(change.subresource), change.effect, s.expressions[i].path)
 		}
 	}
 }
 
-// podsRule returns the path of the first rule that matches pods that are created or updated, or nil.
-func (s *subject) podsRule() *field.Path {
-	if s.spec.MatchConstraints == nil {
+// matches reports whether any policy matches a subresource of pods.
+func (l *linter) matches(subresource string) bool {
+	all := []string{subresource, "pods/*", "*/*", strings.Replace(subresource, "pods", "*", 1)}
+	return slices.ContainsFunc(l.in.Policy.Policies, func(p policy.Policy) bool { return ruleFor(p.Spec.MatchConstraints, all...) != nil }) ||
+		slices.ContainsFunc(l.in.Policy.AdmissionPolicies, func(p policy.AdmissionPolicy) bool { return ruleFor(p.Spec.MatchConstraints, all...) != nil })
+}
+
+// ruleFor returns the path of the first one of some resources in a rule that matches their creation or updates, or nil.
+func ruleFor(m *admissionregistrationv1.MatchResources, resources ...string) *field.Path {
+	if m == nil {
 		return nil
 	}
-	for i := range s.spec.MatchConstraints.ResourceRules {
-		rule := &s.spec.MatchConstraints.ResourceRules[i]
-		if k := slices.Index(rule.Resources, "pods"); k >= 0 && slices.ContainsFunc(rule.Operations, func(o operation) bool {
+	for i := range m.ResourceRules {
+		k := slices.IndexFunc(m.ResourceRules[i].Resources, func(r string) bool { return slices.Contains(resources, r) })
+		if k >= 0 && slices.ContainsFunc(m.ResourceRules[i].Operations, func(o operation) bool {
 			return o == admissionregistrationv1.Create || o == admissionregistrationv1.Update || o == admissionregistrationv1.OperationAll
 		}) {
 			return field.NewPath("spec", "matchConstraints", "resourceRules").Index(i).Child("resources").Index(k)
 		}
 	}
 	return nil
-}
-
-// matches reports whether a policy matches updates of a subresource.
-func (l *linter) matches(subresource string) bool {
-	_, name, _ := strings.Cut(subresource, "/")
-	all := []string{subresource, "pods/*", "*/*", "*/" + name}
-	matched := func(m *admissionregistrationv1.MatchResources) bool {
-		return m != nil && slices.ContainsFunc(m.ResourceRules, func(rule admissionregistrationv1.NamedRuleWithOperations) bool {
-			return slices.ContainsFunc(rule.Resources, func(r string) bool { return slices.Contains(all, r) }) &&
-				slices.ContainsFunc(rule.Operations, func(o operation) bool {
-					return o == admissionregistrationv1.Update || o == admissionregistrationv1.OperationAll
-				})
-		})
-	}
-	for i := range l.in.Policy.Policies {
-		if matched(l.in.Policy.Policies[i].Spec.MatchConstraints) {
-			return true
-		}
-	}
-	for i := range l.in.Policy.AdmissionPolicies {
-		if matched(l.in.Policy.AdmissionPolicies[i].Spec.MatchConstraints) {
-			return true
-		}
-	}
-	return false
 }
 
 // isRead reports whether a part of an expression reads one of the fields of a container, or of its security context.
