@@ -351,10 +351,10 @@ func TestLoadErrors(t *testing.T) {
 			},
 		},
 		"keys beside merge keys": {
-			map[string]string{"a.yaml": "---\n" + head + "spec: {x: &a {k: b}, z: {\"é\": 1, <<: *a, w: {<<: *a, k: 1}, v: 1, v: 2}}\n---\n" + head + "spec: &b {x: 1, w: 1}\nstatus:\n  x: 2\n  <<: [*b]\n  w: 2\n"},
+			map[string]string{"a.yaml": "---\n" + head + "spec: {x: &a {k: b}, z: {<<: *a, \"é\": {<<: *a, k: 1}, v: 1, v: 2}}\n---\n" + head + "spec: &b {x: 1, w: 1}\nstatus:\n  x: 2\n  <<: [*b]\n  w: 2\n"},
 			[]string{
 				`a.yaml#1: line 5: the key "v" is given twice (hint: remove one of the two)`,
-				`a.yaml#2: line 13: the merge key << replaces the key "x" in front of it (hint: put << first: keys behind it override what it merges)`,
+				`a.yaml#2: line 13: the merge key << is not the first key of its mapping (hint: put << first: keys behind it override what it merges)`,
 			},
 		},
 		"keys that become duplicates": {
