@@ -120,7 +120,7 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	f.writeSkipped(s.Err)
-	e, err := in.evaluator(&f.requestFlags, s.In) //nolint:contextcheck // a definition is validated once, for all objects
+	e, err := in.evaluator(&f.requestFlags, s.In)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	if err != nil {
 		return err
 	}
-	resources, err := resourcesOf(c) //nolint:contextcheck // a definition is validated once, for all cases
+	resources, err := resourcesOf(c)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ sees neither. It is not reported if any policy of the directory matches the subr
 			`Write a rule for the subresource too, with operations: [UPDATE]. Its object is the whole pod.`,
 			`matchConstraints:
   resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods, pods/ephemeralcontainers]}]
-validations: [{expression: 'object.spec.containers.all(c, has(c.resources) && has(c.resources.limits))', message: set limits}]`,
+validations: [{expression: 'object.spec.containers.all(c, quantity(c.?resources.limits[?"cpu"].orValue("1")).isLessThan(quantity("4")))', message: too much}]`,
 		},
 		{
 			Scope, "a rule has a scope that its resources do not have",

@@ -18,13 +18,15 @@ type podChange struct {
 	subresource, effect string
 	// fields are those of a container that it sets.
 	fields []string
+	// function is one that reads values of the fields, or "": a resize can change quantities, and not remove them.
+	function string
 }
 
 // podChanges returns those that a policy on pods can overlook.
 func podChanges() []podChange {
 	return []podChange{
-		{"pods/resize", "an update of pods never changes resources; a running pod can be resized", []string{"resources"}},
-		{"pods/ephemeralcontainers", "a running pod can get ephemeral containers", []string{"image", "privileged", "capabilities", "allowPrivilegeEscalation"}},
+		{"pods/resize", "an update of pods never changes resources; a running pod can be resized", []string{"resources"}, "quantity"},
+		{"pods/ephemeralcontainers", "a running pod can get ephemeral containers", []string{"image", "privileged", "capabilities", "allowPrivilegeEscalation"}, ""},
 	}
 }
 
@@ -37,9 +39,10 @@ func (s *subject) lintSubresources() {
 	}
 	for _, change := range podChanges() {
 		i := slices.IndexFunc(s.expressions, func(e *expression) bool {
-			return (e.role == validation || e.role == variable) && contains(e.kinds[pods].AST.Expr(), func(part ast.Expr) bool {
-				return change.isRead(e.kinds[pods], part)
-			})
+			checked := e.kinds[pods]
+			return (e.role == validation || e.role == variable) &&
+				contains(checked.AST.Expr(), func(part ast.Expr) bool { return change.isRead(checked, part) }) &&
+				(change.function == "" || contains(checked.AST.Expr(), func(part ast.Expr) bool { return isCall(part, change.function) }))
 		})
 		if i >= 0 && !s.linter.matches(change.subresource) {
 			s.warn(Subresource, at, "write a rule with operations: [UPDATE] and resources: ["+change.subresource+"]",

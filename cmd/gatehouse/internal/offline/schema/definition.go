@@ -36,8 +36,8 @@ func checkDefinition(ctx context.Context, object map[string]any) (field.ErrorLis
 	return errs, nil
 }
 
-// definitionError returns why the API server does not serve the kinds of a definition, on one line.
-func definitionError(ctx context.Context, object map[string]any) error {
+// DefinitionError returns why the API server rejects a CustomResourceDefinition, on one line.
+func DefinitionError(ctx context.Context, object map[string]any) error {
 	errs, err := checkDefinition(ctx, object)
 	if err == nil && len(errs) > 0 {
 		err = errors.New(diagnosticsOf(errs)[0].String())

@@ -53,15 +53,8 @@ func New(definitions []*unstructured.Unstructured) *Schemas {
 		}
 	}
 	for _, definition := range definitions {
-		refused := sync.OnceValue(func() error { return definitionError(context.Background(), definition.Object) })
 		request.Versions(definition.Object, func(gvk schema.GroupVersionKind, _ string, version map[string]any) {
-			s.custom[gvk] = sync.OnceValues(func() (*customResource, error) {
-				compiled, err := compile(version)
-				if err == nil {
-					err = refused()
-				}
-				return compiled, err
-			})
+			s.custom[gvk] = sync.OnceValues(func() (*customResource, error) { return compile(version) })
 		})
 	}
 	return s
