@@ -47,13 +47,13 @@ var layers = []rule{
 	},
 	{
 		from:    []string{"webhooks"},
-		except:  []string{"webhooks/review", "webhooks/authn/ldapconfig"},
+		except:  []string{"webhooks/review", "webhooks/authn/ldapconfig", "webhooks/sidecar/meaning"},
 		imports: []string{"net"},
-		reason:  "of all packages here, webhooks/review alone knows the network; ldapconfig parses URLs",
+		reason:  "of all packages here, webhooks/review alone knows the network; ldapconfig parses URLs, and meaning addresses",
 	},
 	{
 		from:    []string{"webhooks"},
-		except:  []string{"webhooks/config", "webhooks/builtin"},
+		except:  []string{"webhooks/config", "webhooks/builtin", "webhooks/defaults"},
 		imports: []string{"os", "syscall", "k8s.io/client-go"},
 		reason:  "decisions are pure: files, environment and the API server's objects are given to Compile by cmd",
 	},
@@ -63,7 +63,7 @@ var layers = []rule{
 		reason:  "decisions return what happened; cmd logs it",
 	},
 	{
-		from:    []string{"webhooks/config", "webhooks/builtin"},
+		from:    []string{"webhooks/config", "webhooks/builtin", "webhooks/defaults"},
 		imports: []string{"k8s.io/client-go/tools", "k8s.io/client-go/rest", "k8s.io/client-go/informers"},
 		reason:  "configuration is read from files; of client-go it knows the scheme of Kubernetes' kinds alone",
 	},

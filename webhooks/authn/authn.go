@@ -248,9 +248,14 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 }
 
 func (s *Set) decide(ctx context.Context, token string, audiences []string, e *explanation) Decision {
-	b, reason := s.match(token, e)
+	if len(token) > maxTokenBytes {
+		detail := fmt.Sprintf("%d bytes, at most %d", len(token), maxTokenBytes)
+		e.add("size", "%s", detail)
+		return conclude("", verdict{outcome: No, reason: ReasonTooLarge, detail: detail}, audiences)
+	}
+	b := s.match(token, e)
 	if b == nil {
-		return conclude("", verdict{outcome: No, reason: reason}, audiences)
+		return conclude("", verdict{outcome: No, reason: ReasonForeign}, audiences)
 	}
 	v := b.authenticate(ctx, token, audiences, e)
 	if v.outcome == Yes {
@@ -259,24 +264,18 @@ func (s *Set) decide(ctx context.Context, token string, audiences []string, e *e
 	return conclude(b.name, v, audiences)
 }
 
-// match returns the backend for a token, or the reason why there is none.
-func (s *Set) match(token string, e *explanation) (*backend, Reason) {
-	if len(token) > maxTokenBytes {
-		if e != nil {
-			e.add("size", "%d bytes, more than %d", len(token), maxTokenBytes)
-		}
-		return nil, ReasonMalformed
-	}
+// match returns the backend for a token, or nil if there is none.
+func (s *Set) match(token string, e *explanation) *backend {
 	for i := range s.backends {
 		if b := &s.backends[i]; b.matches(token) {
 			if e != nil {
 				e.add("shape", "%s", b.name.shape())
 			}
-			return b, ""
+			return b
 		}
 	}
 	e.add("shape", "neither an access token, nor a login token, nor a JWT")
-	return nil, ReasonForeign
+	return nil
 }
 
 // check applies the guard and revocations to a Yes. An identity that they reject is a

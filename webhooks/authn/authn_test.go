@@ -2,6 +2,7 @@ package authn_test
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -131,9 +132,9 @@ func TestReview(t *testing.T) {
 		{"access token cut off", plain[:40], nil, authn.No, authn.ReasonMalformed, "", no},
 		{"two access tokens", plain + plain, nil, authn.No, authn.ReasonMalformed, "", no},
 		{"16 KiB of another shape", strings.Repeat("a", 16<<10), nil, authn.No, authn.ReasonForeign, "", no},
-		{"more than 16 KiB", strings.Repeat("a", 16<<10+1), nil, authn.No, authn.ReasonMalformed, "", no},
-		{"a megabyte of dots", strings.Repeat(".", 1<<20), nil, authn.No, authn.ReasonMalformed, "", no},
-		{"prefix and a megabyte", "gatehouse_" + strings.Repeat("a", 1<<20), nil, authn.No, authn.ReasonMalformed, "", no},
+		{"more than 16 KiB", strings.Repeat("a", 16<<10+1), nil, authn.No, authn.ReasonTooLarge, "", no},
+		{"a megabyte of dots", strings.Repeat(".", 1<<20), nil, authn.No, authn.ReasonTooLarge, "", no},
+		{"prefix and a megabyte", "gatehouse_" + strings.Repeat("a", 1<<20), nil, authn.No, authn.ReasonTooLarge, "", no},
 	}
 	var callers []caller
 	for _, version := range []string{"v1", "v1beta1"} {
@@ -151,6 +152,9 @@ func TestReview(t *testing.T) {
 			}
 			if c.outcome == authn.Yes {
 				want.ExpiresAt = d.ExpiresAt
+			}
+			if size := fmt.Sprintf("%d bytes, at most 16384", len(c.token)); (d.Detail == size) != (c.reason == authn.ReasonTooLarge) {
+				t.Errorf("detail %q", d.Detail)
 			}
 			if !reflect.DeepEqual(d, want) {
 				t.Errorf("Decide:\n got %+v\nwant %+v", d, want)

@@ -129,7 +129,11 @@ const credentialsMessage = "wrong user name or password, or the account is not a
 func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 	l := s.logins
 	d := LoginDecision{Outcome: No, Reason: ReasonInput}
-	if len(req.Token) > maxTokenBytes || !isLoginToken(req.Token) {
+	if len(req.Token) > maxTokenBytes {
+		d.Reason, d.Message = ReasonTooLarge, fmt.Sprintf("the token has %d bytes, at most %d are allowed", len(req.Token), maxTokenBytes)
+		return d
+	}
+	if !isLoginToken(req.Token) {
 		d.Message = "not a login token; only login tokens can be renewed"
 		return d
 	}

@@ -424,7 +424,7 @@ func TestLoginTokens(t *testing.T) {
 		"other key":                {token: strings.Replace(good, "_first_", "_second_", 1), outcome: authn.Unknown, reason: authn.ReasonUnknownKey},
 		"key that is no name":      {token: strings.Replace(good, "_first_", "_FIRST_", 1), outcome: authn.No, reason: authn.ReasonMalformed},
 		"prefix alone":             {token: "gatehouse-login_", outcome: authn.No, reason: authn.ReasonMalformed},
-		"too long":                 {token: "gatehouse-login_first_" + strings.Repeat("A", 16<<10), outcome: authn.No, reason: authn.ReasonMalformed},
+		"too long":                 {token: "gatehouse-login_first_" + strings.Repeat("A", 16<<10), outcome: authn.No, reason: authn.ReasonTooLarge},
 		"an access token's prefix": {token: strings.Replace(good, "gatehouse-login_", "gatehouse_", 1), outcome: authn.No, reason: authn.ReasonMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,8 +50,8 @@ const (
 	// expired service account token: every bearer token that no other
 	// authenticator of the API server accepted arrives here.
 	ReasonForeign = Reason(jwt.Foreign)
-	// ReasonMalformed is a token that is too long, or that begins as an access
-	// token and is not one: cut off, mistyped, wrong check.
+	// ReasonMalformed is a token that begins as an access token and is not one: cut
+	// off, mistyped, wrong check.
 	ReasonMalformed = Reason(jwt.Malformed)
 	// ReasonUnknownID is a well-formed access token whose id is not known here.
 	ReasonUnknownID Reason = "unknown-id"
@@ -87,6 +87,9 @@ const (
 	// ReasonSourceGone is a login token of a directory that is not configured here, or not
 	// yet.
 	ReasonSourceGone Reason = "source-gone"
+	// ReasonTooLarge is a token that is larger than Gatehouse reads, or a login whose
+	// identity does not fit into a token.
+	ReasonTooLarge Reason = "too-large"
 
 	// The reasons of logins alone.
 
@@ -98,8 +101,6 @@ const (
 	ReasonSession Reason = "session"
 	// ReasonDirectory is a directory that is unavailable.
 	ReasonDirectory Reason = "directory"
-	// ReasonTooLarge is an identity that does not fit into a token.
-	ReasonTooLarge Reason = "too-large"
 )
 
 // The annotations of a response. The reason and the backend are of bounded sets, and the

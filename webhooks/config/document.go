@@ -220,6 +220,20 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || bytes.ContainsRune([]byte(" \t\r\n"), rune(rest[0])))
 }
 
+// decodeYAML returns what a text with one document says. Strict decoding does not take a key twice.
+func decodeYAML(text []byte, strictly bool) (tree any, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.SetStrict(strictly)
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, err
+	}
+	var rest any
+	if err := decoder.Decode(&rest); !errors.Is(err, io.EOF) {
+		return nil, errors.New("yaml: there is more text behind the end of the document")
+	}
+	return tree, nil
+}
+
 // yamlDocument reads one document; false stands for one without content.
 //
 // YAML is read as version 1.1 by the library that kubectl reads it with, so
@@ -230,18 +244,9 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 	if text := bytes.TrimSpace(c.text); text[0] == '{' && json.Valid(text) {
 		return p.jsonDocument(text), true
 	}
-	var tree any
-	decoder := yaml.NewDecoder(bytes.NewReader(c.text))
-	decoder.SetStrict(true)
-	err := decoder.Decode(&tree)
+	tree, err := decodeYAML(c.text, true)
 	if errors.Is(err, io.EOF) || (err == nil && tree == nil) {
 		return document{}, false
-	}
-	if err == nil {
-		var rest any
-		if next := decoder.Decode(&rest); !errors.Is(next, io.EOF) {
-			err = errors.New("yaml: there is more text behind the end of the document")
-		}
 	}
 	var doc document
 	var several *yaml.TypeError
@@ -251,15 +256,16 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 			return p.tooLarge(), true
 		}
 	}
-	switch {
-	case errors.As(err, &several):
-		for i, text := range several.Errors {
-			if i == maxProblems {
-				doc.problems = append(doc.problems, problem{message: fmt.Sprintf("and %d more problems", len(several.Errors)-i)})
-				break
-			}
-			doc.problems = append(doc.problems, c.problem(text, "line"))
+	if errors.As(err, &several) && !slices.ContainsFunc(several.Errors, func(text string) bool { return !yamlSetTwice.MatchString(text) }) {
+		if merged, problems, decoded := c.decodeMerged(); decoded {
+			tree, err, doc.problems = merged, nil, problems
 		}
+	}
+	switch {
+	case len(doc.problems) > 0:
+		return doc, true
+	case errors.As(err, &several):
+		doc.problems = c.problems(several)
 		return doc, true
 	case err != nil:
 		// The parser knows the line at which it gave up, which is at or behind
@@ -280,7 +286,8 @@ func (p *parser) yamlDocument(c chunk) (document, bool) {
 
 var (
 	yamlLine      = regexp.MustCompile(`^line (\d+): `)
-	yamlDuplicate = regexp.MustCompile(`^key (".*") already set in map$`)
+	yamlSetTwice  = regexp.MustCompile(`^line \d+: key .* already set in map$`)
+	yamlDuplicate = regexp.MustCompile(`^key (.*) already set in map$`)
 )
 
 // problem is an error text of the YAML parser with the line counted from the
@@ -314,6 +321,18 @@ func (c chunk) problem(text, prefix string) problem {
 	}
 	const most = 200
 	return problem{message: place + ": " + strict.Cut(text, most), hint: hint, line: line}
+}
+
+// problems returns what the YAML parser says about several values.
+func (c chunk) problems(several *yaml.TypeError) []problem {
+	var out []problem
+	for i, text := range several.Errors {
+		if i == maxProblems {
+			return append(out, problem{message: fmt.Sprintf("and %d more problems", len(several.Errors)-i)})
+		}
+		out = append(out, c.problem(text, "line"))
+	}
+	return out
 }
 
 // conversionError is about YAML that JSON cannot express.

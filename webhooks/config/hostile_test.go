@@ -40,7 +40,8 @@ func TestLoadHostile(t *testing.T) {
 		"a few aliases":                       {bomb(2, "[a]"), ""},
 		"an alias of itself":                  {head + "data: &a {b: *a}", "contains itself"},
 		"merged keys":                         {head + "a: &a {k: v}\ndata: {<<: *a, w: x}", ""},
-		"merged keys that are overridden":     {head + "a: &a {k: v}\ndata: {<<: *a, k: x}", `the key "k" is given twice`},
+		"merged keys that are overridden":     {head + "a: &a {k: v}\ndata: {<<: *a, k: x}", ""},
+		"merges of merges":                    {head + merges(18) + "data: {<<: *a18, k: x}", "excessive aliasing"},
 		"brackets":                            {strings.Repeat("[", 1<<20), "exceeded max depth"},
 		"braces":                              {strings.Repeat("{a: ", 1<<18), "exceeded max depth"},
 		"deep but closed":                     {head + "data: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), ""},
@@ -158,12 +159,22 @@ func agree[T any](t *testing.T, text string) {
 	}
 }
 
+// merges returns mappings each of which merges the one before it twice.
+func merges(n int) string {
+	var b strings.Builder
+	b.WriteString("a0: &a0 {k: v}\n")
+	for i := range n {
+		fmt.Fprintf(&b, "a%d: &a%d {<<: [*a%d, *a%d], k: w}\n", i+1, i+1, i, i)
+	}
+	return b.String()
+}
+
 // FuzzDocuments: no text brings the parser down, what it gives is JSON, and the
 // checker agrees with the decoder about it.
 func FuzzDocuments(f *testing.F) {
 	for _, seed := range []string{
 		profile, ours, token, upstream, binding, namespace, configMap, ourBinding, exception, configuration, testDocument, clusterRules, clusterGrant, bomb(2, "[a]"), "{}", "---\n...\n---", "%YAML 1.1\n---\na: b", `{"a":"\ud83d"}`,
-		"a: !!binary /////w==", "? a\n: b", "{[a]: b}", "- a\n- b: c", "a: |\n  x", "\ufeffa: b", "a: .nan", "<<: {a: b}", "1: a\ntrue: b\n1.5: c",
+		"a: !!binary /////w==", "? a\n: b", "{[a]: b}", "- a\n- b: c", "a: |\n  x", "\ufeffa: b", "a: .nan", "<<: {a: b}", "x: &x {a: b}\ny: {<<: *x, a: c}", "a: b\r<<: {a: c}\ra: d", "1: a\ntrue: b\n1.5: c",
 	} {
 		f.Add(seed, true)
 		f.Add(seed, false)

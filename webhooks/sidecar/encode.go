@@ -18,7 +18,7 @@ const statusPointer = "/metadata/annotations/sidecar.gatehouse.dev~1status"
 // encode returns the patch: the operations of all profiles and the status annotation. It
 // refuses a pod whose annotations are too long with them.
 func (i *injector) encode() []jsonpatch.Operation {
-	if len(i.operations) == 0 {
+	if len(i.status.Profiles) == 0 {
 		return nil
 	}
 	i.keepEarlier()

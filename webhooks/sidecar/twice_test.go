@@ -143,3 +143,65 @@ func TestStaleRevisions(t *testing.T) {
 	check(t, "reasons", reasons(&d), "a=refused")
 	check(t, "said", said(&d), `refused: metadata.annotations[sidecar.gatehouse.dev/status]: the pod has revision "`+was+`" of sidecar profile "a", but a part of the active revision "`+is+`" is missing (hint: remove the annotation and everything that it lists from the pod)`)
 }
+
+// TestCopies decides about injected pods that come back without their annotations, as kubectl debug --copy-to makes them and some
+// restores of backups.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	all := compile(t, strings.Replace(everything, "onSameName: Keep", "onSameName: Refuse", 1))
+	_, patched := inject(t, all, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"app","image":"x","env":[{"name":"X","value":"x"}],"volumeMounts":[{"name":"d","mountPath":"/d"}]}]}}`)
+	copied := toJSON(t, strings.Replace(toYAML(t, tree(t, patched)), "metadata:", "metadata: {}\nformer:", 1))
+	copied = strings.NewReplacer(`"former":`, `"status":`, `"image":"x"`, `"image":"y"`).Replace(copied)
+
+	shipper := compile(t, optOut("shipper", `hostNetwork: Inject
+template: {spec: {volumes: [{name: logs, emptyDir: {}}], initContainers: [{name: shipper, image: "shipper:1", restartPolicy: Always,
+  startupProbe: {exec: {command: [ok]}}, readinessProbe: {httpGet: {port: 80}}, ports: [{containerPort: 80}], resources: {limits: {cpu: 1}},
+  env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}], volumeMounts: [{name: logs, mountPath: /logs}]}]}}
+appContainers: [{template: {volumeMounts: [{name: logs, mountPath: /var/log/app}]}}]`))
+	const defaulted = `{"metadata": {"name": "copy", "namespace": "shop"}, "spec": {"initContainers": [{"name": "shipper", "image": "shipper:1", "imagePullPolicy": "IfNotPresent",
+		"restartPolicy": "Always", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "ports": [{"containerPort": 80, "protocol": "TCP"}],
+		"startupProbe": {"exec": {"command": ["ok"]}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+		"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}, "env": [{"name": "IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}],
+		"volumeMounts": [{"name": "logs", "mountPath": "/logs"}, {"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true}]}],
+		"containers": [{"name": "app", "image": "y", "volumeMounts": [{"name": "logs", "mountPath": "/var/log/app"}]}], "volumes": [{"name": "logs", "emptyDir": {}}]}}`
+	const sameName = `"shipper" is the name of a container that sidecar profile "shipper" adds`
+	for _, tc := range []struct {
+		name string
+		set  *sidecar.Set
+		pod  string
+		want string // what is said
+	}{
+		{"everything", all, copied, ""},
+		{"with defaults", shipper, defaulted, ""},
+		{"without a volume", shipper, strings.Replace(defaulted, `, "volumes": [{"name": "logs", "emptyDir": {}}]`, "", 1), ""},
+		{"on the network of the node", shipper, strings.NewReplacer(`"spec": {`, `"spec": {"hostNetwork": true, `, `"protocol": "TCP"`, `"protocol": "TCP", "hostPort": 80`).Replace(defaulted), ""},
+		{"another image", shipper, strings.Replace(defaulted, "shipper:1", "mine:1", 1), sameName},
+		{"no sidecar", shipper, strings.Replace(defaulted, `"restartPolicy": "Always", `, "", 1), sameName},
+		{"a variable more", shipper, strings.Replace(defaulted, `"env": [`, `"env": [{"name": "A"}, `, 1), sameName},
+		{"another probe", shipper, strings.Replace(defaulted, `"periodSeconds": 10`, `"periodSeconds": 11`, 1), sameName},
+		{"another list", shipper, strings.Replace(defaulted, `"initContainers"`, `"ephemeralContainers"`, 1), sameName},
+		{"an unknown field", shipper, strings.Replace(defaulted, `"image": "shipper:1"`, `"image": "shipper:1", "future": 1`, 1), sameName},
+		{"a huge quantity", shipper, strings.Replace(defaulted, `"limits": {"cpu": "1"}`, `"limits": {"cpu": "1e999999999"}`, 1), sameName},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := tc.set.Decide(t.Context(), sidecar.ForPod("shop", []byte(tc.pod)))
+			if got := said(&d); !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
+				t.Fatalf("said %q, want %q", got, tc.want)
+			}
+			if tc.want != "" {
+				return
+			}
+			once := sortedText(t, apply(t, tc.pod, d.Patches))
+			if !strings.Contains(once, `\"initContainers\":[`) {
+				t.Errorf("the status does not list the container: %s", once)
+			}
+			if containers := strings.Count(once, `"image":`); containers != strings.Count(tc.pod, `"image":`) {
+				t.Errorf("a container was added: %s", once)
+			}
+			if again := tc.set.Decide(t.Context(), sidecar.ForPod("shop", []byte(once))); again.Patches != nil || said(&again) != "" {
+				t.Errorf("the second call does %v: %s", again.Patches, said(&again))
+			}
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
@@ -28,11 +30,17 @@ const (
 	present
 	// reuse: the pod has an equal volume of its own.
 	reuse
+	// equal: the pod has an equal container that no annotation lists: it was injected, and the annotation was removed. It is the
+	// profile's from now on.
+	equal
 	// mergeInto: the pod has a container of this name, which gets what it lacks.
 	mergeInto
 	// replace: the pod has a container of this name, in whose place this comes.
 	replace
 )
+
+// isThere reports whether the pod has the element of the profile.
+func (f *action) isThere() bool { return f.kind == present || f.kind == equal }
 
 // action returns the action for an element, which the caller does not change.
 func (inj *injection) action(l podtext.List, i int) *action {
@@ -79,7 +87,7 @@ func (inj *injection) compare() (missing int, held bool) {
 				missing++
 			case present:
 				held = true
-			case reuse, mergeInto, replace:
+			case reuse, equal, mergeInto, replace:
 			}
 		}
 	}
@@ -113,6 +121,8 @@ func (inj *injection) compareContainer(l podtext.List, i int) actionKind {
 		f.kind = mergeInto
 	case where == l && inj.in.Profile.OnSameName == v1alpha1.ReplaceSameName:
 		f.kind = replace
+	case where == l && inj.isEqual(l, i, at):
+		f.kind, inj.adopted = equal, true
 	default:
 		inj.refused = true
 		inj.detail = "the pod has a container with the same name"
@@ -121,6 +131,59 @@ func (inj *injection) compareContainer(l podtext.List, i int) actionKind {
 	}
 	return f.kind
 }
+
+// isEqual reports whether a container of the pod is what the profile adds. It may have settings that the profile shares with it: of the
+// pod's own containers, and of what is added to these, nobody knows any more which is which.
+func (inj *injection) isEqual(l podtext.List, i, at int) bool {
+	// Conflicts are found again, by what merges.
+	other := injection{in: inj.in, now: inj.now}
+	other.in.Report = silent{}
+	template, own := rawjson.Value(inj.in.Rendered.Elements[l][i].Raw), inj.now.Pod.Element(inj.now.Pod.Lists[l].From+at).Text
+	for k := range inj.in.Profile.Shares {
+		s := &inj.in.Profile.Shares[k]
+		if s.Container != inj.in.Profile.Elements[l][i].Name {
+			continue
+		}
+		shared, _, err := other.sharedSettings(s, other.isPrivileged(l, i))
+		if err != nil {
+			return false
+		}
+		if own, err = withoutShared(own, template, shared); err != nil {
+			return false
+		}
+	}
+	return profile.EqualContainer(template, own, inj.now.Pod.Spec.Get("hostNetwork").IsTrue())
+}
+
+// withoutShared returns a container without the shared settings that a template does not have.
+func withoutShared(container, template, shared rawjson.Value) (rawjson.Value, error) {
+	for name, value := range shared.Members() {
+		extra := map[string]bool{}
+		for _, element := range value.Elements() {
+			extra[merge.Canonical(element)] = true
+		}
+		for _, element := range template.Get(name.Text()).Elements() {
+			delete(extra, merge.Canonical(element))
+		}
+		list := container.Get(name.Text())
+		if list.Kind() != rawjson.Array {
+			continue
+		}
+		left := merge.FilterElements(list, func(_ int, element rawjson.Value) bool { return !extra[merge.Canonical(element)] })
+		var err error
+		if container, err = merge.SetMember(container, container, name.Text(), string(left)); err != nil {
+			return nil, err
+		}
+	}
+	return container, nil
+}
+
+// silent is a Reporter of what is not done.
+type silent struct{}
+
+func (silent) Step(string, string, string)           {}
+func (silent) Warn(string, ...any)                   {}
+func (silent) Refuse(string, string, string, ...any) {}
 
 func (inj *injection) compareVolume(i int, held bool) actionKind {
 	e := &inj.in.Profile.Elements[podtext.Volumes][i]

@@ -126,7 +126,7 @@ func (inj *injection) checkUsers() error {
 	for l := podtext.InitContainers; l <= podtext.Containers; l++ {
 		for i := range inj.in.Profile.Elements[l] {
 			e := &inj.in.Profile.Elements[l][i]
-			if f := inj.action(l, i); f.kind == present || !slices.Contains(inj.in.Profile.DistinctUsers, e.Name) {
+			if f := inj.action(l, i); f.isThere() || !slices.Contains(inj.in.Profile.DistinctUsers, e.Name) {
 				continue
 			}
 			user := rawjson.Value(inj.in.Rendered.Elements[l][i].Raw).Get("securityContext", "runAsUser")

@@ -138,7 +138,9 @@ type injection struct {
 	record    merge.Record
 	conflicts []Conflict
 	refused   bool
-	detail    string
+	// adopted is true if a container is there that no annotation lists.
+	adopted bool
+	detail  string
 }
 
 // Merge merges what a profile adds into a pod.
@@ -147,7 +149,8 @@ type injection struct {
 // the status annotation lists it. Then it stays as it is, because others may have
 // changed it since. The annotation alone is not enough, since a pod can come with any:
 // what it lists and is absent is added. Two revisions of one profile in one pod are
-// refused: nobody knows how they work together.
+// refused: nobody knows how they work together. Without an annotation, a container that
+// equals the profile's is the profile's.
 func Merge(in Input, buffer *Buffer) (Result, error) {
 	inj := &buffer.injection
 	*inj = injection{in: in, now: in.Pod}
@@ -184,7 +187,7 @@ func Merge(in Input, buffer *Buffer) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if len(inj.now.Editor.Operations) == 0 {
+	if len(inj.now.Editor.Operations) == 0 && !inj.adopted {
 		return Result{Outcome: Unchanged}, nil
 	}
 	return Result{Pod: inj.now, Entry: inj.entry(), Record: inj.record}, nil

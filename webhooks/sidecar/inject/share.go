@@ -3,23 +3,19 @@ package inject
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/merge"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/profile"
 )
-
-// tokenPath is where the API server mounts the token of the service account into
-// every container: k8s.io/kubernetes/plugin/pkg/admission/serviceaccount,
-// DefaultAPITokenMountPath.
-const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" // #nosec G101 -- a path
 
 // shareMounts adds mounts, devices and variables of the pod's own containers to containers
 // of the template.
@@ -55,7 +51,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 				s.Container, inj.in.Profile.Name, path))
 		}
 	}
-	if f.kind != present {
+	if !f.isThere() {
 		text := []byte(inj.in.Rendered.Elements[l][k].Raw)
 		if f.raw != nil {
 			text = f.raw
@@ -75,7 +71,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 		return err
 	}
 	m.Editor = &inj.now.Editor
-	own := slices.Contains(inj.in.Earlier.Merged, s.Container)
+	own := inj.in.Earlier != nil && slices.Contains(inj.in.Earlier.Merged, s.Container)
 	if own {
 		// The container is the pod's, and stays when what was added goes.
 		m.Record, m.Earlier = &inj.record, inj.earlierPaths
@@ -91,7 +87,7 @@ func (inj *injection) share(s *v1alpha1.SidecarShare, l podtext.List, k int) err
 // isPrivileged reports whether a container of the template is privileged, as the
 // API server will see it.
 func (inj *injection) isPrivileged(l podtext.List, k int) bool {
-	if f := inj.action(l, k); f.kind == mergeInto || f.kind == present {
+	if f := inj.action(l, k); f.kind == mergeInto || f.isThere() {
 		own := inj.now.Pod.Element(inj.now.Pod.Lists[l].From+f.index).Text.Get("securityContext", "privileged")
 		if own.Kind() == rawjson.Bool {
 			return own.IsTrue()
@@ -121,18 +117,18 @@ func (inj *injection) checkVariables(s *v1alpha1.SidecarShare, l podtext.List, k
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(last)) {
-			if !isSameVariable(last[name], want[name]) {
+			if !profile.EqualVariable(last[name], want[name]) {
 				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("container %q of sidecar profile %q sets the environment variable %s to another value than the application containers, and a shared subPathExpr uses it",
 					s.Container, inj.in.Profile.Name, podtext.Quote(name)))
 			}
 		}
 	}
 	f := inj.action(l, k)
-	if f.kind == mergeInto || f.kind == present {
+	if f.kind == mergeInto || f.isThere() {
 		check(inj.now.Pod.Element(inj.now.Pod.Lists[l].From + f.index).Text)
 	}
 	switch {
-	case f.kind == present:
+	case f.isThere():
 	case f.raw != nil: // another share has been at it
 		check(f.raw)
 	default:
@@ -212,7 +208,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 	var expanded []string
 	if g.share.VolumeMounts {
 		for _, mount := range it.Text.Get("volumeMounts").Elements() {
-			if mount.Get("mountPath").Is(tokenPath) {
+			if meaning.Path(mount.Get("mountPath").Text()) == defaults.TokenMount {
 				continue
 			}
 			expanded = append(expanded, variableNames(mount.Get("subPathExpr").Text())...)
@@ -256,7 +252,7 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 		other := g.env.add(name, variable)
 		if needed[name] {
 			g.expanded[name] = true
-			if other != nil && !isSameVariable(other, variable) {
+			if other != nil && !profile.EqualVariable(other, variable) {
 				inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers set the environment variable %s to different values, and a subPathExpr uses it that sidecar profile %q shares with container %q",
 					podtext.Quote(name), inj.in.Profile.Name, g.share.Container))
 			}
@@ -268,8 +264,8 @@ func (inj *injection) collect(g *sharedSettings, it *podtext.Element) error {
 // collectMount adds a mount or device. Two containers that have something else at one
 // path are a conflict.
 func (inj *injection) collectMount(g *sharedSettings, u *keyedList, key string, value rawjson.Value) {
-	path := value.Get(key).Text()
-	if other := u.add(path, value); other != nil && !merge.Equal(other, value) {
+	path := meaning.Path(value.Get(key).Text())
+	if other := u.add(path, value); other != nil && !merge.Equal(merge.RemoveMembers(other, key), merge.RemoveMembers(value, key)) {
 		inj.conflict("", inj.in.Profile.DeclineHint(), fmt.Sprintf("the application containers have different mounts at %s, which sidecar profile %q shares with container %q",
 			podtext.Quote(path), inj.in.Profile.Name, g.share.Container))
 	}
@@ -312,37 +308,6 @@ func expandedVariables(names []string, value func(name string) rawjson.Value) ma
 		}
 	}
 	return all
-}
-
-// isSameVariable reports whether two variables of one name are equal with the defaults of
-// the API server.
-func isSameVariable(a, b rawjson.Value) bool {
-	if merge.Equal(a, b) {
-		return true
-	}
-	x, errX := withoutDefaults(a)
-	y, errY := withoutDefaults(b)
-	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
-}
-
-func withoutDefaults(variable rawjson.Value) (any, error) {
-	decoded, err := variable.Decode()
-	if err != nil {
-		return nil, fmt.Errorf("an environment variable: %w", err)
-	}
-	drop := func(object any, name string, absent ...any) {
-		if members, ok := object.(map[string]any); ok && slices.Contains(absent, members[name]) {
-			delete(members, name)
-		}
-	}
-	if members, ok := decoded.(map[string]any); ok {
-		if from, ok := members["valueFrom"].(map[string]any); ok {
-			drop(from["fieldRef"], "apiVersion", "v1", "", nil)
-			drop(from["resourceFieldRef"], "divisor", "0", int64(0), nil)
-		}
-	}
-	drop(decoded, "value", "", nil)
-	return decoded, nil
 }
 
 // variableNames returns the names of the environment variables that a subPathExpr, or the

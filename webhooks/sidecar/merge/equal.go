@@ -26,9 +26,14 @@ func Equal(a, b rawjson.Value) bool {
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-func findElement(list rawjson.Value, r *Rule, key string, value rawjson.Value) (int, rawjson.Value) {
+func findElement(list rawjson.Value, r *Rule, value rawjson.Value) (int, rawjson.Value) {
+	plain := r.IsSet && r.clean == nil
+	meaning := ""
+	if !plain {
+		meaning = r.meaning(value)
+	}
 	for i, element := range list.Elements() {
-		if r.IsSet && Equal(element, value) || !r.IsSet && r.Key(element) == key {
+		if plain && Equal(element, value) || !plain && r.meaning(element) == meaning {
 			return i, element
 		}
 	}
@@ -67,7 +72,7 @@ func Canonical(v rawjson.Value) string {
 	return string(text)
 }
 
-// elementFinder finds elements of a list by their keys. Where many are looked for among
+// elementFinder finds elements of a list by the meaning of their keys. Where many are looked for among
 // many, it looks at each once.
 type elementFinder struct {
 	list rawjson.Value
@@ -88,7 +93,7 @@ func newElementFinder(list rawjson.Value, r *Rule, wanted rawjson.Value) element
 	}
 	f.at = make(map[string]indexedElement)
 	for i, element := range list.Elements() {
-		key := r.Key(element)
+		key := r.meaning(element)
 		if _, twice := f.at[key]; !twice {
 			f.at[key] = indexedElement{i, element}
 		}
@@ -96,15 +101,15 @@ func newElementFinder(list rawjson.Value, r *Rule, wanted rawjson.Value) element
 	return f
 }
 
-// find returns the first element with a key, or -1.
-func (f *elementFinder) find(key string, value rawjson.Value) (int, rawjson.Value) {
+// find returns the first element with the key of another one, or -1.
+func (f *elementFinder) find(value rawjson.Value) (int, rawjson.Value) {
 	if f.at != nil {
-		if k, there := f.at[key]; there {
+		if k, there := f.at[f.rule.meaning(value)]; there {
 			return k.index, k.element
 		}
 		return -1, nil
 	}
-	return findElement(f.list, f.rule, key, value)
+	return findElement(f.list, f.rule, value)
 }
 
 // ReadQuantity reads a quantity, which may be a string or a number. It returns false for

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
@@ -122,10 +123,10 @@ func (m *Merger) deduplicate(at Path, value rawjson.Value, r *Rule) rawjson.Valu
 	}
 	first := make(map[string]rawjson.Value, value.Len())
 	return FilterElements(value, func(i int, element rawjson.Value) bool {
-		key := r.Identity(element)
+		key := r.meaning(element)
 		other, twice := first[key]
-		if twice && !r.IsSet && !Equal(other, element) {
-			m.OnConflict(at.Element(i, key).Display, "the profile has two different entries with the same "+r.KeyNames())
+		if twice && !r.IsSet && !r.isSame(other, element) {
+			m.OnConflict(at.Element(i, "").Display, "the profile has two different entries with the same "+r.KeyNames())
 		}
 		if !twice {
 			first[key] = element
@@ -140,7 +141,9 @@ func (m *Merger) withoutUsedPaths(at Path, other, value rawjson.Value) rawjson.V
 	if other.Len() == 0 {
 		return value
 	}
-	path := func(v rawjson.Value) string { return v.Get("mountPath").Text() + v.Get("devicePath").Text() }
+	path := func(v rawjson.Value) string {
+		return meaning.Path(v.Get("mountPath").Text() + v.Get("devicePath").Text())
+	}
 	taken := make(map[string]bool)
 	for _, theirs := range other.Elements() {
 		taken[path(theirs)] = true
@@ -182,7 +185,10 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 	there := newElementFinder(own, r, template)
 	for _, value := range template.Elements() {
 		key := r.Key(value)
-		index, element := there.find(key, value)
+		index, element := there.find(value)
+		if index >= 0 && r.clean != nil {
+			key = r.Key(element) // by which it is found again
+		}
 		switch {
 		case index < 0 && r.maxItems > 0 && count >= r.maxItems:
 			m.OnConflict(at.Display, fmt.Sprintf("the pod has %d entries, at most %d are allowed, and the profile adds %s", own.Len(), r.maxItems, Describe(value)))
@@ -197,10 +203,13 @@ func (m *Merger) list(at Path, own, template rawjson.Value, r *Rule) error {
 			m.Added = append(m.Added, at.FieldPath+"/"+key)
 		case r.IsSet:
 		case !r.IsAtomic && element.Kind() == rawjson.Object && value.Kind() == rawjson.Object:
+			if r.clean != nil {
+				value = RemoveMembers(value, r.mapKeys...) // what is there may have another text
+			}
 			if err := m.Object(at.Element(index, key), element, value, r); err != nil {
 				return err
 			}
-		case !Equal(element, value):
+		case !r.isSame(element, value):
 			m.OnConflict(at.Element(index, key).Display, "the pod has a different entry with the same "+r.KeyNames())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 )
 
 // The merge rules. What a template says about a field of a pod is put there if
@@ -51,6 +52,9 @@ type Rule struct {
 	values *Rule
 	// isQuantity says that the value is one, which can be written in many ways.
 	isQuantity bool
+	// clean returns the one way in which a key, or an element that stands for itself, is written: two texts can be one
+	// directory, or one address.
+	clean func(string) string
 }
 
 // PodRules are the rules for a pod's spec, without the lists of containers and volumes.
@@ -73,13 +77,13 @@ var (
 		"enableServiceLinks":            {apiDefault: `true`},
 		"imagePullSecrets":              {mapKeys: []string{"name"}},
 		"tolerations":                   listSet,
-		"hostAliases":                   {mapKeys: []string{"ip"}, Fields: map[string]*Rule{"hostnames": listSet}},
+		"hostAliases":                   {mapKeys: []string{"ip"}, clean: meaning.Address, Fields: map[string]*Rule{"hostnames": listSet}},
 		"readinessGates":                {mapKeys: []string{"conditionType"}},
 		"schedulingGates":               {mapKeys: []string{"name"}},
 		"resourceClaims":                {mapKeys: []string{"name"}, IsAtomic: true},
 		"topologySpreadConstraints":     {mapKeys: []string{"topologyKey", "whenUnsatisfiable=DoNotSchedule"}, IsAtomic: true},
 		"dnsConfig": {Fields: map[string]*Rule{
-			"nameservers": {IsSet: true, maxItems: 3}, "searches": {IsSet: true, maxItems: 32}, "options": {mapKeys: []string{"name"}, IsAtomic: true},
+			"nameservers": {IsSet: true, maxItems: 3, clean: meaning.Address}, "searches": {IsSet: true, maxItems: 32}, "options": {mapKeys: []string{"name"}, IsAtomic: true},
 		}},
 		"overhead":  {values: quantity},
 		"resources": {Fields: map[string]*Rule{"requests": {values: quantity}, "limits": {values: quantity}}},
@@ -102,8 +106,8 @@ var (
 		"env":                      {mapKeys: []string{"name"}, IsAtomic: true},
 		"envFrom":                  listSet,
 		"ports":                    {mapKeys: []string{"containerPort", "protocol=TCP"}, IsAtomic: true, unique: "name"},
-		"volumeMounts":             {mapKeys: []string{"mountPath"}, IsAtomic: true, disjointFrom: "volumeDevices"},
-		"volumeDevices":            {mapKeys: []string{"devicePath"}, IsAtomic: true, disjointFrom: "volumeMounts"},
+		"volumeMounts":             {mapKeys: []string{"mountPath"}, clean: meaning.Path, IsAtomic: true, disjointFrom: "volumeDevices"},
+		"volumeDevices":            {mapKeys: []string{"devicePath"}, clean: meaning.Path, IsAtomic: true, disjointFrom: "volumeMounts"},
 		"resizePolicy":             {mapKeys: []string{"resourceName"}, IsAtomic: true},
 		"resources": {Fields: map[string]*Rule{
 			"claims": {mapKeys: []string{"name"}, IsAtomic: true}, "requests": {pair: "limits", values: quantity}, "limits": {pair: "requests", values: quantity},
@@ -142,6 +146,23 @@ func (r *Rule) excludes(object rawjson.Value, name string) bool {
 
 // IsMergedList reports whether a list is merged element by element.
 func (r *Rule) IsMergedList() bool { return r != nil && (r.IsSet || len(r.mapKeys) > 0) }
+
+// meaning returns one text for all elements of a list that Kubernetes or the kernel takes for one.
+func (r *Rule) meaning(element rawjson.Value) string {
+	switch {
+	case r.clean == nil:
+		return r.Identity(element)
+	case r.IsSet:
+		return r.clean(element.Text())
+	default:
+		return r.clean(element.Get(r.mapKeys[0]).Text())
+	}
+}
+
+// isSame reports whether two elements with one meaning say the same.
+func (r *Rule) isSame(a, b rawjson.Value) bool {
+	return Equal(a, b) || r.clean != nil && !r.IsSet && Equal(RemoveMembers(a, r.mapKeys...), RemoveMembers(b, r.mapKeys...))
+}
 
 // Identity returns one text for all elements of a list that are one.
 func (r *Rule) Identity(element rawjson.Value) string {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/meaning"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/podtext"
 )
 
@@ -274,19 +275,22 @@ func (c *Checker) volumeMount(path string, m *corev1.VolumeMount) {
 }
 
 func (c *Checker) mounts(at, owner string, container *corev1.Container) {
-	mounted := make(map[string]bool, len(container.VolumeMounts))
+	mounted := make(map[string]string, len(container.VolumeMounts))
 	s := container.SecurityContext
 	isPrivileged := s != nil && s.Privileged != nil && *s.Privileged
 	for i := range container.VolumeMounts {
 		m, path := &container.VolumeMounts[i], Indexed(at+".volumeMounts", i)
 		c.declaredVolume(path+".name", m.Name)
-		switch {
+		directory := meaning.Path(m.MountPath)
+		switch other, twice := mounted[directory]; {
 		case m.MountPath == "":
 			c.error(path+".mountPath", "", "a path is required")
-		case mounted[m.MountPath]:
+		case twice && other == m.MountPath:
 			c.invalid(path+".mountPath", "%q is mounted twice in %s", m.MountPath, owner)
+		case twice: // The API server compares the texts.
+			c.warn(path+".mountPath", "mount one of the two elsewhere", "%q is the same directory as %q, so that one mount hides the other in %s", m.MountPath, other, owner)
 		}
-		mounted[m.MountPath] = true
+		mounted[directory] = m.MountPath
 		// What is added to a container that is not known may have privileges there.
 		if p := m.MountPropagation; p != nil && *p == corev1.MountPropagationBidirectional && container.Name != "" && !isPrivileged {
 			c.invalid(path+".mountPropagation", "%q is allowed only for privileged containers", *p)
@@ -304,7 +308,9 @@ func (c *Checker) devices(at string, container *corev1.Container) {
 		if block, there := c.blocks[d.Name]; there && !block {
 			c.error(path+".name", "", "%q is not a persistentVolumeClaim, and cannot be a device", d.Name)
 		}
-		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == d.DevicePath }) {
+		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return meaning.Path(m.MountPath) == meaning.Path(d.DevicePath)
+		}) {
 			c.error(path+".devicePath", "", "%q is also the path of a mount", d.DevicePath)
 		}
 		if slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == d.Name }) {

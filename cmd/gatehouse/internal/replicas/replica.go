@@ -59,8 +59,11 @@ func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the list of files is incomplete: %w", err)
 	}
+	if len(text) > maxList {
+		return nil, fmt.Errorf("the list of files is larger than %d bytes", maxList)
+	}
 	var list debug.Recording
-	if err := json.Unmarshal(text, &list); err != nil || len(text) > maxList {
+	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, errors.New("the answer is no list of files (hint: --ops-port is the port of --ops-listen)")
 	}
 	return list.Files, nil

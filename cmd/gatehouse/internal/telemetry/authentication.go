@@ -154,7 +154,7 @@ func isNotLoaded(reason string) bool {
 // isForgeable reports whether a forged token can be rejected for a reason too.
 func isForgeable(reason string) bool {
 	switch authn.Reason(reason) { //nolint:exhaustive // the others are of authentic tokens
-	case authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonUnknownID, authn.ReasonWrongSecret,
+	case authn.ReasonForeign, authn.ReasonMalformed, authn.ReasonTooLarge, authn.ReasonUnknownID, authn.ReasonWrongSecret,
 		authn.ReasonUnknownKey, authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonKeys, authn.ReasonDeadline:
 		return true
 	default:

@@ -11,7 +11,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonForeign:
 		return "the token is not for this server: it is neither an access token, nor a login token, nor a JWT of a configured issuer (hint: check whether it is for another cluster)"
 	case authn.ReasonMalformed:
-		return "the token is damaged: truncated, mistyped or too long (hint: copy it again, or get a new one)"
+		return "the token is damaged: truncated or mistyped (hint: copy it again, or get a new one)"
 	case authn.ReasonUnknownID:
 		return "unknown access token: it was revoked or replaced, is for another server, or was issued a moment ago (hint: try again in ten seconds, then ask for a new one)"
 	case authn.ReasonWrongSecret:
@@ -51,7 +51,7 @@ func sentence(r authn.Reason) string {
 	case authn.ReasonDirectory:
 		return "the directory is not available (hint: try again in a minute)"
 	case authn.ReasonTooLarge:
-		return "the identity does not fit into a token (hint: ask the administrator for fewer groups)"
+		return "the token is too large (hint: ask for one with fewer groups, or fewer claims)"
 	default:
 		return "reason " + string(r)
 	}

@@ -93,6 +93,8 @@ type evaluator struct {
 	schemas *schemas.Schemas
 	// unchecked are the kinds of evaluated objects that were not checked, and why.
 	unchecked map[schema.GroupVersionKind]error
+	// defined are the kinds whose definitions are among the manifests, each with its definition until that was found valid.
+	defined map[schema.GroupVersionKind]map[string]any
 }
 
 // objectKey identifies an object, whatever version it is written in.
@@ -102,6 +104,7 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	e := &evaluator{
 		input: in, user: request.WithGroups(authenticationv1.UserInfo{Username: f.as, Groups: f.groups}),
 		operation: admissionv1.Operation(f.operation), decider: admit.Decider{Snapshot: in.snapshot, Documents: newDocumentReviewer(in.config), NamespaceHint: labelsHint},
+		defined: map[schema.GroupVersionKind]map[string]any{},
 	}
 	crds := slices.Clone(in.definitions)
 	for _, s := range in.sources {
@@ -109,12 +112,13 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 			if object.GroupVersionKind() == crdKind() {
 				if tree, err := rawjson.Value(object.JSON()).Decode(); err == nil { // evaluate reports what is wrong with it
 					content, _ := tree.(map[string]any)
+					request.Versions(content, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { e.defined[kind] = content })
 					crds = append(crds, &unstructured.Unstructured{Object: content})
 				}
 			}
 		}
 	}
-	e.resources = request.NewResources(append(crdadmission.Definitions(), crds...))
+	e.resources = schemas.Resources(append(crdadmission.Definitions(), crds...))
 	if !f.noSchema {
 		known := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
 			opaque := false
@@ -191,6 +195,12 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 	}
 	if e.operation != admissionv1.Delete {
 		out.invalid, out.undecodable = e.checkSchema(ctx, o)
+	}
+	if definition := e.defined[o.GroupVersionKind()]; definition != nil && e.schemas != nil {
+		if out.Err = schemas.DefinitionError(ctx, definition); out.Err != nil {
+			return out // the API server does not serve the kind
+		}
+		delete(e.defined, o.GroupVersionKind())
 	}
 	for _, d := range e.resources.CheckName(o.JSON()) {
 		if !slices.ContainsFunc(out.invalid, func(other diagnostic.Diagnostic) bool { return other.Field == d.Field }) {

@@ -214,6 +214,8 @@ func tokenHint(d *authn.Decision) string {
 		return "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself"
 	case authn.ReasonMalformed:
 		return "copy the whole token, without quotes"
+	case authn.ReasonTooLarge:
+		return "issue it with fewer groups, or fewer claims"
 	case authn.ReasonUnknownID:
 		return "its AccessToken document is not in this directory: it was revoked, or is not there yet"
 	case authn.ReasonWrongSecret:
@@ -251,7 +253,7 @@ func tokenHint(d *authn.Decision) string {
 	case authn.ReasonSourceGone:
 		return "log in again, at a directory that is configured"
 	case authn.ReasonOK:
-	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory, authn.ReasonTooLarge:
+	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory:
 		// Tokens never have these reasons.
 	}
 	return ""

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -146,7 +147,7 @@ func resourcesOf(c *config.Config) (*request.Resources, error) {
 	if err != nil {
 		return nil, err
 	}
-	return request.NewResources(crds), nil
+	return schema.Resources(crds), nil
 }
 
 // newCompiler returns what compiles the configuration for a case.

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/defaults"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -30,14 +30,15 @@ const (
 	InjectionRule = "injection"
 )
 
-// Request returns the request that the API server would send for a Spec, with defaults in its objects.
+// Request returns the request that the API server would send for a Spec, with its objects as the API server decodes them: with
+// defaults, and custom resources without unknown fields.
 func Request(resources *request.Resources, spec request.Spec) (admission.Request, error) {
 	if spec.Operation != admissionv1.Connect {
 		var err, oldErr error
-		if spec.Object, err = Defaulted(spec.Object); err != nil {
+		if spec.Object, err = prepared(spec.Object, resources.Prepare); err != nil {
 			err = fmt.Errorf("object: %w", err)
 		}
-		if spec.OldObject, oldErr = Defaulted(spec.OldObject); oldErr != nil {
+		if spec.OldObject, oldErr = prepared(spec.OldObject, resources.Prepare); oldErr != nil {
 			oldErr = fmt.Errorf("oldObject: %w", oldErr)
 		}
 		if err := errors.Join(err, oldErr); err != nil {
@@ -47,9 +48,12 @@ func Request(resources *request.Resources, spec request.Spec) (admission.Request
 	return resources.Build(spec)
 }
 
-// Defaulted returns the JSON of an object with the defaults of the API server. Text that is no JSON object is returned as it is, for
-// Resources.Build to report.
-func Defaulted(text []byte) ([]byte, error) {
+// Defaulted returns the JSON of an object of Kubernetes' own with the defaults of the API server. Text that is no JSON object is
+// returned as it is, for Resources.Build to report.
+func Defaulted(text []byte) ([]byte, error) { return prepared(text, func(map[string]any) {}) }
+
+// prepared is Defaulted, with what prepares objects of other kinds.
+func prepared(text []byte, prepare func(map[string]any)) ([]byte, error) {
 	value, err := rawjson.Parse(text)
 	if err != nil || value.Kind() != rawjson.Object {
 		return text, nil //nolint:nilerr // Resources.Build reports it
@@ -60,6 +64,7 @@ func Defaulted(text []byte) ([]byte, error) {
 	}
 	object, _ := tree.(map[string]any)
 	defaults.Apply(object)
+	prepare(object)
 	return json.Marshal(object)
 }
 

@@ -24,6 +24,8 @@ const (
 	UnknownResource Code = "unknown-resource"
 	// Operation is an operation that a resource never has.
 	Operation Code = "operation"
+	// Subresource is a subresource by which what a policy checks changes, and which no policy matches.
+	Subresource Code = "subresource"
 	// Scope is a scope that a rule's resources do not have.
 	Scope Code = "scope"
 	// BeingDeleted is an expression that spares objects that are being deleted.
@@ -101,6 +103,15 @@ server asks no policy or webhook about the resource.`,
 			`matchConstraints:
   resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/exec]}]
 validations: [{expression: request.userInfo.username == "admin", message: only admin may}]`,
+		},
+		{
+			Subresource, "a policy checks containers of pods, and no policy matches the subresource by which they change",
+			`Resources of a running pod change by pods/resize, and ephemeral containers are added by pods/ephemeralcontainers. A policy on pods
+sees neither. It is not reported if any policy of the directory matches the subresource.`,
+			`Write a rule for the subresource too, with operations: [UPDATE]. Its object is the whole pod.`,
+			`matchConstraints:
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods, pods/ephemeralcontainers]}]
+validations: [{expression: 'object.spec.containers.all(c, quantity(c.?resources.limits[?"cpu"].orValue("1")).isLessThan(quantity("4")))', message: too much}]`,
 		},
 		{
 			Scope, "a rule has a scope that its resources do not have",

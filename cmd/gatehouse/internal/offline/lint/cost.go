@@ -49,11 +49,15 @@ type sizes struct{}
 
 // EstimateSize returns the size of a value.
 func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
-	switch node.Type().Kind() { //nolint:exhaustive // others have no size
+	switch node.Type().Kind() { //nolint:exhaustive // others have the size 1 anyway
 	case types.StringKind, types.BytesKind:
 		return &checker.SizeEstimate{Max: longText}
 	case types.ListKind, types.MapKind, types.StructKind, types.DynKind, types.AnyKind:
 		return &checker.SizeEstimate{Max: manyElements}
+	case types.OpaqueKind:
+		return &checker.SizeEstimate{Max: longText}
+	case types.TypeKind, types.NullTypeKind:
+		return &checker.SizeEstimate{Min: 1, Max: 1}
 	default:
 		return nil
 	}

@@ -112,6 +112,7 @@ func (l *linter) lintPolicy(d document, given *admissionregistrationv1.Validatin
 	s.read()
 
 	s.lintMatching()
+	s.lintSubresources()
 	s.lintBeingDeleted()
 	s.lintTypes()
 	s.lintNullObjects()

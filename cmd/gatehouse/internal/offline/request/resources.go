@@ -32,6 +32,29 @@ type Resources struct {
 	resources map[schema.GroupVersionResource]Resource
 	// preferred has the preferred version of each kind.
 	preferred map[schema.GroupKind]schema.GroupVersionKind
+	preparer  Preparer
+}
+
+// Preparer does to a custom resource what the API server does when it decodes one.
+type Preparer interface {
+	Prepare(kind schema.GroupVersionKind, object map[string]any) error
+}
+
+// Preparing returns the resources with what prepares objects of custom kinds.
+func (r *Resources) Preparing(preparer Preparer) *Resources {
+	out := *r
+	out.preparer = preparer
+	return &out
+}
+
+// Prepare does to an object what the API server does when it decodes one of a custom kind. An object of a kind whose schema is not
+// known, or is invalid, stays as it is.
+func (r *Resources) Prepare(object map[string]any) {
+	version, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	if r.preparer != nil {
+		_ = r.preparer.Prepare(schema.FromAPIVersionAndKind(version, kind), object) // a check by the schema reports it
+	}
 }
 
 // NewResources returns the resources of Kubernetes and of these CustomResourceDefinitions, which take precedence. Invalid ones are skipped:
@@ -63,7 +86,7 @@ func NewResources(crds []*unstructured.Unstructured) *Resources {
 
 // With returns the resources with more kinds, which take precedence.
 func (r *Resources) With(kinds map[schema.GroupVersionKind]Resource) *Resources {
-	out := &Resources{kinds: maps.Clone(r.kinds), resources: maps.Clone(r.resources), preferred: maps.Clone(r.preferred)}
+	out := &Resources{kinds: maps.Clone(r.kinds), resources: maps.Clone(r.resources), preferred: maps.Clone(r.preferred), preparer: r.preparer}
 	for kind, as := range kinds {
 		out.know(kind, as)
 	}

@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,6 +51,9 @@ func compile(version map[string]any) (*customResource, error) {
 	if err := structuralschema.ValidateStructural(field.NewPath("schema"), structural).ToAggregate(); err != nil {
 		return nil, err
 	}
+	if err := defaulting.PruneDefaults(structural); err != nil {
+		return nil, err
+	}
 	values, _, err := validation.NewSchemaValidator(&props)
 	if err != nil {
 		return nil, err
@@ -56,29 +61,60 @@ func compile(version map[string]any) (*customResource, error) {
 	return &customResource{structural, values, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// check does what the API server does with an object at its creation: find unknown
-// fields, fill in defaults, validate. wrongType reports whether a value has another type than its field.
+// prepare does what the API server does with an object when it decodes it: fill in defaults, remove unknown fields and nulls of fields
+// that are not nullable, decode the metadata of resources inside. It returns the paths of the unknown fields, and whether something
+// of a resource inside has another type than it must have; then the object is not all prepared.
+func (c *customResource) prepare(object map[string]any) (unknown []string, malformed bool) {
+	defaulting.Default(object, c.structural)
+	unknown = pruning.PruneWithOptions(object, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
+	err, inMetadata := objectmeta.CoerceWithOptions(nil, object, c.structural, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return unknown, true // which one is found depends on the order of a map: validation finds all
+	}
+	return append(unknown, inMetadata...), false
+}
+
+// check does what the API server does with an object at its creation: prepare and validate. wrongType reports whether a value has
+// another type than its field.
 func (c *customResource) check(ctx context.Context, object map[string]any) (found diagnostic.List, wrongType bool) {
 	object = runtime.DeepCopyJSON(object)
-	for _, path := range pruning.PruneWithOptions(object, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+	unknown, wrongType := c.prepare(object)
+	for _, path := range unknown {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: strict.UnknownField})
 	}
-	defaulting.Default(object, c.structural)
 	errs := validation.ValidateCustomResource(nil, object, c.values)
+	errs = append(errs, objectmeta.Validate(ctx, nil, object, c.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
 	if c.rules != nil && len(errs) == 0 {
 		broken, _ := c.rules.Validate(ctx, nil, c.structural, object, nil, celconfig.RuntimeCELCostBudget)
 		errs = append(errs, broken...)
 	}
 	for _, err := range errs {
-		path := strings.TrimPrefix(strings.TrimPrefix(err.Field, "<nil>"), ".")
 		wrongType = wrongType || err.Type == field.ErrorTypeTypeInvalid
+	}
+	return append(found, diagnosticsOf(errs)...), wrongType
+}
+
+// diagnosticsOf returns errors of the API server's validation as diagnostics.
+func diagnosticsOf(errs field.ErrorList) diagnostic.List {
+	var found diagnostic.List
+	for _, err := range errs {
+		path := strings.TrimPrefix(strings.TrimPrefix(err.Field, "<nil>"), ".")
+		switch err.BadValue.(type) {
+		case nil, string, bool, int, int64, float64:
+		default:
+			err.BadValue = field.OmitValueType{} // it is long, and in the object
+		}
 		if IsSecret(path) {
 			err.BadValue = field.OmitValueType{}
 		}
-		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: lowerFirst(err.ErrorBody())})
+		message, _, _ := strings.Cut(err.ErrorBody(), "\n") // behind it is a part of the value
+		if d := (diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: lowerFirst(message)}); !slices.Contains(found, d) {
+			found = append(found, d)
+		}
 	}
-	return found, wrongType
+	return found
 }
 
 // lowerFirst returns a message as messages of Gatehouse begin.

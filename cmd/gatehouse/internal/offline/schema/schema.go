@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,22 +77,40 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 	}
 	if t := s.builtIn[gvk]; t != nil {
 		found = s.types.Compare(t, object, "", strict.Options{SecretAt: IsSecret})
-		return s.finish(t, object, found), hasWrongType(found), nil
+		if undecodable = hasWrongType(found); !undecodable && t == reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]() {
+			errs, err := checkDefinition(ctx, object)
+			if err != nil {
+				return nil, false, err
+			}
+			found = append(found, diagnosticsOf(errs)...)
+		}
+		return s.finish(t, object, found), undecodable, nil
 	}
 	return nil, false, ErrUnknown
 }
 
-// Default fills in what the API server fills in for a custom resource. It leaves objects of other kinds as they are.
-func (s *Schemas) Default(gvk schema.GroupVersionKind, object map[string]any) error {
+// Prepare does to a custom resource what the API server does when it decodes one, before admission: fill in defaults, remove unknown
+// fields and nulls, decode metadata. It leaves objects of other kinds, and what is malformed, as they are.
+func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object map[string]any) error {
 	compiled := s.custom[gvk]
 	if compiled == nil {
 		return nil
 	}
 	custom, err := compiled()
-	if err == nil {
-		defaulting.Default(object, custom.structural)
+	if err != nil {
+		return err
 	}
-	return err
+	custom.prepare(object)
+	if meta, found, err := objectmeta.GetObjectMeta(object, false); err == nil && found {
+		return objectmeta.SetObjectMeta(object, meta)
+	}
+	return nil
+}
+
+// Resources returns the resources of Kubernetes and of CustomResourceDefinitions, whose objects requests have as the API server
+// decodes them.
+func Resources(definitions []*unstructured.Unstructured) *request.Resources {
+	return request.NewResources(definitions).Preparing(New(definitions))
 }
 
 // hasWrongType reports whether there is more than unknown fields, which a decoder can leave out.

@@ -38,6 +38,7 @@ spec:
               size: {type: integer, minimum: 1}
               most: {type: integer, default: 10}
               color: {type: string, enum: [red, blue]}
+              template: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
               env: {type: array, items: {type: object, properties: {name: {type: string}, value: {type: string}}}}
               parts:
                 type: array
@@ -133,6 +134,40 @@ func TestCheck(t *testing.T) {
 			},
 		},
 		{"rule of a widget", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 11}", []string{`spec: invalid value: size must be at most most`}},
+		{"nulls", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w, labels: null, creationTimestamp: null}\nspec: {size: 3, color: null, most: null, parts: null, env: [{name: a, value: null}]}", nil},
+		{
+			"nulls that matter", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: null, parts: [null]}", []string{
+				`spec.parts[0]: invalid value: "null": spec.parts[0] in body must be of type string: "null"`,
+				`spec.size: required value`,
+			},
+		},
+		{"a resource inside", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3, template: {apiVersion: v1, kind: Pod, metadata: {name: ok, creationTimestamp: null}, spec: {anything: 1}}}", nil},
+		{"an unknown field of metadata inside", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3, template: {apiVersion: v1, kind: Pod, metadata: {nme: ok}}}", []string{"spec.template.metadata.nme: unknown field"}},
+		{
+			"what is wrong with a resource inside", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3, template: {apiVersion: 1, metadata: {labels: {a: b c}}}}", []string{
+				`spec.template.apiVersion: invalid value: 1: must be a string`,
+				`spec.template.kind: required value`,
+				`spec.template.metadata.labels: invalid value: "b c": a valid label must be an empty string or consist of`,
+			},
+		},
+		{
+			"metadata inside that is no object", "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 3, template: {apiVersion: v1, kind: Pod, metadata: {labels: 1}}}", []string{
+				`spec.template.metadata: invalid value: `,
+			},
+		},
+		{"good definition", widgets, nil},
+		{"rule that does not compile", strings.Replace(widgets, "self.most'", "self.none'", 1), []string{
+			`spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: invalid value: compilation failed: ERROR: <input>:1:18: undefined field 'none'`,
+		}},
+		{"rule that costs too much", strings.Replace(widgets, "self.size <= self.most", "self.parts.all(n, self.parts.exists(m, m == n))", 1), []string{
+			`spec.versions[0].schema.openAPIV3Schema: forbidden: x-kubernetes-validations estimated rule cost total`,
+			`spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: forbidden: estimated rule cost exceeds budget`,
+			`spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule: forbidden: contributed to`,
+		}},
+		{"definition with another name and no schema", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: other}\nspec: {group: example.com, scope: Namespaced, names: {plural: oxen, kind: Ox}, versions: [{name: v1, served: true, storage: true}]}", []string{
+			`metadata.name: invalid value: "other": must be spec.names.plural+"."+spec.group`,
+			`spec.versions[0].schema.openAPIV3Schema: required value`,
+		}},
 		{"own kind", "apiVersion: gatehouse.dev/v1alpha1\nkind: SidecarProfile\nmetadata: {name: s}\nspec: {templates: {}}", []string{"spec.templates: unknown field"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

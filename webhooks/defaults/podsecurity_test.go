@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/defaults"
+	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 

@@ -17,7 +17,7 @@
 //     node ports of a Service, the selector of a Job;
 //   - what other objects decide: default storage and ingress classes, limit ranges, runtime classes, other priority classes than
 //     the two of the system, a service account's pull secrets. A service account is assumed to mount its token;
-//   - defaults in the schemas of custom resources;
+//   - defaults in the schemas of custom resources, which offline/schema has;
 //   - kinds of resource.k8s.io and certificates.k8s.io, and alpha and beta versions. Fields of features that are off by default
 //     are kept, where the API server drops them.
 package defaults

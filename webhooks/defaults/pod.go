@@ -9,6 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// ContainerOfPod fills in a container of a pod, which may be in the network of its node: what Container does, and what depends on
+// other fields. The mount of the service account's token is not filled in.
+func ContainerOfPod(c *corev1.Container, hostNetwork bool) {
+	inPod(c, hostNetwork)
+	Container(c)
+}
+
+func inPod(c *corev1.Container, hostNetwork bool) {
+	copyMissing(&c.Resources.Requests, c.Resources.Limits)
+	if hostNetwork {
+		for i := range c.Ports {
+			set(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
+		}
+	}
+}
+
 // pod fills in a pod: defaults, and what admission plug-ins and the registry add.
 func pod(p *corev1.Pod) {
 	s := &p.Spec
@@ -16,12 +32,7 @@ func pod(p *corev1.Pod) {
 		*seconds = 1
 	}
 	for c := range containers(s) {
-		copyMissing(&c.Resources.Requests, c.Resources.Limits)
-		if s.HostNetwork {
-			for i := range c.Ports {
-				set(&c.Ports[i].HostPort, c.Ports[i].ContainerPort)
-			}
-		}
+		inPod(c, s.HostNetwork)
 	}
 	setPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	podSpec(s)
@@ -36,8 +47,9 @@ func pod(p *corev1.Pod) {
 }
 
 const (
-	// tokenMount is where the token of the service account is mounted.
-	tokenMount = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path
+	// TokenMount is where the API server mounts the token of the service account into every container:
+	// k8s.io/kubernetes/plugin/pkg/admission/serviceaccount, DefaultAPITokenMountPath.
+	TokenMount = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // a path
 	// tokenVolumes begins the names of volumes with such a token. The API server
 	// appends five random characters, of which 0 is none.
 	tokenVolumes = "kube-api-access-"
@@ -63,10 +75,10 @@ func serviceAccount(p *corev1.Pod) {
 	}
 	needed := false
 	for c := range containers(s) {
-		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenMount }) {
+		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == TokenMount }) {
 			continue
 		}
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenMount})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: TokenMount})
 		needed = true
 	}
 	if needed && !has {

@@ -14,7 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/defaults"
+	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
 )
 
 // files are the names of those of testdata that have manifests.

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// volume fills in a volume of a pod. One without a source is an emptyDir.
-func volume(v *corev1.Volume) {
+// Volume fills in a volume of a pod. One without a source is an emptyDir.
+func Volume(v *corev1.Volume) {
 	if reflect.ValueOf(v.VolumeSource).IsZero() {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
 	}

@@ -15,14 +15,14 @@ func podSpec(s *corev1.PodSpec) {
 	setPointer(&s.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
 	set(&s.SchedulerName, corev1.DefaultSchedulerName)
 	for i := range s.Volumes {
-		volume(&s.Volumes[i])
+		Volume(&s.Volumes[i])
 	}
 	for c := range containers(s) {
-		container(c)
+		Container(c)
 	}
 	for i := range s.EphemeralContainers {
 		c := corev1.Container(s.EphemeralContainers[i].EphemeralContainerCommon)
-		container(&c)
+		Container(&c)
 		s.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
 	}
 	resources(s.Overhead)
@@ -45,7 +45,8 @@ func containers(s *corev1.PodSpec) func(func(*corev1.Container) bool) {
 	}
 }
 
-func container(c *corev1.Container) {
+// Container fills in the defaults of a container that depend on nothing else.
+func Container(c *corev1.Container) {
 	set(&c.ImagePullPolicy, pullPolicy(c.Image))
 	set(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	set(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
