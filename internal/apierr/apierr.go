@@ -101,7 +101,27 @@ func LacksRight(err error, verb string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "+verb+" resource ")
 }
 
-// GrantHint returns what to do about a missing right.
+// The ClusterRoles for people that every install has, see manifests/kustomize/base/roles.yaml.
+const (
+	// RoleAdmin is for access tokens and revocations.
+	RoleAdmin = "gatehouse-admin"
+	// RoleAuditor is for reading what decides.
+	RoleAuditor = "gatehouse-auditor"
+	// RoleConsole is for the servers' pods, to be bound in their namespace.
+	RoleConsole = "gatehouse-console"
+)
+
+// BindHint returns which ClusterRole to bind to a user who lacks a right, in the namespace if
+// that is not "".
+func BindHint(clusterRole, namespace, verbs, resources string) string {
+	if namespace != "" {
+		clusterRole += " in namespace " + namespace
+	}
+	return fmt.Sprintf("bind the ClusterRole %s, or a role that allows %s of %s", clusterRole, verbs, resources)
+}
+
+// GrantHint returns what to do about a missing right of the server, whose role has that name
+// unless it was installed by another.
 func GrantHint(role, verbs, resources string) string {
 	return fmt.Sprintf("%s must allow %s of %s", role, verbs, resources)
 }

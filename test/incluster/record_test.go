@@ -238,7 +238,7 @@ func TestRecordGet(t *testing.T) {
 			refused := s.recorder(t, strings.ReplaceAll(test.name, " ", "-"), test.rights...)
 			support.Eventually(t, "the error of the missing right", func() error {
 				code, stdout, stderr := refused.get(t)
-				if code != 2 || stdout != "" || !strings.Contains(stderr, test.want) || !strings.Contains(stderr, "(hint: a Role in "+system+" must allow "+test.hint+")\n") {
+				if code != 2 || stdout != "" || !strings.Contains(stderr, test.want) || !strings.Contains(stderr, "(hint: bind the ClusterRole gatehouse-console in namespace "+system+", or a role that allows "+test.hint+")\n") {
 					return fmt.Errorf("exit code %d, standard output %q, standard error %q", code, stdout, stderr)
 				}
 				return nil

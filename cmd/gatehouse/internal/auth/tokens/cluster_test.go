@@ -68,7 +68,7 @@ func TestClusterErrors(t *testing.T) {
 		says       string
 	}{
 		{"taken", `{"reason":"AlreadyExists","code":409,"message":"exists"}`, ErrExists, "AccessToken/a already exists"},
-		{"no right", `{"reason":"Forbidden","code":403,"message":"accesstokens is forbidden: User \"x\" cannot create resource \"accesstokens\""}`, ErrForbidden, "(hint: a ClusterRole must allow create of accesstokens in gatehouse.dev)"},
+		{"no right", `{"reason":"Forbidden","code":403,"message":"accesstokens is forbidden: User \"x\" cannot create resource \"accesstokens\""}`, ErrForbidden, "(hint: bind the ClusterRole gatehouse-admin, or a role that allows create of accesstokens in gatehouse.dev)"},
 		{"denied by somebody else", `{"reason":"Forbidden","code":403,"message":"denied by\u001b[2J a policy"}`, ErrRefused, "denied by[2J a policy"},
 		{"invalid", `{"reason":"Invalid","code":422,"message":"x","details":{"causes":[{"field":"spec.user.groups[0]","message":"\"system:masters\" is reserved"},{"field":"spec.x","message":"gatehouse_ci_aaaqeayeaudaocajbifqydiob4ibceqtcqkrmfyyxyccrrq"}]}}`, ErrRefused, "cluster: AccessToken/a: spec.user.groups[0]: \"system:masters\" is reserved\ncluster: AccessToken/a: spec.x: gatehouse_…"},
 		{"no definition", "404 page not found", nil, "(hint: apply the CRDs: gatehouse manifests --crds | kubectl apply --server-side -f -)"},

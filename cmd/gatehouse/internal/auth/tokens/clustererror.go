@@ -37,7 +37,7 @@ func explain(err error, verb, resource, name string) error {
 	case class == apierr.Unauthorized:
 		return errors.New("the API server rejects the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
 	case apierr.LacksRight(err, verb):
-		return &markedError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group)), ErrForbidden}
+		return &markedError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.BindHint(apierr.RoleAdmin, "", verb, resource+" in "+v1alpha1.GroupVersion.Group)), ErrForbidden}
 	case class == apierr.Invalid, class == apierr.Forbidden:
 		return &markedError{findings(err, object(kindOf(resource), name)).Error(), ErrRefused}
 	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled):
