@@ -3,9 +3,11 @@
 package apierr
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,6 +95,20 @@ func (c Class) Coarse() Class {
 	default:
 		return Unreachable
 	}
+}
+
+// Unreached returns an error for people in place of that of a request that no API server
+// answered, and nil for other errors.
+func Unreached(err error) error {
+	failed, ok := errors.AsType[*url.Error](err)
+	if !ok || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	host := failed.URL
+	if u, err := url.Parse(failed.URL); err == nil {
+		host = u.Scheme + "://" + u.Host
+	}
+	return fmt.Errorf("the API server %s cannot be reached: %w (hint: check the kubeconfig and its context, and that the API server runs)", host, failed.Err)
 }
 
 // LacksRight reports whether an error is about a missing right to the verb: refusals

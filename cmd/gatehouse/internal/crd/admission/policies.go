@@ -81,7 +81,7 @@ func (c *compiler) diagnoseException(current *config.Config, x *v1alpha1.PolicyE
 func addHint(found diagnostic.List, field, name string, names []string) {
 	for i := range found {
 		if f := &found[i]; f.Field == field && f.Severity == diagnostic.Warning {
-			f.Hint = cmp.Or(f.Hint, diagnostic.DidYouMean(name, names...))
+			f.Hint = cmp.Or(f.Hint, diagnostic.NameHint(name, names...))
 		}
 	}
 }
