@@ -3,6 +3,8 @@ package tokens
 import (
 	"encoding/json"
 	"errors"
+	"net"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -58,6 +60,22 @@ func statusError(t testing.TB, body string) error {
 		return apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: tokenResource}, "a", body, 0, true)
 	}
 	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// TestClusterIsDown has one line for an API server that does not answer, which is not a doubt if there was no connection.
+func TestClusterIsDown(t *testing.T) {
+	t.Parallel()
+	down := func(op string) error {
+		return &url.Error{Op: "Get", URL: "https://127.0.0.1:1/apis/x?timeout=30s", Err: &net.OpError{Op: op, Net: "tcp", Err: errors.New("connection refused")}}
+	}
+	const line = "the API server https://127.0.0.1:1 cannot be reached: "
+	for _, tc := range []struct{ verb, op, want string }{
+		{"list", "dial", line}, {"list", "read", line}, {"create", "dial", line}, {"create", "read", "may have applied the change"},
+	} {
+		if err := explain(down(tc.op), tc.verb, "accesstokens", ""); err == nil || !strings.HasPrefix(err.Error(), line) && tc.want == line || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s, %s: %v", tc.verb, tc.op, err)
+		}
+	}
 }
 
 func TestClusterErrors(t *testing.T) {

@@ -86,7 +86,20 @@ Exit codes: 0 printed, 2 bad usage.`,
 	}
 	cli.AddOutputFlag(cmd, &output, "json", "table")
 	cmd.Flags().StringVar(&dir, "dir", "", "write a file for each kind into this directory")
+	_ = cmd.MarkFlagDirname("dir") // the flag exists
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		all, _ := kindSchemas() // without kinds there is nothing to complete
+		return kindNames(all), cobra.ShellCompDirectiveNoFileComp
+	}
 	return cmd
+}
+
+func kindNames(all []kindSchema) []string {
+	var names []string
+	for _, k := range all {
+		names = append(names, k.kind.Kind)
+	}
+	return names
 }
 
 // ofKinds returns the schemas of the kinds with these names, each with or without its group.
@@ -97,12 +110,8 @@ func ofKinds(all []kindSchema, names []string) ([]kindSchema, error) {
 			return strings.EqualFold(k.kind.Kind, name) || strings.EqualFold(k.kind.GroupKind().String(), name)
 		})
 		if i < 0 {
-			var kinds []string
-			for _, k := range all {
-				kinds = append(kinds, k.kind.Kind)
-			}
-			hint := cmp.Or(diagnostic.DidYouMean(name, kinds...), "gatehouse schema -o table lists the kinds")
-			return nil, fmt.Errorf("there is no schema of kind %q (hint: %s)", name, hint)
+			hint := cmp.Or(diagnostic.DidYouMean(name, kindNames(all)...), "gatehouse schema -o table lists the kinds")
+			return nil, fmt.Errorf("there is no schema of this kind (hint: %s)", hint)
 		}
 		out = append(out, all[i])
 	}

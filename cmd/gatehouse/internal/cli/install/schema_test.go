@@ -108,7 +108,7 @@ func TestSchemaOutput(t *testing.T) {
 		{"schema policyexception", 0, `"title": "PolicyException"`, ""},
 		{"schema AuthenticationConfiguration.apiserver.config.k8s.io -o yaml", 0, "apiserver.config.k8s.io/v1\n", ""},
 		{"schema -o table", 0, "gatehouse.dev/test_v1alpha1.json\n", ""},
-		{"schema PolicyExeption", 2, "", `there is no schema of kind "PolicyExeption" (hint: did you mean "PolicyException"?)`},
+		{"schema PolicyExeption", 2, "", `there is no schema of this kind (hint: did you mean "PolicyException"?)`},
 		{"schema Pod", 2, "", "(hint: gatehouse schema -o table lists the kinds)"},
 		{"schema -o sarif", 2, "", "must be json"},
 	} {
