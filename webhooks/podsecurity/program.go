@@ -6,10 +6,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// inert are the members of a container that neither choose what runs in it nor what that
-// reaches. Its securityContext is what checks read.
-var inert = []string{"imagePullPolicy", "ports", "resizePolicy", "resources", "securityContext", "terminationMessagePath", "terminationMessagePolicy"}
-
 // SamePrograms reports whether no container of a pod runs, reaches or is allowed anything
 // that it did not before, apart from what checks read: the containers have the same
 // images, commands, arguments, environments, hooks, mounts and volumes, and the pod has
@@ -29,6 +25,9 @@ func SamePrograms(object, old rawjson.Value) bool {
 // addPrograms adds what runs in containers of the pod, and with what: in those of the parts,
 // or in all if parts is nil. What is gone from it later is no change for the worse.
 func addPrograms(to map[Failure]bool, object rawjson.Value, parts map[string]bool) {
+	// These neither choose what runs in a container nor what that reaches. Its securityContext
+	// is what checks read.
+	inert := []string{"imagePullPolicy", "ports", "resizePolicy", "resources", "securityContext", "terminationMessagePath", "terminationMessagePolicy"}
 	mounted := map[string]bool{}
 	for _, list := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
 		for _, container := range object.Get("spec", list).Elements() {

@@ -49,8 +49,14 @@ func (result *ruleResult) readsPrivileges(path []string) bool {
 	}
 	reads := result.rule.Reads()
 	return slices.ContainsFunc([][]string{
-		{"hostIPC"}, {"hostNetwork"}, {"hostPID"}, {"hostUsers"}, {"securityContext"}, {"volumes", expression.EachElement, "hostPath"},
-		{"containers", expression.EachElement, "securityContext"}, {"initContainers", expression.EachElement, "securityContext"},
+		{"hostIPC"},
+		{"hostNetwork"},
+		{"hostPID"},
+		{"hostUsers"},
+		{"securityContext"},
+		{"volumes", expression.EachElement, "hostPath"},
+		{"containers", expression.EachElement, "securityContext"},
+		{"initContainers", expression.EachElement, "securityContext"},
 		{"ephemeralContainers", expression.EachElement, "securityContext"},
 	}, func(field []string) bool { return reads.Touches(slices.Concat(path, []string{"spec"}, field)...) })
 }

@@ -141,7 +141,7 @@ func writeSchemas(dir string, all []kindSchema) error {
 			return err
 		}
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // as public as the files
 			return err
 		}
 		if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil { //nolint:gosec // a public file
