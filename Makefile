@@ -206,6 +206,7 @@ chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, re
 	cp manifests/kustomize/cert-manager/{rights,certificates,registration}.yaml $(CHART)/files/cert-manager/
 	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
 	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
+	cp manifests/kustomize/base/roles.yaml $(CHART)/files/roles.yaml
 
 .PHONY: release
 release: release-version installers $(BINARIES) $(addsuffix .cdx.json,$(BINARIES)) ## Make the release VERSION=vX.Y.Z in bin/release: archives, image, chart, krew manifest, SBOMs, notes, checksums.

@@ -52,6 +52,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		audit.NewCommand,
 		func(s cli.Streams) *cobra.Command { return console.NewCommand(s, run) },
 		install.NewManifestsCommand,
+		install.NewSchemaCommand,
 		install.NewProbeCommand,
 		install.NewUninstallCommand,
 		certs.NewCommand,

@@ -3,9 +3,11 @@
 package apierr
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,13 +97,47 @@ func (c Class) Coarse() Class {
 	}
 }
 
+// Unreached returns an error for people in place of that of a request that no API server
+// answered, and nil for other errors.
+func Unreached(err error) error {
+	failed, ok := errors.AsType[*url.Error](err)
+	if !ok || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	host := failed.URL
+	if u, err := url.Parse(failed.URL); err == nil {
+		host = u.Scheme + "://" + u.Host
+	}
+	return fmt.Errorf("the API server %s cannot be reached: %w (hint: check the kubeconfig and its context, and that the API server runs)", host, failed.Err)
+}
+
 // LacksRight reports whether an error is about a missing right to the verb: refusals
 // of admission plugins are Forbidden too.
 func LacksRight(err error, verb string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "+verb+" resource ")
 }
 
-// GrantHint returns what to do about a missing right.
+// The ClusterRoles for people that every install has, see manifests/kustomize/base/roles.yaml.
+const (
+	// RoleAdmin is for access tokens and revocations.
+	RoleAdmin = "gatehouse-admin"
+	// RoleAuditor is for reading what decides.
+	RoleAuditor = "gatehouse-auditor"
+	// RoleConsole is for the servers' pods, to be bound in their namespace.
+	RoleConsole = "gatehouse-console"
+)
+
+// BindHint returns which ClusterRole to bind to a user who lacks a right, in the namespace if
+// that is not "".
+func BindHint(clusterRole, namespace, verbs, resources string) string {
+	if namespace != "" {
+		clusterRole += " in namespace " + namespace
+	}
+	return fmt.Sprintf("bind the ClusterRole %s, or a role that allows %s of %s", clusterRole, verbs, resources)
+}
+
+// GrantHint returns what to do about a missing right of the server, whose role has that name
+// unless it was installed by another.
 func GrantHint(role, verbs, resources string) string {
 	return fmt.Sprintf("%s must allow %s of %s", role, verbs, resources)
 }

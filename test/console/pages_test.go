@@ -112,7 +112,7 @@ func (s *site) twoTeams(t *testing.T) {
 			var all strings.Builder // that they see
 			all.WriteString(p.Text("body"))
 			for page, right := range map[string]string{
-				"/": "list pods in namespace " + system, "/decisions": "list pods in namespace " + system, "/login": "must allow list of accesstokens", "/policies": "",
+				"/": "list pods in namespace " + system, "/decisions": "list pods in namespace " + system, "/login": "a role that allows list of accesstokens", "/policies": "",
 				"/policies/AdmissionPolicy/registries": "", "/try": "", "/compare": "",
 			} {
 				c.visit(t, p, page)

@@ -119,7 +119,7 @@ func startContextServer(t *testing.T, w *world) *contextServer {
 	started.Go(func() {
 		l.server, err = w.serve(t.Context(), "context", l.config, append(w.certificateFor(t, "context"), "--kubeconfig", kubeconfig)...)
 	})
-	l.logs(t, `"kind":"Namespace.v1"`, `cannot watch resource \"namespaces\"`, "a ClusterRole must allow get, list and watch of namespaces")
+	l.logs(t, `"kind":"Namespace.v1"`, `cannot watch resource \"namespaces\"`, "the ClusterRole gatehouse-context must allow get, list and watch of namespaces")
 	l.grant(t, "context-reader", reading("", "namespaces", "configmaps"), reading("context.example.com", "limits"))
 	l.bind(t, "context-delegator", "system:auth-delegator")
 	started.Wait()

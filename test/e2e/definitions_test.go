@@ -379,8 +379,8 @@ func (d *defined) testDefaults(t *testing.T) {
 func (d *defined) testColumns(t *testing.T) {
 	want := map[string][]string{
 		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +MATCHED +INJECTED +STALE +AGE`, `small +True +InUse +False +12 +11 +3 +[0-9]+s`},
-		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +ACTIONS +VIOLATIONS +AGE`, `small +True +InUse +False +\["Deny"\] +17 +[0-9]+s`},
-		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +ACTIONS +AGE`, `small +True +InUse +False +small +\["Deny","Audit"\] +[0-9]+s`},
+		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +DENY +WARN +AUDIT +VIOLATIONS +AGE`, `small +True +InUse +False +Deny +17 +[0-9]+s`},
+		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +DENY +WARN +AUDIT +AGE`, `small +True +InUse +False +small +Deny +Audit +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +False +[0-9]+s`},
 		"AccessToken":            {`NAME +READY +REASON +DEGRADED +USER +EXPIRES +LAST USED +AGE`, `small +True +InUse +False +robot +2036-01-01T00:00:00Z +[0-9]+s +[0-9]+s`},
 		"TokenRevocation":        {`NAME +READY +REASON +DEGRADED +USER +ISSUED BEFORE +AGE`, `small +True +InUse +False +jane +2026-01-01T00:00:00Z +[0-9]+s`},

@@ -152,16 +152,16 @@ func TestMissingRightsOnCustomResources(t *testing.T) {
 	}{
 		"policies-list": {
 			without: []missingRight{{"admissionpolicies", "list"}, {"admissionpolicies", "watch"}},
-			says:    `resource \"admissionpolicies\"`, hint: "a ClusterRole must allow get, list and watch of admissionpolicies.gatehouse.dev",
+			says:    `resource \"admissionpolicies\"`, hint: "the ClusterRole gatehouse-resources must allow get, list and watch of admissionpolicies.gatehouse.dev",
 			unready: "AdmissionPolicy",
 		},
 		"policies-watch": {
 			without: []missingRight{{"admissionpolicies", "watch"}},
-			says:    `cannot watch resource \"admissionpolicies\"`, hint: "a ClusterRole must allow get, list and watch of admissionpolicies.gatehouse.dev",
+			says:    `cannot watch resource \"admissionpolicies\"`, hint: "the ClusterRole gatehouse-resources must allow get, list and watch of admissionpolicies.gatehouse.dev",
 		},
 		"tokens": {
 			without: []missingRight{{"accesstokens", "list"}, {"accesstokens", "watch"}},
-			says:    `resource \"accesstokens\"`, hint: "a ClusterRole must allow get, list and watch of accesstokens.gatehouse.dev",
+			says:    `resource \"accesstokens\"`, hint: "the ClusterRole gatehouse-resources must allow get, list and watch of accesstokens.gatehouse.dev",
 			unready: "AccessToken", goesOn: true, // and ready half a minute after its start
 		},
 		"status": {

@@ -76,6 +76,23 @@ func TestNearest(t *testing.T) {
 }
 
 // TestSortReadsTheIndexesOfAPath keeps elements of lists in their order.
+func TestNameHint(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ word, names, want string }{
+		{"registrys", "limits registries", `did you mean "registries"?`},
+		{"registry", "limits registries", `did you mean "registries"?`},
+		{"images", "limits shop-images", `did you mean "shop-images"?`},
+		{"pod-security-x", "limits pod-security-baseline", `did you mean "pod-security-baseline"?`},
+		{"images", "limits registries", `there is "limits", "registries"`},
+		{"images", "aa bb cc dd ee ff", ""},
+		{"images", "", ""},
+	} {
+		if got := diagnostic.NameHint(tc.word, strings.Fields(tc.names)...); got != tc.want {
+			t.Errorf("%s of %s: got %q, want %q", tc.word, tc.names, got, tc.want)
+		}
+	}
+}
+
 func TestSortReadsTheIndexesOfAPath(t *testing.T) {
 	t.Parallel()
 	want := []string{

@@ -37,6 +37,27 @@ func DidYouMean(word string, names ...string) string {
 	return ""
 }
 
+// NameHint returns a Hint about a name that somebody else has chosen: DidYouMean, or else the
+// first name that shares a word with it, or that it contains or is contained in, or else
+// all names, if they are few.
+func NameHint(word string, names ...string) string {
+	if hint := DidYouMean(word, names...); hint != "" || len(names) == 0 {
+		return hint
+	}
+	const similar, few = 4, 5
+	short := strings.ToLower(word)
+	for _, name := range names {
+		long := strings.ToLower(name)
+		if least := min(len(short), len(long)); least >= similar && (strings.Contains(long, short) || strings.Contains(short, long) || long[:least-least/similar] == short[:least-least/similar]) {
+			return fmt.Sprintf("did you mean %q?", name)
+		}
+	}
+	if len(names) > few {
+		return ""
+	}
+	return "there is " + QuotedList(names)
+}
+
 // distance returns the number of characters to insert, remove, replace or swap with
 // their neighbour to make b of a.
 func distance(a, b string) int {

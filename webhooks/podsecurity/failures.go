@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,13 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
-// Failure is one way in which a pod fails a check. Another image is another failure: it
-// is other code that gets what the check forbids.
+// Failure is one way in which a pod fails a check, or part of what makes that dangerous:
+// another program, or one that reaches more, is another failure.
 type Failure struct {
 	// Part is the container or volume that fails, and "" is the pod.
 	Part string
-	// Image is that of the container.
-	Image string
+	// Program is what runs in the container, and with what: see addPrograms.
+	Program string
 	// Detail is what upstream says is wrong.
 	Detail string
 }
@@ -34,7 +32,7 @@ type Failures map[string]map[Failure]bool
 // Each container and volume is evaluated alone, with the fields of the pod that decide
 // about containers. Lists of the pod, its sysctls and annotations, are evaluated once,
 // so that the work grows with the size of the pod and not with its square. What the pod
-// or a volume of it violates concerns every container: then the images of all are
+// or a volume of it violates concerns every container: then the programs of all are
 // compared too.
 func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object rawjson.Value) (Failures, error) {
 	out := Failures{}
@@ -69,7 +67,10 @@ func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object 
 			}
 		}
 	}
-	concernsAll := slices.Collect(maps.Keys(out))
+	for _, failures := range out {
+		addPrograms(failures, object, nil)
+	}
+	failing := map[string]map[string]bool{}
 	annotations := annotationsByContainer(meta.Annotations)
 	for _, list := range [...]struct {
 		name string
@@ -89,7 +90,7 @@ func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object 
 			return spec.EphemeralContainers[i].Name
 		}},
 	} {
-		for i, container := range object.Get("spec", list.name).Elements() {
+		for i := range object.Get("spec", list.name).Elements() {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -98,16 +99,18 @@ func (e *Evaluator) Failures(ctx context.Context, level Level, pod *Pod, object 
 			}
 			one := bare
 			name := list.take(&one, i)
-			f := Failure{Part: list.name + "/" + name, Image: container.Get("image").Text()}
+			part := list.name + "/" + name
 			for _, v := range e.Violations(level, &metav1.ObjectMeta{Annotations: annotations[name]}, &one) {
-				f.Detail = v.Detail
-				add(v.Check, f)
-			}
-			f.Detail = ""
-			for _, check := range concernsAll {
-				add(check, f)
+				add(v.Check, Failure{Part: part, Detail: v.Detail})
+				if failing[v.Check] == nil {
+					failing[v.Check] = map[string]bool{}
+				}
+				failing[v.Check][part] = true
 			}
 		}
+	}
+	for check, parts := range failing {
+		addPrograms(out[check], object, parts)
 	}
 	return out, nil
 }

@@ -35,7 +35,7 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 		defaulted, before := validation.DefaultBindingSpec(spec), c.errorCount()
 		validation.CheckBindingSpec(d, of, defaulted)
 		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {
-			hint := diagnostic.DidYouMean(defaulted.PolicyName, known[of]...)
+			hint := diagnostic.NameHint(defaulted.PolicyName, known[of]...)
 			for kind, names := range known {
 				if kind != of && slices.Contains(names, defaulted.PolicyName) {
 					article := "a"

@@ -168,12 +168,17 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 				for n := range c.named {
 					names[n] = c.named[n].name
 				}
-				d.Warnf(at.Child("name"), diagnostic.DidYouMean(p.Name, names...), "there is no policy %q", p.Name)
+				d.Warnf(at.Child("name"), diagnostic.NameHint(p.Name, names...), "there is no policy %q", p.Name)
 			}
 			continue
 		}
 		knows := sets.New(known...)
 		for k, rule := range p.Rules {
+			if full := "validations[" + rule + "]"; knows.Has(full) && rule != podSecurityPart && rule != matchConditionsPart {
+				if _, isIndex := RuleIndex(full); !isIndex {
+					rule, out.policies[key][k] = full, full
+				}
+			}
 			switch at := at.Child("rules").Index(k); {
 			case named[rule] != "":
 				// The index goes on to mean the rule when it gets a name.

@@ -41,6 +41,35 @@ func (result *ruleResult) reads(field string) bool {
 	return result.rule != nil && result.rule.Reads().Touches("metadata", field)
 }
 
+// readsPrivileges reports whether the rule may read what a pod is allowed on its node, of the
+// pod at the path of the object.
+func (result *ruleResult) readsPrivileges(path []string) bool {
+	if result.rule == nil {
+		return false
+	}
+	reads := result.rule.Reads()
+	return slices.ContainsFunc([][]string{
+		{"hostIPC"},
+		{"hostNetwork"},
+		{"hostPID"},
+		{"hostUsers"},
+		{"securityContext"},
+		{"volumes", expression.EachElement, "hostPath"},
+		{"containers", expression.EachElement, "securityContext"},
+		{"initContainers", expression.EachElement, "securityContext"},
+		{"ephemeralContainers", expression.EachElement, "securityContext"},
+	}, func(field []string) bool { return reads.Touches(slices.Concat(path, []string{"spec"}, field)...) })
+}
+
+// podPath returns the path of the pod, or of the pod template, in the object. It is false for
+// other kinds.
+func (r *request) podPath() ([]string, bool) {
+	if r.Kind.Group == "" && r.Kind.Kind == "Pod" {
+		return nil, true
+	}
+	return r.review.set.workloads.Template(r.Kind.Group, r.Kind.Kind)
+}
+
 // readsBeyondHarmless reports whether a rule of the policy may read what isHarmless lets
 // change, the change itself or the user. If such a policy cannot be evaluated, it is not
 // known what the rule would have decided.

@@ -56,6 +56,21 @@ func TestExistingViolations(t *testing.T) {
 	template := func(containers, label string) string {
 		return `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: shop}, spec: {template: {metadata: {labels: {team: ` + label + `}}, spec: {containers: [` + containers + `]}}}}`
 	}
+	// priv is a Deployment with a privileged container and another one.
+	priv := func(container, spec string) string {
+		if container != "" {
+			container = ", " + container
+		}
+		if spec != "" {
+			spec += ", "
+		}
+		pod := template(`{name: a, image: x, securityContext: {privileged: true}`+container+`}, {name: b, image: b}`, "a")
+		return strings.Replace(pod, "spec: {containers", "spec: {"+spec+"containers", 1)
+	}
+	host := func(image string) string {
+		return pod(`{name: a, image: ` + image + `}], volumes: [{name: v, hostPath: {path: /tmp}}`)
+	}
+	privileged := strings.Replace(own(`validations: [{expression: "object.spec.containers.all(c, c.?securityContext.?privileged.orValue(false) != true)"}]`), "[pods, deployments, configmaps]", "[pods]", 1)
 	for _, tc := range []struct {
 		name, documents, old, object string
 		want                         string
@@ -144,6 +159,30 @@ func TestExistingViolations(t *testing.T) {
 		{"a standard, one container less with an annotation", restricted, strings.Replace(pod(`{name: a, image: x}, {name: b, image: x}`), "labels:", "annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}, labels:", 1), strings.Replace(pod(`{name: a, image: x}`), "labels:", "annotations: {container.apparmor.security.beta.kubernetes.io/a: unconfined}, labels:", 1), "Existing podSecurity.appArmorProfile"},
 		{"a standard, the label of a template", strings.Replace(restricted, "validationActions", "workloadTemplates: Check, validationActions", 1), template(`{name: a, image: x, securityContext: {privileged: true}}`, "a"), template(`{name: a, image: x, securityContext: {privileged: true}}`, "b"), "Existing podSecurity.privileged in spec.template"},
 		{"a standard, another image in a template", strings.Replace(restricted, "validationActions", "workloadTemplates: Check, validationActions", 1), template(`{name: a, image: x, securityContext: {privileged: true}}`, "a"), template(`{name: a, image: w, securityContext: {privileged: true}}`, "a"), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, another command", restricted, priv(``, ``), priv(`command: [sh]`, ``), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, another argument", restricted, priv(`args: [a]`, ``), priv(`args: [b]`, ``), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, another variable of the environment", restricted, priv(`env: [{name: A, value: a}]`, ``), priv(`env: [{name: A, value: b}]`, ``), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, a hook", restricted, priv(``, ``), priv(`lifecycle: {postStart: {exec: {command: [sh]}}}`, ``), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, another account", restricted, priv(``, ``), priv(``, `serviceAccountName: admin`), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, the account by its other name", restricted, priv(``, `serviceAccount: a`), priv(``, `serviceAccountName: a`), "Existing podSecurity.privileged in spec.template"},
+		{"a standard, a token", restricted, priv(``, `automountServiceAccountToken: false`), priv(``, ``), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, no token any more", restricted, priv(``, ``), priv(``, `automountServiceAccountToken: false`), "Existing podSecurity.privileged in spec.template"},
+		{"a standard, processes are shared", restricted, priv(``, ``), priv(``, `shareProcessNamespace: true`), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, other nodes", restricted, priv(``, ``), priv(``, `tolerations: [{operator: Exists}]`), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, no sandbox any more", restricted, priv(``, `runtimeClassName: gvisor`), priv(``, ``), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, a volume that is mounted", restricted, priv(`volumeMounts: [{name: v, mountPath: /v}]`, `volumes: [{name: v, configMap: {name: a}}]`), priv(`volumeMounts: [{name: v, mountPath: /v}]`, `volumes: [{name: v, configMap: {name: b}}]`), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, a volume that is not mounted", restricted, priv(``, `volumes: [{name: v, configMap: {name: a}}]`), priv(``, `volumes: [{name: v, configMap: {name: b}}]`), "Existing podSecurity.privileged in spec.template"},
+		{"a standard, root", restricted, priv(``, `securityContext: {runAsUser: 1000}`), priv(``, ``), "Violated podSecurity.privileged in spec.template"},
+		{"a standard, not root any more", restricted, priv(``, ``), priv(``, `securityContext: {runAsUser: 1000}`), "Existing podSecurity.privileged in spec.template"},
+		{"a standard, what runs nothing", restricted, priv(``, ``), priv(`resources: {limits: {cpu: 1}}, imagePullPolicy: Always, ports: [{containerPort: 80}]`, `terminationGracePeriodSeconds: 5`), "Existing podSecurity.privileged in spec.template"},
+		{"a standard, the command of another container", restricted, priv(``, ``), strings.Replace(priv(``, ``), "{name: b, image: b", "{name: b, image: b, command: [sh]", 1), "Existing podSecurity.privileged in spec.template"},
+
+		{"a rule about privileges, another command", privileged, priv(``, ``), priv(`command: [sh]`, ``), "Violated validations[0] in spec.template"},
+		{"a rule about privileges, another account", privileged, priv(``, ``), priv(``, `serviceAccountName: admin`), "Violated validations[0] in spec.template"},
+		{"a rule about privileges, what runs nothing", privileged, priv(``, ``), priv(`resources: {limits: {cpu: 1}}`, ``), "Existing validations[0] in spec.template"},
+		{"a rule about privileges, of a workload itself", strings.NewReplacer("object.spec.containers", "object.spec.template.spec.containers", "[pods]", "[deployments]").Replace(privileged), priv(``, ``), priv(`command: [sh]`, ``), "Violated validations[0]"},
+		{"a rule about the host's files, another image", own(`workloadTemplates: Ignore, validations: [{expression: "!object.spec.?volumes.orValue([]).exists(v, has(v.hostPath))"}]`), host(`x`), host(`w`), "Violated validations[0]"},
+		{"a rule about images in volumes, another command", own(`workloadTemplates: Ignore, validations: [{expression: "object.spec.?volumes.orValue([]).all(v, v.?image.?reference.orValue('') == 'a')"}]`), host(`x`), strings.Replace(host(`x`), "image: x", "image: x, command: [sh]", 1), "Existing validations[0]"},
 		{"a standard, another container", restricted, pod(`{name: a, image: x, securityContext: {privileged: true}}`), pod(`{name: a, image: w, securityContext: {privileged: true}}, {name: b, image: w, securityContext: {privileged: true}}`), "Violated podSecurity.privileged"},
 		{"a standard, another path", restricted, pod(`{name: a, image: x}], volumes: [{name: v, hostPath: {path: /tmp}}`), pod(`{name: a, image: x2}], volumes: [{name: v, hostPath: {path: /}}`), "Violated podSecurity.hostPathVolumes"},
 		{"a standard, worse in the same container", restricted, pod(`{name: a, image: x, securityContext: {capabilities: {add: [SYS_TIME]}}}`), pod(`{name: a, image: w, securityContext: {capabilities: {add: [SYS_TIME, SYS_ADMIN]}}}`), "Violated podSecurity.capabilities_baseline"},

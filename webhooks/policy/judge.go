@@ -5,6 +5,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 
 // judge returns the violation that a result of a policy is as a binding applies it:
@@ -83,6 +85,10 @@ func existedBefore(t target, result *ruleResult) bool {
 	}
 	// Cheap comparisons come first.
 	if result.rule != nil && !result.rule.Reads().SameWithin(object, old, &v.compared) {
+		return false
+	}
+	// A privilege is as dangerous as the program that has it.
+	if path, isPod := r.podPath(); isPod && result.readsPrivileges(path) && !podsecurity.SamePrograms(object.Get(path...), old.Get(path...)) {
 		return false
 	}
 	// A policy that does not match the creation of such an object is about changes.

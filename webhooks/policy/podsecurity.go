@@ -197,7 +197,7 @@ func (p *podSecurity) violations(r *request, level podsecurity.Level) ([]podsecu
 }
 
 // failedBefore reports whether the pod of an earlier request failed the check in every way
-// in which it fails it now: as a whole, or by containers of the same names and images.
+// in which it fails it now: as a whole, or by containers of the same names and programs.
 func (p *podSecurity) failedBefore(now, earlier *request, s *standardResult) bool {
 	before, err := p.failures(earlier, s.level)
 	if err != nil {

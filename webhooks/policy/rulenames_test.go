@@ -132,7 +132,9 @@ func TestRuleNameDiagnostics(t *testing.T) {
 	for name, c := range map[string]struct{ policy, rule, want string }{
 		"a typing error":      {named(), "validations[b-is-y]", `error: ` + x + `"validations[b-is-y]"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[b-is-x]"?)`},
 		"something else":      {named(), "validations[memory-limit]", `error: ` + x + `"validations[memory-limit]"; its rules with names are "validations[b-is-x]", "validations[c-is-x]"`},
-		"only the name":       {named(), "b-is-x", `error: ` + x + `"b-is-x"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[b-is-x]"?)`},
+		"only the name":       {named(), "b-is-x", ""},
+		"only a wrong name":   {named(), "b-is-y", `error: ` + x + `"b-is-y"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[b-is-x]"?)`},
+		"only an index":       {named(), "0", `error: ` + x + `"0"; its rules with names are "validations[b-is-x]", "validations[c-is-x]" (hint: did you mean "validations[0]"?)`},
 		"no rule has a name":  {own(`validations: [{expression: "object.data.a == 'x'"}]`), "validations[a]", `error: ` + x + `"validations[a]"; its rules have no names, so use an index, such as "validations[0]"`},
 		"many rules":          {own(`validations: [` + strings.Join(many, ", ") + `]`), "validations[limits]", `error: ` + x + `"validations[limits]"; its rules with names are "validations[rule-a]", "validations[rule-b]", "validations[rule-c]", "validations[rule-d]", "validations[rule-e]", "validations[rule-f]", "validations[rule-g]", "validations[rule-h]", "validations[rule-i]", "validations[rule-j]" and 2 more`},
 		"an index, still":     {named(), "validations[2]", ""},
@@ -156,6 +158,18 @@ func TestRuleNameDiagnostics(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestExceptionByBareName holds that the name of a rule alone means the rule.
+func TestExceptionByBareName(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]string{"validations[b-is-x]": "Excepted validations[b-is-x] by gatehouse-system/x", "b-is-x": "Excepted validations[b-is-x] by gatehouse-system/x", "c-is-x": "Violated validations[b-is-x]"} {
+		set := compile(t, documents(named(), exceptionOf("gatehouse-system", `policies: [{name: own, rules: ["`+rule+`"]}], match: {namespaces: [shop]}`)))
+		req := review(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {a: x, b: w, c: x}}`)
+		if got := outcomes(set.Decide(t.Context(), policy.Input{Request: req, Violations: true})); got != want {
+			t.Errorf("%s: got %q, want %q", rule, got, want)
+		}
 	}
 }
 

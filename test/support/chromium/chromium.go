@@ -177,10 +177,11 @@ func (p *Page) Follow(selector string) int {
 	return int(response.Status)
 }
 
-// URL returns that of the page.
+// URL returns that of the page. The browser is asked, because a page that is being replaced answers nothing.
 func (p *Page) URL() string {
 	p.t.Helper()
-	return run(p, "get the URL", chromedp.Location())
+	history := run(p, "get the URL", chromedp.NavigationEntries())
+	return history.Entries[history.CurrentIndex].URL
 }
 
 // Click clicks on an element once it is visible.

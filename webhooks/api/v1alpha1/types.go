@@ -46,12 +46,14 @@ var GroupVersion = schema.GroupVersion{Group: "gatehouse.dev", Version: "v1alpha
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghap,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=5"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=6"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
-// +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
+// +kubebuilder:printcolumn:name="Deny",type=string,JSONPath=`.spec.validationActions[?(@=="Deny")]`
+// +kubebuilder:printcolumn:name="Warn",type=string,JSONPath=`.spec.validationActions[?(@=="Warn")]`
+// +kubebuilder:printcolumn:name="Audit",type=string,JSONPath=`.spec.validationActions[?(@=="Audit")]`
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.audit.violations`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
@@ -255,13 +257,15 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghapb,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=3"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.spec.policyName`
-// +kubebuilder:printcolumn:name="Actions",type=string,JSONPath=`.spec.validationActions`
+// +kubebuilder:printcolumn:name="Deny",type=string,JSONPath=`.spec.validationActions[?(@=="Deny")]`
+// +kubebuilder:printcolumn:name="Warn",type=string,JSONPath=`.spec.validationActions[?(@=="Warn")]`
+// +kubebuilder:printcolumn:name="Audit",type=string,JSONPath=`.spec.validationActions[?(@=="Audit")]`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
 // +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`

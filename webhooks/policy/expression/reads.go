@@ -43,6 +43,9 @@ type Reads struct {
 	onlyOfConditions bool
 }
 
+// EachElement in a path is each of the elements of a list.
+const EachElement = "[]"
+
 // Touches reports whether the expression may read the value at the path.
 func (r *Reads) Touches(path ...string) bool {
 	switch {
@@ -50,6 +53,8 @@ func (r *Reads) Touches(path ...string) bool {
 		return false
 	case r.whole, len(path) == 0:
 		return true
+	case path[0] == EachElement:
+		return r.each.Touches(path[1:]...)
 	case r.each != nil, slices.Contains(r.contained, path[0]):
 		return true
 	default:

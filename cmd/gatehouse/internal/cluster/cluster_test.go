@@ -239,7 +239,7 @@ func TestNamespacesAreVital(t *testing.T) {
 	c.begin = time.Now().Add(-time.Hour)
 	support.Eventually(t, "the reason", func() error {
 		err := c.Ready()
-		if err == nil || !strings.Contains(err.Error(), "a ClusterRole must allow get, list and watch of namespaces") {
+		if err == nil || !strings.Contains(err.Error(), "the ClusterRole gatehouse-context must allow get, list and watch of namespaces") {
 			return fmt.Errorf("Ready = %w", err)
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // follower keeps the objects of one target in memory while it runs. They stay when the API
@@ -315,8 +317,13 @@ func (f *follower) notReadError() error {
 // grantHint returns the hint about the right that the follower needs.
 func (f *follower) grantHint() string {
 	role, what := "a ClusterRole", "objects of kind "+f.Kind.Kind
-	if f.Namespace != "" {
+	switch {
+	case f.Namespace != "":
 		role = fmt.Sprintf("a Role in namespace %q", f.Namespace)
+	case f.Kind.Group == v1alpha1.GroupVersion.Group:
+		role = "the ClusterRole gatehouse-resources"
+	case f.Kind == corev1.SchemeGroupVersion.WithKind("Namespace"):
+		role = "the ClusterRole gatehouse-context"
 	}
 	if found := f.state.Load().resource; found != nil {
 		what = found.GroupResource().String()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -80,6 +82,11 @@ type Problem struct {
 // String returns the problem for people.
 func (p *Problem) String() string {
 	if p.Right != "" {
+		for _, group := range []string{v1alpha1.GroupVersion.Group, admissionregistrationv1.GroupName} {
+			if strings.HasSuffix(p.Right, "."+group) {
+				return "missing right: " + p.Right + " (hint: bind the ClusterRole " + apierr.RoleAuditor + ")"
+			}
+		}
 		return "missing right: " + p.Right
 	}
 	return p.Err.Error()

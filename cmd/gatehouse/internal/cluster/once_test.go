@@ -147,7 +147,7 @@ func TestOnceResources(t *testing.T) {
 	if err != nil || !installed || len(all) != 1 || all[0].Object() != "AdmissionPolicy/a" {
 		t.Errorf("got %v, %v, %v", all, installed, err)
 	}
-	if got := texts(o); !slices.Equal(got, []string{"missing right: list sidecarprofiles.gatehouse.dev"}) {
+	if got := texts(o); !slices.Equal(got, []string{"missing right: list sidecarprofiles.gatehouse.dev (hint: bind the ClusterRole gatehouse-auditor)"}) {
 		t.Errorf("got problems %q", got)
 	}
 	if n := len(a.Requests(func(r *fakeapi.Request) bool { return strings.HasPrefix(r.Resource, "accesstokens") })); n > 0 {

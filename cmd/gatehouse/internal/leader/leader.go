@@ -175,7 +175,7 @@ func (l *lock) note(err error, writes bool) error {
 		hint := cost
 		if class == apierr.Forbidden {
 			l.c.mayNotWrite = writes
-			hint = apierr.GrantHint("a Role in namespace \""+l.c.cfg.Namespace+"\"", "create, get and update", "leases in coordination.k8s.io; until then, "+cost)
+			hint = apierr.GrantHint("the Role gatehouse-resources in namespace \""+l.c.cfg.Namespace+"\"", "create, get and update", "leases in coordination.k8s.io; until then, "+cost)
 		}
 		l.c.problems.Report(what, string(class), "cannot take part in the "+what+": "+truncate.Bytes(err.Error(), maxError), hint)
 	}

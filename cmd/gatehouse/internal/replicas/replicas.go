@@ -58,7 +58,7 @@ func (c *Cluster) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	if err != nil {
 		hint := ""
 		if apierr.LacksRight(err, "list") {
-			hint = " (hint: " + apierr.GrantHint("a Role in "+c.Namespace, "list", "pods and create of pods/portforward") + ")"
+			hint = " (hint: " + apierr.BindHint(apierr.RoleConsole, c.Namespace, "list", "pods and create of pods/portforward") + ")"
 		}
 		return nil, fmt.Errorf("list the pods in %s: %w%s", c.Namespace, err, hint)
 	}

@@ -272,7 +272,7 @@ func (c *Controller) unread(outcome *audit.Outcome) unread {
 			c.problem(what, true, openreports.Unread(one), "see the errors of namespaces in the reports; simplify the rules that take long")
 		case one.Right != "":
 			n.forbidden++
-			c.problem(what, true, openreports.Unread(one), apierr.GrantHint("a ClusterRole", "list",
+			c.problem(what, true, openreports.Unread(one), apierr.GrantHint("the ClusterRole gatehouse-audit", "list",
 				one.GroupResource().String()+": gatehouse manifests --audit prints the rights that the policies need; the chart takes them as audit.rules"))
 		default:
 			n.unknown++
@@ -300,7 +300,7 @@ func (c *Controller) problem(what string, lasts bool, text, hint string) {
 // hint says what to do about an audit that failed.
 func hint(err error) string {
 	if apierr.Classify(err).IsDenied() {
-		return apierr.GrantHint("a ClusterRole", "list", "what the policies match: gatehouse manifests --audit prints the rights")
+		return apierr.GrantHint("the ClusterRole gatehouse-audit", "list", "what the policies match: gatehouse manifests --audit prints the rights")
 	}
 	return "the results of the last complete audit stay; it is tried again"
 }
@@ -351,7 +351,7 @@ func (c *Controller) write(ctx context.Context, reports *openreports.Reports, un
 		text := "cannot write all reports: " + truncate.Bytes(err.Error(), maxError)
 		advice := "they are written with the next audit; metrics and the status of AdmissionPolicies have the numbers"
 		if openreports.LacksRight(err) {
-			advice = apierr.GrantHint("a ClusterRole", "create, delete, get, list and patch", openreports.Rights)
+			advice = apierr.GrantHint("the ClusterRole gatehouse-audit", "create, delete, get, list and patch", openreports.Rights)
 		}
 		c.problem("reports", true, text, advice)
 	}

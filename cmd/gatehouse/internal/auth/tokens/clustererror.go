@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,7 @@ const maxQuoted = 2000
 // object, or about all of a kind if it has no name.
 func explain(err error, verb, resource, name string) error {
 	class := apierr.Classify(err)
-	switch {
+	switch unreached := apierr.Unreached(err); {
 	case err == nil:
 		return nil
 	case verb == "create" && class == apierr.AlreadyExists:
@@ -37,14 +38,22 @@ func explain(err error, verb, resource, name string) error {
 	case class == apierr.Unauthorized:
 		return errors.New("the API server rejects the credentials of the kubeconfig (hint: kubectl auth whoami, with the same kubeconfig and context)")
 	case apierr.LacksRight(err, verb):
-		return &markedError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.GrantHint("a ClusterRole", verb, resource+" in "+v1alpha1.GroupVersion.Group)), ErrForbidden}
+		return &markedError{fmt.Sprintf("%s (hint: %s)", singleLineError(err), apierr.BindHint(apierr.RoleAdmin, "", verb, resource+" in "+v1alpha1.GroupVersion.Group)), ErrForbidden}
 	case class == apierr.Invalid, class == apierr.Forbidden:
 		return &markedError{findings(err, object(kindOf(resource), name)).Error(), ErrRefused}
-	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled):
+	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled) && !isDial(err):
 		return fmt.Errorf("%w: %s (hint: check with kubectl get %s)", errUncertain, singleLineError(err), strings.TrimSpace(resource+" "+name))
+	case unreached != nil:
+		return errors.New(singleLineError(unreached))
 	default:
 		return errors.New(singleLineError(err))
 	}
+}
+
+// isDial reports whether there was no connection, so that the API server did nothing.
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // markedError is an error of the API server, in its words, that callers can tell apart with errors.Is.

@@ -232,7 +232,7 @@ func (u *ClusterUsage) report(class apierr.Class, err error) {
 	hint := "Gatehouse tries again; nothing else depends on it"
 	switch class { //nolint:exhaustive // the others need nothing but time
 	case apierr.Forbidden:
-		hint = apierr.GrantHint("a ClusterRole", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
+		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "get", "accesstokens and patch of accesstokens/status in "+v1alpha1.GroupVersion.Group+"; nothing else depends on it")
 	case apierr.Unserved:
 		hint = "apply the CRDs: " + version.Remedy
 	default:

@@ -6,6 +6,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // forbidden matches what API servers answer to a user who lacks a right.
@@ -21,7 +26,14 @@ func explain(err error) string {
 		if namespace := found[4]; namespace != "" {
 			right += " in namespace " + namespace
 		}
-		return "the right to " + right + " is missing"
+		hint := ""
+		switch resource, _, _ := strings.Cut(found[2], "/"); {
+		case found[4] != "" && slices.Contains([]string{"pods", "leases"}, resource):
+			hint = " (hint: bind the ClusterRole " + apierr.RoleConsole + " in this namespace)"
+		case slices.Contains([]string{v1alpha1.GroupVersion.Group, admissionregistrationv1.GroupName}, found[3]):
+			hint = " (hint: bind the ClusterRole " + apierr.RoleAuditor + ")"
+		}
+		return "the right to " + right + " is missing" + hint
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "there was no answer in " + partTimeout.String()

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 )
 
@@ -177,6 +179,9 @@ func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]probeCal
 	registrations := client.AdmissionregistrationV1()
 	mutating, mutatingErr := registrations.MutatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
 	validating, validatingErr := registrations.ValidatingWebhookConfigurations().Get(ctx, f.name, metav1.GetOptions{})
+	if err := cmp.Or(apierr.Unreached(mutatingErr), apierr.Unreached(validatingErr)); err != nil {
+		return nil, nil, err
+	}
 	if err := errors.Join(mutatingErr, validatingErr); err != nil {
 		return nil, nil, fmt.Errorf("cannot read the webhook configurations: %w", err)
 	}

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -91,6 +93,8 @@ type uninstaller struct {
 	kubectl string
 	// parts are in the order of their removal.
 	parts []*uninstallPart
+	// unreached is why the API server could not be reached when the parts were read, nil if it could.
+	unreached error
 }
 
 const (
@@ -171,6 +175,7 @@ func (u *uninstaller) find(ctx context.Context, p *uninstallPart) *unstructured.
 	}
 	u.parts = append(u.parts, p)
 	if err != nil {
+		u.unreached = cmp.Or(u.unreached, apierr.Unreached(err))
 		p.fail(ctx, err)
 		return nil
 	}
@@ -382,6 +387,9 @@ func (u *uninstaller) text() string {
 
 // err returns the errors about parts that are left, each with the command that removes it.
 func (u *uninstaller) err() error {
+	if u.unreached != nil && !slices.ContainsFunc(u.parts, func(p *uninstallPart) bool { return p.Outcome != uninstallFailed }) {
+		return fmt.Errorf("nothing was removed: %w", u.unreached)
+	}
 	var problems []error
 	for _, p := range u.parts {
 		switch p.Outcome {

@@ -65,7 +65,9 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 				return err
 			}
 			if err := in.checkActive(); err != nil {
-				in.writeWarnings(s.Err)
+				if !f.quiet {
+					in.writeWarnings(s.Err)
+				}
 				return err
 			}
 			return f.inject(cmd.Context(), s, in)

@@ -380,5 +380,5 @@ func (c *collection) hint() string {
 	}) {
 		return ""
 	}
-	return "\n(hint: " + apierr.GrantHint("a Role in "+c.flags.namespace, "create", "pods/portforward") + ")"
+	return "\n(hint: " + apierr.BindHint(apierr.RoleConsole, c.flags.namespace, "create", "pods/portforward") + ")"
 }

@@ -100,7 +100,7 @@ func (c *Controller) leaseHint(class apierr.Class, cost string) string {
 	if class != apierr.Forbidden {
 		return cost
 	}
-	return apierr.GrantHint(fmt.Sprintf("a Role in namespace %q", c.cfg.Namespace), "delete, list and patch",
+	return apierr.GrantHint(fmt.Sprintf("the Role gatehouse-resources in namespace %q", c.cfg.Namespace), "delete, list and patch",
 		"leases in coordination.k8s.io; until then, "+cost)
 }
 

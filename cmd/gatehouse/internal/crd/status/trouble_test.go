@@ -33,14 +33,14 @@ func TestTrouble(t *testing.T) {
 		// isOther reports whether objects of other kinds have their status in spite of it.
 		isOther bool
 	}{
-		{"no right to list a kind", only("list", policies, errForbidden), []string{`cannot list admissionpolicies|a ClusterRole must allow get and list of admissionpolicies`}, true},
+		{"no right to list a kind", only("list", policies, errForbidden), []string{`cannot list admissionpolicies|the ClusterRole gatehouse-resources must allow get and list of admissionpolicies`}, true},
 		{"no right to write a status", only("patch", policies+"/status", errForbidden), []string{`cannot write the status of admissionpolicies|patch of admissionpolicies/status in gatehouse.dev`}, true},
 		{"a kind is not served", only("", policies, errUnserved), []string{`cannot list admissionpolicies|apply the CustomResourceDefinition admissionpolicies.gatehouse.dev`}, true},
 		{"a kind without status", only("patch", policies+"/status", apierrors.NewNotFound(schema.GroupResource{Resource: policies}, "p")), []string{`has no subresource status|apply the CustomResourceDefinition admissionpolicies.gatehouse.dev`}, true},
-		{"no right to list Leases", only("list", "leases", errForbidden), []string{`cannot list the Leases with label gatehouse.dev/report=gatehouse|a Role in namespace`}, false},
+		{"no right to list Leases", only("list", "leases", errForbidden), []string{`cannot list the Leases with label gatehouse.dev/report=gatehouse|the Role gatehouse-resources in namespace`}, false},
 		{"no right to any Lease", only("", "leases", errForbidden), []string{
-			`cannot write Lease gatehouse-system/gatehouse-report-a|a Role in namespace \"gatehouse-system\" must allow`,
-			`cannot take part in the election by Lease gatehouse-system/gatehouse-status|a Role in namespace \"gatehouse-system\" must allow`,
+			`cannot write Lease gatehouse-system/gatehouse-report-a|the Role gatehouse-resources in namespace \"gatehouse-system\" must allow`,
+			`cannot take part in the election by Lease gatehouse-system/gatehouse-status|the Role gatehouse-resources in namespace \"gatehouse-system\" must allow`,
 		}, false},
 		{"the API server is away", only("", "", errAway), []string{`cannot write Lease|connection refused`, `cannot take part in the election|connection refused`}, false},
 	} {

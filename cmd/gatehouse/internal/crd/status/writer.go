@@ -319,7 +319,7 @@ func (w *writer) failed(ctx context.Context, kind, what string, err error) {
 	hint := "it is tried again; only status is late, what is decided does not depend on it"
 	switch class { //nolint:exhaustive // the others need nothing but time
 	case apierr.Forbidden:
-		hint = apierr.GrantHint("a ClusterRole", "get and list", fmt.Sprintf("%s and patch of %s/status in gatehouse.dev; nothing but status depends on it", resource, resource))
+		hint = apierr.GrantHint("the ClusterRole gatehouse-resources", "get and list", fmt.Sprintf("%s and patch of %s/status in gatehouse.dev; nothing but status depends on it", resource, resource))
 	case apierr.Unserved:
 		hint = fmt.Sprintf("apply the CustomResourceDefinition %s.gatehouse.dev of this version of Gatehouse; status is tried again", resource)
 	case apierr.Invalid:

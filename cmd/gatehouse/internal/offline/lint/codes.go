@@ -36,6 +36,8 @@ const (
 	DoubleBraces Code = "double-braces"
 	// Expired is an exception that does nothing any more.
 	Expired Code = "expired"
+	// TwoPolicies is an exception from two policies of one name.
+	TwoPolicies Code = "two-policies"
 )
 
 // explanation explains a code to users.
@@ -171,6 +173,33 @@ spec:
   match: {namespaces: [legacy]}
   reason: renamed in the next release
   expiresAt: "2026-11-01T00:00:00Z"`,
+		},
+		{
+			TwoPolicies, "a PolicyException without `kind` names two policies",
+			`A ValidatingAdmissionPolicy and an AdmissionPolicy have this name. The exception is from both.`,
+			`Set kind, or name both kinds if you mean both.`,
+			`apiVersion: gatehouse.dev/v1alpha1
+kind: AdmissionPolicy
+metadata: {name: names}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: object.metadata.name != "x"}]
+  validationActions: [Deny]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: names}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: object.metadata.name != "y"}]
+---
+apiVersion: gatehouse.dev/v1alpha1
+kind: PolicyException
+metadata: {name: legacy, namespace: gatehouse-system}
+spec:
+  policies: [{name: names}]
+  match: {namespaces: [legacy]}
+  reason: renamed in the next release`,
 		},
 	}
 }

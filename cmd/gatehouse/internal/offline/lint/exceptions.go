@@ -8,12 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // lintException lints one exception.
 func (l *linter) lintException(d document, spec *v1alpha1.PolicyExceptionSpec) {
 	if at := spec.ExpiresAt; at != nil && !at.After(l.in.Now) {
 		d.warn(Expired, field.NewPath("spec", "expiresAt"), "remove the exception", "the exception expired at %s and does nothing", at.UTC().Format(time.RFC3339))
+	}
+	for i, p := range spec.Policies {
+		if p.Kind == "" &&
+			slices.ContainsFunc(l.in.Policy.Policies, func(of policy.Policy) bool { return of.Name == p.Name }) &&
+			slices.ContainsFunc(l.in.Policy.AdmissionPolicies, func(of policy.AdmissionPolicy) bool { return of.Name == p.Name }) {
+			d.warn(TwoPolicies, field.NewPath("spec", "policies").Index(i), "set kind",
+				"%q is a %s and an %s: the exception is from both", p.Name, policyKind, admissionKind)
+		}
 	}
 	l.lintExceptionConditions(d, spec)
 }
