@@ -99,12 +99,7 @@ func (c *console) first(page string) string {
 func (c *console) open(t testing.TB, page string, o chromium.Options) *chromium.Page {
 	t.Helper()
 	p := chromium.Open(t, c.first(page), o)
-	support.Eventually(t, "the page without the token in its URL", func() error {
-		if got := p.URL(); got != c.url(page) {
-			return fmt.Errorf("the URL is %s", got)
-		}
-		return nil
-	})
+	p.WaitURL(c.url(page)) // without the token
 	p.WaitVisible("main h1")
 	c.settle(t, p)
 	return p

@@ -177,11 +177,22 @@ func (p *Page) Follow(selector string) int {
 	return int(response.Status)
 }
 
-// URL returns that of the page. The browser is asked, because a page that is being replaced answers nothing.
+// URL returns that of the page.
 func (p *Page) URL() string {
 	p.t.Helper()
-	history := run(p, "get the URL", chromedp.NavigationEntries())
-	return history.Entries[history.CurrentIndex].URL
+	return run(p, "get the URL", chromedp.Location())
+}
+
+// WaitURL waits until the page has a URL. A page that is just being replaced by another one has none.
+func (p *Page) WaitURL(want string) {
+	p.t.Helper()
+	support.Eventually(p.t, "the URL "+want, func() error {
+		got, err := chromedp.Run(p.ctx, chromedp.Location())
+		if err == nil && got != want {
+			err = fmt.Errorf("the URL is %s", got)
+		}
+		return err
+	})
 }
 
 // Click clicks on an element once it is visible.
