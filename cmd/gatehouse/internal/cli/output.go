@@ -14,20 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// ShellQuote returns a word as a shell reads it.
-func ShellQuote(word string) string {
-	plain := func(r rune) bool {
-		return r < 0x80 && (r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-._~:/@%+=,", r))
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	if strings.ContainsFunc(word, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(word)
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // orList returns alternatives as part of a sentence: "text, json or yaml".
 func orList(values []string) string {
 	last := len(values) - 1

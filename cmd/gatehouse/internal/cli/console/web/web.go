@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 //go:embed assets templates
@@ -98,7 +99,7 @@ func New(o Options) (*Server, error) {
 		"command": func(words []string) string {
 			line := []string{o.Program}
 			for _, word := range words {
-				line = append(line, cli.ShellQuote(word))
+				line = append(line, shell.Quote(word))
 			}
 			return strings.Join(line, " ")
 		},
