@@ -155,7 +155,7 @@ func replay(ctx context.Context, s *stage) {
 		}
 		return nil
 	})
-	s.must(ctx, command, fails, prints("newly refused: AdmissionPolicy owners", "Pod/checkout", "users jane", "a pod needs the label team"), lacks(s.token))
+	s.must(ctx, command, fails, prints("newly refused: AdmissionPolicy owners", "Pod/checkout", "users jane", "a pod needs the label team"), lacks(s.token), lacks("damaged"))
 }
 
 func audit(ctx context.Context, s *stage) {

@@ -206,7 +206,7 @@ type listing struct {
 	remarks io.Writer
 
 	read, shown, denied, missing int64
-	gaps                         int
+	gaps, unfinished             int
 }
 
 // outputError is an error of standard output, which ends the listing.
@@ -235,6 +235,10 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 			for _, gap := range reader.Gaps() {
 				l.gaps++
 				l.missing += gap.Reviews
+			}
+			if errors.Is(err, record.ErrUnfinished) {
+				l.unfinished++
+				return nil
 			}
 			if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
 				return nil
@@ -274,6 +278,9 @@ func (l *listing) sum() {
 	}
 	if l.missing > 0 {
 		text += fmt.Sprintf("; %d more could not be recorded, in %s", l.missing, diagnostic.Count(l.gaps, "gap"))
+	}
+	if l.unfinished > 0 {
+		text += fmt.Sprintf("; without an end yet, as of a server that runs: %s", diagnostic.Count(l.unfinished, "segment"))
 	}
 	_, _ = fmt.Fprintln(l.remarks, text) // remarks only
 }
