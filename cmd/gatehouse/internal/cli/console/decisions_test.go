@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -273,4 +275,20 @@ func TestDecision(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestFilterShowsEscapedText filters by the name of a stranger, as the link has it and as the form sends it.
+func TestFilterShowsEscapedText(t *testing.T) {
+	t.Parallel()
+	const user = "gpj\u202eexe\x1b[31m"
+	c := newPolicyConsole(t, flags{recordings: []string{decisionsRecording(t, "", podReview(1, "validate", "cart", "shop", user, "{}"))}})
+	for _, value := range []string{user, cli.OneLine(user)} {
+		support.Eventually(t, "the decision", func() error {
+			_, page, text := c.get("GET", "/decisions?"+url.Values{"user": {value}}.Encode(), nil)
+			if strings.ContainsAny(page, "\u202e\x1b") || !strings.Contains(page, `value="gpj\u202eexe\x1b[31m"`) || !strings.Contains(text, "1 of 1 requests") {
+				return fmt.Errorf("the page is %s", page)
+			}
+			return nil
+		})
+	}
 }

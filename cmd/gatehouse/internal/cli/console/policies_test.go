@@ -16,11 +16,14 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/record"
 )
 
 const testAddress = "127.0.0.1:8642"
+
+var testSecrets = web.NewSecrets()
 
 // policyConsole is a console without a listener.
 type policyConsole struct {
@@ -35,7 +38,7 @@ func newPolicyConsole(t *testing.T, f flags) *policyConsole {
 	run := func(ctx context.Context, args []string, s cli.Streams) int {
 		return cli.Run(ctx, args, s, offline.NewLintCommand, offline.NewCheckCommand, offline.NewExplainCommand, offline.NewInjectCommand, record.NewReplayCommand, audit.NewCommand)
 	}
-	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, "TOKEN")
+	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, testSecrets, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +50,13 @@ func newPolicyConsole(t *testing.T, f flags) *policyConsole {
 // get returns the answer to a request of the browser, with its text: tags are removed, and space is one blank.
 func (c *policyConsole) get(method, target string, form url.Values) (status int, page, text string) {
 	c.t.Helper()
-	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
+	r := httptest.NewRequest(method, testSecrets.Base+target, strings.NewReader(form.Encode()))
 	r.Host = testAddress
-	r.Header.Set("Cookie", "gatehouse-console-8642=TOKEN")
+	r.Header.Set("Cookie", "gatehouse-console-8642="+testSecrets.Session)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
 	c.web.ServeHTTP(w, r)
-	page = w.Body.String()
+	page = strings.ReplaceAll(w.Body.String(), testSecrets.Base, "")
 	return w.Code, page, strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")), " ")
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
@@ -315,7 +314,10 @@ func (w *reviewWriter) write(r *shownReview) error {
 			return err
 		}
 	case "yaml":
-		text, err := yaml.Marshal(r)
+		text, err := json.Marshal(r)
+		if err == nil {
+			text, err = cli.JSONToYAML(text)
+		}
 		if err != nil {
 			return err
 		}
