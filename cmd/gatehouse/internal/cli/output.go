@@ -52,10 +52,11 @@ func IsTerminal(w io.Writer) bool {
 // OneLine is diagnostic.OneLine.
 func OneLine(text string) string { return diagnostic.OneLine(text) }
 
-// Inert returns a text on one line, in which characters that cannot be seen are escaped. It is short: for texts that strangers write.
+// Inert returns a text on one line, with blanks in place of line breaks and other characters that cannot be seen escaped. It is short:
+// for texts that strangers write.
 func Inert(text string) string {
 	const most = 300 // characters
-	return OneLine(truncate.Runes(text, most))
+	return OneLine(truncate.Runes(strings.NewReplacer("\r\n", " ", "\n", " ").Replace(strings.TrimRight(text, "\r\n")), most))
 }
 
 // InertName is Inert for names, which nobody reads to such an end.

@@ -85,3 +85,11 @@ func TestYAMLIsInert(t *testing.T) {
 		t.Errorf("%s\nis %q (%v), want %q", out, got, err, want)
 	}
 }
+
+// TestInertHasNoEscapedLineBreak: a message of several lines is read as one.
+func TestInertHasNoEscapedLineBreak(t *testing.T) {
+	t.Parallel()
+	if got, want := Inert("2 violations:\n1. a\r\n2. \x1b[31m\n"), `2 violations: 1. a 2. \x1b[31m`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -292,3 +292,23 @@ func TestFilterShowsEscapedText(t *testing.T) {
 		})
 	}
 }
+
+// TestAllReasonsOfARequest has one row for the calls of a request, with each reason of a refusal and no escaped line break.
+func TestAllReasonsOfARequest(t *testing.T) {
+	t.Parallel()
+	mutate, validate := podReview(1, "mutate", "cart", "shop", "jane", "{}"), podReview(2, "validate", "cart", "shop", "jane", "{}")
+	validate.Decision = review.Denied
+	message := "6 violations:"
+	for n := range 6 {
+		message += fmt.Sprintf("\n%d. the reason of rule %d", n+1, n+1)
+	}
+	validate.Response = json.RawMessage(`{"allowed":false,"status":{"message":` + string(must(json.Marshal(message))) + `}}`)
+	c := newPolicyConsole(t, flags{recordings: []string{decisionsRecording(t, "", mutate, validate)}})
+	support.Eventually(t, "the request", func() error {
+		_, page, text := c.get("GET", "/decisions", nil)
+		if !strings.Contains(text, "1 requests") || strings.Count(text, "the reason of rule") != 6 || strings.Contains(page, `\n`) {
+			return fmt.Errorf("the page is %s", text)
+		}
+		return nil
+	})
+}

@@ -95,7 +95,9 @@ func (p policyDoc) bound(bindings []bindingDoc, actions []admissionregistrationv
 }
 
 // exceptionsOf returns the exceptions that name a policy.
-func (l *loaded) exceptionsOf(p *policyDoc) []*policy.Exception { return exceptionsOf(p, allExceptions(l)) }
+func (l *loaded) exceptionsOf(p *policyDoc) []*policy.Exception {
+	return exceptionsOf(p, allExceptions(l))
+}
 
 func exceptionsOf(p *policyDoc, exceptions []*policy.Exception) []*policy.Exception {
 	return slices.DeleteFunc(exceptions, func(e *policy.Exception) bool {
