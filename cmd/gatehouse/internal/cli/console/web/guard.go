@@ -65,7 +65,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
 			given = r.PostFormValue(tokenParameter)
 			// The file that openBrowser writes has no origin.
-			isFile = r.Header.Get("Origin") == "null" && strings.Contains(" document", r.Header.Get("Sec-Fetch-Dest"))
+			into := r.Header.Get("Sec-Fetch-Dest")
+			isFile = r.Header.Get("Origin") == "null" && (into == "" || into == "document")
 		}
 		switch {
 		case !hosts[r.Host]:
