@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/internal/filewatch"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 const (
@@ -95,7 +96,7 @@ func (s *DirStore) read() ([]byte, error) {
 		return nil, s.foreign("it is not a regular file")
 	case info.Mode()&everybody != 0 && runtime.GOOS != "windows": // where modes say nothing
 		return nil, fmt.Errorf("%s: its mode is %04o, so other users can read the key of the CA (hint: chmod 600 %s; if others could log in, request an emergency rotation)",
-			s, info.Mode().Perm(), s.file)
+			s, info.Mode().Perm(), shell.Quote(s.file))
 	case info.Size() > largestAuthority:
 		return nil, s.foreign(fmt.Sprintf("it is larger than %d bytes", largestAuthority))
 	}
@@ -121,7 +122,7 @@ func (s *DirStore) checkDir() error {
 	}
 	if info.Mode()&everybodyWrites != 0 && runtime.GOOS != "windows" { // where modes say nothing
 		return fmt.Errorf("%s: the mode of its directory is %04o: every user of this machine can write a CA there (hint: chmod o-w %s, or use a subdirectory, which is created)",
-			s, info.Mode().Perm(), s.dir)
+			s, info.Mode().Perm(), shell.Quote(s.dir))
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/internal/clock"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
@@ -135,7 +136,7 @@ func (l *Leases) List(ctx context.Context) ([]rotation.Report, error) {
 	}
 	if list.Continue != "" {
 		return nil, fmt.Errorf("%s: there are more than %d, the others are ignored (hint: delete those of pods that do not exist any more: kubectl -n %s get leases -l %s)",
-			l.request("list").Object, mostLeases, l.cfg.Namespace, selector)
+			l.request("list").Object, mostLeases, shell.Quote(l.cfg.Namespace), shell.Quote(selector))
 	}
 	var (
 		reports []rotation.Report

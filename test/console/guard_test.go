@@ -59,7 +59,7 @@ func TestOthersAreRefused(t *testing.T) {
 		t.Errorf("the browser does not say that it refuses the frame: %s", frames)
 	}
 	// A name of the attacker now stands for this machine, and knows the token even.
-	rebound := "http://rebound.example" + c.address[strings.LastIndex(c.address, ":"):]
+	rebound := "http://rebound.example" + c.address[strings.LastIndex(c.address, ":"):] + c.base
 	for _, path := range []string{"/", "/?token=" + c.token, "/assets/style.css"} {
 		if status := p.Navigate(rebound + path); status != http.StatusForbidden {
 			t.Errorf("%s gets %d from another host", path, status)

@@ -38,11 +38,12 @@ var (
 // console is a running 'gatehouse console'.
 type console struct {
 	process *cluster.Process
-	// address is where it listens, and token is the secret of the first URL.
-	address, token string
+	// address is where it listens, base is the path that all pages have in common, and token is the secret of the newest first URL.
+	address, base, token string
+	log                  string
 }
 
-var firstURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\?token=\w+`)
+var firstURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\w+/\?token=\w+`)
 
 // start starts a console with these flags, beside those that keep it from opening a browser.
 func start(t testing.TB, flags ...string) *console {
@@ -57,7 +58,7 @@ func startAs(t testing.TB, o cluster.ProcessOptions) *console {
 	must(t, err)
 	log := filepath.Join(t.TempDir(), "console.log")
 	o.Path, o.Args, o.Log, o.Ready = binary, append([]string{"console", "--no-browser", "--port", "0"}, o.Args...), log, cluster.Started
-	c := &console{process: cluster.NewProcess(o)}
+	c := &console{process: cluster.NewProcess(o), log: log}
 	must(t, c.process.Start(t.Context()))
 	t.Cleanup(func() {
 		must(t, c.process.Stop())
@@ -68,23 +69,36 @@ func startAs(t testing.TB, o cluster.ProcessOptions) *console {
 			t.Logf("the console says %s, %v", text, err)
 		}
 	})
-	support.Eventually(t, "the URL of the console", func() error {
-		text, err := os.ReadFile(log)
-		if err != nil {
-			return err
-		}
-		first, err := url.Parse(firstURL.FindString(string(text)))
-		c.address, c.token = first.Host, first.Query().Get("token")
-		if err == nil && c.address == "" {
-			err = fmt.Errorf("it says %s", text)
-		}
-		return err
-	})
+	c.renew(t)
 	return c
 }
 
+// renew reads the first URL that the console has printed last, which is another one than before.
+func (c *console) renew(t testing.TB) {
+	t.Helper()
+	support.Eventually(t, "the URL of the console", func() error {
+		text, err := os.ReadFile(c.log)
+		if err != nil {
+			return err
+		}
+		all := firstURL.FindAllString(string(text), -1)
+		if len(all) == 0 {
+			return fmt.Errorf("it says %s", text)
+		}
+		first, err := url.Parse(all[len(all)-1])
+		if err != nil {
+			return err
+		}
+		if token := first.Query().Get("token"); token == c.token {
+			return errors.New("there is no other one yet")
+		}
+		c.address, c.base, c.token = first.Host, strings.TrimSuffix(first.Path, "/"), first.Query().Get("token")
+		return nil
+	})
+}
+
 // url returns that of a page, which may have a query.
-func (c *console) url(page string) string { return "http://" + c.address + page }
+func (c *console) url(page string) string { return "http://" + c.address + c.base + page }
 
 // first returns the URL with which a browser begins with a page.
 func (c *console) first(page string) string {
@@ -100,6 +114,7 @@ func (c *console) open(t testing.TB, page string, o chromium.Options) *chromium.
 	t.Helper()
 	p := chromium.Open(t, c.first(page), o)
 	p.WaitURL(c.url(page)) // without the token
+	c.renew(t)
 	p.WaitVisible("main h1")
 	c.settle(t, p)
 	return p

@@ -122,7 +122,7 @@ func TestOffline(t *testing.T) {
 	})
 	t.Run("a decision", func(t *testing.T) {
 		p := p.For(t)
-		if status := p.Follow("#decision-list td:last-child > div:last-child > a[href^='/decisions/']"); status != http.StatusOK {
+		if status := p.Follow("#decision-list td:last-child > div:last-child > a[href*='/decisions/']"); status != http.StatusOK {
 			t.Fatalf("a decision gives %d", status)
 		}
 		c.settle(t, p)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // APIServerTimeout bounds what is asked of an API server.
@@ -68,10 +69,10 @@ func (f *ClusterFlags) Words() string {
 	}
 	words := ""
 	if f.Kubeconfig != "" {
-		words += " --kubeconfig " + ShellQuote(f.Kubeconfig)
+		words += " --kubeconfig " + shell.Quote(f.Kubeconfig)
 	}
 	if f.Context != "" {
-		words += " --context " + ShellQuote(f.Context)
+		words += " --context " + shell.Quote(f.Context)
 	}
 	return words
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // ConfigVariable is the environment variable with the value of --config for commands that are run without the flag.
@@ -83,5 +85,5 @@ func environmentNote(cmd *cobra.Command) string {
 	if flag == nil || len(flag.Annotations[variableAnnotation]) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("gatehouse: note: --config %s is the value of the environment variable %s\n", ShellQuote(flag.Value.String()), ConfigVariable)
+	return fmt.Sprintf("gatehouse: note: --config %s is the value of the environment variable %s\n", shell.Quote(flag.Value.String()), ConfigVariable)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // ContextFlags name a context of a kubeconfig.
@@ -82,7 +84,7 @@ func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err err
 		return "", nil, fmt.Errorf("the kubeconfig has no context %q", name)
 	}
 	if context.AuthInfo == "" {
-		return "", nil, fmt.Errorf("the context %q of the kubeconfig has no user (hint: kubectl config set-context %s --user NAME)", name, ShellQuote(name))
+		return "", nil, fmt.Errorf("the context %q of the kubeconfig has no user (hint: kubectl config set-context %s --user NAME)", name, shell.Quote(name))
 	}
 	if user = config.AuthInfos[context.AuthInfo]; user == nil {
 		return "", nil, fmt.Errorf("the kubeconfig has no user %q, which is that of the context %q", context.AuthInfo, name)

@@ -14,20 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// ShellQuote returns a word as a shell reads it.
-func ShellQuote(word string) string {
-	plain := func(r rune) bool {
-		return r < 0x80 && (r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-._~:/@%+=,", r))
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	if strings.ContainsFunc(word, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(word)
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // orList returns alternatives as part of a sentence: "text, json or yaml".
 func orList(values []string) string {
 	last := len(values) - 1
@@ -66,10 +52,11 @@ func IsTerminal(w io.Writer) bool {
 // OneLine is diagnostic.OneLine.
 func OneLine(text string) string { return diagnostic.OneLine(text) }
 
-// Inert returns a text on one line, in which characters that cannot be seen are escaped. It is short: for texts that strangers write.
+// Inert returns a text on one line, with blanks in place of line breaks and other characters that cannot be seen escaped. It is short:
+// for texts that strangers write.
 func Inert(text string) string {
 	const most = 300 // characters
-	return OneLine(truncate.Runes(text, most))
+	return OneLine(truncate.Runes(strings.NewReplacer("\r\n", " ", "\n", " ").Replace(strings.TrimRight(text, "\r\n")), most))
 }
 
 // InertName is Inert for names, which nobody reads to such an end.

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // FromKubeconfig is how to reach the API server of a kubeconfig file's current
@@ -21,7 +23,7 @@ func FromKubeconfig(path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("%q cannot be read: %w (hint: name a kubeconfig file)", path, err)
 	}
 	if file.CurrentContext == "" {
-		return nil, fmt.Errorf("%q has no current-context (hint: kubectl config --kubeconfig %s use-context NAME)", path, path)
+		return nil, fmt.Errorf("%q has no current-context (hint: kubectl config --kubeconfig %s use-context NAME)", path, shell.Quote(path))
 	}
 	if err := clientcmd.ResolveLocalPaths(file); err != nil {
 		return nil, fmt.Errorf("%q: %w", path, err)

@@ -39,6 +39,19 @@ const (
 // was read before is valid.
 var ErrTruncated = errors.New("the recording ends here: the rest is missing or damaged")
 
+// ErrUnfinished is the error of a file that ends behind a line and has no end: a segment that is being written, or was when its
+// server was killed. It is an ErrTruncated, too, for those to whom it is the same.
+var ErrUnfinished error = unfinishedError{}
+
+type unfinishedError struct{}
+
+func (unfinishedError) Error() string {
+	return "the segment has no end yet: a server is writing it, or was killed"
+}
+
+// Is makes it ErrTruncated, without the text of that.
+func (unfinishedError) Is(target error) bool { return target == ErrTruncated }
+
 // A FormatError is a file that is no recording, or that this program cannot read.
 type FormatError struct {
 	// Line is the number of the line, from 1, and 0 for the file as a whole.
@@ -160,8 +173,8 @@ func (r *Reader) Gaps() []Gap { return r.gaps }
 // changed.
 func (r *Reader) Object(id int) json.RawMessage { return r.segment.Object(id) }
 
-// Next returns the next review. The error is io.EOF at the end of the file, a *FormatError, or one that wraps
-// ErrTruncated; it is returned by each later call too.
+// Next returns the next review. The error is io.EOF at the end of the file, ErrUnfinished, a *FormatError, or one
+// that wraps ErrTruncated; it is returned by each later call too.
 func (r *Reader) Next() (*Review, error) {
 	text, err := r.NextText()
 	if err != nil {
@@ -291,6 +304,8 @@ func (r *Reader) readLine() ([]byte, error) {
 			return nil, io.EOF
 		case errors.Is(err, zstd.ErrMagicMismatch) && r.line == 1:
 			return nil, &FormatError{Message: "is no recording: it is not compressed with zstd", Hint: "serve --record writes recordings"}
+		case errors.Is(err, io.ErrUnexpectedEOF) && len(r.buffer) == 0 && r.line > 1:
+			return nil, ErrUnfinished // a server flushes lines
 		default:
 			return nil, r.damaged(err)
 		}

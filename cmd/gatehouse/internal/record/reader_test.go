@@ -149,10 +149,10 @@ func TestReaderAfterFlush(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, r, err := readAll(file.Bytes())
-	if n != 2 || !errors.Is(err, record.ErrTruncated) {
-		t.Errorf("%d reviews, %v; want 2, ErrTruncated", n, err)
+	if n != 2 || !errors.Is(err, record.ErrUnfinished) || !errors.Is(err, record.ErrTruncated) || record.IsDamaged(err) {
+		t.Errorf("%d reviews, %v; want 2, ErrUnfinished", n, err)
 	}
-	if _, again := r.Next(); !errors.Is(again, record.ErrTruncated) {
+	if _, again := r.Next(); !errors.Is(again, record.ErrUnfinished) {
 		t.Errorf("Next again: %v", again)
 	}
 }

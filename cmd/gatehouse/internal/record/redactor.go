@@ -60,8 +60,9 @@ func ReadKey(file string) ([]byte, error) {
 	return key, nil
 }
 
-// Redactor replaces values by keyed hashes. Equal values have equal hashes, which nobody without
-// the key can guess the values of. It is for one goroutine.
+// Redactor replaces values by keyed hashes. Equal values have equal hashes in all reviews, so that a part that is
+// recorded again, as in a rollout, is written once. Whoever reads hashes and can have reviews recorded can therefore test guesses,
+// without the key, too. It is for one goroutine.
 type Redactor struct {
 	redaction Redaction
 	prefix    string

@@ -172,8 +172,11 @@ func (a *Aggregator) addNotes(header *record.Header) {
 	if header.Sampling == "" || header.Sampling == record.AllReviews {
 		return
 	}
-	note := short("numbers and percentages are of the recorded sample, which has all denied requests and all warnings " +
-		"(hint: use no percentages with --fail-on): " + header.Sampling)
+	a.addNote(short("numbers and percentages are of the recorded sample, which has all denied requests and all warnings " +
+		"(hint: use no percentages with --fail-on): " + header.Sampling))
+}
+
+func (a *Aggregator) addNote(note string) {
 	if len(a.report.Notes) < maxNotes && !slices.Contains(a.report.Notes, note) {
 		a.report.Notes = append(a.report.Notes, note)
 	}

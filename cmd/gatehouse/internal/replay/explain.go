@@ -49,7 +49,7 @@ func find(ctx context.Context, source *Source, prefix string, most int, found *[
 			return context.Cause(ctx)
 		}
 		text, err := reader.NextText()
-		if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
+		if errors.Is(err, record.ErrUnfinished) || errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
 			return nil
 		}
 		if err != nil {

@@ -88,8 +88,9 @@ type batch struct {
 
 	// read is how many bytes of the files have been read.
 	read int64
-	// problem and gaps are those of the source, with its last batch.
-	problem string
+	// problem and gaps are those of the source, with its last batch. It is none if the source only isUnfinished.
+	problem      string
+	isUnfinished bool
 	gaps    []record.Gap
 }
 
@@ -216,7 +217,7 @@ func (r *run) readSource(ctx context.Context, source *Source, send func(*batch) 
 		if err != nil {
 			b.gaps = reader.Gaps()
 			if !errors.Is(err, io.EOF) || errors.Is(err, record.ErrTruncated) {
-				b.problem = source.Name + ": " + firstLine(err.Error())
+				b.problem, b.isUnfinished = source.Name+": "+firstLine(err.Error()), errors.Is(err, record.ErrUnfinished)
 			}
 			return flush()
 		}
@@ -290,7 +291,11 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 			}
 		}
 		a.addGaps(b.gaps)
-		if b.problem != "" && failed != b.source {
+		switch {
+		case b.problem == "" || failed == b.source:
+		case b.isUnfinished:
+			a.addNote(b.problem)
+		default:
 			a.addProblem(b.problem)
 		}
 		r.budget.Release(b.weight)

@@ -124,7 +124,7 @@ type Report struct {
 	// Problems are files that could not be read to their end, each with its error. What was
 	// read before counts.
 	Problems []string `json:"problems,omitempty"`
-	// Notes say of what the recording is a sample (record.Header.Sampling).
+	// Notes say of what the recording is a sample (record.Header.Sampling), and which segments are unfinished.
 	Notes []string `json:"notes,omitempty"`
 }
 

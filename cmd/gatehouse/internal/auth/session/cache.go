@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // maxFileBytes bounds a stored credential: two tokens of 64 KiB, escaped or encrypted.
@@ -89,7 +91,7 @@ func (c *Cache) open() (*os.Root, error) {
 	info, err := root.Stat(".")
 	if err == nil && private && info.Mode().Perm()&0o077 != 0 {
 		if info.Mode().Perm()&0o022 != 0 {
-			err = fmt.Errorf("%s: other users can write to this directory (mode %04o), so its logins are not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), c.Dir)
+			err = fmt.Errorf("%s: other users can write to this directory (mode %04o), so its logins are not used (hint: rm -r %s)", c.Dir, info.Mode().Perm(), shell.Quote(c.Dir))
 		} else {
 			// Others saw names, which are hashes; the files have modes of their own.
 			err = root.Chmod(".", 0o700)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -42,7 +43,7 @@ func explain(err error, verb, resource, name string) error {
 	case class == apierr.Invalid, class == apierr.Forbidden:
 		return &markedError{findings(err, object(kindOf(resource), name)).Error(), ErrRefused}
 	case class == apierr.Unreachable && verb != "list" && !errors.Is(err, context.Canceled) && !isDial(err):
-		return fmt.Errorf("%w: %s (hint: check with kubectl get %s)", errUncertain, singleLineError(err), strings.TrimSpace(resource+" "+name))
+		return fmt.Errorf("%w: %s (hint: check with kubectl get %s)", errUncertain, singleLineError(err), resource+" "+shell.Quote(name))
 	case unreached != nil:
 		return errors.New(singleLineError(unreached))
 	default:

@@ -17,6 +17,7 @@ import (
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // NewCommand returns the command "gatehouse certs".
@@ -135,9 +136,9 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	}
 	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, DryRun: f.dryRun.Server()})
 	place.replicas = certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
-	place.forget = "kubectl -n " + namespace + " delete lease "
+	place.forget = "kubectl -n " + shell.Quote(namespace) + " delete lease "
 	if f.Named() {
-		place.forget = "kubectl" + f.Words() + " -n " + namespace + " delete lease "
+		place.forget = "kubectl" + f.Words() + " -n " + shell.Quote(namespace) + " delete lease "
 	}
 	return &place, nil
 }

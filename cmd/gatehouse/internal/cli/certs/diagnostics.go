@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // level is how bad a diagnostic is.
@@ -113,7 +114,7 @@ func (s *snapshot) diagnoseReplicas() []diagnostic {
 		switch {
 		case s.away(r):
 			d.Level, d.Message = levelNote, "is away since "+dated(r.Seen, s.now)+", and may serve its last certificate until "+dated(r.NotAfter, s.now)
-			d.Remedy = "if it certainly does not run any more: " + s.forget + r.Lease
+			d.Remedy = "if it certainly does not run any more: " + s.forget + shell.Quote(r.Lease)
 			if r.Issuer == "" || s.now.After(r.NotAfter) {
 				d.Message, d.Remedy = "is away since "+dated(r.Seen, s.now)+", and its certificate has expired", ""
 			}

@@ -87,11 +87,12 @@ func (c *call) size() int {
 func newCall(r *record.Review, file *recordingFile, number int) *call {
 	s, answer := replay.SubjectOf(r), rawjson.Value(r.Response)
 	patch := answer.Get("patch").Kind()
-	c := &call{attributes: &attributes{
-		Endpoint: s.Endpoint, User: s.User, Operation: s.Operation, Kind: s.Kind, SubResource: s.SubResource, Namespace: s.Namespace, Decision: string(r.Decision),
-		DryRun: s.DryRun, HasPatch: r.Token == nil && patch != rawjson.Invalid && patch != rawjson.Null, HasWarnings: answer.Get("warnings").Len() > 0,
-		Redacted: r.Redacted,
-	}, ID: s.ID, Name: s.Name, Causes: replay.RecordedCauses(r), file: file, number: uint32(number), //nolint:gosec // a file has fewer
+	c := &call{
+		attributes: &attributes{
+			Endpoint: s.Endpoint, User: s.User, Operation: s.Operation, Kind: s.Kind, SubResource: s.SubResource, Namespace: s.Namespace, Decision: string(r.Decision),
+			DryRun: s.DryRun, HasPatch: r.Token == nil && patch != rawjson.Invalid && patch != rawjson.Null, HasWarnings: answer.Get("warnings").Len() > 0,
+			Redacted: r.Redacted,
+		}, ID: s.ID, Name: s.Name, Causes: replay.RecordedCauses(r), file: file, number: uint32(number), //nolint:gosec // a file has fewer
 		took: uint32(min(max(r.Took.Microseconds(), 0), 1<<32-1)),
 	}
 	if year := r.Time.Year(); year > 1900 && year < 2262 {

@@ -67,6 +67,9 @@ type withStatus struct {
 
 	Spec struct {
 		ExpiresAt *metav1.Time `json:"expiresAt"`
+		// Reason and Policies are those of an exception.
+		Reason   string                             `json:"reason"`
+		Policies []gatehousev1alpha1.ExceptedPolicy `json:"policies"`
 	} `json:"spec"`
 	Status gatehousev1alpha1.ObjectStatus `json:"status"`
 }

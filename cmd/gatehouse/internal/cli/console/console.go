@@ -60,7 +60,8 @@ Each page names the command that prints the same.
 
 It shows the cluster of the kubeconfig, with the rights of its user. With --config or
 --recording, and without --context, it shows these alone and needs no cluster. It
-changes nothing, and it answers only your browser: the URL that it prints has a token.
+changes nothing, and it answers only your browser: the URL that it prints has a token,
+which works once.
 
 Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 		Example: `  # the cluster of the current context
@@ -190,18 +191,20 @@ func (f *flags) serve(ctx context.Context, s cli.Streams, run Run) error {
 	}
 	defer os.RemoveAll(work) //nolint:errcheck // it is for this process alone
 	ctx, cancel := context.WithCancel(ctx)
-	address, token := listener.Addr().String(), web.NewToken()
-	c, err := newConsole(ctx, f, run, work, address, token)
+	address, secrets := listener.Addr().String(), web.NewSecrets()
+	c, err := newConsole(ctx, f, run, work, address, secrets, func(url string) {
+		_, _ = fmt.Fprintf(s.Err, "A browser has opened that URL, which is used up. For another browser: %s\n", url)
+	})
 	if err != nil {
 		cancel()
 		return err
 	}
 	defer c.background.Wait()
 	defer cancel()
-	url := web.FirstURL(address, "/", token)
+	url := secrets.FirstURL(address)
 	_, _ = fmt.Fprintf(s.Err, "%sThe console is at %s\nPress Ctrl-C to stop it.\n", note, url)
 	if f.browser {
-		openBrowser(ctx, s.Err, work, url)
+		openBrowser(ctx, s.Err, work, address, secrets)
 	}
 	return serveUntil(ctx, listener, c.web)
 }
@@ -243,7 +246,7 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 }
 
 // newConsole returns a console with all pages.
-func newConsole(ctx context.Context, f *flags, run Run, work, address, token string) (*console, error) {
+func newConsole(ctx context.Context, f *flags, run Run, work, address string, secrets web.Secrets, renewed func(url string)) (*console, error) {
 	pages, err := fs.Sub(templates, "templates")
 	if err != nil {
 		return nil, err
@@ -256,7 +259,7 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address, token str
 		return nil, err
 	}
 	c.web, err = web.New(web.Options{
-		Address: address, Token: token, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,
+		Address: address, Secrets: secrets, Renewed: renewed, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,
 		Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/decisions", Title: "Decisions"}, {Path: "/policies", Title: "Policies and profiles"}, {Path: "/try", Title: "Try"}, {Path: "/login", Title: "Login"}, {Path: "/compare", Title: "Compare"}},
 	})
 	if err != nil {

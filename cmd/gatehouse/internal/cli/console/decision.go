@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
@@ -205,7 +203,7 @@ func (p *decisionPage) setRequest(item *replay.Item) {
 		p.Request = strings.ToValidUTF8(string(request[:maxYAML]), "")
 		return
 	}
-	text, err := yaml.JSONToYAML(request)
+	text, err := cli.JSONToYAML(request)
 	if err != nil {
 		text = []byte("the request cannot be read: " + err.Error())
 	}

@@ -234,7 +234,7 @@ func readCalls(ctx context.Context, f *recordingFile, wrap func(io.Reader) io.Re
 			return 0, context.Cause(ctx)
 		}
 		text, err := reader.NextText()
-		if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
+		if errors.Is(err, record.ErrUnfinished) || errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
 			return 0, nil
 		}
 		if err == nil {
@@ -359,6 +359,9 @@ func readReview(ctx context.Context, path string, number int) (*replay.Item, err
 			return nil, context.Cause(ctx)
 		}
 		text, err := reader.NextText()
+		if errors.Is(err, record.ErrUnfinished) {
+			err = io.EOF
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -127,13 +127,16 @@ func (f *decisionFilter) values(name string) []string {
 func (f *decisionFilter) find(all []*request) (found []*request) {
 	users, namespaces, kinds, decisions := f.values("user"), f.values("namespace"), f.values("kind"), f.values("decision")
 	policies, endpoints, name := f.values("policy"), f.values("endpoint"), strings.ToLower(f.query.Get("name"))
-	isAny := func(list []string, value string) bool { return len(list) == 0 || slices.Contains(list, value) }
+	// The form shows values with what cannot be seen escaped, and sends them so.
+	isAny := func(list []string, value string) bool {
+		return len(list) == 0 || slices.Contains(list, value) || slices.Contains(list, cli.OneLine(value))
+	}
 	for _, r := range slices.Backward(all) {
 		one := r.Last()
 		kind, _, _ := strings.Cut(one.Kind, ".")
 		if isAny(users, one.User) && isAny(namespaces, one.Namespace) && isAny(decisions, r.Decision()) &&
 			(f.from.IsZero() || one.at >= f.from.UnixNano()) && (f.to.IsZero() || r.First().at < f.to.UnixNano()) &&
-			(name == "" || strings.Contains(strings.ToLower(one.Name), name)) &&
+			(name == "" || strings.Contains(strings.ToLower(one.Name), name) || strings.Contains(strings.ToLower(cli.OneLine(one.Name)), name)) &&
 			(len(kinds) == 0 || slices.ContainsFunc(kinds, func(of string) bool { return strings.EqualFold(of, one.Kind) || strings.EqualFold(of, kind) })) &&
 			(len(endpoints) == 0 || slices.ContainsFunc(r.Calls, func(c *call) bool { return slices.Contains(endpoints, c.Endpoint) })) &&
 			(len(policies) == 0 || slices.ContainsFunc(r.Calls, func(c *call) bool {

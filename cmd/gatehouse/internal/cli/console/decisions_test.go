@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -272,5 +274,41 @@ func TestDecision(t *testing.T) {
 				t.Errorf("%s: status %d: %s", query, status, text)
 			}
 		}
+	})
+}
+
+// TestFilterShowsEscapedText filters by the name of a stranger, as the link has it and as the form sends it.
+func TestFilterShowsEscapedText(t *testing.T) {
+	t.Parallel()
+	const user = "gpj\u202eexe\x1b[31m"
+	c := newPolicyConsole(t, flags{recordings: []string{decisionsRecording(t, "", podReview(1, "validate", "cart", "shop", user, "{}"))}})
+	for _, value := range []string{user, cli.OneLine(user)} {
+		support.Eventually(t, "the decision", func() error {
+			_, page, text := c.get("GET", "/decisions?"+url.Values{"user": {value}}.Encode(), nil)
+			if strings.ContainsAny(page, "\u202e\x1b") || !strings.Contains(page, `value="gpj\u202eexe\x1b[31m"`) || !strings.Contains(text, "1 of 1 requests") {
+				return fmt.Errorf("the page is %s", page)
+			}
+			return nil
+		})
+	}
+}
+
+// TestAllReasonsOfARequest has one row for the calls of a request, with each reason of a refusal and no escaped line break.
+func TestAllReasonsOfARequest(t *testing.T) {
+	t.Parallel()
+	mutate, validate := podReview(1, "mutate", "cart", "shop", "jane", "{}"), podReview(2, "validate", "cart", "shop", "jane", "{}")
+	validate.Decision = review.Denied
+	message := "6 violations:"
+	for n := range 6 {
+		message += fmt.Sprintf("\n%d. the reason of rule %d", n+1, n+1)
+	}
+	validate.Response = json.RawMessage(`{"allowed":false,"status":{"message":` + string(must(json.Marshal(message))) + `}}`)
+	c := newPolicyConsole(t, flags{recordings: []string{decisionsRecording(t, "", mutate, validate)}})
+	support.Eventually(t, "the request", func() error {
+		_, page, text := c.get("GET", "/decisions", nil)
+		if !strings.Contains(text, "1 requests") || strings.Count(text, "the reason of rule") != 6 || strings.Contains(page, `\n`) {
+			return fmt.Errorf("the page is %s", text)
+		}
+		return nil
 	})
 }

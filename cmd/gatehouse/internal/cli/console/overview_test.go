@@ -32,7 +32,7 @@ func newOverview(t *testing.T, f flags) *overviewPages {
 	run := func(ctx context.Context, args []string, s cli.Streams) int {
 		return cli.Run(ctx, args, s, certs.NewCommand, tokencommand.NewCommand, login.NewWhoamiCommand, offline.NewLintCommand)
 	}
-	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, "secret")
+	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, testSecrets, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +44,14 @@ func newOverview(t *testing.T, f flags) *overviewPages {
 // get returns a page.
 func (p *overviewPages) get(path string) string {
 	p.t.Helper()
-	r := httptest.NewRequest(http.MethodGet, "http://"+testAddress+path, http.NoBody)
-	r.AddCookie(&http.Cookie{Name: "gatehouse-console-8642", Value: "secret"})
+	r := httptest.NewRequest(http.MethodGet, "http://"+testAddress+testSecrets.Base+path, http.NoBody)
+	r.AddCookie(&http.Cookie{Name: "gatehouse-console-8642", Value: testSecrets.Session})
 	w := httptest.NewRecorder()
 	p.web.ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
 		p.t.Fatalf("%s: %d %s", path, w.Code, w.Body)
 	}
-	return w.Body.String()
+	return strings.ReplaceAll(w.Body.String(), testSecrets.Base, "")
 }
 
 // expect compares a page with what it must have and must not have.

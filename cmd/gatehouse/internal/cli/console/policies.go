@@ -75,8 +75,9 @@ type policyList struct {
 	Pages          pager
 	Exceptions     []exceptionRow
 	ExceptionPages pager
-	// Notes say what could not be read.
-	Notes []error
+	// Notes say what could not be read. IsPartial reports whether there is any.
+	Notes     []error
+	IsPartial bool
 	// Search is the text that names must contain.
 	Search string
 }
@@ -113,9 +114,9 @@ func (c *console) showPolicies(r *http.Request) (*web.View, error) {
 		return nil, err
 	}
 	states := c.readStates(r.Context(), l)
-	data := &policyList{Notes: slices.Concat(l.Unread, states.errs), Search: r.URL.Query().Get("q")}
+	data := &policyList{Notes: slices.Concat(l.Unread, states.errs), IsPartial: len(l.Unread)+len(states.errs) > 0, Search: r.URL.Query().Get("q")}
 	data.Rows, data.Pages = paginate(r, "page", policyRows(l, states, data.Search))
-	data.Exceptions, data.ExceptionPages = paginate(r, "exceptions", c.exceptionRows(states, allExceptions(l)))
+	data.Exceptions, data.ExceptionPages = paginate(r, "exceptions", c.exceptionRows(states, append(allExceptions(l), states.leftOut()...)))
 	view := &web.View{Title: "Policies and profiles", Template: "policies", Data: data}
 	if c.config != "" {
 		view.Command = []string{"lint", "--config", c.config}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,11 +17,18 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/audit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/record"
+	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
 
 const testAddress = "127.0.0.1:8642"
+
+var testSecrets = web.NewSecrets()
 
 // policyConsole is a console without a listener.
 type policyConsole struct {
@@ -35,7 +43,7 @@ func newPolicyConsole(t *testing.T, f flags) *policyConsole {
 	run := func(ctx context.Context, args []string, s cli.Streams) int {
 		return cli.Run(ctx, args, s, offline.NewLintCommand, offline.NewCheckCommand, offline.NewExplainCommand, offline.NewInjectCommand, record.NewReplayCommand, audit.NewCommand)
 	}
-	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, "TOKEN")
+	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, testSecrets, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +55,13 @@ func newPolicyConsole(t *testing.T, f flags) *policyConsole {
 // get returns the answer to a request of the browser, with its text: tags are removed, and space is one blank.
 func (c *policyConsole) get(method, target string, form url.Values) (status int, page, text string) {
 	c.t.Helper()
-	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
+	r := httptest.NewRequest(method, testSecrets.Base+target, strings.NewReader(form.Encode()))
 	r.Host = testAddress
-	r.Header.Set("Cookie", "gatehouse-console-8642=TOKEN")
+	r.Header.Set("Cookie", "gatehouse-console-8642="+testSecrets.Session)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
 	c.web.ServeHTTP(w, r)
-	page = w.Body.String()
+	page = strings.ReplaceAll(w.Body.String(), testSecrets.Base, "")
 	return w.Code, page, strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")), " ")
 }
 
@@ -150,5 +158,42 @@ func TestPaginate(t *testing.T) {
 		if rows[0] != want.first || len(rows) != want.rows || p.Previous != want.previous || p.Next != want.next {
 			t.Errorf("%q: got %d rows from %d, %+v", query, len(rows), rows[0], p)
 		}
+	}
+}
+
+// TestBrokenExceptionIsShown shows an exception of the cluster that has errors, on the list and with its policy.
+func TestBrokenExceptionIsShown(t *testing.T) {
+	t.Parallel()
+	broken := &withStatus{}
+	broken.Spec.Reason, broken.Spec.Policies = "a migration", []v1alpha1.ExceptedPolicy{{Name: "no-latest"}}
+	s := &states{
+		loaded: &loaded{CommandConfig: &resolve.CommandConfig{Config: &config.Config{}, LeftOut: []string{"PolicyException/shop/broken"}}},
+		statuses: map[objectKey]*withStatus{
+			{exceptionKind, "shop", "broken"}: broken, {exceptionKind, "shop", "elsewhere"}: {}, {admissionPolicyKind, "", "no-latest"}: {},
+		},
+	}
+	rows := newPolicyConsole(t, flags{config: exampleDir}).exceptionRows(s, s.leftOut())
+	if len(rows) != 1 || rows[0].Name != "broken" || rows[0].Reason != "a migration" || rows[0].State.Text != "has errors" || rows[0].State.Class != "bad" {
+		t.Errorf("rows %+v", rows)
+	}
+	if found := exceptionsOf(&policyDoc{Name: "no-latest"}, s.leftOut()); len(found) != 1 {
+		t.Errorf("of its policy: %+v", found)
+	}
+}
+
+// TestNoDataIsNoZero: a page without data says so, and shows no numbers.
+func TestNoDataIsNoZero(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]flags{
+		"There is no recording":           {config: exampleDir},
+		"The recordings have no decision": {recordings: []string{decisionsRecording(t, "")}},
+	} {
+		c := newPolicyConsole(t, f)
+		support.Eventually(t, want, func() error {
+			if _, _, text := c.get("GET", "/decisions", nil); !strings.Contains(text, want) || strings.Contains(text, "0 requests") {
+				return errors.New(text)
+			}
+			return nil
+		})
 	}
 }

@@ -31,6 +31,8 @@ type policyPage struct {
 
 	HasCluster, HasRecordings bool
 	Notes                     []error
+	// IsPartial reports whether there are notes.
+	IsPartial bool
 }
 
 // bindingRow is a binding of a policy.
@@ -76,7 +78,7 @@ func (c *console) fillPolicy(data *policyPage, l *loaded, states *states) bool {
 		b := &p.Bindings[i]
 		data.Bindings = append(data.Bindings, bindingRow{b.Kind + " " + b.Name, c.definedAt(b.Source), asYAML(b.Spec)})
 	}
-	data.Exceptions = c.exceptionRows(states, l.exceptionsOf(p))
+	data.Exceptions, data.IsPartial = c.exceptionRows(states, append(l.exceptionsOf(p), exceptionsOf(p, states.leftOut())...)), len(data.Notes) > 0
 	return true
 }
 

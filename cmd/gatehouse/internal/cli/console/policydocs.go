@@ -95,16 +95,16 @@ func (p policyDoc) bound(bindings []bindingDoc, actions []admissionregistrationv
 }
 
 // exceptionsOf returns the exceptions that name a policy.
-func (l *loaded) exceptionsOf(p *policyDoc) (all []*policy.Exception) {
-	for i := range l.Config.Policy.Exceptions {
-		e := &l.Config.Policy.Exceptions[i]
-		if slices.ContainsFunc(e.Spec.Policies, func(of v1alpha1.ExceptedPolicy) bool {
+func (l *loaded) exceptionsOf(p *policyDoc) []*policy.Exception {
+	return exceptionsOf(p, allExceptions(l))
+}
+
+func exceptionsOf(p *policyDoc, exceptions []*policy.Exception) []*policy.Exception {
+	return slices.DeleteFunc(exceptions, func(e *policy.Exception) bool {
+		return !slices.ContainsFunc(e.Spec.Policies, func(of v1alpha1.ExceptedPolicy) bool {
 			return of.Name == p.Name && (of.Kind == "" || of.Kind == p.Kind)
-		}) {
-			all = append(all, e)
-		}
-	}
-	return all
+		})
+	})
 }
 
 // matchSummary says which requests a policy matches, without its selectors.

@@ -1,14 +1,18 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // state is the status of a policy, profile or exception.
@@ -41,6 +45,26 @@ func (c *console) readStates(ctx context.Context, l *loaded) *states {
 		s.statuses, s.errs = c.statuses(ctx)
 	}
 	return s
+}
+
+// leftOut returns the exceptions of the cluster that are not part of the configuration, because they have errors.
+func (s *states) leftOut() (all []*policy.Exception) {
+	active := map[objectKey]bool{}
+	for _, e := range allExceptions(s.loaded) {
+		active[objectKey{exceptionKind, e.Namespace, e.Name}] = isFromCluster(e.Source)
+	}
+	for key, o := range s.statuses {
+		if key.kind == exceptionKind && !active[key] && slices.Contains(s.loaded.LeftOut, key.kind+"/"+key.namespace+"/"+key.name) {
+			e := &policy.Exception{Source: config.ClusterSource}
+			e.Namespace, e.Name = key.namespace, key.name
+			e.Spec.Reason, e.Spec.ExpiresAt, e.Spec.Policies = o.Spec.Reason, o.Spec.ExpiresAt, o.Spec.Policies
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *policy.Exception) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return all
 }
 
 // of returns the status of an object. Source is where it is defined.

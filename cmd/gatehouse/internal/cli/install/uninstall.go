@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 const (
@@ -226,10 +227,10 @@ func (f *uninstallFlags) confirm(u *uninstaller, host string, s cli.Streams) err
 func (f *uninstallFlags) again() string {
 	command := cli.DisplayName(os.Args[0]) + " uninstall"
 	if f.name != install.DefaultRegistration {
-		command += " --name " + f.name
+		command += " --name " + shell.Quote(f.name)
 	}
 	if f.namespace != install.DefaultNamespace {
-		command += " --namespace " + f.namespace
+		command += " --namespace " + shell.Quote(f.namespace)
 	}
 	return command
 }

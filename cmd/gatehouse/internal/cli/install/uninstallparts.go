@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -115,9 +116,9 @@ func (u *uninstaller) part(stage uninstallStage, group, kind, namespace, name st
 	}
 	p.Command = u.kubectl
 	if namespace != "" {
-		p.Command += " -n " + namespace
+		p.Command += " -n " + shell.Quote(namespace)
 	}
-	p.Command += " delete " + strings.ToLower(kind) + " " + name
+	p.Command += " delete " + strings.ToLower(kind) + " " + shell.Quote(name)
 	return p
 }
 
@@ -197,7 +198,7 @@ func (u *uninstaller) findLeases(ctx context.Context, label, value string) {
 		return nil
 	})
 	if err != nil {
-		all.Command = u.kubectl + " -n " + u.flags.namespace + " delete leases -l " + label + "=" + value
+		all.Command = u.kubectl + " -n " + shell.Quote(u.flags.namespace) + " delete leases -l " + label + "=" + value
 		all.fail(ctx, err)
 		u.parts = append(u.parts, all)
 	}
@@ -236,7 +237,7 @@ func (p *uninstallPart) checkRegistration(namespace string, object *unstructured
 			p.foreign(fmt.Sprintf("the name of its webhook %q does not end in %s", w.Name, v1alpha1.GroupVersion.Group))
 			return
 		case service != nil && service.Namespace != namespace:
-			p.foreign(fmt.Sprintf("its webhook %q calls a Service in the namespace %q, not in %q, so it may belong to another install (hint: --namespace %s)", w.Name, service.Namespace, namespace, service.Namespace))
+			p.foreign(fmt.Sprintf("its webhook %q calls a Service in the namespace %q, not in %q, so it may belong to another install (hint: --namespace %s)", w.Name, service.Namespace, namespace, shell.Quote(service.Namespace)))
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // Texts are the texts of a command.
@@ -71,7 +72,7 @@ func create(s cli.Streams, texts *Texts, file string, asJSON bool) error {
 		return fmt.Errorf("%s exists already and is not overwritten (hint: %s)", file, texts.Exists)
 	case errors.Is(err, fs.ErrNotExist):
 		dir := filepath.Dir(file)
-		return fmt.Errorf("--out: there is no directory %q (hint: mkdir -p %s)", dir, dir)
+		return fmt.Errorf("--out: there is no directory %q (hint: mkdir -p %s)", dir, shell.Quote(dir))
 	case err != nil:
 		return fmt.Errorf("--out: %w", err)
 	case asJSON:

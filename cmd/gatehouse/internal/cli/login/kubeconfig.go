@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
@@ -199,7 +200,7 @@ func (f *kubeconfigFlags) mergeInto(s cli.Streams, made *clientcmdapi.Config) er
 	}
 	text := fmt.Sprintf("context %s written to %s", cli.OneLine(f.name), file)
 	if !use && config.CurrentContext != f.name {
-		text += fmt.Sprintf("; the current context stays %s (hint: kubectl config use-context %s)", cli.OneLine(config.CurrentContext), cli.ShellQuote(f.name))
+		text += fmt.Sprintf("; the current context stays %s (hint: kubectl config use-context %s)", cli.OneLine(config.CurrentContext), shell.Quote(f.name))
 	}
 	_, err = fmt.Fprintln(s.Err, text)
 	return err

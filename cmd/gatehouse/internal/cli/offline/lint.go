@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -66,7 +67,7 @@ no policy or profile is active.`,
   # in a pipeline
   gatehouse lint --config . -o sarif > gatehouse.sarif`,
 		Args: cli.NoArgs(func(arg string) string {
-			return "the directory is given with --config (hint: gatehouse lint --config " + cli.ShellQuote(arg) + ")"
+			return "the directory is given with --config (hint: gatehouse lint --config " + shell.Quote(arg) + ")"
 		}),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
@@ -130,7 +131,7 @@ func isForKustomize(o *manifest.Object) bool {
 
 // podHint says how the pod in an object becomes known.
 func podHint(o *manifest.Object) string {
-	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", o.Suggestion)
+	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", shell.Quote(o.Suggestion))
 }
 
 // addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
@@ -180,7 +181,7 @@ func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
 			continue
 		}
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, cli.ShellQuote(name), f.command, f.sourceWords()))
+			errs = append(errs, fmt.Errorf("%s: must be a file or a directory (hint: curl -fsSL %s | gatehouse %s%s -f -)", name, shell.Quote(name), f.command, f.sourceWords()))
 			continue
 		}
 		paths, err := filesOf(name)

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -47,7 +48,7 @@ func (f *configFlag) configWords() string {
 	if f.config == "" {
 		return ""
 	}
-	return " --config " + cli.ShellQuote(f.config)
+	return " --config " + shell.Quote(f.config)
 }
 
 // sourceWords returns the flags that name the configuration, for a command in a hint.

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -261,5 +262,23 @@ func TestPageInBrowser(t *testing.T) {
 				t.Errorf("got background %s, want %s, and %d headers", got.Background, want, got.Headers)
 			}
 		})
+	}
+}
+
+// TestShowHintIsForShells pastes the hint of an example into a shell, which must find the ID of a stranger's review, and run nothing.
+func TestShowHintIsForShells(t *testing.T) {
+	t.Parallel()
+	report := hostileReport()
+	for _, id := range []string{"\x1b$(echo pwned)`echo pwned`", "\u202e$(echo pwned)", strings.Repeat("$(echo pwned)", 20)} {
+		example := &report.Report.Groups[0].Examples[0]
+		example.Review.ID = id
+		var table bytes.Buffer
+		report.print(&table)
+		_, hint, _ := strings.Cut(table.String(), " --show ")
+		hint, _, _ = strings.Cut(hint, "\n")
+		read, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+hint).Output()
+		if err != nil || len(read) == 0 || !strings.HasPrefix(id, string(read)) {
+			t.Errorf("a shell reads %s as %q, want the beginning of %q (%v)", hint, read, id, err)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -285,7 +286,8 @@ func (r *replayReport) print(out io.Writer) {
 		for j := range g.Examples {
 			x := &g.Examples[j]
 			line("  example    %s  %s", cli.FormatTime(&x.Review.Time), subjectTitle(&x.Review))
-			line("             --show %s", cli.ShellQuote(truncate.Runes(x.Review.ID, 100)))
+			beginning := strings.TrimSuffix(truncate.Runes(x.Review.ID, 100), "…") // which --show takes, too
+			line("             --show %s", shell.Quote(beginning))
 			if j > 0 && answerText(x.Before) == answerText(g.Examples[j-1].Before) && answerText(x.After) == answerText(g.Examples[j-1].After) {
 				continue // once is enough
 			}

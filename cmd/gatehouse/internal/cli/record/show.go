@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
@@ -206,7 +205,7 @@ type listing struct {
 	remarks io.Writer
 
 	read, shown, denied, missing int64
-	gaps                         int
+	gaps, unfinished             int
 }
 
 // outputError is an error of standard output, which ends the listing.
@@ -235,6 +234,10 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 			for _, gap := range reader.Gaps() {
 				l.gaps++
 				l.missing += gap.Reviews
+			}
+			if errors.Is(err, record.ErrUnfinished) {
+				l.unfinished++
+				return nil
 			}
 			if errors.Is(err, io.EOF) && !errors.Is(err, record.ErrTruncated) {
 				return nil
@@ -275,6 +278,9 @@ func (l *listing) sum() {
 	if l.missing > 0 {
 		text += fmt.Sprintf("; %d more could not be recorded, in %s", l.missing, diagnostic.Count(l.gaps, "gap"))
 	}
+	if l.unfinished > 0 {
+		text += fmt.Sprintf("; without an end yet, as of a server that runs: %s", diagnostic.Count(l.unfinished, "segment"))
+	}
 	_, _ = fmt.Fprintln(l.remarks, text) // remarks only
 }
 
@@ -308,7 +314,10 @@ func (w *reviewWriter) write(r *shownReview) error {
 			return err
 		}
 	case "yaml":
-		text, err := yaml.Marshal(r)
+		text, err := json.Marshal(r)
+		if err == nil {
+			text, err = cli.JSONToYAML(text)
+		}
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 )
 
 // write writes files into a new directory, and returns it.
@@ -176,5 +178,31 @@ func TestShowProblems(t *testing.T) {
 		if result := clitest.Run(t.Context(), "", []string{"record", "show", filepath.Join(dir, "whole"), flag}, NewCommand); result.Code != 1 || !strings.Contains(result.Err, want) {
 			t.Errorf("%s: %+v, want %s", flag, result, want)
 		}
+	}
+}
+
+// TestUnfinishedSegment lists and replays a segment that a server is writing, which is no problem.
+func TestUnfinishedSegment(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion, Source: record.FromServer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Write(&record.Line{Review: &record.Review{ID: "0f5c", Endpoint: "validate"}}), w.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(write(t, map[string][]byte{"open": file.Bytes()}), "open")
+	result := clitest.Run(t.Context(), "", []string{"record", "show", path}, NewCommand)
+	if result.Code != 0 || !strings.Contains(result.Err, "1 review of 1; without an end yet, as of a server that runs: 1 segment") {
+		t.Errorf("record show: %+v", result)
+	}
+	sources := []replay.Source{replay.FileSource(path, int64(file.Len()))}
+	report, err := replay.Run(t.Context(), replay.Options{Sources: sources, Candidate: replay.Recorded()})
+	if err != nil || len(report.Problems) > 0 || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "has no end yet") {
+		t.Errorf("replay: problems %q, notes %q, %v", report.Problems, report.Notes, err)
+	}
+	if _, err := replay.Find(t.Context(), sources, "zz", 1); err != nil {
+		t.Errorf("find: %v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -177,7 +178,7 @@ func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 		return err
 	}
 	return fmt.Errorf("the token was issued and is not valid yet: %s in %s, and servers do not use the new document until you fix that (hint: %s lint --config %s):\n  %s",
-		thereAre(n), f.config, cli.DisplayName(os.Args[0]), cli.ShellQuote(f.config), first)
+		thereAre(n), f.config, cli.DisplayName(os.Args[0]), shell.Quote(f.config), first)
 }
 
 // misused returns what is wrong with the flags, whatever the place of the token.

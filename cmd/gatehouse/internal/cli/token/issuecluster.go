@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
@@ -79,7 +80,7 @@ func (f *tokenFlags) create(ctx context.Context, cluster *tokens.Cluster, issued
 	switch {
 	case errors.Is(err, tokens.ErrExists):
 		id := issued.Document.Name
-		return fmt.Errorf("AccessToken/%s exists already and is not overwritten (hint: another --id, or %s token revoke%s %s)", id, cli.DisplayName(os.Args[0]), f.Words(), id)
+		return fmt.Errorf("AccessToken/%s exists already and is not overwritten (hint: another --id, or %s token revoke%s %s)", id, cli.DisplayName(os.Args[0]), f.Words(), shell.Quote(id))
 	case errors.Is(err, tokens.ErrRefused):
 		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", err)}
 	case err != nil:

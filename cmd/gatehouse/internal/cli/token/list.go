@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -237,7 +238,7 @@ func listingError(dir string, listing *tokens.Listing, now time.Time) error {
 		return err
 	}
 	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and servers do not use the documents until you fix that (hint: %s lint --config %s):\n  %s",
-		thereAre(n), dir, cli.DisplayName(os.Args[0]), cli.ShellQuote(dir), first)
+		thereAre(n), dir, cli.DisplayName(os.Args[0]), shell.Quote(dir), first)
 }
 
 // listingErrors returns the number of errors, and the first of them.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -297,7 +298,7 @@ func (f *tokenRevokeFlags) notThere(id string, listing *tokens.Listing) error {
 	}
 	if listing != nil && !f.Given() && slices.ContainsFunc(listing.Found, mayHideTokens) {
 		return fmt.Errorf("cannot decide whether there is an AccessToken %s in %s: some documents cannot be read, and servers may still accept the token "+
-			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which revokes all tokens of its user)", shown, f.config, program, cli.ShellQuote(f.config), program, cli.ShellQuote(f.config))
+			"(hint: %s lint --config %s; or %s token revoke --config %s --user NAME, which revokes all tokens of its user)", shown, f.config, program, shell.Quote(f.config), program, shell.Quote(f.config))
 	}
 	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("there is no AccessToken %s in %s (hint: %s token list%s)", shown, f.where(), program, f.flags())}
 }
@@ -412,7 +413,7 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 	if first.Source == dir {
 		return fmt.Errorf("%s: servers keep the previous configuration, INCLUDING WHAT WAS REVOKED, until you fix the directory or restart them", first)
 	}
-	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read are not revoked, and stay valid while servers use the previous configuration (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), cli.ShellQuote(dir), first)
+	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read are not revoked, and stay valid while servers use the previous configuration (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), shell.Quote(dir), first)
 }
 
 // completeIDs completes the ids of the tokens that there are.

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 // tokenPlace says where access tokens are kept: in a directory of documents, or in a
@@ -76,7 +77,7 @@ func (f *tokenPlace) flags() string {
 	if f.Given() {
 		return f.Words()
 	}
-	return " --config " + cli.ShellQuote(f.config)
+	return " --config " + shell.Quote(f.config)
 }
 
 // file returns the place for JSON output: a file, or "" for an object.

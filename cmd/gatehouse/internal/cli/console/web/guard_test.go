@@ -14,14 +14,15 @@ import (
 const (
 	address = "127.0.0.1:8642"
 	token   = "THE-TOKEN"
-	session = "gatehouse-console-8642=" + token
+	base    = "/BASE"
+	session = "gatehouse-console-8642=SESSION"
 )
 
 // newServer returns a server with the page "/shop", which shows a name and has a form.
 func newServer(t *testing.T) *web.Server {
 	t.Helper()
 	s, err := web.New(web.Options{
-		Address: address, Token: token, Program: "gatehouse", Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/shop", Title: "Shop"}},
+		Address: address, Secrets: web.Secrets{Token: token, Session: "SESSION", Base: base}, Program: "gatehouse", Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/shop", Title: "Shop"}},
 		Templates: fstest.MapFS{"shop.html": {Data: []byte(`{{define "shop"}}<p>{{inert .}}</p>{{end}}{{define "broken"}}{{.Missing.Field}}{{end}}`)}},
 	})
 	if err != nil {
@@ -45,6 +46,9 @@ func newServer(t *testing.T) *web.Server {
 
 // request returns a request of the user's browser, changed by a function.
 func request(method, target, body string, change func(*http.Request)) *http.Request {
+	if strings.HasPrefix(target, "/") && !strings.HasPrefix(target, base) {
+		target = base + target
+	}
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	r.Host = address
 	r.Header.Set("Cookie", session)
@@ -63,7 +67,7 @@ func answer(s http.Handler, r *http.Request) (*http.Response, string) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	text, _ := io.ReadAll(w.Result().Body) // it is in memory
-	return w.Result(), string(text)
+	return w.Result(), strings.ReplaceAll(string(text), base, "")
 }
 
 func TestGuard(t *testing.T) {
@@ -89,8 +93,14 @@ func TestGuard(t *testing.T) {
 		"an asset on a guessed port":              {"GET", "/assets/style.css", func(r *http.Request) { r.Header.Del("Cookie") }, 403, "has no session"},
 		"the cookie of another console":           {"GET", "/shop", header("Cookie", "gatehouse-console-9999="+token), 403, "has no session"},
 		"a wrong cookie":                          {"GET", "/shop", header("Cookie", "gatehouse-console-8642=OTHER"), 403, "has no session"},
-		"a wrong token":                           {"GET", "/shop?token=OTHER", nil, 403, "of another console"},
+		"the first URL, loaded again":             {"GET", "/shop?token=OTHER", nil, 200, "Continue to the console"},
 		"a wrong token without a session":         {"GET", "/shop?token=OTHER", func(r *http.Request) { r.Header.Del("Cookie") }, 403, "of another console"},
+		"another path":                            {"GET", "/shop", func(r *http.Request) { r.URL.Path = "/shop" }, 403, "no session here"},
+		"another path with the token":             {"GET", "/shop?token=" + token, func(r *http.Request) { r.URL.Path = "/OTHER/shop" }, 403, "no session here"},
+		"the first request from another port":     {"GET", "/?token=" + token, func(r *http.Request) { r.Header.Del("Cookie"); r.Header.Set("Sec-Fetch-Site", "same-site") }, 403, "another site"},
+		"the first request from another site":     {"GET", "/?token=" + token, func(r *http.Request) { r.Header.Del("Cookie"); r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, "another site"},
+		"the first form of another site":          {"POST", "/enter?token=" + token, func(r *http.Request) { r.Header.Del("Cookie"); r.Header.Set("Origin", "http://evil.example") }, 403, "another site"},
+		"the token as the cookie":                 {"GET", "/shop", header("Cookie", "gatehouse-console-8642="+token), 403, "has no session"},
 		"the token in a form":                     {"POST", "/shop?token=" + token, func(r *http.Request) { r.Header.Del("Cookie") }, 403, "has no session"},
 		"the form of another site":                {"POST", "/shop", header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
 		"the form of another port":                {"POST", "/shop", header("Sec-Fetch-Site", "same-site"), 403, "another site"},
@@ -108,7 +118,7 @@ func TestGuard(t *testing.T) {
 		"a preflight request of another site":     {"OPTIONS", "/shop", header("Sec-Fetch-Site", "cross-site"), 403, "another site"},
 		"a HEAD request of the user's browser":    {"HEAD", "/shop", nil, 200, ""},
 		"a token parameter that is empty":         {"GET", "/shop?token=", nil, 200, "<h1>"},
-		"several token parameters, the 1st wrong": {"GET", "/shop?token=OTHER&token=" + token, nil, 403, "of another console"},
+		"several token parameters, the 1st wrong": {"GET", "/shop?token=OTHER&token=" + token, func(r *http.Request) { r.Header.Del("Cookie") }, 403, "of another console"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,33 +136,43 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestFirstURL follows the URL that the console prints.
+// TestFirstURL follows the URL that the console prints, and the file that opens a browser. Each works once.
 func TestFirstURL(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ path, next string }{
-		"the first page":         {"/", "/"},
-		"a page with parameters": {"/shop?name=a&x=1", "/shop?name=a&amp;x=1"},
-		"another host":           {"//evil.example/", "/evil.example"},
+	secrets := web.Secrets{Token: token, Base: base}
+	stranger := func(method, target, body, site string) *http.Request {
+		return request(method, target, body, func(r *http.Request) {
+			r.Header.Del("Cookie")
+			r.Header.Set("Sec-Fetch-Site", site)
+			if method == http.MethodPost {
+				r.Header.Set("Origin", "null")
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		method, target, body, site, next string
+	}{
+		"the first page":         {"GET", strings.TrimPrefix(secrets.FirstURL(address), "http://"+address), "", "none", "/"},
+		"a page with parameters": {"GET", "/shop?name=a&x=1&token=" + token, "", "none", "/shop?name=a&amp;x=1"},
+		"another host":           {"GET", "//evil.example/?token=" + token, "", "none", "/evil.example"},
+		"a file":                 {"POST", "/enter", "token=" + token, "cross-site", "/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			target := strings.TrimPrefix(web.FirstURL(address, c.path, token), "http://"+address)
-			if strings.HasPrefix(c.path, "//") {
-				target = c.path + "?token=" + token
-			}
-			response, text := answer(newServer(t), request(http.MethodGet, target, "", func(r *http.Request) {
-				r.Header.Del("Cookie")
-				r.Header.Set("Sec-Fetch-Site", "cross-site") // a link in a chat
-			}))
+			s := newServer(t)
+			response, text := answer(s, stranger(c.method, c.target, c.body, c.site))
 			cookies := response.Cookies()
 			if response.StatusCode != http.StatusOK || len(cookies) != 1 || !strings.Contains(text, `content="0; url=`+c.next+`"`) {
 				t.Fatalf("status %d, cookies %v, %s", response.StatusCode, cookies, text)
 			}
-			if one := cookies[0]; one.Value != token || one.SameSite != http.SameSiteStrictMode || !one.HttpOnly || one.Path != "/" || one.Domain != "" || one.MaxAge != 0 {
+			if one := cookies[0]; one.Value != "SESSION" || one.SameSite != http.SameSiteStrictMode || !one.HttpOnly || one.Path != base+"/" || one.Domain != "" || one.MaxAge != 0 {
 				t.Errorf("cookie %+v", one)
 			}
 			if strings.Contains(text, token) {
 				t.Error("the next URL has the token")
+			}
+			if response, _ := answer(s, stranger(c.method, c.target, c.body, c.site)); response.StatusCode != http.StatusForbidden {
+				t.Errorf("the token works again: status %d", response.StatusCode)
 			}
 		})
 	}

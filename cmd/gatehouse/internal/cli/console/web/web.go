@@ -14,8 +14,10 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
 //go:embed assets templates
@@ -31,8 +33,9 @@ type Section struct{ Path, Title string }
 type Options struct {
 	// Address is the host and port on which it is served: the only Host header that is accepted, beside localhost with this port.
 	Address string
-	// Token is the secret of the first URL.
-	Token string
+	Secrets Secrets
+	// Renewed is called with the next first URL when one was used. It may be nil.
+	Renewed func(url string)
 	// Sections are the navigation, in order.
 	Sections []Section
 	// About says where the data come from, for the head of each page. It may be nil.
@@ -89,6 +92,10 @@ type Server struct {
 	mux       *http.ServeMux
 	guarded   http.Handler
 	jobs      jobs
+	// bases writes the base path into links.
+	bases *strings.Replacer
+	// spending guards the token.
+	spending sync.Mutex
 }
 
 // New returns a Server without pages.
@@ -98,7 +105,7 @@ func New(o Options) (*Server, error) {
 		"command": func(words []string) string {
 			line := []string{o.Program}
 			for _, word := range words {
-				line = append(line, cli.ShellQuote(word))
+				line = append(line, shell.Quote(word))
 			}
 			return strings.Join(line, " ")
 		},
@@ -113,6 +120,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("parse the templates of the console: %w", err)
 	}
 	s := &Server{options: o, templates: all, mux: http.NewServeMux()}
+	var links []string
+	for _, attribute := range []string{` href="`, ` src="`, ` action="`, ` hx-get="`, ` hx-post="`, ` content="0; url=`} {
+		links = append(links, attribute+"/", attribute+o.Secrets.Base+"/")
+	}
+	s.bases = strings.NewReplacer(links...)
 	s.jobs.init()
 	s.guarded = s.guard(s.mux)
 	assets, err := fs.Sub(files, "assets")
@@ -160,8 +172,11 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, view *View, rende
 	if view.Status != 0 {
 		w.WriteHeader(view.Status)
 	}
-	_, _ = w.Write(text) // the browser may have gone
+	_, _ = w.Write(s.addBase(text)) // the browser may have gone
 }
+
+// addBase adds the base path to the links of a page. In texts, html/template escapes quotation marks, so that these are attributes of templates.
+func (s *Server) addBase(text []byte) []byte { return []byte(s.bases.Replace(string(text))) }
 
 // failure returns the view of an error.
 func failure(err error) *View {
