@@ -55,7 +55,8 @@ type CommandConfig struct {
 	Snapshot *webhooks.Snapshot
 	// Found is what is wrong with objects of the cluster, and warnings. None is about a document as an error.
 	Found diagnostic.List
-	// LeftOut are the objects of the cluster that have errors and decide nothing, by their names in diagnostics.
+	// LeftOut are the objects of the cluster that restrict and have errors, by their names in diagnostics: a server may have an
+	// earlier version. Objects that permit are not among them, because with errors they permit nothing in any server.
 	LeftOut []string
 	// Installed reports whether the cluster has custom resources of Gatehouse's kinds at all. It is false if they
 	// were not read.
@@ -93,8 +94,15 @@ func ForCommand(in CommandSources) (*CommandConfig, error) {
 	}
 	out.Config, out.Snapshot, out.Found = resolved.Config, resolved.Snapshot, append(out.Found, found...)
 	for _, one := range resolved.Candidates {
-		if one.use == nil || one.broken {
-			out.LeftOut = append(out.LeftOut, one.Read.Object())
+		switch object := one.Read.Object(); {
+		case one.Use() == Current:
+		case Permits(one.Read.Kind):
+			// Whatever the server had before: an object that permits has no previous version.
+			out.Found = append(out.Found, diagnostic.Diagnostic{
+				Severity: diagnostic.Warning, Source: config.ClusterSource, Object: object, Message: "it has errors, so that it exempts nothing, in the servers too",
+			})
+		default:
+			out.LeftOut = append(out.LeftOut, object)
 		}
 	}
 	for i := range found {

@@ -18,6 +18,8 @@ const (
 	teamPolicy = `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: team}, spec: {
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
   validations: [{expression: has(object.metadata.labels)}], validationActions: [Deny]}}`
+	brokenException = `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyException, metadata: {namespace: gatehouse-system, name: broken}, spec: {
+  reason: test, policies: [{name: team}], match: {matchConditions: [{name: c, expression: objekt.x}]}}}`
 	labelledMap   = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {team: blue}}}`
 	unlabelledMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}`
 )
@@ -32,12 +34,14 @@ func TestUnreadPolicies(t *testing.T) {
 		code, explained  int
 		says             string
 	}{
-		"all read":                  {[]string{teamPolicy}, "", labelledMap, cli.ExitYes, cli.ExitYes, `"verdict":"admitted"`},
-		"no right to a kind":        {[]string{teamPolicy}, "policyexceptions", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"error":"cannot read what is active in the cluster: missing right: list policyexceptions.gatehouse.dev"`},
-		"no right to policies":      {[]string{teamPolicy}, "admissionpolicies", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"verdict":"cannot-decide"`},
-		"no right, and a violation": {[]string{teamPolicy}, "sidecarprofiles", unlabelledMap, cli.ExitNo, cli.ExitUnknown, `"verdict":"refused"`},
-		"a policy with errors":      {[]string{teamPolicy, broken}, "", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "AdmissionPolicy/broken has errors, so that nothing can be decided by it"},
-		"no right to a namespace":   {[]string{strings.Replace(teamPolicy, "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {a: b}}, ", 1)}, "namespaces", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "missing right: get namespaces"},
+		"all read":                                  {[]string{teamPolicy}, "", labelledMap, cli.ExitYes, cli.ExitYes, `"verdict":"admitted"`},
+		"no right to a kind":                        {[]string{teamPolicy}, "policyexceptions", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"error":"cannot read what is active in the cluster: missing right: list policyexceptions.gatehouse.dev"`},
+		"no right to policies":                      {[]string{teamPolicy}, "admissionpolicies", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"verdict":"cannot-decide"`},
+		"no right, and a violation":                 {[]string{teamPolicy}, "sidecarprofiles", unlabelledMap, cli.ExitNo, cli.ExitUnknown, `"verdict":"refused"`},
+		"a policy with errors":                      {[]string{teamPolicy, broken}, "", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "AdmissionPolicy/broken has errors, so that nothing can be decided by it"},
+		"an exception with errors":                  {[]string{teamPolicy, brokenException}, "", labelledMap, cli.ExitYes, cli.ExitYes, "warning: cluster: PolicyException/gatehouse-system/broken: it has errors, so that it exempts nothing, in the servers too"},
+		"an exception with errors, and a violation": {[]string{teamPolicy, brokenException}, "", unlabelledMap, cli.ExitNo, cli.ExitYes, `"verdict":"refused"`},
+		"no right to a namespace":                   {[]string{strings.Replace(teamPolicy, "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {a: b}}, ", 1)}, "namespaces", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "missing right: get namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
