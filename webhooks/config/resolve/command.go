@@ -183,6 +183,22 @@ func (in *CommandSources) read(out *CommandConfig, documents *config.Config) (re
 	return resources, nil
 }
 
+// Beside returns documents with those of another directory that decide about objects and have no document of their kind and name.
+func Beside(documents, others *config.Config) *config.Config {
+	out := *documents
+	to, from := &out.Policy, &others.Policy
+	to.Policies = addMissing(to.Policies, from.Policies, func(p *policy.Policy) string { return p.Name })
+	to.Bindings = addMissing(to.Bindings, from.Bindings, func(b *policy.Binding) string { return b.Name })
+	to.AdmissionPolicies = addMissing(to.AdmissionPolicies, from.AdmissionPolicies, func(p *policy.AdmissionPolicy) string { return p.Name })
+	to.AdmissionPolicyBindings = addMissing(to.AdmissionPolicyBindings, from.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) string { return b.Name })
+	to.Exceptions = addMissing(to.Exceptions, from.Exceptions, func(x *policy.Exception) string { return x.Namespace + "/" + x.Name })
+	out.Sidecar.Profiles = addMissing(out.Sidecar.Profiles, others.Sidecar.Profiles, func(p *sidecar.Profile) string { return p.Name })
+	if to.Configuration == nil {
+		to.Configuration = from.Configuration
+	}
+	return &out
+}
+
 // addMissing returns a list with those of another that have other names.
 func addMissing[T any](list, others []T, name func(*T) string) []T {
 	list = slices.Clone(list)

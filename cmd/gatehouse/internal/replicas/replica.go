@@ -70,6 +70,23 @@ func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
 	return list.Files, nil
 }
 
+// Configuration returns the documents of the replica's own directory that decide about objects, as YAML.
+func (r *Replica) Configuration(ctx context.Context) ([]byte, error) {
+	body, done, err := r.get(ctx, debug.ConfigurationPath, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	text, err := io.ReadAll(io.LimitReader(body, MaxConfiguration+1))
+	if err == nil && len(text) > MaxConfiguration {
+		err = fmt.Errorf("it has more than %d bytes", MaxConfiguration)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	return text, nil
+}
+
 // Download writes a file of the recording to a path, which it makes, and at most a number of bytes.
 // Progress gets the number of bytes that have arrived each time.
 func (r *Replica) Download(ctx context.Context, name, path string, most int64, progress func(int64)) error {

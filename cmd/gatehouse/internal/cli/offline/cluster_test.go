@@ -1,16 +1,24 @@
 package offline
 
 import (
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // A policy that requires labels of ConfigMaps, and what it admits and refuses.
@@ -64,11 +72,97 @@ func TestUnreadPolicies(t *testing.T) {
 				}
 				return nil, nil
 			}
-			kubeconfig := clitest.Kubeconfig(t, api)
+			kubeconfig := withServers(t, api, map[string]string{"gatehouse-0": ""}).Kubeconfig(t)
 			for command, want := range map[string]int{"check": c.code, "explain": c.explained} {
 				code, said := gatehouse(t, c.input, command, "--kubeconfig", kubeconfig, "--allow-empty", "-o", "json")
 				if code != want || !strings.Contains(said, c.says) {
 					t.Errorf("%s ends with %d, want %d:\n%s", command, code, want, said)
+				}
+			}
+		})
+	}
+}
+
+// withServers returns the API server with pods of Gatehouse, whose own directories have these documents.
+func withServers(t *testing.T, api *fakeapi.Server, documents map[string]string) *replicastest.APIServer {
+	t.Helper()
+	pods := map[string]http.Handler{}
+	for name, text := range documents {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		own, found := config.InspectBeside(dir)
+		if err := found.Err(); err != nil {
+			t.Fatal(err)
+		}
+		pods[name] = debug.Handler(debug.Options{
+			Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Configuration: func() *config.Config { return debug.Deciding(own) },
+		})
+	}
+	server := replicastest.NewAPIServer(t, pods)
+	server.Mux.Handle("/", clitest.Handler(api))
+	return server
+}
+
+// TestServersOwnDocuments: with a cluster, what the servers have in their own directory decides too, and so do the cluster's
+// ValidatingAdmissionPolicies. What cannot be read leaves nothing certainly admitted.
+func TestServersOwnDocuments(t *testing.T) {
+	t.Parallel()
+	const native = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: native}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+  validations: [{expression: has(object.metadata.labels)}]}}`
+	const bound = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: native}, spec: {policyName: native, validationActions: [Deny]}}`
+	other := strings.ReplaceAll(teamPolicy, "has(object.metadata.labels)", "'!has(object.metadata.labels)'")
+	same := map[string]string{"gatehouse-0": teamPolicy, "gatehouse-1": teamPolicy}
+	for name, c := range map[string]struct {
+		objects   []string
+		servers   map[string]string
+		forbidden string
+		input     string
+		args      []string
+		code      int
+		says      string
+	}{
+		"their policy refuses":           {servers: same, input: unlabelledMap, code: cli.ExitNo, says: `"kind":"AdmissionPolicy","policy":"team"`},
+		"their policy admits":            {servers: same, input: labelledMap, code: cli.ExitYes, says: `"verdict":"admitted"`},
+		"it goes before a resource":      {objects: []string{other}, servers: same, input: unlabelledMap, code: cli.ExitNo, says: `"verdict":"refused"`},
+		"they differ":                    {servers: map[string]string{"gatehouse-0": teamPolicy, "gatehouse-1": other}, input: labelledMap, args: []string{"--allow-empty"}, code: cli.ExitUnknown, says: "the documents of the servers' own --config are not considered: gatehouse-0 and gatehouse-1 have different documents"},
+		"no right":                       {servers: same, forbidden: "gatehouse-0", input: labelledMap, args: []string{"--allow-empty"}, code: cli.ExitUnknown, says: `(hint: --partial decides without them)`},
+		"no server":                      {input: labelledMap, args: []string{"--allow-empty"}, code: cli.ExitUnknown, says: "no pod with the labels "},
+		"no server, and it is partial":   {input: unlabelledMap, args: []string{"--allow-empty", "--partial"}, code: cli.ExitYes, says: "note: the documents of the servers' own --config are not considered: no pod "},
+		"a policy of the cluster":        {objects: []string{native, bound}, servers: map[string]string{"gatehouse-0": ""}, input: unlabelledMap, code: cli.ExitNo, says: `"kind":"ValidatingAdmissionPolicy","policy":"native"`},
+		"a policy of the cluster is off": {objects: []string{native, bound}, servers: map[string]string{"gatehouse-0": ""}, input: unlabelledMap, args: []string{"--native=false", "--allow-empty"}, code: cli.ExitYes, says: `"verdict":"admitted"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v1 := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+			api := fakeapi.New(
+				fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource("admissionpolicies"), Kind: "AdmissionPolicy"},
+				fakeapi.Resource{GroupVersionResource: v1.WithResource("validatingadmissionpolicies"), Kind: "ValidatingAdmissionPolicy"},
+				fakeapi.Resource{GroupVersionResource: v1.WithResource("validatingadmissionpolicybindings"), Kind: "ValidatingAdmissionPolicyBinding"},
+			)
+			for _, text := range c.objects {
+				var object map[string]any
+				if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+					t.Fatal(err)
+				}
+				api.Put(object)
+			}
+			server := withServers(t, api, c.servers)
+			server.Forbidden = c.forbidden
+			for _, command := range []string{"check", "explain"} {
+				want := c.code
+				if command == "explain" && want == cli.ExitNo {
+					want = cli.ExitYes
+				}
+				code, said := gatehouse(t, c.input, append([]string{command, "--kubeconfig", server.Kubeconfig(t), "-o", "json"}, c.args...)...)
+				says := c.says
+				if command == "explain" && strings.Contains(says, "verdict") {
+					says = "" // without a policy, it has nothing to explain
+				}
+				if code != want || !strings.Contains(said, says) {
+					t.Errorf("%s ends with %d, want %d and %q:\n%s", command, code, want, says, said)
 				}
 			}
 		})
