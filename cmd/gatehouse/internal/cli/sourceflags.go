@@ -29,10 +29,11 @@ type SourceFlags struct {
 	ClusterFlags
 	// WithCluster is for a directory beside what is active in the cluster, and Native adds the cluster's own policies.
 	WithCluster, Native bool
-	// partial accepts that the servers' own documents are not known.
-	partial bool
-	// optional reports whether the command does without a cluster. It decides as the cluster does, by everything that is active there:
-	// the documents of the servers' own directories and the cluster's ValidatingAdmissionPolicies too.
+	// Servers reports whether the documents of the servers' own directories belong to what is active in the cluster, and partial
+	// accepts that they are not known.
+	Servers, partial bool
+	// optional reports whether the command does without a cluster. It decides as the cluster does: by the cluster's
+	// ValidatingAdmissionPolicies too.
 	optional bool
 	// isNative reports whether --native was given.
 	isNative func() bool
@@ -61,7 +62,7 @@ func ClusterFlagNames() []string { return []string{"in-cluster", "kubeconfig", "
 func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string) {
 	AddConfigFlag(cmd, value, "directory of documents; with a cluster, it decides in place of what is active there (required)", ClusterFlagNames()...)
 	_ = cmd.MarkFlagRequired(configFlag) // the flag exists
-	f.optional = true
+	f.optional, f.Servers = true, true
 	f.Add(cmd)
 	flags := cmd.Flags()
 	flags.Lookup("native").Usage = "decide by the ValidatingAdmissionPolicies of the cluster too (default: unless --config decides in place of what is active)"
@@ -167,7 +168,7 @@ func (s *Source) Close() { s.close() }
 // is compiled.
 func (s *Source) Load(prepare func(*config.Config)) (*resolve.CommandConfig, error) {
 	documents := s.Documents
-	if s.flags.optional && s.flags.active(s.dir) && s.Found.Err() == nil {
+	if s.flags.Servers && s.flags.active(s.dir) && s.Found.Err() == nil {
 		documents = s.withServers()
 	}
 	loaded, err := resolve.ForCommand(resolve.CommandSources{
@@ -239,7 +240,11 @@ func (s *Source) Explain(err error) error {
 func (s *Source) Unread(loaded *resolve.CommandConfig) []error {
 	var errs []error
 	if s.unconsidered != nil && !s.flags.partial {
-		errs = append(errs, fmt.Errorf("%w (hint: --partial decides without them)", s.unconsidered))
+		hint := ""
+		if s.flags.optional {
+			hint = " (hint: --partial decides without them)"
+		}
+		errs = append(errs, fmt.Errorf("%w%s", s.unconsidered, hint))
 	}
 	problems, more := s.Once.Problems()
 	for i := range problems {
