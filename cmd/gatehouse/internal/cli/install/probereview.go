@@ -102,7 +102,7 @@ func probeReview(rules []admissionregistrationv1.RuleWithOperations, namespace s
 		kind = own
 		body = map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": body["metadata"]}
 	}
-	text, _ := json.Marshal(body) // strings are always encoded
+	text, _ := json.Marshal(body) //nolint:errchkjson // strings are always encoded
 	object := runtime.RawExtension{Raw: text}
 	gvk, gvr := metav1.GroupVersionKind(kind), metav1.GroupVersionResource(r.resource)
 	sent := &admissionv1.AdmissionRequest{
