@@ -324,7 +324,7 @@ spec: {ports: [{port: 80}]}
 	})
 	file := filepath.Join(dir, "new.yaml")
 	must(t, os.WriteFile(file, []byte(strings.Join(documents, "---\n")), 0o600))
-	_, out, messages := program(t, "check", "--kubeconfig", s.admin, "--context", "prod", "--native", "-f", file, "-o", "json")
+	_, out, messages := program(t, "check", "--kubeconfig", s.admin, "--context", "prod", "--partial", "-f", file, "-o", "json") // the servers are no pods
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if len(lines) != len(documents) {
 		t.Fatalf("%d lines: %s%s", len(lines), out, messages)
@@ -357,7 +357,7 @@ spec: {ports: [{port: 80}]}
 	if verdicts["admitted"] == 0 || verdicts["refused"] == 0 || verdicts["warned"] == 0 {
 		t.Errorf("the manifests show too little: %v", verdicts)
 	}
-	code, out, messages := program(t, "explain", "--kubeconfig", s.admin, "-f", file)
+	code, out, messages := program(t, "explain", "--kubeconfig", s.admin, "--partial", "-f", file)
 	if code != 0 || !strings.Contains(out, "verdict: refused") || !strings.Contains(out, "log-shipper") {
 		t.Errorf("explain: exit code %d\n%s%s", code, out, messages)
 	}

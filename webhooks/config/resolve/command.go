@@ -55,7 +55,8 @@ type CommandConfig struct {
 	Snapshot *webhooks.Snapshot
 	// Found is what is wrong with objects of the cluster, and warnings. None is about a document as an error.
 	Found diagnostic.List
-	// LeftOut are the objects of the cluster that have errors and decide nothing, by their names in diagnostics.
+	// LeftOut are the objects of the cluster that restrict and have errors, by their names in diagnostics: a server may have an
+	// earlier version. Objects that permit are not among them, because with errors they permit nothing in any server.
 	LeftOut []string
 	// Installed reports whether the cluster has custom resources of Gatehouse's kinds at all. It is false if they
 	// were not read.
@@ -93,8 +94,15 @@ func ForCommand(in CommandSources) (*CommandConfig, error) {
 	}
 	out.Config, out.Snapshot, out.Found = resolved.Config, resolved.Snapshot, append(out.Found, found...)
 	for _, one := range resolved.Candidates {
-		if one.use == nil || one.broken {
-			out.LeftOut = append(out.LeftOut, one.Read.Object())
+		switch object := one.Read.Object(); {
+		case one.Use() == Current:
+		case Permits(one.Read.Kind):
+			// Whatever the server had before: an object that permits has no previous version.
+			out.Found = append(out.Found, diagnostic.Diagnostic{
+				Severity: diagnostic.Warning, Source: config.ClusterSource, Object: object, Message: "it has errors, so that it exempts nothing, in the servers too",
+			})
+		default:
+			out.LeftOut = append(out.LeftOut, object)
 		}
 	}
 	for i := range found {
@@ -173,6 +181,22 @@ func (in *CommandSources) read(out *CommandConfig, documents *config.Config) (re
 	documents.Policy.Policies = addMissing(documents.Policy.Policies, policies, func(p *policy.Policy) string { return p.Name })
 	documents.Policy.Bindings = addMissing(documents.Policy.Bindings, bindings, func(b *policy.Binding) string { return b.Name })
 	return resources, nil
+}
+
+// Beside returns documents with those of another directory that decide about objects and have no document of their kind and name.
+func Beside(documents, others *config.Config) *config.Config {
+	out := *documents
+	to, from := &out.Policy, &others.Policy
+	to.Policies = addMissing(to.Policies, from.Policies, func(p *policy.Policy) string { return p.Name })
+	to.Bindings = addMissing(to.Bindings, from.Bindings, func(b *policy.Binding) string { return b.Name })
+	to.AdmissionPolicies = addMissing(to.AdmissionPolicies, from.AdmissionPolicies, func(p *policy.AdmissionPolicy) string { return p.Name })
+	to.AdmissionPolicyBindings = addMissing(to.AdmissionPolicyBindings, from.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) string { return b.Name })
+	to.Exceptions = addMissing(to.Exceptions, from.Exceptions, func(x *policy.Exception) string { return x.Namespace + "/" + x.Name })
+	out.Sidecar.Profiles = addMissing(out.Sidecar.Profiles, others.Sidecar.Profiles, func(p *sidecar.Profile) string { return p.Name })
+	if to.Configuration == nil {
+		to.Configuration = from.Configuration
+	}
+	return &out
 }
 
 // addMissing returns a list with those of another that have other names.

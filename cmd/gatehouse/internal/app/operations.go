@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // OperationOptions are the flags of serve about debugging, tracing and memory.
@@ -77,7 +78,7 @@ func (f *OperationOptions) tracer(replica string, log *slog.Logger) (*tracing.Tr
 }
 
 // Debug returns the handler of profiles, of the level of the log, which it sets through the
-// variable, and of the directory of the recording, "" for none.
-func (f *OperationOptions) Debug(level *slog.LevelVar, log *slog.Logger, recording string) http.Handler {
-	return debug.Handler(debug.Options{Level: debug.NewLevel(level, log), Profiling: f.profiling, Recording: recording})
+// variable, of the active configuration, and of the directory of the recording, "" for none.
+func (f *OperationOptions) Debug(level *slog.LevelVar, log *slog.Logger, recording string, configuration func() *config.Config) http.Handler {
+	return debug.Handler(debug.Options{Level: debug.NewLevel(level, log), Profiling: f.profiling, Recording: recording, Configuration: configuration})
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,10 +25,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -75,8 +78,12 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if recording != nil {
-		current.Activated = recording.activated
+	var deciding atomic.Pointer[config.Config]
+	current.Activated = func(c *config.Config) {
+		deciding.Store(debug.Deciding(c))
+		if recording != nil {
+			recording.activated(c)
+		}
 	}
 	loaded, found := configuration.Read()
 	if found.Err() != nil {
@@ -137,7 +144,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 				Observe: metrics.Login, Attempts: providers.Attempts,
 			}),
 		}),
-		Debug: f.Operations.Debug(&f.Level, log, f.Recording.dir),
+		Debug: f.Operations.Debug(&f.Level, log, f.Recording.dir, deciding.Load),
 		Ops:   health, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
 		Ready: func() error { return errors.Join(certificates.ready(), configuration.Ready()) }, Details: func() []string { return slices.Concat(recording.details(), reports.details()) }, DrainDelay: f.DrainDelay, Log: log,
 	})

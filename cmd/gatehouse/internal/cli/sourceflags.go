@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -24,8 +29,22 @@ type SourceFlags struct {
 	ClusterFlags
 	// WithCluster is for a directory beside what is active in the cluster, and Native adds the cluster's own policies.
 	WithCluster, Native bool
-	// optional reports whether the command does without a cluster.
+	// Servers reports whether the documents of the servers' own directories belong to what is active in the cluster, and partial
+	// accepts that they are not known.
+	Servers, partial bool
+	// optional reports whether the command does without a cluster. It decides as the cluster does: by the cluster's
+	// ValidatingAdmissionPolicies too.
 	optional bool
+	// isNative reports whether --native was given.
+	isNative func() bool
+}
+
+// active reports whether what is active in the cluster decides, and not documents in its place.
+func (f *SourceFlags) active(dir string) bool { return dir == "" || f.WithCluster }
+
+// native reports whether the ValidatingAdmissionPolicies of the cluster decide.
+func (f *SourceFlags) native(dir string) bool {
+	return f.Native || f.optional && f.active(dir) && !f.isNative()
 }
 
 // Add adds the flags.
@@ -43,8 +62,12 @@ func ClusterFlagNames() []string { return []string{"in-cluster", "kubeconfig", "
 func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string) {
 	AddConfigFlag(cmd, value, "directory of documents; with a cluster, it decides in place of what is active there (required)", ClusterFlagNames()...)
 	_ = cmd.MarkFlagRequired(configFlag) // the flag exists
-	f.optional = true
+	f.optional, f.Servers = true, true
 	f.Add(cmd)
+	flags := cmd.Flags()
+	flags.Lookup("native").Usage = "decide by the ValidatingAdmissionPolicies of the cluster too (default: unless --config decides in place of what is active)"
+	f.isNative = func() bool { return flags.Changed("native") }
+	flags.BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
 }
 
 // Check returns what is wrong with the flags beside a directory, "" for none.
@@ -52,6 +75,9 @@ func (f *SourceFlags) Check(dir string) error {
 	err := f.ClusterFlags.Check()
 	if (f.WithCluster || f.Native) && !f.Given() && f.optional {
 		err = errors.Join(err, errors.New("--with-cluster and --native need a cluster (hint: --context NAME)"))
+	}
+	if f.partial && !f.Given() {
+		err = errors.Join(err, errors.New("--partial is for a cluster (hint: --context NAME)"))
 	}
 	if f.WithCluster && dir == "" {
 		err = errors.Join(err, errors.New("--with-cluster is for --config: without a directory what is active in the cluster decides"))
@@ -72,7 +98,7 @@ func (f *SourceFlags) Describe(dir string) string {
 	case dir != "":
 		text = InertName(dir) + " in " + where
 	}
-	if f.Native {
+	if f.native(dir) {
 		text += ", with its ValidatingAdmissionPolicies"
 	}
 	return text
@@ -102,9 +128,12 @@ type Source struct {
 	Documents *config.Config
 	Found     diagnostic.List
 
+	ctx   context.Context //nolint:containedctx // that of the command
 	flags *SourceFlags
 	dir   string
 	close func()
+	// unconsidered is what was not read of the servers' own documents, nil for nothing.
+	unconsidered error
 }
 
 // Open reads the documents of the directory, "" for none, and prepares a connection, which Close ends. It sends no request.
@@ -123,9 +152,9 @@ func (f *SourceFlags) Open(ctx context.Context, dir string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{Access: access, Once: c.Once(ctx), flags: f, dir: dir, close: c.Close}
+	out := &Source{Access: access, Once: c.Once(ctx), ctx: ctx, flags: f, dir: dir, close: c.Close}
 	inspect := config.InspectBeside
-	if dir != "" && !f.WithCluster && !f.Native {
+	if dir != "" && !f.WithCluster && !f.native(dir) {
 		inspect = config.Inspect
 	}
 	out.Documents, out.Found = inspect(dir)
@@ -138,11 +167,55 @@ func (s *Source) Close() { s.close() }
 // Load reads what is active in the cluster and compiles the configuration. Prepare, which may be nil, is called before it
 // is compiled.
 func (s *Source) Load(prepare func(*config.Config)) (*resolve.CommandConfig, error) {
+	documents := s.Documents
+	if s.flags.Servers && s.flags.active(s.dir) && s.Found.Err() == nil {
+		documents = s.withServers()
+	}
 	loaded, err := resolve.ForCommand(resolve.CommandSources{
-		Dir: s.dir, Documents: s.Documents, Found: s.Found, Cluster: s.Once,
-		Custom: s.dir == "" || s.flags.WithCluster, Native: s.flags.Native, Prepare: prepare,
+		Dir: s.dir, Documents: documents, Found: s.Found, Cluster: s.Once,
+		Custom: s.flags.active(s.dir), Native: s.flags.native(s.dir), Prepare: prepare,
 	})
 	return loaded, s.Explain(err)
+}
+
+// serversTimeout bounds reading the documents of all servers.
+const serversTimeout = 20 * time.Second
+
+// withServers returns the documents with those of the servers' own directories.
+func (s *Source) withServers() *config.Config {
+	ctx, cancel := context.WithTimeout(s.ctx, serversTimeout)
+	defer cancel()
+	own, err := readServers(ctx, s.Access)
+	if err != nil {
+		s.unconsidered = fmt.Errorf("the documents of the servers' own --config are not considered: %w", err)
+		return s.Documents
+	}
+	return resolve.Beside(s.Documents, own)
+}
+
+// readServers returns the documents of the servers' own directories.
+func readServers(ctx context.Context, access *rest.Config) (*config.Config, error) {
+	servers, err := replicas.NewCluster(access)
+	if err != nil {
+		return nil, err
+	}
+	text, err := servers.Configuration(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "gatehouse-servers-")
+	if err != nil {
+		return nil, patherr.Cause(err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // it has no secret
+	if err := os.WriteFile(filepath.Join(dir, "servers.yaml"), text, 0o600); err != nil {
+		return nil, patherr.Cause(err)
+	}
+	own, found := config.InspectBeside(dir)
+	if err := found.Err(); err != nil {
+		return nil, fmt.Errorf("this version of the command cannot read them: %w", err)
+	}
+	return own, nil
 }
 
 // Explain adds the address of the API server to an error of reaching it.
@@ -166,6 +239,13 @@ func (s *Source) Explain(err error) error {
 // that have errors.
 func (s *Source) Unread(loaded *resolve.CommandConfig) []error {
 	var errs []error
+	if s.unconsidered != nil && !s.flags.partial {
+		hint := ""
+		if s.flags.optional {
+			hint = " (hint: --partial decides without them)"
+		}
+		errs = append(errs, fmt.Errorf("%w%s", s.unconsidered, hint))
+	}
 	problems, more := s.Once.Problems()
 	for i := range problems {
 		errs = append(errs, fmt.Errorf("cannot read what is active in the cluster: %s", problems[i].String()))
@@ -177,6 +257,14 @@ func (s *Source) Unread(loaded *resolve.CommandConfig) []error {
 		errs = append(errs, fmt.Errorf(LeftOutFormat, name))
 	}
 	return errs
+}
+
+// Unconsidered returns what --partial leaves out, nil for nothing.
+func (s *Source) Unconsidered() error {
+	if !s.flags.partial {
+		return nil
+	}
+	return s.unconsidered
 }
 
 // LeftOutFormat is the format of what is said about an object of the cluster that has errors.

@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 const (
@@ -33,10 +35,12 @@ type Options struct {
 	Profiling bool
 	// Recording is the directory of the recording, "" if none is written.
 	Recording string
+	// Configuration returns what Deciding returned for the active configuration, nil before one is active. Required.
+	Configuration func() *config.Config
 }
 
 // Handler answers GET and PUT of LevelPath, the profiles of net/http/pprof below
-// /debug/pprof/, and the recording at and below RecordingPath. Callers from another host get
+// /debug/pprof/, ConfigurationPath, and the recording at and below RecordingPath. Callers from another host get
 // 403: these requests can slow down the process and read what users have sent, and callers are
 // not authenticated. kubectl exec and kubectl port-forward come from the pod's own loopback
 // address.
@@ -46,6 +50,7 @@ type Options struct {
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(LevelPath, o.Level.serve)
+	mux.HandleFunc(ConfigurationPath, serveConfiguration(o.Configuration))
 	if o.Profiling {
 		mux.HandleFunc(profilesPath, pprof.Index)
 		mux.HandleFunc(profilesPath+"cmdline", pprof.Cmdline)

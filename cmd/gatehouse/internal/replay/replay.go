@@ -91,7 +91,7 @@ type batch struct {
 	// problem and gaps are those of the source, with its last batch. It is none if the source only isUnfinished.
 	problem      string
 	isUnfinished bool
-	gaps    []record.Gap
+	gaps         []record.Gap
 }
 
 type batchResult struct {

@@ -69,6 +69,23 @@ func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
 	return list.Files, nil
 }
 
+// Configuration returns the documents of the replica's own directory that decide about objects, as YAML.
+func (r *Replica) Configuration(ctx context.Context) ([]byte, error) {
+	body, done, err := r.get(ctx, debug.ConfigurationPath, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	text, err := io.ReadAll(io.LimitReader(body, maxConfiguration+1))
+	if err == nil && len(text) > maxConfiguration {
+		err = fmt.Errorf("it has more than %d bytes", maxConfiguration)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	return text, nil
+}
+
 // errTooLarge is a file that is larger than it may be.
 var errTooLarge = errors.New("the file is larger than the server has listed")
 

@@ -4,11 +4,14 @@
 package replicas
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +67,50 @@ func (c *Cluster) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return pods.Items, nil
+}
+
+// Configuration returns the documents of the servers' own directory that decide about objects, as YAML, which are the same in every
+// replica that runs.
+func (c *Cluster) Configuration(ctx context.Context) ([]byte, error) {
+	pods, err := c.Pods(ctx)
+	if err != nil {
+		return nil, err
+	}
+	running, err := c.Running(pods)
+	if err != nil {
+		return nil, err
+	}
+	if len(running) == 0 {
+		return nil, fmt.Errorf("no pod with the labels %s runs in the namespace %s", c.Labels, c.Namespace)
+	}
+	texts, errs := make([][]byte, len(running)), make([]error, len(running))
+	var group sync.WaitGroup
+	for i, one := range running {
+		group.Go(func() {
+			if texts[i], errs[i] = one.Configuration(ctx); errs[i] != nil {
+				errs[i] = fmt.Errorf("%s: %w", one.Name, errs[i])
+			}
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for i := range texts {
+		if !bytes.Equal(body(texts[i]), body(texts[0])) {
+			return nil, fmt.Errorf("%s and %s have different documents (hint: wait until the rollout of the directory is over)", running[0].Name, running[i].Name)
+		}
+	}
+	return texts[0], nil
+}
+
+// body returns documents without the comment in front, which has a digest of everything that is active.
+func body(text []byte) []byte {
+	const separator = "\n---\n"
+	if at := bytes.Index(text, []byte(separator)); at >= 0 {
+		return text[at:]
+	}
+	return nil
 }
 
 // Running returns the servers of pods that run. It sends no request.

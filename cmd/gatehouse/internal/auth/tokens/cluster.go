@@ -142,6 +142,31 @@ func (l *Listing) addToken(u *unstructured.Unstructured) {
 	l.Tokens = append(l.Tokens, token)
 }
 
+// Acceptance says which replicas accept a token.
+type Acceptance struct {
+	// Everywhere reports whether every replica does.
+	Everywhere bool
+	// Refused is why no replica does, and Message what the status says, "" while no replica has reported.
+	Refused, Message string
+}
+
+// Acceptance reads which replicas accept a token, by the conditions that they write.
+func (c *Cluster) Acceptance(ctx context.Context, name string) (Acceptance, error) {
+	u, err := c.tokens.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return Acceptance{}, explain(err, "get", tokenResource, name)
+	}
+	var a Acceptance
+	conditions := statusOf(u).Conditions
+	if compiled := meta.FindStatusCondition(conditions, v1alpha1.CompiledCondition); compiled != nil && compiled.Status == metav1.ConditionFalse {
+		a.Refused = compiled.Message
+	}
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition); ready != nil && ready.ObservedGeneration == u.GetGeneration() {
+		a.Everywhere, a.Message = ready.Status == metav1.ConditionTrue, ready.Message
+	}
+	return a, nil
+}
+
 // statusOf returns the status of a token. One that is not ours to read counts as none.
 func statusOf(u *unstructured.Unstructured) v1alpha1.AccessTokenStatus {
 	var status v1alpha1.AccessTokenStatus

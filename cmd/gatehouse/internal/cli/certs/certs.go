@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
@@ -65,12 +67,16 @@ func (f *commonFlags) add(cmd *cobra.Command) {
 // storage holds a state, and the registrations that trust it.
 type storage struct {
 	store certstore.Store
+	// named reports whether a flag names the Secret.
+	named bool
 	// replicas is nil for a directory, which belongs to one server.
 	replicas certstore.Replicas
 	// forget is the command that removes the Lease of a replica, without its name.
 	forget string
 	// trusted reads what registrations trust. It is nil without registrations.
 	trusted func(ctx context.Context) []trustEntry
+	// handshake makes a connection to each webhook of the entries. It is nil without registrations.
+	handshake func(ctx context.Context, entries []trustEntry)
 }
 
 // open returns the storage that the flags name. It sends no request, and reports
@@ -129,11 +135,13 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	}
 	if len(registrations) > 0 {
 		place.trusted = func(ctx context.Context) []trustEntry { return readTrust(ctx, client, registrations) }
+		place.handshake = func(ctx context.Context, entries []trustEntry) { makeHandshakes(ctx, client, registrations, entries) }
 	}
 	if f.dir != "" {
 		place.store = certstore.NewDirStore(f.dir)
 		return &place, nil
 	}
+	place.named = f.namespace != "" || cmd.Flags().Changed("secret")
 	place.store = certstore.NewSecretStore(certstore.SecretStoreConfig{Client: client, Namespace: namespace, Name: name, DryRun: f.dryRun.Server()})
 	place.replicas = certstore.NewLeases(certstore.LeasesConfig{Client: client, Namespace: namespace, Group: name, Now: f.now})
 	place.forget = "kubectl -n " + shell.Quote(namespace) + " delete lease "
@@ -188,7 +196,7 @@ func (f *commonFlags) client() (certs.Client, error) {
 // read reads everything concurrently: each part may wait for an API server that does not
 // answer.
 func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
-	s := &snapshot{place: p.store.String(), hold: f.hold, registered: p.trusted != nil, single: p.replicas == nil, forget: p.forget}
+	s := &snapshot{place: p.store.String(), hold: f.hold, registered: p.trusted != nil, single: p.replicas == nil, forget: p.forget, named: p.named}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		record, err := p.store.Load(ctx)
@@ -204,6 +212,9 @@ func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
 		reading.Go(func() { s.entries = p.trusted(ctx) })
 	}
 	reading.Wait()
+	if p.handshake != nil && s.state == nil && len(s.replicas) == 0 {
+		p.handshake(ctx, s.entries)
+	}
 	s.now = f.now().Round(0)
 	return s
 }
@@ -242,4 +253,28 @@ func trustOf(c *cabundle.Status) []trustEntry {
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// handshakeTimeout bounds the connections to all webhooks.
+const handshakeTimeout = 5 * time.Second
+
+// makeHandshakes makes a connection to each webhook, as the API server does, and records whether its bundle verifies the certificate.
+func makeHandshakes(ctx context.Context, client certs.Client, registrations []cabundle.Registration, entries []trustEntry) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	var calls []webhookcall.Call
+	read := map[string]bool{}
+	for _, r := range registrations {
+		if !read[r.Name] {
+			found, _ := webhookcall.Read(ctx, client, r.Name) // what cannot be read, readTrust says
+			calls, read[r.Name] = append(calls, found...), true
+		}
+	}
+	errs := webhookcall.Handshakes(ctx, client, calls)
+	for i := range entries {
+		e := &entries[i]
+		if at := slices.IndexFunc(calls, func(c webhookcall.Call) bool { return c.Configuration == e.object && c.Webhook == e.webhook }); at >= 0 {
+			e.probed, e.probeErr = true, errs[at]
+		}
+	}
 }

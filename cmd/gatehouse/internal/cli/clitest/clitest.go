@@ -44,10 +44,9 @@ func Run(ctx context.Context, stdin string, args []string, commands ...func(cli.
 	return Result{code, out.String(), remarks.String()}
 }
 
-// Kubeconfig starts an API server that answers as api does, and returns the path of a kubeconfig for it.
-func Kubeconfig(t *testing.T, api http.RoundTripper) string {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// Handler returns a handler that answers as the API server does.
+func Handler(api http.RoundTripper) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		response, err := api.RoundTrip(r)
 		if err != nil {
 			panic(http.ErrAbortHandler) // an error of the connection
@@ -56,7 +55,13 @@ func Kubeconfig(t *testing.T, api http.RoundTripper) string {
 		maps.Copy(w.Header(), response.Header)
 		w.WriteHeader(response.StatusCode)
 		_, _ = io.Copy(w, response.Body) // the client tells
-	}))
+	})
+}
+
+// Kubeconfig starts an API server that answers as api does, and returns the path of a kubeconfig for it.
+func Kubeconfig(t *testing.T, api http.RoundTripper) string {
+	t.Helper()
+	server := httptest.NewServer(Handler(api))
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	text := `{"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`

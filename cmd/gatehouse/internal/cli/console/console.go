@@ -84,6 +84,7 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 	}
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there", cli.ClusterFlagNames()...)
 	f.Add(cmd)
+	f.Servers = true
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or directory of manifests to try; repeatable")
 	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory with segments; repeatable (default those of the replicas)")

@@ -92,7 +92,7 @@ func (s *states) of(kind, namespace, name, source string) state {
 		out.Conditions, out.owner = found.Status.Conditions, ownerOf(found.Annotations)
 	}
 	switch {
-	case slices.Contains(s.loaded.LeftOut, object):
+	case slices.Contains(s.loaded.LeftOut, object), out.Findings.Err() != nil:
 		out.Class, out.Text = "bad", "has errors"
 	case kind == nativePolicyKind:
 		out.Text = "the API server evaluates it"

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,6 +26,8 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 )
 
 // probed is a Service with a webhook server behind it, and the webhook configurations that name it.
@@ -67,7 +72,7 @@ func (p *probed) objects() []runtime.Object {
 // probe runs probe against the objects of a cluster.
 func probe(t *testing.T, timeout time.Duration, output string, objects ...runtime.Object) (stdout, problem string, code int) {
 	t.Helper()
-	f := &probeFlags{installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: timeout, output: output}}
+	f := &probeFlags{installFlags: installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: timeout, output: output}}
 	var out bytes.Buffer
 	err := f.run(t.Context(), fake.NewClientset(objects...), cli.Streams{Out: &out})
 	if err != nil {
@@ -201,6 +206,71 @@ func TestProbeWithoutConfiguration(t *testing.T) {
 		stdout, problem, code := probe(t, probeInterval/2, "text", objects...)
 		if stdout != "" || !strings.Contains(problem, want) || code != cli.ExitUnknown {
 			t.Errorf("it ends with %d, %q and %q, want %q", code, problem, stdout, want)
+		}
+	}
+}
+
+// TestProbeSendsWhatIsRegistered: a webhook gets a request that its rules match.
+func TestProbeSendsWhatIsRegistered(t *testing.T) {
+	t.Parallel()
+	for rule, want := range map[string]string{
+		"":                                "CREATE pods  Pod in gatehouse-system true false",
+		"deployments.apps,pods":           "CREATE pods  Pod in gatehouse-system true false",
+		"admissionpolicies.gatehouse.dev": "UPDATE admissionpolicies  AdmissionPolicy in  true true",
+		"policyexceptions.gatehouse.dev":  "UPDATE policyexceptions  PolicyException in gatehouse-system true true",
+		"deployments.apps":                "CREATE deployments  Deployment in gatehouse-system true false",
+		"namespaces:DELETE":               "DELETE namespaces  Namespace in  false true",
+		"pods/exec:CONNECT":               "CONNECT pods exec PodExecOptions in gatehouse-system true false",
+		"pods/ephemeralcontainers:UPDATE": "UPDATE pods ephemeralcontainers Pod in gatehouse-system true true",
+		"widgets.example.org:CREATE":      "CREATE widgets  widgets in gatehouse-system true false",
+	} {
+		rules, err := registration.ParseRules(rule)
+		if rule == "" {
+			rules, err = nil, nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := probeReview(rules, "gatehouse-system").Request
+		got := fmt.Sprintf("%s %s %s %s in %s %t %t", r.Operation, r.Resource.Resource, r.SubResource, r.Kind.Kind, r.Namespace, len(r.Object.Raw) > 0, len(r.OldObject.Raw) > 0)
+		if got != want {
+			t.Errorf("for %q it sends %q, want %q", rule, got, want)
+		}
+	}
+}
+
+// TestProbeURL: a server without a cluster is asked at both endpoints, and trusted by --ca-file alone.
+func TestProbeURL(t *testing.T) {
+	t.Parallel()
+	p := newProbed(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		r.URL.Path = webhooks.ValidatePath
+		respond(t, func(a *admissionv1.AdmissionResponse) { a.Allowed, a.Result = false, &metav1.Status{Message: path} })(w, r)
+	})
+	target := "https://" + p.address.String()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, p.ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, int) {
+		var out, problem bytes.Buffer
+		code := cli.Run(t.Context(), append([]string{"probe", "--timeout", "500ms"}, args...), cli.Streams{Out: &out, Err: &problem}, NewProbeCommand)
+		return out.String() + problem.String(), code
+	}
+	if said, code := run("--url", target, "--ca-file", file); code != 0 || said != target+": /mutate answers: denied: /mutate\n"+target+": /validate answers: denied: /validate\n" {
+		t.Errorf("it ends with %d:\n%s", code, said)
+	}
+	if said, code := run("--url", target); code != cli.ExitNo || !strings.Contains(said, "/validate does not answer: its caBundle does not verify the certificate: x509: ") {
+		t.Errorf("without --ca-file it ends with %d:\n%s", code, said)
+	}
+	for want, args := range map[string][]string{
+		"--url excludes --in-cluster, --kubeconfig and --context": {"--url", target, "--context", "x"},
+		"must be https://HOST or https://HOST:PORT":               {"--url", "http://127.0.0.1"},
+		"--ca-file is for --url":                                  {"--ca-file", file},
+		"probe_test.go has no certificate in PEM":                 {"--url", target, "--ca-file", "probe_test.go"},
+	} {
+		if said, code := run(args...); code != cli.ExitUnknown || !strings.Contains(said, want) {
+			t.Errorf("it ends with %d, want %q:\n%s", code, want, said)
 		}
 	}
 }

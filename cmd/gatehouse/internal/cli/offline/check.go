@@ -61,9 +61,11 @@ of custom resources need their CustomResourceDefinition, in either place; withou
 it their fields are not checked. Kustomization files are ignored.
 
 With --context, --kubeconfig or --in-cluster it decides by what is active in that
-cluster, with its namespaces, params and CustomResourceDefinitions. --config then
-decides in place of what is active, or beside it with --with-cluster; --native adds
-the cluster's own ValidatingAdmissionPolicies.
+cluster: custom resources, the documents that the running servers have in their own
+--config, and ValidatingAdmissionPolicies (not with --native=false), with its
+namespaces, params and CustomResourceDefinitions. --config then decides in place of
+what is active, or beside it with --with-cluster. If the servers cannot be asked,
+nothing is certainly admitted unless --partial is set.
 
   -o table  objects and remarks (the default)
   -o json   an object a line, for programs; -o yaml is the same in YAML

@@ -1,16 +1,24 @@
 package offline
 
 import (
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // A policy that requires labels of ConfigMaps, and what it admits and refuses.
@@ -18,6 +26,8 @@ const (
 	teamPolicy = `{apiVersion: gatehouse.dev/v1alpha1, kind: AdmissionPolicy, metadata: {name: team}, spec: {
   matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
   validations: [{expression: has(object.metadata.labels)}], validationActions: [Deny]}}`
+	brokenException = `{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyException, metadata: {namespace: gatehouse-system, name: broken}, spec: {
+  reason: test, policies: [{name: team}], match: {matchConditions: [{name: c, expression: objekt.x}]}}}`
 	labelledMap   = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {team: blue}}}`
 	unlabelledMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}`
 )
@@ -32,12 +42,14 @@ func TestUnreadPolicies(t *testing.T) {
 		code, explained  int
 		says             string
 	}{
-		"all read":                  {[]string{teamPolicy}, "", labelledMap, cli.ExitYes, cli.ExitYes, `"verdict":"admitted"`},
-		"no right to a kind":        {[]string{teamPolicy}, "policyexceptions", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"error":"cannot read what is active in the cluster: missing right: list policyexceptions.gatehouse.dev (hint: bind the ClusterRole gatehouse-auditor)"`},
-		"no right to policies":      {[]string{teamPolicy}, "admissionpolicies", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"verdict":"cannot-decide"`},
-		"no right, and a violation": {[]string{teamPolicy}, "sidecarprofiles", unlabelledMap, cli.ExitNo, cli.ExitUnknown, `"verdict":"refused"`},
-		"a policy with errors":      {[]string{teamPolicy, broken}, "", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "AdmissionPolicy/broken has errors, so that nothing can be decided by it"},
-		"no right to a namespace":   {[]string{strings.Replace(teamPolicy, "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {a: b}}, ", 1)}, "namespaces", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "missing right: get namespaces"},
+		"all read":                                  {[]string{teamPolicy}, "", labelledMap, cli.ExitYes, cli.ExitYes, `"verdict":"admitted"`},
+		"no right to a kind":                        {[]string{teamPolicy}, "policyexceptions", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"error":"cannot read what is active in the cluster: missing right: list policyexceptions.gatehouse.dev (hint: bind the ClusterRole gatehouse-auditor)"`},
+		"no right to policies":                      {[]string{teamPolicy}, "admissionpolicies", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"verdict":"cannot-decide"`},
+		"no right, and a violation":                 {[]string{teamPolicy}, "sidecarprofiles", unlabelledMap, cli.ExitNo, cli.ExitUnknown, `"verdict":"refused"`},
+		"a policy with errors":                      {[]string{teamPolicy, broken}, "", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "AdmissionPolicy/broken has errors, so that nothing can be decided by it"},
+		"an exception with errors":                  {[]string{teamPolicy, brokenException}, "", labelledMap, cli.ExitYes, cli.ExitYes, "warning: cluster: PolicyException/gatehouse-system/broken: it has errors, so that it exempts nothing, in the servers too"},
+		"an exception with errors, and a violation": {[]string{teamPolicy, brokenException}, "", unlabelledMap, cli.ExitNo, cli.ExitYes, `"verdict":"refused"`},
+		"no right to a namespace":                   {[]string{strings.Replace(teamPolicy, "matchConstraints: {", "matchConstraints: {namespaceSelector: {matchLabels: {a: b}}, ", 1)}, "namespaces", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "missing right: get namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,11 +72,97 @@ func TestUnreadPolicies(t *testing.T) {
 				}
 				return nil, nil
 			}
-			kubeconfig := clitest.Kubeconfig(t, api)
+			kubeconfig := withServers(t, api, map[string]string{"gatehouse-0": ""}).Kubeconfig(t)
 			for command, want := range map[string]int{"check": c.code, "explain": c.explained} {
 				code, said := gatehouse(t, c.input, command, "--kubeconfig", kubeconfig, "--allow-empty", "-o", "json")
 				if code != want || !strings.Contains(said, c.says) {
 					t.Errorf("%s ends with %d, want %d:\n%s", command, code, want, said)
+				}
+			}
+		})
+	}
+}
+
+// withServers returns the API server with pods of Gatehouse, whose own directories have these documents.
+func withServers(t *testing.T, api *fakeapi.Server, documents map[string]string) *replicastest.APIServer {
+	t.Helper()
+	pods := map[string]http.Handler{}
+	for name, text := range documents {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		own, found := config.InspectBeside(dir)
+		if err := found.Err(); err != nil {
+			t.Fatal(err)
+		}
+		pods[name] = debug.Handler(debug.Options{
+			Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Configuration: func() *config.Config { return debug.Deciding(own) },
+		})
+	}
+	server := replicastest.NewAPIServer(t, pods)
+	server.Mux.Handle("/", clitest.Handler(api))
+	return server
+}
+
+// TestServersOwnDocuments: with a cluster, what the servers have in their own directory decides too, and so do the cluster's
+// ValidatingAdmissionPolicies. What cannot be read leaves nothing certainly admitted.
+func TestServersOwnDocuments(t *testing.T) {
+	t.Parallel()
+	const native = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: native}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+  validations: [{expression: has(object.metadata.labels)}]}}`
+	const bound = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: native}, spec: {policyName: native, validationActions: [Deny]}}`
+	other := strings.ReplaceAll(teamPolicy, "has(object.metadata.labels)", "'!has(object.metadata.labels)'")
+	same := map[string]string{"gatehouse-0": teamPolicy, "gatehouse-1": teamPolicy}
+	for name, c := range map[string]struct {
+		objects   []string
+		servers   map[string]string
+		forbidden string
+		input     string
+		args      []string
+		code      int
+		says      string
+	}{
+		"their policy refuses":           {servers: same, input: unlabelledMap, code: cli.ExitNo, says: `"kind":"AdmissionPolicy","policy":"team"`},
+		"their policy admits":            {servers: same, input: labelledMap, code: cli.ExitYes, says: `"verdict":"admitted"`},
+		"it goes before a resource":      {objects: []string{other}, servers: same, input: unlabelledMap, code: cli.ExitNo, says: `"verdict":"refused"`},
+		"they differ":                    {servers: map[string]string{"gatehouse-0": teamPolicy, "gatehouse-1": other}, input: labelledMap, args: []string{"--allow-empty"}, code: cli.ExitUnknown, says: "the documents of the servers' own --config are not considered: gatehouse-0 and gatehouse-1 have different documents"},
+		"no right":                       {servers: same, forbidden: "gatehouse-0", input: labelledMap, args: []string{"--allow-empty"}, code: cli.ExitUnknown, says: `(hint: --partial decides without them)`},
+		"no server":                      {input: labelledMap, args: []string{"--allow-empty"}, code: cli.ExitUnknown, says: "no pod with the labels "},
+		"no server, and it is partial":   {input: unlabelledMap, args: []string{"--allow-empty", "--partial"}, code: cli.ExitYes, says: "note: the documents of the servers' own --config are not considered: no pod "},
+		"a policy of the cluster":        {objects: []string{native, bound}, servers: map[string]string{"gatehouse-0": ""}, input: unlabelledMap, code: cli.ExitNo, says: `"kind":"ValidatingAdmissionPolicy","policy":"native"`},
+		"a policy of the cluster is off": {objects: []string{native, bound}, servers: map[string]string{"gatehouse-0": ""}, input: unlabelledMap, args: []string{"--native=false", "--allow-empty"}, code: cli.ExitYes, says: `"verdict":"admitted"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v1 := schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: "v1"}
+			api := fakeapi.New(
+				fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource("admissionpolicies"), Kind: "AdmissionPolicy"},
+				fakeapi.Resource{GroupVersionResource: v1.WithResource("validatingadmissionpolicies"), Kind: "ValidatingAdmissionPolicy"},
+				fakeapi.Resource{GroupVersionResource: v1.WithResource("validatingadmissionpolicybindings"), Kind: "ValidatingAdmissionPolicyBinding"},
+			)
+			for _, text := range c.objects {
+				var object map[string]any
+				if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+					t.Fatal(err)
+				}
+				api.Put(object)
+			}
+			server := withServers(t, api, c.servers)
+			server.Forbidden = c.forbidden
+			for _, command := range []string{"check", "explain"} {
+				want := c.code
+				if command == "explain" && want == cli.ExitNo {
+					want = cli.ExitYes
+				}
+				code, said := gatehouse(t, c.input, append([]string{command, "--kubeconfig", server.Kubeconfig(t), "-o", "json"}, c.args...)...)
+				says := c.says
+				if command == "explain" && strings.Contains(says, "verdict") {
+					says = "" // without a policy, it has nothing to explain
+				}
+				if code != want || !strings.Contains(said, says) {
+					t.Errorf("%s ends with %d, want %d and %q:\n%s", command, code, want, says, said)
 				}
 			}
 		})

@@ -82,8 +82,11 @@ which is valid for the API server's: only the API server knows these. Exit codes
 				return err
 			}
 			defer in.close()
-			if err := in.checkActive(); err != nil {
+			err = in.checkActive()
+			if err != nil || in.source != nil { // of a directory, lint and check say them
 				in.writeWarnings(s.Err)
+			}
+			if err != nil {
 				return err
 			}
 			f.writeSkipped(s.Err)

@@ -54,11 +54,14 @@ directory with --config beside --kubeconfig. Issue then only reads the directory
 Without it, the servers check the object when it is created, and issue reports their
 rejection.
 
+In a cluster it waits until every replica accepts the token, at most 30 seconds, because
+an API server remembers a rejection for minutes; --wait=false does not.
+
 With --dry-run it shows the document and issues no token.
 
 Exit codes: 0 issued, 1 rejected, 2 bad usage, or the document cannot be written, or
-other errors in --config keep servers from using it: the token is then shown, and
-works when the errors are fixed.`,
+other errors in --config keep servers from using it, or not every replica accepts it
+yet: the token is then shown, and works when the errors are fixed.`,
 		Example: `  # a token for a pipeline that is valid for 30 days, for the server that reads ./config
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 30d --config ./config)
   kubectl --token "$TOKEN" auth whoami
@@ -66,7 +69,7 @@ works when the errors are fixed.`,
   # write the document to a file, for a Git repository, and show the token
   gatehouse token issue --user jane --group dev >access-token.yaml
 
-  # a token for the cluster of a context; every replica accepts it within two seconds
+  # a token for the cluster of a context; every replica accepts it when it is shown
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -80,6 +83,7 @@ works when the errors are fixed.`,
 	flags.StringArrayVar(&f.extra, "extra", nil, "extra attribute of the user, KEY=VALUE; repeat it for several keys, or for several values of a key")
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is valid for; repeatable (default the audiences of the API server)")
 	flags.DurationVar(&f.ttl, "ttl", defaultTokenTTL, "how long the token is valid, such as 12h or 30d")
+	flags.BoolVar(&f.wait, "wait", true, "in a cluster, wait until every replica accepts the token")
 	f.add(cmd, "directory of documents: token-<id>.yaml is written to it; with a cluster, its guard checks the user")
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
@@ -97,6 +101,7 @@ type tokenFlags struct {
 	groups, extra, audiences []string
 	ttl                      time.Duration
 	output                   string
+	wait                     bool
 	dryRun                   cli.DryRun
 	tokenPlace
 

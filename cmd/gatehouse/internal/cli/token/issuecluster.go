@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
@@ -56,12 +58,54 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 	if unknown != nil {
 		_, _ = fmt.Fprintf(s.Err, "cannot decide whether a TokenRevocation revokes it: %s\n", unknown) // a remark
 	}
+	var late error
+	if f.wait {
+		late = f.await(ctx, s, cluster, issued.Document.Name)
+	}
 	// What is shown is what a directory would have.
 	issued.Document.ObjectMeta = documentMeta(&issued.Document)
-	if err := f.print(s, "AccessToken/"+issued.Document.Name+" is in the cluster", *issued, nil, true); err != nil {
+	if err := f.print(s, "AccessToken/"+issued.Document.Name+" is in the cluster", *issued, nil, late == nil); err != nil {
 		return errors.Join(err, remove()) // nobody has the token
 	}
-	return nil
+	return late
+}
+
+const (
+	// acceptTimeout bounds the time until every replica accepts a token, and acceptInterval is the pause between two looks.
+	acceptTimeout  = 30 * time.Second
+	acceptInterval = 200 * time.Millisecond
+)
+
+// await waits until every replica accepts a token: an API server remembers a no for minutes. What cannot be read is a remark.
+func (f *tokenFlags) await(ctx context.Context, s cli.Streams, cluster *tokens.Cluster, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
+	defer cancel()
+	line := cli.NewLiveLine(s.Err)
+	defer line.Clear()
+	began, last := time.Now(), tokens.Acceptance{}
+	for {
+		now, err := cluster.Acceptance(ctx, name)
+		switch {
+		case errors.Is(err, tokens.ErrForbidden), errors.Is(err, tokens.ErrRefused):
+			line.Clear()
+			_, _ = fmt.Fprintf(s.Err, "cannot decide whether every replica accepts the token yet: %s\n", err) // a remark
+			return nil
+		case now.Everywhere:
+			return nil
+		case now.Refused != "":
+			return fmt.Errorf("the token was issued, and no replica accepts it: %s", now.Refused)
+		case err == nil:
+			last = now
+		}
+		line.Show(func() string {
+			return fmt.Sprintf("waiting until every replica accepts the token, %s (--wait=false does not)", time.Since(began).Round(time.Second))
+		})
+		if !sleep.Context(ctx, acceptInterval) {
+			break
+		}
+	}
+	why := cmp.Or(cli.OneLine(last.Message), "no replica has reported on it (hint: servers report with --custom-resources; kubectl get accesstokens "+name+")")
+	return fmt.Errorf("the token was issued, and it is unknown whether every replica accepts it: %s", why)
 }
 
 // documentMeta returns the metadata that the document of a token has in a directory.

@@ -2,6 +2,7 @@ package token
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,10 +19,12 @@ import (
 
 	"github.com/spf13/pflag"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
@@ -226,5 +229,66 @@ func TestTokenListOfTokensNobodyReportedOf(t *testing.T) {
 	}
 	if got.Err != "" {
 		t.Errorf("standard error is %q", got.Err)
+	}
+}
+
+// TestTokenIssueWaits: a token is shown when every replica accepts it, or with what is known.
+func TestTokenIssueWaits(t *testing.T) {
+	t.Parallel()
+	condition := func(kind, status, message string) map[string]any {
+		return map[string]any{"type": kind, "status": status, "reason": "X", "message": message, "observedGeneration": int64(1)}
+	}
+	for name, c := range map[string]struct {
+		wait   bool
+		status []any // the conditions of one reading after the other, the last one for ever
+		err    error
+		reads  int
+		want   string // the error
+		says   string // on standard error
+	}{
+		"everywhere at once": {wait: true, status: []any{condition("Ready", "True", "")}, reads: 1},
+		"later":              {wait: true, status: []any{nil, condition("Ready", "Unknown", "b waits"), condition("Ready", "True", "")}, reads: 3},
+		"without waiting":    {status: []any{nil}},
+		"no report":          {wait: true, status: []any{nil}, want: "it is unknown whether every replica accepts it: no replica has reported on it"},
+		"not everywhere":     {wait: true, status: []any{condition("Ready", "Unknown", "b waits")}, want: "it is unknown whether every replica accepts it: b waits"},
+		"refused":            {wait: true, status: []any{condition("Compiled", "False", "spec.x: wrong")}, want: "the token was issued, and no replica accepts it: spec.x: wrong"},
+		"no right":           {wait: true, err: apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("accesstokens").GroupResource(), "ci", nil), reads: 1, says: "cannot decide whether every replica accepts the token yet: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := fakeapi.New(
+				fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource("accesstokens"), Kind: "AccessToken"},
+				fakeapi.Resource{GroupVersionResource: v1alpha1.GroupVersion.WithResource("tokenrevocations"), Kind: "TokenRevocation"},
+			)
+			reads := 0
+			api.Intercept = func(r *fakeapi.Request) (any, error) {
+				if r.Verb != "get" || r.Resource != "accesstokens" {
+					return nil, nil
+				}
+				found := c.status
+				if reads++; c.err != nil {
+					return nil, c.err
+				}
+				conditions := []any{}
+				if one := found[min(reads, len(found))-1]; one != nil {
+					conditions = append(conditions, one)
+				}
+				return map[string]any{
+					"apiVersion": v1alpha1.GroupVersion.String(), "kind": "AccessToken", "metadata": map[string]any{"name": "ci", "generation": int64(1)},
+					"status": map[string]any{"conditions": conditions},
+				}, nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			var out, remarks bytes.Buffer
+			f := newTokenFlags(func(f *tokenFlags) { f.wait, f.Kubeconfig = c.wait, clitest.Kubeconfig(t, api) })
+			err := f.issue(ctx, cli.Streams{Out: &out, Err: &remarks})
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("the error is %v, want %q", err, c.want)
+			}
+			if out.String() != clitest.CIToken+"\n" || !strings.Contains(remarks.String(), c.says) || c.reads > 0 && reads != c.reads {
+				t.Errorf("after %d readings it shows %q and %q", reads, &out, &remarks)
+			}
+		})
 	}
 }
