@@ -103,7 +103,9 @@ func (s *site) fill(t *testing.T) {
 	for _, namespace := range []string{shop, mall} {
 		must(t, s.CreateNamespace(t.Context(), namespace, map[string]string{"logs": "shipped"}))
 	}
-	must(t, kubectl(t.Context(), s.Cluster, strings.Join(documentParts(t, documentRights), "\n---\n"), "apply", "--filename", "-"))
+	for _, binding := range documentParts(t, documentRights) {
+		must(t, kubectl(t.Context(), s.Cluster, "", append(strings.Fields(binding), "--user="+operator)...))
+	}
 	// What exists already, and breaks a rule.
 	for namespace, name := range map[string]string{shop: "old-checkout", mall: "old-ledger"} {
 		_, err := s.Client().CoreV1().Pods(namespace).Create(t.Context(), pod(name, "old.example/app:1", "app"), metav1.CreateOptions{})

@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	documentRights  = regexp.MustCompile("(?s)```yaml\n(apiVersion: rbac.*?)```")
+	documentRights  = regexp.MustCompile(`(?m)^\$ kubectl (.*create (?:cluster)?rolebinding .*) --user=ann@example\.com$`)
 	documentPicture = regexp.MustCompile(`!\[[^\]]+\]\(console/([a-z]+)\.png\)`)
 	documentPage    = regexp.MustCompile("(?m)^\\| \\[[^|]*\\| `(/[a-z]*)` \\|")
 )
