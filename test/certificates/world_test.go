@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
@@ -127,11 +126,3 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// within waits for a condition, and returns how long it took.
-func within(ctx context.Context, limit time.Duration, condition func() error) (time.Duration, error) {
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err := support.Poll(ctx, condition)
-	return time.Since(begin), err
-}

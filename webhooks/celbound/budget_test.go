@@ -141,7 +141,8 @@ func TestDocumentMargin(t *testing.T) {
 	}
 	var most Budget
 	for file, b := range files {
-		if margin*b.texts > documentExpressions || margin*b.bytes > documentBytes || margin*b.parts > documentParts || margin*b.work > documentWork || margin*b.patterns > documentPatterns {
+		// Lists of names, such as the annotations that controllers of Ingresses read, are many bytes and little work.
+		if margin*b.texts > documentExpressions || (margin-1)*b.bytes > documentBytes || margin*b.parts > documentParts || margin*b.work > documentWork || margin*b.patterns > documentPatterns {
 			t.Errorf("%s: %d expressions of %d bytes, %d parts, %d of work and %d of patterns", file, b.texts, b.bytes, b.parts, b.work, b.patterns)
 		}
 		most.texts, most.bytes, most.parts = max(most.texts, b.texts), max(most.bytes, b.bytes), max(most.parts, b.parts)

@@ -128,7 +128,6 @@ type Source struct {
 	Documents *config.Config
 	Found     diagnostic.List
 
-	ctx   context.Context //nolint:containedctx // that of the command
 	flags *SourceFlags
 	dir   string
 	close func()
@@ -152,7 +151,7 @@ func (f *SourceFlags) Open(ctx context.Context, dir string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Source{Access: access, Once: c.Once(ctx), ctx: ctx, flags: f, dir: dir, close: c.Close}
+	out := &Source{Access: access, Once: c.Once(ctx), flags: f, dir: dir, close: c.Close}
 	inspect := config.InspectBeside
 	if dir != "" && !f.WithCluster && !f.native(dir) {
 		inspect = config.Inspect
@@ -166,10 +165,10 @@ func (s *Source) Close() { s.close() }
 
 // Load reads what is active in the cluster and compiles the configuration. Prepare, which may be nil, is called before it
 // is compiled.
-func (s *Source) Load(prepare func(*config.Config)) (*resolve.CommandConfig, error) {
+func (s *Source) Load(ctx context.Context, prepare func(*config.Config)) (*resolve.CommandConfig, error) {
 	documents := s.Documents
 	if s.flags.Servers && s.flags.active(s.dir) && s.Found.Err() == nil {
-		documents = s.withServers()
+		documents = s.withServers(ctx)
 	}
 	loaded, err := resolve.ForCommand(resolve.CommandSources{
 		Dir: s.dir, Documents: documents, Found: s.Found, Cluster: s.Once,
@@ -182,8 +181,8 @@ func (s *Source) Load(prepare func(*config.Config)) (*resolve.CommandConfig, err
 const serversTimeout = 20 * time.Second
 
 // withServers returns the documents with those of the servers' own directories.
-func (s *Source) withServers() *config.Config {
-	ctx, cancel := context.WithTimeout(s.ctx, serversTimeout)
+func (s *Source) withServers(ctx context.Context) *config.Config {
+	ctx, cancel := context.WithTimeout(ctx, serversTimeout)
 	defer cancel()
 	own, err := readServers(ctx, s.Access)
 	if err != nil {

@@ -184,7 +184,7 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		return err
 	}
 	defer source.Close()
-	loaded, err := source.Load(nil)
+	loaded, err := source.Load(limited, nil)
 	if err != nil {
 		return f.cutOff(ctx, limited, err, "the policies were read")
 	}

@@ -108,7 +108,7 @@ func (c *console) clusterConfiguration(ctx context.Context) (*config.Config, err
 		return nil, err
 	}
 	defer source.Close()
-	loaded, err := source.Load(nil)
+	loaded, err := source.Load(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

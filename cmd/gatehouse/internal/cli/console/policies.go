@@ -53,7 +53,7 @@ func (c *console) configuration(ctx context.Context) (*loaded, error) {
 		return nil, err
 	}
 	defer source.Close()
-	all, err := source.Load(nil)
+	all, err := source.Load(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (f *manifestsFlags) audited(ctx context.Context) (*config.Config, *audit.Se
 		return nil, nil, err
 	}
 	defer source.Close()
-	loaded, err := source.Load(nil) //nolint:contextcheck // the Source has that of the command
+	loaded, err := source.Load(ctx, nil)
 	if err != nil {
 		return nil, nil, err
 	}

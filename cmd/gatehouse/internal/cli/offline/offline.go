@@ -172,7 +172,7 @@ func (f *manifestFlags) openCluster(ctx context.Context, stdin io.Reader) (*inpu
 	in := &input{manifestFlags: f, source: source, opaque: map[schema.GroupVersionKind]bool{}}
 	documents := source.Documents.Policy.Objects
 	if in.sources, err = f.read(stdin, workload.FromAPI(source.Documents.Workloads())...); err == nil {
-		in.loaded, err = source.Load(func(c *config.Config) { f.addNamespaces(c, in.sources, true) })
+		in.loaded, err = source.Load(ctx, func(c *config.Config) { f.addNamespaces(c, in.sources, true) })
 	}
 	if err == nil {
 		in.config, in.snapshot, in.warnings = in.loaded.Config, in.loaded.Snapshot, in.loaded.Found

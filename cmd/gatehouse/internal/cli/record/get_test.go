@@ -25,12 +25,12 @@ import (
 func begun() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
 
 // segment returns a segment of a replica with a review a minute.
-func segment(t testing.TB, replica, key string, reviews ...*record.Review) []byte {
+func segment(t testing.TB, replica string, reviews ...*record.Review) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	w, err := record.NewWriter(&file, &record.Header{
 		Format: record.FormatVersion, Program: "v1.0.0", Kubernetes: "1.37", CEL: "v0.28.0", Source: record.FromServer, Config: "0a1b", Replica: replica,
-		Started: begun(), Redaction: record.Redaction{Key: key}, Sampling: "all",
+		Started: begun(), Redaction: record.Redaction{Key: "k1"}, Sampling: "all",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +75,8 @@ func runGet(t *testing.T, s *replicastest.APIServer, args ...string) (result cli
 func TestGetSharedDirectory(t *testing.T) {
 	t.Parallel()
 	const name, other = "20261120T120000.000Z-a.gatehouse.zst", "20261120T130000.000Z-b.gatehouse.zst"
-	done := segment(t, "a", "k1", admitted("a0", "shop", "cart", "joe", "allowed"), admitted("a1", "shop", "cart", "joe", "allowed"))
-	growing := segment(t, "b", "k1", admitted("b0", "shop", "cart", "ann", "allowed"), admitted("b1", "shop", "cart", "ann", "allowed"))
+	done := segment(t, "a", admitted("a0", "shop", "cart", "joe", "allowed"), admitted("a1", "shop", "cart", "joe", "allowed"))
+	growing := segment(t, "b", admitted("b0", "shop", "cart", "ann", "allowed"), admitted("b1", "shop", "cart", "ann", "allowed"))
 	shared := replicastest.Recording(t, map[string][]byte{name: done, other: growing})
 	s := replicastest.NewAPIServer(t, map[string]http.Handler{
 		"gatehouse-a": replicastest.Recording(t, map[string][]byte{other: growing[:len(growing)-6]}), "gatehouse-b": shared, "gatehouse-c": shared,
@@ -104,7 +104,7 @@ func TestGetSharedDirectory(t *testing.T) {
 // TestGetProblems fetches from replicas of which something is wrong with all but one.
 func TestGetProblems(t *testing.T) {
 	t.Parallel()
-	good := segment(t, "a", "k1", admitted("a0", "shop", "cart", "joe", "allowed"))
+	good := segment(t, "a", admitted("a0", "shop", "cart", "joe", "allowed"))
 	list := func(text string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 	}

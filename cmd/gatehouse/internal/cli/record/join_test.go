@@ -118,7 +118,7 @@ func joinedText(t *testing.T, file []byte) string {
 // TestJoinEnds ends with the context, and if the file cannot be written.
 func TestJoinEnds(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(write(t, map[string][]byte{"file": segment(t, "a", "k1", admitted("a0", "shop", "cart", "joe", "allowed"))}), "file")
+	path := filepath.Join(write(t, map[string][]byte{"file": segment(t, "a", admitted("a0", "shop", "cart", "joe", "allowed"))}), "file")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := newJoiner(io.Discard, time.Time{}, nil).add(ctx, path); !errors.Is(err, context.Canceled) {

@@ -34,7 +34,7 @@ func TestShow(t *testing.T) {
 	hostile := admitted("h1", "shop\x1b[31m", "\u202ename", "<b>joe", "unknown")
 	hostile.Response = nil
 	hostile.Lookups = &record.Lookups{Namespaces: []record.NamespaceLookup{{Name: "shop"}}}
-	whole := segment(t, "a", "k1", admitted("0f5c", "shop", "cart", "joe", "allowed"), func() *record.Review {
+	whole := segment(t, "a", admitted("0f5c", "shop", "cart", "joe", "allowed"), func() *record.Review {
 		r := admitted("1a", "billing", "", "ann", "denied")
 		r.Decision, r.Response = "denied", json.RawMessage(`{"allowed":false,"status":{"message":"no","details":{"causes":[{"message":"AdmissionPolicy 'team-label' denied request: no team"}]}}}`)
 		return r
@@ -133,7 +133,7 @@ func shownIDs(t *testing.T, format, out string) (ids []string) {
 
 func TestShowProblems(t *testing.T) {
 	t.Parallel()
-	whole := segment(t, "a", "k1", admitted("0f5c", "shop", "cart", "joe", "allowed"))
+	whole := segment(t, "a", admitted("0f5c", "shop", "cart", "joe", "allowed"))
 	dir := write(t, map[string][]byte{"whole": whole, "damaged": append(bytes.Clone(whole), "garbage"...), "foreign": []byte("hello"), "empty": nil})
 	for _, tt := range []struct {
 		name, want string

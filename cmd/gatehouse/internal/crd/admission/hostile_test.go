@@ -139,7 +139,7 @@ func TestSwap(t *testing.T) {
 	r := crdadmission.New(current.Load)
 	known := map[string]map[string]bool{}
 	all := []string{
-		profile("a", "proxy", ""), binding("b", "{policyName: p, validationActions: [Deny]}"), admissionPolicy("q", rules+deny),
+		profile("a", "proxy", ""), binding("{policyName: p, validationActions: [Deny]}"), admissionPolicy("q", rules+deny),
 		token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"),
 	}
 	for _, document := range all {
@@ -181,8 +181,8 @@ func TestSwap(t *testing.T) {
 // the API server takes, and the same the second time.
 func FuzzReview(f *testing.F) {
 	for _, document := range []string{
-		profile("a", "a", "  rollout: {percent: 10, replaces: b}\n"), admissionPolicy("p", rules+deny), binding("b", "{policyName: p, validationActions: [Deny]}"),
-		exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: r}"),
+		profile("a", "a", "  rollout: {percent: 10, replaces: b}\n"), admissionPolicy("p", rules+deny), binding("{policyName: p, validationActions: [Deny]}"),
+		exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: r}"),
 		token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), revocation("r", "{user: jane, issuedBefore: '2020-01-01T00:00:00Z'}"), broken,
 	} {
 		f.Add(string(asJSON(f, document)), "")

@@ -27,12 +27,12 @@ const (
 	secret = "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"
 )
 
-func binding(name, spec string) string {
-	return head + "kind: AdmissionPolicyBinding\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+func binding(spec string) string {
+	return head + "kind: AdmissionPolicyBinding\nmetadata: {name: b}\nspec: " + spec + "\n"
 }
 
-func exception(namespace, name, spec string) string {
-	return head + "kind: PolicyException\nmetadata: {name: " + name + ", namespace: " + namespace + "}\nspec: " + spec + "\n"
+func exception(namespace, spec string) string {
+	return head + "kind: PolicyException\nmetadata: {name: x, namespace: " + namespace + "}\nspec: " + spec + "\n"
 }
 
 func token(name, spec string) string {
@@ -71,7 +71,7 @@ func TestReview(t *testing.T) {
 		// AdmissionPolicy
 		{name: "a policy", document: admissionPolicy("p", rules+deny), want: "allowed\n"},
 		{name: "a policy before its binding", document: admissionPolicy("p", rules), want: "allowed\n"},
-		{name: "a policy with a binding", config: []string{admissionPolicy("p", rules), binding("b", "{policyName: p, validationActions: [Deny]}")}, document: admissionPolicy("p", rules), want: "allowed\n"},
+		{name: "a policy with a binding", config: []string{admissionPolicy("p", rules), binding("{policyName: p, validationActions: [Deny]}")}, document: admissionPolicy("p", rules), want: "allowed\n"},
 		{name: "two expressions", document: admissionPolicy("p", "  validations: [{expression: 'object.'}, {expression: 'nothing'}]\n"+deny), want: `AdmissionPolicy "p" is invalid:
 * spec.validations[0].expression: 1:8 in "object.": Syntax error: no viable alternative at input '.'
 * spec.validations[1].expression: 1:1 in "nothing": "nothing" is not declared (hint: the names here are object, oldObject, request, namespaceObject, authorizer)
@@ -84,28 +84,28 @@ func TestReview(t *testing.T) {
 `},
 
 		// AdmissionPolicyBinding
-		{name: "a binding", config: []string{admissionPolicy("p", rules+deny)}, document: binding("b", "{policyName: p, validationActions: [Deny]}"), want: "allowed\n"},
-		{name: "a binding before its policy", config: []string{admissionPolicy("images", rules+deny)}, document: binding("b", "{policyName: image, validationActions: [Deny]}"), want: "allowed\n"},
-		{name: "a binding without actions", config: []string{admissionPolicy("p", rules+deny)}, document: binding("b", "{policyName: p, paramRef: {name: x, selector: {}}}"), want: `AdmissionPolicyBinding "b" is invalid:
+		{name: "a binding", config: []string{admissionPolicy("p", rules+deny)}, document: binding("{policyName: p, validationActions: [Deny]}"), want: "allowed\n"},
+		{name: "a binding before its policy", config: []string{admissionPolicy("images", rules+deny)}, document: binding("{policyName: image, validationActions: [Deny]}"), want: "allowed\n"},
+		{name: "a binding without actions", config: []string{admissionPolicy("p", rules+deny)}, document: binding("{policyName: p, paramRef: {name: x, selector: {}}}"), want: `AdmissionPolicyBinding "b" is invalid:
 * spec.paramRef: name and selector exclude each other (hint: drop one of them)
 * spec.paramRef.parameterNotFoundAction: is required (hint: "Deny" refuses requests while there is no param, "Allow" skips the binding)
 * spec.validationActions: is required (hint: say what a violation leads to, for example ["Deny"])
 `},
 
 		// PolicyException
-		{name: "an exception", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {namespaces: [default]}, reason: old}"), want: "allowed\n"},
-		{name: "an exception that does nothing", config: []string{admissionPolicy("p", rules+deny)}, document: exception("shop", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: `allowed
+		{name: "an exception", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: p}], match: {namespaces: [default]}, reason: old}"), want: "allowed\n"},
+		{name: "an exception that does nothing", config: []string{admissionPolicy("p", rules+deny)}, document: exception("shop", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: `allowed
 warning: PolicyException/shop/x: metadata.namespace: exceptions in "shop" do nothing (hint: allowed are "gatehouse-system", see exceptions of PolicyConfiguration)
 `},
-		{name: "an exception without an end", config: []string{admissionPolicy("p", rules+deny), "{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, exceptions: {requireExpiry: true}}"}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: is missing, so the exception does nothing (hint: PolicyConfiguration requires it)\n"},
-		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception has no effect (hint: delete the exception, or set a later time)\n"},
-		{name: "an exception from what is not there yet", config: []string{admissionPolicy("images", rules+deny)}, document: exception("gatehouse-system", "x", "{policies: [{name: image}, {name: images, rules: ['validations[1]']}], match: {names: [a]}, reason: old}"), want: "allowed\n"},
-		{name: "an exception from everything", document: exception("gatehouse-system", "x", "{policies: [{name: p, kind: Policy}], match: {}, reason: ' '}"), want: `PolicyException "x" is invalid:
+		{name: "an exception without an end", config: []string{admissionPolicy("p", rules+deny), "{apiVersion: gatehouse.dev/v1alpha1, kind: PolicyConfiguration, exceptions: {requireExpiry: true}}"}, document: exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: old}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: is missing, so the exception does nothing (hint: PolicyConfiguration requires it)\n"},
+		{name: "an exception that has expired", config: []string{admissionPolicy("p", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '2020-01-01T00:00:00Z'}"), want: "allowed\nwarning: PolicyException/gatehouse-system/x: spec.expiresAt: \"2020-01-01T00:00:00Z\" has passed: the exception has no effect (hint: delete the exception, or set a later time)\n"},
+		{name: "an exception from what is not there yet", config: []string{admissionPolicy("images", rules+deny)}, document: exception("gatehouse-system", "{policies: [{name: image}, {name: images, rules: ['validations[1]']}], match: {names: [a]}, reason: old}"), want: "allowed\n"},
+		{name: "an exception from everything", document: exception("gatehouse-system", "{policies: [{name: p, kind: Policy}], match: {}, reason: ' '}"), want: `PolicyException "x" is invalid:
 * spec.match: is empty: an exception must select objects (hint: set namespaces, names or a selector; to disable a policy, delete its binding)
 * spec.policies[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"
 * spec.reason: is required (hint: explain the exception to readers of the audit log)
 `},
-		{name: "a condition of an exception", document: exception("gatehouse-system", "x", "{policies: [], match: {matchConditions: [{name: c, expression: 'object.'}]}, reason: old}"), want: `PolicyException "x" is invalid:
+		{name: "a condition of an exception", document: exception("gatehouse-system", "{policies: [], match: {matchConditions: [{name: c, expression: 'object.'}]}, reason: old}"), want: `PolicyException "x" is invalid:
 * spec.match.matchConditions[0].expression: 1:8 in "object.": Syntax error: no viable alternative at input '.'
 * spec.policies: is required (hint: name at least one policy)
 `},

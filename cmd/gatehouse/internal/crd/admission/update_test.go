@@ -76,8 +76,8 @@ func TestWhatIsAlwaysAllowed(t *testing.T) {
 func TestAnyOrder(t *testing.T) {
 	t.Parallel()
 	for _, document := range []string{
-		exception("gatehouse-system", "x", "{policies: [{name: p, rules: ['validations[0]']}], match: {names: [a]}, reason: r}"),
-		binding("b", "{policyName: p, validationActions: [Deny], paramRef: {name: x, namespace: default, parameterNotFoundAction: Deny}}"),
+		exception("gatehouse-system", "{policies: [{name: p, rules: ['validations[0]']}], match: {names: [a]}, reason: r}"),
+		binding("{policyName: p, validationActions: [Deny], paramRef: {name: x, namespace: default, parameterNotFoundAction: Deny}}"),
 		admissionPolicy("p", rules+"  paramKind: {apiVersion: v1, kind: ConfigMap}\n"),
 		profile("canary", "mesh", "  rollout: {percent: 10, replaces: mesh}\n  placement: {after: [logs]}\n"),
 		profile("mesh", "mesh", "  presets: [{name: p, configMap: {namespace: mesh, name: c}}]\n"),
