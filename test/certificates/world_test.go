@@ -125,4 +125,3 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
-

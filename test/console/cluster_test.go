@@ -62,7 +62,7 @@ func newSite(t *testing.T) *site {
 	})
 	must(t, s.helm(t, "install", "gatehouse", "../../manifests/chart/gatehouse", "--namespace", system, "--create-namespace",
 		"--set", "replicaCount=2,minReadySeconds=0,recording.enabled=true"))
-	must(t, kubectl(t.Context(), s.Cluster, "", "rollout", "status", "deployment/gatehouse", "--namespace", system, "--timeout", support.Deadline.String()))
+	must(t, kubectl(t.Context(), s.Cluster, "rollout", "status", "deployment/gatehouse", "--namespace", system, "--timeout", support.Deadline.String()))
 	return s
 }
 
@@ -104,17 +104,17 @@ func (s *site) fill(t *testing.T) {
 		must(t, s.CreateNamespace(t.Context(), namespace, map[string]string{"logs": "shipped"}))
 	}
 	for _, binding := range documentParts(t, documentRights) {
-		must(t, kubectl(t.Context(), s.Cluster, "", append(strings.Fields(binding), "--user="+operator)...))
+		must(t, kubectl(t.Context(), s.Cluster, append(strings.Fields(binding), "--user="+operator)...))
 	}
 	// What exists already, and breaks a rule.
 	for namespace, name := range map[string]string{shop: "old-checkout", mall: "old-ledger"} {
 		_, err := s.Client().CoreV1().Pods(namespace).Create(t.Context(), pod(name, "old.example/app:1", "app"), metav1.CreateOptions{})
 		must(t, err)
 	}
-	must(t, kubectl(t.Context(), s.Cluster, "", "apply", "--filename", "testdata/rights", "--filename", "testdata/objects"))
+	must(t, kubectl(t.Context(), s.Cluster, "apply", "--filename", "testdata/rights", "--filename", "testdata/objects"))
 	_, annas := s.user(t, anna)
 	_, bens := s.user(t, ben)
-	must(t, kubectl(t.Context(), s.Cluster, "", "wait", "--for=condition=Ready", "admissionpolicies,sidecarprofiles,policyexceptions", "--all", "--all-namespaces", "--timeout", support.Deadline.String()))
+	must(t, kubectl(t.Context(), s.Cluster, "wait", "--for=condition=Ready", "admissionpolicies,sidecarprofiles,policyexceptions", "--all", "--all-namespaces", "--timeout", support.Deadline.String()))
 	for i := range 20 {
 		for namespace, client := range map[string]kubernetes.Interface{shop: annas, mall: bens} {
 			image := "registry.example/app:1"

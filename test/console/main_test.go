@@ -190,9 +190,8 @@ func eventually(t testing.TB, p *chromium.Page, what, expression string) {
 }
 
 // kubectl runs a command of kubectl as the administrator.
-func kubectl(ctx context.Context, c *cluster.Cluster, stdin string, args ...string) error {
+func kubectl(ctx context.Context, c *cluster.Cluster, args ...string) error {
 	command := c.Kubectl(ctx, args...)
-	command.Stdin = strings.NewReader(stdin)
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, output)
 	}

@@ -35,12 +35,11 @@ const (
 	maxBetween = 2 * maxObjectBytes
 )
 
-// ErrTruncated is wrapped by the error of a file that ends within a line or is damaged. What
-// was read before is valid.
+// ErrTruncated is wrapped by the error of a file that is damaged, or has no end. What was read before is valid.
 var ErrTruncated = errors.New("the recording ends here: the rest is missing or damaged")
 
-// ErrUnfinished is the error of a file that ends behind a line and has no end: a segment that is being written, or was when its
-// server was killed. It is an ErrTruncated, too, for those to whom it is the same.
+// ErrUnfinished is the error of a file that has no end: a segment that is being written, or was when its server was killed. It may
+// end within a line, because blocks are written when they are full. It is an ErrTruncated, too, for those to whom it is the same.
 var ErrUnfinished error = unfinishedError{}
 
 type unfinishedError struct{}
@@ -304,8 +303,8 @@ func (r *Reader) readLine() ([]byte, error) {
 			return nil, io.EOF
 		case errors.Is(err, zstd.ErrMagicMismatch) && r.line == 1:
 			return nil, &FormatError{Message: "is no recording: it is not compressed with zstd", Hint: "serve --record writes recordings"}
-		case errors.Is(err, io.ErrUnexpectedEOF) && len(r.buffer) == 0 && r.line > 1:
-			return nil, ErrUnfinished // a server flushes lines
+		case errors.Is(err, io.ErrUnexpectedEOF) && r.line > 1:
+			return nil, ErrUnfinished
 		default:
 			return nil, r.damaged(err)
 		}

@@ -2,9 +2,11 @@ package record_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +156,27 @@ func TestReaderAfterFlush(t *testing.T) {
 	}
 	if _, again := r.Next(); !errors.Is(again, record.ErrUnfinished) {
 		t.Errorf("Next again: %v", again)
+	}
+}
+
+// TestReaderWithinALine reads a segment of which the last line is written in part: blocks are written when they are full.
+func TestReaderWithinALine(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	w, err := record.NewWriter(&file, &record.Header{Format: record.FormatVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := rand.NewChaCha8([32]byte{}) // so that the line takes several blocks
+	long := make([]byte, 1<<20)
+	_, _ = random.Read(long)
+	for _, id := range []string{"1", hex.EncodeToString(long)} {
+		if err := errors.Join(w.Write(&record.Line{Review: &record.Review{ID: id}}), w.Flush()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, _, err := readAll(file.Bytes()[:file.Len()-1000]); n != 1 || !errors.Is(err, record.ErrUnfinished) || record.IsDamaged(err) {
+		t.Errorf("%d reviews, %v; want 1, ErrUnfinished", n, err)
 	}
 }
 
