@@ -170,7 +170,10 @@ func (p *Page) Follow(selector string) int {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, support.Deadline)
 	defer cancel()
-	response, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector)))
+	p.WaitVisible(selector)
+	// Within the page, because an element that the page replaces between looking for it and a click of the mouse is missed.
+	quoted, _ := json.Marshal(selector)
+	response, err := chromedp.RunResponse(ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%s).click()", quoted), chromedp.EvalAsValue))
 	if err != nil {
 		p.t.Fatalf("chromium: follow %s: %v", selector, err)
 	}
