@@ -172,8 +172,7 @@ func (p *Page) Follow(selector string) int {
 	defer cancel()
 	p.WaitVisible(selector)
 	// Within the page, because an element that the page replaces between looking for it and a click of the mouse is missed.
-	quoted, _ := json.Marshal(selector)
-	response, err := chromedp.RunResponse(ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%s).click()", quoted), chromedp.EvalAsValue))
+	response, err := chromedp.RunResponse(ctx, chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).click()", selector), chromedp.EvalAsValue))
 	if err != nil {
 		p.t.Fatalf("chromium: follow %s: %v", selector, err)
 	}
