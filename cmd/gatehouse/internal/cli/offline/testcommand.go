@@ -134,17 +134,16 @@ func newCompiler(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.
 			return snapshot, nil
 		}
 		other := *c
-		other.Policy = v.About.Select(c.Policy)
+		if v.Context != nil {
+			other = *v.Context.Over(c)
+		}
+		other.Policy = v.About.Select(other.Policy)
 		other.Policy.Previous = snapshot.Policy
 		if !v.RealTime {
 			other.Policy.Now = func() time.Time { return v.Now }
 		}
 		if !v.Inject {
 			other.Sidecar.Profiles = nil
-		}
-		if v.Context != nil {
-			objects := v.Context.Over(c.Policy.Objects, c.Sidecar.ConfigMaps)
-			other.Policy.Objects, other.Sidecar.Namespaces, other.Sidecar.ConfigMaps = objects, objects, objects
 		}
 		compiled, found := config.Compile(&other, nil)
 		return compiled, found.Err()
