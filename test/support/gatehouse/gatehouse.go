@@ -88,7 +88,7 @@ func StartProgram(ctx context.Context, path, log string, args ...string) (*Serve
 		Path: path, Args: args, Log: log,
 		Ready: func(ctx context.Context) error { return s.ready(ctx, len(before)) },
 	})
-	if err := s.Process.Start(ctx); err != nil {
+	if err := s.Start(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -258,15 +258,12 @@ func identityOf(r *record.Review) (out authenticationv1.UserInfo) {
 
 // recordedLogin returns the answer that was recorded to a login.
 func recordedLogin(r *record.Review) *Answer {
-	out := &Answer{Decision: string(r.Decision), Message: r.Reason}
-	switch r.Decision {
-	case review.Allowed:
-		identity := identityOf(r)
-		out.User, out.Groups = identity.Username, identity.Groups
-	case review.Denied:
-	default:
-		out.Decision = string(review.Unknown)
+	out := &Answer{Decision: string(review.Unknown), Message: r.Reason}
+	if r.Decision == review.Allowed || r.Decision == review.Denied {
+		out.Decision = string(r.Decision)
 	}
+	identity := identityOf(r)
+	out.User, out.Groups = identity.Username, identity.Groups
 	return out
 }
 

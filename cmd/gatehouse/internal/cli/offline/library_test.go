@@ -103,10 +103,16 @@ func TestLibraryTestsNameTheirPolicies(t *testing.T) {
 			}
 		}
 		configuration, _, _ := config.CompileDir(filepath.Join(library, folder))
-		for _, p := range configuration.Policy.AdmissionPolicies {
-			if got, want := len(violated[p.Name]), len(p.Spec.Validations); got < want {
-				t.Errorf("%s: cases violate %d of %d validations of %s", folder, got, want, p.Name)
+		check := func(policy string, validations int) {
+			if got := len(violated[policy]); got < validations {
+				t.Errorf("%s: cases violate %d of %d validations of %s", folder, got, validations, policy)
 			}
+		}
+		for _, p := range configuration.Policy.AdmissionPolicies {
+			check(p.Name, len(p.Spec.Validations))
+		}
+		for _, p := range configuration.Policy.Policies {
+			check(p.Name, len(p.Spec.Validations))
 		}
 	}
 }
