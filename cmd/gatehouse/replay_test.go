@@ -209,7 +209,6 @@ func TestReplayExample(t *testing.T) {
 	}{
 		"table.txt":     {cli.ExitNo, []string{"--config", candidate, recording}},
 		"report.json":   {cli.ExitNo, []string{"--config", candidate, recording, "-o", "json"}},
-		"report.html":   {cli.ExitNo, []string{"--config", candidate, recording, "-o", "html"}},
 		"tolerated.txt": {cli.ExitYes, []string{"--config", candidate, recording, "--fail-on", "newly-refused=4"}},
 		"show.txt":      {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e"}},
 		"show.json":     {cli.ExitYes, []string{"--config", candidate, recording, "--show", "3c6e", "-o", "json"}},
@@ -222,8 +221,7 @@ func TestReplayExample(t *testing.T) {
 				t.Errorf("got exit code %d, want %d: %s", got.Code, c.code, got.Err)
 			}
 			file := filepath.Join(replayExample, "golden", name)
-			text := regexp.MustCompile(`<p>gatehouse [^<]*</p>`).ReplaceAllString(got.Out, "<p>gatehouse VERSION</p>")
-			text = strings.ReplaceAll(text, replayExample+"/", "")
+			text := strings.ReplaceAll(got.Out, replayExample+"/", "")
 			if os.Getenv("UPDATE_GOLDEN") != "" {
 				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, []byte(text), 0o600)); err != nil {
 					t.Fatal(err)
@@ -322,7 +320,6 @@ func TestReplayCannotJudge(t *testing.T) {
 		"no endpoint":           {[]string{recording, "--endpoint", "valid"}, cli.ExitUnknown, "", "must be one of"},
 		"show nothing":          {[]string{recording, "--show", "zzz"}, cli.ExitUnknown, "", "there is no such review"},
 		"show undecided":        {[]string{"--config", candidate, recording, "--show", "f1bbcd88"}, cli.ExitUnknown, "after: cannot decide: ", ""},
-		"show as HTML":          {[]string{recording, "--show", "a9", "-o", "html"}, cli.ExitUnknown, "", "--show has -o table, json or yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

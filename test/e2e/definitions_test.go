@@ -217,8 +217,6 @@ func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *u
 		"conditions":         []any{condition("Ready", "True", "InUse"), condition("Compiled", "True", "Compiled"), condition("Degraded", "False", "Healthy")},
 	}
 	switch stored.GetKind() {
-	case "SidecarProfile":
-		status["pods"] = map[string]any{"matched": int64(12), "injected": int64(11), "stale": int64(3), "countedAt": now}
 	case "AdmissionPolicy":
 		status["audit"] = map[string]any{"violations": int64(17), "warnings": int64(0), "errors": int64(0), "exempted": int64(0), "auditedAt": now}
 	case "PolicyException":
@@ -378,7 +376,7 @@ func (d *defined) testDefaults(t *testing.T) {
 // testColumns compares what kubectl get shows.
 func (d *defined) testColumns(t *testing.T) {
 	want := map[string][]string{
-		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +MATCHED +INJECTED +STALE +AGE`, `small +True +InUse +False +12 +11 +3 +[0-9]+s`},
+		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +AGE`, `small +True +InUse +False +[0-9]+s`},
 		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +DENY +WARN +AUDIT +VIOLATIONS +AGE`, `small +True +InUse +False +Deny +17 +[0-9]+s`},
 		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +DENY +WARN +AUDIT +AGE`, `small +True +InUse +False +small +Deny +Audit +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +False +[0-9]+s`},

@@ -127,9 +127,8 @@ func (t tree) decode() (*Config, diagnostic.List) {
 	c.Warnings = d.warnings
 	c.Warnings.Sort()
 	c.Context = d.context
-	objects := newObjects(c.Sidecar.Known, d.context)
-	c.Sidecar.Namespaces, c.Sidecar.ConfigMaps = objects, objects
-	c.Policy.Objects, c.Policy.Authorizer, c.Policy.Now = objects, authorizer, time.Now
+	c.provide(newObjects(c.Sidecar.Known, d.context))
+	c.Policy.Authorizer, c.Policy.Now = authorizer, time.Now
 	c.Authn.Random, c.Authn.Now = rand.Reader, time.Now
 	for i := range c.Directories {
 		c.Authn.Directories = append(c.Authn.Directories, c.Directories[i].NamedDirectory)

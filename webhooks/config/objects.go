@@ -61,6 +61,28 @@ func newObjects(namespaces []sidecar.KnownNamespace, context []*unstructured.Uns
 	return o
 }
 
+// WithContext returns this configuration with more objects that policies and templates may look up, which take the place of those of
+// their kind, namespace and name.
+func (c *Config) WithContext(namespaces []sidecar.KnownNamespace, context []*unstructured.Unstructured) *Config {
+	out := *c
+	out.Context = slices.DeleteFunc(slices.Clone(c.Context), func(o *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(context, func(other *unstructured.Unstructured) bool { return IsSame(o, other) })
+	})
+	out.Context = append(out.Context, context...)
+	out.provide(newObjects(slices.Concat(c.Sidecar.Known, namespaces), out.Context))
+	return &out
+}
+
+// provide has policies and templates look up these objects.
+func (c *Config) provide(o *objects) {
+	c.Policy.Objects, c.Sidecar.Namespaces, c.Sidecar.ConfigMaps = o, o, o
+}
+
+// IsSame reports whether two objects have one kind, namespace and name.
+func IsSame(a, b *unstructured.Unstructured) bool {
+	return a.GetName() == b.GetName() && a.GetNamespace() == b.GetNamespace() && a.GroupVersionKind() == b.GroupVersionKind()
+}
+
 // Namespace is the namespace of that name.
 func (o *objects) Namespace(name string) (*corev1.Namespace, bool) {
 	n, ok := o.namespaces[name]

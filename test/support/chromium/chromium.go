@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,9 +52,9 @@ type Options struct {
 	Hosts []string
 }
 
-// Open opens a file, or a URL with a scheme, in a new browser and waits until it is loaded. The browser is one that
+// Open opens a URL in a new browser and waits until it is loaded. The browser is one that
 // 'make chromium' gets.
-func Open(t testing.TB, target string, o Options) *Page {
+func Open(t testing.TB, url string, o Options) *Page {
 	t.Helper()
 	program, err := support.Built("chromium", "chromium", "run")
 	if err != nil {
@@ -80,14 +79,7 @@ func Open(t testing.TB, target string, o Options) *Page {
 		t.Fatalf("start chromium: %v", err)
 	}
 	p.Show(o)
-	if !strings.Contains(target, "://") {
-		path, err := filepath.Abs(target)
-		if err != nil {
-			t.Fatal(err)
-		}
-		target = "file://" + path
-	}
-	p.Navigate(target)
+	p.Navigate(url)
 	return p
 }
 
@@ -155,13 +147,9 @@ func (p *Page) Show(o Options) {
 	}))
 }
 
-// Navigate opens a URL, waits until it is loaded, and returns the HTTP status: 0 for a file.
+// Navigate opens a URL, waits until it is loaded, and returns the HTTP status.
 func (p *Page) Navigate(url string) int {
 	p.t.Helper()
-	if strings.HasPrefix(url, "file://") {
-		run(p, "open "+url, chromedp.Navigate(url))
-		return 0
-	}
 	return int(run(p, "open "+url, chromedp.NavigateResponse(url)).Status)
 }
 
@@ -249,11 +237,11 @@ func (p *Page) Evaluate(expression string, into any) {
 	}
 }
 
-// Requests returns the URLs of all requests but those of files.
+// Requests returns the URLs of all requests.
 func (p *Page) Requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(p.requests), func(url string) bool { return strings.HasPrefix(url, "file://") })
+	return slices.Clone(p.requests)
 }
 
 // Messages returns what the browser has written to its console: what scripts write, exceptions, requests that failed, and
@@ -264,16 +252,12 @@ func (p *Page) Messages() []string {
 	return slices.Clone(p.messages)
 }
 
-// Screenshot returns a picture of the page as PNG, from its top to its end, but not higher than a number of pixels if that is
-// not 0.
+// Screenshot returns a picture of the page as PNG, from its top to its end, but not higher than a number of pixels.
 func (p *Page) Screenshot(highest int) []byte {
 	p.t.Helper()
 	var size struct{ Width, Height float64 }
 	p.Evaluate(`({Width: document.documentElement.clientWidth, Height: document.documentElement.scrollHeight})`, &size)
-	if highest > 0 {
-		size.Height = min(size.Height, float64(highest))
-	}
 	return run(p, "make a picture", command(page.CaptureScreenshot, page.CaptureScreenshotParams{
-		CaptureBeyondViewport: new(true), Clip: &page.Viewport{Width: size.Width, Height: size.Height, Scale: 1},
+		CaptureBeyondViewport: new(true), Clip: &page.Viewport{Width: size.Width, Height: min(size.Height, float64(highest)), Scale: 1},
 	})).Data
 }

@@ -13,10 +13,15 @@ import (
 // --authorization-webhook-config-file. They name the webhook's URL as the server; certPEM and keyPEM, both or
 // neither, are what the API server presents there. The file must exist before the API server starts.
 func WriteKubeconfig(path, server string, caPEM, certPEM, keyPEM []byte) error {
+	return WriteKubeconfigFor(path, server, caPEM, &clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM})
+}
+
+// WriteKubeconfigFor is [WriteKubeconfig] for a user with other credentials.
+func WriteKubeconfigFor(path, server string, caPEM []byte, user *clientcmdapi.AuthInfo) error {
 	const name = "gatehouse"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: caPEM}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM}
+	config.AuthInfos[name] = user
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
 	content, err := clientcmd.Write(*config)

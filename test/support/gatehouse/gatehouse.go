@@ -55,10 +55,10 @@ func Binary() (string, error) { return support.Built("build", "gatehouse") }
 
 // Server is a running 'gatehouse serve'. It never outlives this process on Linux, however this one ends.
 type Server struct {
+	*cluster.Process
+
 	// Reviews and Ops are the addresses that it listens at.
 	Reviews, Ops netip.AddrPort
-
-	process *cluster.Process
 }
 
 // Start runs 'gatehouse serve' with these flags and returns when it is ready. What it logs is appended to a file. The
@@ -84,11 +84,11 @@ func StartProgram(ctx context.Context, path, log string, args ...string) (*Serve
 		return nil, err
 	}
 	s := &Server{}
-	s.process = cluster.NewProcess(cluster.ProcessOptions{
+	s.Process = cluster.NewProcess(cluster.ProcessOptions{
 		Path: path, Args: args, Log: log,
 		Ready: func(ctx context.Context) error { return s.ready(ctx, len(before)) },
 	})
-	if err := s.process.Start(ctx); err != nil {
+	if err := s.Start(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -172,28 +172,16 @@ func Sum(text, name string, labels ...string) (float64, error) {
 	return sum, nil
 }
 
-// PID returns the process id.
-func (s *Server) PID() int { return s.process.PID() }
-
-// Log returns the file that the server logs to.
-func (s *Server) Log() string { return s.process.Log() }
-
-// Signal sends a signal. It returns an error if the program has ended.
-func (s *Server) Signal(signal os.Signal) error { return s.process.Signal(signal) }
-
 // Kill ends the program without giving it a chance to react, and returns when it is gone.
 func (s *Server) Kill() {
-	_ = s.process.Kill() // it may have ended already
+	_ = s.Process.Kill() // it may have ended already
 }
-
-// Exited returns a channel that is closed when the program has ended, however.
-func (s *Server) Exited() <-chan struct{} { return s.process.Exited() }
 
 // Wait waits until the program has ended by itself and returns its exit code.
 func (s *Server) Wait(ctx context.Context) (int, error) {
 	select {
 	case <-s.Exited():
-		return s.process.ExitCode(), nil
+		return s.ExitCode(), nil
 	case <-ctx.Done():
 		return 0, fmt.Errorf("gatehouse serve has not ended: %w", context.Cause(ctx))
 	}
@@ -201,7 +189,7 @@ func (s *Server) Wait(ctx context.Context) (int, error) {
 
 // PeakMemory returns the most memory, in bytes, that the program has had resident at one time, without the pages of files
 // (the program itself) that are resident now: the kernel takes those back where memory is short. Only Linux tells.
-func (s *Server) PeakMemory() (int64, error) { return PeakMemory(s.process.PID()) }
+func (s *Server) PeakMemory() (int64, error) { return PeakMemory(s.PID()) }
 
 // PeakMemory is [Server.PeakMemory] for another process.
 func PeakMemory(pid int) (int64, error) {

@@ -23,7 +23,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -125,10 +124,6 @@ func (p *Pod) run(ctx context.Context) {
 		p.process = process
 		p.mu.Unlock()
 		p.kubelet.logf("pod %s: started at %s", p.Name, p.Address)
-		if p.spec.Spec.RestartPolicy == corev1.RestartPolicyNever {
-			p.attendOnce(ctx, process)
-			return
-		}
 		if !p.attend(ctx, process) {
 			return
 		}
@@ -160,7 +155,7 @@ func (p *Pod) wait(ctx context.Context, d time.Duration) bool {
 }
 
 // attend asks a process whether it is ready, and reports that to the API server, until it ends. It returns true if the
-// process is to be started again.
+// process is to be started again: that of a Job is not.
 func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -177,6 +172,10 @@ func (p *Pod) attend(ctx context.Context, process *cluster.Process) bool {
 			p.finish(ctx)
 			return false
 		case <-process.Exited():
+			if p.spec.Spec.RestartPolicy == corev1.RestartPolicyNever {
+				p.reportEnd(ctx, process.ExitCode())
+				return false
+			}
 			_ = p.reportReady(ctx, false) // it is reported again when the process has been started
 			return true
 		case <-tick.C:
@@ -271,6 +270,30 @@ func (p *Pod) reportReady(ctx context.Context, ready bool) error {
 	p.mu.Unlock()
 	p.kubelet.logf("pod %s: ready %v", p.Name, ready)
 	return nil
+}
+
+// reportEnd writes the last status of a pod whose process is not to be started again, and waits until the pod is deleted.
+func (p *Pod) reportEnd(ctx context.Context, code int) {
+	p.kubelet.logf("pod %s: ended with the code %d", p.Name, code)
+	phase := corev1.PodSucceeded
+	if code != 0 {
+		phase = corev1.PodFailed
+	}
+	ended := &corev1.ContainerStateTerminated{ExitCode: int32(code), FinishedAt: metav1.Now()} //nolint:gosec // a byte at most
+	write := func() error {
+		return p.writeStatus(ctx, corev1.PodStatus{Phase: phase}, corev1.ContainerStatus{State: corev1.ContainerState{Terminated: ended}})
+	}
+	for err := write(); err != nil && !apierrors.IsNotFound(err); err = write() {
+		if !p.wait(ctx, interval) {
+			return
+		}
+	}
+	select {
+	case <-ctx.Done():
+	case <-p.lost:
+	case <-p.deleted:
+		p.finish(ctx)
+	}
 }
 
 // writeStatus writes the pod's status with that of its container, as the node.
@@ -416,18 +439,15 @@ func (p *Pod) fill(ctx context.Context, dir string, v *corev1.Volume) error {
 		switch {
 		case source.ConfigMap != nil:
 			optional = source.ConfigMap.Optional
-			var c *corev1.ConfigMap
-			if c, err = p.kubelet.node.CoreV1().ConfigMaps(p.spec.Namespace).Get(ctx, source.ConfigMap.Name, metav1.GetOptions{}); err == nil {
-				for name, text := range c.Data {
-					files[name] = []byte(text)
-				}
+			c, failed := p.kubelet.node.CoreV1().ConfigMaps(p.spec.Namespace).Get(ctx, source.ConfigMap.Name, metav1.GetOptions{})
+			err = failed
+			for name, text := range c.Data {
+				files[name] = []byte(text)
 			}
 		case source.Secret != nil:
 			optional = source.Secret.Optional
-			var s *corev1.Secret
-			if s, err = p.kubelet.node.CoreV1().Secrets(p.spec.Namespace).Get(ctx, source.Secret.Name, metav1.GetOptions{}); err == nil {
-				files = s.Data
-			}
+			s, failed := p.kubelet.node.CoreV1().Secrets(p.spec.Namespace).Get(ctx, source.Secret.Name, metav1.GetOptions{})
+			files, err = s.Data, failed
 		default:
 			return errors.New("a source is of a kind that this kubelet does not know")
 		}
@@ -470,12 +490,6 @@ func (p *Pod) kubeconfig(ctx context.Context) (string, error) {
 		return "", err
 	}
 	access := p.kubelet.options.Cluster.Config()
-	const name = "in-cluster"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: access.Host, CertificateAuthorityData: access.CAData}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
-	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	config.CurrentContext = name
 	path := filepath.Join(p.dir, "kubeconfig")
-	return path, clientcmd.WriteToFile(*config, path)
+	return path, cluster.WriteKubeconfigFor(path, access.Host, access.CAData, &clientcmdapi.AuthInfo{TokenFile: tokenFile})
 }

@@ -30,25 +30,10 @@ type RecordingMatch struct {
 }
 
 // RecordingSampling defines the share of reviews to record. Which reviews that are is a
-// function of their UID. If several names apply to a review, the largest share counts; if none
-// applies, Default does.
+// function of their UID.
 type RecordingSampling struct {
 	// Default is a share from 0 to 1. The default is 1.
 	Default *float64 `json:"default,omitempty"`
-	// Policies are the shares of requests that a policy evaluates, by the name of the policy.
-	Policies []RecordingShare `json:"policies,omitempty"`
-	// Namespaces are the shares of requests in a namespace, by its name.
-	Namespaces []RecordingShare `json:"namespaces,omitempty"`
-	// Groups are the shares of requests of users in a group, by the name of the group.
-	Groups []RecordingShare `json:"groups,omitempty"`
-}
-
-// RecordingShare is the share of the reviews to record that a name applies to.
-type RecordingShare struct {
-	// Name is the name of a policy, a namespace or a group.
-	Name string `json:"name"`
-	// Share is from 0, none, to 1, all.
-	Share float64 `json:"share"`
 }
 
 // RecordingRedaction adds to what is redacted by default.

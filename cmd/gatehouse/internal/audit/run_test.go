@@ -306,94 +306,41 @@ func TestFaults(t *testing.T) {
 	forbidden := func(r *fakeapi.Request) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: r.Resource}, "", fmt.Errorf(`User "u" cannot list resource %q in API group "" at the cluster scope`, r.Resource))
 	}
+	const whole, part, other = "configmaps v1: 600", "configmaps v1: 20, incomplete: ", "\nwidgets.example.com v1: 1"
+	at := func(numbers ...int) func(int) bool { return func(n int) bool { return slices.Contains(numbers, n) } }
+	later := func(n int) bool { return n > 0 }
+	odd := func(n int) bool { return n%2 == 1 }
+	with := func(err error) func(*fakeapi.Request) (any, error) {
+		return func(*fakeapi.Request) (any, error) { return nil, err }
+	}
 	for name, tc := range map[string]struct {
-		// fail is called with the number of the list of ConfigMaps, from 0, and answers in the place of the server.
-		fail     func(s *fakeapi.Server, n int, r *fakeapi.Request) (any, error)
+		// when reports whether answer answers the list of ConfigMaps of this number, from 0, in the place of the server.
+		when     func(n int) bool
+		answer   func(*fakeapi.Request) (any, error)
 		coverage string
 		// within bounds the time that the audit takes.
 		within time.Duration
 	}{
-		"a token that expired, with another": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n == 1 {
-					return nil, gone("shop/object-019")
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 600\nwidgets.example.com v1: 1",
-		},
-		"a token that expired": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n == 2 {
-					return nil, gone("")
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 600\nwidgets.example.com v1: 1",
-		},
-		"tokens that always expire": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n%2 == 1 {
-					return nil, gone("")
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 500, incomplete: the list expired too often (hint: give the audit a higher rate of requests)\nwidgets.example.com v1: 1",
-		},
-		"429": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n == 1 || n == 2 {
-					return nil, apierrors.NewTooManyRequests("later", 7)
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 600\nwidgets.example.com v1: 1", within: 20 * time.Second,
-		},
-		"time-outs": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n == 1 || n == 2 {
-					return nil, context.DeadlineExceeded
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 600\nwidgets.example.com v1: 1", within: 20 * time.Second,
-		},
-		"a restart": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n > 0 && n < 6 {
-					return nil, errors.New("connection refused")
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 600\nwidgets.example.com v1: 1", within: time.Minute,
-		},
+		"a token that expired, with another": {at(1), with(gone("shop/object-019")), whole, 0},
+		"a token that expired":               {at(2), with(gone("")), whole, 0},
+		"tokens that always expire":          {odd, with(gone("")), "configmaps v1: 500, incomplete: the list expired too often (hint: give the audit a higher rate of requests)", 0},
+		"429":                                {at(1, 2), with(apierrors.NewTooManyRequests("later", 7)), whole, 20 * time.Second},
+		"time-outs":                          {at(1, 2), with(context.DeadlineExceeded), whole, 20 * time.Second},
+		"a restart":                          {at(1, 2, 3, 4, 5), with(errors.New("connection refused")), whole, time.Minute},
 		"no answers any more": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n > 0 {
-					return nil, errors.New("connection refused")
-				}
-				return nil, nil
-			},
-			coverage: "configmaps v1: 20, incomplete: list configmaps: Get \"http://api.test/api/v1/configmaps?continue=shop%2Fobject-019&limit=80\": connection refused\nwidgets.example.com v1: 1",
-			within:   3 * time.Minute,
+			later, with(errors.New("connection refused")),
+			part + "list configmaps: Get \"http://api.test/api/v1/configmaps?continue=shop%2Fobject-019&limit=80\": connection refused", 3 * time.Minute,
 		},
-		"a right that is revoked": {
-			fail: func(_ *fakeapi.Server, n int, r *fakeapi.Request) (any, error) {
-				if n > 0 {
-					return nil, forbidden(r)
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 20, incomplete: missing right: list configmaps [list configmaps]\nwidgets.example.com v1: 1",
-		},
+		"a right that is revoked": {later, func(r *fakeapi.Request) (any, error) { return nil, forbidden(r) }, part + "missing right: list configmaps [list configmaps]", 0},
 		"a definition that is deleted": {
-			fail: func(_ *fakeapi.Server, n int, r *fakeapi.Request) (any, error) {
-				if n > 0 {
-					return nil, fakeapi.Unserved(schema.GroupResource{Resource: r.Resource})
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 20, incomplete: the API server does not serve it any more: its definition was deleted during the audit\nwidgets.example.com v1: 1",
+			later, func(r *fakeapi.Request) (any, error) {
+				return nil, fakeapi.Unserved(schema.GroupResource{Resource: r.Resource})
+			}, part + "the API server does not serve it any more: its definition was deleted during the audit", 0,
 		},
 		"no list": {
-			fail: func(_ *fakeapi.Server, n int, _ *fakeapi.Request) (any, error) {
-				if n > 0 {
-					return metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}}, nil
-				}
-				return nil, nil
-			}, coverage: "configmaps v1: 20, incomplete: list configmaps: the answer is not a list of configmaps\nwidgets.example.com v1: 1",
+			later, func(*fakeapi.Request) (any, error) {
+				return metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}}, nil
+			}, part + "list configmaps: the answer is not a list of configmaps", 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -410,7 +357,10 @@ func TestFaults(t *testing.T) {
 						return nil, nil
 					}
 					n++
-					return tc.fail(s, n-1, r)
+					if !tc.when(n - 1) {
+						return nil, nil
+					}
+					return tc.answer(r)
 				}
 				o := options(t, s, policyOf("never", "configmaps", `validations: [{expression: "false"}]`), policyOf("other", "example.com/widgets", `validations: [{expression: "true"}]`))
 				var sink found
@@ -418,8 +368,8 @@ func TestFaults(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := coverage(out); got != tc.coverage {
-					t.Errorf("got:\n%s\nwant:\n%s", got, tc.coverage)
+				if got := coverage(out); got != tc.coverage+other {
+					t.Errorf("got:\n%s\nwant:\n%s", got, tc.coverage+other)
 				}
 				if got, want := out.Complete, !strings.Contains(tc.coverage, "incomplete"); got != want {
 					t.Errorf("complete: %t", got)

@@ -111,7 +111,7 @@ const (
 
 // Begin returns the Trace of a review that is to be recorded.
 func (r *Recorder) Begin() *Trace {
-	return &Trace{recorder: r, notesPolicies: r.options.Rules != nil && r.options.Rules.UsesPolicies()}
+	return &Trace{recorder: r}
 }
 
 // add queues a review. It copies what it needs.

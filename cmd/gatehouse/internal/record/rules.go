@@ -23,9 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
-	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Candidate is a review that may be recorded.
@@ -36,9 +34,6 @@ type Candidate struct {
 	// Namespace is the name of the request's namespace, and Object that namespace, nil if it is not known.
 	Namespace string
 	Object    *corev1.Namespace
-	// Policies are the names of the policies that evaluated the request. They are not known of dry
-	// runs.
-	Policies []string
 	// Warned reports whether the answer has a warning.
 	Warned bool
 }
@@ -46,10 +41,9 @@ type Candidate struct {
 // Rules are a compiled RecordingConfiguration. They are immutable.
 type Rules struct {
 	// selects denies what is to be recorded. It is nil if all is.
-	selects                      *policy.Set
-	share                        float64
-	policies, namespaces, groups map[string]float64
-	text                         string
+	selects *policy.Set
+	share   float64
+	text    string
 }
 
 // CompileRules compiles a RecordingConfiguration. It returns every error and warning; with an
@@ -59,11 +53,10 @@ func CompileRules(source string, c *v1alpha1.RecordingConfiguration) (*Rules, di
 	r := &Rules{share: 1}
 	if c.Sampling.Default != nil {
 		r.share = *c.Sampling.Default
-		k.share("sampling.default", r.share)
 	}
-	r.policies = k.shares("sampling.policies", c.Sampling.Policies)
-	r.namespaces = k.shares("sampling.namespaces", c.Sampling.Namespaces)
-	r.groups = k.shares("sampling.groups", c.Sampling.Groups)
+	if !(r.share >= 0 && r.share <= 1) { // not a number is neither
+		k.error("sampling.default", fmt.Sprintf("%g must be from 0 to 1", r.share), "0.01 records one of a hundred reviews")
+	}
 	_, err := NewRedactor(make([]byte, MinKey), c.Redaction.Paths, c.Redaction.Annotations)
 	for _, one := range unjoin(err) {
 		k.error("redaction.paths", one.Error(), "")
@@ -119,25 +112,6 @@ const kind = "RecordingConfiguration"
 
 func (k *checks) error(field, message, hint string) {
 	k.found = append(k.found, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: k.source, Object: kind, Field: field, Message: message, Hint: hint})
-}
-
-func (k *checks) share(field string, share float64) {
-	if !(share >= 0 && share <= 1) { // not a number is neither
-		k.error(field, fmt.Sprintf("%g must be from 0 to 1", share), "0.01 records one of a hundred reviews")
-	}
-}
-
-func (k *checks) shares(field string, list []v1alpha1.RecordingShare) map[string]float64 {
-	shares := make(map[string]float64, len(list))
-	for i, one := range list {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		if _, twice := shares[one.Name]; twice || one.Name == "" {
-			k.error(at+".name", fmt.Sprintf("%q is empty or listed twice", strict.Cut(one.Name, 100)), "list each name once")
-		}
-		k.share(at+".share", one.Share)
-		shares[one.Name] = one.Share
-	}
-	return shares
 }
 
 // match compiles a policy that denies what is selected. It is upstream's kind: pod templates
@@ -200,29 +174,18 @@ func describe(c *v1alpha1.RecordingConfiguration) string {
 	if d := c.Sampling.Default; d != nil && *d < 1 {
 		parts = append(parts, fmt.Sprintf("share %g", *d))
 	}
-	for _, list := range []struct {
-		what   string
-		shares []v1alpha1.RecordingShare
-	}{{"policy", c.Sampling.Policies}, {"namespace", c.Sampling.Namespaces}, {"group", c.Sampling.Groups}} {
-		for _, one := range list.shares {
-			parts = append(parts, fmt.Sprintf("%s %s: share %g", list.what, strict.Printable(one.Name), one.Share))
-		}
-	}
 	return strings.Join(parts, "; ")
 }
 
 // String describes the rules for people, "" for all.
 func (r *Rules) String() string { return r.text }
 
-// UsesPolicies reports whether Keep needs Candidate.Policies.
-func (r *Rules) UsesPolicies() bool { return len(r.policies) > 0 }
-
 // Keep reports whether to record a review.
 func (r *Rules) Keep(ctx context.Context, c *Candidate) bool {
 	if r.selects != nil && c.Body != nil && !r.isSelected(ctx, c) {
 		return false
 	}
-	return c.Review.Decision != review.Allowed || c.Warned || isInShare(c.Review.ID, r.shareOf(c))
+	return c.Review.Decision != review.Allowed || c.Warned || isInShare(c.Review.ID, r.share)
 }
 
 // isSelected reports whether the configuration's match selects an admission request. It does if that
@@ -234,28 +197,6 @@ func (r *Rules) isSelected(ctx context.Context, c *Candidate) bool {
 	}
 	set := r.selects.With(policy.Lookups{Objects: oneNamespace{c.Object}})
 	return !set.Decide(ctx, policy.Input{Request: admission.Request{AdmissionRequest: *body.Request}}).Response().Allowed
-}
-
-func (r *Rules) shareOf(c *Candidate) float64 {
-	share := -1.0
-	apply := func(shares map[string]float64, name string) {
-		if s, ok := shares[name]; ok {
-			share = max(share, s)
-		}
-	}
-	apply(r.namespaces, c.Namespace)
-	for _, name := range c.Policies {
-		apply(r.policies, name)
-	}
-	if len(r.groups) > 0 {
-		for _, name := range rawjson.Value(c.Body).Get("request", "userInfo", "groups").Elements() {
-			apply(r.groups, name.Text())
-		}
-	}
-	if share < 0 {
-		return r.share
-	}
-	return share
 }
 
 // isInShare reports whether a review belongs to a share of all. The same review always does.

@@ -25,8 +25,8 @@ func compile(t *testing.T, c v1alpha1.RecordingConfiguration) *record.Rules {
 	return rules
 }
 
-func podRequest(groups string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},"requestResource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","namespace":"shop","userInfo":{"username":"anna","groups":[%s]},"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop"}}}}`, groups)
+func podRequest() []byte {
+	return []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"requestKind":{"group":"","version":"v1","kind":"Pod"},"requestResource":{"group":"","version":"v1","resource":"pods"},"operation":"CREATE","namespace":"shop","userInfo":{"username":"anna","groups":[]},"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"shop"}}}}`)
 }
 
 func TestRulesMatch(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRulesMatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			rules := compile(t, v1alpha1.RecordingConfiguration{Match: tt.match})
-			c := record.Candidate{Review: &record.Review{ID: "1", Decision: review.Denied}, Body: podRequest(""), Namespace: "shop", Object: namespace}
+			c := record.Candidate{Review: &record.Review{ID: "1", Decision: review.Denied}, Body: podRequest(), Namespace: "shop", Object: namespace}
 			if got := rules.Keep(t.Context(), &c); got != tt.want {
 				t.Errorf("Keep = %v, want %v", got, tt.want)
 			}
@@ -74,9 +74,6 @@ func TestRulesMatch(t *testing.T) {
 
 func TestRulesSampling(t *testing.T) {
 	t.Parallel()
-	share := func(name string, of float64) []v1alpha1.RecordingShare {
-		return []v1alpha1.RecordingShare{{Name: name, Share: of}}
-	}
 	none, half := 0.0, 0.5
 	for _, tt := range []struct {
 		name      string
@@ -91,12 +88,6 @@ func TestRulesSampling(t *testing.T) {
 		{"denials", v1alpha1.RecordingSampling{Default: &none}, record.Candidate{Review: &record.Review{Decision: review.Denied}}, 1000, 1000},
 		{"cannot decide", v1alpha1.RecordingSampling{Default: &none}, record.Candidate{Review: &record.Review{Decision: review.Unknown}}, 1000, 1000},
 		{"warnings", v1alpha1.RecordingSampling{Default: &none}, record.Candidate{Warned: true}, 1000, 1000},
-		{"namespace", v1alpha1.RecordingSampling{Default: &none, Namespaces: share("shop", 1)}, record.Candidate{Namespace: "shop"}, 1000, 1000},
-		{"another namespace", v1alpha1.RecordingSampling{Default: &none, Namespaces: share("dev", 1)}, record.Candidate{Namespace: "shop"}, 0, 0},
-		{"less than the default", v1alpha1.RecordingSampling{Namespaces: share("shop", 0.1)}, record.Candidate{Namespace: "shop"}, 60, 140},
-		{"policy", v1alpha1.RecordingSampling{Default: &none, Policies: share("p", 1)}, record.Candidate{Policies: []string{"q", "p"}}, 1000, 1000},
-		{"group", v1alpha1.RecordingSampling{Default: &none, Groups: share("team", 1)}, record.Candidate{Body: podRequest(`"a","team"`)}, 1000, 1000},
-		{"the largest counts", v1alpha1.RecordingSampling{Namespaces: share("shop", 0), Groups: share("team", 1)}, record.Candidate{Namespace: "shop", Body: podRequest(`"team"`)}, 1000, 1000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -131,13 +122,12 @@ func TestReadRules(t *testing.T) {
 	for _, tt := range []struct{ name, text, want string }{
 		{"all", head, ""},
 		{"everything set", head + "match: {matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [pods]}]}, matchConditions: [{name: x, expression: \"request.namespace != 'dev'\"}]}\n" +
-			"sampling: {default: 0.01, policies: [{name: p, share: 1}], namespaces: [{name: shop, share: 0.5}], groups: [{name: 'system:nodes', share: 0}]}\n" +
+			"sampling: {default: 0.01}\n" +
 			"redaction: {paths: ['spec.containers[*].args'], annotations: ['*.internal/*']}\n", ""},
 		{"unknown field", head + "samples: {}\n", `samples: unknown field`},
 		{"condition does not compile", head + "match: {matchConditions: [{name: x, expression: 'request.nothing == 1'}]}\n", "match.matchConditions[0].expression"},
 		{"share", head + "sampling: {default: 2}\n", "sampling.default: 2 must be from 0 to 1"},
-		{"share of a name", head + "sampling: {namespaces: [{name: a, share: -1}]}\n", "sampling.namespaces[0].share: -1 must be from 0 to 1"},
-		{"name twice", head + "sampling: {groups: [{name: a, share: 1}, {name: a, share: 1}]}\n", `sampling.groups[1].name: "a" is empty or listed twice`},
+		{"negative share", head + "sampling: {default: -1}\n", "sampling.default: -1 must be from 0 to 1"},
 		{"path of a label", head + "redaction: {paths: [metadata.labels]}\n", "metadata cannot be redacted"},
 		{"another kind", "apiVersion: gatehouse.dev/v1alpha1\nkind: PolicyConfiguration\n", "must hold one document, a RecordingConfiguration"},
 		{"two documents", head + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n", "must hold one document"},

@@ -107,7 +107,7 @@ func (r *Recorder) keeps(e *entry) bool {
 	if rules == nil {
 		return true
 	}
-	c := Candidate{Review: &e.review, Namespace: e.namespace, Policies: e.trace.policies, Warned: e.warned}
+	c := Candidate{Review: &e.review, Namespace: e.namespace, Warned: e.warned}
 	if len(e.body) > 0 {
 		c.Body = e.body
 		c.Object, _ = e.trace.findNamespace(e.namespace)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -38,10 +37,6 @@ type Trace struct {
 	lists      []listAnswer
 	configMaps []configMapAnswer
 	authorizer []authorizerAnswer
-
-	// notesPolicies reports whether policies get the names of the policies that evaluate the request.
-	notesPolicies bool
-	policies      []string
 }
 
 type (
@@ -101,26 +96,6 @@ func (t *Trace) Snapshot(s *webhooks.Snapshot) *webhooks.Snapshot {
 		l.Authorizer = t
 	}
 	return s.With(l)
-}
-
-// Observers returns the observers for a decision: those given, and in front of them what notes which
-// policies evaluate the request if that is needed.
-func (t *Trace) Observers(o webhooks.Observers) webhooks.Observers {
-	if !t.notesPolicies {
-		return o
-	}
-	observe := o.Policies
-	o.Policies = func(list []policy.Observation) {
-		for i := range list {
-			if one := &list[i]; one.Rule == "" && !slices.Contains(t.policies, one.Policy) {
-				t.policies = append(t.policies, one.Policy)
-			}
-		}
-		if observe != nil {
-			observe(list)
-		}
-	}
-	return o
 }
 
 // Namespace implements policy.Objects.

@@ -202,7 +202,7 @@ func (s *reviews) decide(ctx context.Context, e webhooks.Endpoint, r *review.Adm
 	snapshot := s.current.Load()
 	observers := webhooks.Observers{Profiles: s.Profiles, Policies: s.Policies}
 	if trace != nil {
-		snapshot, observers = trace.Snapshot(snapshot), trace.Observers(observers)
+		snapshot = trace.Snapshot(snapshot)
 	}
 	return e.Admission(ctx, snapshot, webhooks.Input{Request: r.Request, Checked: true, Index: r.Index, Observers: observers})
 }

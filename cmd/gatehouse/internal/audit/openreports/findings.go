@@ -102,7 +102,7 @@ var _ audit.Sink = (*Findings)(nil)
 // Object implements audit.Sink.
 func (f *Findings) Object(audit.Object) { f.objects++ }
 
-// Injection implements audit.Sink. The status of SidecarProfiles has numbers of pods.
+// Injection implements audit.Sink. Reports are about policies.
 func (f *Findings) Injection(audit.Object, string, audit.Injection) {}
 
 // Result implements audit.Sink.

@@ -38,7 +38,7 @@ type auditFlags struct {
 
 // outputs returns the values of --output; the first is the default.
 func outputs() []string {
-	return []string{"table", "json", "ndjson", "html"}
+	return []string{"table", "json", "ndjson"}
 }
 
 // mostExamples bounds --examples: a summary has a bounded size.
@@ -82,7 +82,6 @@ cannot be read is listed with the missing right.
              same in YAML
   -o ndjson  every result, a line each, as they are found; the last line has the
              document of -o json as "report"
-  -o html    one file for a browser, without scripts
 
 Exit codes: 2 something could not be judged: a kind or an object, or the audit was
 cut off; otherwise 1 there is more than --fail-on allows, without it any object
@@ -94,7 +93,7 @@ that fails; otherwise 0.`,
   gatehouse audit --config ./candidate --with-cluster
 
   # two namespaces of another cluster, for a pipeline
-  gatehouse audit --context prod -n shop -n pay --fail-on warnings -o html > audit.html
+  gatehouse audit --context prod -n shop -n pay --fail-on warnings -o json > audit.json
 
   # every violation, for programs
   gatehouse audit -o ndjson | jq -c 'select(.status == "fail")'`,

@@ -271,13 +271,13 @@ func exampleLabel(x *summary.Example) string {
 	}
 }
 
-// namesText returns names with their numbers on one line, the most frequent first, at most a number of them. More is the number
-// of objects of names that are not known.
-func namesText(list []summary.Named, more int64, most int) string {
+// namesText returns names with their numbers on one line, the most frequent first, at most mostNames of them. More is the
+// number of objects of names that are not known.
+func namesText(list []summary.Named, more int64) string {
 	list = slices.SortedStableFunc(slices.Values(list), func(a, b summary.Named) int { return -cmp.Compare(a.Objects, b.Objects) })
-	parts := make([]string, 0, most+1)
+	parts := make([]string, 0, mostNames+1)
 	for i, one := range list {
-		if i >= most {
+		if i >= mostNames {
 			more += one.Objects
 			continue
 		}
@@ -296,8 +296,6 @@ func (f *auditFlags) write(out *bufio.Writer, r *report) error {
 		return cli.WriteJSON(out, r)
 	case "ndjson":
 		return cli.WriteJSONLine(out, map[string]*report{"report": r})
-	case "html":
-		return r.writeHTML(out)
 	default:
 		r.print(out, f.quiet)
 		return nil

@@ -107,7 +107,6 @@ func TestOutputs(t *testing.T) {
 		"quiet.txt":         {"table", sampleOutcome(), true},
 		"partial.txt":       {"table", partial, false},
 		"report.json":       {"json", sampleOutcome(), false},
-		"report.html":       {"html", partial, false},
 		"last-line.ndjson":  {"ndjson", sampleOutcome(), false},
 		"partial-list.json": {"json", partial, false},
 	} {
@@ -251,35 +250,6 @@ func TestUnknownResources(t *testing.T) {
 	}
 }
 
-// TestNothingViolates: the page says that no object violates a rule only if objects were judged, and all of them.
-func TestNothingViolates(t *testing.T) {
-	t.Parallel()
-	one := summary.New(1)
-	one.Object(pod("shop", "a"))
-	partial := sampleOutcome()
-	partial.Complete = false
-	for name, c := range map[string]struct {
-		outcome *audit.Outcome
-		sum     *summary.Summary
-		want    string
-	}{
-		"all":          {sampleOutcome(), one.Summary(), "<p>No object violates a rule.</p>"},
-		"some":         {partial, one.Summary(), "<p>No violation in what was judged.</p>"},
-		"nothing read": {sampleOutcome(), summary.New(1).Summary(), "<p>No violation in what was judged.</p>"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var out bytes.Buffer
-			if err := complete(sampleFlags(), c.outcome, c.sum).writeHTML(&out); err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(out.String(), c.want) {
-				t.Errorf("the page lacks %s:\n%s", c.want, out.String())
-			}
-		})
-	}
-}
-
 // TestPossibleException: a violation that an exception may exempt is an error in all formats, and not excepted.
 func TestPossibleException(t *testing.T) {
 	t.Parallel()
@@ -338,23 +308,12 @@ func TestHostileTextsAreInert(t *testing.T) {
 	r := newReport(f, loaded, outcome, a.Summary())
 	r.addProblems(problems, 1)
 	r.conclude(&f.failOn)
-	var table, html, jsonText bytes.Buffer
+	var table, jsonText bytes.Buffer
 	r.print(&table, false)
-	if err := errors.Join(r.writeHTML(&html), cli.WriteJSON(&jsonText, r)); err != nil {
+	if err := cli.WriteJSON(&jsonText, r); err != nil {
 		t.Fatal(err)
 	}
 	checkInert(t, table.String())
-	checkInert(t, html.String())
-	for _, tag := range []string{"<script", "<img", "<iframe", "<link", "onerror=\""} {
-		if strings.Contains(html.String(), tag) {
-			t.Errorf("%q is in the HTML", tag)
-		}
-	}
-	for _, text := range []string{`&lt;script&gt;window.ran = true`, `http-equiv="Content-Security-Policy" content="default-src 'none'`} {
-		if !strings.Contains(html.String(), text) {
-			t.Errorf("%q is not in the HTML", text)
-		}
-	}
 	for line := range strings.Lines(table.String()) {
 		if most := 12000; len(line) > most {
 			t.Errorf("a line has %d bytes", len(line))

@@ -10,11 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 )
 
-// mostNames is how many namespaces and kinds the table and JUnit list, and mostNamesHTML how many the page does.
-const (
-	mostNames     = 10
-	mostNamesHTML = 100
-)
+// mostNames is how many namespaces and kinds the table lists.
+const mostNames = 10
 
 // mostUnjudged is how many lines the table has about what was not judged, of each sort.
 const mostUnjudged = 50
@@ -83,10 +80,10 @@ func printRules(line func(string, ...any), rules []summary.Rule) {
 }
 
 func printWhere(line func(string, ...any), w *summary.Where) {
-	if text := namesText(w.Kinds, w.MoreKinds, mostNames); text != "" {
+	if text := namesText(w.Kinds, w.MoreKinds); text != "" {
 		line("%10skinds     %s", "", text)
 	}
-	if text := namesText(w.Namespaces, w.MoreNamespaces, mostNames); text != "" {
+	if text := namesText(w.Namespaces, w.MoreNamespaces); text != "" {
 		line("%10sin        %s", "", text)
 	}
 }
@@ -126,7 +123,7 @@ func (r *report) printExceptions(line func(string, ...any)) {
 		return
 	}
 	line("")
-	line("exceptions in use: %s", namesText(r.Exceptions, r.MoreExceptions, mostNames))
+	line("exceptions in use: %s", namesText(r.Exceptions, r.MoreExceptions))
 }
 
 // printUnjudged writes what was not judged, and why.

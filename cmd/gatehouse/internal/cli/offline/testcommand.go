@@ -2,7 +2,6 @@ package offline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -23,10 +22,8 @@ import (
 // testFlags are the flags of test.
 type testFlags struct {
 	configFlag
-	run, output       string
-	verbose, coverage bool
-	// minCoverage is in percent, and 0 asks for none.
-	minCoverage int
+	run, output string
+	verbose     bool
 }
 
 // NewTestCommand returns the command "gatehouse test".
@@ -43,11 +40,8 @@ All policies and profiles of the configuration apply, unless a test lists its
 policies. A case that expects nothing, or something impossible, is an error: a
 test that cannot fail proves nothing.
 
---coverage counts for every rule how many cases passed it and how many violated
-it. A rule is covered if there are both.
-
-Exit codes: 0 every case passed; 1 a case failed, or coverage is below
---min-coverage; 2 bad usage or input, and no case was run.`,
+Exit codes: 0 every case passed; 1 a case failed; 2 bad usage or input, and no
+case was run.`,
 		Example: `  # the tests in the configuration
   gatehouse test --config ./config
 
@@ -55,7 +49,7 @@ Exit codes: 0 every case passed; 1 a case failed, or coverage is below
   gatehouse test --config ./config --run '^image-registries/' -v
 
   # for a pipeline
-  gatehouse test --config ./config ./tests --min-coverage 100 -o junit > tests.xml`,
+  gatehouse test --config ./config ./tests -o junit > tests.xml`,
 		ValidArgsFunction: cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			selected, err := f.check()
@@ -72,28 +66,18 @@ Exit codes: 0 every case passed; 1 a case failed, or coverage is below
 	flags := cmd.Flags()
 	flags.StringVar(&f.run, "run", "", "run only cases whose TEST/CASE this regular expression matches")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print what came of every case")
-	flags.BoolVar(&f.coverage, "coverage", false, "print how many cases have seen each rule pass and violated")
-	flags.IntVar(&f.minCoverage, "min-coverage", 0, "fail if less than this percentage of the rules is covered")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit")
-	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists, here and below
-	_ = cmd.RegisterFlagCompletionFunc("min-coverage", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
 
-// check returns what selects cases, or everything that is wrong with the flags.
+// check returns what selects cases.
 func (f *testFlags) check() (*regexp.Regexp, error) {
-	var errs []error
-	if f.output == "junit" && f.coverage {
-		errs = append(errs, errors.New("--coverage cannot be shown with -o junit (hint: --min-coverage can be given with it)"))
-	}
-	if f.minCoverage < 0 || f.minCoverage > 100 {
-		errs = append(errs, fmt.Errorf("--min-coverage %d: must be a percentage, 0 to 100", f.minCoverage))
-	}
 	selected, err := regexp.Compile(f.run)
 	if err != nil {
-		errs = append(errs, fmt.Errorf("--run %q: is not a regular expression: %w", f.run, err))
+		return nil, fmt.Errorf("--run %q: is not a regular expression: %w", f.run, err)
 	}
-	return selected, errors.Join(errs...)
+	return selected, nil
 }
 
 func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, selected *regexp.Regexp) error {
@@ -125,20 +109,13 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 		_, _ = fmt.Fprintf(s.Err, "gatehouse: warning: %s\n", warning) // the result is what counts
 	}
 	report := newTestReport(results)
-	if f.coverage || f.minCoverage > 0 {
-		report.Coverage, report.Untested = testrunner.NewCoverage(&c.Policy, results), testrunner.Untested(&c.Policy, results)
-	}
 	if err := f.write(s, report); err != nil {
 		return err
 	}
-	switch {
-	case f.minCoverage > 0 && !report.Coverage.Reaches(f.minCoverage):
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s, and --min-coverage is %d %%", coverageText(report.Coverage), f.minCoverage)}
-	case report.Failed > 0:
+	if report.Failed > 0 {
 		return &cli.ExitError{Code: cli.ExitNo}
-	default:
-		return nil
 	}
+	return nil
 }
 
 // resourcesOf returns the resources that are known with a configuration.
@@ -157,17 +134,16 @@ func newCompiler(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.
 			return snapshot, nil
 		}
 		other := *c
-		other.Policy = v.About.Select(c.Policy)
+		if v.Context != nil {
+			other = *v.Context.Over(c)
+		}
+		other.Policy = v.About.Select(other.Policy)
 		other.Policy.Previous = snapshot.Policy
 		if !v.RealTime {
 			other.Policy.Now = func() time.Time { return v.Now }
 		}
 		if !v.Inject {
 			other.Sidecar.Profiles = nil
-		}
-		if v.Context != nil {
-			objects := v.Context.Over(c.Policy.Objects, c.Sidecar.ConfigMaps)
-			other.Policy.Objects, other.Sidecar.Namespaces, other.Sidecar.ConfigMaps = objects, objects, objects
 		}
 		compiled, found := config.Compile(&other, nil)
 		return compiled, found.Err()

@@ -20,12 +20,9 @@ import (
 
 // testReport is the JSON output of test.
 type testReport struct {
-	Cases    []testedCase        `json:"cases"`
-	Passed   int                 `json:"passed"`
-	Failed   int                 `json:"failed"`
-	Coverage testrunner.Coverage `json:"coverage,omitzero"`
-	// Untested are policies that no test is about. They are not in Coverage.
-	Untested []string `json:"untested,omitempty"`
+	Cases  []testedCase `json:"cases"`
+	Passed int          `json:"passed"`
+	Failed int          `json:"failed"`
 
 	results []testrunner.Result
 }
@@ -110,13 +107,6 @@ func (p *testPrinter) report(report *testReport) {
 		}
 		if p.verbose {
 			p.outcome(&r.Got)
-		}
-	}
-	if report.Coverage != nil {
-		p.line("")
-		p.coverage(report.Coverage)
-		for _, name := range report.Untested {
-			p.line("not counted, because none of these tests is about it: %s", strict.Printable(name))
 		}
 	}
 	p.line("")
@@ -233,41 +223,6 @@ func (p *testPrinter) outcome(o *testrunner.Outcome) {
 
 func violationText(v *policy.Violation) string {
 	return decision.RuleText(v) + ": " + quoteInvisible(v.Message)
-}
-
-// coverage writes what cases have seen of the rules.
-func (p *testPrinter) coverage(c testrunner.Coverage) {
-	width, last := 0, ""
-	for i := range c {
-		width = max(width, len(c[i].Rule))
-	}
-	for i := range c {
-		r := &c[i]
-		if title := r.Kind + " " + strict.Printable(r.Policy); title != last {
-			p.line("%s", title)
-			last = title
-		}
-		note := ""
-		switch {
-		case r.Covered():
-		case r.Passed > 0:
-			note = "never violated"
-		case r.Violated > 0:
-			note = "never passed"
-		default:
-			note = "never looked at"
-		}
-		p.line("  %-*s  passed %3d  violated %3d  %s", width, r.Rule, r.Passed, r.Violated, note)
-	}
-	p.line("%s", coverageText(c))
-}
-
-// coverageText returns how many of the rules are covered.
-func coverageText(c testrunner.Coverage) string {
-	if len(c) == 0 {
-		return "there is no rule to cover"
-	}
-	return fmt.Sprintf("%d of %s covered (%d %%)", c.Covered(), diagnostic.Count(len(c), "rule"), 100*c.Covered()/len(c))
 }
 
 // junit writes the report for systems for continuous integration: a suite for

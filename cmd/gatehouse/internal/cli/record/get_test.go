@@ -124,7 +124,7 @@ func TestGetProblems(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	for _, want := range []string{
-		"replica b-damaged: 1-b.gatehouse.zst: line", "replica b-damaged: 2-b.gatehouse.zst: is no recording", "replica c-dead: forward port 8081: failed to connect to localhost:8081: connection refused",
+		"replica b-damaged: 1-b.gatehouse.zst: line", "replica b-damaged: 2-b.gatehouse.zst: is no recording", "replica c-dead: forward port 8081: error forwarding port 8081 to pod c-dead, uid : failed to connect to localhost:8081: connection refused",
 		`replica d-forbidden: unable to upgrade connection: pods "d-forbidden" is forbidden: User "joe" cannot create resource "pods/portforward"`,
 		"\n(hint: bind the ClusterRole gatehouse-console in namespace gatehouse-system, or a role that allows create of pods/portforward)", "replica e-off: the server answers 404: recording is off (hint: gatehouse serve --record DIR)", "replica f-foreign: the answer is no list of files",
 		"configuration 0a1b: no replica has it any more",

@@ -48,17 +48,16 @@ differs then comes from this version of the program (upgrade preview).
   newly-refused        the request was admitted, and would be refused
   newly-admitted       the reverse
   changed-patch        another mutation
-  changed-identity     a login with another user, other groups or extra values
   new-warnings         the client gets a warning that it did not get
   no-longer-decidable  the server cannot decide: the failurePolicy would
 
 A replay is one step: it does not know what clients would have done after another
 answer. A review whose answer depends on a value that is redacted or that was not
-recorded is counted as "cannot decide", with the reason.
+recorded is counted as "cannot decide", with the reason. Logins are not decided again: their tokens
+are not recorded.
 
   -o table  text for a terminal (the default)
   -o json   the same for programs
-  -o html   one file without scripts, to attach to a pull request
 
 --fail-on NAME[=N|N%] sets when the exit code is 1; it can be given several
 times. NAME is one of the changes above, or changed for any of them (the default),
@@ -75,7 +74,7 @@ can be decided.`,
   gatehouse replay --config ./new ./recording --show 0bd8e8f3
 
   # in a pipeline: warnings may be new, refusals may not
-  gatehouse replay --config ./new ./recording --fail-on newly-refused -o html > replay.html
+  gatehouse replay --config ./new ./recording --fail-on newly-refused
 
   # what would an upgrade of Gatehouse change?
   gatehouse-next replay ./recording`,
@@ -106,7 +105,7 @@ can be decided.`,
 	_ = cmd.MarkFlagDirname("against") // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("show", cobra.NoFileCompletions)
-	cli.AddOutputFlag(cmd, &f.output, "table", "json", "html")
+	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	return cmd
 }
 
@@ -115,9 +114,6 @@ func (f *replayFlags) check(now time.Time) error {
 	var errs []error
 	errs = append(errs, f.filter.check(now))
 	if f.show != "" {
-		if f.output == "html" {
-			errs = append(errs, errors.New("--show has -o table, json or yaml, and no html"))
-		}
 		if f.failOn.Given() {
 			errs = append(errs, errors.New("--show replays one review alone: --fail-on cannot be given with it"))
 		}
@@ -192,8 +188,6 @@ func (f *replayFlags) write(s cli.Streams, r *replayReport) error {
 	switch f.output {
 	case "json":
 		err = cli.WriteJSON(out, r)
-	case "html":
-		err = r.writeHTML(out)
 	default:
 		r.print(out)
 	}

@@ -67,7 +67,7 @@ func (r *replayReport) exit() error {
 	case r.Reviews == 0 && len(errs) == 0 && r.Filter != "":
 		errs = append(errs, fmt.Errorf("there is no such review in the recording: %s", r.Filter))
 	case r.Reviews == 0 && len(errs) == 0:
-		errs = append(errs, errors.New("there is no review in the recording"))
+		errs = append(errs, errors.New("there is no admission review in the recording"))
 	case r.Reviews > 0 && r.UndecidedReviews == r.Reviews:
 		errs = append(errs, fmt.Errorf("no review can be decided: %s", cli.Inert(r.reasons()[0])))
 	}
@@ -96,15 +96,12 @@ func (r *replayReport) reasons() []string {
 	})
 }
 
-// mostNames is how many names the table and JUnit list, and mostNamesHTML how many the page does.
-const (
-	mostNames     = 10
-	mostNamesHTML = 50
-)
+// mostNames is how many names the table lists.
+const mostNames = 10
 
-// nameList returns names on one line, at most a number of them.
-func nameList(names []string, more bool, most int) string {
-	shown := names[:min(most, len(names))]
+// nameList returns names on one line, at most mostNames of them.
+func nameList(names []string, more bool) string {
+	shown := names[:min(mostNames, len(names))]
 	parts := make([]string, len(shown))
 	for i, name := range shown {
 		parts[i] = cli.InertName(name)
@@ -188,7 +185,7 @@ func answerText(a *replay.Answer) string {
 	case a.User != "":
 		text += " as " + cli.InertName(a.User)
 		if len(a.Groups) > 0 {
-			text += " with groups " + nameList(a.Groups, false, mostNames)
+			text += " with groups " + nameList(a.Groups, false)
 		}
 	}
 	if len(a.Warnings) > 0 {
@@ -231,8 +228,6 @@ type count struct {
 	Title   string
 	Reviews int64
 	Share   string
-	// Class is the name of the change, or "undecided".
-	Class string
 }
 
 // counts returns the rows of the summary.
@@ -243,14 +238,14 @@ func (r *replayReport) counts() []count {
 		}
 		return strconv.FormatFloat(100*float64(n)/float64(r.Reviews), 'f', 1, 64) + " %"
 	}
-	rows := []count{{"unchanged", r.Unchanged, share(r.Unchanged), "unchanged"}}
+	rows := []count{{"unchanged", r.Unchanged, share(r.Unchanged)}}
 	for _, c := range replay.Changes() {
 		if n := r.Changed[c]; n > 0 {
-			rows = append(rows, count{changeText(c), n, share(n), string(c)})
+			rows = append(rows, count{changeText(c), n, share(n)})
 		}
 	}
 	if n := r.UndecidedReviews; n > 0 {
-		rows = append(rows, count{"cannot decide", n, share(n), undecidedName})
+		rows = append(rows, count{"cannot decide", n, share(n)})
 	}
 	return rows
 }
@@ -315,15 +310,10 @@ func (r *replayReport) print(out io.Writer) {
 // groupNames returns the workloads and users of a group, each with a title.
 func groupNames(g *replay.Group) (out [][2]string) {
 	if len(g.Workloads) > 0 {
-		out = append(out, [2]string{"workloads", nameList(g.Workloads, g.MoreWorkloads, mostNames)})
+		out = append(out, [2]string{"workloads", nameList(g.Workloads, g.MoreWorkloads)})
 	}
 	if len(g.Users) > 0 {
-		out = append(out, [2]string{"users", nameList(g.Users, g.MoreUsers, mostNames)})
+		out = append(out, [2]string{"users", nameList(g.Users, g.MoreUsers)})
 	}
 	return out
-}
-
-// groupScope names the kind and namespace of a group.
-func groupScope(g replay.Group) string {
-	return strings.TrimSuffix(cli.InertName(g.Kind)+" in "+cli.InertName(g.Namespace), " in ")
 }

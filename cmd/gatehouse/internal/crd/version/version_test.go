@@ -1,7 +1,6 @@
 package version
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gatehouse-dev/gatehouse/manifests/crds"
+	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 )
 
 const (
@@ -56,29 +56,12 @@ func set(t *testing.T, definition *unstructured.Unstructured, value any, path ..
 	}
 }
 
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+// linesOf returns the lines of a log since the last call.
+func linesOf(log *logbuffer.Buffer) []string { return slices.Collect(strings.Lines(log.Take())) }
 
-func (l *lines) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(text)
-}
-
-// take returns the lines since the last call.
-func (l *lines) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return slices.Collect(strings.Lines(l.text.String()))
-}
-
-func definitionsOf(t *testing.T, client dynamic.Interface) (*Definitions, *lines) {
+func definitionsOf(t *testing.T, client dynamic.Interface) (*Definitions, *logbuffer.Buffer) {
 	t.Helper()
-	log := &lines{}
+	log := &logbuffer.Buffer{}
 	d, err := New(client, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -121,8 +104,8 @@ func TestLook(t *testing.T) {
 			[]string{`the CustomResourceDefinition "sidecarprofiles.gatehouse.dev" is missing: there can be no SidecarProfile`, Remedy},
 		},
 		"an older one":               {revision("0"), false, []string{"has no revision", Remedy}},
-		"one of another program":     {revision("many"), false, []string{"has no revision of its schema, and this version of Gatehouse has 2", Remedy}},
-		"a newer one":                {revision("1000"), true, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 2", "finish the upgrade"}},
+		"one of another program":     {revision("many"), false, []string{"has no revision of its schema, and this version of Gatehouse has 3", Remedy}},
+		"a newer one":                {revision("1000"), true, []string{"has revision 1000 of its schema, and this version of Gatehouse knows 3", "finish the upgrade"}},
 		"names that another has":     {conditions("NamesAccepted", "False", "Established", "False"), false, []string{`another CustomResourceDefinition has its names: "because of the other"`, "remove the other one"}},
 		"one that is not yet ready":  {conditions("NamesAccepted", "True"), false, []string{"is not established yet", "kubectl describe customresourcedefinition sidecarprofiles.gatehouse.dev"}},
 		"a schema that holds nobody": {conditions("Established", "True", "NonStructuralSchema", "True"), false, []string{"not structural", Remedy}},
@@ -173,7 +156,7 @@ func TestLook(t *testing.T) {
 // running is a Definitions that runs against an API server that can be changed.
 type running struct {
 	*Definitions
-	log  *lines
+	log  *logbuffer.Buffer
 	mu   sync.Mutex
 	here *dynamicfake.FakeDynamicClient // where it looks now
 	err  error
@@ -241,11 +224,11 @@ func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
 				r := run(t)
 				r.now(clusterOf(t, func(definition *unstructured.Unstructured) bool { return definition.GetName() != profiles }), nil)
 				r.after(2 * time.Minute)
-				r.log.take()
+				r.log.Take()
 				r.changed()
 				r.now(nil, c.err)
 				r.after(10 * time.Minute)
-				lines := r.log.take()
+				lines := linesOf(r.log)
 				if len(lines) != 1 || !strings.Contains(lines[0], "cannot check") || !strings.Contains(lines[0], c.says) {
 					t.Errorf("in ten minutes it says %q", lines)
 				}
@@ -256,7 +239,7 @@ func TestRunKeepsWhatItKnowsWhileItCannotTell(t *testing.T) {
 				r.after(2 * time.Minute)
 				r.now(nil, c.err)
 				r.after(2 * time.Minute)
-				if lines := r.log.take(); len(lines) != 3 || !strings.Contains(lines[0], "recovered") {
+				if lines := linesOf(r.log); len(lines) != 3 || !strings.Contains(lines[0], "recovered") {
 					t.Errorf("of the second time it says %q", lines)
 				}
 				if out := r.Outdated(); len(out) != 0 {

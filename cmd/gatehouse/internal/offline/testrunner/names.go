@@ -14,6 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
+// podSecurity is the name of that rule in answers.
+const podSecurity = "podSecurity"
+
 // Names are the policies and profiles of a configuration that tests may name.
 type Names struct {
 	policies []policyNames

@@ -2,6 +2,7 @@
 package replicastest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,11 +14,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
@@ -70,58 +71,33 @@ func NewAPIServer(t *testing.T, ops map[string]http.Handler) *APIServer {
 			http.Error(w, "no websockets here", http.StatusBadRequest) // as before 1.31
 			return
 		}
-		forward(w, r, listeners[name], name == s.Dead)
+		listener := forwarder(listeners[name])
+		if name == s.Dead {
+			listener = ""
+		}
+		portforward.ServePortForward(w, r, listener, name, "", nil, time.Minute, time.Minute, portforward.SupportedProtocols)
 	})
 	s.Server = httptest.NewServer(s.Mux)
 	t.Cleanup(s.Close)
 	return s
 }
 
-// forward does what a kubelet does: it connects each pair of streams to the port.
-func forward(w http.ResponseWriter, r *http.Request, address string, dead bool) {
-	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
-		return
+// forwarder connects to the listener of a pod, "" for one on which nothing listens, as a kubelet does.
+type forwarder string
+
+// PortForward implements portforward.PortForwarder.
+func (f forwarder) PortForward(ctx context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+	if f == "" || port != 8081 {
+		return fmt.Errorf("failed to connect to localhost:%d: connection refused", port)
 	}
-	streams := make(chan httpstream.Stream, 2)
-	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(stream httpstream.Stream, replied <-chan struct{}) error {
-		go func() {
-			<-replied
-			streams <- stream
-		}()
-		return nil
-	})
-	if conn == nil {
-		return
-	}
-	defer func() { _ = conn.Close() }()
-	var data, problems httpstream.Stream
-	for range 2 {
-		select {
-		case stream := <-streams:
-			if stream.Headers().Get(corev1.StreamType) == corev1.StreamTypeError {
-				problems = stream
-			} else {
-				data = stream
-			}
-		case <-conn.CloseChan():
-			return
-		}
-	}
-	if port := data.Headers().Get(corev1.PortHeader); dead || port != "8081" {
-		_, _ = fmt.Fprintf(problems, "failed to connect to localhost:%s: connection refused", port)
-		_, _ = problems.Close(), data.Close()
-		<-conn.CloseChan()
-		return
-	}
-	server, err := new(net.Dialer).DialContext(r.Context(), "tcp", address)
+	server, err := new(net.Dialer).DialContext(ctx, "tcp", string(f))
 	if err != nil {
-		return
+		return err
 	}
 	defer func() { _ = server.Close() }()
-	go func() { _, _ = io.Copy(server, data) }()
-	_, _ = io.Copy(data, server)
-	_, _ = problems.Close(), data.Close()
-	<-conn.CloseChan()
+	go func() { _, _ = io.Copy(server, stream) }()
+	_, err = io.Copy(stream, server)
+	return err
 }
 
 // Kubeconfig writes one for the server, without credentials, and returns its path.
