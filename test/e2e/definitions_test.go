@@ -217,6 +217,8 @@ func (d *defined) withStatus(t *testing.T, stored *unstructured.Unstructured) *u
 		"conditions":         []any{condition("Ready", "True", "InUse"), condition("Compiled", "True", "Compiled"), condition("Degraded", "False", "Healthy")},
 	}
 	switch stored.GetKind() {
+	case "SidecarProfile":
+		status["pods"] = map[string]any{"matched": int64(12), "injected": int64(11), "stale": int64(3), "countedAt": now}
 	case "AdmissionPolicy":
 		status["audit"] = map[string]any{"violations": int64(17), "warnings": int64(0), "errors": int64(0), "exempted": int64(0), "auditedAt": now}
 	case "PolicyException":

@@ -98,7 +98,7 @@ func TestSameComponents(t *testing.T) {
 	t.Parallel()
 	without := comparableObjects(kustomized(t, "self-signed"))
 	for component, values := range map[string][]string{
-		"record": {recordingOn, recordingKey}, "audit": {`audit.enabled=true`},
+		"record": {recordingOn, recordingKey}, "audit": {`audit.enabled=true`}, "count-pods": {`podCounts.every="5m"`},
 	} {
 		with := comparableObjects(kustomizedWith(t, component))
 		if difference := compare(with, comparableObjects(chartedWith(t, values...))); difference != "" {

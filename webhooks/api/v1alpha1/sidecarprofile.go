@@ -25,13 +25,16 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghsp,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=3"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Injection",type=string,priority=1,JSONPath=`.spec.injection`
 // +kubebuilder:printcolumn:name="Percent",type=integer,priority=1,JSONPath=`.spec.rollout.percent`
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.pods.matched`
+// +kubebuilder:printcolumn:name="Injected",type=integer,JSONPath=`.status.pods.injected`
+// +kubebuilder:printcolumn:name="Stale",type=integer,JSONPath=`.status.pods.stale`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Compiled")].message`
 // +kubebuilder:printcolumn:name="Degraded because",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`

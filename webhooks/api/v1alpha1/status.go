@@ -66,6 +66,25 @@ type ObjectStatus struct {
 // SidecarProfileStatus is the observed state of a SidecarProfile.
 type SidecarProfileStatus struct {
 	ObjectStatus `json:",inline"`
+
+	// Pods counts the pods that the profile selects. It is absent until they are
+	// counted.
+	// +optional
+	Pods *SidecarPodCounts `json:"pods,omitempty"`
+}
+
+// SidecarPodCounts are numbers of pods that have not terminated.
+type SidecarPodCounts struct {
+	// Matched is the number of pods that would be injected if they were created
+	// now.
+	Matched int32 `json:"matched"`
+	// Injected is the number of pods with the profile.
+	Injected int32 `json:"injected"`
+	// Stale is the number of pods with an earlier version of the profile.
+	Stale int32 `json:"stale"`
+	// CountedAt is when these numbers were first counted. They are updated every
+	// few minutes.
+	CountedAt metav1.Time `json:"countedAt"`
 }
 
 // AdmissionPolicyStatus is the observed state of an AdmissionPolicy.

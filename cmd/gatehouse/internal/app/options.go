@@ -35,6 +35,8 @@ type Options struct {
 	CustomResources bool
 	// OnEmptiedFile is the action on a change that leaves a file without documents.
 	OnEmptiedFile string
+	// CountPods is the pause between two counts of the pods of profiles, 0 for no counts.
+	CountPods     time.Duration
 	Listen        string
 	OpsListen     string
 	TLSMinVersion string
@@ -67,6 +69,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config still exists and has lost all its documents: warn (use the rest) or refuse (keep the active configuration)")
 	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
+	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "interval between counts of the pods that profiles match, such as 5m, for the status of SidecarProfiles, with --custom-resources; needs the right to list pods in all namespaces (default: no counts)")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; policies and profiles look up objects in the cluster of its current context")
 	flags.BoolVar(&f.InCluster, "in-cluster", false, "look up objects in the cluster that this pod runs in, with its service account")
 	flags.StringVar(&f.Listen, "listen", DefaultListen, "address for reviews, HOST:PORT")
@@ -90,7 +93,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
 	}
-	for _, name := range []string{"namespace", "listen", "ops-listen", "max-in-flight-bytes", "max-connections", "drain-delay"} {
+	for _, name := range []string{"namespace", "count-pods-every", "listen", "ops-listen", "max-in-flight-bytes", "max-connections", "drain-delay"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
@@ -135,6 +138,9 @@ func (f *Options) Validate() error {
 	if f.changed("max-connections") && f.Connections < minConnections {
 		problems = append(problems, fmt.Errorf("--max-connections %d: must be at least %d (hint: omit it for a value that fits the memory limit)", f.Connections, minConnections))
 	}
+	if f.CountPods < 0 {
+		problems = append(problems, fmt.Errorf("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.CountPods))
+	}
 	if f.DrainDelay < 0 {
 		problems = append(problems, fmt.Errorf("--drain-delay %s: must not be negative", f.DrainDelay))
 	}
@@ -146,8 +152,10 @@ func (f *Options) Validate() error {
 func (f *Options) checkNames() []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	if f.changed("namespace") && !f.CustomResources {
-		problem("--namespace needs --custom-resources")
+	for _, flag := range []string{"namespace", "count-pods-every"} {
+		if f.changed(flag) && !f.CustomResources {
+			problem("--%s needs --custom-resources", flag)
+		}
 	}
 	if f.changed("namespace") {
 		if wrong := validation.IsDNS1123Label(f.Namespace); f.Namespace == "" {

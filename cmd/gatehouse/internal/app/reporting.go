@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/events"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/podcount"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/status"
 	crdversion "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/version"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
@@ -29,6 +31,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
 
@@ -38,8 +41,9 @@ type reporting struct {
 	candidate     *leader.Candidate
 	definitions   *crdversion.Definitions
 	registrations *cluster.Registrations
-	// audits is nil without --audit-every.
+	// audits is nil without --audit-every, and pods without --count-pods-every.
 	audits *background.Controller
+	pods   *podcount.Counter
 	// assumed reports whether the registrations are the default because no flag names them.
 	assumed bool
 }
@@ -111,6 +115,9 @@ func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 		return
 	}
 	elected := []func(context.Context){r.status.Lead}
+	if r.pods != nil {
+		elected = append(elected, r.pods.Run)
+	}
 	if r.audits != nil {
 		elected = append(elected, r.audits.Run)
 	}
@@ -159,6 +166,12 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 		cfg.Audits = r.audits.Counts
 		metrics.Registry.MustRegister(r.audits)
 	}
+	if f.CountPods > 0 {
+		if r.pods, err = f.podCounter(unlimited, current, changed, log); err != nil {
+			return nil, err
+		}
+		cfg.Pods = r.pods.Counts
+	}
 	r.status = status.New(cfg)
 	metrics.Registry.MustRegister(r.status)
 	names := f.registrationNames()
@@ -169,6 +182,28 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 		r.registrations = world.Registrations(names)
 	}
 	return r, nil
+}
+
+// podCounter returns the counter of the pods of profiles, without those of namespaces that
+// are never sent.
+func (f *Options) podCounter(access *rest.Config, current *active.Active, changed func(), log *slog.Logger) (*podcount.Counter, error) {
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-status/" + build.Version()
+	client, err := certs.NewClient(access)
+	if err != nil {
+		return nil, err
+	}
+	left := neverSent(f.ownNamespace())
+	return podcount.New(podcount.Config{
+		Client: client.CoreV1().RESTClient(), Every: f.CountPods, Changed: changed, Log: log,
+		Set: func() *sidecar.Set {
+			if s := current.Snapshot.Load(); s != nil {
+				return s.Sidecar
+			}
+			return nil
+		},
+		Left: func(namespace string) bool { return slices.Contains(left, namespace) },
+	}), nil
 }
 
 // ownNamespace returns the namespace that this process runs in.

@@ -1,5 +1,5 @@
 // Package leader elects the replica that does the background work of an install: it writes the status of custom
-// resources, and audits what exists. No decision about a request depends on it.
+// resources, audits what exists and counts pods. No decision about a request depends on it.
 package leader
 
 import (
@@ -62,7 +62,7 @@ func New(cfg Config) *Candidate {
 		cfg: cfg, identity: cfg.Replica + "_" + string(uuid.NewUUID()), problems: problemlog.New(cfg.Log, "election"),
 		leads: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_status_leader",
-			Help: "1 in the replica that is elected to write the status of custom resources and audit, else 0.",
+			Help: "1 in the replica that is elected to write the status of custom resources, audit and count pods, else 0.",
 		}),
 	}
 }
@@ -171,7 +171,7 @@ func (l *lock) note(err error, writes bool) error {
 	case errors.Is(err, context.Canceled), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		// They are part of an election.
 	default:
-		const cost = "nobody may write status or audit; everything else goes on"
+		const cost = "nobody may write status, audit or count pods; everything else goes on"
 		hint := cost
 		if class == apierr.Forbidden {
 			l.c.mayNotWrite = writes

@@ -43,6 +43,7 @@ type List struct {
 	Client rest.Interface
 	// Resource is the plural, and Namespace is "" for all namespaces.
 	Resource, Namespace string
+	FieldSelector       string
 	// Limit is the number of objects of the first page. With a MaxLimit that is larger, the next pages
 	// have as many as make about 1 MiB, and MaxLimit at most. However few are asked for, a page that would be
 	// larger than 4 MiB is read with fewer.
@@ -138,6 +139,9 @@ func (l *List) get(ctx context.Context) (rawjson.Value, error) {
 		SetHeader("Accept", "application/json").
 		Param("limit", strconv.FormatInt(l.limit, 10)).
 		MaxRetries(0)
+	if l.FieldSelector != "" {
+		request = request.Param("fieldSelector", l.FieldSelector)
+	}
 	if l.next != "" {
 		request = request.Param("continue", l.next)
 	}

@@ -33,7 +33,7 @@ type manifestsFlags struct {
 	authentication                bool
 	admissionConfiguration        bool
 	customResources, crds         bool
-	audit                         bool
+	countPods, audit              bool
 	cluster                       cli.ClusterFlags
 	validate, validateOpen, parts []string
 	rights                        bool
@@ -151,6 +151,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources and for any policy and profile, and print the roles for that")
+	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
 	flags.BoolVar(&f.audit, "audit", false, "print only the rights that serve --audit-every needs: to what the active policies of the cluster match, or those of --config, and to reports")
 	f.cluster.Add(cmd)
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
@@ -284,8 +285,8 @@ func (f *manifestsFlags) definitions() ([]byte, error) {
 func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, ExcludeNamespaces: f.excludeNamespaces,
-		CustomResources: f.customResources,
-		SelfSigned:      f.certificates == selfSigned, Rights: f.rights, ServiceAccount: f.serviceAccount,
+		CustomResources: f.customResources, CountPods: f.countPods,
+		SelfSigned: f.certificates == selfSigned, Rights: f.rights, ServiceAccount: f.serviceAccount,
 	}
 	if err := f.check(&o); err != nil {
 		return nil, nil, err
@@ -396,6 +397,9 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	}
 	if f.rights && f.certificates == "" {
 		problem("--rights needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
+	}
+	if f.countPods && !f.customResources {
+		problem("--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
 	}
 	if f.serviceAccount != "" && !f.rights && !f.customResources && f.certificates != selfSigned {
 		problem("--service-account needs --rights, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")

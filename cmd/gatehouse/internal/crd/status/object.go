@@ -23,8 +23,9 @@ const auditAge = 24 * time.Hour
 type fields struct {
 	v1alpha1.ObjectStatus `json:",inline"`
 
-	Audit *v1alpha1.PolicyAudit   `json:"audit,omitempty"`
-	Rules []v1alpha1.ExceptedRule `json:"rules,omitempty"`
+	Audit *v1alpha1.PolicyAudit      `json:"audit,omitempty"`
+	Pods  *v1alpha1.SidecarPodCounts `json:"pods,omitempty"`
+	Rules []v1alpha1.ExceptedRule    `json:"rules,omitempty"`
 }
 
 // version identifies a version of an object.
@@ -96,12 +97,15 @@ func (w *writer) wanted(v *view, o *outcome, found *fields) (*fields, time.Time)
 	f := &fields{ObjectStatus: v1alpha1.ObjectStatus{ObservedGeneration: o.Generation, Conditions: conditions}}
 	if v.Outdated[o.Kind] != "" {
 		// The definition may lack a field, and then the API server drops it or refuses the whole status.
-		f.Audit, f.Rules = found.Audit, found.recordedRules(o)
+		f.Audit, f.Pods, f.Rules = found.Audit, found.Pods, found.recordedRules(o)
 		return f, time.Time{}
 	}
 	f.Rules = policy.RecordRules(found.recordedRules(o), o.Rules)
-	if o.Kind == "AdmissionPolicy" {
+	switch o.Kind {
+	case "AdmissionPolicy":
 		f.Audit = w.audit(o.Name, found.Audit)
+	case "SidecarProfile":
+		f.Pods = w.pods(o.Name, found.Pods)
 	}
 	return f, time.Time{}
 }
@@ -125,6 +129,19 @@ func (w *writer) audit(name string, found *v1alpha1.PolicyAudit) *v1alpha1.Polic
 	return &last
 }
 
+// pods returns the counts of pods: those in the cluster if they are the same.
+func (w *writer) pods(name string, found *v1alpha1.SidecarPodCounts) *v1alpha1.SidecarPodCounts {
+	if w.c.cfg.Pods == nil {
+		return found
+	}
+	count, counted := w.c.cfg.Pods()[name]
+	if !counted || found != nil && found.Matched == count.Matched && found.Injected == count.Injected && found.Stale == count.Stale {
+		return found
+	}
+	count.CountedAt = stamp(count.CountedAt.Time)
+	return &count
+}
+
 // recordedRules returns the rules in a status that is about this version of the object. A rule stays as it was
 // when the spec of the exception was last changed.
 func (f *fields) recordedRules(o *outcome) []v1alpha1.ExceptedRule {
@@ -137,7 +154,7 @@ func (f *fields) recordedRules(o *outcome) []v1alpha1.ExceptedRule {
 // isWritten reports whether the cluster has a status.
 func (f *fields) isWritten(found *fields) bool {
 	return f.ObservedGeneration == found.ObservedGeneration && equality.Semantic.DeepEqual(f.Conditions, found.Conditions) &&
-		equality.Semantic.DeepEqual(f.Audit, found.Audit) && slices.Equal(f.Rules, found.Rules)
+		equality.Semantic.DeepEqual(f.Audit, found.Audit) && equality.Semantic.DeepEqual(f.Pods, found.Pods) && slices.Equal(f.Rules, found.Rules)
 }
 
 // apply writes our fields of a status, if the object is still as it was read. It takes fields from other

@@ -36,6 +36,8 @@ type Config struct {
 	Replica string
 	// Record writes an Event, of type Warning or Normal. It does not block.
 	Record func(object corev1.ObjectReference, warning bool, reason, note string)
+	// Pods returns the last counts of pods by the name of the SidecarProfile. It may be nil.
+	Pods func() map[string]v1alpha1.SidecarPodCounts
 	// Audits returns the results of the last audit by the name of the AdmissionPolicy. It is nil without
 	// audits: then the status of policies has none.
 	Audits func() map[string]v1alpha1.PolicyAudit
@@ -151,7 +153,7 @@ func (c *Controller) current() *current {
 }
 
 // Recheck makes the elected replica compare the status of all objects soon, because there are other
-// results of an audit.
+// counts of pods or results of an audit.
 func (c *Controller) Recheck() { poke(c.changed) }
 
 // poke leaves a value for a receiver, unless there is one already.

@@ -50,6 +50,9 @@ type Options struct {
 	// webhook that checks these objects themselves. Policies and profiles come and go
 	// then while the registration stays, so that it is made for any.
 	CustomResources bool
+	// CountPods adds the right to list pods in all namespaces, which serve
+	// --count-pods-every takes. It needs CustomResources.
+	CountPods bool
 	// ServiceAccount is who Gatehouse is to the API server, in Namespace. It exists
 	// already. "" is one that has the name of the configurations, and is made.
 	ServiceAccount string

@@ -40,7 +40,7 @@ func (o *Options) resourceRights(subject rbacv1.Subject) []Document {
 		},
 		{
 			rule:   status,
-			reason: "patch: conditions, the results of audits, and when an access token was last used. Decisions do not depend on it.",
+			reason: "patch: conditions, the results of audits and counts of pods, and when an access token was last used. Decisions do not depend on it.",
 		},
 		{
 			rule:   definitions,
@@ -57,10 +57,17 @@ namespace, which may be any, and those about cluster-scoped objects are in "defa
 patch: to count repeated Events. Nothing else depends on either.`,
 		},
 	}
+	if o.CountPods {
+		rights = append(rights, right{
+			rule: rule(corev1.GroupName, "", "pods", "list"),
+			reason: `list: one replica counts how many pods each SidecarProfile matches, and how many have its current version.
+These are pods of all namespaces, because a profile can match any of them.`,
+		})
+	}
 	list := role("What Gatehouse may do with its custom resources. It writes only their status.", "", name, subject, rights...)
 	return append(list, role("What the replicas of Gatehouse report to each other about custom resources.", o.Namespace, name, subject, right{
 		rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "get", "list", "patch", "update"),
-		reason: `create, get, update: one replica is elected to write status and Events, and to audit.
+		reason: `create, get, update: one replica is elected to write status and Events, audit and count pods.
 patch: each replica reports in its own Lease which version of each object it uses.
 list: whether all replicas use an object.
 delete: its own report when a replica stops, and those of replicas that are gone.`,

@@ -192,6 +192,9 @@ func (o *Options) serve() string {
 	}
 	if o.CustomResources {
 		words = append(words, "--custom-resources")
+		if o.CountPods {
+			words = append(words, "--count-pods-every 5m")
+		}
 	}
 	words = append(words, "--in-cluster")
 	switch {

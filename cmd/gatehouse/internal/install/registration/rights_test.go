@@ -19,6 +19,7 @@ func withRights() map[string]Options {
 		"in default":                    options(func(o *Options) { o.SelfSigned, o.Namespace = true, "default" }),
 		"by URL":                        options(withURL, func(o *Options) { o.CABundle, o.SelfSigned = nil, true }),
 		"of resources":                  options(func(o *Options) { o.SelfSigned, o.CustomResources = true, true }),
+		"of resources, and pods":        options(func(o *Options) { o.SelfSigned, o.CustomResources, o.CountPods = true, true, true }),
 		"of resources, read by the API": options(func(o *Options) { o.Rights, o.CustomResources = true, true }),
 		"of resources, mounted":         options(func(o *Options) { o.CustomResources, o.Name = true, "gate" }),
 		"of resources, by URL":          options(withURL, func(o *Options) { o.CustomResources, o.Spec = true, spec() }),
