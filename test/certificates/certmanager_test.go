@@ -71,7 +71,7 @@ func TestCertManager(t *testing.T) {
 		{"cainjector fills in the registration, and the program has the printed rights", injected},
 		{"mistake: a Certificate that is missing, and then for another name", wrongNames},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, &managed{newHook(t), m.cm, m.kubeconfig}) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, &managed{newHook(t), m.cm, shared.Get(t).Kubeconfig()}) })
 	}
 }
 
