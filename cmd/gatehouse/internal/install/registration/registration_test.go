@@ -189,6 +189,7 @@ func TestGolden(t *testing.T) {
 		return JSON(a.Documents)
 	}
 	kubeconfig := KubeconfigOptions{
+		Path: "/etc/kubernetes/gatehouse/kubeconfig.yaml",
 		Name: "gatehouse", Server: Server{URL: "https://192.0.2.10:9443"},
 		CAFile: "/etc/kubernetes/gatehouse/ca.crt", ClientCert: "client.crt", ClientKey: "client.key",
 	}
