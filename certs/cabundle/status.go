@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -108,7 +109,7 @@ func (w *Watcher) readOnce(ctx context.Context) error {
 	for i, s := range w.snapshot() {
 		found, err := getObject(ctx, w.cfg.Client, s.target)
 		if err != nil {
-			p := readProblem(s.target, "get", err)
+			p := requestProblem(ctx, s.target, "get", err)
 			w.setProblem(i, p)
 			problems = append(problems, p.err)
 			continue
@@ -120,14 +121,14 @@ func (w *Watcher) readOnce(ctx context.Context) error {
 
 // getObject returns a target from the API server, nil if it does not exist.
 func getObject(ctx context.Context, client certs.Client, t target) (*object, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
 	found, err := t.kind.calls(client).get(ctx, t.name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explained(ctx, err)
+		return nil, err
 	}
 	return t.kind.convert(found), nil
 }

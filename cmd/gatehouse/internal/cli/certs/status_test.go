@@ -186,7 +186,7 @@ func TestCertsStatus(t *testing.T) {
 		},
 		"what holds the registrations cannot be reached": {
 			func(_ *testing.T, a *certsAPI) { a.broken = clitest.MutatingConfigurationPath }, nil, cli.ExitUnknown,
-			[]string{"cannot decide: MutatingWebhookConfiguration/gatehouse: cannot be read: an error on the server"},
+			[]string{"cannot decide: MutatingWebhookConfiguration/gatehouse: the API server cannot get it now: an error on the server"},
 		},
 		"a replica is away": {
 			func(_ *testing.T, a *certsAPI) {
