@@ -2,7 +2,6 @@
 package install
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -37,7 +36,7 @@ type manifestsFlags struct {
 	validate, validateOpen, parts []string
 	rights                        bool
 	serviceAccount                string
-	clientCert, clientKey, output string
+	clientCert, clientKey         string
 	// kubeconfigPath is the path of the kubeconfig on the hosts of kube-apiserver.
 	kubeconfigPath string
 }
@@ -144,7 +143,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver")
-	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
 	// The client certificate and the kubeconfig are on other hosts.
 	for _, name := range []string{
@@ -198,7 +196,7 @@ func (f *manifestsFlags) run(cmd *cobra.Command) ([]byte, []string, error) {
 	}
 	switch {
 	case f.crds:
-		text, err := f.definitions()
+		text, err := crds.YAML()
 		return text, nil, err
 	case f.audit:
 		return f.auditRights(cmd.Context())
@@ -215,11 +213,11 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 	var allowed []string
 	switch {
 	case f.crds:
-		mode, allowed = "crds", []string{"output"}
+		mode = "crds"
 	case f.audit:
-		mode, allowed = "audit", append(cli.ClusterFlagNames(), "config", "name", "namespace", "service-account", "output")
+		mode, allowed = "audit", append(cli.ClusterFlagNames(), "config", "name", "namespace", "service-account")
 	case f.authentication:
-		mode, allowed = "authentication", []string{"url", "ca-file", "client-cert", "client-key", "name", "kubeconfig-path", "output"}
+		mode, allowed = "authentication", []string{"url", "ca-file", "client-cert", "client-key", "name", "kubeconfig-path"}
 	}
 	problems := []error{f.cluster.Check()}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -233,24 +231,6 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 		}
 	})
 	return errors.Join(problems...)
-}
-
-// definitions returns the CustomResourceDefinitions of this version: a stream of YAML documents, or a List in JSON.
-func (f *manifestsFlags) definitions() ([]byte, error) {
-	if f.output != "json" {
-		return crds.YAML()
-	}
-	definitions, err := crds.All()
-	if err != nil {
-		return nil, err
-	}
-	items := make([]map[string]any, len(definitions))
-	for i, definition := range definitions {
-		items[i] = definition.Object
-	}
-	var out bytes.Buffer
-	err = cli.WriteJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
-	return out.Bytes(), err
 }
 
 // forAdmission returns what registers Gatehouse for admission, and notes.
@@ -298,7 +278,7 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	if len(documents) == 0 && len(f.parts) > 0 {
 		return nil, nil, fmt.Errorf("--part %s: nothing to print with these flags", strings.Join(f.parts, ","))
 	}
-	text, err := f.render(header, documents)
+	text, err := registration.YAML(header, documents)
 	return text, notes, err
 }
 
@@ -316,7 +296,7 @@ func (f *manifestsFlags) forHosts() ([]byte, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := f.render("", []registration.Document{document})
+	text, err := registration.YAML("", []registration.Document{document})
 	return text, o.Notes(), err
 }
 
@@ -384,13 +364,6 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	}
 	problems = append(problems, registration.CheckClosed(o.Validate))
 	return errors.Join(problems...)
-}
-
-func (f *manifestsFlags) render(header string, documents []registration.Document) ([]byte, error) {
-	if f.output == "json" {
-		return registration.JSON(documents)
-	}
-	return registration.YAML(header, documents)
 }
 
 // readCABundle reads a CA bundle, of 1 MiB at most, as the API server does.
