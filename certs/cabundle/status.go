@@ -20,8 +20,6 @@ type Status struct {
 	Found bool
 	// Problem is why it cannot be read now, "" if it can. The rest was then read earlier.
 	Problem string
-	// Deleting reports whether it has a deletion timestamp.
-	Deleting bool
 	// Injector is the annotation by which cert-manager's cainjector writes the
 	// caBundle, "" without.
 	Injector string
@@ -64,7 +62,7 @@ func (w *Watcher) Status() []Status {
 			s.Problem = k.failed.err.Error()
 		}
 		if o := k.found; o != nil {
-			s.Found, s.Deleting, s.Injector = true, o.deleting, o.injector
+			s.Found, s.Injector = true, o.injector
 			for _, e := range o.entries {
 				s.Entries = append(s.Entries, statusOf(o, &e))
 			}
