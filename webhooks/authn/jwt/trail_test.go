@@ -85,7 +85,7 @@ func TestTrail(t *testing.T) {
 		"groups without a prefix, which can give that for emergencies": {
 			change:  func(c *apiserver.JWTAuthenticator) { c.ClaimMappings.Groups.Prefix = new("") },
 			payload: claims(`,"groups":["dev"]`),
-			want: append(front[:5:5], `groups: "dev", from the claim "groups"`),
+			want:    append(front[:5:5], `groups: "dev", from the claim "groups"`),
 		},
 		"no key id": {header: `{"alg":"ES256"}`, want: append([]string{"header: signed with ES256, names no key"}, front[1:]...)},
 		"all times": {
