@@ -26,10 +26,10 @@ func Parse(text []byte) ([]*x509.Certificate, error) {
 	}
 	// The decoder passes over a block that it cannot read.
 	if begun := bytes.Count(text, []byte("-----BEGIN ")); begun != len(certificates) {
-		return nil, fmt.Errorf("%d of %d PEM blocks cannot be read (hint: the file is cut off or damaged)", begun-len(certificates), begun)
+		return nil, fmt.Errorf("%d of %d PEM blocks cannot be read: it is cut off or damaged", begun-len(certificates), begun)
 	}
 	if len(certificates) == 0 {
-		return nil, errors.New("contains no PEM certificate (hint: PEM begins with -----BEGIN CERTIFICATE-----)")
+		return nil, errors.New("contains no PEM certificate, which begins with -----BEGIN CERTIFICATE-----")
 	}
 	return certificates, nil
 }

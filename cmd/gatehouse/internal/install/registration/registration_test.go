@@ -448,7 +448,7 @@ func TestParseCABundle(t *testing.T) {
 		"a serving certificate":   {join(one, leaf), "", `block 2, "CN=leaf": is not the certificate of a CA`},
 		"an ended one":            {string(ended), "", `block 1, "CN=ended": ended on 2025-12-31 23:00:00`},
 		"a key":                   {"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n", "", `PEM block 1 is of type "PRIVATE KEY", allowed is CERTIFICATE`},
-		"no certificate in it":    {"-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n", "", "block 1: x509"},
+		"no certificate in it":    {"-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n", "", "certificate 1 cannot be parsed: x509"},
 		"cut off":                 {string(one) + string(two[:len(two)/2]), "", "1 of 2 PEM blocks cannot be read"},
 		"damaged in front of one": {strings.Replace(string(one), "\nM", "\n!", 1) + string(two), "", "1 of 2 PEM blocks cannot be read"},
 	} {
