@@ -44,12 +44,12 @@ func (p *Publisher) conflicting(r *record, o *object) (first entry, ok bool) {
 func (p *Publisher) conflict(ctx context.Context, r *record, o *object, theirs entry) *problem {
 	now := time.Now()
 	if now.Sub(r.lastConflict) > calmTime {
-		r.pauses.reset()
+		r.pauses = growing(firstPause, longestPause)
 	}
 	r.lastConflict = now
 	failure := p.fail(ctx, r, o.reference(), &problem{classPublisher, fmt.Errorf("%s: another Gatehouse with another CA publishes into this configuration: "+
 		"use one Secret for all replicas, or separate webhook configurations for each installation (it wrote the caBundle of webhook %q%s)", o, theirs.name, p.otherCA(theirs))})
-	r.retry = now.Add(r.pauses.between(firstPause, longestPause))
+	r.retry = now.Add(r.pauses.Step())
 	return failure
 }
 

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
 // readAuthorities returns the CAs to publish. An error that lasts is reported.
 func (p *Publisher) readAuthorities(ctx context.Context) ([]*x509.Certificate, error) {
-	request, cancel := bounded(ctx)
+	request, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
 	list, err := p.cfg.Authorities.Bundle(request)
-	err = explained(request, err)
 	switch {
 	case err != nil:
 	case len(list) == 0:
@@ -25,7 +25,7 @@ func (p *Publisher) readAuthorities(ctx context.Context) ([]*x509.Certificate, e
 		err = errNoCertificate
 	default:
 		p.unknown, p.unknownReported = time.Time{}, false
-		p.unknownBackoff.reset()
+		p.unknownBackoff = growing(firstDelay, longestDelay)
 		return list, nil
 	}
 	if p.unknown.IsZero() {

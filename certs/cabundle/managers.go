@@ -25,7 +25,21 @@ type Manager struct {
 
 // managers returns those of an entry's caBundle, the latest first.
 func (o *object) managers(entry string) []Manager {
-	return o.managersWhere(func(fields []byte) bool { return managesBundle(fields, entry) })
+	var list []Manager
+	for _, f := range o.fields {
+		if f.FieldsV1 == nil || f.Subresource != "" || !managesBundle(f.FieldsV1.GetRawBytes(), entry) {
+			continue
+		}
+		m := Manager{Name: f.Manager, Operation: string(f.Operation)}
+		if f.Time != nil {
+			m.Time = f.Time.UTC()
+		}
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(a, b Manager) int {
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Operation, b.Operation))
+	})
+	return list
 }
 
 // isApplied reports whether a Publisher manages the entry's caBundle: then the API server
@@ -43,46 +57,14 @@ func (o *object) isPublished(entry string) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(m Manager) bool { return m.Name != FieldManager })
 }
 
-// foreignManager returns the manager other than a Publisher that changed the entry's
-// caBundle: the one that manages it now or, if nobody does because it was removed, the one
-// that wrote last and after us. It returns false if there is no trace: removing a field
-// does not make the client a manager.
+// foreignManager returns the manager other than a Publisher that manages the entry's caBundle.
+// It returns false if there is none: removing a field does not make the client a manager.
 func (o *object) foreignManager(entry string) (Manager, bool) {
-	var ours time.Time
-	others := func(list []Manager) []Manager {
-		return slices.DeleteFunc(list, func(m Manager) bool {
-			if m.Name == FieldManager && m.Time.After(ours) {
-				ours = m.Time
-			}
-			return m.Name == FieldManager
-		})
+	list := slices.DeleteFunc(o.managers(entry), func(m Manager) bool { return m.Name == FieldManager })
+	if len(list) == 0 {
+		return Manager{}, false
 	}
-	if list := others(o.managers(entry)); len(list) > 0 {
-		return list[0], true
-	}
-	list := others(o.managersWhere(func([]byte) bool { return true }))
-	if len(list) > 0 && list[0].Time.After(ours) {
-		return list[0], true
-	}
-	return Manager{}, false
-}
-
-func (o *object) managersWhere(condition func(fields []byte) bool) []Manager {
-	var list []Manager
-	for _, f := range o.fields {
-		if f.FieldsV1 == nil || f.Subresource != "" || !condition(f.FieldsV1.GetRawBytes()) {
-			continue
-		}
-		m := Manager{Name: f.Manager, Operation: string(f.Operation)}
-		if f.Time != nil {
-			m.Time = f.Time.UTC()
-		}
-		list = append(list, m)
-	}
-	slices.SortFunc(list, func(a, b Manager) int {
-		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Operation, b.Operation))
-	})
-	return list
+	return list[0], true
 }
 
 // managesBundle reports whether a set of fields, in the notation of managedFields, has

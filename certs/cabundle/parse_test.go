@@ -167,7 +167,7 @@ func TestRead(t *testing.T) {
 	}
 	server.Set(certstest.Refuses(http.StatusForbidden, "by the test", "get"))
 	got, err = Read(t.Context(), server.Client(), registrations(t, "x"))
-	wantError(t, err, "MutatingWebhookConfiguration x: cannot be read: by the test (hint: grant get on mutatingwebhookconfigurations", "ValidatingWebhookConfiguration x")
+	wantError(t, err, "MutatingWebhookConfiguration x: the API server refuses to get it: by the test", "ValidatingWebhookConfiguration x")
 	if len(got) != 2 || got[0].Problem == "" {
 		t.Errorf("of what may not be read: %+v", got)
 	}

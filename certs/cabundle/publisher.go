@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/x509"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -30,6 +34,9 @@ const (
 	// grace is how long the CAs may be unknown before that is reported: at the first
 	// start there are none yet.
 	grace = 10 * time.Second
+	// firstDelay and longestDelay bound the pause after a failure.
+	firstDelay   = 200 * time.Millisecond
+	longestDelay = 10 * time.Second
 )
 
 // PublisherConfig configures a Publisher.
@@ -75,7 +82,7 @@ type Publisher struct {
 	// unknown is since when reading the authorities has failed, zero if it succeeds.
 	unknown         time.Time
 	unknownReported bool
-	unknownBackoff  backoff
+	unknownBackoff  wait.Backoff
 }
 
 // record is what a Publisher remembers of a configuration.
@@ -86,18 +93,33 @@ type record struct {
 	class apierr.Class
 	// retry is when to try again after a failure.
 	retry   time.Time
-	backoff backoff
+	backoff wait.Backoff
 	// lastConflict is when another Gatehouse last wrote, and pauses are those before its
 	// caBundle is overwritten.
 	lastConflict time.Time
-	pauses       backoff
+	pauses       wait.Backoff
 	// reported is when it was last reported that another client changes the caBundle.
 	reported time.Time
 }
 
+func newRecord() record {
+	return record{seen: map[string]string{}, backoff: growing(firstDelay, longestDelay), pauses: growing(firstPause, longestPause)}
+}
+
+// growing returns delays: each is twice as long as the one before, up to the longest, minus
+// a random part of a half, so that replicas do not retry at the same time.
+func growing(first, longest time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: first / 2, Factor: 2, Jitter: 1, Steps: math.MaxInt32, Cap: longest / 2}
+}
+
+// randomUpTo returns a random duration of at most longest.
+func randomUpTo(longest time.Duration) time.Duration {
+	return rand.N(longest + 1) //nolint:gosec // no secret
+}
+
 // NewPublisher returns a Publisher.
 func NewPublisher(cfg PublisherConfig) *Publisher {
-	p := &Publisher{cfg: cfg, records: map[target]*record{}}
+	p := &Publisher{cfg: cfg, records: map[target]*record{}, unknownBackoff: growing(firstDelay, longestDelay)}
 	if p.cfg.Now == nil {
 		p.cfg.Now = time.Now
 	}
@@ -146,7 +168,7 @@ func (p *Publisher) retryTimer() (fires <-chan time.Time, stop func()) {
 		}
 	}
 	if p.desired == nil {
-		next = time.Now().Add(p.unknownBackoff.next())
+		next = time.Now().Add(p.unknownBackoff.Step())
 	}
 	if next.IsZero() {
 		return nil, func() {}
@@ -178,7 +200,9 @@ func (p *Publisher) outdated() []*object {
 	for _, k := range p.cfg.Watcher.snapshot() {
 		o, r := k.found, p.record(k.target)
 		if o == nil || o.deleting {
-			*r = record{seen: map[string]string{}, reported: r.reported, lastConflict: r.lastConflict, pauses: r.pauses}
+			before := *r
+			*r = newRecord()
+			r.reported, r.lastConflict, r.pauses = before.reported, before.lastConflict, before.pauses
 			continue
 		}
 		if o.injector != "" {
@@ -197,7 +221,7 @@ func (p *Publisher) outdated() []*object {
 		switch {
 		case !differs:
 			r.class, r.retry = apierr.None, time.Time{}
-			r.backoff.reset()
+			r.backoff = growing(firstDelay, longestDelay)
 		case !time.Now().Before(r.retry), r.class == classPublisher && !p.hasConflict(r, o):
 			list = append(list, o)
 		}
@@ -214,7 +238,7 @@ func (p *Publisher) hasConflict(r *record, o *object) bool {
 
 func (p *Publisher) record(t target) *record {
 	if p.records[t] == nil {
-		p.records[t] = &record{seen: map[string]string{}}
+		p.records[t] = new(newRecord())
 	}
 	return p.records[t]
 }
@@ -235,14 +259,14 @@ func (p *Publisher) write(ctx context.Context, t target) {
 	switch {
 	case failure == nil:
 		r.retry = time.Time{}
-		r.backoff.reset()
+		r.backoff = growing(firstDelay, longestDelay)
 	case failure.class == classPublisher:
-		r.backoff.reset()
+		r.backoff = growing(firstDelay, longestDelay)
 	default:
 		if failure.class == apierr.Conflict {
 			p.fail(ctx, r, t.reference(), failure)
 		}
-		r.retry = time.Now().Add(r.backoff.next())
+		r.retry = time.Now().Add(r.backoff.Step())
 	}
 }
 
@@ -253,7 +277,7 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	r := p.record(t)
 	o, err := getObject(ctx, p.cfg.Client, t)
 	if err != nil {
-		return p.fail(ctx, r, t.reference(), readProblem(t, "get", err))
+		return p.fail(ctx, r, t.reference(), requestProblem(ctx, t, "get", err))
 	}
 	switch {
 	case o == nil || o.deleting:
@@ -290,23 +314,23 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	}
 	patch, err := t.kind.patch(t.name, o.resourceVersion, p.patch(o, names))
 	if err != nil {
-		return p.fail(ctx, r, o.reference(), writeProblem(t, err))
+		return p.fail(ctx, r, o.reference(), requestProblem(ctx, t, "patch", err))
 	}
-	request, cancel := bounded(ctx)
+	request, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
-	err = explained(request, t.kind.calls(p.cfg.Client).apply(request, t.name, patch))
+	err = t.kind.calls(p.cfg.Client).apply(request, t.name, patch)
 	switch {
 	case apierrors.IsConflict(err):
-		return writeProblem(t, err)
+		return requestProblem(ctx, t, "patch", err)
 	case apierrors.IsInvalid(err):
 		// That is what an API server says of a patch without all that a webhook must
 		// have, where there is nothing to patch.
 		if there, gone := getObject(ctx, p.cfg.Client, t); gone == nil && there == nil {
 			return nil
 		}
-		return p.fail(ctx, r, o.reference(), writeProblem(t, err))
+		return p.fail(ctx, r, o.reference(), requestProblem(ctx, t, "patch", err))
 	case err != nil:
-		return p.fail(ctx, r, o.reference(), writeProblem(t, err))
+		return p.fail(ctx, r, o.reference(), requestProblem(ctx, t, "patch", err))
 	}
 	p.published.Add(1)
 	r.class = apierr.None

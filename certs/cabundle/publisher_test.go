@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
@@ -280,21 +281,21 @@ func TestWriteFails(t *testing.T) {
 		fault func(string, *http.Request) (*http.Response, error)
 		says  []string
 	}{
-		{"patch forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "patch"), []string{`ValidatingWebhookConfiguration x: cannot write its caBundle: by the test (hint: grant patch on validatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
-		{"get forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "get"), []string{"cannot be read: by the test (hint: grant get on validatingwebhookconfigurations"}},
+		{"patch forbidden", certstest.Refuses(http.StatusForbidden, `User "u" cannot patch resource "x"`, "patch"), []string{`ValidatingWebhookConfiguration x: user "u" may not "patch" validatingwebhookconfigurations (hint: a ClusterRole must allow patch of the validatingwebhookconfigurations "x")`}},
+		{"get forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "get"), []string{"ValidatingWebhookConfiguration x: the API server refuses to get it: by the test"}},
 		{"entry gone", certstest.Refuses(http.StatusUnprocessableEntity, "by the test", "patch"), []string{"apply the output of gatehouse manifests again, a webhook may be missing"}},
 		{"away", func(verb string, _ *http.Request) (*http.Response, error) {
 			if verb == "patch" {
 				return nil, errAway
 			}
 			return nil, nil
-		}, []string{"cannot write its caBundle", "connection refused"}},
+		}, []string{"the API server cannot be reached: ", "connection refused"}},
 		{"hung", func(verb string, r *http.Request) (*http.Response, error) {
 			if verb == "patch" {
 				return certstest.Hang(verb, r)
 			}
 			return nil, nil
-		}, []string{"no answer within 10s"}},
+		}, []string{"did not answer in time when asked to patch it"}},
 		{"conflicts", certstest.Refuses(http.StatusConflict, "by the test", "patch"), []string{"another client changes it all the time: find it with kubectl get --show-managed-fields"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -316,7 +317,7 @@ func TestWriteFails(t *testing.T) {
 					t.Errorf("failed %d times in ten minutes", failed)
 				}
 				server.Set(nil)
-				time.Sleep(longestDelay + requestTimeout)
+				time.Sleep(longestDelay + kube.Timeout)
 				wantBundles(t, server, "validating/x", ca.pem())
 				if e := r.reported.one(t); e.Reason != certs.ReasonPublished {
 					t.Errorf("reported %+v", e)

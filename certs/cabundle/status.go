@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 )
 
@@ -19,8 +20,6 @@ type Status struct {
 	Found bool
 	// Problem is why it cannot be read now, "" if it can. The rest was then read earlier.
 	Problem string
-	// Deleting reports whether it has a deletion timestamp.
-	Deleting bool
 	// Injector is the annotation by which cert-manager's cainjector writes the
 	// caBundle, "" without.
 	Injector string
@@ -63,7 +62,7 @@ func (w *Watcher) Status() []Status {
 			s.Problem = k.failed.err.Error()
 		}
 		if o := k.found; o != nil {
-			s.Found, s.Deleting, s.Injector = true, o.deleting, o.injector
+			s.Found, s.Injector = true, o.injector
 			for _, e := range o.entries {
 				s.Entries = append(s.Entries, statusOf(o, &e))
 			}
@@ -108,7 +107,7 @@ func (w *Watcher) readOnce(ctx context.Context) error {
 	for i, s := range w.snapshot() {
 		found, err := getObject(ctx, w.cfg.Client, s.target)
 		if err != nil {
-			p := readProblem(s.target, "get", err)
+			p := requestProblem(ctx, s.target, "get", err)
 			w.setProblem(i, p)
 			problems = append(problems, p.err)
 			continue
@@ -120,14 +119,14 @@ func (w *Watcher) readOnce(ctx context.Context) error {
 
 // getObject returns a target from the API server, nil if it does not exist.
 func getObject(ctx context.Context, client certs.Client, t target) (*object, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
 	found, err := t.kind.calls(client).get(ctx, t.name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explained(ctx, err)
+		return nil, err
 	}
 	return t.kind.convert(found), nil
 }

@@ -2,7 +2,6 @@ package cabundle
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,11 +110,11 @@ func (w *Watcher) follow(ctx context.Context, i int, t target) {
 	calls := t.kind.calls(w.cfg.Client)
 	options := kube.SelectName(t.name)
 	read := func() error {
-		request, cancel := bounded(ctx)
+		request, cancel := context.WithTimeout(ctx, kube.Timeout)
 		defer cancel()
 		list, err := calls.list(request, metav1.ListOptions{FieldSelector: options.FieldSelector})
 		if err != nil {
-			return explained(request, err)
+			return err
 		}
 		found, err := t.kind.find(list, t.name)
 		if err == nil {
@@ -129,22 +128,19 @@ func (w *Watcher) follow(ctx context.Context, i int, t target) {
 		}
 		var p *problem
 		if err != nil {
-			p = readProblem(t, "list and watch", err)
+			p = requestProblem(ctx, t, "list and watch", err)
 		}
 		w.setProblem(i, p)
 		return err == nil
 	}
 	open := func(ctx context.Context) (watch.Interface, error) { return calls.watch(ctx, options) }
 	began := func(err error) {
-		if errors.Is(err, context.Canceled) {
-			err = errNoAnswer
-		}
 		if err != nil {
 			_ = read() // which fails for the same reason, or not at all
 			record(err)
 		}
 	}
-	kube.Watch(ctx, requestTimeout, open, began, func() bool { return record(read()) })
+	kube.Watch(ctx, kube.Timeout, open, began, func() bool { return record(read()) })
 }
 
 // update records the current object of a target, nil if it does not exist.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
+	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
@@ -224,22 +225,23 @@ func TestHolds(t *testing.T) {
 
 func TestWatcherOutlivesErrors(t *testing.T) {
 	t.Parallel()
+	const missing = `User "u" cannot watch resource "mutatingwebhookconfigurations"`
 	for _, test := range []struct {
 		name  string
 		fault func(string, *http.Request) (*http.Response, error)
 		says  []string
 	}{
-		{"away", func(string, *http.Request) (*http.Response, error) { return nil, errAway }, []string{"MutatingWebhookConfiguration x: cannot be read", "connection refused"}},
-		{"hung", certstest.Hang, []string{"cannot be read", "no answer within 10s"}},
+		{"away", func(string, *http.Request) (*http.Response, error) { return nil, errAway }, []string{"MutatingWebhookConfiguration x: the API server cannot be reached: ", "connection refused"}},
+		{"hung", certstest.Hang, []string{"MutatingWebhookConfiguration x: the API server did not answer in time"}},
 		{"hung at watches", func(verb string, r *http.Request) (*http.Response, error) {
 			if verb == "watch" {
 				return certstest.Hang(verb, r)
 			}
 			return nil, nil
-		}, []string{"no answer within 10s"}},
+		}, []string{"did not answer in time"}},
 		{"broken", certstest.Refuses(http.StatusInternalServerError, "by the test", "list", "watch"), []string{"by the test"}},
-		{"forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "list", "watch"), []string{`MutatingWebhookConfiguration x: cannot be read: by the test (hint: grant list and watch on mutatingwebhookconfigurations with resourceNames ["x"] in a ClusterRole`}},
-		{"watch forbidden", certstest.Refuses(http.StatusForbidden, "by the test", "watch"), []string{"(hint: grant list and watch"}},
+		{"forbidden", certstest.Refuses(http.StatusForbidden, missing, "list", "watch"), []string{`MutatingWebhookConfiguration x: user "u" may not "watch" mutatingwebhookconfigurations (hint: a ClusterRole must allow list and watch of the mutatingwebhookconfigurations "x")`}},
+		{"watch forbidden", certstest.Refuses(http.StatusForbidden, missing, "watch"), []string{"(hint: a ClusterRole must allow list and watch"}},
 		{"unauthorized", certstest.Refuses(http.StatusUnauthorized, "by the test", "list"), []string{"rejects the credentials"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -275,7 +277,7 @@ func TestWatcherOutlivesErrors(t *testing.T) {
 
 				server.put("mutating/x", webhooks(other.pem(), map[string]string{"one": service}))
 				server.Set(nil)
-				time.Sleep(longestDelay + requestTimeout)
+				time.Sleep(longestDelay + kube.Timeout)
 				wantError(t, w.Verify(leaf, time.Now()), "does not have the CA")
 				wantError(t, reported.one(t).Err)
 				if !w.Fresh() {
@@ -328,12 +330,12 @@ func TestUnreadSaysWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(t)
-		server.Set(certstest.Refuses(http.StatusForbidden, "by the test", "list"))
+		server.Set(certstest.Refuses(http.StatusForbidden, `User "u" cannot watch resource "x"`, "list"))
 		w := NewWatcher(WatcherConfig{Client: server.Client(), Registrations: registrations(t, "validating/x")})
 		inBackground(t, w.Run)
 		synctest.Wait()
 		err := w.Verify(newCA(t, "ca", nil).serve(t, service), time.Now())
-		wantError(t, err, "(hint: grant list and watch on validatingwebhookconfigurations")
+		wantError(t, err, "(hint: a ClusterRole must allow list and watch of the validatingwebhookconfigurations")
 		if !errors.Is(err, certs.ErrUnread) {
 			t.Errorf("%v is not ErrUnread", err)
 		}

@@ -12,9 +12,7 @@ import (
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -37,19 +35,11 @@ const (
 
 // CertManagerConfig configures a CertManager.
 type CertManagerConfig struct {
-	// Client reads and watches the Secret, and Dynamic cert-manager's objects.
+	// Client reads and watches the Secret, and Dynamic the Certificate.
 	Client  certs.Client
 	Dynamic dynamic.Interface
 	// Namespace and Name are those of the Certificate.
 	Namespace, Name string
-	// Hosts are the DNS names and IP addresses under which clients reach the server,
-	// at least one, and none with Existing.
-	Hosts []string
-	// IssuerRef is the issuer. Nil is a CA for this Certificate alone, see
-	// CertManagerObjects.
-	IssuerRef *cmmeta.IssuerReference
-	// Existing uses a Certificate of another owner as it is, and writes nothing.
-	Existing bool
 	// Trust is what clients trust, and Hold for how long they must trust a certificate of
 	// another issuer before it is served.
 	Trust certs.Trust
@@ -62,14 +52,12 @@ type CertManagerConfig struct {
 	Notify func(certs.Event)
 }
 
-// CertManager is a Source of certificates that cert-manager issues. It creates
-// cert-manager's objects, and watches the Secret through the API, so that no volume is
-// mounted and no renewal waits for the kubelet. If the Secret cannot be read or is invalid,
-// the last valid certificate stays active. cert-manager's cainjector writes its CA into the
-// registrations.
+// CertManager is a Source of certificates that cert-manager issues. It watches the Secret
+// of a Certificate through the API, so that no volume is mounted and no renewal waits for
+// the kubelet. If the Secret cannot be read or is invalid, the last valid certificate stays
+// active. cert-manager's cainjector writes its CA into the registrations.
 type CertManager struct {
-	cfg     CertManagerConfig
-	objects []object
+	cfg CertManagerConfig
 	// current is the serving certificate, nil before the first. Only refresh stores it.
 	current atomic.Pointer[tls.Certificate]
 	// missingReason is why there is no certificate.
@@ -78,9 +66,6 @@ type CertManager struct {
 	// What follows belongs to refresh.
 	pairs        rollover
 	secretName   string
-	ensuredAt    time.Time
-	applied      map[string]bool
-	conflicts    []string
 	unreadySince time.Time
 	problems     problems
 	served       certs.Reporter
@@ -90,67 +75,18 @@ type CertManager struct {
 
 var _ certs.Source = (*CertManager)(nil)
 
-// NewCertManager creates the objects unless one exists, and reads the certificate if there
-// is one. An error is about the configuration and names each problem. A problem of the
-// cluster is no error, because it may be solved while the server runs: see Healthy.
-func NewCertManager(ctx context.Context, cfg CertManagerConfig) (*CertManager, error) {
-	objects, err := cfg.check()
-	if err != nil {
-		return nil, err
-	}
+// NewCertManager reads the certificate if there is one. A problem of the cluster is no
+// error, because it may be solved while the server runs: see Healthy.
+func NewCertManager(ctx context.Context, cfg CertManagerConfig) *CertManager {
 	m := &CertManager{
-		cfg: cfg, objects: objects, applied: map[string]bool{},
+		cfg:    cfg,
 		pairs:  rollover{policy: rolloverPolicy{trust: cfg.Trust, hold: cfg.Hold}},
 		served: certs.Reporter{Notify: cfg.Notify},
 	}
 	text := notIssued
 	m.missingReason.Store(&text)
-	if !cfg.Existing {
-		m.secretName = servingSecret(cfg.Name)
-	}
 	m.refresh(ctx)
-	return m, nil
-}
-
-// check returns the objects to create, or what is wrong with the configuration.
-func (cfg *CertManagerConfig) check() ([]object, error) {
-	var wrong problems
-	for _, name := range []struct{ of, is string }{{"namespace", cfg.Namespace}, {"name", cfg.Name}} {
-		for _, problem := range validation.IsDNS1123Label(name.is) {
-			wrong = append(wrong, fmt.Errorf("%s %.80q: %s", name.of, name.is, problem))
-			break
-		}
-	}
-	if len(cfg.Name) > maxName {
-		wrong = append(wrong, fmt.Errorf("name %.80q: at most %d bytes, because other names are derived from it", cfg.Name, maxName))
-	}
-	switch {
-	case cfg.Existing && (len(cfg.Hosts) > 0 || cfg.IssuerRef != nil):
-		wrong = append(wrong, errors.New("an existing Certificate is used unchanged: omit the hosts and the issuer, or let Gatehouse create the Certificate"))
-	case !cfg.Existing && len(cfg.Hosts) == 0:
-		wrong = append(wrong, errors.New("no host: set the DNS names and IP addresses that clients connect to"))
-	case cfg.IssuerRef != nil && cfg.IssuerRef.Name == "":
-		wrong = append(wrong, errors.New("the issuer has no name: set the name of an Issuer or a ClusterIssuer"))
-	}
-	dns, ips, err := splitHosts(cfg.Hosts)
-	if err != nil {
-		wrong = append(wrong, err)
-	}
-	if len(wrong) > 0 {
-		return nil, fmt.Errorf("cert-manager: %w", wrong)
-	}
-	if cfg.Existing {
-		return nil, nil
-	}
-	var list []object
-	for _, made := range CertManagerObjects(cfg.Namespace, cfg.Name, dns, ips, cfg.IssuerRef) {
-		o, err := newObject(made)
-		if err != nil {
-			return nil, fmt.Errorf("cert-manager: %w", err)
-		}
-		list = append(list, o)
-	}
-	return list, nil
+	return m
 }
 
 // GetCertificate implements Source. It returns an error until a certificate is issued.
@@ -227,13 +163,13 @@ func (m *CertManager) nextRefresh() time.Duration {
 	}
 }
 
-// refresh is one round: it applies the objects, reads the certificate, and serves it if
-// clients trust it. Whatever fails, the active certificate stays.
+// refresh is one round: it reads the certificate, and serves it if clients trust it.
+// Whatever fails, the active certificate stays.
 func (m *CertManager) refresh(ctx context.Context) {
+	var wrong problems
 	now := clock.Wall(m.cfg.Now)
-	wrong := m.ensure(ctx, now)
 	unready, err := m.readCertificate(ctx, now)
-	if err != nil && (len(wrong) == 0 || m.cfg.Existing) {
+	if err != nil {
 		wrong = append(wrong, err)
 	}
 	found, err := m.readSecret(ctx)
@@ -265,7 +201,6 @@ func (m *CertManager) reportRefresh(used *tls.Certificate, waits error, wrong pr
 	if used != nil {
 		event.Warnings = warningsOf(used, now)
 	}
-	event.Warnings = append(event.Warnings, m.conflicts...)
 	if len(wrong) > 0 {
 		event.Reason = certs.ReasonIssuerFailed
 	}

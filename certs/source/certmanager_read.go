@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
@@ -22,20 +23,17 @@ import (
 // errNoCertManager means that the API server does not know cert-manager's kinds.
 var errNoCertManager = errors.New("the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret")
 
+func certificates() schema.GroupVersionResource {
+	return certmanagerv1.SchemeGroupVersion.WithResource("certificates")
+}
+
 // failed explains why a request failed.
 func (m *CertManager) failed(ctx context.Context, place, verb, resource string, err error) error {
 	if apierrors.IsNotFound(err) && !kube.IsMissing(err) {
 		return errNoCertManager
 	}
 	r := kube.Request{Object: place, Verb: verb, Resource: resource}
-	switch {
-	case resource == "secrets":
-		r.Right = fmt.Sprintf("a Role in namespace %q must allow get and watch of the %s", m.cfg.Namespace, place)
-	case m.cfg.Existing:
-		r.Right = fmt.Sprintf("a Role in namespace %q must allow get and watch of the certificate %q", m.cfg.Namespace, m.cfg.Name)
-	default:
-		r.Right = fmt.Sprintf("a Role in namespace %q must allow get, watch, create and patch of certificates and issuers of %s", m.cfg.Namespace, certmanagerv1.SchemeGroupVersion.Group)
-	}
+	r.Right = fmt.Sprintf("a Role in namespace %q must allow get and watch of the %s", m.cfg.Namespace, place)
 	return r.Explain(ctx, err)
 }
 
@@ -47,11 +45,8 @@ func (m *CertManager) readCertificate(ctx context.Context, now time.Time) (unrea
 	place := m.String()
 	live, err := m.cfg.Dynamic.Resource(certificates()).Namespace(m.cfg.Namespace).Get(ctx, m.cfg.Name, metav1.GetOptions{})
 	switch {
-	case kube.IsMissing(err) && !m.cfg.Existing:
-		m.ensuredAt = time.Time{}
-		return nil, fmt.Errorf("%s: does not exist any more: Gatehouse creates it again", place)
 	case kube.IsMissing(err):
-		return nil, fmt.Errorf("%s: does not exist (hint: create it, or use --cert-manager-hosts)", place)
+		return nil, fmt.Errorf("%s: does not exist (hint: apply the output of gatehouse manifests --certificates cert-manager --rights)", place)
 	case err != nil:
 		return nil, m.failed(ctx, place, "get", "certificates", err)
 	}

@@ -13,22 +13,16 @@ import (
 	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
-	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/pki"
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
@@ -39,9 +33,8 @@ type managed struct {
 	core    *fake.Clientset
 	dynamic *dynamicfake.FakeDynamicClient
 
-	mu      sync.Mutex
-	applied []string
-	events  []certs.Event
+	mu     sync.Mutex
+	events []certs.Event
 }
 
 func newManaged(t *testing.T) *managed {
@@ -50,50 +43,15 @@ func newManaged(t *testing.T) *managed {
 	if err := certmanagerv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c := &managed{t: t, core: fake.NewClientset(), dynamic: dynamicfake.NewSimpleDynamicClient(scheme)}
-	c.dynamic.PrependReactor("patch", "*", c.apply)
-	return c
-}
-
-// apply is what server-side apply does for one writer: what is there stays, and
-// what is applied replaces it.
-func (c *managed) apply(action clienttesting.Action) (bool, runtime.Object, error) {
-	patch := action.(clienttesting.PatchActionImpl)
-	var want unstructured.Unstructured
-	if err := want.UnmarshalJSON(patch.Patch); err != nil {
-		return true, nil, err
+	certificate := &certmanagerv1.Certificate{
+		ObjectMeta: metav1.ObjectMeta{Name: "gatehouse", Namespace: "gatehouse-system"}, Spec: certmanagerv1.CertificateSpec{SecretName: "gatehouse-tls"},
 	}
-	c.mu.Lock()
-	c.applied = append(c.applied, patch.GetResource().Resource+"/"+patch.Name)
-	c.mu.Unlock()
-	tracker := c.dynamic.Tracker()
-	live, err := tracker.Get(patch.GetResource(), patch.GetNamespace(), patch.Name)
-	if apierrors.IsNotFound(err) {
-		return true, &want, tracker.Create(patch.GetResource(), &want, patch.GetNamespace())
-	}
-	if err != nil {
-		return true, nil, err
-	}
-	merged := live.(*unstructured.Unstructured).DeepCopy()
-	merge(merged.Object, want.Object)
-	return true, merged, tracker.Update(patch.GetResource(), merged, patch.GetNamespace())
-}
-
-func merge(into, from map[string]any) {
-	for name, value := range from {
-		fields, deep := value.(map[string]any)
-		there, is := into[name].(map[string]any)
-		if deep && is {
-			merge(there, fields)
-			continue
-		}
-		into[name] = value
-	}
+	return &managed{t: t, core: fake.NewClientset(), dynamic: dynamicfake.NewSimpleDynamicClient(scheme, certificate)}
 }
 
 func (c *managed) config() CertManagerConfig {
 	return CertManagerConfig{
-		Client: c.core, Dynamic: c.dynamic, Namespace: "gatehouse-system", Name: "gatehouse", Hosts: []string{"gatehouse.gatehouse-system.svc", "192.0.2.1"},
+		Client: c.core, Dynamic: c.dynamic, Namespace: "gatehouse-system", Name: "gatehouse",
 		Now: certstest.NewClock().Now, Notify: c.notify,
 	}
 }
@@ -118,39 +76,20 @@ func (c *managed) last() certs.Event {
 	return certs.Event{}
 }
 
-// writes are the objects that were applied since the last call.
-func (c *managed) writes() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	applied := c.applied
-	c.applied = nil
-	return applied
-}
-
 func (c *managed) source(cfg CertManagerConfig) *CertManager {
+	return NewCertManager(c.t.Context(), cfg)
+}
+
+// edit changes the Certificate as cert-manager or a user does.
+func (c *managed) edit(change func(map[string]any)) {
 	c.t.Helper()
-	m, err := NewCertManager(c.t.Context(), cfg)
+	client := c.dynamic.Resource(certificates()).Namespace("gatehouse-system")
+	live, err := client.Get(c.t.Context(), "gatehouse", metav1.GetOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return m
-}
-
-func (c *managed) object(resource, name string) *unstructured.Unstructured {
-	c.t.Helper()
-	live, err := c.dynamic.Resource(certmanagerv1.SchemeGroupVersion.WithResource(resource)).Namespace("gatehouse-system").Get(c.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return live
-}
-
-// edit changes an object as somebody else does.
-func (c *managed) edit(resource, name string, change func(map[string]any)) {
-	c.t.Helper()
-	live := c.object(resource, name)
 	change(live.Object)
-	if _, err := c.dynamic.Resource(certmanagerv1.SchemeGroupVersion.WithResource(resource)).Namespace("gatehouse-system").Update(c.t.Context(), live, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.Update(c.t.Context(), live, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -164,7 +103,7 @@ func (c *managed) issue(p certPair, ca *testAuthority) {
 
 func (c *managed) condition(status, reason, message string) {
 	c.t.Helper()
-	c.edit("certificates", "gatehouse", func(o map[string]any) {
+	c.edit(func(o map[string]any) {
 		o["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": status, "reason": reason, "message": message}}}
 	})
 }
@@ -193,93 +132,6 @@ func forbidden(action clienttesting.Action) (bool, runtime.Object, error) {
 		`User "system:serviceaccount:gatehouse-system:gatehouse" cannot `+action.GetVerb()+` resource "`+resource.Resource+`" in API group "`+resource.Group+`" in the namespace "gatehouse-system"`))
 }
 
-// What somebody does to the objects, and what comes of it at the next look at
-// them.
-func TestCertManagerRepairsItsObjects(t *testing.T) {
-	t.Parallel()
-	spec := func(o map[string]any) map[string]any { return o["spec"].(map[string]any) }
-	annotate := func(o map[string]any, value string) {
-		_ = unstructured.SetNestedField(o, value, "metadata", "annotations", desiredAnnotation)
-	}
-	cases := []struct {
-		name string
-		edit func(o map[string]any)
-		// writes reports whether it is written, fresh whether a Gatehouse that has just
-		// begun does so.
-		writes, fresh bool
-		says          string
-	}{
-		{"nothing", func(map[string]any) {}, false, false, ""},
-		{"added to", func(o map[string]any) { spec(o)["revisionHistoryLimit"] = int64(3) }, false, false, ""},
-		{"a status", func(o map[string]any) { o["status"] = map[string]any{"revision": int64(2)} }, false, false, ""},
-		{"another key", func(o map[string]any) { spec(o)["privateKey"] = map[string]any{"algorithm": "RSA"} }, true, true, ""},
-		{"names taken away", func(o map[string]any) { delete(spec(o), "dnsNames") }, true, true, ""},
-		{"spec of another type", func(o map[string]any) { o["spec"] = "x" }, true, true, ""},
-		{"mark taken away", func(o map[string]any) { delete(o["metadata"].(map[string]any), "annotations") }, true, true, ""},
-		{"another Gatehouse's", func(o map[string]any) {
-			annotate(o, "0123")
-			spec(o)["dnsNames"] = []any{"other"}
-		}, false, true, "another Gatehouse wrote it differently"},
-		{"somebody else's", func(o map[string]any) {
-			delete(o["metadata"].(map[string]any), "labels")
-			delete(spec(o), "dnsNames")
-		}, false, false, "it lacks the label app.kubernetes.io/managed-by=gatehouse, so Gatehouse did not create it and does not change it (hint: "},
-		{"being deleted", func(o map[string]any) {
-			_ = unstructured.SetNestedField(o, "2026-11-20T12:00:00Z", "metadata", "deletionTimestamp")
-			_ = unstructured.SetNestedStringSlice(o, []string{"x/y"}, "metadata", "finalizers")
-		}, false, false, "is being deleted"},
-	}
-	for _, test := range cases {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			c := newManaged(t)
-			m := c.source(c.config())
-			c.edit("certificates", "gatehouse", test.edit)
-			c.writes()
-
-			m.refresh(t.Context())
-			if got := c.writes(); got != nil {
-				t.Errorf("wrote %q within a minute", got)
-			}
-			m.ensuredAt = time.Time{} // a minute later
-			m.refresh(t.Context())
-			want := map[bool][]string{true: {"certificates/gatehouse"}}
-			if got := c.writes(); !slices.Equal(got, want[test.writes]) {
-				t.Errorf("wrote %q, want %v", got, test.writes)
-			}
-			e := c.last()
-			text := strings.Join(e.Warnings, " ")
-			if e.Err != nil {
-				text += e.Err.Error()
-			}
-			if !strings.Contains(text, test.says) {
-				t.Errorf("said %q, want %q", text, test.says)
-			}
-			if !test.writes {
-				c.source(c.config())
-				if got := c.writes(); !slices.Equal(got, want[test.fresh]) {
-					t.Errorf("from the start: wrote %q, want %v", got, test.fresh)
-				}
-			}
-		})
-	}
-}
-
-func TestCertManagerMakesAgainWhatWasDeleted(t *testing.T) {
-	t.Parallel()
-	c := newManaged(t)
-	m := c.source(c.config())
-	c.writes()
-	if err := c.dynamic.Tracker().Delete(certificates(), "gatehouse-system", "gatehouse"); err != nil {
-		t.Fatal(err)
-	}
-	m.refresh(t.Context())
-	m.refresh(t.Context())
-	if got := c.writes(); !slices.Equal(got, []string{"certificates/gatehouse"}) {
-		t.Errorf("wrote %q", got)
-	}
-}
-
 // What the cluster refuses is told with its remedy, and mended when the cluster
 // is.
 func TestCertManagerInATroubledCluster(t *testing.T) {
@@ -292,20 +144,13 @@ func TestCertManagerInATroubledCluster(t *testing.T) {
 		says           []string
 	}{
 		{"cert-manager is not there", "*", "*", noKinds, []string{"the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret"}},
-		{"no right to look", "get", "issuers", forbidden, []string{
-			`Issuer gatehouse-system/gatehouse-selfsigned: user "system:serviceaccount:gatehouse-system:gatehouse" may not "get" issuers`,
-			`(hint: a Role in namespace "gatehouse-system" must allow get, watch, create and patch of certificates and issuers of cert-manager.io)`,
+		{"no right", "get", "certificates", forbidden, []string{
+			`Certificate gatehouse-system/gatehouse: user "system:serviceaccount:gatehouse-system:gatehouse" may not "get" certificates`,
+			`(hint: a Role in namespace "gatehouse-system" must allow get and watch of the Certificate gatehouse-system/gatehouse)`,
 		}},
-		{"no right to write", "patch", "certificates", forbidden, []string{`Certificate gatehouse-system/gatehouse-ca: user`, `may not "patch" certificates`}},
-		{"no right to create", "patch", "certificates", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "gatehouse", errors.New(`User "u" cannot create resource "certificates" in API group "cert-manager.io"`))
-		}, []string{`user "u" may not "create" certificates`}},
-		{"no namespace", "patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "gatehouse-system")
-		}, []string{"its namespace does not exist (hint: create the namespace, or use another one)"}},
-		{"somebody was faster", "patch", "certificates", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewConflict(certificates().GroupResource(), "gatehouse", errors.New("the object has been modified"))
-		}, []string{"Certificate gatehouse-system/gatehouse-ca: the API server did not patch it", "Certificate gatehouse-system/gatehouse: the API server did not patch it"}},
+		{"no Certificate", "get", "certificates", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewNotFound(certificates().GroupResource(), "gatehouse")
+		}, []string{"does not exist (hint: apply the output of gatehouse manifests --certificates cert-manager --rights)"}},
 		{"nobody answers", "get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, context.DeadlineExceeded
 		}, []string{"did not answer in time"}},
@@ -339,7 +184,6 @@ func TestCertManagerInATroubledCluster(t *testing.T) {
 			}
 			wrong = false
 			m.refresh(t.Context())
-			c.object("certificates", "gatehouse")
 			if e := c.last(); e.Err != nil {
 				t.Errorf("still says %v", e.Err)
 			}
@@ -502,55 +346,6 @@ func TestCertManagerKeepsWhatItHas(t *testing.T) {
 	}
 }
 
-// punctual is a client that minds the time for an answer, as those of a test do
-// not.
-type punctual struct{ kubernetes.Interface }
-
-func (p punctual) CoreV1() typedv1.CoreV1Interface { return punctualCore{p.Interface.CoreV1()} }
-
-type punctualCore struct{ typedv1.CoreV1Interface }
-
-func (p punctualCore) Secrets(namespace string) typedv1.SecretInterface {
-	return punctualSecrets{p.CoreV1Interface.Secrets(namespace)}
-}
-
-type punctualSecrets struct{ typedv1.SecretInterface }
-
-func (p punctualSecrets) Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Secret, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return p.SecretInterface.Get(ctx, name, options)
-}
-
-// cert-manager's webhook that hangs keeps objects from being written, and nothing
-// from being read.
-func TestCertManagerReadsWhileWritingHangs(t *testing.T) {
-	t.Parallel()
-	ca := newCA(t)
-	good := ca.Valid(t, 30*day)
-	synctest.Test(t, func(t *testing.T) {
-		c := newManaged(t)
-		cfg := c.config()
-		cfg.Client = punctual{c.core}
-		m := c.source(cfg)
-		c.issue(good, ca)
-		c.edit("issuers", "gatehouse-ca", func(o map[string]any) { delete(o, "spec") })
-		c.dynamic.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			time.Sleep(2 * kube.Timeout)
-			return true, nil, context.DeadlineExceeded
-		})
-		m.ensuredAt = time.Time{}
-		m.refresh(t.Context())
-		if !bytes.Equal(serving(t, m), good.Cert) {
-			t.Error("what was issued is not served")
-		}
-		if e := c.last(); e.Err == nil || !strings.Contains(e.Err.Error(), "Issuer gatehouse-system/gatehouse-ca: the API server did not answer in time") {
-			t.Errorf("got %+v", e)
-		}
-	})
-}
-
 // A certificate that nobody renews is told long before its end, and unhealthy
 // after it.
 func TestCertManagerSaysWhatIsNotRenewed(t *testing.T) {
@@ -613,38 +408,4 @@ func TestCertManagerWithoutWatching(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	})
-}
-
-func TestNewCertManagerErrors(t *testing.T) {
-	t.Parallel()
-	cases := []struct {
-		name string
-		edit func(*CertManagerConfig)
-		says []string
-	}{
-		{"no host", func(c *CertManagerConfig) { c.Hosts = nil }, []string{"no host: set the DNS names"}},
-		{"all at once", func(c *CertManagerConfig) { c.Namespace, c.Name, c.Hosts = "", "A b", []string{"https://x", "a_b"} }, []string{
-			`namespace ""`, `name "A b"`, `host "https://x" is neither`, `host "a_b" is neither`,
-		}},
-		{"a long name", func(c *CertManagerConfig) { c.Name = strings.Repeat("a", 51) }, []string{"at most 50 bytes"}},
-		{"an issuer without a name", func(c *CertManagerConfig) { c.IssuerRef = &cmmeta.IssuerReference{} }, []string{"the issuer has no name"}},
-		{"existing, with hosts", func(c *CertManagerConfig) { c.Existing = true }, []string{"omit the hosts and the issuer"}},
-	}
-	for _, test := range cases {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			c := newManaged(t)
-			cfg := c.config()
-			test.edit(&cfg)
-			_, err := NewCertManager(t.Context(), cfg)
-			for _, want := range test.says {
-				if err == nil || !strings.HasPrefix(err.Error(), "cert-manager: ") || !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want %q", err, want)
-				}
-			}
-			if got := c.writes(); got != nil {
-				t.Errorf("wrote %q", got)
-			}
-		})
-	}
 }

@@ -7,11 +7,11 @@ import (
 )
 
 // splitHosts separates names from addresses. The error names each host that is neither.
-func splitHosts(hosts []string) (dns, ips []string, err error) {
+func splitHosts(hosts []string) (dns []string, ips []net.IP, err error) {
 	var wrong problems
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
-			ips = append(ips, ip.String())
+			ips = append(ips, ip)
 		} else if name := strings.ToLower(host); isDNSName(name) {
 			dns = append(dns, name)
 		} else {

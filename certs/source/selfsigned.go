@@ -93,13 +93,9 @@ func NewSelfSigned(ctx context.Context, cfg SelfSignedConfig) (*SelfSigned, erro
 	if len(cfg.Hosts) == 0 {
 		return nil, errors.New("self-signed certificate: no host: set the DNS names and IP addresses that clients connect to")
 	}
-	dns, ips, err := splitHosts(cfg.Hosts)
-	if err != nil {
+	var err error
+	if s.dns, s.ips, err = splitHosts(cfg.Hosts); err != nil {
 		return nil, fmt.Errorf("self-signed certificate: %w", err)
-	}
-	s.dns = dns
-	for _, ip := range ips {
-		s.ips = append(s.ips, net.ParseIP(ip))
 	}
 	s.cfg.Life = cmp.Or(cfg.Life, rotation.DefaultCALife)
 	s.cfg.LeafLife = cmp.Or(cfg.LeafLife, rotation.DefaultLeafLife)

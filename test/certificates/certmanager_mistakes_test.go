@@ -35,7 +35,7 @@ type start struct {
 }
 
 // starts starts a replica, and does not wait. It ends with the test.
-func (m *managed) starts(t *testing.T, flags ...string) *start {
+func (m *managed) starts(t *testing.T) *start {
 	t.Helper()
 	ops, err := cluster.UnusedAddress("127.0.0.1")
 	must(t, err)
@@ -44,7 +44,7 @@ func (m *managed) starts(t *testing.T, flags ...string) *start {
 	s.cancel = cancel
 	go func() {
 		defer close(s.ended)
-		s.server, s.err = gatehouse.Start(ctx, s.log, m.flags("replica", ops, flags...)...)
+		s.server, s.err = gatehouse.Start(ctx, s.log, m.flags("replica", ops)...)
 	}()
 	t.Cleanup(s.stop)
 	return s
@@ -127,7 +127,7 @@ func wrongNames(t *testing.T, m *managed) {
 	m.clusterIssuer(t)
 	m.inject(t)
 	s := m.starts(t)
-	s.refused(t, "Certificate "+m.name+"/"+m.name+": does not exist (hint: create it, or use --cert-manager-hosts)")
+	s.refused(t, "Certificate "+m.name+"/"+m.name+": does not exist (hint: apply the output of gatehouse manifests --certificates cert-manager --rights)")
 	m.createCertificate(t, "somebody.else.svc")
 	s.refused(t, "ValidatingWebhookConfiguration "+m.name, "webhook "+`"validate.gatehouse.dev"`,
 		fmt.Sprintf("it calls %q, and the serving certificate is not for that name", m.host()), "somebody.else.svc")

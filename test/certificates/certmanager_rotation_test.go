@@ -14,11 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/certmanager"
 )
 
-// The program makes what cert-manager issues from, and cainjector fills in the registration: cert-manager issues first
-// and injects afterwards, and however late it injects, no call fails.
+// The program uses the printed Certificate and has the printed rights, and cainjector fills in the registration:
+// cert-manager issues first and injects afterwards, and however late it injects, no call fails.
 func injected(t *testing.T, m *managed) {
+	m.install(t)
 	m.inject(t)
-	ps := m.replicas(t, "--cert-manager-hosts", m.host())
+	ps := m.replicas(t)
 	l := m.load(t, ps.connections)
 	old, renewed := m.renewed(t, ps)
 
@@ -44,6 +45,7 @@ func injected(t *testing.T, m *managed) {
 	l.last(t, lag)
 	l.noneFailed(t, enough)
 	ps.untrusted(t)
+	ps.forbidden(t)
 	bundle, err := m.bundle(t.Context())
 	must(t, err)
 	if list := certificatesIn(t, bundle); len(list) != 3 { // cainjector forgets what has expired, and nothing before
@@ -75,23 +77,6 @@ func (m *managed) renewed(t *testing.T, ps programs) (ca, leaf *x509.Certificate
 		t.Errorf("a renewed certificate was served after %s, want %s at most", took.last, watched)
 	}
 	return ca, leaf
-}
-
-// The program has the printed rights, and uses the printed Certificate.
-func printedRights(t *testing.T, m *managed) {
-	m.install(t, []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"})
-	m.inject(t)
-	ps := m.replicas(t)
-	l := m.load(t, ps.connections)
-	old, _ := m.renewed(t, ps)
-	ca, leaf := m.changeCA(t)
-	took := m.follow(t, ps, leaf, old, ca)
-	t.Logf("a new CA: %s", took)
-	held(t, took)
-	l.last(t, lag)
-	l.noneFailed(t, enough)
-	ps.untrusted(t)
-	ps.forbidden(t)
 }
 
 // clusterIssuer makes a CA for the whole cluster, of the hook's name.

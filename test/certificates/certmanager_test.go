@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -58,21 +57,21 @@ func (m *managed) authoritySecret() string { return m.authority() + "-tls" }
 func TestCertManager(t *testing.T) {
 	m := &managed{newHook(t), nil, shared.Get(t).Kubeconfig()}
 	m.inject(t)
-	early := m.starts(t, "--cert-manager-hosts", m.host())
+	early := m.starts(t)
 	early.refused(t, "the API server does not know cert-manager's kinds: install cert-manager, or use --self-signed-secret")
 	m.cm = installed(t, m.Cluster)
-	t.Logf("ready %s after cert-manager was installed", early.accepted(t).Round(time.Millisecond))
+	m.install(t)
+	t.Logf("ready %s after cert-manager and the Certificate were installed", early.accepted(t).Round(time.Millisecond))
 	early.stop()
 
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *managed)
 	}{
-		{"cainjector fills in the registration", injected},
-		{"the program has the printed rights", printedRights},
+		{"cainjector fills in the registration, and the program has the printed rights", injected},
 		{"mistake: a Certificate that is missing, and then for another name", wrongNames},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, &managed{newHook(t), m.cm, m.kubeconfig}) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, &managed{newHook(t), m.cm, shared.Get(t).Kubeconfig()}) })
 	}
 }
 
@@ -100,17 +99,17 @@ func installed(t *testing.T, c *cluster.Cluster) *certmanager.CertManager {
 }
 
 // flags are those of 'gatehouse serve' with the hook's Certificate.
-func (m *managed) flags(replica, ops string, more ...string) []string {
+func (m *managed) flags(replica, ops string) []string {
 	const config = "../../manifests/examples/log-shipper" // which has nothing to say about ConfigMaps
-	return append([]string{
+	return []string{
 		"--config", config, "--listen", net.JoinHostPort(cluster.ListenAddress(), "0"), "--ops-listen", ops,
 		"--kubeconfig", m.kubeconfig, "--cert-manager", m.name + "/" + m.name,
 		"--registration", m.name, "--replica", replica, "--rotation-hold", lag.String(),
-	}, more...)
+	}
 }
 
 // replicas starts two replicas and has the hook call them.
-func (m *managed) replicas(t *testing.T, flags ...string) programs {
+func (m *managed) replicas(t *testing.T) programs {
 	t.Helper()
 	var (
 		ps    programs
@@ -118,7 +117,7 @@ func (m *managed) replicas(t *testing.T, flags ...string) programs {
 	)
 	begin := time.Now()
 	for _, name := range []string{"replica-0", "replica-1"} {
-		server, err := gatehouse.Start(t.Context(), filepath.Join(t.TempDir(), "log"), m.flags(name, "127.0.0.1:0", flags...)...)
+		server, err := gatehouse.Start(t.Context(), filepath.Join(t.TempDir(), "log"), m.flags(name, "127.0.0.1:0")...)
 		must(t, err)
 		t.Cleanup(server.Kill)
 		t.Logf("%s is ready %s after the first was started", name, time.Since(begin).Round(time.Millisecond))
@@ -292,22 +291,15 @@ func (m *managed) hang(t *testing.T) (goOn func()) {
 	return goOn
 }
 
-// install applies what 'gatehouse manifests' prints, but for what is of the kinds, and has the program run with the
+// install applies what 'gatehouse manifests' prints, but for the webhook configurations, and has the program run with the
 // rights in it and no more.
-func (m *managed) install(t *testing.T, without []string, flags ...string) {
+func (m *managed) install(t *testing.T) {
 	t.Helper()
-	printed, err := gatehouse.Run(t.Context(), append([]string{
-		"manifests", "--certificates", "cert-manager", "--rights", "--name", m.name, "--namespace", m.name, "--service", m.name + "/" + service,
-	}, flags...)...)
+	printed, err := gatehouse.Run(t.Context(), "manifests", "--certificates", "cert-manager", "--rights", "--part", "rights,certificates",
+		"--name", m.name, "--namespace", m.name, "--service", m.name+"/"+service)
 	must(t, err)
-	var applied []string
-	for document := range strings.SplitSeq(printed, "\n---\n") {
-		if !slices.ContainsFunc(without, func(kind string) bool { return strings.Contains(document, "\nkind: "+kind+"\n") }) {
-			applied = append(applied, document)
-		}
-	}
 	kubectl := m.Kubectl(t.Context(), "apply", "-f", "-")
-	kubectl.Stdin = strings.NewReader(strings.Join(applied, "\n---\n"))
+	kubectl.Stdin = strings.NewReader(printed)
 	if said, err := kubectl.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,28 +13,29 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
-	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
-// admissionConfiguration writes the files that 'gatehouse manifests --admission-configuration' prints for an address, and
+// admissionConfiguration writes the files in docs/certificates.md, with other paths and another name of the user, and
 // returns the flag of kube-apiserver that goes with them.
-func admissionConfiguration(t *testing.T, address []string, certificate, key string) string {
+func admissionConfiguration(t *testing.T, user, certificate, key string) string {
 	t.Helper()
+	root, err := support.Root()
+	must(t, err)
+	document, err := os.ReadFile(filepath.Join(root, "docs", "certificates.md"))
+	must(t, err)
 	dir := t.TempDir()
-	kubeconfig := filepath.Join(dir, "admission.kubeconfig.yaml")
-	arguments := slices.Concat([]string{"manifests", "--admission-configuration"}, address,
-		[]string{"--kubeconfig-path", kubeconfig, "--client-cert", certificate, "--client-key", key})
-	var flags []string
-	for purpose, file := range map[string]string{"configuration": filepath.Join(dir, "admission.yaml"), "kubeconfig": kubeconfig} {
-		text, err := gatehouse.Run(t.Context(), append(arguments, "--for", purpose)...)
-		must(t, err)
-		must(t, os.WriteFile(file, []byte(text), 0o600))
-		flags = append(flags, commentedFlags(text)...)
+	const hosts = "/etc/kubernetes/gatehouse"
+	replace := strings.NewReplacer(hosts+"/client.crt", certificate, hosts+"/client.key", key, hosts, dir, "gatehouse.gatehouse-system.svc", user)
+	for kind, file := range map[string]string{"AdmissionConfiguration": "admission.yaml", "Config": "admission.kubeconfig.yaml"} {
+		before, after, _ := strings.Cut(string(document), "kind: "+kind+"\n")
+		begin, end := strings.LastIndex(before, "```yaml\n"), strings.Index(after, "```")
+		if begin < 0 || end < 0 {
+			t.Fatalf("the document has no %s", kind)
+		}
+		text := before[begin+len("```yaml\n"):] + "kind: " + kind + "\n" + after[:end]
+		must(t, os.WriteFile(filepath.Join(dir, file), []byte(replace.Replace(text)), 0o600))
 	}
-	if len(flags) != 1 {
-		t.Fatalf("the comments name the flags %q, want one", flags)
-	}
-	return flags[0]
+	return "--admission-control-config-file=" + filepath.Join(dir, "admission.yaml")
 }
 
 // commentedFlags returns the flags of kube-apiserver that a file of 'gatehouse manifests' names in its comment.
@@ -57,15 +57,15 @@ func TestAdmissionWithClientCertificates(t *testing.T) {
 	flags := append([]string{"--require-client-certificate"}, w.serving...)
 	server, err := w.serve(t.Context(), "certified", config, flags...)
 	must(t, err)
-	address := []string{"--service", system + "/outage"}
+	user := "outage." + system + ".svc"
 	if !cluster.Namespaced() {
-		address = []string{"--url", "https://" + server.Reviews.String()}
+		user = server.Reviews.String()
 	}
-	start := func(address ...string) kubernetes.Interface {
-		flag := admissionConfiguration(t, address, w.path("client.crt"), w.path("client.key"))
+	start := func(user string) kubernetes.Interface {
+		flag := admissionConfiguration(t, user, w.path("client.crt"), w.path("client.key"))
 		return cluster.New(t, cluster.Options{Join: w.Cluster, APIServerFlags: []string{flag}}).Client()
 	}
-	certified, other := start(address...), start("--service", system+"/somebody-else")
+	certified, other := start(user), start("somebody-else."+system+".svc")
 	must(t, w.register(t.Context(), "outage", config, server))
 	t.Cleanup(func() { w.unregister(t, "outage", w.outageGone("outage")) })
 

@@ -372,7 +372,7 @@ func TestMissingRightsAreNamed(t *testing.T) {
 	)
 	leaseHint := `must allow list, create, patch and delete of leases in coordination.k8s.io`
 	readHint := func(name string) string {
-		return "grant list and watch on " + mutating + " with resourceNames [" + `\"` + name + `\"]`
+		return "must allow list and watch of the " + mutating + ` \"` + name + `\"`
 	}
 	for name, c := range map[string]struct {
 		without aRight
@@ -395,8 +395,8 @@ func TestMissingRightsAreNamed(t *testing.T) {
 		},
 		"webhooks-list":  {without: aRight{"", mutating, "list"}, want: []string{readHint("webhooks-list")}},
 		"webhooks-watch": {without: aRight{"", mutating, "watch"}, ready: true, want: []string{readHint("webhooks-watch")}},
-		"webhooks-get":   {without: aRight{"", mutating, "get"}, want: []string{"grant get on " + mutating + ` with resourceNames [\"webhooks-get\"]`}},
-		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"(hint: grant patch on " + mutating + ` with resourceNames [\"webhooks-patch\"]`}},
+		"webhooks-get":   {without: aRight{"", mutating, "get"}, want: []string{"must allow get of the " + mutating + ` \"webhooks-get\"`}},
+		"webhooks-patch": {without: aRight{"", mutating, "patch"}, want: []string{"(hint: a ClusterRole must allow patch of the " + mutating + ` \"webhooks-patch\"`}},
 		"namespaces-watch": {
 			without: aRight{"", namespaces, "watch"},
 			want:    []string{`"cannot read from the cluster"`, `must allow get, list and watch of namespaces`},

@@ -4,7 +4,6 @@ package kube
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -106,38 +104,15 @@ var deniedRight = regexp.MustCompile(`User "([^"]+)" cannot ([a-z]+) resource `)
 
 // unanswered explains a request without an answer.
 func (r *Request) unanswered(err error) (problem, hint string) {
-	if name, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Sprintf("the API server cannot be reached: there is no address for the name %q", Sanitize(name.Name)), "check the address of the API server, and DNS"
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "the certificate of the API server is not accepted: " + Sanitize(innermost(err)), "check the certificate authority in the kubeconfig, and the clock"
-	}
-	where := "the API server"
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
-		where += " at " + op.Addr.String()
-	}
 	timeout, ok := errors.AsType[net.Error](err)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), ok && timeout.Timeout():
-		return fmt.Sprintf("%s did not answer in time when asked to %s it", where, r.Verb), "check that it runs, and that network policies allow the connection"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return where + " cannot be reached: it refuses connections", "check that it runs"
+	if errors.Is(err, context.DeadlineExceeded) || ok && timeout.Timeout() {
+		return fmt.Sprintf("the API server did not answer in time when asked to %s it", r.Verb), "check that it runs, and that network policies allow the connection"
 	}
-	if _, sent := errors.AsType[*url.Error](err); !sent {
+	failed, sent := errors.AsType[*url.Error](err)
+	if !sent {
 		return fmt.Sprintf("cannot %s it: %s", r.Verb, Sanitize(err.Error())), ""
 	}
-	return where + " cannot be reached: " + Sanitize(innermost(err)), ""
-}
-
-// innermost returns the message of an error without the prefixes of net/http and net.
-func innermost(err error) string {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err
-	}
-	return err.Error()
+	return "the API server cannot be reached: " + Sanitize(failed.Err.Error()), "check its address and that it runs, and for a certificate the CA in the kubeconfig"
 }
 
 // maybeKey matches what may be a line of a key in PEM or base64.

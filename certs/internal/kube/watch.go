@@ -53,9 +53,9 @@ func watchOnce(ctx context.Context, timeout time.Duration, open Open, began func
 	stream, err := open(ctx)
 	if err == nil {
 		defer stream.Stop()
-		if !unanswered.Stop() {
-			err = ctx.Err()
-		}
+	}
+	if !unanswered.Stop() {
+		err = context.DeadlineExceeded
 	}
 	began(err)
 	if err != nil {

@@ -36,9 +36,6 @@ func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenti
 	if rules := a.expressions.userRules; rules != nil && (no == nil || trail != nil) {
 		no = cmp.Or(no, checkRules(ctx, rules, map[string]any{"user": userValue(info)}, "user", trail, no != nil))
 	}
-	if trail != nil {
-		a.reportBreakGlass(ctx, t, info, trail)
-	}
 	return no
 }
 

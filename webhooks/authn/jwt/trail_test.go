@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,59 +17,6 @@ import (
 
 // noon is when the tokens of these tests are looked at.
 func noon() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
-
-// TestTrailOfBreakGlass: it is told whether tokens of an issuer can give the group for emergencies.
-func TestTrailOfBreakGlass(t *testing.T) {
-	t.Parallel()
-	expression := func(text string) func(*apiserver.JWTAuthenticator) {
-		return func(c *apiserver.JWTAuthenticator) {
-			c.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Expression: text}
-		}
-	}
-	prefix := func(text string, rules ...string) func(*apiserver.JWTAuthenticator) {
-		return func(c *apiserver.JWTAuthenticator) {
-			c.ClaimMappings.Groups.Prefix = &text
-			for _, rule := range rules {
-				c.UserValidationRules = append(c.UserValidationRules, apiserver.UserValidationRule{Expression: rule})
-			}
-		}
-	}
-	for name, c := range map[string]struct {
-		change func(*apiserver.JWTAuthenticator)
-		warns  bool
-	}{
-		"a prefix":                    {prefix("oidc:"), false},
-		"no prefix":                   {prefix(""), true},
-		"the beginning of the group":  {prefix("gatehouse.dev:"), true},
-		"no groups":                   {func(c *apiserver.JWTAuthenticator) { c.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{} }, false},
-		"a rule against the group":    {prefix("", `!("gatehouse.dev:break-glass" in user.groups)`), false},
-		"a rule against such groups":  {prefix("", `user.username != "x"`, `!user.groups.exists(g, g.startsWith("gatehouse.dev:"))`), false},
-		"a rule for groups":           {prefix("", `user.groups.all(g, g in ["dev"])`), false},
-		"a rule about others":         {prefix("", `!user.groups.exists(g, g.startsWith("system:"))`), true},
-		"a rule that always fails":    {prefix("", `user.username == "nobody" && !("gatehouse.dev:break-glass" in user.groups)`), true},
-		"an expression":               {expression("claims.groups"), true},
-		"an expression with a prefix": {expression(`dyn(claims.groups).map(g, "oidc:" + g)`), false},
-		"an expression that filters":  {expression(`dyn(claims.groups).filter(g, !g.startsWith("gatehouse.dev:"))`), false},
-		"a rule about claims": {func(c *apiserver.JWTAuthenticator) {
-			prefix("")(c)
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: `dyn(claims.groups).all(g, !g.startsWith("gatehouse.dev:"))`}}
-		}, false},
-		"one value of the claim": {func(c *apiserver.JWTAuthenticator) {
-			prefix("")(c)
-			c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Claim: "groups", RequiredValue: "dev"}}
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			config := plain()
-			c.change(config)
-			trail, _ := steps(t.Context(), t, compile(t, config, issuerKeys()), issue(t, "ES256", claims(`,"groups":["dev"]`)))
-			if warns := slices.ContainsFunc(trail, func(s string) bool { return strings.HasPrefix(s, "break-glass: warning: ") }); warns != c.warns {
-				t.Errorf("warns: %v\n%s", warns, strings.Join(trail, "\n"))
-			}
-		})
-	}
-}
 
 // TestTrail: a person reads each step, and what was not evaluated.
 func TestTrail(t *testing.T) {
@@ -139,10 +85,7 @@ func TestTrail(t *testing.T) {
 		"groups without a prefix, which can give that for emergencies": {
 			change:  func(c *apiserver.JWTAuthenticator) { c.ClaimMappings.Groups.Prefix = new("") },
 			payload: claims(`,"groups":["dev"]`),
-			want: append(front[:5:5], `groups: "dev", from the claim "groups"`,
-				`break-glass: warning: if kube-apiserver reads this issuer itself (--authentication-config), its tokens can give the group `+
-					`"gatehouse.dev:break-glass": webhooks are not called for its members (hint: a prefix for groups, or the user validation rule `+
-					`!user.groups.exists(g, g.startsWith("gatehouse.dev:")))`),
+			want:    append(front[:5:5], `groups: "dev", from the claim "groups"`),
 		},
 		"no key id": {header: `{"alg":"ES256"}`, want: append([]string{"header: signed with ES256, names no key"}, front[1:]...)},
 		"all times": {

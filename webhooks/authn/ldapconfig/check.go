@@ -1,8 +1,6 @@
 package ldapconfig
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -135,36 +134,8 @@ func (c *checker) authority(text string) {
 	if text == "" {
 		return
 	}
-	_, err := ParseAuthorities(text)
-	if err != nil {
+	if _, err := pemcert.Parse([]byte(text)); err != nil {
 		c.add("certificateAuthority", err.Error(), "this field contains the CA certificates in PEM, not the path of a file")
-	}
-}
-
-var errNoCertificate = errors.New("it contains no certificate")
-
-// ParseAuthorities returns the CA certificates of a PEM text, which must have at least one and nothing else.
-func ParseAuthorities(text string) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	rest := []byte(text)
-	for count := 0; ; count++ {
-		var block *pem.Block
-		block, rest = pem.Decode(rest)
-		switch {
-		case block == nil && count == 0:
-			return nil, errNoCertificate
-		case block == nil && strings.Contains(string(rest), "-----"):
-			return nil, fmt.Errorf("the text after certificate %d is not PEM", count)
-		case block == nil:
-			return pool, nil
-		case block.Type != "CERTIFICATE":
-			return nil, fmt.Errorf("PEM block %d is of type %s, not CERTIFICATE", count+1, Quote(block.Type))
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d cannot be parsed: %w", count+1, err)
-		}
-		pool.AddCert(certificate)
 	}
 }
 

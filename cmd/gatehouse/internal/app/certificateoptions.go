@@ -6,9 +6,7 @@ import (
 	"strings"
 	"time"
 
-	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
@@ -24,9 +22,7 @@ type CertificateOptions struct {
 	selfSignedDir, selfSignedSecret string
 	caDuration, duration            time.Duration
 
-	certManager       string
-	certManagerHosts  []string
-	certManagerIssuer string
+	certManager string
 
 	registrations []string
 	publish       bool
@@ -55,8 +51,6 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&f.caDuration, "self-signed-ca-duration", rotation.DefaultCALife, "lifetime of a CA, with --self-signed; it is replaced after two thirds of that")
 	flags.DurationVar(&f.duration, "self-signed-duration", rotation.DefaultLeafLife, "lifetime of a serving certificate, with --self-signed; it is renewed after two thirds of that")
 	flags.StringVar(&f.certManager, "cert-manager", "", "Certificate of cert-manager, NAMESPACE/NAME, whose Secret is served; replaces --tls-cert and --tls-key")
-	flags.StringSliceVar(&f.certManagerHosts, "cert-manager-hosts", nil, "DNS names and IP addresses of the Certificate, which Gatehouse then creates, with --cert-manager (default: use an existing Certificate)")
-	flags.StringVar(&f.certManagerIssuer, "cert-manager-issuer", "", "issuer of the Certificate, [Issuer/|ClusterIssuer/]NAME, with --cert-manager-hosts (default: a new CA for Gatehouse alone)")
 	flags.StringSliceVar(&f.registrations, "registration", nil, "webhook configurations that must trust the serving certificate before this replica is ready: NAME, mutating/NAME or validating/NAME; empty for none (default \""+install.DefaultRegistration+"\" with --self-signed-secret and --cert-manager)")
 	flags.BoolVar(&f.publish, "publish-ca-bundle", false, "write the CA into the caBundle of each --registration, and restore it after changes (default true with --self-signed-secret)")
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "how long every --registration must trust a new CA before a certificate of it is served")
@@ -65,7 +59,7 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.requireClientForAll, "require-client-certificate", false, "reject callers of /mutate and /validate that have no client certificate of --client-ca")
 	for _, name := range []string{
 		"self-signed", "self-signed-secret", "self-signed-ca-duration", "self-signed-duration",
-		"cert-manager", "cert-manager-hosts", "cert-manager-issuer", "registration", "rotation-hold", "replica",
+		"cert-manager", "registration", "rotation-hold", "replica",
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist, here and below
 	}
@@ -100,9 +94,6 @@ func (f *CertificateOptions) Validate(cluster bool) []error {
 	}
 	if _, _, err := install.ParseNamespacedName(f.certManager); err != nil {
 		problem("--cert-manager: %w (hint: %s/%s)", err, install.DefaultNamespace, install.DefaultRegistration)
-	}
-	if _, err := f.issuer(); err != nil {
-		problem("--cert-manager-issuer: %w", err)
 	}
 	if _, err := f.parsedRegistrations(); err != nil {
 		problems = append(problems, err)
@@ -139,8 +130,6 @@ func (f *CertificateOptions) checkSource() []error {
 		{"self-signed-secret", f.selfSignedSecret == ""},
 		{"self-signed-dir", f.selfSignedDir == ""},
 		{"cert-manager", f.certManager == ""},
-		{"cert-manager-hosts", len(f.certManagerHosts) == 0},
-		{"cert-manager-issuer", f.certManagerIssuer == ""},
 		{"replica", f.replica == ""},
 		{"client-ca", f.clientCA == ""},
 	} {
@@ -195,8 +184,6 @@ func (f *CertificateOptions) checkNeeds(cluster bool) []error {
 		{"self-signed-ca-duration", f.changed("self-signed"), "--self-signed"},
 		{"cert-manager", cluster, anyCluster},
 		{"registration", cluster || !hasNames, anyCluster},
-		{"cert-manager-hosts", f.changed("cert-manager"), "--cert-manager"},
-		{"cert-manager-issuer", f.changed("cert-manager-hosts"), "--cert-manager-hosts"},
 		{"rotation-hold", hasNames || f.changed("self-signed"), hold},
 		{"replica", share || f.changed("custom-resources") || f.changed("record"), shared},
 		{"require-client-certificate", !f.requireClientForAll || f.changed("client-ca") || f.changed("self-signed-dir"), "--client-ca"},
@@ -238,19 +225,4 @@ func (f *CertificateOptions) parsedRegistrations() ([]cabundle.Registration, err
 		list = append(list, r)
 	}
 	return list, errors.Join(problems...)
-}
-
-// issuer returns the reference to cert-manager's issuer, nil for a CA of its own.
-func (f *CertificateOptions) issuer() (*cmmeta.IssuerReference, error) {
-	if f.certManagerIssuer == "" {
-		return nil, nil //nolint:nilnil // a CA of its own
-	}
-	kind, name, found := strings.Cut(f.certManagerIssuer, "/")
-	if !found {
-		kind, name = "Issuer", kind
-	}
-	if kind != "Issuer" && kind != "ClusterIssuer" || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return nil, fmt.Errorf("%.100q must be NAME, Issuer/NAME or ClusterIssuer/NAME", f.certManagerIssuer)
-	}
-	return &cmmeta.IssuerReference{Name: name, Kind: kind, Group: "cert-manager.io"}, nil
 }

@@ -69,11 +69,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		return nil, err
 	}
 	if len(registrations) > 0 {
-		hosts := f.selfSigned
-		if f.certManager != "" {
-			hosts = f.certManagerHosts
-		}
-		c.watcher = cabundle.NewWatcher(cabundle.WatcherConfig{Client: client, Registrations: registrations, Hosts: hosts, Notify: notify})
+		c.watcher = cabundle.NewWatcher(cabundle.WatcherConfig{Client: client, Registrations: registrations, Hosts: f.selfSigned, Notify: notify})
 		trust = c.watcher
 	}
 	var authorities certs.Authorities
@@ -90,11 +86,7 @@ func (f *CertificateOptions) certificates(ctx context.Context, access *rest.Conf
 		metrics.Rotation(own.State)
 		metrics.CAStore(own.IsReconciled)
 	case f.certManager != "":
-		issued, err := f.fromCertManager(ctx, client, objects, trust, notify)
-		if err != nil {
-			return nil, err
-		}
-		c.source = issued
+		c.source = f.fromCertManager(ctx, client, objects, trust, notify)
 	default:
 		files, err := certsource.NewFiles(certsource.FilesConfig{CertFile: f.tlsCert, KeyFile: f.tlsKey, Trust: trust, Hold: f.hold, Notify: notify})
 		if err != nil {
@@ -188,12 +180,10 @@ func (f *CertificateOptions) ownCA(
 
 func (f *CertificateOptions) fromCertManager(
 	ctx context.Context, client certs.Client, objects dynamic.Interface, trust certs.Trust, notify func(certs.Event),
-) (*certsource.CertManager, error) {
-	namespace, name, _ := install.ParseNamespacedName(f.certManager) // checked with the flags, and so is the issuer
-	issuer, _ := f.issuer()
+) *certsource.CertManager {
+	namespace, name, _ := install.ParseNamespacedName(f.certManager) // checked with the flags
 	config := certsource.CertManagerConfig{
-		Client: client, Dynamic: objects, Namespace: namespace, Name: name, Hosts: f.certManagerHosts, IssuerRef: issuer,
-		Existing: len(f.certManagerHosts) == 0, Trust: trust, Hold: f.hold, Notify: notify,
+		Client: client, Dynamic: objects, Namespace: namespace, Name: name, Trust: trust, Hold: f.hold, Notify: notify,
 	}
 	first, cancel := context.WithTimeout(ctx, firstReadTimeout)
 	defer cancel()

@@ -55,8 +55,8 @@ func (v onceValue) Set(value string) error {
 	return v.Value.Set(value)
 }
 
-// ReadEnvironment sets --config from ConfigVariable. The flag on the command line has precedence.
-func ReadEnvironment(cmd *cobra.Command) error {
+// readEnvironment sets --config from ConfigVariable. The flag on the command line has precedence.
+func readEnvironment(cmd *cobra.Command) error {
 	flag, dir := cmd.Flags().Lookup(configFlag), os.Getenv(ConfigVariable)
 	if flag == nil || flag.Changed || dir == "" || slices.ContainsFunc(flag.Annotations[unlessAnnotation], cmd.Flags().Changed) {
 		return nil

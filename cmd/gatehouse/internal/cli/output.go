@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
@@ -38,6 +39,16 @@ func encodeJSON(out io.Writer, indent string, value any) error {
 	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
+}
+
+// WriteTable writes rows below a head, with aligned columns.
+func WriteTable(out io.Writer, head []string, rows [][]string) error {
+	const padding = 2
+	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
+	for _, row := range append([][]string{head}, rows...) {
+		_, _ = io.WriteString(table, strings.Join(row, "\t")+"\n") // Flush returns errors
+	}
+	return table.Flush()
 }
 
 // IsTerminal reports whether w is a terminal.

@@ -134,7 +134,7 @@ bad input, unreachable).`,
 
 // prepare completes the flags of a command before it runs.
 func prepare(cmd *cobra.Command, args []string) error {
-	if err := ReadEnvironment(cmd); err != nil {
+	if err := readEnvironment(cmd); err != nil {
 		return err
 	}
 	return checkRequiredFlags(cmd, args)

@@ -48,7 +48,7 @@ func TestCheckMistakes(t *testing.T) {
 		"fragment":            {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://h#"} }, "servers[0]", "only scheme, host and port"},
 		"password in URL":     {func(c *v1alpha1.Directory) { c.Servers = []string{"ldaps://cn=x:secret@h"} }, "servers[0]", "only scheme, host and port"},
 		"second, same":        {func(c *v1alpha1.Directory) { c.Servers = append(c.Servers, "ldaps://LDAP.example.org:636/") }, "servers[1]", "same as servers[0]"},
-		"CA's path":           {func(c *v1alpha1.Directory) { c.CertificateAuthority = "/etc/ssl/ca.pem" }, "certificateAuthority", "no certificate"},
+		"CA's path":           {func(c *v1alpha1.Directory) { c.CertificateAuthority = "/etc/ssl/ca.pem" }, "certificateAuthority", "no PEM certificate"},
 		"a key": {func(c *v1alpha1.Directory) {
 			c.CertificateAuthority = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
 		}, "certificateAuthority", `of type "PRIVATE KEY"`},

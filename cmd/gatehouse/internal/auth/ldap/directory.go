@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-ldap/ldap/v3"
 
+	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/ldapconfig"
@@ -68,7 +69,7 @@ func New(o Options) (*Directory, error) {
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if text := o.Config.CertificateAuthority; text != "" {
-		trust.RootCAs, err = ldapconfig.ParseAuthorities(text)
+		trust.RootCAs, err = pemcert.Pool([]byte(text))
 		if err != nil {
 			return nil, err
 		}

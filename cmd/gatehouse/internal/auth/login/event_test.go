@@ -18,7 +18,7 @@ func TestReasonLabels(t *testing.T) {
 		login.ReasonSlowed: true, login.ReasonOverload: true, login.ReasonInternal: true,
 	}
 	for reason := range reasons {
-		observe.Login(&login.Event{Path: login.Path, Decision: review.Refused, Reason: reason})
+		observe.Login(&telemetry.Call{Path: login.Path, Decision: review.Refused, Reason: reason})
 	}
 	families, err := observe.Registry.Gather()
 	if err != nil {

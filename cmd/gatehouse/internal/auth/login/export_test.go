@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -25,8 +26,13 @@ func (f *Fake) Decide(ctx context.Context, in authn.Input) authn.Decision {
 }
 
 // HandlerOf is Handler with a Fake.
-func HandlerOf(o HandlerOptions, fake *Fake) http.Handler {
-	return newHandler(o, func() authenticator { return fake })
+func HandlerOf(o HandlerOptions, fake *Fake) http.Handler { return HandlerWith(o, fake, 0, 0) }
+
+// HandlerWith is HandlerOf with other limits, 0 for the usual one.
+func HandlerWith(o HandlerOptions, fake *Fake, burst, loginsAtOnce int) http.Handler {
+	l := defaultLimits()
+	l.logins.Burst, l.loginsAtOnce = cmp.Or(burst, l.logins.Burst), cmp.Or(loginsAtOnce, l.loginsAtOnce)
+	return newHandler(o, l, func() authenticator { return fake })
 }
 
 // What is tested from outside.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -43,8 +44,6 @@ const (
 	whoamiTime = 8 * time.Second
 	// turnTime is how long a call waits for its turn.
 	turnTime = time.Second
-	// defaultAtOnce is how many logins of strangers are under way at one time.
-	defaultAtOnce = 16
 	// whoamisAtOnce is how many tokens are looked at at one time.
 	whoamisAtOnce = 16
 )
@@ -55,36 +54,25 @@ type HandlerOptions struct {
 	Current func() *authn.Set
 	// Now is the clock. Required.
 	Now func() time.Time
-	// Observe, if set, is shown each finished call. It must not keep the Event.
-	Observe func(*Event)
+	// Observe, if set, is shown each finished call. It must not keep the Call.
+	Observe func(*telemetry.Call)
 	// Attempts bounds attempts by the name that is typed. A client from which
-	// somebody has logged in recently has a share of LoginsAtOnce of its own. Nil is
+	// somebody has logged in recently has turns of its own. Nil is
 	// a new one.
 	Attempts *Attempts
-	// Limits bound the work. The zero Limits are the default.
-	Limits Limits
 }
 
-// Limits bound the work that is done for callers whom nobody knows.
-type Limits struct {
-	// Logins and Whoamis are how often one address may call each. The defaults are
-	// 20 at once and one in 2 s, and 60 at once and one in 200 ms.
-	Logins, Whoamis Rate
-	// LoginsAtOnce is how many logins are under way at one time, and as many again
-	// of familiar clients. The default is 16.
-	LoginsAtOnce int
+// limits bound the work that is done for callers whom nobody knows.
+type limits struct {
+	// logins and whoamis are how often one address may call each.
+	logins, whoamis Rate
+	// loginsAtOnce is how many logins are under way at one time, and as many again of
+	// familiar clients.
+	loginsAtOnce int
 }
 
-func (l *Limits) complete() {
-	if l.Logins == (Rate{}) {
-		l.Logins = Rate{Burst: 20, Every: 2 * time.Second}
-	}
-	if l.Whoamis == (Rate{}) {
-		l.Whoamis = Rate{Burst: 60, Every: 200 * time.Millisecond}
-	}
-	if l.LoginsAtOnce == 0 {
-		l.LoginsAtOnce = defaultAtOnce
-	}
+func defaultLimits() limits {
+	return limits{logins: Rate{Burst: 20, Every: 2 * time.Second}, whoamis: Rate{Burst: 60, Every: 200 * time.Millisecond}, loginsAtOnce: 16}
 }
 
 // authenticator is what is asked of an *authn.Set.
@@ -97,11 +85,10 @@ type authenticator interface {
 // Handler answers Path and WhoamiPath. It is safe for concurrent use and asks for
 // no client certificate.
 func Handler(o HandlerOptions) http.Handler {
-	return newHandler(o, func() authenticator { return o.Current() })
+	return newHandler(o, defaultLimits(), func() authenticator { return o.Current() })
 }
 
-func newHandler(o HandlerOptions, current func() authenticator) http.Handler {
-	o.Limits.complete()
+func newHandler(o HandlerOptions, l limits, current func() authenticator) http.Handler {
 	if o.Attempts == nil {
 		o.Attempts = NewAttempts(o.Now)
 	}
@@ -109,11 +96,11 @@ func newHandler(o HandlerOptions, current func() authenticator) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(Path, &endpoint{
 		service: s, path: Path, answer: s.login, time: loginTime,
-		addresses: newAddresses(o.Limits.Logins, o.Now), turns: newTurns(o.Limits.LoginsAtOnce),
+		addresses: newAddresses(l.logins, o.Now), turns: newTurns(l.loginsAtOnce),
 	})
 	mux.Handle(WhoamiPath, &endpoint{
 		service: s, path: WhoamiPath, answer: s.whoami, time: whoamiTime,
-		addresses: newAddresses(o.Limits.Whoamis, o.Now), turns: newTurns(whoamisAtOnce),
+		addresses: newAddresses(l.whoamis, o.Now), turns: newTurns(whoamisAtOnce),
 	})
 	return mux
 }
@@ -141,7 +128,7 @@ type endpoint struct {
 type call struct {
 	endpoint *endpoint
 	request  *http.Request
-	event    Event
+	event    telemetry.Call
 }
 
 // answer is what a call is answered with.
@@ -156,7 +143,7 @@ type answer struct {
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	client := ClientOf(r.RemoteAddr)
 	c := &call{endpoint: e, request: r}
-	c.event = Event{Path: e.path, Client: clientName(client), Started: e.Now()}
+	c.event = telemetry.Call{Path: e.path, Client: clientName(client), Started: e.Now()}
 	write(w, e.handle(r.Context(), c, client))
 	c.event.Took = e.Now().Sub(c.event.Started)
 	// A GET of Path is how clients recognise a Gatehouse, and no login.

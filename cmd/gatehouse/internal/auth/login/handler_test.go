@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -65,10 +66,10 @@ func request(t *testing.T, path, body string) *http.Request {
 }
 
 // call sends a request and returns the answer and the event.
-func call(t *testing.T, fake *login.Fake, r *http.Request) (*httptest.ResponseRecorder, login.Event) {
+func call(t *testing.T, fake *login.Fake, r *http.Request) (*httptest.ResponseRecorder, telemetry.Call) {
 	t.Helper()
-	var seen []login.Event
-	handler := login.HandlerOf(login.HandlerOptions{Now: noon, Observe: func(e *login.Event) { seen = append(seen, *e) }}, fake)
+	var seen []telemetry.Call
+	handler := login.HandlerOf(login.HandlerOptions{Now: noon, Observe: func(e *telemetry.Call) { seen = append(seen, *e) }}, fake)
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, r)
 	if len(seen) != 1 {
@@ -363,7 +364,7 @@ func notKnown() login.Answer {
 func TestHangingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		asked, seen := time.Now(), []login.Event{}
+		asked, seen := time.Now(), []telemetry.Call{}
 		fake := &login.Fake{OnLogin: func(ctx context.Context, _ authn.LoginRequest) authn.LoginDecision {
 			<-ctx.Done()
 			if took := time.Since(asked); took != 10*time.Second {
@@ -371,7 +372,7 @@ func TestHangingUp(t *testing.T) {
 			}
 			return authn.LoginDecision{Outcome: authn.No, Reason: authn.ReasonCredentials}
 		}}
-		handler := login.HandlerOf(login.HandlerOptions{Now: time.Now, Observe: func(e *login.Event) { seen = append(seen, *e) }}, fake)
+		handler := login.HandlerOf(login.HandlerOptions{Now: time.Now, Observe: func(e *telemetry.Call) { seen = append(seen, *e) }}, fake)
 		r := request(t, login.Path, loginBody)
 		ctx, hangUp := context.WithCancel(t.Context())
 		go handler.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
@@ -409,7 +410,7 @@ func TestRefusalsTakeEvenTime(t *testing.T) {
 					time.Sleep(tc.took)
 					return authn.LoginDecision{Outcome: authn.No, Reason: tc.reason}
 				}}
-				handler := login.HandlerOf(login.HandlerOptions{Now: time.Now, Limits: login.Limits{LoginsAtOnce: 1}}, fake)
+				handler := login.HandlerWith(login.HandlerOptions{Now: time.Now}, fake, 0, 1)
 				names := 0
 				attempt := func() *http.Request { // of another name each time
 					names++
@@ -490,9 +491,9 @@ func TestPanic(t *testing.T) {
 func TestRates(t *testing.T) {
 	t.Parallel()
 	now := noon()
-	var events []login.Event
+	var events []telemetry.Call
 	handler := login.HandlerOf(login.HandlerOptions{
-		Now: func() time.Time { return now }, Observe: func(e *login.Event) { events = append(events, *e) },
+		Now: func() time.Time { return now }, Observe: func(e *telemetry.Call) { events = append(events, *e) },
 	}, yes())
 	send := func(path, from string) *httptest.ResponseRecorder {
 		r := request(t, path, map[string]string{login.Path: loginBody}[path])

@@ -69,9 +69,7 @@ func writeNoSecret(t *testing.T) {
 	var answers bytes.Buffer
 	requests := 0
 	for _, fake := range outcomes {
-		handler := login.HandlerOf(login.HandlerOptions{
-			Now: time.Now, Observe: observe.Login, Limits: login.Limits{Logins: login.Rate{Burst: 40, Every: time.Hour}},
-		}, fake)
+		handler := login.HandlerWith(login.HandlerOptions{Now: time.Now, Observe: observe.Login}, fake, 40, 0)
 		for _, path := range []string{login.Path, login.WhoamiPath} {
 			for _, body := range bodies {
 				for _, edit := range []func(header map[string][]string){

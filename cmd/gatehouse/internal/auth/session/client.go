@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 )
 
 const (
@@ -28,22 +29,7 @@ func Roots(text []byte) (*x509.CertPool, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
-	pool, found := x509.NewCertPool(), 0
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("contains a PEM block of type %q, allowed is CERTIFICATE", block.Type)
-		}
-		certificate, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		pool.AddCert(certificate)
-		found++
-	}
-	if found == 0 {
-		return nil, errors.New("contains no PEM certificate")
-	}
-	return pool, nil
+	return pemcert.Pool(text)
 }
 
 // newClient returns a client that verifies certificates with the roots, nil for the

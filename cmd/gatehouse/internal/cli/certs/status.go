@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,8 +21,8 @@ func newStatusCommand(s cli.Streams) *cobra.Command {
 		Short: "Show CAs, replicas and the webhooks that trust them",
 		Long: `Status shows the state of a rotation and its next step, each CA, the certificate of
 each replica, and which CAs each webhook configuration trusts. It shows problems
-first, each with a remedy. Where no CA can be read, it makes a connection to each
-webhook, as probe does, to see whether its caBundle verifies the certificate.
+first, each with a remedy. It is about a CA that servers share; for cert-manager and
+files, probe shows whether each webhook trusts what servers serve.
 
 It reads the Secret, the Leases of the replicas and the webhook configurations from
 the API server of the kubeconfig. With --dir it reads a directory, and the webhook
@@ -159,9 +158,19 @@ func (v *statusView) printTables(text *strings.Builder) {
 		}
 		webhooks = append(webhooks, []string{w.Object, cli.OrDash(strict.Printable(w.Webhook)), cli.OrDash(join(trusts)), accepts})
 	}
-	printTable(text, []string{"CA", "SUBJECT", "ID", "VALID UNTIL"}, cas)
-	printTable(text, []string{"REPLICA", "CA", "CERTIFICATE ENDS", "LAST SEEN", "VERSION"}, replicas)
-	printTable(text, []string{"REGISTRATION", "WEBHOOK", "TRUSTS", "ACCEPTS REPLICAS"}, webhooks)
+	for _, table := range []struct {
+		head []string
+		rows [][]string
+	}{
+		{[]string{"CA", "SUBJECT", "ID", "VALID UNTIL"}, cas},
+		{[]string{"REPLICA", "CA", "CERTIFICATE ENDS", "LAST SEEN", "VERSION"}, replicas},
+		{[]string{"REGISTRATION", "WEBHOOK", "TRUSTS", "ACCEPTS REPLICAS"}, webhooks},
+	} {
+		if len(table.rows) > 0 {
+			text.WriteString("\n")
+			_ = cli.WriteTable(text, table.head, table.rows) // a Builder takes everything
+		}
+	}
 }
 
 // nameOf returns the role of a CA, or the beginning of its ID if it has none.
@@ -170,18 +179,4 @@ func nameOf(role, id string) string {
 		return role
 	}
 	return strict.Printable(shortID(id))
-}
-
-// printTable prints rows, if there are any, below an empty line.
-func printTable(text *strings.Builder, head []string, rows [][]string) {
-	if len(rows) == 0 {
-		return
-	}
-	text.WriteString("\n")
-	const padding = 2
-	table := tabwriter.NewWriter(text, 0, 0, padding, ' ', 0)
-	for _, row := range append([][]string{head}, rows...) {
-		_, _ = fmt.Fprintln(table, strings.Join(row, "\t")) // a Builder takes everything
-	}
-	_ = table.Flush()
 }

@@ -2,7 +2,6 @@
 package install
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -31,24 +30,16 @@ type manifestsFlags struct {
 	name, namespace               string
 	excludeNamespaces             []string
 	authentication                bool
-	admissionConfiguration        bool
 	customResources, crds         bool
 	countPods, audit              bool
 	cluster                       cli.ClusterFlags
 	validate, validateOpen, parts []string
 	rights                        bool
 	serviceAccount                string
-	clientCert, clientKey, output string
-	// purpose is the value of --for, and kubeconfigPath the path of the kubeconfig on the
-	// hosts of kube-apiserver.
-	purpose, kubeconfigPath string
+	clientCert, clientKey         string
+	// kubeconfigPath is the path of the kubeconfig on the hosts of kube-apiserver.
+	kubeconfigPath string
 }
-
-// The values of --for: the AdmissionConfiguration, and the kubeconfig that it names.
-const (
-	forConfiguration = "configuration"
-	forKubeconfig    = "kubeconfig"
-)
 
 // NewManifestsCommand returns the command "gatehouse manifests".
 func NewManifestsCommand(s cli.Streams) *cobra.Command {
@@ -86,12 +77,6 @@ With --authentication it prints the kubeconfig for --authentication-token-webhoo
 of kube-apiserver, a file on the control plane nodes, with the flags of kube-apiserver in
 its comment. It does not read the files that the kubeconfig names.
 
-With --admission-configuration it prints the AdmissionConfiguration with which
-kube-apiserver presents a client certificate to Gatehouse: for serve
---require-client-certificate, and to be served first during a flood of requests.
---for kubeconfig prints the second file, which the first one refers to. Managed control
-planes do not offer this.
-
 The API server sends nothing about kube-system, kube-node-lease, Gatehouse's own
 namespace, nodes, certificate signing requests, leases, events, reviews and Gatehouse's
 own documents, so that a cluster can start without Gatehouse. In an emergency it also
@@ -117,11 +102,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 
   # token reviews
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
-    --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key
-
-  # a client certificate for admission: both files
-  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse > admission.yaml
-  gatehouse manifests --admission-configuration --service gatehouse-system/gatehouse --for kubeconfig > admission.kubeconfig.yaml`,
+    --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -145,7 +126,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+orText(certificateSources()))
 	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "admission-configuration", "crds", "audit")
+	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "crds", "audit")
 	cli.NoteConfigVariable(cmd)
 	flags.StringVar(&f.name, "name", "gatehouse", "name of the objects")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
@@ -159,12 +140,9 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "as --validate, but allowed while Gatehouse is unavailable")
 	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+orText(partNames())+" (default: all)")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews")
-	flags.BoolVar(&f.admissionConfiguration, "admission-configuration", false, "print the AdmissionConfiguration with which kube-apiserver presents a client certificate to the webhooks, or the output of --for")
-	flags.StringVar(&f.purpose, "for", forConfiguration, "what to print with --admission-configuration: "+orText(purposes()))
-	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml, or admission.kubeconfig.yaml there with --admission-configuration, which has admission.yaml beside it)")
-	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.crt)")
-	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver (default with --admission-configuration /etc/kubernetes/NAME/client.key)")
-	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
+	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml)")
+	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
+	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
 	// The client certificate and the kubeconfig are on other hosts.
 	for _, name := range []string{
@@ -172,7 +150,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(purposes(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(partNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -189,9 +166,6 @@ const (
 
 // certificateSources returns the values of --certificates.
 func certificateSources() []string { return []string{certManager, selfSigned} }
-
-// purposes returns the values of --for.
-func purposes() []string { return []string{forConfiguration, forKubeconfig} }
 
 // partNames returns the values of --part.
 func partNames() []string {
@@ -222,11 +196,11 @@ func (f *manifestsFlags) run(cmd *cobra.Command) ([]byte, []string, error) {
 	}
 	switch {
 	case f.crds:
-		text, err := f.definitions()
+		text, err := crds.YAML()
 		return text, nil, err
 	case f.audit:
 		return f.auditRights(cmd.Context())
-	case f.authentication, f.admissionConfiguration:
+	case f.authentication:
 		return f.forHosts()
 	default:
 		return f.forAdmission()
@@ -235,19 +209,15 @@ func (f *manifestsFlags) run(cmd *cobra.Command) ([]byte, []string, error) {
 
 // checkMode returns an error for each flag that has no effect with what is printed.
 func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
-	onHosts := []string{"url", "ca-file", "client-cert", "client-key", "name", "kubeconfig-path", "output"}
 	var mode string
 	var allowed []string
 	switch {
 	case f.crds:
-		mode, allowed = "crds", []string{"output"}
+		mode = "crds"
 	case f.audit:
-		mode, allowed = "audit", append(cli.ClusterFlagNames(), "config", "name", "namespace", "service-account", "output")
+		mode, allowed = "audit", append(cli.ClusterFlagNames(), "config", "name", "namespace", "service-account")
 	case f.authentication:
-		mode, allowed = "authentication", onHosts
-	case f.admissionConfiguration:
-		mode, allowed = "admission-configuration", slices.Concat(onHosts, []string{"service", "for"})
-		allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ca-file" }) // the CA is in the webhook configurations
+		mode, allowed = "authentication", []string{"url", "ca-file", "client-cert", "client-key", "name", "kubeconfig-path"}
 	}
 	problems := []error{f.cluster.Check()}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -256,29 +226,11 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 			problems = append(problems, fmt.Errorf("--%s has no effect with --%s", flag.Name, mode))
 		case mode == "" && slices.Contains(cli.ClusterFlagNames(), flag.Name):
 			problems = append(problems, fmt.Errorf("--%s is for --audit (hint: --kubeconfig-path is the path of the kubeconfig on the hosts of kube-apiserver)", flag.Name))
-		case mode == "" && slices.Contains([]string{"client-cert", "client-key", "kubeconfig-path", "for"}, flag.Name):
-			problems = append(problems, fmt.Errorf("--%s is for --authentication and --admission-configuration", flag.Name))
+		case mode == "" && slices.Contains([]string{"client-cert", "client-key", "kubeconfig-path"}, flag.Name):
+			problems = append(problems, fmt.Errorf("--%s is for --authentication", flag.Name))
 		}
 	})
 	return errors.Join(problems...)
-}
-
-// definitions returns the CustomResourceDefinitions of this version: a stream of YAML documents, or a List in JSON.
-func (f *manifestsFlags) definitions() ([]byte, error) {
-	if f.output != "json" {
-		return crds.YAML()
-	}
-	definitions, err := crds.All()
-	if err != nil {
-		return nil, err
-	}
-	items := make([]map[string]any, len(definitions))
-	for i, definition := range definitions {
-		items[i] = definition.Object
-	}
-	var out bytes.Buffer
-	err = cli.WriteJSON(&out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
-	return out.Bytes(), err
 }
 
 // forAdmission returns what registers Gatehouse for admission, and notes.
@@ -326,37 +278,25 @@ kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration %s`, 
 	if len(documents) == 0 && len(f.parts) > 0 {
 		return nil, nil, fmt.Errorf("--part %s: nothing to print with these flags", strings.Join(f.parts, ","))
 	}
-	text, err := f.render(header, documents)
+	text, err := registration.YAML(header, documents)
 	return text, notes, err
 }
 
-// forHosts returns a file for the hosts of kube-apiserver, and notes.
+// forHosts returns the kubeconfig for the hosts of kube-apiserver, and notes.
 func (f *manifestsFlags) forHosts() ([]byte, []string, error) {
 	server, err := f.server()
 	if err != nil {
 		return nil, nil, err
 	}
 	o := registration.KubeconfigOptions{
-		Admission: f.admissionConfiguration,
-		Name:      f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey, Path: f.kubeconfigPath,
+		Name: f.name, Server: server, CAFile: f.caFile, ClientCert: f.clientCert, ClientKey: f.clientKey,
+		Path: cmp.Or(f.kubeconfigPath, "/etc/kubernetes/"+f.name+"/kubeconfig.yaml"),
 	}
-	if o.Admission {
-		o.ClientCert = cmp.Or(o.ClientCert, "/etc/kubernetes/"+f.name+"/client.crt")
-		o.ClientKey = cmp.Or(o.ClientKey, "/etc/kubernetes/"+f.name+"/client.key")
-	}
-	if !slices.Contains(purposes(), f.purpose) {
-		return nil, nil, errors.New(notOneOf("for", f.purpose, purposes()))
-	}
-	var document registration.Document
-	if o.Admission && f.purpose == forConfiguration {
-		document, err = registration.AdmissionConfiguration(o)
-	} else {
-		document, err = registration.Kubeconfig(o)
-	}
+	document, err := registration.Kubeconfig(o)
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := f.render("", []registration.Document{document})
+	text, err := registration.YAML("", []registration.Document{document})
 	return text, o.Notes(), err
 }
 
@@ -424,13 +364,6 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	}
 	problems = append(problems, registration.CheckClosed(o.Validate))
 	return errors.Join(problems...)
-}
-
-func (f *manifestsFlags) render(header string, documents []registration.Document) ([]byte, error) {
-	if f.output == "json" {
-		return registration.JSON(documents)
-	}
-	return registration.YAML(header, documents)
 }
 
 // readCABundle reads a CA bundle, of 1 MiB at most, as the API server does.

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -15,7 +12,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // auditRights returns the rights of audits as text, and notes.
@@ -36,10 +32,10 @@ func (f *manifestsFlags) auditRights(ctx context.Context) (text []byte, notes []
 		return nil, nil, fmt.Errorf("nothing is audited: 0 of %s decide, and 0 profiles (hint: --config DIR or --context NAME; a policy needs validationActions or a binding)", from)
 	}
 	o.Rules = audit.Rights(c, served)
-	if served == nil && matchesWildcards(c) {
+	if served == nil {
 		notes = append(notes, "what policies match by wildcards is left out (hint: --context NAME, to ask the API server what it serves)")
 	}
-	text, err = f.render(fmt.Sprintf(`Made by "gatehouse manifests --audit" from %s, for "gatehouse serve --audit-every 1h".`, from), registration.ForAudit(o))
+	text, err = registration.YAML(fmt.Sprintf(`Made by "gatehouse manifests --audit" from %s, for "gatehouse serve --audit-every 1h".`, from), registration.ForAudit(o))
 	return text, notes, err
 }
 
@@ -76,15 +72,4 @@ func (f *manifestsFlags) audited(ctx context.Context) (*config.Config, *audit.Se
 		return nil, nil, fmt.Errorf("nothing is printed, because rights would be missing (hint: gatehouse lint, and kubectl auth whoami):\n%w", errors.Join(problems...))
 	}
 	return loaded.Config, served, nil
-}
-
-// matchesWildcards reports whether a policy matches all groups, or all resources of one.
-func matchesWildcards(c *config.Config) bool {
-	has := func(m *admissionregistrationv1.MatchResources) bool {
-		return m != nil && slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
-			return slices.Contains(r.APIGroups, "*") || slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, "*/*")
-		})
-	}
-	return slices.ContainsFunc(c.Policy.AdmissionPolicies, func(p policy.AdmissionPolicy) bool { return has(p.Spec.MatchConstraints) }) ||
-		slices.ContainsFunc(c.Policy.Policies, func(p policy.Policy) bool { return has(p.Spec.MatchConstraints) })
 }

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,15 +116,11 @@ func ofKinds(all []kindSchema, names []string) ([]kindSchema, error) {
 }
 
 func printKinds(out io.Writer, all []kindSchema) error {
-	const padding = 2
-	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
-	_, err := fmt.Fprintln(table, "KIND\tAPIVERSION\tFILE")
+	var rows [][]string
 	for _, k := range all {
-		if err == nil {
-			_, err = fmt.Fprintf(table, "%s\t%s\t%s\n", k.kind.Kind, k.kind.GroupVersion(), k.path())
-		}
+		rows = append(rows, []string{k.kind.Kind, k.kind.GroupVersion().String(), k.path()})
 	}
-	return cmp.Or(err, table.Flush())
+	return cli.WriteTable(out, []string{"KIND", "APIVERSION", "FILE"}, rows)
 }
 
 func writeSchemas(dir string, all []kindSchema) error {

@@ -160,6 +160,7 @@ removed Secret/gatehouse-system/gatehouse-ca
 removed Lease/gatehouse-system/gatehouse-ca-x
 removed Lease/gatehouse-system/gatehouse-status
 removed Lease/gatehouse-system/gatehouse-r-x
+kept the namespace, and the CustomResourceDefinitions with all of their objects (hint: --custom-resources removes these)
 `
 	if stdout != text {
 		t.Errorf("it says\n%s", stdout)

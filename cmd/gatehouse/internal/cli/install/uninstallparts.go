@@ -38,8 +38,6 @@ const (
 	uninstallFound uninstallOutcome = "found"
 	// uninstallRemoved is a part that is gone.
 	uninstallRemoved uninstallOutcome = "removed"
-	// uninstallKept is a part that is kept on purpose.
-	uninstallKept uninstallOutcome = "kept"
 	// uninstallForeign is an object of a part's name that does not belong to the install.
 	uninstallForeign uninstallOutcome = "foreign"
 	// uninstallFailed is a part that could not be removed or read.
@@ -84,7 +82,6 @@ const (
 	// programStage ends when no process can create the leftovers again.
 	programStage
 	leftoversStage
-	keptStage
 )
 
 // uninstaller removes an install. It is used once, by one goroutine.
@@ -148,30 +145,21 @@ func (u *uninstaller) survey(ctx context.Context) {
 		u.find(ctx, u.part(leftoversStage, coordinationv1.GroupName, "Lease", f.namespace, install.DefaultGroup+"-status"))
 		u.findLeases(ctx, reportLabel, install.DefaultGroup)
 	}
-	stage := keptStage
-	if f.customResources {
-		stage = leftoversStage
+	if !f.customResources {
+		return
 	}
 	for _, plural := range install.CustomResources() {
-		crd := u.part(stage, apiextensionsv1.GroupName, "CustomResourceDefinition", "", plural+"."+v1alpha1.GroupVersion.Group)
+		crd := u.part(leftoversStage, apiextensionsv1.GroupName, "CustomResourceDefinition", "", plural+"."+v1alpha1.GroupVersion.Group)
 		if u.find(ctx, crd) != nil {
 			crd.Message = "with all of its objects"
-			if stage == keptStage {
-				crd.Outcome, crd.Message = uninstallKept, crd.Message+" (--custom-resources removes both)"
-			}
 		}
-	}
-	namespace := u.part(keptStage, "", "Namespace", "", f.namespace)
-	if u.find(ctx, namespace) != nil {
-		namespace.Outcome, namespace.Message = uninstallKept, "it may contain other objects"
 	}
 }
 
-// find reads the object of a part, and adds the part if there is one. Errors about parts
-// that are kept are ignored.
+// find reads the object of a part, and adds the part if there is one.
 func (u *uninstaller) find(ctx context.Context, p *uninstallPart) *unstructured.Unstructured {
 	object, err := u.of(p).Get(ctx, p.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err != nil && p.stage == keptStage {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	u.parts = append(u.parts, p)
@@ -362,26 +350,27 @@ func (u *uninstaller) await(ctx context.Context, p *uninstallPart) {
 // text returns the outcome of each part that is no error, for people.
 func (u *uninstaller) text() string {
 	var text strings.Builder
-	line := func(verb string, p *uninstallPart, remark string) {
+	line := func(verb string, p *uninstallPart) {
 		fmt.Fprintf(&text, "%s %s", verb, cli.OneLine(p.String()))
-		if remark != "" {
-			text.WriteString(": " + remark)
+		if p.Message != "" {
+			text.WriteString(": " + p.Message)
 		}
 		text.WriteByte('\n')
 	}
 	for _, p := range u.parts {
 		switch p.Outcome {
 		case uninstallFound:
-			line("would remove", p, p.Message)
+			line("would remove", p)
 		case uninstallRemoved:
-			line("removed", p, p.Message)
-		case uninstallKept:
-			line("kept", p, p.Message+"; to remove it: "+p.Command)
+			line("removed", p)
 		case uninstallForeign, uninstallFailed:
 		}
 	}
-	if text.Len() == 0 && u.err() == nil {
+	switch {
+	case text.Len() == 0 && u.err() == nil:
 		fmt.Fprintf(&text, "nothing to remove: no install %q in the namespace %q\n", u.flags.name, u.flags.namespace)
+	case text.Len() > 0 && !u.flags.registrationsOnly && !u.flags.customResources:
+		text.WriteString("kept the namespace, and the CustomResourceDefinitions with all of their objects (hint: --custom-resources removes these)\n")
 	}
 	return text.String()
 }
@@ -398,7 +387,7 @@ func (u *uninstaller) err() error {
 			problems = append(problems, &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("%s stays: %s (hint: to delete it: %s)", cli.OneLine(p.String()), p.Message, p.Command)})
 		case uninstallFailed:
 			problems = append(problems, fmt.Errorf("%s may remain: %s (hint: %s)", cli.OneLine(p.String()), p.Message, p.Command))
-		case uninstallFound, uninstallRemoved, uninstallKept:
+		case uninstallFound, uninstallRemoved:
 		}
 	}
 	return cli.Worst(problems)

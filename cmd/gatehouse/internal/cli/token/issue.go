@@ -18,7 +18,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/tokens"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -61,7 +60,7 @@ With --dry-run it shows the document and issues no token.
 
 Exit codes: 0 issued, 1 rejected, 2 bad usage, or the document cannot be written, or
 other errors in --config keep servers from using it, or not every replica accepts it
-yet: the token is then shown, and works when the errors are fixed.`,
+yet: only then the token is shown.`,
 		Example: `  # a token for a pipeline that is valid for 30 days, for the server that reads ./config
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 30d --config ./config)
   kubectl --token "$TOKEN" auth whoami
@@ -128,62 +127,43 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 		return f.issueInCluster(ctx, s, &issued)
 	}
 	store := tokens.Directory{Dir: f.config}
-	sound, err := f.check(ctx, store, &issued)
+	known, err := f.known(ctx, store, issued.Document.Name)
 	if err != nil {
 		return err
 	}
-	document, err := yaml.Marshal(issued.Document)
+	if err := f.waitBehind(ctx, &known, &issued); err != nil {
+		return err
+	}
+	if err := f.judge(known, &issued); err != nil {
+		return err
+	}
+	switch {
+	case f.dryRun.Active() && f.config != "":
+		return f.printDryRun(s, "would write "+store.TokenFile(issued.Document.Name), issued)
+	case f.dryRun.Active():
+		return f.printDryRun(s, "would print the document", issued)
+	case f.config == "":
+		return f.print(s, "", issued, true)
+	}
+	file, err := store.Create(ctx, &issued.Document)
+	if errors.Is(err, tokens.ErrExists) {
+		return existsError(file)
+	}
 	if err != nil {
 		return err
 	}
-	if f.dryRun.Active() {
-		what := "would print the document"
-		if f.config != "" {
-			what = "would write " + store.TokenFile(issued.Document.Name)
-		}
-		return f.printDryRun(s, what, issued)
-	}
-	file := ""
-	if f.config != "" {
-		file, err = store.Create(ctx, &issued.Document)
-		if errors.Is(err, tokens.ErrExists) {
-			return existsError(file)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	var later error
-	if !sound {
-		later = f.later(ctx, store)
-	}
-	written := ""
-	if file != "" {
-		written = file + " written"
-	}
-	if err := f.print(s, written, issued, document, later == nil); err != nil {
-		// Nobody has the token, so nobody needs its document.
-		if file != "" {
-			err = errors.Join(err, os.Remove(file))
-		}
-		return err
-	}
-	return later
-}
-
-// later tells why the token that was issued is not good yet: servers use the
-// documents of a directory all or not at all.
-func (f *tokenFlags) later(ctx context.Context, store tokens.Store) error {
 	listing, err := store.List(ctx)
+	if err == nil {
+		err = listingError(f.config, &listing, f.now())
+	}
 	if err != nil {
-		return err
+		return errors.Join(fmt.Errorf("no token was issued: %w", err), os.Remove(file))
 	}
-	n, first, err := listingErrors(&listing, f.now())
-	if err != nil || n == 0 {
-		return err
+	if err := f.print(s, file+" written", issued, true); err != nil {
+		// Nobody has the token, so nobody needs its document.
+		return errors.Join(err, os.Remove(file))
 	}
-	return fmt.Errorf("the token was issued and is not valid yet: %s in %s, and servers do not use the new document until you fix that (hint: %s lint --config %s):\n  %s",
-		thereAre(n), f.config, cli.DisplayName(os.Args[0]), shell.Quote(f.config), first)
+	return nil
 }
 
 // misused returns what is wrong with the flags, whatever the place of the token.
@@ -228,20 +208,6 @@ func (f *tokenFlags) make() (issuedToken, error) {
 	return issued, nil
 }
 
-// check compiles the document as the server will, beside the tokens that are in
-// the directory already and behind its guard, and fails with every diagnostic about
-// it. What is wrong with other documents is for lint to say; sound is false then.
-func (f *tokenFlags) check(ctx context.Context, store tokens.Directory, issued *issuedToken) (sound bool, err error) {
-	known, err := f.known(ctx, store, issued.Document.Name)
-	if err != nil {
-		return false, err
-	}
-	if err := f.behind(&known, issued); err != nil {
-		return false, err
-	}
-	return f.judge(known, issued)
-}
-
 // known lists --config, in which no file must have the new document's name.
 func (f *tokenFlags) known(ctx context.Context, store tokens.Directory, id string) (tokens.Listing, error) {
 	if f.config == "" {
@@ -257,26 +223,17 @@ func (f *tokenFlags) known(ctx context.Context, store tokens.Directory, id strin
 	return store.List(ctx)
 }
 
-// judge refuses the document if there is anything wrong with it.
-func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) (sound bool, err error) {
-	own, sound, err := f.findings(known, issued)
-	if len(own) > 0 {
-		err = &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", own)}
-	}
-	return sound, err
-}
-
-// findings returns the errors of the document, compiled beside what is known. Sound tells
-// that nothing else has any.
-func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own diagnostic.List, sound bool, err error) {
+// judge compiles the document as the server will, beside what is known and behind its guard, and
+// refuses it if there is anything wrong with it. What is wrong with other documents is no error.
+func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) error {
 	// The last of the tokens, so that what two have in common is its fault.
 	source := "the new token"
 	known.Tokens = append(known.Tokens, authn.Token{Source: source, AccessToken: issued.Document})
 	known.Now = f.now
-	_, err = authn.Compile(known.Spec)
-	var found diagnostic.List
+	_, err := authn.Compile(known.Spec)
+	var found, own diagnostic.List
 	if err != nil && !errors.As(err, &found) {
-		return nil, false, err
+		return err
 	}
 	for _, one := range found {
 		if one.Source != source || one.Severity != diagnostic.Error {
@@ -287,34 +244,20 @@ func (f *tokenFlags) findings(known tokens.Listing, issued *issuedToken) (own di
 		}
 		own = append(own, one)
 	}
-	return own, found.Err() == nil && known.Found.Err() == nil, nil
-}
-
-// behind lets the token be issued behind the revocation of what the user had
-// before: that of this very second ends at the next one. A token that would be
-// dead is refused.
-func (f *tokenFlags) behind(known *tokens.Listing, issued *issuedToken) error {
-	for {
-		revocation, revoked := known.RevokedBy(&issued.Document)
-		if !revoked {
-			return nil
-		}
-		end := revocation.Spec.IssuedBefore
-		if end.Sub(f.now()) > time.Second {
-			return revokedError(&revocation, f.user)
-		}
-		issued.Document.CreationTimestamp = end
+	if len(own) > 0 {
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("no token was issued:\n%w", own)}
 	}
+	return nil
 }
 
 // print shows the token where it was asked for. It is the one place that does. What
 // became of the document is "" if it is to be shown too.
-func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, document []byte, good bool) error {
+func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, good bool) error {
 	if f.output == "json" {
 		return cli.WriteJSON(s.Out, issued)
 	}
 	if done == "" {
-		if _, err := s.Out.Write(document); err != nil {
+		if err := writeDocument(s.Out, &issued); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintln(s.Err, issued.Token)
@@ -335,22 +278,24 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, docum
 
 // printDryRun shows the document without its token, which nobody can use.
 func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken) error {
+	issued.Token = ""
+	write := func() error { return writeDocument(s.Out, &issued) }
 	if f.output == "json" {
-		issued.Token = ""
-		if err := cli.WriteJSON(s.Out, issued); err != nil {
-			return err
-		}
-	} else {
-		document, err := yaml.Marshal(issued.Document)
-		if err == nil {
-			_, err = s.Out.Write(document)
-		}
-		if err != nil {
-			return err
-		}
+		write = func() error { return cli.WriteJSON(s.Out, issued) }
+	}
+	if err := write(); err != nil {
+		return err
 	}
 	_, _ = fmt.Fprintf(s.Err, "dry run: %s; no token was issued\n", what) // a remark
 	return nil
+}
+
+func writeDocument(out io.Writer, issued *issuedToken) error {
+	document, err := yaml.Marshal(issued.Document)
+	if err == nil {
+		_, err = out.Write(document)
+	}
+	return err
 }
 
 // parseExtra reads KEY=VALUE flags.

@@ -25,7 +25,7 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 	if err != nil {
 		return err
 	}
-	if _, err := f.judge(known, issued); err != nil {
+	if err := f.judge(known, issued); err != nil {
 		return err
 	}
 	cluster, err := f.cluster(s)
@@ -64,7 +64,7 @@ func (f *tokenFlags) issueInCluster(ctx context.Context, s cli.Streams, issued *
 	}
 	// What is shown is what a directory would have.
 	issued.Document.ObjectMeta = documentMeta(&issued.Document)
-	if err := f.print(s, "AccessToken/"+issued.Document.Name+" is in the cluster", *issued, nil, late == nil); err != nil {
+	if err := f.print(s, "AccessToken/"+issued.Document.Name+" is in the cluster", *issued, late == nil); err != nil {
 		return errors.Join(err, remove()) // nobody has the token
 	}
 	return late

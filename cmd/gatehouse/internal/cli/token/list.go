@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -196,23 +194,15 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken) error {
 		_, err := fmt.Fprintln(s.Err, "no access tokens found")
 		return err
 	}
-	return printTokens(s.Out, rows)
-}
-
-// printTokens prints a table.
-func printTokens(out io.Writer, rows []listedToken) error {
-	const padding = 2
-	table := tabwriter.NewWriter(out, 0, 0, padding, ' ', 0)
-	line := func(cells ...string) {
-		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t")) // Flush tells
-	}
-	line("ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE")
+	var cells [][]string
 	for i := range rows {
 		row := &rows[i]
-		line(strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups)),
-			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), cli.FormatTime(row.LastUsedAt), string(row.State))
+		cells = append(cells, []string{
+			strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups)),
+			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), cli.FormatTime(row.LastUsedAt), string(row.State),
+		})
 	}
-	return table.Flush()
+	return cli.WriteTable(s.Out, []string{"ID", "USER", "GROUPS", "ISSUED", "EXPIRES", "LAST USED", "STATE"}, cells)
 }
 
 // joined returns the first items of a list for a cell of a table.
@@ -230,40 +220,20 @@ func joined(list []string) string {
 	return strings.Join(shown, ",") + more
 }
 
-// listingError tells that there are errors where the tokens are: servers do not
+// listingError returns an error if there are errors where the tokens are: servers do not
 // use what they cannot use whole.
 func listingError(dir string, listing *tokens.Listing, now time.Time) error {
-	n, first, err := listingErrors(listing, now)
-	if err != nil || n == 0 {
-		return err
-	}
-	return fmt.Errorf("%s in %s: tokens in documents that cannot be read are not shown, and servers do not use the documents until you fix that (hint: %s lint --config %s):\n  %s",
-		thereAre(n), dir, cli.DisplayName(os.Args[0]), shell.Quote(dir), first)
-}
-
-// listingErrors returns the number of errors, and the first of them.
-func listingErrors(listing *tokens.Listing, now time.Time) (n int, first diagnostic.Diagnostic, err error) {
 	spec := listing.Spec
 	spec.Now = func() time.Time { return now }
-	_, err = authn.Compile(spec)
-	var more diagnostic.List
-	if err != nil && !errors.As(err, &more) {
-		return 0, first, err
+	_, err := authn.Compile(spec)
+	var compiled diagnostic.List
+	if err != nil && !errors.As(err, &compiled) {
+		return err
 	}
-	for _, one := range slices.Concat(listing.Found, more) {
-		if one.Severity == diagnostic.Error {
-			if n++; n == 1 {
-				first = one
-			}
-		}
+	found := slices.DeleteFunc(slices.Concat(listing.Found, compiled), func(one diagnostic.Diagnostic) bool { return one.Severity != diagnostic.Error })
+	if len(found) == 0 {
+		return nil
 	}
-	return n, first, nil
-}
-
-// thereAre says how many errors there are.
-func thereAre(n int) string {
-	if n == 1 {
-		return "there is 1 error"
-	}
-	return fmt.Sprintf("there are %d errors", n)
+	return fmt.Errorf("%s in %s: documents that cannot be read are left out, and servers use none of the directory until you fix that (hint: %s lint --config %s):\n  %s",
+		diagnostic.Count(len(found), "error"), dir, cli.DisplayName(os.Args[0]), shell.Quote(dir), found[0])
 }

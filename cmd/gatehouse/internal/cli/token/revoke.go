@@ -67,7 +67,7 @@ Everything else is deleted all the same.`,
 			}
 			return f.revoke(cmd.Context(), s)
 		},
-		ValidArgsFunction: completeIDs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
@@ -76,8 +76,9 @@ Everything else is deleted all the same.`,
 	flags.StringVar(&f.reason, "reason", "", "reason to store in the TokenRevocation, with --user")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	_ = cmd.RegisterFlagCompletionFunc("user", completeUsers) // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.NoFileCompletions)
+	for _, name := range []string{"user", "reason"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
+	}
 	return cmd
 }
 
@@ -331,7 +332,7 @@ func (f *tokenRevokeFlags) checkUser(ctx context.Context, store tokens.Store) er
 	if problem == "" {
 		return nil
 	}
-	if listing.Found.Err() != nil && !f.Given() {
+	if listing.Found.Err() != nil {
 		problem += ", as far as " + f.config + " can be read"
 	}
 	return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("nothing was revoked: --user: %s (hint: %s; --unknown-user revokes it anyway)", problem, hint)}
@@ -387,14 +388,14 @@ func (f *tokenRevokeFlags) placeText(place string) string {
 
 // effect says from when on what was revoked is refused.
 func (f *tokenRevokeFlags) effect() string {
-	if f.dryRun.Active() {
+	servers := "servers that read " + f.config
+	switch {
+	case f.dryRun.Active():
 		return "nothing was changed\n"
+	case f.Given():
+		servers = "servers with --custom-resources"
 	}
-	if f.Given() {
-		return "servers with --custom-resources reject the revoked tokens within two seconds; API servers keep cached answers for\n" +
-			"--authentication-token-webhook-cache-ttl (default 2m) and 10s more\n"
-	}
-	return "servers that read " + f.config + " reject the revoked tokens within seconds; API servers keep cached answers for\n" +
+	return servers + " reject the revoked tokens within seconds; API servers keep cached answers for\n" +
 		"--authentication-token-webhook-cache-ttl (default 2m) and 10s more\n"
 }
 
@@ -414,52 +415,4 @@ func listingErrorAfter(dir string, listing *tokens.Listing) error {
 		return fmt.Errorf("%s: servers keep the previous configuration, INCLUDING WHAT WAS REVOKED, until you fix the directory or restart them", first)
 	}
 	return fmt.Errorf("there are errors in %s: tokens in documents that cannot be read are not revoked, and stay valid while servers use the previous configuration (hint: %s lint --config %s):\n  %s", dir, cli.DisplayName(os.Args[0]), shell.Quote(dir), first)
-}
-
-// completeIDs completes the ids of the tokens that there are.
-func completeIDs(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) {
-		if slices.Contains(args, t.Name) {
-			return "", ""
-		}
-		return t.Name, t.Spec.User.Username
-	})
-}
-
-// completeUsers completes the users who have tokens.
-func completeUsers(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	return completeTokens(cmd, prefix, func(t *authn.Token) (string, string) { return t.Spec.User.Username, "" })
-}
-
-// completeTokens completes with what is of interest of tokens, and says with it
-// what describes that.
-func completeTokens(cmd *cobra.Command, prefix string, of func(*authn.Token) (word, about string)) ([]string, cobra.ShellCompDirective) {
-	place := givenPlace(cmd)
-	if place.one() != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	store, err := place.open(cli.Streams{Err: io.Discard})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	const timeout = 3 * time.Second // somebody waits at a terminal
-	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-	defer cancel()
-	listing, err := store.List(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var words []string
-	for i := range listing.Tokens {
-		word, about := of(&listing.Tokens[i])
-		if word == "" || !strings.HasPrefix(word, prefix) {
-			continue
-		}
-		if about != "" {
-			word = cobra.CompletionWithDesc(word, strict.Printable(about))
-		}
-		words = append(words, word)
-	}
-	slices.Sort(words)
-	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
 }

@@ -87,13 +87,3 @@ func (f *tokenPlace) file(place string) string {
 	}
 	return place
 }
-
-// givenPlace returns the place in the flags of a command line that is being completed.
-func givenPlace(cmd *cobra.Command) tokenPlace {
-	_ = cli.ReadEnvironment(cmd) // without a directory nothing is completed
-	value := func(name string) string { return cmd.Flag(name).Value.String() }
-	return tokenPlace{
-		config:       value("config"),
-		ClusterFlags: cli.ClusterFlags{ContextFlags: cli.ContextFlags{Kubeconfig: value("kubeconfig"), Context: value("context")}, InCluster: value("in-cluster") == "true"},
-	}
-}

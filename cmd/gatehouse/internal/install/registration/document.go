@@ -110,28 +110,3 @@ func writeComment(out *bytes.Buffer, comment string) {
 		out.WriteString(strings.TrimRight("# "+line, " ") + "\n")
 	}
 }
-
-// JSON writes the documents as one JSON document: a single one as it is,
-// several as a List, which kubectl takes as it takes a YAML stream.
-func JSON(documents []Document) ([]byte, error) {
-	items := make([]any, len(documents))
-	for i, d := range documents {
-		item, err := d.value()
-		if err != nil {
-			return nil, err
-		}
-		items[i] = item
-	}
-	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "items": items}
-	if len(items) == 1 {
-		value = items[0]
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}

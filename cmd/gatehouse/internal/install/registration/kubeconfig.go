@@ -3,7 +3,6 @@ package registration
 import (
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"unicode"
 
@@ -13,38 +12,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 )
 
-// KubeconfigOptions say where kube-apiserver finds Gatehouse for token reviews,
-// or to whom it presents its client certificate for admission reviews, and which
-// files it uses. The paths are on the hosts that kube-apiserver runs on; a relative
-// path is relative to the kubeconfig.
+// KubeconfigOptions say where kube-apiserver finds Gatehouse for token reviews, and
+// which files it uses. The paths are on the hosts that kube-apiserver runs on; a
+// relative path is relative to the kubeconfig.
 type KubeconfigOptions struct {
-	// Admission is true for admission reviews: see AdmissionConfiguration. Their
-	// addresses and CAs are in the webhook configurations.
-	Admission bool
 	// Name is the name of the cluster and of the context: a DNS label.
 	Name string
-	// Server must be a URL for token reviews: kube-apiserver does not resolve names of
-	// Services there.
+	// Server must be a URL: kube-apiserver does not resolve names of Services there.
 	Server Server
-	// CAFile has the CA certificates that the serving certificate is verified
-	// with, for token reviews alone, ClientCert and ClientKey what kube-apiserver
-	// presents to Gatehouse.
+	// CAFile has the CA certificates that the serving certificate is verified with,
+	// ClientCert and ClientKey what kube-apiserver presents to Gatehouse.
 	CAFile, ClientCert, ClientKey string
-	// Path is where the kubeconfig itself will be, in /etc/kubernetes/NAME if empty.
+	// Path is where the kubeconfig itself will be.
 	Path string
-}
-
-// path is where the kubeconfig is on the hosts of kube-apiserver: by default in a directory of its own, which can be mounted
-// whole and then shows nothing else.
-func (o *KubeconfigOptions) path() string {
-	switch {
-	case o.Path != "":
-		return o.Path
-	case o.Admission:
-		return "/etc/kubernetes/" + o.Name + "/admission.kubeconfig.yaml"
-	default:
-		return "/etc/kubernetes/" + o.Name + "/kubeconfig.yaml"
-	}
 }
 
 // recommendedCacheTTL is how long kube-apiserver should keep the answer to a
@@ -61,9 +41,6 @@ func Kubeconfig(o KubeconfigOptions) (Document, error) {
 	if err := o.check(); err != nil {
 		return Document{}, err
 	}
-	if o.Admission {
-		return o.admissionKubeconfig(), nil
-	}
 	const user = "kube-apiserver"
 	return Document{
 		comment: fmt.Sprintf(`This is not an object of the API: save it as a file on each host of
@@ -76,7 +53,7 @@ It does not start without this file, and reads it once. The certificates and
 the key are read again about every five minutes, the CA since Kubernetes 1.36.
 The default version is v1beta1, which Gatehouse answers too. A revoked token is
 accepted for the cache's TTL, which is two minutes without the flag, and 10
-seconds more.`, o.path(), recommendedCacheTTL),
+seconds more.`, o.Path, recommendedCacheTTL),
 		object: &clientcmdv1.Config{
 			APIVersion: "v1",
 			Kind:       "Config",
@@ -100,29 +77,16 @@ func (o *KubeconfigOptions) check() error {
 	if len(validation.IsDNS1123Label(o.Name)) > 0 {
 		problems = append(problems, fmt.Errorf("name %q: must be a DNS label", o.Name))
 	}
-	if o.Admission && o.Server == (Server{}) {
-		problems = append(problems, errors.New("a Service or a URL is required: the API server presents the certificate there (hint: --service NAMESPACE/NAME, or --url https://HOST:PORT)"))
-	}
-	if !o.Admission && o.Server.URL == "" {
+	if o.Server.URL == "" {
 		problems = append(problems, errors.New("token reviews need a URL: kube-apiserver reads their address from a file and does not resolve the names of Services (hint: --url https://HOST:PORT)"))
 	}
-	if !o.Admission && o.CAFile == "" {
+	if o.CAFile == "" {
 		problems = append(problems, errors.New("token reviews need the path of a CA file on the hosts of kube-apiserver (hint: --ca-file)"))
 	}
 	if o.ClientCert == "" || o.ClientKey == "" {
-		text := "token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse rejects other callers (hint: --client-cert and --client-key)"
-		if o.Admission {
-			text = "the paths of a client certificate and its key on the hosts of kube-apiserver are required"
-		}
-		problems = append(problems, errors.New(text))
+		problems = append(problems, errors.New("token reviews need the paths of a client certificate and its key on the hosts of kube-apiserver: Gatehouse rejects other callers (hint: --client-cert and --client-key)"))
 	}
-	if o.Admission && !path.IsAbs(o.path()) {
-		problems = append(problems, fmt.Errorf("the path %q of the kubeconfig must be absolute: kube-apiserver accepts no other as kubeConfigFile", o.path()))
-	}
-	if o.Admission && o.path() == o.configurationPath() {
-		problems = append(problems, fmt.Errorf("the path %q of the kubeconfig is that of the AdmissionConfiguration, which names it (hint: give the kubeconfig another name)", o.path()))
-	}
-	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey, o.path()} {
+	for _, file := range []string{o.CAFile, o.ClientCert, o.ClientKey, o.Path} {
 		if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			problems = append(problems, fmt.Errorf("path %q: must be printable characters", file))
 		}
@@ -132,8 +96,5 @@ func (o *KubeconfigOptions) check() error {
 
 // Notes returns notes about options that are valid but may be mistakes, in a fixed order.
 func (o *KubeconfigOptions) Notes() []string {
-	if o.Admission {
-		return nil
-	}
 	return o.Server.notes()
 }

@@ -10,7 +10,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
 )
 
@@ -45,7 +44,7 @@ func ParseRules(text string) ([]admissionregistrationv1.RuleWithOperations, erro
 		}
 		if explicit = withOperation; withOperation {
 			if !isOperation(admissionregistrationv1.OperationType(operation)) {
-				problems = append(problems, operationError(word, operation))
+				problems = append(problems, fmt.Errorf("%.100q: the operation %.100q must be one of %s (hint: services:CREATE,UPDATE)", word, operation, strings.Join(operations(), ", ")))
 			}
 			rule.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationType(operation)}
 		}
@@ -66,20 +65,6 @@ func operations() []string {
 
 func isOperation(o admissionregistrationv1.OperationType) bool {
 	return slices.Contains(operations(), string(o))
-}
-
-func operationError(word, operation string) error {
-	const usual = "services:CREATE,UPDATE"
-	if operation == "" {
-		return fmt.Errorf("%.100q: there is no operation after the colon: add some of %s, or remove the colon (hint: %s)", word, strings.Join(operations(), ", "), usual)
-	}
-	// Nobody means all of them who writes something else: what is one letter long would be near.
-	named := slices.DeleteFunc(operations(), func(o string) bool { return o == all })
-	hint := diagnostic.DidYouMean(strings.ToUpper(operation), named...)
-	if hint == "" {
-		hint = usual
-	}
-	return fmt.Errorf("%.100q: the operation %.100q must be one of %s (hint: %s)", word, operation, strings.Join(operations(), ", "), hint)
 }
 
 // parseResource reads one resource.

@@ -181,27 +181,16 @@ func TestGolden(t *testing.T) {
 			return YAML(header, a.Documents)
 		}
 	}
-	golden["list.json"] = func() ([]byte, error) {
-		a, err := ForAdmission(options(withURL))
+	golden["kubeconfig.yaml"] = func() ([]byte, error) {
+		d, err := Kubeconfig(KubeconfigOptions{
+			Path: "/etc/kubernetes/gatehouse/kubeconfig.yaml",
+			Name: "gatehouse", Server: Server{URL: "https://192.0.2.10:9443"},
+			CAFile: "/etc/kubernetes/gatehouse/ca.crt", ClientCert: "client.crt", ClientKey: "client.key",
+		})
 		if err != nil {
 			return nil, err
 		}
-		return JSON(a.Documents)
-	}
-	kubeconfig := KubeconfigOptions{
-		Name: "gatehouse", Server: Server{URL: "https://192.0.2.10:9443"},
-		CAFile: "/etc/kubernetes/gatehouse/ca.crt", ClientCert: "client.crt", ClientKey: "client.key",
-	}
-	for name, render := range map[string]func([]Document) ([]byte, error){
-		"kubeconfig.yaml": func(d []Document) ([]byte, error) { return YAML("", d) }, "kubeconfig.json": JSON,
-	} {
-		golden[name] = func() ([]byte, error) {
-			d, err := Kubeconfig(kubeconfig)
-			if err != nil {
-				return nil, err
-			}
-			return render([]Document{d})
-		}
+		return YAML("", []Document{d})
 	}
 	for name, render := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -454,14 +443,14 @@ func TestParseCABundle(t *testing.T) {
 		"one":                     {string(one), string(one), ""},
 		"several, with comments":  {join([]byte("# CA one"), one, []byte("# CA two"), two), string(one) + string(two), ""},
 		"one twice":               {join(one, two, one), string(one) + string(two), ""},
-		"nothing":                 {"", "", "it has no certificate"},
-		"not PEM":                 {"hello", "", "it has no certificate"},
+		"nothing":                 {"", "", "contains no PEM certificate"},
+		"not PEM":                 {"hello", "", "contains no PEM certificate"},
 		"a serving certificate":   {join(one, leaf), "", `block 2, "CN=leaf": is not the certificate of a CA`},
 		"an ended one":            {string(ended), "", `block 1, "CN=ended": ended on 2025-12-31 23:00:00`},
-		"a key":                   {"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n", "", `block 1 is a "PRIVATE KEY", allowed is CERTIFICATE`},
-		"no certificate in it":    {"-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n", "", "block 1: x509"},
-		"cut off":                 {string(one) + string(two[:len(two)/2]), "", "1 of 2 blocks cannot be read"},
-		"damaged in front of one": {strings.Replace(string(one), "\nM", "\n!", 1) + string(two), "", "1 of 2 blocks cannot be read"},
+		"a key":                   {"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n", "", `PEM block 1 is of type "PRIVATE KEY", allowed is CERTIFICATE`},
+		"no certificate in it":    {"-----BEGIN CERTIFICATE-----\nc2VjcmV0\n-----END CERTIFICATE-----\n", "", "certificate 1 cannot be parsed: x509"},
+		"cut off":                 {string(one) + string(two[:len(two)/2]), "", "1 of 2 PEM blocks cannot be read"},
+		"damaged in front of one": {strings.Replace(string(one), "\nM", "\n!", 1) + string(two), "", "1 of 2 PEM blocks cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseCABundle([]byte(c.text), now)
