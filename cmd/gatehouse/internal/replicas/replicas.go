@@ -9,17 +9,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	admissionregistrationv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 const (
@@ -34,10 +40,15 @@ const (
 	defaultOpsPort = 8080
 )
 
-// Cluster is where the replicas run.
-type Cluster struct {
+// Place is a namespace with the labels of pods in it.
+type Place struct {
 	Namespace string
 	Labels    labels.Selector
+}
+
+// Cluster is where the replicas run.
+type Cluster struct {
+	Places []Place
 	// OpsPort is the port of --ops-listen in the pods, 0 for that of the container port "ops".
 	OpsPort int
 
@@ -52,21 +63,109 @@ func NewCluster(access *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
 	selector, err := labels.Parse(Selector)
-	return &Cluster{Namespace: Namespace, Labels: selector, access: access, client: client}, err
+	return &Cluster{Places: []Place{{Namespace, selector}}, access: access, client: client}, err
+}
+
+// Find returns the replicas that the API server asks: the pods of the Services in webhook configurations, whatever their names are.
+func Find(ctx context.Context, access *rest.Config) (*Cluster, error) {
+	c, err := NewCluster(access)
+	if err != nil {
+		return nil, err
+	}
+	services, err := calledServices(ctx, access)
+	if err != nil {
+		return nil, err
+	}
+	c.Places = nil
+	for _, of := range services {
+		service, err := c.client.Services(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("get the Service %s: %w%s", of, err, bindHint(err, "get", apierr.RoleConsole, of.Namespace, "services, list of pods and create of pods/portforward"))
+		}
+		if len(service.Spec.Selector) == 0 {
+			return nil, fmt.Errorf("the Service %s selects no pods, so the servers behind it are not known", of)
+		}
+		c.Places = append(c.Places, Place{of.Namespace, labels.SelectorFromSet(service.Spec.Selector)})
+	}
+	return c, nil
+}
+
+// calledServices returns the Services that webhooks of Gatehouse call, in the order of their names.
+func calledServices(ctx context.Context, access *rest.Config) ([]types.NamespacedName, error) {
+	client, err := admissionregistrationv1client.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("no client for the API server: %w", err)
+	}
+	mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	var validating *admissionregistrationv1.ValidatingWebhookConfigurationList
+	if err == nil {
+		validating, err = client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list webhook configurations, which say where the servers are: %w%s", err,
+			bindHint(err, "list", apierr.RoleAuditor, "", "mutatingwebhookconfigurations and validatingwebhookconfigurations"))
+	}
+	called := map[types.NamespacedName]bool{}
+	for i := range mutating.Items {
+		for j := range mutating.Items[i].Webhooks {
+			w := &mutating.Items[i].Webhooks[j]
+			err = cmp.Or(err, addService(called, w.Name, &w.ClientConfig))
+		}
+	}
+	for i := range validating.Items {
+		for j := range validating.Items[i].Webhooks {
+			w := &validating.Items[i].Webhooks[j]
+			err = cmp.Or(err, addService(called, w.Name, &w.ClientConfig))
+		}
+	}
+	if err == nil && len(called) == 0 {
+		err = errors.New("no webhook configuration of the cluster calls Gatehouse")
+	}
+	return slices.SortedFunc(maps.Keys(called), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }), err
+}
+
+// addService adds the Service that a webhook calls, if it is one of Gatehouse. The error is that it calls a server elsewhere.
+func addService(called map[types.NamespacedName]bool, webhook string, config *admissionregistrationv1.WebhookClientConfig) error {
+	switch service := config.Service; {
+	case !strings.HasSuffix(webhook, "."+v1alpha1.GroupVersion.Group):
+		return nil
+	case service == nil:
+		return fmt.Errorf("the webhook %s calls a server outside of the cluster (hint: name its directory with --config DIR --with-cluster)", webhook)
+	default:
+		called[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = true
+		return nil
+	}
+}
+
+// bindHint returns the hint of which ClusterRole to bind, if a right is missing. Of a port-forward, the error has only the text.
+func bindHint(err error, verb, role, namespace, resources string) string {
+	if !strings.Contains(err.Error(), " cannot "+verb+" resource ") {
+		return ""
+	}
+	return " (hint: " + apierr.BindHint(role, namespace, verb, resources) + ")"
 }
 
 // Pods returns the pods of the servers in the order of their names, in whatever phase.
-func (c *Cluster) Pods(ctx context.Context) ([]corev1.Pod, error) {
-	pods, err := c.client.Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Labels.String()})
-	if err != nil {
-		hint := ""
-		if apierr.LacksRight(err, "list") {
-			hint = " (hint: " + apierr.BindHint(apierr.RoleConsole, c.Namespace, "list", "pods and create of pods/portforward") + ")"
+func (c *Cluster) Pods(ctx context.Context) (all []corev1.Pod, err error) {
+	for _, in := range c.Places {
+		pods, err := c.client.Pods(in.Namespace).List(ctx, metav1.ListOptions{LabelSelector: in.Labels.String()})
+		if err != nil {
+			return nil, fmt.Errorf("list the pods in %s: %w%s", in.Namespace, err, bindHint(err, "list", apierr.RoleConsole, in.Namespace, "pods and create of pods/portforward"))
 		}
-		return nil, fmt.Errorf("list the pods in %s: %w%s", c.Namespace, err, hint)
+		all = append(all, pods.Items...)
 	}
-	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return pods.Items, nil
+	byName := func(a, b corev1.Pod) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) }
+	slices.SortFunc(all, byName)
+	return slices.CompactFunc(all, func(a, b corev1.Pod) bool { return byName(a, b) == 0 }), nil
+}
+
+// String says where the pods are, as in "no pod with ...".
+func (c *Cluster) String() string {
+	parts := make([]string, len(c.Places))
+	for i, in := range c.Places {
+		parts[i] = fmt.Sprintf("the labels %s in the namespace %s", in.Labels, in.Namespace)
+	}
+	return strings.Join(parts, " or ")
 }
 
 // Configuration returns the documents of the servers' own directory that decide about objects, as YAML, which are the same in every
@@ -81,14 +180,14 @@ func (c *Cluster) Configuration(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	if len(running) == 0 {
-		return nil, fmt.Errorf("no pod with the labels %s runs in the namespace %s", c.Labels, c.Namespace)
+		return nil, fmt.Errorf("no pod with %s runs", c)
 	}
 	texts, errs := make([][]byte, len(running)), make([]error, len(running))
 	var group sync.WaitGroup
 	for i, one := range running {
 		group.Go(func() {
 			if texts[i], errs[i] = one.Configuration(ctx); errs[i] != nil {
-				errs[i] = fmt.Errorf("%s: %w", one.Name, errs[i])
+				errs[i] = fmt.Errorf("%s: %w%s", one.Name, errs[i], bindHint(errs[i], "create", apierr.RoleConsole, pods[0].Namespace, "pods/portforward"))
 			}
 		})
 	}

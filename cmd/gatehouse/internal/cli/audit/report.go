@@ -88,10 +88,10 @@ func newThresholds() cli.Thresholds {
 	return cli.Thresholds{Names: names, What: "objects"}
 }
 
-// newReport returns the report of an audit.
-func newReport(f *auditFlags, loaded *resolve.CommandConfig, outcome *audit.Outcome, sum *summary.Summary) *report {
+// newReport returns the report of an audit by a configuration.
+func newReport(f *auditFlags, configuration string, loaded *resolve.CommandConfig, outcome *audit.Outcome, sum *summary.Summary) *report {
 	r := &report{
-		Configuration: f.Describe(f.config), Digest: outcome.Digest, Namespaces: f.namespaces, Kinds: f.kinds,
+		Configuration: configuration, Digest: outcome.Digest, Namespaces: f.namespaces, Kinds: f.kinds,
 		Began: outcome.Began, Ended: outcome.Ended, Complete: outcome.Complete, Summary: sum,
 		Coverage: make([]coverage, 0, len(outcome.Coverage)), Skipped: outcome.Skipped, Unknown: outcome.Unknown,
 	}

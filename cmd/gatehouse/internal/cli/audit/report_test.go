@@ -84,7 +84,7 @@ func sampleSummary(examples int) *summary.Summary {
 
 // complete returns the report of a summary, as run does.
 func complete(f *auditFlags, outcome *audit.Outcome, sum *summary.Summary, change ...func(*report)) *report {
-	r := newReport(f, &resolve.CommandConfig{}, outcome, sum)
+	r := newReport(f, f.Describe(f.config), &resolve.CommandConfig{}, outcome, sum)
 	for _, one := range change {
 		one(r)
 	}
@@ -208,7 +208,7 @@ func TestUndecided(t *testing.T) {
 	a.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Error, Message: "namespace is not known"})
 	outcome := sampleOutcome()
 	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile is about such a kind")
-	r := newReport(f, &resolve.CommandConfig{LeftOut: []string{"AdmissionPolicy/broken"}}, outcome, a.Summary())
+	r := newReport(f, f.Describe(f.config), &resolve.CommandConfig{LeftOut: []string{"AdmissionPolicy/broken"}}, outcome, a.Summary())
 	r.conclude(&f.failOn)
 	want := []string{
 		"AdmissionPolicy/broken has errors, so that nothing can be decided by it",
@@ -335,7 +335,7 @@ func TestHostileTextsAreInert(t *testing.T) {
 		problems = append(problems, cluster.Problem{Right: text}, cluster.Problem{Err: errors.New(text)})
 		loaded.LeftOut = append(loaded.LeftOut, text)
 	}
-	r := newReport(f, loaded, outcome, a.Summary())
+	r := newReport(f, f.Describe(f.config), loaded, outcome, a.Summary())
 	r.addProblems(problems, 1)
 	r.conclude(&f.failOn)
 	var table, html, jsonText bytes.Buffer
@@ -381,21 +381,23 @@ func checkInert(t *testing.T, text string) {
 func TestOnlyNative(t *testing.T) {
 	t.Parallel()
 	a := summary.New(0, "proxy")
-	s := &onlyNative{Sink: a, excluded: []string{"kube-system"}}
+	s := &onlyNative{Sink: a, excluded: []string{"kube-system"}, policies: map[string]bool{"p": true}}
 	namespace := audit.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Name: "kube-system"}
 	for _, o := range []audit.Object{pod("kube-system", "a"), namespace, pod("shop", "b")} {
 		s.Object(o)
 		for _, kind := range []string{"AdmissionPolicy", "ValidatingAdmissionPolicy"} {
 			s.Result(audit.Result{Object: o, Status: audit.Fail, Kind: kind, Policy: "p"})
 		}
+		s.Result(audit.Result{Object: o, Status: audit.Warn, Kind: "ValidatingAdmissionPolicy", Policy: "of the directory"})
 		s.Injection(o, "proxy", audit.Missing)
 	}
 	got := a.Summary()
-	counts := map[string]int64{}
+	counts, warned := map[string]int64{}, int64(0)
 	for _, r := range got.Rules {
-		counts[r.Kind] = r.Fail
+		counts[r.Kind] += r.Fail
+		warned += r.Warn
 	}
-	if counts["AdmissionPolicy"] != 1 || counts["ValidatingAdmissionPolicy"] != 3 || got.Injection[0].States[audit.Missing] != 1 || got.Objects != 3 {
+	if counts["AdmissionPolicy"] != 1 || counts["ValidatingAdmissionPolicy"] != 3 || warned != 1 || got.Injection[0].States[audit.Missing] != 1 || got.Objects != 3 {
 		t.Errorf("got %v and %+v", counts, got.Injection)
 	}
 }

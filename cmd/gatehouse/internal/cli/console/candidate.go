@@ -142,12 +142,5 @@ func (x *candidate) words(c *console) []string {
 	if c.isOffline() {
 		return words
 	}
-	words = append(words, c.clusterWords()...)
-	if c.config == "" || c.WithCluster {
-		words = append(words, "--with-cluster")
-	}
-	if c.Native {
-		words = append(words, "--native")
-	}
-	return words
+	return slices.Concat(words, c.clusterWords(), c.SourceWords(c.config == "" || c.WithCluster))
 }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -84,7 +85,6 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 	}
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there", cli.ClusterFlagNames()...)
 	f.Add(cmd)
-	f.Servers = true
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or directory of manifests to try; repeatable")
 	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory with segments; repeatable (default those of the replicas)")
@@ -134,14 +134,7 @@ func (f *flags) sourceWords() (words []string) {
 	if f.isOffline() {
 		return words
 	}
-	words = append(words, f.clusterWords()...)
-	if f.WithCluster {
-		words = append(words, "--with-cluster")
-	}
-	if f.Native {
-		words = append(words, "--native")
-	}
-	return words
+	return slices.Concat(words, f.clusterWords(), f.SourceWords(f.WithCluster))
 }
 
 // clusterWords returns the flags that name the cluster. There is at least one, because some commands need a cluster by name.

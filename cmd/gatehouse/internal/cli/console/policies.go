@@ -31,7 +31,7 @@ func errNoConfiguration() error {
 type loaded struct {
 	*resolve.CommandConfig
 
-	// Unread says what of it is not known, as for lack of a right.
+	// Unread says what of it is not known, as for lack of a right, or because a flag leaves it out.
 	Unread []error
 }
 
@@ -57,7 +57,7 @@ func (c *console) configuration(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loaded{CommandConfig: all, Unread: source.Unread(all)}, nil
+	return &loaded{CommandConfig: all, Unread: append(source.Unread(all), source.Unconsidered()...)}, nil
 }
 
 // needConfiguration returns what decides, or an error if it is not known.

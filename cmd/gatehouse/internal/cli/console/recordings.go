@@ -13,7 +13,7 @@ func (c *console) lookAtRecordings() {
 		return
 	}
 	o := &c.observer
-	cluster, err := o.connection(c.flags)
+	cluster, err := o.connection(c.ctx, c.flags)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err = err; err != nil {

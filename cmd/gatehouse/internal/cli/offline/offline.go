@@ -262,8 +262,8 @@ func (in *input) writeProblems(out io.Writer) {
 	if in.source == nil {
 		return
 	}
-	if err := in.source.Unconsidered(); err != nil {
-		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(err.Error())) // best effort, here and below
+	for _, left := range in.source.Unconsidered() {
+		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(left.Error())) // best effort, here and below
 	}
 	problems, more := in.source.Once.Problems()
 	for i := range problems {
