@@ -136,7 +136,7 @@ func (s *servers) start(t *testing.T, api *fakeapi.Server) *replicastest.APIServ
 			t.Fatal(err)
 		}
 		pods[name] = debug.Handler(debug.Options{
-			Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Configuration: func() *config.Config { return debug.Deciding(own) },
+			Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Configuration: func() *config.Config { return own.Own() },
 		})
 		put(`{apiVersion: v1, kind: Pod, metadata: {namespace: hall, name: %s, labels: {app: mine}}, status: {phase: Running},
   spec: {containers: [{name: a, ports: [{name: ops, containerPort: 8081}]}]}}`, name)

@@ -17,6 +17,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
+// Own returns what of the configuration decides about objects and is not a custom resource of the cluster: policies, bindings,
+// exceptions, profiles and the PolicyConfiguration. Nothing about tokens, issuers and directories is in it, and no param.
+func (c *Config) Own() *Config {
+	out := &Config{Digest: c.Digest}
+	out.Policy.Configuration = c.Policy.Configuration
+	for o := range c.Objects(sidecarProfile, upstreamPolicy, upstreamBinding, admissionPolicy, admissionBinding, policyException) {
+		if o.Source != ClusterSource {
+			out.add(o.Source, o.Object)
+		}
+	}
+	return out
+}
+
 // maxEncodedTokens bounds the access tokens that Encode writes: nobody can use them.
 const maxEncodedTokens = 1000
 

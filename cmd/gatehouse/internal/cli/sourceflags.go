@@ -50,12 +50,12 @@ const (
 // active reports whether what is active in the cluster decides, and not documents in its place.
 func (f *SourceFlags) active(dir string) bool { return dir == "" || f.WithCluster }
 
+// isNativeGiven reports whether --native was given.
+func (f *SourceFlags) isNativeGiven() bool { return f.flags != nil && f.flags.Changed(nativeFlag) }
+
 // Native reports whether the ValidatingAdmissionPolicies of the cluster decide.
 func (f *SourceFlags) Native(dir string) bool {
-	if f.flags == nil || f.flags.Changed(nativeFlag) {
-		return f.native
-	}
-	return f.active(dir)
+	return f.native || f.flags != nil && f.active(dir) && !f.isNativeGiven()
 }
 
 // Add adds the flags.
@@ -95,7 +95,7 @@ func (f *SourceFlags) SourceWords(withCluster bool) (words []string) {
 	if withCluster {
 		words = append(words, "--"+withClusterFlag)
 	}
-	if f.flags.Changed(nativeFlag) {
+	if f.isNativeGiven() {
 		words = append(words, fmt.Sprintf("--%s=%t", nativeFlag, f.native))
 	}
 	if f.partial {

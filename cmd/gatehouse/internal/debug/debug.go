@@ -35,7 +35,7 @@ type Options struct {
 	Profiling bool
 	// Recording is the directory of the recording, "" if none is written.
 	Recording string
-	// Configuration returns what Deciding returned for the active configuration, nil before one is active. Required.
+	// Configuration returns Own of the active configuration, nil before one is active. Required.
 	Configuration func() *config.Config
 }
 

@@ -154,7 +154,9 @@ func (c *Cluster) Pods(ctx context.Context) (all []corev1.Pod, err error) {
 		}
 		all = append(all, pods.Items...)
 	}
-	byName := func(a, b corev1.Pod) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace)) }
+	byName := func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	}
 	slices.SortFunc(all, byName)
 	return slices.CompactFunc(all, func(a, b corev1.Pod) bool { return byName(a, b) == 0 }), nil
 }
