@@ -19,8 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	admissionregistrationv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -92,49 +93,37 @@ func Find(ctx context.Context, access *rest.Config) (*Cluster, error) {
 
 // calledServices returns the Services that webhooks of Gatehouse call, in the order of their names.
 func calledServices(ctx context.Context, access *rest.Config) ([]types.NamespacedName, error) {
-	client, err := admissionregistrationv1client.NewForConfig(access)
+	client, err := dynamic.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
-	mutating, err := client.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	var validating *admissionregistrationv1.ValidatingWebhookConfigurationList
-	if err == nil {
-		validating, err = client.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list webhook configurations, which say where the servers are: %w%s", err,
-			bindHint(err, "list", apierr.RoleAuditor, "", "mutatingwebhookconfigurations and validatingwebhookconfigurations"))
-	}
 	called := map[types.NamespacedName]bool{}
-	for i := range mutating.Items {
-		for j := range mutating.Items[i].Webhooks {
-			w := &mutating.Items[i].Webhooks[j]
-			err = cmp.Or(err, addService(called, w.Name, &w.ClientConfig))
+	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		list, err := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource)).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list the %s, which say where the servers are: %w%s", resource, err, bindHint(err, "list", apierr.RoleAuditor, "", resource))
+		}
+		for i := range list.Items {
+			var one admissionregistrationv1.ValidatingWebhookConfiguration // the other kind has the same fields, and more
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &one); err != nil {
+				return nil, fmt.Errorf("%s %s cannot be read: %w", resource, list.Items[i].GetName(), err)
+			}
+			for j := range one.Webhooks {
+				w := &one.Webhooks[j]
+				switch service := w.ClientConfig.Service; {
+				case !strings.HasSuffix(w.Name, "."+v1alpha1.GroupVersion.Group):
+				case service == nil:
+					return nil, fmt.Errorf("the webhook %s calls a server outside of the cluster (hint: name its directory with --config DIR --with-cluster)", w.Name)
+				default:
+					called[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = true
+				}
+			}
 		}
 	}
-	for i := range validating.Items {
-		for j := range validating.Items[i].Webhooks {
-			w := &validating.Items[i].Webhooks[j]
-			err = cmp.Or(err, addService(called, w.Name, &w.ClientConfig))
-		}
+	if len(called) == 0 {
+		return nil, errors.New("no webhook configuration of the cluster calls Gatehouse")
 	}
-	if err == nil && len(called) == 0 {
-		err = errors.New("no webhook configuration of the cluster calls Gatehouse")
-	}
-	return slices.SortedFunc(maps.Keys(called), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }), err
-}
-
-// addService adds the Service that a webhook calls, if it is one of Gatehouse. The error is that it calls a server elsewhere.
-func addService(called map[types.NamespacedName]bool, webhook string, config *admissionregistrationv1.WebhookClientConfig) error {
-	switch service := config.Service; {
-	case !strings.HasSuffix(webhook, "."+v1alpha1.GroupVersion.Group):
-		return nil
-	case service == nil:
-		return fmt.Errorf("the webhook %s calls a server outside of the cluster (hint: name its directory with --config DIR --with-cluster)", webhook)
-	default:
-		called[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = true
-		return nil
-	}
+	return slices.SortedFunc(maps.Keys(called), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }), nil
 }
 
 // bindHint returns the hint of which ClusterRole to bind, if a right is missing. Of a port-forward, the error has only the text.
