@@ -317,11 +317,8 @@ func (s *Source) CheckDeciding(loaded *resolve.CommandConfig) error {
 	if resolve.Deciding(loaded.Config) > 0 {
 		return nil
 	}
-	if err := s.MissingServers(); err != nil {
-		return err
-	}
-	if problems, _ := s.Once.Problems(); len(problems) > 0 {
-		return fmt.Errorf("cannot read what is active in the cluster: %s", problems[0].String())
+	if unread := s.Unread(loaded); len(unread) > 0 {
+		return errors.Join(unread...)
 	}
 	text, hint := "0 policies and 0 profiles are active", "a policy needs validationActions or a binding"
 	switch {
