@@ -186,6 +186,7 @@ func TestWhatIsActive(t *testing.T) {
 		"a server elsewhere":             {servers: servers{webhook: `{url: "https://gatehouse.example"}`}, input: labelledMap, code: cli.ExitUnknown, says: "the webhook validate.gatehouse.dev calls a server outside of the cluster"},
 		"a policy of the cluster":        {servers: servers{documents: none}, objects: []string{native, bound}, input: unlabelledMap, code: cli.ExitNo, says: `"ValidatingAdmissionPolicy","policy":"native"`, shown: "native"},
 		"a policy of the cluster is off": {servers: servers{documents: none}, objects: []string{native, bound}, input: unlabelledMap, args: []string{"--native=false"}, code: cli.ExitYes, says: "note: the ValidatingAdmissionPolicies of the cluster are not considered (--native=false)", shown: "(--native=false)"},
+		"a broken exception":             {servers: servers{documents: none}, objects: []string{teamPolicy, brokenException}, input: labelledMap, code: cli.ExitYes, says: "PolicyException/gatehouse-system/broken: it has errors", shown: "has errors"},
 		"no right to these":              {servers: servers{documents: none, noRight: "validatingadmissionpolicies"}, objects: []string{native, bound}, input: labelledMap, code: cli.ExitUnknown, says: "missing right: list validatingadmissionpolicies.admissionregistration.k8s.io", shown: "missing right: list validatingadmissionpolicies"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
-	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -90,8 +86,9 @@ func (f *SourceFlags) Check(dir string) error {
 	return err
 }
 
-// SourceWords returns the flags that are given beside those that name the cluster, for another command.
-func (f *SourceFlags) SourceWords(withCluster bool) (words []string) {
+// Arguments returns the flags for another command, with those of withCluster.
+func (f *SourceFlags) Arguments(withCluster bool) []string {
+	words := f.ClusterFlags.Arguments()
 	if withCluster {
 		words = append(words, "--"+withClusterFlag)
 	}
@@ -104,10 +101,8 @@ func (f *SourceFlags) SourceWords(withCluster bool) (words []string) {
 	return words
 }
 
-// Words returns all flags, for a command in a hint.
-func (f *SourceFlags) Words() string {
-	return strings.Join(append([]string{f.ClusterFlags.Words()}, f.SourceWords(f.WithCluster)...), " ")
-}
+// Words returns the flags, for a command in a hint.
+func (f *SourceFlags) Words() string { return quoted(f.Arguments(f.WithCluster)) }
 
 // Describe says by what is decided, for people.
 func (f *SourceFlags) Describe(dir string) string {
@@ -229,15 +224,7 @@ func readServers(ctx context.Context, access *rest.Config) (*config.Config, erro
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "gatehouse-servers-")
-	if err != nil {
-		return nil, patherr.Cause(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // it has no secret
-	if err := os.WriteFile(filepath.Join(dir, "servers.yaml"), text, 0o600); err != nil {
-		return nil, patherr.Cause(err)
-	}
-	own, found := config.InspectBeside(dir)
+	own, found := config.InspectText("servers.yaml", text)
 	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("this version of the command cannot read them: %w", err)
 	}

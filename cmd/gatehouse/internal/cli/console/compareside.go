@@ -32,6 +32,8 @@ type side struct {
 	config *config.Config
 	// word is the value of --config for other commands, "" if there is none.
 	word string
+	// unread says what of it is not known.
+	unread []error
 }
 
 // openSide reads a configuration. It reads no directory but --config and those below the working directory.
@@ -44,8 +46,15 @@ func (c *console) openSide(ctx context.Context, name string) (s *side, err error
 		}
 		read, found := config.Inspect(dir)
 		s.config, err = read, found.Err()
-	case name == clusterSide:
-		s.config, err = c.clusterConfiguration(ctx)
+	case name == clusterSide && c.isOffline():
+		return nil, web.BadRequest("no cluster is shown (hint: gatehouse console --context NAME)")
+	case name == clusterSide: // what is active there, without --config
+		only := c.SourceFlags
+		only.WithCluster = false
+		var l *loaded
+		if l, err = c.load(ctx, &only, ""); err == nil {
+			s.config, s.unread = l.asked(), l.Unread
+		}
 	case name == recordedSide:
 		s.word = recordedSide
 		s.config, err = c.recordedConfiguration()
@@ -94,25 +103,6 @@ func (c *console) checkDir(dir string) error {
 		return web.NotFound("%q is not a directory below the one in which the console runs, and not --config", cli.InertName(dir))
 	}
 	return cli.CheckDir("dir", dir)
-}
-
-// clusterConfiguration returns what is active in the cluster, without --config.
-func (c *console) clusterConfiguration(ctx context.Context) (*config.Config, error) {
-	if c.isOffline() {
-		return nil, web.BadRequest("no cluster is shown (hint: gatehouse console --context NAME)")
-	}
-	only := c.SourceFlags
-	only.WithCluster = false
-	source, err := only.Open(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	defer source.Close()
-	loaded, err := source.Load(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return loaded.Config, nil
 }
 
 // recordedConfiguration returns the configuration that the last segment of the recordings names.

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -134,21 +133,7 @@ func (f *flags) sourceWords() (words []string) {
 	if f.isOffline() {
 		return words
 	}
-	return slices.Concat(words, f.clusterWords(), f.SourceWords(f.WithCluster))
-}
-
-// clusterWords returns the flags that name the cluster. There is at least one, because some commands need a cluster by name.
-func (f *flags) clusterWords() (words []string) {
-	if f.InCluster {
-		return []string{"--in-cluster"}
-	}
-	if f.Kubeconfig != "" {
-		words = append(words, "--kubeconfig", f.Kubeconfig)
-	}
-	if name := f.ContextName(); name != "" {
-		words = append(words, "--context", name)
-	}
-	return words
+	return append(words, f.Arguments(f.WithCluster)...)
 }
 
 // console is what the pages share.
@@ -246,7 +231,7 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address string, se
 		return nil, err
 	}
 	if !f.isOffline() {
-		f.Context = f.ContextName() // what is shown must stay the same cluster when another program changes the kubeconfig
+		f.Context = f.ContextName() // commands need a cluster by name, and it must stay the same when another program changes the kubeconfig
 	}
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
 	if err := c.makeDecisionLog(); err != nil {

@@ -151,7 +151,7 @@ func (c *console) decideAgain(ctx context.Context, page *decisionPage, item *rep
 			return nil
 		}
 		page.By = byShown
-		if by, err = replay.Compile(l.Config); err != nil {
+		if by, err = replay.Compile(l.asked()); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
@@ -48,7 +49,12 @@ func (c *console) configuration(ctx context.Context) (*loaded, error) {
 		}
 		return &loaded{CommandConfig: &resolve.CommandConfig{Config: documents, Snapshot: snapshot, Found: found}}, nil
 	}
-	source, err := c.Open(ctx, c.config)
+	return c.load(ctx, &c.SourceFlags, c.config)
+}
+
+// load reads what decides in the cluster, by flags and a directory.
+func (c *console) load(ctx context.Context, by *cli.SourceFlags, dir string) (*loaded, error) {
+	source, err := by.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +64,14 @@ func (c *console) configuration(ctx context.Context) (*loaded, error) {
 		return nil, err
 	}
 	return &loaded{CommandConfig: all, Unread: append(source.Unread(all), source.Unconsidered()...)}, nil
+}
+
+// asked returns the configuration without the policies that the API server evaluates itself: webhooks answer without them.
+func (l *loaded) asked() *config.Config {
+	out := *l.Config
+	out.Policy.Policies = slices.DeleteFunc(slices.Clone(out.Policy.Policies), func(p policy.Policy) bool { return isFromCluster(p.Source) })
+	out.Policy.Bindings = slices.DeleteFunc(slices.Clone(out.Policy.Bindings), func(b policy.Binding) bool { return isFromCluster(b.Source) })
+	return &out
 }
 
 // needConfiguration returns what decides, or an error if it is not known.

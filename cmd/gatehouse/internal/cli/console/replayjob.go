@@ -46,7 +46,7 @@ func (c *console) startTryReplay(l *loaded, form *tryForm) (*web.Job, error) {
 		return nil, err
 	}
 	return c.startCommand("Replay of the candidate", func(context.Context) ([]string, func(string) string, func(), error) {
-		x, err := c.newCandidate(l, form.Documents)
+		x, err := c.newCandidate(l, form.Documents, true)
 		if err != nil {
 			return nil, nil, nil, err
 		}
