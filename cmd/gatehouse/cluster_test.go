@@ -49,7 +49,7 @@ func TestUnreadPolicies(t *testing.T) {
 		says             string
 	}{
 		"all read":                                  {[]string{teamPolicy}, "", labelledMap, cli.ExitYes, cli.ExitYes, `"verdict":"admitted"`},
-		"no right to a kind":                        {[]string{teamPolicy}, "policyexceptions", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"error":"cannot read what is active in the cluster: missing right: list policyexceptions.gatehouse.dev (hint: bind the ClusterRole gatehouse-auditor)"`},
+		"no right to a kind":                        {[]string{teamPolicy}, "policyexceptions", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"error":"missing right: list policyexceptions.gatehouse.dev (hint: bind the ClusterRole gatehouse-auditor)"`},
 		"no right to policies":                      {[]string{teamPolicy}, "admissionpolicies", labelledMap, cli.ExitUnknown, cli.ExitUnknown, `"verdict":"cannot-decide"`},
 		"no right, and a violation":                 {[]string{teamPolicy}, "sidecarprofiles", unlabelledMap, cli.ExitNo, cli.ExitUnknown, `"verdict":"refused"`},
 		"a policy with errors":                      {[]string{teamPolicy, broken}, "", labelledMap, cli.ExitUnknown, cli.ExitUnknown, "AdmissionPolicy/broken has errors, so that nothing can be decided by it"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"time"
@@ -36,18 +37,11 @@ type SourceFlags struct {
 	optional bool
 }
 
-// The flags of SourceFlags.
-const (
-	withClusterFlag = "with-cluster"
-	nativeFlag      = "native"
-	partialFlag     = "partial"
-)
-
 // active reports whether what is active in the cluster decides, and not documents in its place.
 func (f *SourceFlags) active(dir string) bool { return dir == "" || f.WithCluster }
 
 // isNativeGiven reports whether --native was given.
-func (f *SourceFlags) isNativeGiven() bool { return f.flags != nil && f.flags.Changed(nativeFlag) }
+func (f *SourceFlags) isNativeGiven() bool { return f.flags != nil && f.flags.Changed("native") }
 
 // Native reports whether the ValidatingAdmissionPolicies of the cluster decide.
 func (f *SourceFlags) Native(dir string) bool {
@@ -58,9 +52,9 @@ func (f *SourceFlags) Native(dir string) bool {
 func (f *SourceFlags) Add(cmd *cobra.Command) {
 	f.ClusterFlags.Add(cmd)
 	f.flags = cmd.Flags()
-	f.flags.BoolVar(&f.WithCluster, withClusterFlag, false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
-	f.flags.BoolVar(&f.native, nativeFlag, false, "decide by the ValidatingAdmissionPolicies of the cluster too (default: unless --config decides in place of what is active)")
-	f.flags.BoolVar(&f.partial, partialFlag, false, "decide although the documents of the servers' own --config cannot be read from the cluster")
+	f.flags.BoolVar(&f.WithCluster, "with-cluster", false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
+	f.flags.BoolVar(&f.native, "native", false, "decide by the ValidatingAdmissionPolicies of the cluster too (default: unless --config decides in place of what is active)")
+	f.flags.BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
 }
 
 // ClusterFlagNames are the names of the flags that name a cluster.
@@ -90,13 +84,13 @@ func (f *SourceFlags) Check(dir string) error {
 func (f *SourceFlags) Arguments(withCluster bool) []string {
 	words := f.ClusterFlags.Arguments()
 	if withCluster {
-		words = append(words, "--"+withClusterFlag)
+		words = append(words, "--with-cluster")
 	}
 	if f.isNativeGiven() {
-		words = append(words, fmt.Sprintf("--%s=%t", nativeFlag, f.native))
+		words = append(words, fmt.Sprintf("--native=%t", f.native))
 	}
 	if f.partial {
-		words = append(words, "--"+partialFlag)
+		words = append(words, "--partial")
 	}
 	return words
 }
@@ -252,18 +246,18 @@ func (s *Source) Explain(err error) error {
 // that have errors.
 func (s *Source) Unread(loaded *resolve.CommandConfig) []error {
 	var errs []error
-	if err := s.MissingServers(); err != nil {
-		errs = append(errs, err)
+	if s.unconsidered != nil && !s.flags.partial {
+		errs = append(errs, fmt.Errorf("%w (hint: --partial decides without them)", s.unconsidered))
 	}
 	problems, more := s.Once.Problems()
 	for i := range problems {
-		errs = append(errs, fmt.Errorf("cannot read what is active in the cluster: %s", problems[i].String()))
+		errs = append(errs, errors.New(problems[i].String()))
 	}
 	if more > 0 {
-		errs = append(errs, fmt.Errorf("cannot read what is active in the cluster: and %s", diagnostic.Count(more, "more problem")))
+		errs = append(errs, fmt.Errorf("and %s of looking up objects", diagnostic.Count(more, "more problem")))
 	}
 	for _, name := range loaded.LeftOut {
-		errs = append(errs, fmt.Errorf(LeftOutFormat, name))
+		errs = append(errs, fmt.Errorf("%s has errors, so that nothing can be decided by it", name))
 	}
 	return errs
 }
@@ -277,14 +271,6 @@ func (s *Source) Describe() string {
 	return text
 }
 
-// MissingServers returns why the documents of the servers are not known, nil if they are, or --partial accepts it.
-func (s *Source) MissingServers() error {
-	if s.unconsidered == nil || s.flags.partial {
-		return nil
-	}
-	return fmt.Errorf("%w (hint: --partial decides without them)", s.unconsidered)
-}
-
 // Unconsidered returns what of the active configuration is left out because flags say so.
 func (s *Source) Unconsidered() (left []error) {
 	if s.flags.partial && s.unconsidered != nil {
@@ -296,8 +282,12 @@ func (s *Source) Unconsidered() (left []error) {
 	return left
 }
 
-// LeftOutFormat is the format of what is said about an object of the cluster that has errors.
-const LeftOutFormat = "%s has errors, so that nothing can be decided by it"
+// WriteUnconsidered writes what flags leave out.
+func (s *Source) WriteUnconsidered(out io.Writer) {
+	for _, left := range s.Unconsidered() {
+		_, _ = fmt.Fprintln(out, "note: "+OneLine(left.Error())) // best effort
+	}
+}
 
 // CheckDeciding returns an error if nothing would be decided.
 func (s *Source) CheckDeciding(loaded *resolve.CommandConfig) error {

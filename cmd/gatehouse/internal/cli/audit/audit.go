@@ -200,19 +200,16 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		return f.cutOff(ctx, limited, err, "the policies were read")
 	}
 	f.writeDiagnostics(s.Err, loaded.Found)
-	for _, left := range source.Unconsidered() {
-		_, _ = fmt.Fprintln(s.Err, "note: "+cli.OneLine(left.Error())) // best effort
-	}
+	source.WriteUnconsidered(s.Err)
 	if err := source.CheckDeciding(loaded); err != nil {
 		return f.cutOff(ctx, limited, err, "the policies were read")
 	}
 	out := bufio.NewWriter(s.Out)
 	aggregator := summary.New(f.examples, profileNames(loaded)...)
-	sinks := sinks{aggregator}
+	var sink audit.Sink = aggregator
 	if f.output == "ndjson" {
-		sinks = append(sinks, &lines{out: out})
+		sink = &lines{Sink: aggregator, out: out}
 	}
-	var sink audit.Sink = sinks
 	excluded := f.excluded
 	if native := nativePolicies(loaded); len(native) > 0 && len(excluded) > 0 {
 		// The API server evaluates its own policies in every namespace.
@@ -238,14 +235,13 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 	if outcome == nil {
 		return f.cutOff(ctx, limited, source.Explain(err), "it was known which resources there are")
 	}
-	r := newReport(f, source.Describe(), loaded, outcome, aggregator.Summary())
-	if err := source.MissingServers(); err != nil {
-		r.addUnjudged("%s", err.Error())
-	}
+	r := newReport(f, source.Describe(), outcome, aggregator.Summary())
 	for _, name := range f.namespaces {
 		source.Once.Namespace(name) // a missing right is a problem: then it is unknown whether the namespace exists
 	}
-	r.addProblems(source.Once.Problems())
+	for _, err := range source.Unread(loaded) {
+		r.addUnjudged("%s", err.Error())
+	}
 	r.addStop(ctx, limited, f.timeout, err)
 	r.conclude(&f.failOn)
 	if err := errors.Join(f.write(out, r), out.Flush()); err != nil {
@@ -298,30 +294,6 @@ func nativePolicies(loaded *resolve.CommandConfig) map[string]bool {
 		}
 	}
 	return names
-}
-
-// sinks are several sinks in one.
-type sinks []audit.Sink
-
-// Object implements audit.Sink.
-func (s sinks) Object(o audit.Object) {
-	for _, one := range s {
-		one.Object(o)
-	}
-}
-
-// Result implements audit.Sink.
-func (s sinks) Result(r audit.Result) {
-	for _, one := range s {
-		one.Result(r)
-	}
-}
-
-// Injection implements audit.Sink.
-func (s sinks) Injection(o audit.Object, profile string, state audit.Injection) {
-	for _, one := range s {
-		one.Injection(o, profile, state)
-	}
 }
 
 // onlyNative is a sink that gets, of objects in excluded namespaces, only results of policies that the API server evaluates itself.

@@ -20,8 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
 
 // pod returns a pod.
@@ -84,7 +82,7 @@ func sampleSummary(examples int) *summary.Summary {
 
 // complete returns the report of a summary, as run does.
 func complete(f *auditFlags, outcome *audit.Outcome, sum *summary.Summary, change ...func(*report)) *report {
-	r := newReport(f, f.Describe(f.config), &resolve.CommandConfig{}, outcome, sum)
+	r := newReport(f, f.Describe(f.config), outcome, sum)
 	for _, one := range change {
 		one(r)
 	}
@@ -150,7 +148,8 @@ func TestExitCodes(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	problem := func(r *report) {
-		r.addProblems([]cluster.Problem{{Right: `get configmaps in namespace "shop"`, Err: errors.New("forbidden")}}, 3)
+		r.addUnjudged("%s", `missing right: get configmaps in namespace "shop"`)
+		r.addUnjudged("and 3 more problems of looking up objects")
 	}
 	for name, c := range map[string]struct {
 		failOn []string
@@ -198,7 +197,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestUndecided: objects that cannot be decided, objects of the cluster with errors, and kinds that nothing matches are no success.
+// TestUndecided: objects that cannot be decided, and kinds that nothing matches are no success.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	f := sampleFlags()
@@ -208,10 +207,9 @@ func TestUndecided(t *testing.T) {
 	a.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Error, Message: "namespace is not known"})
 	outcome := sampleOutcome()
 	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile is about such a kind")
-	r := newReport(f, f.Describe(f.config), &resolve.CommandConfig{LeftOut: []string{"AdmissionPolicy/broken"}}, outcome, a.Summary())
+	r := newReport(f, f.Describe(f.config), outcome, a.Summary())
 	r.conclude(&f.failOn)
 	want := []string{
-		"AdmissionPolicy/broken has errors, so that nothing can be decided by it",
 		"--kind gadgets: no active policy or profile is about such a kind",
 		"1 object cannot be decided",
 	}
@@ -315,8 +313,6 @@ func TestHostileTextsAreInert(t *testing.T) {
 	f := sampleFlags()
 	outcome := sampleOutcome()
 	a := summary.New(3)
-	var problems []cluster.Problem
-	loaded := &resolve.CommandConfig{}
 	f.kinds, f.namespaces, f.config, f.Context = hostileTexts(), hostileTexts(), hostileTexts()[3], hostileTexts()[0]
 	for _, text := range hostileTexts() {
 		o := audit.Object{GroupVersionKind: schema.GroupVersionKind{Group: text, Version: text, Kind: text}, Namespace: text, Name: text}
@@ -332,11 +328,11 @@ func TestHostileTextsAreInert(t *testing.T) {
 		outcome.Skipped = append(outcome.Skipped, audit.Skipped{Kind: text, Policy: text, Rule: text, Reason: text})
 		outcome.Unknown = append(outcome.Unknown, text)
 		outcome.Coverage = append(outcome.Coverage, audit.Coverage{GroupVersionResource: schema.GroupVersionResource{Resource: text}, Problem: text, Right: text})
-		problems = append(problems, cluster.Problem{Right: text}, cluster.Problem{Err: errors.New(text)})
-		loaded.LeftOut = append(loaded.LeftOut, text)
 	}
-	r := newReport(f, f.Describe(f.config), loaded, outcome, a.Summary())
-	r.addProblems(problems, 1)
+	r := newReport(f, f.Describe(f.config), outcome, a.Summary())
+	for _, text := range hostileTexts() {
+		r.addUnjudged("%s", text)
+	}
 	r.conclude(&f.failOn)
 	var table, html, jsonText bytes.Buffer
 	r.print(&table, false)

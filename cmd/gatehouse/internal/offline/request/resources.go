@@ -37,9 +37,7 @@ type Resources struct {
 
 // Preparer does to a custom resource what the API server does when it decodes one.
 type Preparer interface {
-	Prepare(kind schema.GroupVersionKind, object map[string]any) error
-	// ResetStatus does what the API server does with a status that only the subresource may write: it stays as it was in old.
-	ResetStatus(kind schema.GroupVersionKind, object, old map[string]any)
+	Prepare(kind schema.GroupVersionKind, object, old map[string]any, keepsStatus bool) error
 }
 
 // Preparing returns the resources with what prepares objects of custom kinds.
@@ -53,15 +51,10 @@ func (r *Resources) Preparing(preparer Preparer) *Resources {
 // policies are evaluated. Old is the object that it updates, nil for none; keepsStatus is for a stored object, or one of a subresource. An
 // object of a kind whose schema is not known, or is invalid, stays as it is.
 func (r *Resources) Prepare(object, old map[string]any, keepsStatus bool) {
-	if r.preparer == nil {
-		return
-	}
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
-	of := schema.FromAPIVersionAndKind(version, kind)
-	_ = r.preparer.Prepare(of, object) // a check by the schema reports it
-	if !keepsStatus {
-		r.preparer.ResetStatus(of, object, old)
+	if r.preparer != nil {
+		_ = r.preparer.Prepare(schema.FromAPIVersionAndKind(version, kind), object, old, keepsStatus) // a check by the schema reports it
 	}
 }
 

@@ -90,8 +90,9 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 }
 
 // Prepare does to a custom resource what the API server does when it decodes one, before admission: fill in defaults, remove unknown
-// fields and nulls, decode metadata. It leaves objects of other kinds, and what is malformed, as they are.
-func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object map[string]any) error {
+// fields and nulls, decode metadata. In a request that may not write the status, it is then that of old, which is nil at the creation. It
+// leaves objects of other kinds, and what is malformed, as they are.
+func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object, old map[string]any, keepsStatus bool) error {
 	compiled := s.custom[gvk]
 	if compiled == nil {
 		return nil
@@ -101,19 +102,13 @@ func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object map[string]any) er
 		return err
 	}
 	custom.prepare(object)
+	if !keepsStatus {
+		custom.resetStatus(object, old)
+	}
 	if meta, found, err := objectmeta.GetObjectMeta(object, false); err == nil && found {
 		return objectmeta.SetObjectMeta(object, meta)
 	}
 	return nil
-}
-
-// ResetStatus implements request.Preparer.
-func (s *Schemas) ResetStatus(gvk schema.GroupVersionKind, object, old map[string]any) {
-	if compiled := s.custom[gvk]; compiled != nil {
-		if custom, err := compiled(); err == nil {
-			custom.resetStatus(object, old)
-		}
-	}
 }
 
 // Resources returns the resources of Kubernetes and of CustomResourceDefinitions, whose objects requests have as the API server
