@@ -143,7 +143,11 @@ func (s *servers) start(t *testing.T, api *fakeapi.Server) *replicastest.APIServ
 	}
 	api.Intercept = func(r *fakeapi.Request) (any, error) {
 		if s.noRight != "" && r.Resource == s.noRight {
-			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: r.Resource}, r.Name, fmt.Errorf("User %q cannot %s resource %q", "joe", r.Verb, r.Resource))
+			group, where := "", ` in the namespace "hall"`
+			if strings.HasSuffix(r.Resource, "configurations") {
+				group, where = "admissionregistration.k8s.io", " at the cluster scope"
+			}
+			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: r.Resource}, r.Name, fmt.Errorf("User %q cannot %s resource %q in API group %q%s", "joe", r.Verb, r.Resource, group, where))
 		}
 		return nil, nil
 	}
@@ -177,10 +181,10 @@ func TestWhatIsActive(t *testing.T) {
 		"their policy admits":            {servers: servers{documents: same}, input: labelledMap, code: cli.ExitYes},
 		"it goes before a resource":      {servers: servers{documents: same}, objects: []string{other}, input: unlabelledMap, code: cli.ExitNo},
 		"they differ":                    {servers: servers{documents: map[string]string{"gatehouse-0": teamPolicy, "gatehouse-1": other}}, input: labelledMap, code: cli.ExitUnknown, says: unconsidered + "gatehouse-0 and gatehouse-1 have different documents"},
-		"no right to forward":            {servers: servers{documents: same, noForward: "gatehouse-0"}, input: labelledMap, code: cli.ExitUnknown, says: "bind the ClusterRole gatehouse-console in namespace hall, or a role that allows create of pods/portforward)"},
-		"no right to pods":               {servers: servers{documents: same, noRight: "pods"}, input: labelledMap, code: cli.ExitUnknown, says: "bind the ClusterRole gatehouse-console in namespace hall, or a role that allows list of pods and create of pods/portforward)"},
-		"no right to the Service":        {servers: servers{documents: same, noRight: "services"}, input: labelledMap, code: cli.ExitUnknown, says: "bind the ClusterRole gatehouse-console in namespace hall, or a role that allows get of services"},
-		"no right to registrations":      {servers: servers{documents: same, noRight: "mutatingwebhookconfigurations"}, input: labelledMap, code: cli.ExitUnknown, says: "bind the ClusterRole gatehouse-auditor, or a role that allows list of mutatingwebhookconfigurations)"},
+		"no right to forward":            {servers: servers{documents: same, noForward: "gatehouse-0"}, input: labelledMap, code: cli.ExitUnknown, says: "the right to create pods/portforward in namespace gatehouse-system is missing (hint: bind the ClusterRole gatehouse-console in this namespace)"},
+		"no right to pods":               {servers: servers{documents: same, noRight: "pods"}, input: labelledMap, code: cli.ExitUnknown, says: "the right to list pods in namespace hall is missing (hint: bind the ClusterRole gatehouse-console in this namespace)"},
+		"no right to the Service":        {servers: servers{documents: same, noRight: "services"}, input: labelledMap, code: cli.ExitUnknown, says: "the right to get services in namespace hall is missing (hint: bind the ClusterRole gatehouse-console in this namespace)"},
+		"no right to registrations":      {servers: servers{documents: same, noRight: "mutatingwebhookconfigurations"}, input: labelledMap, code: cli.ExitUnknown, says: "the right to list mutatingwebhookconfigurations.admissionregistration.k8s.io is missing (hint: bind the ClusterRole gatehouse-auditor)"},
 		"no server":                      {input: labelledMap, code: cli.ExitUnknown, says: "no pod with the labels app=mine in the namespace hall runs (hint: --partial decides without them)", shown: "no pod with the labels app=mine in the namespace hall runs"},
 		"no server, and it is partial":   {input: unlabelledMap, args: []string{"--partial"}, code: cli.ExitYes, says: "note: " + unconsidered + "no pod ", shown: "no pod with the labels"},
 		"a server elsewhere":             {servers: servers{webhook: `{url: "https://gatehouse.example"}`}, input: labelledMap, code: cli.ExitUnknown, says: "the webhook validate.gatehouse.dev calls a server outside of the cluster"},

@@ -48,7 +48,7 @@ data:
 		says string
 	}{
 		{nil, 2, "bind the ClusterRole gatehouse-auditor"},
-		{[]string{"clusterrolebinding", "auditors", "--clusterrole=gatehouse-auditor"}, 2, "bind the ClusterRole gatehouse-console in namespace hall"},
+		{[]string{"clusterrolebinding", "auditors", "--clusterrole=gatehouse-auditor"}, 2, "in namespace hall is missing (hint: bind the ClusterRole gatehouse-console in this namespace)"},
 		{[]string{"rolebinding", "console", "--clusterrole=gatehouse-console", "--namespace=hall"}, 1, "denied: AdmissionPolicy of-the-directory"},
 	} {
 		if step.bind != nil {

@@ -81,7 +81,7 @@ func Find(ctx context.Context, access *rest.Config) (*Cluster, error) {
 	for _, of := range services {
 		service, err := c.client.Services(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("get the Service %s: %w%s", of, err, bindHint(err, "get", apierr.RoleConsole, of.Namespace, "services, list of pods and create of pods/portforward"))
+			return nil, apierr.Explain("get the Service "+of.String(), err)
 		}
 		if len(service.Spec.Selector) == 0 {
 			return nil, fmt.Errorf("the Service %s selects no pods, so the servers behind it are not known", of)
@@ -101,7 +101,7 @@ func calledServices(ctx context.Context, access *rest.Config) ([]types.Namespace
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		list, err := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource)).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("list the %s, which say where the servers are: %w%s", resource, err, bindHint(err, "list", apierr.RoleAuditor, "", resource))
+			return nil, apierr.Explain("list the "+resource+", which say where the servers are", err)
 		}
 		for i := range list.Items {
 			var one admissionregistrationv1.ValidatingWebhookConfiguration // the other kind has the same fields, and more
@@ -126,20 +126,12 @@ func calledServices(ctx context.Context, access *rest.Config) ([]types.Namespace
 	return slices.SortedFunc(maps.Keys(called), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }), nil
 }
 
-// bindHint returns the hint of which ClusterRole to bind, if a right is missing. Of a port-forward, the error has only the text.
-func bindHint(err error, verb, role, namespace, resources string) string {
-	if !strings.Contains(err.Error(), " cannot "+verb+" resource ") {
-		return ""
-	}
-	return " (hint: " + apierr.BindHint(role, namespace, verb, resources) + ")"
-}
-
 // Pods returns the pods of the servers in the order of their names, in whatever phase.
 func (c *Cluster) Pods(ctx context.Context) (all []corev1.Pod, err error) {
 	for _, in := range c.Places {
 		pods, err := c.client.Pods(in.Namespace).List(ctx, metav1.ListOptions{LabelSelector: in.Labels.String()})
 		if err != nil {
-			return nil, fmt.Errorf("list the pods in %s: %w%s", in.Namespace, err, bindHint(err, "list", apierr.RoleConsole, in.Namespace, "pods and create of pods/portforward"))
+			return nil, apierr.Explain("list the pods in "+in.Namespace, err)
 		}
 		all = append(all, pods.Items...)
 	}
@@ -178,12 +170,12 @@ func (c *Cluster) Configuration(ctx context.Context) ([]byte, error) {
 	for i, one := range running {
 		group.Go(func() {
 			if texts[i], errs[i] = one.Configuration(ctx); errs[i] != nil {
-				errs[i] = fmt.Errorf("%s: %w%s", one.Name, errs[i], bindHint(errs[i], "create", apierr.RoleConsole, pods[0].Namespace, "pods/portforward"))
+				errs[i] = apierr.Explain(one.Name, errs[i])
 			}
 		})
 	}
 	group.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		return nil, err
 	}
 	for i := range texts {

@@ -25,7 +25,7 @@ func list[T any](ctx context.Context, client dynamic.Interface, resource schema.
 	for {
 		page, err := client.Resource(resource).Namespace(namespace).List(ctx, options)
 		if err != nil {
-			return nil, explainList(resource, namespace, err)
+			return nil, apierr.Explain(resource.GroupResource().String()+" cannot be listed", err)
 		}
 		for i := range page.Items {
 			var one T
@@ -38,18 +38,6 @@ func list[T any](ctx context.Context, client dynamic.Interface, resource schema.
 			return all, nil
 		}
 	}
-}
-
-// explainList says which right is missing.
-func explainList(resource schema.GroupVersionResource, namespace string, err error) error {
-	if !apierr.Classify(err).IsDenied() {
-		return fmt.Errorf("%s cannot be listed: %w", resource.GroupResource(), err)
-	}
-	where := ""
-	if namespace != "" {
-		where = " in namespace " + namespace
-	}
-	return fmt.Errorf("the right to list %s%s is missing", resource.GroupResource(), where)
 }
 
 // client returns a client of the cluster.
