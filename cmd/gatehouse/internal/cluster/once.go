@@ -439,12 +439,7 @@ func (e *unansweredError) Is(target error) bool { return target == policy.ErrUna
 
 // ConfigMapData returns the data of a ConfigMap, and false if there is none or it cannot be read.
 func (o *Once) ConfigMapData(namespace, name string) (map[string]string, bool) {
-	object, err := o.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
-	if err != nil || object == nil {
-		return nil, false
-	}
-	data, _, err := unstructured.NestedStringMap(object.Object, "data")
-	return data, err == nil
+	return configMapData(o, namespace, name)
 }
 
 // Definition returns the CustomResourceDefinition of a kind, nil for a kind that has none. If it must not be read, a

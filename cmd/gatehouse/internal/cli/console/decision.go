@@ -141,7 +141,8 @@ const (
 // has none.
 func (c *console) decideAgain(ctx context.Context, page *decisionPage, item *replay.Item) error {
 	by := replay.Recorded()
-	if page.By = byRecorded; item.Configuration() == nil {
+	page.By = byRecorded
+	if _, err := item.Configuration(); err != nil {
 		l, err := c.configuration(ctx)
 		if err != nil && c.config != "" {
 			return err
