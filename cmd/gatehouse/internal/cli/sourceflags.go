@@ -205,7 +205,7 @@ func (s *Source) withServers(ctx context.Context) *config.Config {
 		s.unconsidered = fmt.Errorf("the documents of the servers' own --config are not considered: %w", err)
 		return s.Documents
 	}
-	return resolve.Beside(s.Documents, own)
+	return s.Documents.Beside(own)
 }
 
 // readServers returns the documents of the servers' own directories.
