@@ -218,7 +218,7 @@ func readServers(ctx context.Context, access *rest.Config) (*config.Config, erro
 	if err != nil {
 		return nil, err
 	}
-	own, found := config.InspectText("servers.yaml", text)
+	own, found := config.InspectText("the servers' own --config", text)
 	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("this version of the command cannot read them: %w", err)
 	}

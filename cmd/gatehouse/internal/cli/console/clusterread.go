@@ -2,7 +2,10 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -111,4 +114,27 @@ func hintNamespace(namespace string, err error) error {
 		return fmt.Errorf("%w (hint: gatehouse console --namespace NAME lists those of a namespace)", err)
 	}
 	return err
+}
+
+// explain says for people why something could not be read.
+func explain(err error) string {
+	if text := apierr.MissingRight(err); text != "" {
+		return text
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "there was no answer in " + partTimeout.String()
+	}
+	return err.Error()
+}
+
+// explainAll explains errors, each text once, sorted.
+func explainAll(errs []error) []string {
+	var out []string
+	for _, err := range errs {
+		if err != nil {
+			out = append(out, strings.TrimSpace(explain(err)))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
