@@ -95,8 +95,8 @@ func (c *console) statuses(ctx context.Context) (map[objectKey]*withStatus, []er
 		for _, namespace := range of.namespaces {
 			objects, err := list[withStatus](ctx, client, gatehousev1alpha1.GroupVersion.WithResource(of.resource), namespace, "")
 			if err != nil {
-				if of.kind == exceptionKind {
-					err = hintNamespace(namespace, err)
+				if of.kind == exceptionKind && namespace == "" {
+					err = fmt.Errorf("%w (hint: gatehouse console --namespace NAME lists those of a namespace)", err)
 				}
 				errs = append(errs, err)
 			}
@@ -106,14 +106,6 @@ func (c *console) statuses(ctx context.Context) (map[objectKey]*withStatus, []er
 		}
 	}
 	return all, errs
-}
-
-// hintNamespace adds the flag with which the objects of one namespace are listed.
-func hintNamespace(namespace string, err error) error {
-	if namespace == "" {
-		return fmt.Errorf("%w (hint: gatehouse console --namespace NAME lists those of a namespace)", err)
-	}
-	return err
 }
 
 // explain says for people why something could not be read.

@@ -257,10 +257,7 @@ func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) (found 
 	content, _ := tree.(map[string]any)
 	var old map[string]any
 	if before := e.old[e.key(o)]; before != nil {
-		tree, err := rawjson.Value(before.JSON()).Decode()
-		if err != nil {
-			return nil, false //nolint:nilerr // evaluate reports it
-		}
+		tree, _ := rawjson.Value(before.JSON()).Decode() // evaluate reports what is wrong with it
 		old, _ = tree.(map[string]any)
 	}
 	found, undecodable, err = e.schemas.Check(ctx, o.GroupVersionKind(), content, old)
