@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -115,6 +118,42 @@ func Unreached(err error) error {
 // of admission plugins are Forbidden too.
 func LacksRight(err error, verb string) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "+verb+" resource ")
+}
+
+// forbidden matches what API servers answer to a user who lacks a right.
+var forbidden = regexp.MustCompile(`cannot ([a-z]+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
+
+// MissingRight says for people which right of theirs an error is about, and which ClusterRole has it: "the right to list pods in
+// namespace shop is missing (hint: …)". It is "" for other errors. It reads the text, because the error of a port-forward has no more.
+func MissingRight(err error) string {
+	found := forbidden.FindStringSubmatch(err.Error())
+	if found == nil {
+		return ""
+	}
+	verb, resource, group, namespace := found[1], found[2], found[3], found[4]
+	kind, _, _ := strings.Cut(resource, "/")
+	hint := ""
+	switch {
+	case namespace != "" && slices.Contains([]string{"leases", "pods", "services"}, kind):
+		hint = " (hint: bind the ClusterRole " + RoleConsole + " in this namespace)"
+	case group == "gatehouse.dev" || group == admissionregistrationv1.GroupName:
+		hint = " (hint: bind the ClusterRole " + RoleAuditor + ")"
+	}
+	if group != "" {
+		resource += "." + group
+	}
+	if namespace != "" {
+		resource += " in namespace " + namespace
+	}
+	return "the right to " + verb + " " + resource + " is missing" + hint
+}
+
+// Explain returns an error for people: which right is missing, or what cannot be done and why.
+func Explain(what string, err error) error {
+	if text := MissingRight(err); text != "" {
+		return errors.New(text)
+	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // The ClusterRoles for people that every install has, see manifests/kustomize/base/roles.yaml.

@@ -42,6 +42,12 @@ const previousImage = "registry.example/previous"
 // newSite starts a cluster in which nothing is installed.
 func newSite(t *testing.T) *site {
 	t.Helper()
+	return newSiteFor(t, system)
+}
+
+// newSiteFor starts a cluster whose node runs the pods of a namespace.
+func newSiteFor(t *testing.T, namespace string) *site {
+	t.Helper()
 	if !cluster.Namespaced() {
 		t.Fatal("a network namespace is needed, in which pods have addresses (hint: allow unprivileged user namespaces, or run as root)")
 	}
@@ -56,7 +62,7 @@ func newSite(t *testing.T) *site {
 		}
 	})
 	s.kubelet, err = kubelet.Start(t.Context(), kubelet.Options{
-		Cluster: s.Cluster, Namespace: system, Dir: t.TempDir(), Log: s.log,
+		Cluster: s.Cluster, Namespace: namespace, Dir: t.TempDir(), Log: s.log,
 		Programs: map[string]string{
 			"gatehouse": binary, "registry.example/gatehouse": binary,
 			previousImage: filepath.Join(root, "bin", "previous", "gatehouse"),

@@ -140,16 +140,19 @@ func (t tree) decode() (*Config, diagnostic.List) {
 // may name no other file. The file may have no document, as that of a server without any, but a file of
 // 0 bytes is damaged: it begins with a comment.
 func InspectFile(path string) (*Config, diagnostic.List) {
-	t := tree{dir: filepath.Dir(path), limits: defaultLimits()}
-	data, err := readFile(path, t.limits)
-	switch {
-	case err != nil:
+	data, err := readFile(path, defaultLimits())
+	if err != nil {
 		return nil, diagnostic.List{{Severity: diagnostic.Error, Source: path, Message: "cannot be read: " + reason(err)}}
-	case len(data) > t.limits.fileBytes:
+	}
+	return InspectText(path, data)
+}
+
+// InspectText is InspectFile for the content of a file of this path.
+func InspectText(path string, data []byte) (*Config, diagnostic.List) {
+	t := tree{dir: filepath.Dir(path), limits: defaultLimits(), files: []file{{path: filepath.Base(path), data: data}}, mayBeEmpty: len(data) > 0}
+	if len(data) > t.limits.fileBytes {
 		return nil, diagnostic.List{{Severity: diagnostic.Error, Source: path, Message: fmt.Sprintf("is larger than %d MiB", t.limits.fileBytes>>20)}}
 	}
-	t.files = []file{{path: filepath.Base(path), data: data}}
-	t.mayBeEmpty = len(data) > 0
 	t.seal()
 	return t.decode()
 }

@@ -17,6 +17,41 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
+// Own returns what of the configuration decides about objects and is not a custom resource of the cluster: policies, bindings,
+// exceptions, profiles and the PolicyConfiguration. Nothing about tokens, issuers and directories is in it, and no param.
+func (c *Config) Own() *Config {
+	out := &Config{Digest: c.Digest}
+	out.Policy.Configuration = c.Policy.Configuration
+	for o := range c.Objects(decidingKinds()...) {
+		if o.Source != ClusterSource {
+			out.add(o.Source, o.Object)
+		}
+	}
+	return out
+}
+
+// Beside returns the configuration with what of another one decides about objects and has no object of its kind and name here.
+func (c *Config) Beside(others *Config) *Config {
+	out := c.extensible()
+	for _, kind := range decidingKinds() {
+		known := c.Sources(kind)
+		for o := range others.Objects(kind) {
+			if _, is := known[ObjectName(o)]; !is {
+				out.add(o.Source, o.Object)
+			}
+		}
+	}
+	if out.Policy.Configuration == nil {
+		out.Policy.Configuration = others.Policy.Configuration
+	}
+	return out
+}
+
+// decidingKinds returns the kinds of objects that decide about objects.
+func decidingKinds() []string {
+	return []string{sidecarProfile, upstreamPolicy, upstreamBinding, admissionPolicy, admissionBinding, policyException}
+}
+
 // maxEncodedTokens bounds the access tokens that Encode writes: nobody can use them.
 const maxEncodedTokens = 1000
 

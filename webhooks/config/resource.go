@@ -222,13 +222,7 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	resources = slices.SortedFunc(slices.Values(resources), func(a, b *Resource) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	out := *c
-	out.Sidecar.Profiles = slices.Clone(c.Sidecar.Profiles)
-	out.Policy.AdmissionPolicies = slices.Clone(c.Policy.AdmissionPolicies)
-	out.Policy.AdmissionPolicyBindings = slices.Clone(c.Policy.AdmissionPolicyBindings)
-	out.Policy.Exceptions = slices.Clone(c.Policy.Exceptions)
-	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
-	out.Authn.Revocations = slices.Clone(c.Authn.Revocations)
+	out := c.extensible()
 	out.Authn.Directories = slices.Clone(c.Authn.Directories)
 	known := map[string]map[string]string{}
 	for _, kind := range ResourceKinds() {
@@ -252,7 +246,21 @@ func (c *Config) With(resources []*Resource) (*Config, diagnostic.List) {
 	if len(resources) > 0 {
 		out.Digest = hex.EncodeToString(digest.Sum(nil))
 	}
-	return &out, found
+	return out, found
+}
+
+// extensible returns a copy to which objects can be added.
+func (c *Config) extensible() *Config {
+	out := *c
+	out.Sidecar.Profiles = slices.Clone(c.Sidecar.Profiles)
+	out.Policy.Policies = slices.Clone(c.Policy.Policies)
+	out.Policy.Bindings = slices.Clone(c.Policy.Bindings)
+	out.Policy.AdmissionPolicies = slices.Clone(c.Policy.AdmissionPolicies)
+	out.Policy.AdmissionPolicyBindings = slices.Clone(c.Policy.AdmissionPolicyBindings)
+	out.Policy.Exceptions = slices.Clone(c.Policy.Exceptions)
+	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
+	out.Authn.Revocations = slices.Clone(c.Authn.Revocations)
+	return &out
 }
 
 // WithoutProfiles returns this configuration without some profiles, by their names in

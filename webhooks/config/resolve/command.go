@@ -44,7 +44,7 @@ type Cluster interface {
 	// Resources returns the custom resources of Gatehouse's kinds, and whether the cluster knows these kinds.
 	Resources() ([]*config.Resource, bool, error)
 	// Native returns the cluster's own ValidatingAdmissionPolicies and their bindings.
-	Native() ([]policy.Policy, []policy.Binding, error)
+	Native() (*config.Config, error)
 	// Provide connects specs with the cluster.
 	Provide(*policy.Spec, *sidecar.Spec)
 }
@@ -174,44 +174,11 @@ func (in *CommandSources) read(out *CommandConfig, documents *config.Config) (re
 	if !in.Native {
 		return resources, nil
 	}
-	policies, bindings, err := in.Cluster.Native()
-	if err != nil {
-		return nil, err
+	native, err := in.Cluster.Native()
+	if err == nil {
+		*documents = *documents.Beside(native)
 	}
-	documents.Policy.Policies = addMissing(documents.Policy.Policies, policies, func(p *policy.Policy) string { return p.Name })
-	documents.Policy.Bindings = addMissing(documents.Policy.Bindings, bindings, func(b *policy.Binding) string { return b.Name })
-	return resources, nil
-}
-
-// Beside returns documents with those of another directory that decide about objects and have no document of their kind and name.
-func Beside(documents, others *config.Config) *config.Config {
-	out := *documents
-	to, from := &out.Policy, &others.Policy
-	to.Policies = addMissing(to.Policies, from.Policies, func(p *policy.Policy) string { return p.Name })
-	to.Bindings = addMissing(to.Bindings, from.Bindings, func(b *policy.Binding) string { return b.Name })
-	to.AdmissionPolicies = addMissing(to.AdmissionPolicies, from.AdmissionPolicies, func(p *policy.AdmissionPolicy) string { return p.Name })
-	to.AdmissionPolicyBindings = addMissing(to.AdmissionPolicyBindings, from.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) string { return b.Name })
-	to.Exceptions = addMissing(to.Exceptions, from.Exceptions, func(x *policy.Exception) string { return x.Namespace + "/" + x.Name })
-	out.Sidecar.Profiles = addMissing(out.Sidecar.Profiles, others.Sidecar.Profiles, func(p *sidecar.Profile) string { return p.Name })
-	if to.Configuration == nil {
-		to.Configuration = from.Configuration
-	}
-	return &out
-}
-
-// addMissing returns a list with those of another that have other names.
-func addMissing[T any](list, others []T, name func(*T) string) []T {
-	list = slices.Clone(list)
-	known := make(map[string]bool, len(list))
-	for i := range list {
-		known[name(&list[i])] = true
-	}
-	for i := range others {
-		if !known[name(&others[i])] {
-			list = append(list, others[i])
-		}
-	}
-	return list
+	return resources, err
 }
 
 // provide connects a configuration with the cluster. Objects of the directory that the cluster does not have, or has in

@@ -25,7 +25,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/certmetrics"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
@@ -80,7 +79,7 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	}
 	var deciding atomic.Pointer[config.Config]
 	current.Activated = func(c *config.Config) {
-		deciding.Store(debug.Deciding(c))
+		deciding.Store(c.Own())
 		if recording != nil {
 			recording.activated(c)
 		}

@@ -62,17 +62,27 @@ func (f *ClusterFlags) Connect(hint string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Words returns the flags, for another command.
-func (f *ClusterFlags) Words() string {
+// Arguments returns the flags, for another command.
+func (f *ClusterFlags) Arguments() (words []string) {
 	if f.InCluster {
-		return " --in-cluster"
+		return []string{"--in-cluster"}
 	}
-	words := ""
 	if f.Kubeconfig != "" {
-		words += " --kubeconfig " + shell.Quote(f.Kubeconfig)
+		words = append(words, "--kubeconfig", f.Kubeconfig)
 	}
 	if f.Context != "" {
-		words += " --context " + shell.Quote(f.Context)
+		words = append(words, "--context", f.Context)
 	}
 	return words
+}
+
+// Words returns the flags, for a command in a hint.
+func (f *ClusterFlags) Words() string { return quoted(f.Arguments()) }
+
+// quoted returns words for a shell, each behind a blank.
+func quoted(words []string) (text string) {
+	for _, word := range words {
+		text += " " + shell.Quote(word)
+	}
+	return text
 }

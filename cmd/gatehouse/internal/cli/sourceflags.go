@@ -4,55 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
-	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 // SourceFlags say which policies and profiles of a cluster a command decides by: those that are active there, those of a
-// directory in their place, or both.
+// directory in their place, or both. Active are custom resources, the documents of the servers' own directories, and the
+// ValidatingAdmissionPolicies of the cluster; for a program that adds no flags, custom resources alone.
 type SourceFlags struct {
 	ClusterFlags
-	// WithCluster is for a directory beside what is active in the cluster, and Native adds the cluster's own policies.
-	WithCluster, Native bool
-	// Servers reports whether the documents of the servers' own directories belong to what is active in the cluster, and partial
-	// accepts that they are not known.
-	Servers, partial bool
-	// optional reports whether the command does without a cluster. It decides as the cluster does: by the cluster's
-	// ValidatingAdmissionPolicies too.
+	// WithCluster is for a directory beside what is active in the cluster.
+	WithCluster bool
+	// native is for the ValidatingAdmissionPolicies, if it is given, and partial accepts that the documents of the servers are not known.
+	native, partial bool
+	// flags are those of the command.
+	flags *pflag.FlagSet
+	// optional reports whether the command does without a cluster.
 	optional bool
-	// isNative reports whether --native was given.
-	isNative func() bool
 }
 
 // active reports whether what is active in the cluster decides, and not documents in its place.
 func (f *SourceFlags) active(dir string) bool { return dir == "" || f.WithCluster }
 
-// native reports whether the ValidatingAdmissionPolicies of the cluster decide.
-func (f *SourceFlags) native(dir string) bool {
-	return f.Native || f.optional && f.active(dir) && !f.isNative()
+// isNativeGiven reports whether --native was given.
+func (f *SourceFlags) isNativeGiven() bool { return f.flags != nil && f.flags.Changed("native") }
+
+// Native reports whether the ValidatingAdmissionPolicies of the cluster decide.
+func (f *SourceFlags) Native(dir string) bool {
+	return f.native || f.flags != nil && f.active(dir) && !f.isNativeGiven()
 }
 
 // Add adds the flags.
 func (f *SourceFlags) Add(cmd *cobra.Command) {
 	f.ClusterFlags.Add(cmd)
-	flags := cmd.Flags()
-	flags.BoolVar(&f.WithCluster, "with-cluster", false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
-	flags.BoolVar(&f.Native, "native", false, "decide by the ValidatingAdmissionPolicies of the cluster too")
+	f.flags = cmd.Flags()
+	f.flags.BoolVar(&f.WithCluster, "with-cluster", false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
+	f.flags.BoolVar(&f.native, "native", false, "decide by the ValidatingAdmissionPolicies of the cluster too (default: unless --config decides in place of what is active)")
+	f.flags.BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
 }
 
 // ClusterFlagNames are the names of the flags that name a cluster.
@@ -62,28 +64,39 @@ func ClusterFlagNames() []string { return []string{"in-cluster", "kubeconfig", "
 func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string) {
 	AddConfigFlag(cmd, value, "directory of documents; with a cluster, it decides in place of what is active there (required)", ClusterFlagNames()...)
 	_ = cmd.MarkFlagRequired(configFlag) // the flag exists
-	f.optional, f.Servers = true, true
+	f.optional = true
 	f.Add(cmd)
-	flags := cmd.Flags()
-	flags.Lookup("native").Usage = "decide by the ValidatingAdmissionPolicies of the cluster too (default: unless --config decides in place of what is active)"
-	f.isNative = func() bool { return flags.Changed("native") }
-	flags.BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
 }
 
 // Check returns what is wrong with the flags beside a directory, "" for none.
 func (f *SourceFlags) Check(dir string) error {
 	err := f.ClusterFlags.Check()
-	if (f.WithCluster || f.Native) && !f.Given() && f.optional {
-		err = errors.Join(err, errors.New("--with-cluster and --native need a cluster (hint: --context NAME)"))
-	}
-	if f.partial && !f.Given() {
-		err = errors.Join(err, errors.New("--partial is for a cluster (hint: --context NAME)"))
+	if (f.WithCluster || f.native || f.partial) && !f.Given() && f.optional {
+		err = errors.Join(err, errors.New("--with-cluster, --native and --partial need a cluster (hint: --context NAME)"))
 	}
 	if f.WithCluster && dir == "" {
 		err = errors.Join(err, errors.New("--with-cluster is for --config: without a directory what is active in the cluster decides"))
 	}
 	return err
 }
+
+// Arguments returns the flags for another command, with those of withCluster.
+func (f *SourceFlags) Arguments(withCluster bool) []string {
+	words := f.ClusterFlags.Arguments()
+	if withCluster {
+		words = append(words, "--with-cluster")
+	}
+	if f.isNativeGiven() {
+		words = append(words, fmt.Sprintf("--native=%t", f.native))
+	}
+	if f.partial {
+		words = append(words, "--partial")
+	}
+	return words
+}
+
+// Words returns the flags, for a command in a hint.
+func (f *SourceFlags) Words() string { return quoted(f.Arguments(f.WithCluster)) }
 
 // Describe says by what is decided, for people.
 func (f *SourceFlags) Describe(dir string) string {
@@ -98,8 +111,11 @@ func (f *SourceFlags) Describe(dir string) string {
 	case dir != "":
 		text = InertName(dir) + " in " + where
 	}
-	if f.native(dir) {
+	switch native := f.Native(dir); {
+	case native && !f.active(dir):
 		text += ", with its ValidatingAdmissionPolicies"
+	case !native && f.active(dir) && f.flags != nil:
+		text += ", without its ValidatingAdmissionPolicies"
 	}
 	return text
 }
@@ -153,7 +169,7 @@ func (f *SourceFlags) Open(ctx context.Context, dir string) (*Source, error) {
 	}
 	out := &Source{Access: access, Once: c.Once(ctx), flags: f, dir: dir, close: c.Close}
 	inspect := config.InspectBeside
-	if dir != "" && !f.WithCluster && !f.native(dir) {
+	if dir != "" && !f.WithCluster && !f.Native(dir) {
 		inspect = config.Inspect
 	}
 	out.Documents, out.Found = inspect(dir)
@@ -167,12 +183,12 @@ func (s *Source) Close() { s.close() }
 // is compiled.
 func (s *Source) Load(ctx context.Context, prepare func(*config.Config)) (*resolve.CommandConfig, error) {
 	documents := s.Documents
-	if s.flags.Servers && s.flags.active(s.dir) && s.Found.Err() == nil {
+	if s.flags.flags != nil && s.flags.active(s.dir) && s.Found.Err() == nil {
 		documents = s.withServers(ctx)
 	}
 	loaded, err := resolve.ForCommand(resolve.CommandSources{
 		Dir: s.dir, Documents: documents, Found: s.Found, Cluster: s.Once,
-		Custom: s.flags.active(s.dir), Native: s.flags.native(s.dir), Prepare: prepare,
+		Custom: s.flags.active(s.dir), Native: s.flags.Native(s.dir), Prepare: prepare,
 	})
 	return loaded, s.Explain(err)
 }
@@ -189,12 +205,12 @@ func (s *Source) withServers(ctx context.Context) *config.Config {
 		s.unconsidered = fmt.Errorf("the documents of the servers' own --config are not considered: %w", err)
 		return s.Documents
 	}
-	return resolve.Beside(s.Documents, own)
+	return s.Documents.Beside(own)
 }
 
 // readServers returns the documents of the servers' own directories.
 func readServers(ctx context.Context, access *rest.Config) (*config.Config, error) {
-	servers, err := replicas.NewCluster(access)
+	servers, err := replicas.Find(ctx, access)
 	if err != nil {
 		return nil, err
 	}
@@ -202,15 +218,7 @@ func readServers(ctx context.Context, access *rest.Config) (*config.Config, erro
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "gatehouse-servers-")
-	if err != nil {
-		return nil, patherr.Cause(err)
-	}
-	defer os.RemoveAll(dir) //nolint:errcheck // it has no secret
-	if err := os.WriteFile(filepath.Join(dir, "servers.yaml"), text, 0o600); err != nil {
-		return nil, patherr.Cause(err)
-	}
-	own, found := config.InspectBeside(dir)
+	own, found := config.InspectText("the servers' own --config", text)
 	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("this version of the command cannot read them: %w", err)
 	}
@@ -239,50 +247,62 @@ func (s *Source) Explain(err error) error {
 func (s *Source) Unread(loaded *resolve.CommandConfig) []error {
 	var errs []error
 	if s.unconsidered != nil && !s.flags.partial {
-		hint := ""
-		if s.flags.optional {
-			hint = " (hint: --partial decides without them)"
-		}
-		errs = append(errs, fmt.Errorf("%w%s", s.unconsidered, hint))
+		errs = append(errs, fmt.Errorf("%w (hint: --partial decides without them)", s.unconsidered))
 	}
 	problems, more := s.Once.Problems()
 	for i := range problems {
-		errs = append(errs, fmt.Errorf("cannot read what is active in the cluster: %s", problems[i].String()))
+		errs = append(errs, errors.New(problems[i].String()))
 	}
 	if more > 0 {
-		errs = append(errs, fmt.Errorf("cannot read what is active in the cluster: and %s", diagnostic.Count(more, "more problem")))
+		errs = append(errs, fmt.Errorf("and %s of looking up objects", diagnostic.Count(more, "more problem")))
 	}
 	for _, name := range loaded.LeftOut {
-		errs = append(errs, fmt.Errorf(LeftOutFormat, name))
+		errs = append(errs, fmt.Errorf("%s has errors, so that nothing can be decided by it", name))
 	}
 	return errs
 }
 
-// Unconsidered returns what --partial leaves out, nil for nothing.
-func (s *Source) Unconsidered() error {
-	if !s.flags.partial {
-		return nil
+// Describe says by what is decided, for people.
+func (s *Source) Describe() string {
+	text := s.flags.Describe(s.dir)
+	if s.unconsidered != nil {
+		text += ", without the documents of the servers' own --config"
 	}
-	return s.unconsidered
+	return text
 }
 
-// LeftOutFormat is the format of what is said about an object of the cluster that has errors.
-const LeftOutFormat = "%s has errors, so that nothing can be decided by it"
+// Unconsidered returns what of the active configuration is left out because flags say so.
+func (s *Source) Unconsidered() (left []error) {
+	if s.flags.partial && s.unconsidered != nil {
+		left = append(left, s.unconsidered)
+	}
+	if s.flags.active(s.dir) && !s.flags.Native(s.dir) {
+		left = append(left, errors.New("the ValidatingAdmissionPolicies of the cluster are not considered (--native=false)"))
+	}
+	return left
+}
+
+// WriteUnconsidered writes what flags leave out.
+func (s *Source) WriteUnconsidered(out io.Writer) {
+	for _, left := range s.Unconsidered() {
+		_, _ = fmt.Fprintln(out, "note: "+OneLine(left.Error())) // best effort
+	}
+}
 
 // CheckDeciding returns an error if nothing would be decided.
 func (s *Source) CheckDeciding(loaded *resolve.CommandConfig) error {
 	if resolve.Deciding(loaded.Config) > 0 {
 		return nil
 	}
-	if problems, _ := s.Once.Problems(); len(problems) > 0 {
-		return fmt.Errorf("cannot read what is active in the cluster: %s", problems[0].String())
+	if unread := s.Unread(loaded); len(unread) > 0 {
+		return errors.Join(unread...)
 	}
 	text, hint := "0 policies and 0 profiles are active", "a policy needs validationActions or a binding"
 	switch {
 	case s.dir != "" && !s.flags.WithCluster:
 		return fmt.Errorf("%s: %s (hint: %s)", InertName(s.dir), text, hint)
 	case !loaded.Installed:
-		hint = "the cluster has no custom resources of Gatehouse; name the directory of the servers with --config DIR, or judge the ValidatingAdmissionPolicies of the cluster with --native"
+		hint = "the cluster has no custom resources of Gatehouse; apply policies, or name a directory with --config DIR"
 	case len(loaded.Config.Policy.AdmissionPolicies) == 0:
 		hint = "apply policies, or name a candidate with --config DIR"
 	}

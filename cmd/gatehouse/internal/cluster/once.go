@@ -135,22 +135,20 @@ func (o *Once) Resources() (all []*config.Resource, installed bool, err error) {
 }
 
 // Native lists the cluster's own ValidatingAdmissionPolicies and their bindings. Errors are as those of Resources.
-func (o *Once) Native() (policies []policy.Policy, bindings []policy.Binding, err error) {
-	group := admissionregistrationv1.SchemeGroupVersion
-	_, err = o.each(group.WithKind("ValidatingAdmissionPolicy"), func(u *unstructured.Unstructured) error {
-		one := policy.Policy{Source: config.ClusterSource}
-		policies = append(policies, one)
-		return convert(u, &policies[len(policies)-1].ValidatingAdmissionPolicy)
+func (o *Once) Native() (*config.Config, error) {
+	out, group := &config.Config{}, admissionregistrationv1.SchemeGroupVersion
+	_, err := o.each(group.WithKind("ValidatingAdmissionPolicy"), func(u *unstructured.Unstructured) error {
+		out.Policy.Policies = append(out.Policy.Policies, policy.Policy{Source: config.ClusterSource})
+		return convert(u, &out.Policy.Policies[len(out.Policy.Policies)-1].ValidatingAdmissionPolicy)
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	_, err = o.each(group.WithKind("ValidatingAdmissionPolicyBinding"), func(u *unstructured.Unstructured) error {
-		one := policy.Binding{Source: config.ClusterSource}
-		bindings = append(bindings, one)
-		return convert(u, &bindings[len(bindings)-1].ValidatingAdmissionPolicyBinding)
+		out.Policy.Bindings = append(out.Policy.Bindings, policy.Binding{Source: config.ClusterSource})
+		return convert(u, &out.Policy.Bindings[len(out.Policy.Bindings)-1].ValidatingAdmissionPolicyBinding)
 	})
-	return policies, bindings, err
+	return out, err
 }
 
 // convert makes a typed object of one that was read.
@@ -439,12 +437,7 @@ func (e *unansweredError) Is(target error) bool { return target == policy.ErrUna
 
 // ConfigMapData returns the data of a ConfigMap, and false if there is none or it cannot be read.
 func (o *Once) ConfigMapData(namespace, name string) (map[string]string, bool) {
-	object, err := o.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
-	if err != nil || object == nil {
-		return nil, false
-	}
-	data, _, err := unstructured.NestedStringMap(object.Object, "data")
-	return data, err == nil
+	return configMapData(o, namespace, name)
 }
 
 // Definition returns the CustomResourceDefinition of a kind, nil for a kind that has none. If it must not be read, a

@@ -136,7 +136,12 @@ func (v *View) List(kind schema.GroupVersionKind, namespace string, selector lab
 // ConfigMapData returns the data of a ConfigMap, and false if there is none or it is not
 // known.
 func (v *View) ConfigMapData(namespace, name string) (map[string]string, bool) {
-	object, err := v.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
+	return configMapData(v, namespace, name)
+}
+
+// configMapData returns the data of a ConfigMap among objects.
+func configMapData(of policy.Objects, namespace, name string) (map[string]string, bool) {
+	object, err := of.Get(corev1.SchemeGroupVersion.WithKind("ConfigMap"), namespace, name)
 	if err != nil || object == nil {
 		return nil, false
 	}

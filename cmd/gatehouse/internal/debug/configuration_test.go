@@ -43,7 +43,7 @@ func TestConfiguration(t *testing.T) {
 	if code, said := s.ask(t, http.MethodGet, debug.ConfigurationPath, ""); code != http.StatusServiceUnavailable {
 		t.Errorf("before one is active it answers %d %s", code, said)
 	}
-	active = debug.Deciding(c)
+	active = c.Own()
 	code, said := s.ask(t, http.MethodGet, debug.ConfigurationPath, "")
 	for _, want := range []string{"name: team", "kind: PolicyConfiguration", "requireExpiry: true"} {
 		if code != http.StatusOK || !strings.Contains(said, want) {

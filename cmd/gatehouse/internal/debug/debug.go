@@ -21,6 +21,8 @@ import (
 const (
 	// LevelPath is the path of the level of the log.
 	LevelPath = "/log-level"
+	// ConfigurationPath is the path of the documents of the server's own directory that decide about objects, as YAML.
+	ConfigurationPath = "/debug/configuration"
 	// profilesPath is the path that net/http/pprof and go tool pprof require.
 	profilesPath = "/debug/pprof/"
 	// maxBody bounds the body of a request for another level, in bytes.
@@ -35,7 +37,7 @@ type Options struct {
 	Profiling bool
 	// Recording is the directory of the recording, "" if none is written.
 	Recording string
-	// Configuration returns what Deciding returned for the active configuration, nil before one is active. Required.
+	// Configuration returns Own of the active configuration, nil before one is active. Required.
 	Configuration func() *config.Config
 }
 
@@ -153,4 +155,25 @@ func parseChange(body []byte) (change, error) {
 		}
 	}
 	return change{level, duration}, nil
+}
+
+// serveConfiguration answers ConfigurationPath.
+func serveConfiguration(active func() *config.Config) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !isRead(w, r) {
+			return
+		}
+		c := active()
+		if c == nil {
+			http.Error(w, "no configuration is active yet", http.StatusServiceUnavailable)
+			return
+		}
+		text, err := c.Encode(func([]byte) []byte { return nil }) // there is no Secret in it
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(text) // the caller may have closed the connection
+	}
 }

@@ -80,13 +80,13 @@ func NewItem(source *Source, reader *record.Reader, text []byte) (*Item, error) 
 	return item, nil
 }
 
-// Configuration returns the configuration that has decided, nil if it is not beside the recording or cannot be used.
-func (i *Item) Configuration() *config.Config {
+// Configuration returns the configuration that has decided. The error is that it is not beside the recording or cannot be used.
+func (i *Item) Configuration() (*config.Config, error) {
 	found, err := newLibrary().find(i.Source.Dir, &i.Segment.Header, i.Review)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return found.config
+	return found.config, nil
 }
 
 // Explanation is an answer to a review with everything that led to it.

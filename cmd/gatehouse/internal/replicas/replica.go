@@ -50,17 +50,9 @@ func (e *answerError) Error() string {
 
 // List returns the files of the replica's recording.
 func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
-	body, done, err := r.get(ctx, debug.RecordingPath, 0)
+	text, err := r.read(ctx, debug.RecordingPath, "the list of files", maxList)
 	if err != nil {
 		return nil, err
-	}
-	defer done()
-	text, err := io.ReadAll(io.LimitReader(body, maxList+1))
-	if err != nil {
-		return nil, fmt.Errorf("the list of files is incomplete: %w", err)
-	}
-	if len(text) > maxList {
-		return nil, fmt.Errorf("the list of files is larger than %d bytes", maxList)
 	}
 	var list debug.Recording
 	if err := json.Unmarshal(text, &list); err != nil {
@@ -71,17 +63,22 @@ func (r *Replica) List(ctx context.Context) ([]debug.RecordingFile, error) {
 
 // Configuration returns the documents of the replica's own directory that decide about objects, as YAML.
 func (r *Replica) Configuration(ctx context.Context) ([]byte, error) {
-	body, done, err := r.get(ctx, debug.ConfigurationPath, 0)
+	return r.read(ctx, debug.ConfigurationPath, "the configuration", maxConfiguration)
+}
+
+// read asks for a path, and returns all of the answer, which has at most so many bytes.
+func (r *Replica) read(ctx context.Context, path, what string, most int) ([]byte, error) {
+	body, done, err := r.get(ctx, path, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	text, err := io.ReadAll(io.LimitReader(body, maxConfiguration+1))
-	if err == nil && len(text) > maxConfiguration {
-		err = fmt.Errorf("it has more than %d bytes", maxConfiguration)
-	}
+	text, err := io.ReadAll(io.LimitReader(body, int64(most)+1))
 	if err != nil {
-		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+		return nil, fmt.Errorf("%s is incomplete: %w", what, err)
+	}
+	if len(text) > most {
+		return nil, fmt.Errorf("%s is larger than %d bytes", what, most)
 	}
 	return text, nil
 }

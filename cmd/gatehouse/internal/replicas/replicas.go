@@ -9,17 +9,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 const (
@@ -34,10 +41,15 @@ const (
 	defaultOpsPort = 8080
 )
 
-// Cluster is where the replicas run.
-type Cluster struct {
+// Place is a namespace with the labels of pods in it.
+type Place struct {
 	Namespace string
 	Labels    labels.Selector
+}
+
+// Cluster is where the replicas run.
+type Cluster struct {
+	Places []Place
 	// OpsPort is the port of --ops-listen in the pods, 0 for that of the container port "ops".
 	OpsPort int
 
@@ -52,21 +64,91 @@ func NewCluster(access *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("no client for the API server: %w", err)
 	}
 	selector, err := labels.Parse(Selector)
-	return &Cluster{Namespace: Namespace, Labels: selector, access: access, client: client}, err
+	return &Cluster{Places: []Place{{Namespace, selector}}, access: access, client: client}, err
+}
+
+// Find returns the replicas that the API server asks: the pods of the Services in webhook configurations, whatever their names are.
+func Find(ctx context.Context, access *rest.Config) (*Cluster, error) {
+	c, err := NewCluster(access)
+	if err != nil {
+		return nil, err
+	}
+	services, err := calledServices(ctx, access)
+	if err != nil {
+		return nil, err
+	}
+	c.Places = nil
+	for _, of := range services {
+		service, err := c.client.Services(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, apierr.Explain("get the Service "+of.String(), err)
+		}
+		if len(service.Spec.Selector) == 0 {
+			return nil, fmt.Errorf("the Service %s selects no pods, so the servers behind it are not known", of)
+		}
+		c.Places = append(c.Places, Place{of.Namespace, labels.SelectorFromSet(service.Spec.Selector)})
+	}
+	return c, nil
+}
+
+// calledServices returns the Services that webhooks of Gatehouse call, in the order of their names.
+func calledServices(ctx context.Context, access *rest.Config) ([]types.NamespacedName, error) {
+	client, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("no client for the API server: %w", err)
+	}
+	called := map[types.NamespacedName]bool{}
+	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		list, err := client.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource)).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, apierr.Explain("list the "+resource+", which say where the servers are", err)
+		}
+		for i := range list.Items {
+			var one admissionregistrationv1.ValidatingWebhookConfiguration // the other kind has the same fields, and more
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &one); err != nil {
+				return nil, fmt.Errorf("%s %s cannot be read: %w", resource, list.Items[i].GetName(), err)
+			}
+			for j := range one.Webhooks {
+				w := &one.Webhooks[j]
+				switch service := w.ClientConfig.Service; {
+				case !strings.HasSuffix(w.Name, "."+v1alpha1.GroupVersion.Group):
+				case service == nil:
+					return nil, fmt.Errorf("the webhook %s calls a server outside of the cluster (hint: name its directory with --config DIR --with-cluster)", w.Name)
+				default:
+					called[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}] = true
+				}
+			}
+		}
+	}
+	if len(called) == 0 {
+		return nil, errors.New("no webhook configuration of the cluster calls Gatehouse")
+	}
+	return slices.SortedFunc(maps.Keys(called), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }), nil
 }
 
 // Pods returns the pods of the servers in the order of their names, in whatever phase.
-func (c *Cluster) Pods(ctx context.Context) ([]corev1.Pod, error) {
-	pods, err := c.client.Pods(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: c.Labels.String()})
-	if err != nil {
-		hint := ""
-		if apierr.LacksRight(err, "list") {
-			hint = " (hint: " + apierr.BindHint(apierr.RoleConsole, c.Namespace, "list", "pods and create of pods/portforward") + ")"
+func (c *Cluster) Pods(ctx context.Context) (all []corev1.Pod, err error) {
+	for _, in := range c.Places {
+		pods, err := c.client.Pods(in.Namespace).List(ctx, metav1.ListOptions{LabelSelector: in.Labels.String()})
+		if err != nil {
+			return nil, apierr.Explain("list the pods in "+in.Namespace, err)
 		}
-		return nil, fmt.Errorf("list the pods in %s: %w%s", c.Namespace, err, hint)
+		all = append(all, pods.Items...)
 	}
-	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return pods.Items, nil
+	byName := func(a, b corev1.Pod) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	}
+	slices.SortFunc(all, byName)
+	return slices.CompactFunc(all, func(a, b corev1.Pod) bool { return byName(a, b) == 0 }), nil
+}
+
+// String says where the pods are, as in "no pod with ...".
+func (c *Cluster) String() string {
+	parts := make([]string, len(c.Places))
+	for i, in := range c.Places {
+		parts[i] = fmt.Sprintf("the labels %s in the namespace %s", in.Labels, in.Namespace)
+	}
+	return strings.Join(parts, " or ")
 }
 
 // Configuration returns the documents of the servers' own directory that decide about objects, as YAML, which are the same in every
@@ -81,19 +163,19 @@ func (c *Cluster) Configuration(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	if len(running) == 0 {
-		return nil, fmt.Errorf("no pod with the labels %s runs in the namespace %s", c.Labels, c.Namespace)
+		return nil, fmt.Errorf("no pod with %s runs", c)
 	}
 	texts, errs := make([][]byte, len(running)), make([]error, len(running))
 	var group sync.WaitGroup
 	for i, one := range running {
 		group.Go(func() {
 			if texts[i], errs[i] = one.Configuration(ctx); errs[i] != nil {
-				errs[i] = fmt.Errorf("%s: %w", one.Name, errs[i])
+				errs[i] = apierr.Explain(one.Name, errs[i])
 			}
 		})
 	}
 	group.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		return nil, err
 	}
 	for i := range texts {

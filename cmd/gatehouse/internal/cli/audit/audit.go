@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -58,11 +59,12 @@ decides each as its creation would be decided now: it sets defaults, injects
 sidecars into pods and pod templates, and evaluates all policies. It changes
 nothing.
 
-Without --config it decides by what is active in the cluster: AdmissionPolicies,
-their bindings, PolicyExceptions and SidecarProfiles. With --config it decides by
+Without --config it decides by what is active in the cluster: custom resources, the
+documents that the running servers have in their own --config, and
+ValidatingAdmissionPolicies (not with --native=false). With --config it decides by
 the documents of a directory in their place, to see what a new policy would break;
-with --with-cluster too, by both. --native adds the ValidatingAdmissionPolicies of
-the cluster. Namespaces and params come from the cluster.
+with --with-cluster too, by both. Namespaces and params come from the cluster. If
+the servers cannot be asked, the audit is not complete unless --partial is set.
 
   fail       its creation would be refused now
   warn       a policy warns about it, or audits it
@@ -112,7 +114,7 @@ that fails; otherwise 0.`,
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, as in shop,pay; repeatable; objects in no namespace are left out")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, as in Pod or deployments.apps; repeatable")
-	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse; --native judges them all the same; repeatable")
+	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse; ValidatingAdmissionPolicies judge them all the same; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects, or N%, of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
 	flags.IntVar(&f.examples, "examples", 3, "examples of each rule and status")
 	flags.DurationVar(&f.timeout, "timeout", 0, "end the audit after this time and report what was judged until then (default none)")
@@ -151,10 +153,8 @@ func (f *auditFlags) check() error {
 			}
 		}
 	}
-	for _, name := range f.namespaces {
-		if !f.Native && slices.Contains(f.excluded, name) {
-			errs = append(errs, fmt.Errorf("--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name))
-		}
+	if !f.Native(f.config) {
+		errs = append(errs, f.checkNotExcluded())
 	}
 	for _, kind := range f.kinds {
 		if kind == "" {
@@ -166,6 +166,17 @@ func (f *auditFlags) check() error {
 	}
 	if f.timeout < 0 {
 		errs = append(errs, fmt.Errorf("--timeout %s: must not be negative", f.timeout))
+	}
+	return errors.Join(errs...)
+}
+
+// checkNotExcluded returns an error for each namespace that is audited although the API server sends nothing of it.
+func (f *auditFlags) checkNotExcluded() error {
+	var errs []error
+	for _, name := range f.namespaces {
+		if slices.Contains(f.excluded, name) {
+			errs = append(errs, fmt.Errorf("--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -188,20 +199,22 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 		return f.cutOff(ctx, limited, err, "the policies were read")
 	}
 	f.writeDiagnostics(s.Err, loaded.Found)
+	source.WriteUnconsidered(s.Err)
 	if err := source.CheckDeciding(loaded); err != nil {
 		return f.cutOff(ctx, limited, err, "the policies were read")
 	}
 	out := bufio.NewWriter(s.Out)
 	aggregator := summary.New(f.examples, profileNames(loaded)...)
-	sinks := sinks{aggregator}
+	var sink audit.Sink = aggregator
 	if f.output == "ndjson" {
-		sinks = append(sinks, &lines{out: out})
+		sink = &lines{Sink: aggregator, out: out}
 	}
-	var sink audit.Sink = sinks
 	excluded := f.excluded
-	if f.Native && len(excluded) > 0 {
+	if native := nativePolicies(loaded); len(native) > 0 && len(excluded) > 0 {
 		// The API server evaluates its own policies in every namespace.
-		sink, excluded = &onlyNative{Sink: sink, excluded: excluded}, nil
+		sink, excluded = &onlyNative{Sink: sink, excluded: excluded, policies: native}, nil
+	} else if err := f.checkNotExcluded(); err != nil {
+		return err
 	}
 	source.Access.QPS, source.Access.Burst = qps, burst
 	line := cli.NewLiveLine(s.Err)
@@ -221,11 +234,13 @@ func (f *auditFlags) run(ctx context.Context, s cli.Streams) error {
 	if outcome == nil {
 		return f.cutOff(ctx, limited, source.Explain(err), "it was known which resources there are")
 	}
-	r := newReport(f, loaded, outcome, aggregator.Summary())
+	r := newReport(f, source.Describe(), outcome, aggregator.Summary())
 	for _, name := range f.namespaces {
 		source.Once.Namespace(name) // a missing right is a problem: then it is unknown whether the namespace exists
 	}
-	r.addProblems(source.Once.Problems())
+	for _, err := range source.Unread(loaded) {
+		r.addUnjudged("%s", err.Error())
+	}
 	r.addStop(ctx, limited, f.timeout, err)
 	r.conclude(&f.failOn)
 	if err := errors.Join(f.write(out, r), out.Flush()); err != nil {
@@ -269,39 +284,27 @@ func profileNames(loaded *resolve.CommandConfig) []string {
 	return names
 }
 
-// sinks are several sinks in one.
-type sinks []audit.Sink
-
-// Object implements audit.Sink.
-func (s sinks) Object(o audit.Object) {
-	for _, one := range s {
-		one.Object(o)
+// nativePolicies returns the names of the policies that the API server evaluates itself.
+func nativePolicies(loaded *resolve.CommandConfig) map[string]bool {
+	names := map[string]bool{}
+	for i := range loaded.Config.Policy.Policies {
+		if p := &loaded.Config.Policy.Policies[i]; p.Source == config.ClusterSource {
+			names[p.Name] = true
+		}
 	}
+	return names
 }
 
-// Result implements audit.Sink.
-func (s sinks) Result(r audit.Result) {
-	for _, one := range s {
-		one.Result(r)
-	}
-}
-
-// Injection implements audit.Sink.
-func (s sinks) Injection(o audit.Object, profile string, state audit.Injection) {
-	for _, one := range s {
-		one.Injection(o, profile, state)
-	}
-}
-
-// onlyNative is a sink that gets, of objects in excluded namespaces, only results of ValidatingAdmissionPolicies.
+// onlyNative is a sink that gets, of objects in excluded namespaces, only results of policies that the API server evaluates itself.
 type onlyNative struct {
 	audit.Sink
 	excluded []string
+	policies map[string]bool
 }
 
 // Result implements audit.Sink.
 func (s *onlyNative) Result(r audit.Result) {
-	if r.Kind == nativeKind || r.Kind == "" || !s.isExcluded(&r.Object) {
+	if r.Kind == "" || r.Kind == nativeKind && s.policies[r.Policy] || !s.isExcluded(&r.Object) {
 		s.Sink.Result(r)
 	}
 }
@@ -318,7 +321,7 @@ func (s *onlyNative) isExcluded(o *audit.Object) bool {
 	return slices.Contains(s.excluded, o.Home())
 }
 
-// nativeKind is the kind of policies that the API server evaluates itself.
+// nativeKind is the kind of policies that the API server evaluates itself. Those of a directory Gatehouse evaluates.
 const nativeKind = "ValidatingAdmissionPolicy"
 
 // progress says how far an audit is.

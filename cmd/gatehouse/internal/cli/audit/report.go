@@ -13,8 +13,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -88,15 +86,12 @@ func newThresholds() cli.Thresholds {
 	return cli.Thresholds{Names: names, What: "objects"}
 }
 
-// newReport returns the report of an audit.
-func newReport(f *auditFlags, loaded *resolve.CommandConfig, outcome *audit.Outcome, sum *summary.Summary) *report {
+// newReport returns the report of an audit by a configuration.
+func newReport(f *auditFlags, configuration string, outcome *audit.Outcome, sum *summary.Summary) *report {
 	r := &report{
-		Configuration: f.Describe(f.config), Digest: outcome.Digest, Namespaces: f.namespaces, Kinds: f.kinds,
+		Configuration: configuration, Digest: outcome.Digest, Namespaces: f.namespaces, Kinds: f.kinds,
 		Began: outcome.Began, Ended: outcome.Ended, Complete: outcome.Complete, Summary: sum,
 		Coverage: make([]coverage, 0, len(outcome.Coverage)), Skipped: outcome.Skipped, Unknown: outcome.Unknown,
-	}
-	for _, name := range loaded.LeftOut {
-		r.addUnjudged(cli.LeftOutFormat, name)
 	}
 	for _, c := range outcome.Coverage {
 		r.Coverage = append(r.Coverage, coverage{c.GroupResource().String(), c.Version, c.Kind, c.Objects, c.Complete, c.Problem, c.Right, c.ReadAt})
@@ -136,16 +131,6 @@ func newReport(f *auditFlags, loaded *resolve.CommandConfig, outcome *audit.Outc
 func (r *report) addUnjudged(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(r.Unjudged, text) {
 		r.Unjudged = append(r.Unjudged, text)
-	}
-}
-
-// addProblems adds what could not be looked up.
-func (r *report) addProblems(problems []cluster.Problem, more int) {
-	for i := range problems {
-		r.addUnjudged("%s", problems[i].String())
-	}
-	if more > 0 {
-		r.addUnjudged("and %s of looking up objects", diagnostic.Count(more, "more problem"))
 	}
 }
 
@@ -302,8 +287,9 @@ func (f *auditFlags) write(out *bufio.Writer, r *report) error {
 	}
 }
 
-// lines is a sink that writes each result on a line.
+// lines is a sink that writes each result on a line, for another one.
 type lines struct {
+	audit.Sink
 	out *bufio.Writer
 	// err is the first error, after which nothing is written. Flush has it too.
 	err error
@@ -318,11 +304,9 @@ type line struct {
 	Profile    string `json:"profile,omitempty"`
 }
 
-// Object implements audit.Sink.
-func (*lines) Object(audit.Object) {}
-
 // Result implements audit.Sink.
 func (l *lines) Result(r audit.Result) {
+	l.Sink.Result(r)
 	l.write(&line{
 		Example: summary.Example{
 			Status: r.Status, Object: summary.ObjectOf(&r.Object), Binding: r.Binding, Template: r.Template, Exception: r.Exception, Message: r.Message,
@@ -333,6 +317,7 @@ func (l *lines) Result(r audit.Result) {
 
 // Injection implements audit.Sink.
 func (l *lines) Injection(o audit.Object, profile string, state audit.Injection) {
+	l.Sink.Injection(o, profile, state)
 	l.write(&line{Example: summary.Example{State: state, Object: summary.ObjectOf(&o)}, Profile: profile})
 }
 

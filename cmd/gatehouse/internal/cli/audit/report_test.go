@@ -20,8 +20,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/audit/summary"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cluster"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 )
 
 // pod returns a pod.
@@ -84,7 +82,7 @@ func sampleSummary(examples int) *summary.Summary {
 
 // complete returns the report of a summary, as run does.
 func complete(f *auditFlags, outcome *audit.Outcome, sum *summary.Summary, change ...func(*report)) *report {
-	r := newReport(f, &resolve.CommandConfig{}, outcome, sum)
+	r := newReport(f, f.Describe(f.config), outcome, sum)
 	for _, one := range change {
 		one(r)
 	}
@@ -149,7 +147,8 @@ func TestExitCodes(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	problem := func(r *report) {
-		r.addProblems([]cluster.Problem{{Right: `get configmaps in namespace "shop"`, Err: errors.New("forbidden")}}, 3)
+		r.addUnjudged("%s", `missing right: get configmaps in namespace "shop"`)
+		r.addUnjudged("and 3 more problems of looking up objects")
 	}
 	for name, c := range map[string]struct {
 		failOn []string
@@ -197,7 +196,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestUndecided: objects that cannot be decided, objects of the cluster with errors, and kinds that nothing matches are no success.
+// TestUndecided: objects that cannot be decided, and kinds that nothing matches are no success.
 func TestUndecided(t *testing.T) {
 	t.Parallel()
 	f := sampleFlags()
@@ -207,10 +206,9 @@ func TestUndecided(t *testing.T) {
 	a.Result(audit.Result{Object: pod("shop", "a"), Status: audit.Error, Message: "namespace is not known"})
 	outcome := sampleOutcome()
 	outcome.Unknown = append(outcome.Unknown, "gadgets: no active policy or profile is about such a kind")
-	r := newReport(f, &resolve.CommandConfig{LeftOut: []string{"AdmissionPolicy/broken"}}, outcome, a.Summary())
+	r := newReport(f, f.Describe(f.config), outcome, a.Summary())
 	r.conclude(&f.failOn)
 	want := []string{
-		"AdmissionPolicy/broken has errors, so that nothing can be decided by it",
 		"--kind gadgets: no active policy or profile is about such a kind",
 		"1 object cannot be decided",
 	}
@@ -285,8 +283,6 @@ func TestHostileTextsAreInert(t *testing.T) {
 	f := sampleFlags()
 	outcome := sampleOutcome()
 	a := summary.New(3)
-	var problems []cluster.Problem
-	loaded := &resolve.CommandConfig{}
 	f.kinds, f.namespaces, f.config, f.Context = hostileTexts(), hostileTexts(), hostileTexts()[3], hostileTexts()[0]
 	for _, text := range hostileTexts() {
 		o := audit.Object{GroupVersionKind: schema.GroupVersionKind{Group: text, Version: text, Kind: text}, Namespace: text, Name: text}
@@ -302,11 +298,11 @@ func TestHostileTextsAreInert(t *testing.T) {
 		outcome.Skipped = append(outcome.Skipped, audit.Skipped{Kind: text, Policy: text, Rule: text, Reason: text})
 		outcome.Unknown = append(outcome.Unknown, text)
 		outcome.Coverage = append(outcome.Coverage, audit.Coverage{GroupVersionResource: schema.GroupVersionResource{Resource: text}, Problem: text, Right: text})
-		problems = append(problems, cluster.Problem{Right: text}, cluster.Problem{Err: errors.New(text)})
-		loaded.LeftOut = append(loaded.LeftOut, text)
 	}
-	r := newReport(f, loaded, outcome, a.Summary())
-	r.addProblems(problems, 1)
+	r := newReport(f, f.Describe(f.config), outcome, a.Summary())
+	for _, text := range hostileTexts() {
+		r.addUnjudged("%s", text)
+	}
 	r.conclude(&f.failOn)
 	var table, jsonText bytes.Buffer
 	r.print(&table, false)
@@ -340,21 +336,23 @@ func checkInert(t *testing.T, text string) {
 func TestOnlyNative(t *testing.T) {
 	t.Parallel()
 	a := summary.New(0, "proxy")
-	s := &onlyNative{Sink: a, excluded: []string{"kube-system"}}
+	s := &onlyNative{Sink: a, excluded: []string{"kube-system"}, policies: map[string]bool{"p": true}}
 	namespace := audit.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Name: "kube-system"}
 	for _, o := range []audit.Object{pod("kube-system", "a"), namespace, pod("shop", "b")} {
 		s.Object(o)
 		for _, kind := range []string{"AdmissionPolicy", "ValidatingAdmissionPolicy"} {
 			s.Result(audit.Result{Object: o, Status: audit.Fail, Kind: kind, Policy: "p"})
 		}
+		s.Result(audit.Result{Object: o, Status: audit.Warn, Kind: "ValidatingAdmissionPolicy", Policy: "of the directory"})
 		s.Injection(o, "proxy", audit.Missing)
 	}
 	got := a.Summary()
-	counts := map[string]int64{}
+	counts, warned := map[string]int64{}, int64(0)
 	for _, r := range got.Rules {
-		counts[r.Kind] = r.Fail
+		counts[r.Kind] += r.Fail
+		warned += r.Warn
 	}
-	if counts["AdmissionPolicy"] != 1 || counts["ValidatingAdmissionPolicy"] != 3 || got.Injection[0].States[audit.Missing] != 1 || got.Objects != 3 {
+	if counts["AdmissionPolicy"] != 1 || counts["ValidatingAdmissionPolicy"] != 3 || warned != 1 || got.Injection[0].States[audit.Missing] != 1 || got.Objects != 3 {
 		t.Errorf("got %v and %+v", counts, got.Injection)
 	}
 }

@@ -27,8 +27,8 @@ type candidate struct {
 }
 
 // newCandidate writes a candidate to directories of its own below the console's. Documents of the browser cannot name files: what
-// is read is what the console shows anyway.
-func (c *console) newCandidate(l *loaded, edited string) (_ *candidate, err error) {
+// is read is what the console shows anyway. A candidate for a replay is what webhooks are asked about.
+func (c *console) newCandidate(l *loaded, edited string, forReplay bool) (_ *candidate, err error) {
 	dir, err := os.MkdirTemp(c.work, "try-")
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary directory: %w", cli.Cause(err))
@@ -58,7 +58,11 @@ func (c *console) newCandidate(l *loaded, edited string) (_ *candidate, err erro
 		if err := writeCandidate(x.own, edited, files, replaced); err != nil {
 			return nil, err
 		}
-		text, err := l.Config.Encode(func(object []byte) []byte { return object }) // it is for this process alone
+		shown := l.Config
+		if forReplay {
+			shown = l.asked()
+		}
+		text, err := shown.Encode(func(object []byte) []byte { return object }) // it is for this process alone
 		if err != nil {
 			return nil, err
 		}
@@ -142,12 +146,5 @@ func (x *candidate) words(c *console) []string {
 	if c.isOffline() {
 		return words
 	}
-	words = append(words, c.clusterWords()...)
-	if c.config == "" || c.WithCluster {
-		words = append(words, "--with-cluster")
-	}
-	if c.Native {
-		words = append(words, "--native")
-	}
-	return words
+	return append(words, c.Arguments(c.config == "" || c.WithCluster)...)
 }

@@ -2,7 +2,10 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,7 +28,7 @@ func list[T any](ctx context.Context, client dynamic.Interface, resource schema.
 	for {
 		page, err := client.Resource(resource).Namespace(namespace).List(ctx, options)
 		if err != nil {
-			return nil, explainList(resource, namespace, err)
+			return nil, apierr.Explain(resource.GroupResource().String()+" cannot be listed", err)
 		}
 		for i := range page.Items {
 			var one T
@@ -38,18 +41,6 @@ func list[T any](ctx context.Context, client dynamic.Interface, resource schema.
 			return all, nil
 		}
 	}
-}
-
-// explainList says which right is missing.
-func explainList(resource schema.GroupVersionResource, namespace string, err error) error {
-	if !apierr.Classify(err).IsDenied() {
-		return fmt.Errorf("%s cannot be listed: %w", resource.GroupResource(), err)
-	}
-	where := ""
-	if namespace != "" {
-		where = " in namespace " + namespace
-	}
-	return fmt.Errorf("the right to list %s%s is missing", resource.GroupResource(), where)
 }
 
 // client returns a client of the cluster.
@@ -104,8 +95,8 @@ func (c *console) statuses(ctx context.Context) (map[objectKey]*withStatus, []er
 		for _, namespace := range of.namespaces {
 			objects, err := list[withStatus](ctx, client, gatehousev1alpha1.GroupVersion.WithResource(of.resource), namespace, "")
 			if err != nil {
-				if of.kind == exceptionKind {
-					err = hintNamespace(namespace, err)
+				if of.kind == exceptionKind && namespace == "" {
+					err = fmt.Errorf("%w (hint: gatehouse console --namespace NAME lists those of a namespace)", err)
 				}
 				errs = append(errs, err)
 			}
@@ -117,10 +108,25 @@ func (c *console) statuses(ctx context.Context) (map[objectKey]*withStatus, []er
 	return all, errs
 }
 
-// hintNamespace adds the flag with which the objects of one namespace are listed.
-func hintNamespace(namespace string, err error) error {
-	if namespace == "" {
-		return fmt.Errorf("%w (hint: gatehouse console --namespace NAME lists those of a namespace)", err)
+// explain says for people why something could not be read.
+func explain(err error) string {
+	if text := apierr.MissingRight(err); text != "" {
+		return text
 	}
-	return err
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "there was no answer in " + partTimeout.String()
+	}
+	return err.Error()
+}
+
+// explainAll explains errors, each text once, sorted.
+func explainAll(errs []error) []string {
+	var out []string
+	for _, err := range errs {
+		if err != nil {
+			out = append(out, strings.TrimSpace(explain(err)))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

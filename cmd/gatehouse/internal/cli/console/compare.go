@@ -32,6 +32,8 @@ type comparePage struct {
 	// CanReplay reports whether there are recordings: those of the command line, or of the replicas.
 	CanReplay bool
 	Result    *compareResult
+	// Notes say what of the configurations is not known.
+	Notes []error
 }
 
 // compareResult is what differs.
@@ -73,6 +75,7 @@ func (c *console) showCompare(r *http.Request) (*web.View, error) {
 	if err != nil {
 		return nil, err
 	}
+	data.Notes = slices.Concat(from.unread, to.unread)
 	data.Result, err = compareSides(r, from, to)
 	if from.word != "" && to.word != "" && len(c.recordings) > 0 {
 		view.Command = replayWords(c.recordings, "--config", to.word, "--against", from.word)

@@ -34,7 +34,7 @@ func (d document) asInCluster() (document, error) {
 	if u.SetAnnotations(annotations); len(annotations) == 0 {
 		unstructured.RemoveNestedField(u.Object, "metadata", "annotations")
 	}
-	if err := schemas.Prepare(u.GroupVersionKind(), u.Object); err != nil {
+	if err := schemas.Prepare(u.GroupVersionKind(), u.Object, nil, true); err != nil {
 		return d, err
 	}
 	d.Text = []byte(asYAML(u.Object))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
@@ -32,6 +31,8 @@ type side struct {
 	config *config.Config
 	// word is the value of --config for other commands, "" if there is none.
 	word string
+	// unread says what of it is not known.
+	unread []error
 }
 
 // openSide reads a configuration. It reads no directory but --config and those below the working directory.
@@ -44,11 +45,18 @@ func (c *console) openSide(ctx context.Context, name string) (s *side, err error
 		}
 		read, found := config.Inspect(dir)
 		s.config, err = read, found.Err()
-	case name == clusterSide:
-		s.config, err = c.clusterConfiguration(ctx)
+	case name == clusterSide && c.isOffline():
+		return nil, web.BadRequest("no cluster is shown (hint: gatehouse console --context NAME)")
+	case name == clusterSide: // what is active there, without --config
+		only := c.SourceFlags
+		only.WithCluster = false
+		var l *loaded
+		if l, err = c.load(ctx, &only, ""); err == nil {
+			s.config, s.unread = l.asked(), l.Unread
+		}
 	case name == recordedSide:
 		s.word = recordedSide
-		s.config, err = c.recordedConfiguration()
+		s.config, err = c.recordedConfiguration(ctx)
 	default:
 		return nil, web.BadRequest("%q is no configuration: write dir:PATH, cluster or recorded", cli.InertName(name))
 	}
@@ -96,27 +104,8 @@ func (c *console) checkDir(dir string) error {
 	return cli.CheckDir("dir", dir)
 }
 
-// clusterConfiguration returns what is active in the cluster, without --config.
-func (c *console) clusterConfiguration(ctx context.Context) (*config.Config, error) {
-	if c.isOffline() {
-		return nil, web.BadRequest("no cluster is shown (hint: gatehouse console --context NAME)")
-	}
-	only := c.SourceFlags
-	only.WithCluster = false
-	source, err := only.Open(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	defer source.Close()
-	loaded, err := source.Load(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return loaded.Config, nil
-}
-
-// recordedConfiguration returns the configuration that the last segment of the recordings names.
-func (c *console) recordedConfiguration() (*config.Config, error) {
+// recordedConfiguration returns the configuration that decided at the beginning of the last segment of the recordings.
+func (c *console) recordedConfiguration(ctx context.Context) (*config.Config, error) {
 	paths, _, err := c.recordingOf("")
 	if err != nil {
 		return nil, err
@@ -125,26 +114,16 @@ func (c *console) recordedConfiguration() (*config.Config, error) {
 	if len(sources) == 0 {
 		return nil, errors.Join(problems...)
 	}
-	last := sources[len(sources)-1]
-	file, err := last.Open()
+	last := filepath.FromSlash(sources[len(sources)-1].Name)
+	var read *config.Config
+	item, err := readReview(ctx, last, 0)
+	if err == nil {
+		read, err = item.Configuration()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cli.InertName(last.Name), err)
+		return nil, fmt.Errorf("%s: %w", cli.InertName(last), err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
-	reader, err := record.NewReader(file)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", cli.InertName(last.Name), err)
-	}
-	defer reader.Close()
-	if _, err := reader.NextText(); err != nil {
-		return nil, fmt.Errorf("%s: %w", cli.InertName(last.Name), err)
-	}
-	name := record.ConfigurationName(reader.Segment().Header.Config)
-	if _, isName := record.ConfigurationDigest(name); !isName || name != filepath.Base(name) {
-		return nil, web.NotFound("the recording does not say which configuration has decided")
-	}
-	read, found := config.InspectFile(filepath.Join(last.Dir, name))
-	return read, found.Err()
+	return read, nil
 }
 
 // hideSecrets returns a Secret without its values, and without its annotations: kubectl apply keeps a copy of the object in one.

@@ -84,7 +84,6 @@ Exit codes: 0 stopped by a signal, 2 it cannot serve.`,
 	}
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents; with a cluster, it decides in place of what is active there", cli.ClusterFlagNames()...)
 	f.Add(cmd)
-	f.Servers = true
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.manifests, "filename", "f", nil, "file or directory of manifests to try; repeatable")
 	flags.StringArrayVar(&f.recordings, "recording", nil, "recording to show: a file, or a directory with segments; repeatable (default those of the replicas)")
@@ -134,28 +133,7 @@ func (f *flags) sourceWords() (words []string) {
 	if f.isOffline() {
 		return words
 	}
-	words = append(words, f.clusterWords()...)
-	if f.WithCluster {
-		words = append(words, "--with-cluster")
-	}
-	if f.Native {
-		words = append(words, "--native")
-	}
-	return words
-}
-
-// clusterWords returns the flags that name the cluster. There is at least one, because some commands need a cluster by name.
-func (f *flags) clusterWords() (words []string) {
-	if f.InCluster {
-		return []string{"--in-cluster"}
-	}
-	if f.Kubeconfig != "" {
-		words = append(words, "--kubeconfig", f.Kubeconfig)
-	}
-	if name := f.ContextName(); name != "" {
-		words = append(words, "--context", name)
-	}
-	return words
+	return append(words, f.Arguments(f.WithCluster)...)
 }
 
 // console is what the pages share.
@@ -253,7 +231,7 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address string, se
 		return nil, err
 	}
 	if !f.isOffline() {
-		f.Context = f.ContextName() // what is shown must stay the same cluster when another program changes the kubeconfig
+		f.Context = f.ContextName() // commands need a cluster by name, and it must stay the same when another program changes the kubeconfig
 	}
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
 	if err := c.makeDecisionLog(); err != nil {

@@ -141,7 +141,8 @@ const (
 // has none.
 func (c *console) decideAgain(ctx context.Context, page *decisionPage, item *replay.Item) error {
 	by := replay.Recorded()
-	if page.By = byRecorded; item.Configuration() == nil {
+	page.By = byRecorded
+	if _, err := item.Configuration(); err != nil {
 		l, err := c.configuration(ctx)
 		if err != nil && c.config != "" {
 			return err
@@ -151,7 +152,7 @@ func (c *console) decideAgain(ctx context.Context, page *decisionPage, item *rep
 			return nil
 		}
 		page.By = byShown
-		if by, err = replay.Compile(l.Config); err != nil {
+		if by, err = replay.Compile(l.asked()); err != nil {
 			return err
 		}
 	}

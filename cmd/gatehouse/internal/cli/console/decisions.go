@@ -205,7 +205,7 @@ func (c *console) showDecisions(r *http.Request) (*web.View, error) {
 	case len(c.recordings) > 0:
 		view.Command = slices.Concat([]string{"record", "show"}, c.recordings, list.Filter.words())
 	case list.IsCluster:
-		view.Command = append([]string{"record", "get"}, c.clusterWords()...)
+		view.Command = append([]string{"record", "get"}, c.ClusterFlags.Arguments()...)
 	}
 	return view, nil
 }

@@ -7,9 +7,9 @@ func (c *console) addLogin() {
 	switch {
 	case !c.isOffline():
 		if !c.InCluster { // whoami needs a kubeconfig
-			parts = append(parts, c.commandPart("whoami", "Who you are", append([]string{"whoami"}, c.clusterWords()...)...))
+			parts = append(parts, c.commandPart("whoami", "Who you are", append([]string{"whoami"}, c.ClusterFlags.Arguments()...)...))
 		}
-		words = append(words, c.clusterWords()...)
+		words = append(words, c.ClusterFlags.Arguments()...)
 	case c.config != "":
 		words = append(words, "--config", c.config)
 	default:

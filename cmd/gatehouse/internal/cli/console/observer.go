@@ -37,8 +37,8 @@ type observer struct {
 	err     error
 }
 
-// connection returns the connection to the cluster.
-func (o *observer) connection(f *flags) (*replicas.Cluster, error) {
+// connection returns the connection to the servers of the cluster. If they cannot be found, they are where the manifests put them.
+func (o *observer) connection(ctx context.Context, f *flags) (*replicas.Cluster, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.cluster != nil {
@@ -49,8 +49,12 @@ func (o *observer) connection(f *flags) (*replicas.Cluster, error) {
 		return nil, err
 	}
 	access.UserAgent = "gatehouse-console/" + build.Version()
-	o.cluster, err = replicas.NewCluster(access)
-	return o.cluster, err
+	found, err := replicas.Find(ctx, access)
+	if err != nil {
+		return replicas.NewCluster(access)
+	}
+	o.cluster = found
+	return found, nil
 }
 
 // sample returns what the replicas show, as of a few seconds ago at most, and what it lacks.
@@ -59,7 +63,7 @@ func (c *console) sample(ctx context.Context) (s *sample, notes []string, err er
 	o.sampling.Lock()
 	defer o.sampling.Unlock()
 	if s = o.last; s == nil || c.now().Sub(s.at) >= sampleAge {
-		cluster, err := o.connection(c.flags)
+		cluster, err := o.connection(ctx, c.flags)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -68,11 +72,7 @@ func (c *console) sample(ctx context.Context) (s *sample, notes []string, err er
 		}
 		o.last = s
 	}
-	notes = explainAll(s.errs)
-	if len(s.pods) == 0 {
-		notes = append(notes, fmt.Sprintf("no pod in namespace %s has the labels %s", replicas.Namespace, replicas.Selector))
-	}
-	return s, notes, nil
+	return s, explainAll(s.errs), nil
 }
 
 // takeSample reads the pods and the metrics of all replicas.
@@ -80,6 +80,9 @@ func takeSample(ctx context.Context, cluster *replicas.Cluster, now time.Time) (
 	s = &sample{at: now, metrics: map[string]*replicas.Metrics{}}
 	if s.pods, err = cluster.Pods(ctx); err != nil {
 		return nil, err
+	}
+	if len(s.pods) == 0 {
+		s.errs = append(s.errs, fmt.Errorf("there is no pod with %s", cluster))
 	}
 	running, err := cluster.Running(s.pods)
 	if err != nil {

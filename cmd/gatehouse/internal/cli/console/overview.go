@@ -22,7 +22,7 @@ func (c *console) addOverview() {
 		parts = append(parts,
 			part{"attention", "Needs attention", "60s", "attention", c.showAttention},
 			part{"replicas", "Replicas", "30s", "replicas", c.showReplicas},
-			c.commandPart("certificates", "Certificates", slices.Concat([]string{"certs", "status"}, c.clusterWords())...),
+			c.commandPart("certificates", "Certificates", slices.Concat([]string{"certs", "status"}, c.ClusterFlags.Arguments())...),
 		)
 	}
 	if c.config != "" {

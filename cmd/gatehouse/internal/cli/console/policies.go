@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
@@ -31,7 +32,7 @@ func errNoConfiguration() error {
 type loaded struct {
 	*resolve.CommandConfig
 
-	// Unread says what of it is not known, as for lack of a right.
+	// Unread says what of it is not known, as for lack of a right, or because a flag leaves it out.
 	Unread []error
 }
 
@@ -48,7 +49,12 @@ func (c *console) configuration(ctx context.Context) (*loaded, error) {
 		}
 		return &loaded{CommandConfig: &resolve.CommandConfig{Config: documents, Snapshot: snapshot, Found: found}}, nil
 	}
-	source, err := c.Open(ctx, c.config)
+	return c.load(ctx, &c.SourceFlags, c.config)
+}
+
+// load reads what decides in the cluster, by flags and a directory.
+func (c *console) load(ctx context.Context, by *cli.SourceFlags, dir string) (*loaded, error) {
+	source, err := by.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +63,15 @@ func (c *console) configuration(ctx context.Context) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &loaded{CommandConfig: all, Unread: source.Unread(all)}, nil
+	return &loaded{CommandConfig: all, Unread: append(source.Unread(all), source.Unconsidered()...)}, nil
+}
+
+// asked returns the configuration without the policies that the API server evaluates itself: webhooks answer without them.
+func (l *loaded) asked() *config.Config {
+	out := *l.Config
+	out.Policy.Policies = slices.DeleteFunc(slices.Clone(out.Policy.Policies), func(p policy.Policy) bool { return isFromCluster(p.Source) })
+	out.Policy.Bindings = slices.DeleteFunc(slices.Clone(out.Policy.Bindings), func(b policy.Binding) bool { return isFromCluster(b.Source) })
+	return &out
 }
 
 // needConfiguration returns what decides, or an error if it is not known.

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
 const testAddress = "127.0.0.1:8642"
@@ -167,7 +168,8 @@ func TestBrokenExceptionIsShown(t *testing.T) {
 	broken := &withStatus{}
 	broken.Spec.Reason, broken.Spec.Policies = "a migration", []v1alpha1.ExceptedPolicy{{Name: "no-latest"}}
 	s := &states{
-		loaded: &loaded{CommandConfig: &resolve.CommandConfig{Config: &config.Config{}, LeftOut: []string{"PolicyException/shop/broken"}}},
+		loaded:   &loaded{CommandConfig: &resolve.CommandConfig{Config: &config.Config{}}},
+		findings: map[string]diagnostic.List{"PolicyException/shop/broken": {{Severity: diagnostic.Error}}},
 		statuses: map[objectKey]*withStatus{
 			{exceptionKind, "shop", "broken"}: broken, {exceptionKind, "shop", "elsewhere"}: {}, {admissionPolicyKind, "", "no-latest"}: {},
 		},

@@ -47,14 +47,14 @@ func (c *console) readStates(ctx context.Context, l *loaded) *states {
 	return s
 }
 
-// leftOut returns the exceptions of the cluster that are not part of the configuration, because they have errors.
+// leftOut returns the exceptions of the cluster that are not active, because they have errors.
 func (s *states) leftOut() (all []*policy.Exception) {
 	active := map[objectKey]bool{}
 	for _, e := range allExceptions(s.loaded) {
 		active[objectKey{exceptionKind, e.Namespace, e.Name}] = isFromCluster(e.Source)
 	}
 	for key, o := range s.statuses {
-		if key.kind == exceptionKind && !active[key] && slices.Contains(s.loaded.LeftOut, key.kind+"/"+key.namespace+"/"+key.name) {
+		if key.kind == exceptionKind && !active[key] && s.findings[key.kind+"/"+key.namespace+"/"+key.name].Err() != nil {
 			e := &policy.Exception{Source: config.ClusterSource}
 			e.Namespace, e.Name = key.namespace, key.name
 			e.Spec.Reason, e.Spec.ExpiresAt, e.Spec.Policies = o.Spec.Reason, o.Spec.ExpiresAt, o.Spec.Policies

@@ -17,7 +17,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 // addTry adds the page.
@@ -198,12 +197,6 @@ func (l *loaded) sourceOf(of tryChoice) (source string, number int, known bool) 
 		name = of.Namespace + "/" + of.Name
 	}
 	at, known := l.Config.Sources(of.Kind)[name]
-	if of.Kind == nativePolicyKind {
-		i := slices.IndexFunc(l.Config.Policy.Policies, func(p policy.Policy) bool { return p.Name == of.Name })
-		if known = i >= 0; known {
-			at = l.Config.Policy.Policies[i].Source
-		}
-	}
 	source, number = parseSource(at)
 	return source, number, known
 }
@@ -293,7 +286,7 @@ func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult
 		return nil, errors.New("another computation takes too long (hint: try again)")
 	}
 	defer c.computing.Release(1)
-	x, err := c.newCandidate(l, form.Documents)
+	x, err := c.newCandidate(l, form.Documents, false)
 	if err != nil {
 		return nil, err
 	}

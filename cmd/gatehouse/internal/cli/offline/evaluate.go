@@ -255,7 +255,12 @@ func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) (found 
 		return nil, false //nolint:nilerr // evaluate reports it
 	}
 	content, _ := tree.(map[string]any)
-	found, undecodable, err = e.schemas.Check(ctx, o.GroupVersionKind(), content)
+	var old map[string]any
+	if before := e.old[e.key(o)]; before != nil {
+		tree, _ := rawjson.Value(before.JSON()).Decode() // evaluate reports what is wrong with it
+		old, _ = tree.(map[string]any)
+	}
+	found, undecodable, err = e.schemas.Check(ctx, o.GroupVersionKind(), content, old)
 	if err != nil {
 		e.unchecked[o.GroupVersionKind()] = err
 	}

@@ -262,12 +262,10 @@ func (in *input) writeProblems(out io.Writer) {
 	if in.source == nil {
 		return
 	}
-	if err := in.source.Unconsidered(); err != nil {
-		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(err.Error())) // best effort, here and below
-	}
+	in.source.WriteUnconsidered(out)
 	problems, more := in.source.Once.Problems()
 	for i := range problems {
-		_, _ = fmt.Fprintln(out, "note: "+cli.Inert(problems[i].String()))
+		_, _ = fmt.Fprintln(out, "note: "+cli.Inert(problems[i].String())) // best effort, here and below
 	}
 	if more > 0 {
 		_, _ = fmt.Fprintf(out, "note: and %s\n", diagnostic.Count(more, "more problem"))

@@ -201,7 +201,7 @@ func (f *getFlags) cluster() (*replicas.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster.Namespace, cluster.Labels, cluster.OpsPort = f.namespace, f.labels, f.opsPort
+	cluster.Places, cluster.OpsPort = []replicas.Place{{Namespace: f.namespace, Labels: f.labels}}, f.opsPort
 	return cluster, nil
 }
 

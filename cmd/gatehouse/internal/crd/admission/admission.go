@@ -124,14 +124,15 @@ func kindOf(req *admission.Request) (kind string, ours bool) {
 func (r *Reviewer) diagnose(one *config.Resource, stop func() error) diagnostic.List {
 	found := one.Found
 	if one.Value != nil {
-		err := r.compile(r.current(), one.Value, stop)
+		current := r.current()
+		err := r.compile(current, one.Value, stop)
 		compiled, ok := errors.AsType[diagnostic.List](err)
 		if err != nil && !ok && stop() == nil {
 			panic(fmt.Errorf("compiling: %w", err)) // a bug: it ends the review, and not the program
 		}
 		compiled = slices.DeleteFunc(compiled, func(d diagnostic.Diagnostic) bool { return isAboutOthers(one.Value, &d) })
 		found = append(slices.Clip(found), compiled.WithoutFollowers(found)...)
-		found = append(found, expired(one)...)
+		found = append(found, expired(one, current.Policy.Now)...)
 	}
 	found.Sort()
 	return slices.CompactFunc(found, func(a, b diagnostic.Diagnostic) bool {
@@ -200,10 +201,10 @@ func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
 	}
 }
 
-// expired warns of an exception that has no effect any more.
-func expired(one *config.Resource) diagnostic.List {
+// expired warns of an exception that has no effect any more by the clock of the configuration: without one, what expires has expired.
+func expired(one *config.Resource, now func() time.Time) diagnostic.List {
 	x, ok := one.Value.(*v1alpha1.PolicyException)
-	if !ok || x.Spec.ExpiresAt == nil || time.Now().Before(x.Spec.ExpiresAt.Time) {
+	if !ok || x.Spec.ExpiresAt == nil || now != nil && now().Before(x.Spec.ExpiresAt.Time) {
 		return nil
 	}
 	return diagnostic.List{{

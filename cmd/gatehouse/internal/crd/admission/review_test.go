@@ -3,6 +3,7 @@ package admission_test
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // head is a document's apiVersion.
@@ -153,5 +154,20 @@ warning: TokenRevocation/r: spec.issuedBefore: "2099-01-01T00:00:00Z" is in the 
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
 		})
+	}
+}
+
+// TestExpiredByTheClock: whether an exception has expired is decided by the clock of the configuration.
+func TestExpiredByTheClock(t *testing.T) {
+	t.Parallel()
+	for year, want := range map[int]bool{2019: false, 2100: true} {
+		c := configOf(t)
+		c.Policy.Now = func() time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+		for _, expiresAt := range []string{"2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"} {
+			got := text(t, reviewer(c).Review(t.Context(), about(t, exception("gatehouse-system", "{policies: [{name: p}], match: {names: [a]}, reason: old, expiresAt: '"+expiresAt+"'}"), ""), true))
+			if strings.Contains(got, "has passed") != want {
+				t.Errorf("in %d, of an exception until %s: %s", year, expiresAt, got)
+			}
+		}
 	}
 }

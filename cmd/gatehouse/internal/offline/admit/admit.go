@@ -31,15 +31,19 @@ const (
 )
 
 // Request returns the request that the API server would send for a Spec, with its objects as the API server decodes them: with
-// defaults, and custom resources without unknown fields.
+// defaults, and custom resources without unknown fields and with the status that the API server leaves them.
 func Request(resources *request.Resources, spec request.Spec) (admission.Request, error) {
 	if spec.Operation != admissionv1.Connect {
 		var err, oldErr error
-		if spec.Object, err = prepared(spec.Object, resources.Prepare); err != nil {
-			err = fmt.Errorf("object: %w", err)
-		}
-		if spec.OldObject, oldErr = prepared(spec.OldObject, resources.Prepare); oldErr != nil {
+		var old map[string]any
+		if spec.OldObject, oldErr = prepared(spec.OldObject, func(object map[string]any) {
+			resources.Prepare(object, nil, true)
+			old = object
+		}); oldErr != nil {
 			oldErr = fmt.Errorf("oldObject: %w", oldErr)
+		}
+		if spec.Object, err = prepared(spec.Object, func(object map[string]any) { resources.Prepare(object, old, spec.SubResource != "") }); err != nil {
+			err = fmt.Errorf("object: %w", err)
 		}
 		if err := errors.Join(err, oldErr); err != nil {
 			return admission.Request{}, err

@@ -37,7 +37,7 @@ type Resources struct {
 
 // Preparer does to a custom resource what the API server does when it decodes one.
 type Preparer interface {
-	Prepare(kind schema.GroupVersionKind, object map[string]any) error
+	Prepare(kind schema.GroupVersionKind, object, old map[string]any, keepsStatus bool) error
 }
 
 // Preparing returns the resources with what prepares objects of custom kinds.
@@ -47,13 +47,14 @@ func (r *Resources) Preparing(preparer Preparer) *Resources {
 	return &out
 }
 
-// Prepare does to an object what the API server does when it decodes one of a custom kind. An object of a kind whose schema is not
-// known, or is invalid, stays as it is.
-func (r *Resources) Prepare(object map[string]any) {
+// Prepare does to an object what the API server does when it decodes one of a custom kind, and to its status what it does before
+// policies are evaluated. Old is the object that it updates, nil for none; keepsStatus is for a stored object, or one of a subresource. An
+// object of a kind whose schema is not known, or is invalid, stays as it is.
+func (r *Resources) Prepare(object, old map[string]any, keepsStatus bool) {
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	if r.preparer != nil {
-		_ = r.preparer.Prepare(schema.FromAPIVersionAndKind(version, kind), object) // a check by the schema reports it
+		_ = r.preparer.Prepare(schema.FromAPIVersionAndKind(version, kind), object, old, keepsStatus) // a check by the schema reports it
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -29,6 +31,8 @@ type customResource struct {
 	values     validation.SchemaValidator
 	// rules are those of x-kubernetes-validations, nil if there are none.
 	rules *cel.Validator
+	// hasStatus reports whether status is written by the subresource alone.
+	hasStatus bool
 }
 
 // compile returns the schema of a version of a CustomResourceDefinition.
@@ -58,7 +62,8 @@ func compile(version map[string]any) (*customResource, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &customResource{structural, values, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
+	hasStatus := v1.Subresources != nil && v1.Subresources.Status != nil
+	return &customResource{structural, values, cel.NewValidator(structural, true, celconfig.PerCallLimit), hasStatus}, nil
 }
 
 // prepare does what the API server does with an object when it decodes it: fill in defaults, remove unknown fields and nulls of fields
@@ -75,19 +80,45 @@ func (c *customResource) prepare(object map[string]any) (unknown []string, malfo
 	return append(unknown, inMetadata...), false
 }
 
-// check does what the API server does with an object at its creation: prepare and validate. wrongType reports whether a value has
-// another type than its field.
-func (c *customResource) check(ctx context.Context, object map[string]any) (found diagnostic.List, wrongType bool) {
+// resetStatus does what the API server does with the status of an object in a request that is not about the subresource: it stays as
+// it was in old, which is nil at the creation.
+func (c *customResource) resetStatus(object, old map[string]any) {
+	if !c.hasStatus {
+		return
+	}
+	delete(object, "status")
+	if before, had := old["status"]; had {
+		object["status"] = before
+	}
+}
+
+// check does what the API server does with an object at its creation, or at an update of old: prepare and validate. An update tolerates
+// what is wrong with fields that it does not change. wrongType reports whether a value has another type than its field.
+func (c *customResource) check(ctx context.Context, object, old map[string]any) (found diagnostic.List, wrongType bool) {
 	object = runtime.DeepCopyJSON(object)
 	unknown, wrongType := c.prepare(object)
 	for _, path := range unknown {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Field: path, Message: strict.UnknownField})
 	}
-	errs := validation.ValidateCustomResource(nil, object, c.values)
+	var before any // an interface: a nil map would be an object
+	var valueOptions []validation.ValidationOption
+	var ruleOptions []cel.Option
+	if old != nil {
+		old = runtime.DeepCopyJSON(old)
+		c.prepare(old)
+	}
+	c.resetStatus(object, old)
+	if old != nil {
+		correlated := common.NewCorrelatedObject(object, old, &model.Structural{Structural: c.structural})
+		before, valueOptions, ruleOptions = old, append(valueOptions, validation.WithRatcheting(correlated)), append(ruleOptions, cel.WithRatcheting(correlated))
+	}
+	errs := validation.ValidateCustomResourceUpdate(nil, object, before, c.values, valueOptions...)
 	errs = append(errs, objectmeta.Validate(ctx, nil, object, c.structural, false)...)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
+	if old == nil || len(listtype.ValidateListSetsAndMaps(nil, c.structural, old)) == 0 {
+		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
+	}
 	if c.rules != nil && len(errs) == 0 {
-		broken, _ := c.rules.Validate(ctx, nil, c.structural, object, nil, celconfig.RuntimeCELCostBudget)
+		broken, _ := c.rules.Validate(ctx, nil, c.structural, object, before, celconfig.RuntimeCELCostBudget, ruleOptions...)
 		errs = append(errs, broken...)
 	}
 	for _, err := range errs {

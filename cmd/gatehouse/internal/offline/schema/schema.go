@@ -61,10 +61,10 @@ func New(definitions []*unstructured.Unstructured) *Schemas {
 }
 
 // Check returns what an API server rejects of an object on its own, in the order of the
-// fields: unknown fields, and values of a wrong type or form. The diagnostics have Field,
+// fields: unknown fields, and values of a wrong type or form. Old is the object that it updates, nil for none. The diagnostics have Field,
 // Message and Hint. Undecodable reports that a value has another type than its field. The error is why the object was not checked: ErrUnknown, or what is
 // wrong with the definition of its kind.
-func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object map[string]any) (found diagnostic.List, undecodable bool, err error) {
+func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object, old map[string]any) (found diagnostic.List, undecodable bool, err error) {
 	if compiled := s.custom[gvk]; compiled != nil {
 		custom, err := compiled()
 		if err != nil {
@@ -72,7 +72,7 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 		}
 		metadata := reflect.TypeFor[metav1.PartialObjectMetadata]()
 		found = s.types.Compare(metadata, metadataOf(object), "", strict.Options{SecretAt: IsSecret})
-		values, wrongType := custom.check(ctx, object)
+		values, wrongType := custom.check(ctx, object, old)
 		return s.finish(metadata, object, append(found, values...)), wrongType || hasWrongType(found), nil
 	}
 	if t := s.builtIn[gvk]; t != nil {
@@ -90,8 +90,9 @@ func (s *Schemas) Check(ctx context.Context, gvk schema.GroupVersionKind, object
 }
 
 // Prepare does to a custom resource what the API server does when it decodes one, before admission: fill in defaults, remove unknown
-// fields and nulls, decode metadata. It leaves objects of other kinds, and what is malformed, as they are.
-func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object map[string]any) error {
+// fields and nulls, decode metadata. In a request that may not write the status, it is then that of old, which is nil at the creation. It
+// leaves objects of other kinds, and what is malformed, as they are.
+func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object, old map[string]any, keepsStatus bool) error {
 	compiled := s.custom[gvk]
 	if compiled == nil {
 		return nil
@@ -101,6 +102,9 @@ func (s *Schemas) Prepare(gvk schema.GroupVersionKind, object map[string]any) er
 		return err
 	}
 	custom.prepare(object)
+	if !keepsStatus {
+		custom.resetStatus(object, old)
+	}
 	if meta, found, err := objectmeta.GetObjectMeta(object, false); err == nil && found {
 		return objectmeta.SetObjectMeta(object, meta)
 	}

@@ -87,7 +87,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\nspec: {size: 1, env: [{name: a, value: {b: '481516'}}]}",
 	} {
 		o := decode(t, object)
-		found, _, err := schemas.Check(t.Context(), o.GroupVersionKind(), o.Object)
+		found, _, err := schemas.Check(t.Context(), o.GroupVersionKind(), o.Object, nil)
 		if err != nil || len(found) == 0 || strings.Contains(found.Error(), secret) {
 			t.Errorf("%s\n%v, %v", object, found, err)
 		}
@@ -173,7 +173,7 @@ func TestCheck(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			object := decode(t, test.object)
-			found, _, err := schemas.Check(t.Context(), object.GroupVersionKind(), object.Object)
+			found, _, err := schemas.Check(t.Context(), object.GroupVersionKind(), object.Object, nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -188,7 +188,7 @@ func TestCheck(t *testing.T) {
 	}
 	for kind, want := range map[string]string{"Nothing": schema.ErrUnknown.Error(), "Gadget": "its definition has no schema.openAPIV3Schema"} {
 		gvk := k8sschema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: kind}
-		if found, _, err := schemas.Check(t.Context(), gvk, map[string]any{}); err == nil || err.Error() != want || len(found) > 0 {
+		if found, _, err := schemas.Check(t.Context(), gvk, map[string]any{}, nil); err == nil || err.Error() != want || len(found) > 0 {
 			t.Errorf("%s: %v, %v, want %s", kind, found, err, want)
 		}
 	}

@@ -59,7 +59,7 @@ func NewAPIServer(t *testing.T, ops map[string]http.Handler) *APIServer {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(&list)
 	})
-	s.Mux.HandleFunc("/api/v1/namespaces/gatehouse-system/pods/{name}/portforward", func(w http.ResponseWriter, r *http.Request) {
+	s.Mux.HandleFunc("/api/v1/namespaces/{namespace}/pods/{name}/portforward", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		if name == s.Forbidden {
 			w.Header().Set("Content-Type", "application/json")
