@@ -28,6 +28,8 @@ type checkFlags struct {
 	requestFlags
 	output string
 	quiet  bool
+	// now is the clock.
+	now func() time.Time
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -35,9 +37,9 @@ func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif"
 
 // NewCheckCommand returns the command "gatehouse check".
 func NewCheckCommand(s cli.Streams) *cobra.Command {
-	var f checkFlags
+	f := checkFlags{now: time.Now}
 	cmd := &cobra.Command{
-		Use:   "check --config DIR|--context NAME [-f FILE|DIR]...",
+		Use:   "check --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
 		Short: "Check whether manifests would be admitted",
 		Long: `Check processes every object in manifests as the API server and Gatehouse do when
 it is created: it validates the object against the schema of its kind, sets
@@ -124,7 +126,7 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	report, err := newCheckReport(ctx, e, progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, last: time.Now()})
+	report, err := newCheckReport(ctx, e, progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, now: f.now, last: f.now()})
 	if err != nil {
 		return err
 	}
@@ -140,7 +142,7 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 
 // check returns everything that is wrong with the flags.
 func (f *checkFlags) check() error {
-	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config))
+	return errors.Join(f.requestFlags.check(&f.manifestFlags), f.cluster.Check(f.config))
 }
 
 // checkVerdict is what becomes of an object.
@@ -177,6 +179,9 @@ type checked struct {
 	Note string `json:"note,omitempty"`
 
 	source, title string
+	// noLines is that of the object, and elapsed is what deciding took.
+	noLines bool
+	elapsed time.Duration
 }
 
 // checkedViolation is a violation and its effect.
@@ -234,14 +239,16 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			p.tick(len(report.objects), total)
+			start := p.now()
+			p.tick(start, len(report.objects), total)
 			c := newChecked(e, o, e.evaluate(ctx, o, false))
+			c.elapsed = p.now().Sub(start)
 			report.objects = append(report.objects, c)
 			report.counts[c.Verdict]++
 		}
 	}
 	if len(report.objects) == 0 {
-		return nil, errors.New("there is no object in these manifests (hint: kustomization files are ignored: pipe the output of kustomize build)")
+		return nil, errors.New("there is no object in these manifests (hint: -k DIR renders a kustomization)")
 	}
 	return report, nil
 }
@@ -249,7 +256,7 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 func newChecked(e *evaluator, o *manifest.Object, from *evaluation) *checked {
 	c := &checked{
 		place: placeOf(o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.Warnings, Note: from.note,
-		source: o.Source, title: titleOf(o),
+		source: o.Source, title: titleOf(o), noLines: o.NoLines,
 	}
 	for _, d := range from.invalid {
 		v := checkedViolation{Violation: schemaViolation(o, &d), Effect: effectDenied}
@@ -316,13 +323,14 @@ func (r *checkReport) exit(unread bool) error {
 type progress struct {
 	cli.Streams
 	shown bool
+	now   func() time.Time
 	last  time.Time
 }
 
 // tick is called before each object.
-func (p *progress) tick(done, total int) {
-	if p.shown && time.Since(p.last) > time.Second {
-		p.last = time.Now()
+func (p *progress) tick(now time.Time, done, total int) {
+	if p.shown && now.Sub(p.last) > time.Second {
+		p.last = now
 		_, _ = fmt.Fprintf(p.Err, "%d of %s…\n", done, diagnostic.Count(total, "object")) // best effort
 	}
 }

@@ -55,7 +55,7 @@ func operations() []string {
 }
 
 // check returns everything that is wrong with the flags.
-func (f *requestFlags) check(files []string) error {
+func (f *requestFlags) check(manifests *manifestFlags) error {
 	var errs []error
 	switch {
 	case f.operation != "" && !slices.Contains(operations(), f.operation):
@@ -69,7 +69,7 @@ func (f *requestFlags) check(files []string) error {
 	case f.operation != "" && f.operation != string(admissionv1.Update) && len(f.old) > 0:
 		errs = append(errs, fmt.Errorf("--old is for an UPDATE, and --operation is %s", f.operation))
 	}
-	if slices.Contains(f.old, "-") && (len(files) == 0 || slices.Contains(files, "-")) {
+	if slices.Contains(f.old, "-") && manifests.readsStdin() {
 		errs = append(errs, errors.New("--old - and the manifests cannot both be standard input"))
 	}
 	if f.as == "" {
@@ -136,7 +136,8 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	}
 	e.operation = admissionv1.Update
 	before := *in.manifestFlags
-	before.files, before.lenient = f.old, false // an object that cannot be read would be taken for one that is created
+	before.files, before.kustomizations, before.rendered = f.old, nil, ""
+	before.lenient = false // an object that cannot be read would be taken for one that is created
 	sources, err := before.read(stdin)
 	if err != nil {
 		return nil, err

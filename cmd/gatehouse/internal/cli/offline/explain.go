@@ -29,7 +29,7 @@ import (
 func NewExplainCommand(s cli.Streams) *cobra.Command {
 	f := explainFlags{token: newExplainTokenFlags()}
 	cmd := &cobra.Command{
-		Use:   "explain --config DIR|--context NAME [-f FILE|DIR]... | --token-file FILE",
+		Use:   "explain --config DIR|--context NAME [FILE|DIR]... [-k DIR]... | --token-file FILE",
 		Short: "Explain injection, policies and tokens, step by step",
 		Long: `Explain shows for every pod in manifests what each profile does and why: the
 results of selectors, annotations, rollout and conditions, the sources of
@@ -68,7 +68,6 @@ which is valid for the API server's: only the API server knows these. Exit codes
 
   # why is this token refused?
   gatehouse explain --config ./config --token-file token.txt --fetch-keys`,
-		Args: f.token.refuseTokens(noFileArguments(), func() []string { return f.files }),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.token.check(cmd.Flags()), f.check()); err != nil {
 				return err
@@ -99,6 +98,7 @@ which is valid for the API server's: only the API server knows these. Exit codes
 		},
 	}
 	f.manifestFlags.add(cmd)
+	cmd.Args = f.token.refuseTokens(cmd.Args, func() []string { return f.files })
 	f.cluster.AddBeside(cmd, &f.config)
 	f.addLabels(cmd)
 	f.addAllowEmpty(cmd)
@@ -120,7 +120,7 @@ type explainFlags struct {
 
 // check returns everything that is wrong with the flags.
 func (f *explainFlags) check() error {
-	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config))
+	return errors.Join(f.requestFlags.check(&f.manifestFlags), f.cluster.Check(f.config))
 }
 
 // explained is the explanation of an object.

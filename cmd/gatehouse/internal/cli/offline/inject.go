@@ -19,7 +19,7 @@ import (
 func NewInjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:   "inject --config DIR [-f FILE|DIR]...",
+		Use:   "inject --config DIR [FILE|DIR]... [-k DIR]...",
 		Short: "Add sidecars to the pods in manifests",
 		Long: `Inject does to the pods in manifests what the server would do to them when they
 are created, with the same decisions: Pods, and the pod templates of Deployments,
@@ -63,6 +63,9 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 			in, err := f.open(cmd.Context(), s.In)
 			if err != nil {
 				return err
+			}
+			if !f.quiet {
+				f.writeSkipped(s.Err)
 			}
 			if err := in.checkActive(); err != nil {
 				if !f.quiet {

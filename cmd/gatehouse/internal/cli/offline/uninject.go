@@ -14,7 +14,7 @@ import (
 func NewUninjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:   "uninject [-f FILE|DIR]...",
+		Use:   "uninject [FILE|DIR]... [-k DIR]...",
 		Short: "Remove sidecars from the pods in manifests",
 		Long: `Uninject removes from the pods in manifests what inject or the server added: what
 the annotation sidecar.gatehouse.dev/status lists, and the annotation. It needs no
@@ -48,6 +48,9 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 	sources, err := f.read(s.In)
 	if err != nil {
 		return err
+	}
+	if !f.quiet {
+		f.writeSkipped(s.Err)
 	}
 	log := changeLog{quiet: f.quiet}
 	var unknown diagnostic.List
