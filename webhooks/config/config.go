@@ -92,6 +92,12 @@ func Inspect(dir string) (*Config, diagnostic.List) {
 	return readStable(dir).decode()
 }
 
+// InspectPaths is Inspect for files and directories that are one configuration together. Sources begin with these paths. They may have
+// no document.
+func InspectPaths(paths []string) (*Config, diagnostic.List) {
+	return readPaths(paths).decode()
+}
+
 // InspectBeside is Inspect for a directory beside which there are custom resources:
 // it may have no document, and "" is no directory.
 func InspectBeside(dir string) (*Config, diagnostic.List) {

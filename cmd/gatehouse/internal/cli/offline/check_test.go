@@ -41,15 +41,16 @@ func TestEffectOf(t *testing.T) {
 // TestProgress reports after a second on a terminal, and once.
 func TestProgress(t *testing.T) {
 	t.Parallel()
-	long := time.Now().Add(-time.Minute)
+	now := time.Now()
+	long := now.Add(-time.Minute)
 	for want, p := range map[string]progress{
 		"3 of 9 objects…\n": {shown: true, last: long},
 		"":                  {last: long},
 	} {
 		var out strings.Builder
 		p.Err = &out
-		p.tick(3, 9)
-		p.tick(4, 9)
+		p.tick(now, 3, 9)
+		p.tick(now, 4, 9)
 		if out.String() != want {
 			t.Errorf("got %q, want %q", out.String(), want)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -36,6 +37,10 @@ func newPositions(dir string) *positions {
 
 // locate sets the position of a diagnostic. It returns the lines that show a mistake in an expression with a caret below it, or none.
 func (p *positions) locate(d *diagnostic.Diagnostic) []string {
+	if d.Source == config.ClusterSource {
+		d.File = d.Source
+		return nil
+	}
 	name, document, item := p.parseSource(d.Source)
 	if name == "" {
 		if d.File = filepath.ToSlash(d.Source); d.File != "" && d.Source != p.dir {

@@ -255,7 +255,7 @@ func checkActive(c *config.Config, dir string) error {
 	}
 	hint := "a policy needs validationActions or a binding"
 	if len(c.Policy.Policies)+len(c.Policy.AdmissionPolicies) == 0 {
-		hint = "--config takes policies and sidecar profiles; manifests are arguments"
+		hint = "--config takes policies and sidecar profiles; manifests are given with -f"
 	}
 	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: %s; --allow-empty accepts this)", cli.OneLine(dir), hint)
 }

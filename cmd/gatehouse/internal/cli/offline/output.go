@@ -45,7 +45,7 @@ func (f *changeFlags) check(cmd *cobra.Command) error {
 	case len(f.kustomizations) > 0 && (f.inPlace || f.output == "diff"):
 		errs = append(errs, errors.New("-i and -o diff are for files, and not for what -k renders"))
 	case f.inPlace && len(f.files) == 0:
-		errs = append(errs, errors.New("--in-place needs files (hint: name them as arguments)"))
+		errs = append(errs, errors.New("--in-place needs files (hint: name them with -f)"))
 	case f.inPlace && slices.Contains(f.files, "-"):
 		errs = append(errs, errors.New("--in-place needs files, and - is standard input"))
 	}

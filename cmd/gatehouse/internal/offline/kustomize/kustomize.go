@@ -24,7 +24,9 @@ import (
 const maxFile = 64 << 20
 
 // IsFile reports whether a file of this name is a kustomization.
-func IsFile(name string) bool { return slices.Contains(konfig.RecognizedKustomizationFileNames(), name) }
+func IsFile(name string) bool {
+	return slices.Contains(konfig.RecognizedKustomizationFileNames(), name)
+}
 
 // File returns the kustomization file of a directory, or the directory if it has none.
 func File(dir string) string {
