@@ -38,6 +38,33 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
+// TestCheckTakesTime: an object of JUnit's report has the time that deciding about it took.
+func TestCheckTakesTime(t *testing.T) {
+	t.Parallel()
+	f := checkFlags{manifestFlags: manifestFlags{configFlag: configFlag{"testdata/sidecars"}, files: []string{"-"}, namespace: "default", lenient: true}}
+	in, err := f.open(t.Context(), strings.NewReader("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := in.evaluator(&f.requestFlags, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now time.Time
+	report, err := newCheckReport(t.Context(), e, progress{now: func() time.Time {
+		now = now.Add(2 * time.Millisecond)
+		return now
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range report.junit()[0].Cases {
+		if c.Elapsed != 2*time.Millisecond {
+			t.Errorf("%s took %s", c.Name, c.Elapsed)
+		}
+	}
+}
+
 // TestProgress reports after a second on a terminal, and once.
 func TestProgress(t *testing.T) {
 	t.Parallel()

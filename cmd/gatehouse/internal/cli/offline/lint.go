@@ -202,10 +202,12 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 		return nil, err
 	}
 	defer source.Close()
-	if source.Found.Err() != nil {
-		return f.lintDir(f.config), nil
-	}
 	loaded, err := source.Load(ctx, nil)
+	if err != nil && f.config != "" {
+		if r := f.lintDir(f.config); r.errors > 0 {
+			return r, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
@@ -106,7 +105,9 @@ func (f *manifestFlags) readOne(stdin io.Reader, from origin, workloads *manifes
 	switch {
 	case from.build != "":
 		rendered = &manifest.Rendered{File: from.name()}
-		s.text, err = kustomize.Build(from.build)
+		if s.text, err = kustomize.Build(from.build); err != nil {
+			err = errors.New(cli.OneLine(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " ")))
+		}
 	case from.path == "":
 		rendered = &manifest.Rendered{File: filepath.ToSlash(f.rendered)} // helm template writes comments
 		if info, failed := os.Stat(f.rendered); failed == nil && info.IsDir() {
@@ -258,12 +259,17 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 	if f.rendered != "" && !f.readsStdin() {
 		errs = append(errs, errors.New("--path is for standard input: other input has the paths of its files"))
 	}
-	seen := sets.New[string]()
-	return slices.DeleteFunc(all, func(o origin) bool {
-		key := o.path + "\x00" + o.build
-		defer seen.Insert(key)
-		return seen.Has(key)
-	}), errors.Join(errs...)
+	var once []origin
+	at := map[origin]int{} // the index in once
+	for _, o := range all {
+		key := origin{path: o.path, build: o.build}
+		if i, seen := at[key]; seen {
+			once[i].walked = once[i].walked && o.walked // a directory holds it, and somebody names it
+			continue
+		}
+		at[key], once = len(once), append(once, o)
+	}
+	return once, errors.Join(errs...)
 }
 
 // filesOf returns the file of that name, or those in and below the directory. Hidden files and directories behind symbolic
