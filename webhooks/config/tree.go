@@ -111,12 +111,15 @@ func readPaths(paths []string) tree {
 	r := reader{tree: tree{limits: defaultLimits(), mayBeEmpty: true}, fingerprint: newFingerprinter(time.Now())}
 	for _, path := range paths {
 		rel := filepath.ToSlash(filepath.Clean(path))
+		if rel == "." {
+			rel = ""
+		}
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
 			r.problem(rel, "cannot be read: "+reason(err), "")
 		case info.IsDir():
-			r.directory(path, strings.TrimPrefix(rel, "."), []fs.FileInfo{info})
+			r.directory(path, rel, []fs.FileInfo{info})
 		case !info.Mode().IsRegular():
 			r.problem(rel, "is not a regular file", "")
 		default:

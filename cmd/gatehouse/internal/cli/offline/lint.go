@@ -141,22 +141,7 @@ type lintReport struct {
 
 // lint returns the report. The error is about a file or directory itself, or the cluster.
 func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
-	if f.config == "" && len(f.files) == 1 {
-		if info, err := os.Stat(f.files[0]); err == nil && info.IsDir() {
-			f.config, f.files = f.files[0], nil
-		}
-	}
-	if f.config != "" {
-		info, err := os.Stat(f.config)
-		const hint = "(hint: --config takes a directory of YAML and JSON documents)"
-		if err != nil {
-			return nil, fmt.Errorf("%s: cannot be read: %w %s", cli.OneLine(f.config), cli.Cause(err), hint)
-		}
-		if !info.IsDir() {
-			return nil, fmt.Errorf("%s: is not a directory %s", cli.OneLine(f.config), hint)
-		}
-	}
-	err := f.cluster.Check(f.config)
+	paths, err := f.files, f.cluster.Check(f.config)
 	if f.cluster.Given() && len(f.files) > 0 {
 		err = errors.Join(err, errors.New("files and a cluster cannot be given together (hint: --config DIR --with-cluster)"))
 	}
@@ -165,33 +150,36 @@ func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 			err = errors.Join(err, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(failed)))
 		}
 	}
+	if f.config != "" {
+		err = errors.Join(err, cli.CheckDir("--config", f.config))
+		paths = append([]string{f.config}, f.files...)
+	}
 	switch {
 	case err != nil:
 		return nil, err
 	case f.cluster.Given():
 		return f.lintCluster(ctx)
-	case len(f.files) == 0:
-		return f.lintDir(f.config), nil
+	default:
+		return f.lintPaths(paths...), nil
 	}
-	paths := f.files
-	if f.config != "" {
-		paths = append([]string{f.config}, paths...)
-	}
-	c, found := config.InspectPaths(paths)
-	_, all := config.Compile(c, found)
-	r := newLintReport(c, found, all, "")
-	if c.Documents == 0 {
-		r.inactive = fmt.Errorf("there is no document of Gatehouse in %s (hint: gatehouse check judges manifests)", cli.OneLine(strings.Join(f.files, ", ")))
-	}
-	return r, nil
 }
 
-// lintDir returns the report of a directory.
-func (f *lintFlags) lintDir(dir string) *lintReport {
+// lintPaths returns the report of files and directories, which are one configuration. A single directory has something active.
+func (f *lintFlags) lintPaths(paths ...string) *lintReport {
+	dir := paths[0]
 	c, found := config.Inspect(dir)
+	if len(paths) > 1 || cli.CheckDir("", dir) != nil {
+		dir = ""
+		c, found = config.InspectPaths(paths)
+	}
 	_, all := config.Compile(c, found)
 	r := newLintReport(c, found, all, dir)
-	r.inactive = f.checkActive(c, dir)
+	switch {
+	case dir != "":
+		r.inactive = f.checkActive(c, dir)
+	case c.Documents == 0:
+		r.inactive = fmt.Errorf("there is no document of Gatehouse in %s (hint: gatehouse check judges manifests)", cli.OneLine(strings.Join(paths, ", ")))
+	}
 	return r
 }
 
@@ -203,12 +191,12 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 	}
 	defer source.Close()
 	loaded, err := source.Load(ctx, nil)
-	if err != nil && f.config != "" {
-		if r := f.lintDir(f.config); r.errors > 0 {
-			return r, nil
-		}
-	}
 	if err != nil {
+		if f.config != "" {
+			if r := f.lintPaths(f.config); r.errors > 0 {
+				return r, nil
+			}
+		}
 		return nil, err
 	}
 	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config)

@@ -62,7 +62,7 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		return nil, err
 	}
 	for _, from := range origins {
-		if kustomize.IsFile(filepath.Base(from.path)) && from.build == "" && (f.lenient || from.walked) {
+		if kustomize.IsFile(filepath.Base(from.path)) && !from.rendered && (f.lenient || from.walked) {
 			f.unbuilt = append(f.unbuilt, cli.OneLine(filepath.ToSlash(from.path)))
 			continue
 		}
@@ -103,9 +103,9 @@ func (f *manifestFlags) readOne(stdin io.Reader, from origin, workloads *manifes
 	s := source{path: from.path}
 	var rendered *manifest.Rendered
 	switch {
-	case from.build != "":
+	case from.rendered:
 		rendered = &manifest.Rendered{File: from.name()}
-		if s.text, err = kustomize.Build(from.build); err != nil {
+		if s.text, err = kustomize.Build(from.path); err != nil {
 			err = errors.New(cli.OneLine(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " ")))
 		}
 	case from.path == "":
@@ -195,10 +195,9 @@ func unreadableError(o *manifest.Object) error {
 
 // origin is where manifests come from: a file, a kustomization, or standard input.
 type origin struct {
-	// path is the file, "" for standard input and a kustomization.
-	path string
-	// build is the directory of a kustomization that is rendered, or "".
-	build string
+	// path is the file, or the directory of the kustomization that is rendered, and empty for standard input.
+	path     string
+	rendered bool
 	// walked reports whether nobody named the file: a directory holds it.
 	walked bool
 }
@@ -206,8 +205,8 @@ type origin struct {
 // name returns the origin as messages name it.
 func (o *origin) name() string {
 	switch {
-	case o.build != "":
-		return filepath.ToSlash(kustomize.File(o.build))
+	case o.rendered:
+		return filepath.ToSlash(kustomize.File(o.path))
 	case o.path == "":
 		return cli.StdinName
 	default:
@@ -254,7 +253,7 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 		if err := cli.CheckDir("--kustomize", dir); err != nil {
 			errs = append(errs, err)
 		}
-		all = append(all, origin{build: filepath.Clean(dir)})
+		all = append(all, origin{path: filepath.Clean(dir), rendered: true})
 	}
 	if f.rendered != "" && !f.readsStdin() {
 		errs = append(errs, errors.New("--path is for standard input: other input has the paths of its files"))
@@ -262,7 +261,7 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 	var once []origin
 	at := map[origin]int{} // the index in once
 	for _, o := range all {
-		key := origin{path: o.path, build: o.build}
+		key := origin{path: o.path, rendered: o.rendered}
 		if i, seen := at[key]; seen {
 			once[i].walked = once[i].walked && o.walked // a directory holds it, and somebody names it
 			continue
