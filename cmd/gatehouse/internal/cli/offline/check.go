@@ -126,7 +126,11 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	report, err := newCheckReport(ctx, e, progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, now: f.now, last: f.now()})
+	line := cli.NewLiveLine(s.Err)
+	if f.quiet {
+		line = cli.NewLiveLine(io.Discard)
+	}
+	report, err := newCheckReport(ctx, e, line, f.now)
 	if err != nil {
 		return err
 	}
@@ -228,7 +232,8 @@ type checkReport struct {
 }
 
 // newCheckReport evaluates every object.
-func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport, error) {
+func newCheckReport(ctx context.Context, e *evaluator, line *cli.LiveLine, now func() time.Time) (*checkReport, error) {
+	defer line.Clear()
 	report := &checkReport{counts: make(map[checkVerdict]int)}
 	total := 0
 	for _, s := range e.sources {
@@ -239,10 +244,12 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			start := p.now()
-			p.tick(start, len(report.objects), total)
+			line.Show(func() string {
+				return fmt.Sprintf("%d of %s…", len(report.objects), diagnostic.Count(total, "object"))
+			})
+			start := now()
 			c := newChecked(e, o, e.evaluate(ctx, o, false))
-			c.elapsed = p.now().Sub(start)
+			c.elapsed = now().Sub(start)
 			report.objects = append(report.objects, c)
 			report.counts[c.Verdict]++
 		}
@@ -316,21 +323,5 @@ func (r *checkReport) exit(unread bool) error {
 		return &cli.ExitError{Code: cli.ExitUnknown}
 	default:
 		return nil
-	}
-}
-
-// progress reports on a terminal how far long work has come.
-type progress struct {
-	cli.Streams
-	shown bool
-	now   func() time.Time
-	last  time.Time
-}
-
-// tick is called before each object.
-func (p *progress) tick(now time.Time, done, total int) {
-	if p.shown && now.Sub(p.last) > time.Second {
-		p.last = now
-		_, _ = fmt.Fprintf(p.Err, "%d of %s…\n", done, diagnostic.Count(total, "object")) // best effort
 	}
 }

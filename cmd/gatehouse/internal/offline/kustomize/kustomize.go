@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -81,11 +82,27 @@ func (f files) ReadFile(path string) ([]byte, error) {
 	return f.FileSystem.ReadFile(path)
 }
 
-// What kustomize fetches: with HTTP where a file is named, and with git where a directory may be.
+// What kustomize fetches: with HTTP where a file is named, as PATH or KEY=PATH, and with git where a directory may be.
 var (
 	remoteFile      = regexp.MustCompile(`(?i)^https?:`)
+	remoteSource    = regexp.MustCompile(`(?i)^([^=]*=)?https?:`)
 	remoteDirectory = regexp.MustCompile(`(?i)^(git::)?((https?|ssh|file)://|github\.com[/:]|[a-z][a-z0-9-]*@)`)
 )
+
+// remoteIn returns what is remote as a value of a field of a kustomization or of the configuration of a built-in plugin, nil for a field
+// that names nothing that is loaded. Like the library, it does not distinguish capital letters.
+func remoteIn(field string) *regexp.Regexp {
+	switch strings.ToLower(strings.ToUpper(field)) { // ſ is S
+	case "resources", "components", "generators", "transformers", "validators":
+		return remoteDirectory
+	case "files":
+		return remoteSource
+	case "additionalvaluesfiles", "configurations", "crds", "env", "envs", "patchesstrategicmerge", "path", "paths", "targetfilepath", "valuesfile":
+		return remoteFile
+	default:
+		return nil
+	}
+}
 
 // checker finds what is remote in a kustomization and in those that it names, by the library's own readings of them.
 type checker struct {
@@ -112,23 +129,20 @@ func (c *checker) visit(root filesys.ConfirmedDir) error {
 		if text, err = json.Marshal(k); err == nil {
 			err = json.Unmarshal(text, &fields)
 		}
-		if err = errors.Join(err, checkFiles(file, "", fields)); err != nil {
+		err = errors.Join(err, check(file, "", fields))
+		for _, entry := range slices.Concat(k.Generators, k.Transformers, k.Validators) {
+			err = errors.Join(err, c.checkPlugin(root, file, entry))
+		}
+		if err != nil {
 			return err
 		}
 		for _, entry := range slices.Concat(k.Resources, k.Components) {
-			if err := checkReference(file, remoteDirectory, entry); err != nil {
-				return err
-			}
-			if base, err := filesys.ConfirmDir(c.disk, root.Join(entry)); err == nil {
-				if err := c.visit(base); err != nil {
-					return err
-				}
+			if base, failed := filesys.ConfirmDir(c.disk, root.Join(entry)); failed == nil {
+				err = errors.Join(err, c.visit(base))
 			}
 		}
-		for _, entry := range slices.Concat(k.Generators, k.Transformers, k.Validators) {
-			if err := c.checkPlugin(root, file, entry); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -137,67 +151,37 @@ func (c *checker) visit(root filesys.ConfirmedDir) error {
 // checkPlugin checks an entry of generators, transformers or validators: objects, or the name of a file with some.
 func (c *checker) checkPlugin(root filesys.ConfirmedDir, file, entry string) error {
 	objects, err := c.resources.NewResMapFromBytes([]byte(entry))
+	if err != nil && c.disk.IsDir(root.Join(entry)) { // it may render to anything
+		return fmt.Errorf("%q in %s is a directory of generators, transformers or validators, which is not supported (hint: name its files)", entry, file)
+	}
 	if err != nil {
-		if err := checkReference(file, remoteDirectory, entry); err != nil {
-			return err
-		}
-		if c.disk.IsDir(root.Join(entry)) { // it may render to anything
-			return fmt.Errorf("%q in %s is a directory of generators, transformers or validators, which is not supported (hint: name its files)", entry, file)
-		}
-		text, err := c.disk.ReadFile(root.Join(entry))
-		if err != nil {
-			return nil //nolint:nilerr // the library reports it
-		}
+		text, _ := c.disk.ReadFile(root.Join(entry))
 		if objects, err = c.resources.NewResMapFromBytes(text); err != nil {
 			return nil //nolint:nilerr // the library reports it
 		}
 	}
 	for _, object := range objects.Resources() {
-		fields, err := object.Map()
-		if err == nil {
-			err = checkFiles(file, "", fields)
-		}
-		if err != nil {
-			return err
-		}
+		fields, failed := object.Map()
+		err = errors.Join(err, failed, check(file, "", fields))
 	}
-	return nil
+	return err
 }
 
-// checkFiles returns an error if a field that names files, at any depth of a value, names a remote one.
-func checkFiles(file, field string, value any) error {
+// check returns an error if a field, at any depth of a value, has something remote.
+func check(file, field string, value any) (err error) {
 	switch v := value.(type) {
 	case map[string]any:
-		for name, member := range v {
-			if err := checkFiles(file, name, member); err != nil {
-				return err
-			}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			err = errors.Join(err, check(file, name, v[name]))
 		}
 	case []any:
 		for _, element := range v {
-			if err := checkFiles(file, field, element); err != nil {
-				return err
-			}
+			err = errors.Join(err, check(file, field, element))
 		}
 	case string:
-		if slices.ContainsFunc(fileFields(), func(name string) bool { return strings.EqualFold(name, field) }) {
-			_, path, _ := strings.Cut(v, "=") // KEY=PATH
-			return errors.Join(checkReference(file, remoteFile, v), checkReference(file, remoteFile, path))
+		if remote := remoteIn(field); remote != nil && remote.MatchString(v) {
+			err = fmt.Errorf("%q in %s is remote, and nothing is fetched (hint: copy it into the repository, or pipe the output of kustomize build)", v, file)
 		}
 	}
-	return nil
-}
-
-// fileFields returns the fields of kustomizations and of the configuration of built-in plugins whose files kustomize loads.
-func fileFields() []string {
-	return []string{
-		"additionalValuesFiles", "configurations", "crds", "env", "envs", "files", "patchesStrategicMerge", "path", "paths", "targetFilePath", "valuesFile",
-	}
-}
-
-func checkReference(file string, remote *regexp.Regexp, reference string) error {
-	if !remote.MatchString(reference) {
-		return nil
-	}
-	return fmt.Errorf("%q in %s is remote, and nothing is fetched (hint: copy it into the repository, or pipe the output of kustomize build)", reference, file)
+	return err
 }

@@ -43,6 +43,7 @@ resources: [../base]
 commonAnnotations: {docs: "https://example.com/a"}
 configMapGenerator: [{name: c, literals: ["home=https://example.com"], files: ["icon=logo@2x.txt"], options: {disableNameSuffixHash: true}}]
 patches: [{target: {kind: Service}, patch: '{apiVersion: v1, kind: Service, metadata: {name: a, labels: {see: there}}}'}]
+patchesStrategicMerge: ['{apiVersion: v1, kind: Service, metadata: {name: a, annotations: {flag: "--url=https://example.com"}}}']
 transformers: ["{apiVersion: builtin, kind: PrefixTransformer, metadata: {name: p}, prefix: x-, fieldSpecs: [{path: metadata/name}]}"]
 -- over/logo@2x.txt --
 logo
@@ -64,6 +65,7 @@ kind: Service
 metadata:
   annotations:
     docs: https://example.com/a
+    flag: --url=https://example.com
   labels:
     see: there
   name: x-a
@@ -95,7 +97,7 @@ func TestNothingIsFetched(t *testing.T) {
 		"a patch":                         configMap + "-- kustomization.yaml --\nresources: [a.yaml]\npatches: [{path: URL/a.yaml}]\n",
 		"a JSON patch":                    configMap + "-- kustomization.yaml --\nresources: [a.yaml]\npatchesJson6902: [{path: URL/a.yaml, target: {version: v1, kind: ConfigMap, name: a}}]\n",
 		"a strategic merge":               configMap + "-- kustomization.yaml --\nresources: [a.yaml]\npatchesStrategicMerge: [URL/a.yaml]\n",
-		"a file of a generator":           "-- kustomization.yaml --\nconfigMapGenerator: [{name: a, files: [\"a=URL/a.yaml\"]}]\n",
+		"a file of a generator":           "-- kustomization.yaml --\nconfigMapGenerator: [{name: a, files: [\"a b=URL/a.yaml\"]}]\n",
 		"variables of a secret":           "-- kustomization.yaml --\nsecretGenerator: [{name: a, envs: [URL/a.env]}]\n",
 		"a replacement":                   configMap + "-- kustomization.yaml --\nresources: [a.yaml]\nreplacements: [{path: URL/a.yaml}]\n",
 		"a definition":                    configMap + "-- kustomization.yaml --\nresources: [a.yaml]\ncrds: [URL/a.yaml]\n",
