@@ -22,7 +22,7 @@ type Document struct {
 // Documents reads a file, or the files below a directory that Load would read, with the
 // same strictness and limits. The diagnostics are errors about documents that are left out.
 func Documents(path string) ([]Document, diagnostic.List) {
-	t := readPaths([]string{path})
+	t := readPaths([]string{path}, nil)
 	found := t.found
 	report := func(source string, p problem) {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Error, Source: source, Field: p.field, Message: p.message, Hint: p.hint})

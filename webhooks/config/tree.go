@@ -106,9 +106,13 @@ func readTree(dir string, l limits) tree {
 	return r.finish()
 }
 
-// readPaths reads files and directories once. They are below the directory "", so that paths from the root of the file system are too.
-func readPaths(paths []string) tree {
+// readPaths reads files and directories once, beside texts by their names. They are below the directory "", so that paths from the root of
+// the file system are too.
+func readPaths(paths []string, texts map[string][]byte) tree {
 	r := reader{tree: tree{limits: defaultLimits(), mayBeEmpty: true}, fingerprint: newFingerprinter(time.Now())}
+	for name, text := range texts {
+		r.tree.files = append(r.tree.files, file{path: name, data: text})
+	}
 	for _, path := range paths {
 		rel := filepath.ToSlash(filepath.Clean(path))
 		if rel == "." {

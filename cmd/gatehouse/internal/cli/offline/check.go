@@ -24,8 +24,7 @@ import (
 
 // checkFlags are the flags of check.
 type checkFlags struct {
-	manifestFlags
-	requestFlags
+	evaluatorFlags
 	output string
 	quiet  bool
 	// now is the clock.
@@ -97,11 +96,7 @@ if policies of the cluster cannot be read.`,
 			return writeFailure(s.Out, f.output, cmd.Name(), err)
 		},
 	}
-	f.manifestFlags.add(cmd)
-	f.cluster.AddBeside(cmd, &f.config)
-	f.addLabels(cmd)
-	f.addAllowEmpty(cmd)
-	f.requestFlags.add(cmd)
+	f.add(cmd)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only objects that there is something to report about, and the summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	return cmd
@@ -109,23 +104,11 @@ if policies of the cluster cannot be read.`,
 
 // run checks all objects, and writes the report.
 func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
-	f.lenient = true
-	in, err := f.open(ctx, s.In)
+	e, err := f.evaluator(ctx, s, f.quiet)
 	if err != nil {
 		return err
 	}
-	defer in.close()
-	if !f.quiet {
-		in.writeWarnings(s.Err)
-	}
-	if err := in.checkActive(); err != nil {
-		return err
-	}
-	f.writeSkipped(s.Err)
-	e, err := in.evaluator(&f.requestFlags, s.In)
-	if err != nil {
-		return err
-	}
+	defer e.close()
 	line := cli.NewLiveLine(s.Err)
 	if f.quiet {
 		line = cli.NewLiveLine(io.Discard)
@@ -140,13 +123,8 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 	if !f.quiet {
 		e.writeUnchecked(s.Err)
 	}
-	in.writeProblems(s.Err)
-	return report.exit(in.problems() > 0)
-}
-
-// check returns everything that is wrong with the flags.
-func (f *checkFlags) check() error {
-	return errors.Join(f.requestFlags.check(&f.manifestFlags), f.cluster.Check(f.config))
+	e.writeProblems(s.Err)
+	return report.exit(e.problems() > 0)
 }
 
 // checkVerdict is what becomes of an object.

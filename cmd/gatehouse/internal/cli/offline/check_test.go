@@ -43,12 +43,10 @@ func TestEffectOf(t *testing.T) {
 // TestCheckTakesTime: an object of JUnit's report has the time that deciding about it took.
 func TestCheckTakesTime(t *testing.T) {
 	t.Parallel()
-	f := checkFlags{manifestFlags: manifestFlags{configFlag: configFlag{"testdata/sidecars"}, files: []string{"-"}, namespace: "default", lenient: true}}
-	in, err := f.open(t.Context(), strings.NewReader("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := in.evaluator(&f.requestFlags, nil)
+	f := evaluatorFlags{manifestFlags: manifestFlags{configFlag: configFlag{"testdata/sidecars"}, namespace: "default"}}
+	e, err := f.evaluator(t.Context(), cli.Streams{
+		In: strings.NewReader("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}"),
+	}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
@@ -76,6 +77,47 @@ func (f *requestFlags) check(manifests *manifestFlags) error {
 		errs = append(errs, errors.New(`--as "": must be the name of a user`))
 	}
 	return errors.Join(errs...)
+}
+
+// evaluatorFlags are the flags of a command that decides about manifests as the API server does.
+type evaluatorFlags struct {
+	manifestFlags
+	requestFlags
+}
+
+func (f *evaluatorFlags) add(cmd *cobra.Command) {
+	f.manifestFlags.add(cmd)
+	f.cluster.AddBeside(cmd, &f.config)
+	f.addDeciding(cmd)
+	f.requestFlags.add(cmd)
+}
+
+// check returns everything that is wrong with the flags.
+func (f *evaluatorFlags) check() error {
+	return errors.Join(f.requestFlags.check(&f.manifestFlags), f.cluster.Check(f.config))
+}
+
+// evaluator reads the configuration and the manifests, and says what it leaves out. If it is silent, it writes no warnings about a
+// configuration that decides something.
+func (f *evaluatorFlags) evaluator(ctx context.Context, s cli.Streams, silent bool) (*evaluator, error) {
+	f.lenient = true
+	in, err := f.open(ctx, s.In)
+	if err != nil {
+		return nil, err
+	}
+	err = in.checkActive()
+	if err != nil || !silent {
+		in.writeWarnings(s.Err)
+	}
+	var e *evaluator
+	if err == nil {
+		f.writeSkipped(s.Err)
+		e, err = in.evaluator(&f.requestFlags, s.In)
+	}
+	if err != nil {
+		in.close()
+	}
+	return e, err
 }
 
 // evaluator evaluates what becomes of the objects of manifests: injection first, then policies.

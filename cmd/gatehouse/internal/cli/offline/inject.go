@@ -78,8 +78,7 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 	}
 	f.add(cmd)
 	f.configFlag.add(cmd)
-	f.addLabels(cmd)
-	f.addAllowEmpty(cmd)
+	f.addDeciding(cmd)
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/kustomize"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
@@ -27,8 +29,9 @@ import (
 // lintFlags are the flags of lint.
 type lintFlags struct {
 	configFlag
-	// files are the arguments: documents that are read, with those of --config.
-	files      []string
+	// files and kustomizations have documents that are read with those of --config.
+	files, kustomizations []string
+
 	cluster    cli.SourceFlags
 	output     string
 	allowEmpty bool
@@ -43,7 +46,7 @@ func (*lintFlags) outputs() []string { return []string{"text", "json", "sarif", 
 func NewLintCommand(s cli.Streams) *cobra.Command {
 	var f lintFlags
 	cmd := &cobra.Command{
-		Use:   "lint --config DIR|--context NAME|FILE|DIR...",
+		Use:   "lint --config DIR|--context NAME|FILE|DIR... [-k DIR]...",
 		Short: "Find mistakes in a configuration",
 		Long: `Lint reads and compiles every document in files and directories, as serve does,
 and prints all errors and warnings, as editors read them: file:line:column: message.
@@ -76,10 +79,7 @@ policy or profile of a directory or cluster is active.`,
 
   # in a pipeline
   gatehouse lint --config . -o sarif > gatehouse.sarif`,
-		Args:              fileArguments("documents"),
-		ValidArgsFunction: completeManifests,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.files = args
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed(explainFlag) {
 				return f.explainCode(s.Out)
 			}
@@ -90,7 +90,8 @@ policy or profile of a directory or cluster is active.`,
 			return f.write(s.Out, r)
 		},
 	}
-	f.cluster.AddBeside(cmd, &f.config, explainFlag, cli.UnlessArguments)
+	f.cluster.AddBeside(cmd, &f.config, explainFlag, cli.UnlessArguments, "filename", "kustomize")
+	addFiles(cmd, &f.files, &f.kustomizations, "documents")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, an example and what to do; no --config is needed then")
@@ -142,13 +143,21 @@ type lintReport struct {
 // lint returns the report. The error is about a file or directory itself, or the cluster.
 func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 	paths, err := f.files, f.cluster.Check(f.config)
-	if f.cluster.Given() && len(f.files) > 0 {
+	if f.cluster.Given() && len(f.files)+len(f.kustomizations) > 0 {
 		err = errors.Join(err, errors.New("files and a cluster cannot be given together (hint: --config DIR --with-cluster)"))
 	}
 	for _, name := range f.files {
 		if _, failed := os.Stat(name); failed != nil {
 			err = errors.Join(err, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(failed)))
 		}
+	}
+	rendered := map[string][]byte{}
+	for _, dir := range f.kustomizations {
+		text, failed := buildKustomization(dir)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", cli.OneLine(dir), failed))
+		}
+		rendered[filepath.ToSlash(kustomize.File(dir))] = text
 	}
 	if f.config != "" {
 		err = errors.Join(err, cli.CheckDir("--config", f.config))
@@ -160,17 +169,19 @@ func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 	case f.cluster.Given():
 		return f.lintCluster(ctx)
 	default:
-		return f.lintPaths(paths...), nil
+		return f.lintPaths(paths, rendered), nil
 	}
 }
 
-// lintPaths returns the report of files and directories, which are one configuration. A single directory has something active.
-func (f *lintFlags) lintPaths(paths ...string) *lintReport {
-	dir := paths[0]
-	c, found := config.Inspect(dir)
-	if len(paths) > 1 || cli.CheckDir("", dir) != nil {
-		dir = ""
-		c, found = config.InspectPaths(paths)
+// lintPaths returns the report of files and directories, and of texts by their names, which are one configuration. A single directory
+// has something active.
+func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintReport {
+	c, found, dir := (*config.Config)(nil), diagnostic.List(nil), ""
+	if len(paths) == 1 && len(texts) == 0 && cli.CheckDir("", paths[0]) == nil {
+		dir = paths[0]
+		c, found = config.Inspect(dir)
+	} else {
+		c, found = config.InspectPaths(paths, texts)
 	}
 	_, all := config.Compile(c, found)
 	r := newLintReport(c, found, all, dir)
@@ -178,7 +189,7 @@ func (f *lintFlags) lintPaths(paths ...string) *lintReport {
 	case dir != "":
 		r.inactive = f.checkActive(c, dir)
 	case c.Documents == 0:
-		r.inactive = fmt.Errorf("there is no document of Gatehouse in %s (hint: gatehouse check judges manifests)", cli.OneLine(strings.Join(paths, ", ")))
+		r.inactive = fmt.Errorf("there is no document of Gatehouse in %s (hint: gatehouse check judges manifests)", cli.OneLine(strings.Join(append(paths, f.kustomizations...), ", ")))
 	}
 	return r
 }
@@ -193,7 +204,7 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 	loaded, err := source.Load(ctx, nil)
 	if err != nil {
 		if f.config != "" {
-			if r := f.lintPaths(f.config); r.errors > 0 {
+			if r := f.lintPaths([]string{f.config}, nil); r.errors > 0 {
 				return r, nil
 			}
 		}

@@ -105,9 +105,7 @@ func (f *manifestFlags) readOne(stdin io.Reader, from origin, workloads *manifes
 	switch {
 	case from.rendered:
 		rendered = &manifest.Rendered{File: from.name()}
-		if s.text, err = kustomize.Build(from.path); err != nil {
-			err = errors.New(cli.OneLine(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " ")))
-		}
+		s.text, err = buildKustomization(from.path)
 	case from.path == "":
 		rendered = &manifest.Rendered{File: filepath.ToSlash(f.rendered)} // helm template writes comments
 		if info, failed := os.Stat(f.rendered); failed == nil && info.IsDir() {
@@ -125,6 +123,15 @@ func (f *manifestFlags) readOne(stdin io.Reader, from origin, workloads *manifes
 	}
 	s.File = manifest.ReadRendered(from.name(), s.text, workloads, rendered)
 	return s, nil
+}
+
+// buildKustomization returns what the kustomization in a directory renders to. The error is on one line.
+func buildKustomization(dir string) ([]byte, error) {
+	text, err := kustomize.Build(dir)
+	if err != nil {
+		return nil, errors.New(cli.OneLine(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " ")))
+	}
+	return text, nil
 }
 
 // isForeign reports whether a file that a directory holds is for another program: it is the Chart.yaml of a Helm chart, or no document

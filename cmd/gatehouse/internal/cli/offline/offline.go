@@ -90,43 +90,37 @@ type manifestFlags struct {
 func (f *manifestFlags) add(cmd *cobra.Command) {
 	f.command = cmd.Name()
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, as an argument is, or - for standard input, which is read without either; repeatable")
-	flags.StringArrayVarP(&f.kustomizations, "kustomize", "k", nil, "directory of a kustomization, which is rendered; nothing remote is fetched; repeatable")
+	addFiles(cmd, &f.files, &f.kustomizations, "manifests, or - for standard input, which is read without either")
 	flags.StringVar(&f.rendered, "path", "", "file, or directory of a Helm chart, that standard input is rendered from, for reports")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag exists, here and below
-	_ = cmd.MarkFlagDirname("kustomize")
-	_ = cmd.MarkFlagFilename("path")
+	_ = cmd.MarkFlagFilename("path") // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
-	cmd.ValidArgsFunction = completeManifests
-	cmd.Args = fileArguments("manifests")
-	cmd.PreRun = func(_ *cobra.Command, args []string) { f.files = append(args, f.files...) }
 }
 
-// completeManifests completes arguments that are files.
-var completeManifests = cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
-
-// addLabels adds the flag for labels of namespaces.
-func (f *manifestFlags) addLabels(cmd *cobra.Command) {
-	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
-}
-
-// addAllowEmpty adds the flag for a configuration that decides nothing.
-func (f *manifestFlags) addAllowEmpty(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
-}
-
-// fileArguments accepts files and directories of something as arguments. It refuses tokens without repeating them.
-func fileArguments(of string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
+// addFiles adds to a command arguments and flags that are files and directories of something. A token is refused and not repeated.
+func addFiles(cmd *cobra.Command, files, kustomizations *[]string, of string) {
+	flags, extensions := cmd.Flags(), []string{"yaml", "yml", "json"}
+	flags.StringArrayVarP(files, "filename", "f", nil, "file or directory, as an argument is, of "+of+"; repeatable")
+	flags.StringArrayVarP(kustomizations, "kustomize", "k", nil, "directory of a kustomization, which is rendered; nothing remote is fetched; repeatable")
+	_ = cmd.MarkFlagFilename("filename", extensions...) // the flag exists, here and below
+	_ = cmd.MarkFlagDirname("kustomize")
+	cmd.ValidArgsFunction = cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt)
+	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if slices.ContainsFunc(args, cli.LooksLikeToken) {
-			return errors.New("an argument may be a token, which other users of this machine can see: arguments are files of " + of)
+			return errors.New("an argument may be a token, which other users of this machine can see: arguments are files")
 		}
 		return nil
 	}
+	cmd.PreRun = func(_ *cobra.Command, args []string) { *files = append(args, *files...) }
+}
+
+// addDeciding adds the flags of a command that decides by a configuration.
+func (f *manifestFlags) addDeciding(cmd *cobra.Command) {
+	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
+	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
+	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
 }
 
 // input is what a command decides about, and by what.
@@ -264,11 +258,8 @@ func checkActive(c *config.Config, dir string) error {
 func (f *manifestFlags) writeSkipped(out io.Writer) {
 	skipped := f.skipped
 	if len(f.foreign) > 0 {
-		hint := "name a file to have it read"
-		if slices.ContainsFunc(f.foreign, func(name string) bool { return path.Base(name) == "Chart.yaml" || path.Base(name) == "values.yaml" }) {
-			hint = "for a Helm chart, " + f.helmWords()
-		}
-		skipped = append(skipped, fmt.Sprintf("%s without a kind or apiVersion: skipped: %s (hint: %s)", diagnostic.Count(len(f.foreign), "file"), someOf(f.foreign), hint))
+		skipped = append(skipped, fmt.Sprintf("%s without a kind or apiVersion: skipped: %s (hint: name a file to have it read; for a Helm chart, %s)",
+			diagnostic.Count(len(f.foreign), "file"), someOf(f.foreign), f.helmWords()))
 	}
 	if len(f.unbuilt) > 0 {
 		dir := cmp.Or(path.Dir(f.unbuilt[0]), ".")
