@@ -59,7 +59,14 @@ created. With --operation DELETE the objects are deleted.
 Namespaces come from the configuration, then from the manifests, then from
 --namespace-labels for all others. Params come from the configuration only. Kinds
 of custom resources need their CustomResourceDefinition, in either place; without
-it their fields are not checked. Kustomization files are ignored.
+it their fields are not checked.
+
+Arguments are files and directories, as with -f. In directories, files that have
+neither kind nor apiVersion, such as package.json or values.yaml, are skipped with a
+note, and kustomization files too: their namespace and patches count with -k alone,
+which renders a kustomization as "kustomize build" does, without plugins and Helm,
+and fetches nothing. What is piped has the paths in helm's "# Source:" comments;
+--path names the chart's directory, or the file that it is rendered from.
 
 With --context, --kubeconfig or --in-cluster it decides by what is active in that
 cluster: custom resources, the documents that the running servers have in their own
@@ -71,23 +78,22 @@ nothing is certainly admitted unless --partial is set.
   -o table  objects and remarks (the default)
   -o json   an object a line, for programs; -o yaml is the same in YAML
   -o sarif  for code hosting services
-  -o junit  for CI systems, an object a test case
+  -o junit  for CI systems, an object a test case, with the time that it took
   -o github workflow commands, which GitHub Actions shows beside the lines
 
 Exit codes: 0 everything is admitted; 1 an object is refused; 2 bad usage, or an
 object that cannot be decided, such as a document that cannot be read, or any object
 if policies of the cluster cannot be read.`,
 		Example: `  # would the cluster take this?
-  gatehouse check --config ./config -f deploy/
+  gatehouse check --config ./config deploy/
+  gatehouse check --config ./config -k deploy/overlays/prod
 
   # what the change of a branch would do, for a pipeline
-  gatehouse check --config ./config -f deploy/ --old main/deploy/ -o sarif > gatehouse.sarif
+  gatehouse check --config ./config deploy/ --old main/deploy/ -o sarif > gatehouse.sarif
+  helm template charts/web | gatehouse check --config ./config --path charts/web -o sarif > gatehouse.sarif
 
-  # by what is active in a cluster
-  gatehouse check --context prod -f new.yaml
-
-  # as the one who deploys
-  helm template ./chart | gatehouse check --config ./config --as system:serviceaccount:ci:deployer`,
+  # by what is active in a cluster, as the one who deploys
+  gatehouse check --context prod new.yaml --as system:serviceaccount:ci:deployer`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := f.check()
 			if err == nil {

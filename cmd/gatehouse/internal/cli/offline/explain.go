@@ -41,9 +41,9 @@ whether it matches, the results of match conditions, variables and rules, and
 their CEL cost. Objects without a pod are explained if a policy matches them. If
 many policies do not match, only their number is shown without --all.
 
-It reads the same files and kinds as check, and knows the same namespaces. With
---context, --kubeconfig or --in-cluster it explains what is active in that cluster,
-as check does.
+It reads the same files and kinds as check, with -k too, and knows the same
+namespaces. With --context, --kubeconfig or --in-cluster it explains what is active
+in that cluster, as check does.
 
 The last line of an object is the verdict of check. Exit codes: 0 done, whatever
 the verdicts; 2 bad usage, no active policy or profile, or an object that cannot
@@ -57,10 +57,10 @@ contacted: keys of a JWT's issuer come from its keysFile, or from the issuer wit
 which is valid for the API server's: only the API server knows these. Exit codes:
 0 yes, 1 no, 2 cannot decide.`,
 		Example: `  # why is there no sidecar?
-  gatehouse explain --config ./config -f deployment.yaml
+  gatehouse explain --config ./config deployment.yaml
 
   # why is it refused?
-  gatehouse explain --config ./config -f deployment.yaml --as system:serviceaccount:ci:deployer
+  gatehouse explain --config ./config -k overlays/prod --as system:serviceaccount:ci:deployer
 
   # which pods in the cluster are stale?
   kubectl get pods -A -o json | gatehouse explain --config ./config -o json |

@@ -43,19 +43,22 @@ configuration, then from the manifests.
             the repository, with relative paths
   -i        nothing; the files themselves are changed
 
-Files are YAML or JSON; those in directories must end in .yaml, .yml or .json.
+Files are YAML or JSON; those in directories must end in .yaml, .yml or .json, and
+are skipped with a note if they have neither kind nor apiVersion. -k renders a
+kustomization, which -i and -o diff cannot change.
 
 Exit codes: 0 done, whether or not there was something to change; 1 a pod would
 be refused; 2 bad usage or input, no active policy or profile, or cannot decide
 what a pod should become. With 1 and 2 nothing is printed or written.`,
 		Example: `  # what would be added?
-  gatehouse inject --config ./config -f deploy/ -o diff
+  gatehouse inject --config ./config deploy/ -o diff
 
   # without a webhook
+  gatehouse inject --config ./config -k overlays/prod | kubectl apply -f -
   helm template ./chart | gatehouse inject --config ./config | kubectl apply -f -
 
   # a kind of somebody else, in place
-  gatehouse inject --config ./config -f rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
+  gatehouse inject --config ./config rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err

@@ -51,7 +51,8 @@ func NewLintCommand(s cli.Streams) *cobra.Command {
 		Long: `Lint reads and compiles every document in files and directories, as serve does,
 and prints all errors and warnings, as editors read them: file:line:column: message.
 Mistakes in expressions are underlined. Arguments and the directory of --config are
-one configuration together; what a document names must be in it.
+one configuration together; what a document names must be in it. -k renders a
+kustomization of documents, and fetches nothing.
 
 With --context, --kubeconfig or --in-cluster it lints what is active in that cluster,
 which it reads as check does, or a directory in that cluster.

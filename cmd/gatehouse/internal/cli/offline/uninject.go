@@ -28,7 +28,7 @@ inject, and unchanged parts stay the same to the byte.
 
 Exit codes: 0 done, whether or not there was something to change; 2 bad usage or
 input, and then nothing is printed or written.`,
-		Example: `  gatehouse uninject -f deploy/ -i
+		Example: `  gatehouse uninject deploy/ -i
 
   # a copy of what runs, without its sidecars
   kubectl get deployment checkout -o yaml | gatehouse uninject`,
