@@ -19,6 +19,7 @@ MANIFESTS := $(BIN)/gatehouse manifests --service gatehouse-system/gatehouse
 # As manifests/kustomize and manifests/chart install it, with either kind of certificates.
 INSTALLED := $(MANIFESTS) --custom-resources --exclude-namespace cert-manager
 
+# With cgo, the linker keeps everything for the Go plugins of kustomize's library, which do not run: 20 MiB.
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build.released=$(VERSION)'
 
 # What is released, and where. Times are those of the commit, so that the same files give the same release.

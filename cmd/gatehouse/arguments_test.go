@@ -96,8 +96,7 @@ func TestCommandLineMistakes(t *testing.T) {
 		{"one that may be a password", "token hunter2", `unknown command for "gatehouse token" (hint: see 'gatehouse token --help')`},
 		{"a shell", "completion bsh", `unknown command "bsh" for "gatehouse completion" (hint: did you mean "bash"? see 'gatehouse completion --help')`},
 		{"a topic", "help token isue", `unknown command "isue" for "gatehouse token" (hint: did you mean "issue"? see 'gatehouse token --help')`},
-		{"a token where files belong", "check " + strayJWT, `this argument may be a token, which other users of this machine can see: files are given with -f`},
-		{"a file where it does not belong", "check pod.yaml", `"pod.yaml": files are given with -f`},
+		{"a token where files belong", "check " + strayJWT, `an argument may be a token, which other users of this machine can see: arguments are files`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -222,6 +222,53 @@ func TestWhatIsActive(t *testing.T) {
 	}
 }
 
+// TestLintCluster lints what is active in a cluster: resources, and what the servers have in their own directories.
+func TestLintCluster(t *testing.T) {
+	t.Parallel()
+	odd := strings.Replace(teamPolicy, "has(object.metadata.labels)", "object.metadata.lables.size() > 0", 1)
+	const warning = `cluster: warning: AdmissionPolicy/team: spec.validations[0].expression: for v1 ConfigMap: there is no field "lables"`
+	broken := strings.NewReplacer("name: team", "name: broken", "object.", "objekt.").Replace(teamPolicy)
+	wrong, fine := t.TempDir(), t.TempDir()
+	for dir, text := range map[string]string{wrong: broken, fine: teamPolicy} {
+		if err := os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		objects, args []string
+		forbidden     string
+		servers       map[string]string
+		code          int
+		says          string
+	}{
+		"nothing to say":            {objects: []string{teamPolicy}, says: "0 errors, 0 warnings in what is active in cluster context t, with its ValidatingAdmissionPolicies"},
+		"a warning":                 {objects: []string{odd}, says: warning},
+		"for code hosting":          {objects: []string{odd}, args: []string{"-o", "github"}, says: "::warning file=cluster,title=type::AdmissionPolicy/team: "},
+		"an error":                  {objects: []string{teamPolicy, broken}, code: cli.ExitNo, says: "cluster: error: AdmissionPolicy/broken: spec.validations[0].expression: "},
+		"of a server":               {servers: map[string]string{"gatehouse-0": odd}, says: `there is no field "lables"`},
+		"no right":                  {objects: []string{teamPolicy}, forbidden: "policyexceptions", code: cli.ExitUnknown, says: "missing right: list policyexceptions.gatehouse.dev"},
+		"no server":                 {objects: []string{teamPolicy}, servers: map[string]string{}, code: cli.ExitUnknown, says: "(hint: --partial decides without them)"},
+		"nothing is active":         {code: cli.ExitUnknown, says: "0 policies and 0 profiles are active in the cluster"},
+		"a directory":               {objects: []string{odd}, args: []string{"--config", fine}, says: "0 errors, 0 warnings in "},
+		"a directory beside it":     {objects: []string{strings.Replace(odd, "name: team", "name: odd", 1)}, args: []string{"--config", fine, "--with-cluster"}, says: strings.Replace(warning, "/team", "/odd", 1)},
+		"a directory with an error": {objects: []string{teamPolicy}, args: []string{"--config", wrong}, code: cli.ExitNo, says: "p.yaml:"},
+		"flags without a cluster":   {args: []string{"--config", fine, "--kubeconfig", "", "--partial"}, code: cli.ExitUnknown, says: "--partial is for a cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.servers == nil {
+				c.servers = map[string]string{"gatehouse-0": ""}
+			}
+			s := &servers{documents: c.servers, noRight: c.forbidden}
+			kubeconfig := s.start(t, testAPI(t, c.objects...)).Kubeconfig(t)
+			got := clitest.Run(t.Context(), "", append([]string{"lint", "--kubeconfig", kubeconfig}, c.args...), commands()...)
+			if said := got.Out + got.Err; got.Code != c.code || !strings.Contains(said, c.says) {
+				t.Errorf("lint ends with %d, want %d and %q:\n%s", got.Code, c.code, c.says, said)
+			}
+		})
+	}
+}
+
 // consolePage returns the page of the console about policies.
 func consolePage(t *testing.T, args []string) string {
 	t.Helper()

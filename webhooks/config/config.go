@@ -92,6 +92,12 @@ func Inspect(dir string) (*Config, diagnostic.List) {
 	return readStable(dir).decode()
 }
 
+// InspectPaths is Inspect for files and directories, and for texts by the names that they are given, which are one configuration
+// together. Sources begin with these paths and names. They may have no document.
+func InspectPaths(paths []string, texts map[string][]byte) (*Config, diagnostic.List) {
+	return readPaths(paths, texts).decode()
+}
+
 // InspectBeside is Inspect for a directory beside which there are custom resources:
 // it may have no document, and "" is no directory.
 func InspectBeside(dir string) (*Config, diagnostic.List) {

@@ -103,7 +103,40 @@ func stable(last tree, read func() tree) tree {
 func readTree(dir string, l limits) tree {
 	r := reader{tree: tree{dir: dir, limits: l}, fingerprint: newFingerprinter(time.Now())}
 	r.root()
+	return r.finish()
+}
+
+// readPaths reads files and directories once, beside texts by their names. They are below the directory "", so that paths from the root of
+// the file system are too.
+func readPaths(paths []string, texts map[string][]byte) tree {
+	r := reader{tree: tree{limits: defaultLimits(), mayBeEmpty: true}, fingerprint: newFingerprinter(time.Now())}
+	for name, text := range texts {
+		r.tree.files = append(r.tree.files, file{path: name, data: text})
+	}
+	for _, path := range paths {
+		rel := filepath.ToSlash(filepath.Clean(path))
+		if rel == "." {
+			rel = ""
+		}
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			r.problem(rel, "cannot be read: "+reason(err), "")
+		case info.IsDir():
+			r.directory(path, rel, []fs.FileInfo{info})
+		case !info.Mode().IsRegular():
+			r.problem(rel, "is not a regular file", "")
+		default:
+			r.file(path, rel)
+		}
+	}
+	return r.finish()
+}
+
+// finish returns the tree of a reading, with each file once.
+func (r *reader) finish() tree {
 	slices.SortFunc(r.tree.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	r.tree.files = slices.CompactFunc(r.tree.files, func(a, b file) bool { return a.path == b.path })
 	r.tree.readReferencedFiles()
 	for _, a := range r.tree.referenced {
 		r.referencedFile(a.path)

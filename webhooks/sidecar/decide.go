@@ -85,28 +85,30 @@ type Verdict struct {
 // Explanation explains the verdict about a profile.
 type Explanation struct {
 	// Steps are the checks that led to the verdict, in order.
-	Steps []Step
+	Steps []Step `json:"steps,omitempty"`
 	// Parameters are the profile's parameters, in the order of the profile.
-	Parameters []Parameter
+	Parameters []Parameter `json:"parameters,omitempty"`
 	// Adds are the field paths of what is added: JSON pointers in which elements of lists
 	// go by their keys.
-	Adds []string
+	Adds []string `json:"adds,omitempty"`
 }
 
 // Step is one check.
 type Step struct {
 	// Name is the name of the check: "namespaceSelector".
-	Name string
+	Name string `json:"name"`
 	// Result is one word: "yes", "no", "unknown".
-	Result string
+	Result string `json:"result"`
 	// Detail says more, and may be empty.
-	Detail string
+	Detail string `json:"detail,omitempty"`
 }
 
 // Parameter is the value of a parameter, and where it comes from: "pod",
 // "namespace" or "default".
 type Parameter struct {
-	Name, Value, From string
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  string `json:"from"`
 }
 
 // Decision is the decision about one request. It shares no memory with the text of the pod.

@@ -209,7 +209,7 @@ func checkRequiredFlags(cmd *cobra.Command, _ []string) error {
 				hint += ", or --context NAME for a cluster"
 			}
 		}
-		if slices.ContainsFunc(flag.Annotations[unlessAnnotation], cmd.Flags().Changed) {
+		if isSpared(cmd, flag) {
 			delete(flag.Annotations, cobra.BashCompOneRequiredFlag) // cobra checks it later
 			continue
 		}

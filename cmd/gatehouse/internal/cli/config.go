@@ -17,13 +17,23 @@ const ConfigVariable = "GATEHOUSE_CONFIG"
 
 const (
 	configFlag = "config"
-	// unlessAnnotation lists the flags beside which a command ignores ConfigVariable.
+	// unlessAnnotation lists the flags beside which a command does without --config, and ignores ConfigVariable.
 	unlessAnnotation = "gatehouse.dev/unless"
 	// variableAnnotation is on a flag whose value is that of ConfigVariable.
 	variableAnnotation = "gatehouse.dev/variable"
 	// noteAnnotation is on a command of NoteConfigVariable.
 	noteAnnotation = "gatehouse.dev/note-variable"
 )
+
+// UnlessArguments stands in the list of AddConfigFlag for arguments.
+const UnlessArguments = "arguments"
+
+// isSpared reports whether a command does without --config.
+func isSpared(cmd *cobra.Command, flag *pflag.Flag) bool {
+	return slices.ContainsFunc(flag.Annotations[unlessAnnotation], func(name string) bool {
+		return cmd.Flags().Changed(name) || name == UnlessArguments && cmd.Flags().NArg() > 0
+	})
+}
 
 // AddConfigFlag adds -c and --config, a directory of documents. Beside a flag of unless the command ignores ConfigVariable, because it then
 // does without a directory.
@@ -58,7 +68,7 @@ func (v onceValue) Set(value string) error {
 // readEnvironment sets --config from ConfigVariable. The flag on the command line has precedence.
 func readEnvironment(cmd *cobra.Command) error {
 	flag, dir := cmd.Flags().Lookup(configFlag), os.Getenv(ConfigVariable)
-	if flag == nil || flag.Changed || dir == "" || slices.ContainsFunc(flag.Annotations[unlessAnnotation], cmd.Flags().Changed) {
+	if flag == nil || flag.Changed || dir == "" || isSpared(cmd, flag) {
 		return nil
 	}
 	if err := CheckDir(ConfigVariable, dir); err != nil {

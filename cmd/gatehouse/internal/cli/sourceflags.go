@@ -60,9 +60,9 @@ func (f *SourceFlags) Add(cmd *cobra.Command) {
 // ClusterFlagNames are the names of the flags that name a cluster.
 func ClusterFlagNames() []string { return []string{"in-cluster", "kubeconfig", "context"} }
 
-// AddBeside adds the flags to a command that needs a directory or a cluster. value is --config.
-func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string) {
-	AddConfigFlag(cmd, value, "directory of documents; with a cluster, it decides in place of what is active there (required)", ClusterFlagNames()...)
+// AddBeside adds the flags to a command that needs a directory or a cluster, unless something else is given. value is --config.
+func (f *SourceFlags) AddBeside(cmd *cobra.Command, value *string, unless ...string) {
+	AddConfigFlag(cmd, value, "directory of documents; with a cluster, it decides in place of what is active there (required)", append(unless, ClusterFlagNames()...)...)
 	_ = cmd.MarkFlagRequired(configFlag) // the flag exists
 	f.optional = true
 	f.Add(cmd)

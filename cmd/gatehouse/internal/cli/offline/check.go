@@ -24,10 +24,11 @@ import (
 
 // checkFlags are the flags of check.
 type checkFlags struct {
-	manifestFlags
-	requestFlags
+	evaluatorFlags
 	output string
 	quiet  bool
+	// now is the clock.
+	now func() time.Time
 }
 
 // outputs returns the values of --output; the first is the default.
@@ -35,9 +36,9 @@ func (*checkFlags) outputs() []string { return []string{"table", "json", "sarif"
 
 // NewCheckCommand returns the command "gatehouse check".
 func NewCheckCommand(s cli.Streams) *cobra.Command {
-	var f checkFlags
+	f := checkFlags{now: time.Now}
 	cmd := &cobra.Command{
-		Use:   "check --config DIR|--context NAME [-f FILE|DIR]...",
+		Use:   "check --config DIR|--context NAME [FILE|DIR]... [-k DIR]...",
 		Short: "Check whether manifests would be admitted",
 		Long: `Check processes every object in manifests as the API server and Gatehouse do when
 it is created: it validates the object against the schema of its kind, sets
@@ -58,7 +59,14 @@ created. With --operation DELETE the objects are deleted.
 Namespaces come from the configuration, then from the manifests, then from
 --namespace-labels for all others. Params come from the configuration only. Kinds
 of custom resources need their CustomResourceDefinition, in either place; without
-it their fields are not checked. Kustomization files are ignored.
+it their fields are not checked.
+
+Arguments are files and directories, as with -f. In directories, files that have
+neither kind nor apiVersion, such as package.json or values.yaml, are skipped with a
+note, and kustomization files too: their namespace and patches count with -k alone,
+which renders a kustomization as "kustomize build" does, without plugins and Helm,
+and fetches nothing. What is piped has the paths in helm's "# Source:" comments;
+--path names the chart's directory, or the file that it is rendered from.
 
 With --context, --kubeconfig or --in-cluster it decides by what is active in that
 cluster: custom resources, the documents that the running servers have in their own
@@ -70,23 +78,22 @@ nothing is certainly admitted unless --partial is set.
   -o table  objects and remarks (the default)
   -o json   an object a line, for programs; -o yaml is the same in YAML
   -o sarif  for code hosting services
-  -o junit  for CI systems, an object a test case
+  -o junit  for CI systems, an object a test case, with the time that it took
   -o github workflow commands, which GitHub Actions shows beside the lines
 
 Exit codes: 0 everything is admitted; 1 an object is refused; 2 bad usage, or an
 object that cannot be decided, such as a document that cannot be read, or any object
 if policies of the cluster cannot be read.`,
 		Example: `  # would the cluster take this?
-  gatehouse check --config ./config -f deploy/
+  gatehouse check --config ./config deploy/
+  gatehouse check --config ./config -k deploy/overlays/prod
 
   # what the change of a branch would do, for a pipeline
-  gatehouse check --config ./config -f deploy/ --old main/deploy/ -o sarif > gatehouse.sarif
+  gatehouse check --config ./config deploy/ --old main/deploy/ -o sarif > gatehouse.sarif
+  helm template charts/web | gatehouse check --config ./config --path charts/web -o sarif > gatehouse.sarif
 
-  # by what is active in a cluster
-  gatehouse check --context prod -f new.yaml
-
-  # as the one who deploys
-  helm template ./chart | gatehouse check --config ./config --as system:serviceaccount:ci:deployer`,
+  # by what is active in a cluster, as the one who deploys
+  gatehouse check --context prod new.yaml --as system:serviceaccount:ci:deployer`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := f.check()
 			if err == nil {
@@ -95,11 +102,7 @@ if policies of the cluster cannot be read.`,
 			return writeFailure(s.Out, f.output, cmd.Name(), err)
 		},
 	}
-	f.manifestFlags.add(cmd)
-	f.cluster.AddBeside(cmd, &f.config)
-	f.addLabels(cmd)
-	f.addAllowEmpty(cmd)
-	f.requestFlags.add(cmd)
+	f.add(cmd)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print only objects that there is something to report about, and the summary")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	return cmd
@@ -107,24 +110,16 @@ if policies of the cluster cannot be read.`,
 
 // run checks all objects, and writes the report.
 func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
-	f.lenient = true
-	in, err := f.open(ctx, s.In)
+	e, err := f.evaluator(ctx, s, f.quiet)
 	if err != nil {
 		return err
 	}
-	defer in.close()
-	if !f.quiet {
-		in.writeWarnings(s.Err)
+	defer e.close()
+	line := cli.NewLiveLine(s.Err)
+	if f.quiet {
+		line = cli.NewLiveLine(io.Discard)
 	}
-	if err := in.checkActive(); err != nil {
-		return err
-	}
-	f.writeSkipped(s.Err)
-	e, err := in.evaluator(&f.requestFlags, s.In)
-	if err != nil {
-		return err
-	}
-	report, err := newCheckReport(ctx, e, progress{Streams: s, shown: cli.IsTerminal(s.Err) && !f.quiet, last: time.Now()})
+	report, err := newCheckReport(ctx, e, line, f.now)
 	if err != nil {
 		return err
 	}
@@ -134,13 +129,8 @@ func (f *checkFlags) run(ctx context.Context, s cli.Streams) error {
 	if !f.quiet {
 		e.writeUnchecked(s.Err)
 	}
-	in.writeProblems(s.Err)
-	return report.exit(in.problems() > 0)
-}
-
-// check returns everything that is wrong with the flags.
-func (f *checkFlags) check() error {
-	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config))
+	e.writeProblems(s.Err)
+	return report.exit(e.problems() > 0)
 }
 
 // checkVerdict is what becomes of an object.
@@ -177,6 +167,9 @@ type checked struct {
 	Note string `json:"note,omitempty"`
 
 	source, title string
+	// noLines is that of the object, and elapsed is what deciding took.
+	noLines bool
+	elapsed time.Duration
 }
 
 // checkedViolation is a violation and its effect.
@@ -223,7 +216,8 @@ type checkReport struct {
 }
 
 // newCheckReport evaluates every object.
-func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport, error) {
+func newCheckReport(ctx context.Context, e *evaluator, line *cli.LiveLine, now func() time.Time) (*checkReport, error) {
+	defer line.Clear()
 	report := &checkReport{counts: make(map[checkVerdict]int)}
 	total := 0
 	for _, s := range e.sources {
@@ -234,14 +228,18 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			p.tick(len(report.objects), total)
+			line.Show(func() string {
+				return fmt.Sprintf("%d of %s…", len(report.objects), diagnostic.Count(total, "object"))
+			})
+			start := now()
 			c := newChecked(e, o, e.evaluate(ctx, o, false))
+			c.elapsed = now().Sub(start)
 			report.objects = append(report.objects, c)
 			report.counts[c.Verdict]++
 		}
 	}
 	if len(report.objects) == 0 {
-		return nil, errors.New("there is no object in these manifests (hint: kustomization files are ignored: pipe the output of kustomize build)")
+		return nil, errors.New("there is no object in these manifests (hint: -k DIR renders a kustomization)")
 	}
 	return report, nil
 }
@@ -249,7 +247,7 @@ func newCheckReport(ctx context.Context, e *evaluator, p progress) (*checkReport
 func newChecked(e *evaluator, o *manifest.Object, from *evaluation) *checked {
 	c := &checked{
 		place: placeOf(o, e.namespaceOf(o)), Line: o.Line(), Operation: from.operation, Warnings: from.Warnings, Note: from.note,
-		source: o.Source, title: titleOf(o),
+		source: o.Source, title: titleOf(o), noLines: o.NoLines,
 	}
 	for _, d := range from.invalid {
 		v := checkedViolation{Violation: schemaViolation(o, &d), Effect: effectDenied}
@@ -309,20 +307,5 @@ func (r *checkReport) exit(unread bool) error {
 		return &cli.ExitError{Code: cli.ExitUnknown}
 	default:
 		return nil
-	}
-}
-
-// progress reports on a terminal how far long work has come.
-type progress struct {
-	cli.Streams
-	shown bool
-	last  time.Time
-}
-
-// tick is called before each object.
-func (p *progress) tick(done, total int) {
-	if p.shown && time.Since(p.last) > time.Second {
-		p.last = time.Now()
-		_, _ = fmt.Fprintf(p.Err, "%d of %s…\n", done, diagnostic.Count(total, "object")) // best effort
 	}
 }

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/sarif"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
@@ -38,20 +40,27 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
-// TestProgress reports after a second on a terminal, and once.
-func TestProgress(t *testing.T) {
+// TestCheckTakesTime: an object of JUnit's report has the time that deciding about it took.
+func TestCheckTakesTime(t *testing.T) {
 	t.Parallel()
-	long := time.Now().Add(-time.Minute)
-	for want, p := range map[string]progress{
-		"3 of 9 objects…\n": {shown: true, last: long},
-		"":                  {last: long},
-	} {
-		var out strings.Builder
-		p.Err = &out
-		p.tick(3, 9)
-		p.tick(4, 9)
-		if out.String() != want {
-			t.Errorf("got %q, want %q", out.String(), want)
+	f := evaluatorFlags{manifestFlags: manifestFlags{configFlag: configFlag{"testdata/sidecars"}, namespace: "default"}}
+	e, err := f.evaluator(t.Context(), cli.Streams{
+		In: strings.NewReader("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b}}"),
+	}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now time.Time
+	report, err := newCheckReport(t.Context(), e, cli.NewLiveLine(io.Discard), func() time.Time {
+		now = now.Add(2 * time.Millisecond)
+		return now
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range report.junit()[0].Cases {
+		if c.Elapsed != 2*time.Millisecond {
+			t.Errorf("%s took %s", c.Name, c.Elapsed)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (r *checkReport) junit() []junit.Suite {
 		if len(suites) == 0 || suites[len(suites)-1].Name != c.File {
 			suites = append(suites, junit.Suite{Name: c.File, File: c.File})
 		}
-		one := junit.Case{Name: c.name(), Class: c.File}
+		one := junit.Case{Name: c.name(), Class: c.File, Elapsed: c.elapsed}
 		var text strings.Builder
 		_, _ = fmt.Fprintln(&text, c.where()) // to memory, here and below
 		for _, remark := range c.remarks() {
@@ -176,6 +176,9 @@ func (r *checkReport) results() (found results, notifications []sarif.Notificati
 	for _, c := range r.objects {
 		add := func(result report.Result, key ...string) {
 			result.File, result.Object = c.File, c.name()
+			if c.noLines {
+				result.Line, result.Column = 0, 0
+			}
 			if result.HelpURI == "" {
 				result.HelpURI = build.DocsURL("check", "what-check-does")
 			}
@@ -183,8 +186,8 @@ func (r *checkReport) results() (found results, notifications []sarif.Notificati
 		}
 		if c.Error != "" {
 			message := c.name() + ": cannot decide: " + c.Error
-			notifications = append(notifications, sarif.Notification{Message: message, File: c.File, Line: c.Line})
 			add(report.Result{Rule: string(checkUnknown), Description: "Something about the object could not be decided.", Level: report.Error, Message: message, Line: c.Line})
+			notifications = append(notifications, sarif.Notification{Message: message, File: c.File, Line: found.list[len(found.list)-1].Line})
 		}
 		for i := range c.Violations {
 			v := &c.Violations[i]

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
@@ -55,7 +56,7 @@ func operations() []string {
 }
 
 // check returns everything that is wrong with the flags.
-func (f *requestFlags) check(files []string) error {
+func (f *requestFlags) check(manifests *manifestFlags) error {
 	var errs []error
 	switch {
 	case f.operation != "" && !slices.Contains(operations(), f.operation):
@@ -69,13 +70,54 @@ func (f *requestFlags) check(files []string) error {
 	case f.operation != "" && f.operation != string(admissionv1.Update) && len(f.old) > 0:
 		errs = append(errs, fmt.Errorf("--old is for an UPDATE, and --operation is %s", f.operation))
 	}
-	if slices.Contains(f.old, "-") && (len(files) == 0 || slices.Contains(files, "-")) {
+	if slices.Contains(f.old, "-") && manifests.readsStdin() {
 		errs = append(errs, errors.New("--old - and the manifests cannot both be standard input"))
 	}
 	if f.as == "" {
 		errs = append(errs, errors.New(`--as "": must be the name of a user`))
 	}
 	return errors.Join(errs...)
+}
+
+// evaluatorFlags are the flags of a command that decides about manifests as the API server does.
+type evaluatorFlags struct {
+	manifestFlags
+	requestFlags
+}
+
+func (f *evaluatorFlags) add(cmd *cobra.Command) {
+	f.manifestFlags.add(cmd)
+	f.cluster.AddBeside(cmd, &f.config)
+	f.addDeciding(cmd)
+	f.requestFlags.add(cmd)
+}
+
+// check returns everything that is wrong with the flags.
+func (f *evaluatorFlags) check() error {
+	return errors.Join(f.requestFlags.check(&f.manifestFlags), f.cluster.Check(f.config))
+}
+
+// evaluator reads the configuration and the manifests, and says what it leaves out. If it is silent, it writes no warnings about a
+// configuration that decides something.
+func (f *evaluatorFlags) evaluator(ctx context.Context, s cli.Streams, silent bool) (*evaluator, error) {
+	f.lenient = true
+	in, err := f.open(ctx, s.In)
+	if err != nil {
+		return nil, err
+	}
+	err = in.checkActive()
+	if err != nil || !silent {
+		in.writeWarnings(s.Err)
+	}
+	var e *evaluator
+	if err == nil {
+		f.writeSkipped(s.Err)
+		e, err = in.evaluator(&f.requestFlags, s.In)
+	}
+	if err != nil {
+		in.close()
+	}
+	return e, err
 }
 
 // evaluator evaluates what becomes of the objects of manifests: injection first, then policies.
@@ -136,7 +178,8 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	}
 	e.operation = admissionv1.Update
 	before := *in.manifestFlags
-	before.files, before.lenient = f.old, false // an object that cannot be read would be taken for one that is created
+	before.files, before.kustomizations, before.rendered = f.old, nil, ""
+	before.lenient = false // an object that cannot be read would be taken for one that is created
 	sources, err := before.read(stdin)
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ import (
 func NewExplainCommand(s cli.Streams) *cobra.Command {
 	f := explainFlags{token: newExplainTokenFlags()}
 	cmd := &cobra.Command{
-		Use:   "explain --config DIR|--context NAME [-f FILE|DIR]... | --token-file FILE",
+		Use:   "explain --config DIR|--context NAME [FILE|DIR]... [-k DIR]... | --token-file FILE",
 		Short: "Explain injection, policies and tokens, step by step",
 		Long: `Explain shows for every pod in manifests what each profile does and why: the
 results of selectors, annotations, rollout and conditions, the sources of
@@ -41,9 +41,9 @@ whether it matches, the results of match conditions, variables and rules, and
 their CEL cost. Objects without a pod are explained if a policy matches them. If
 many policies do not match, only their number is shown without --all.
 
-It reads the same files and kinds as check, and knows the same namespaces. With
---context, --kubeconfig or --in-cluster it explains what is active in that cluster,
-as check does.
+It reads the same files and kinds as check, with -k too, and knows the same
+namespaces. With --context, --kubeconfig or --in-cluster it explains what is active
+in that cluster, as check does.
 
 The last line of an object is the verdict of check. Exit codes: 0 done, whatever
 the verdicts; 2 bad usage, no active policy or profile, or an object that cannot
@@ -57,10 +57,10 @@ contacted: keys of a JWT's issuer come from its keysFile, or from the issuer wit
 which is valid for the API server's: only the API server knows these. Exit codes:
 0 yes, 1 no, 2 cannot decide.`,
 		Example: `  # why is there no sidecar?
-  gatehouse explain --config ./config -f deployment.yaml
+  gatehouse explain --config ./config deployment.yaml
 
   # why is it refused?
-  gatehouse explain --config ./config -f deployment.yaml --as system:serviceaccount:ci:deployer
+  gatehouse explain --config ./config -k overlays/prod --as system:serviceaccount:ci:deployer
 
   # which pods in the cluster are stale?
   kubectl get pods -A -o json | gatehouse explain --config ./config -o json |
@@ -68,7 +68,6 @@ which is valid for the API server's: only the API server knows these. Exit codes
 
   # why is this token refused?
   gatehouse explain --config ./config --token-file token.txt --fetch-keys`,
-		Args: f.token.refuseTokens(noFileArguments(), func() []string { return f.files }),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.token.check(cmd.Flags()), f.check()); err != nil {
 				return err
@@ -76,33 +75,17 @@ which is valid for the API server's: only the API server knows these. Exit codes
 			if f.token.file != "" {
 				return f.token.explain(cmd.Context(), s, f.config, f.output)
 			}
-			f.lenient = true
-			in, err := f.open(cmd.Context(), s.In)
+			e, err := f.evaluator(cmd.Context(), s, !f.cluster.Given()) // of a directory, lint and check say warnings
 			if err != nil {
 				return err
 			}
-			defer in.close()
-			err = in.checkActive()
-			if err != nil || in.source != nil { // of a directory, lint and check say them
-				in.writeWarnings(s.Err)
-			}
-			if err != nil {
-				return err
-			}
-			f.writeSkipped(s.Err)
-			e, err := in.evaluator(&f.requestFlags, s.In)
-			if err != nil {
-				return err
-			}
-			defer in.writeProblems(s.Err)
+			defer e.close()
+			defer e.writeProblems(s.Err)
 			return (&explainer{e, f.all}).explain(cmd.Context(), s, f.output)
 		},
 	}
-	f.manifestFlags.add(cmd)
-	f.cluster.AddBeside(cmd, &f.config)
-	f.addLabels(cmd)
-	f.addAllowEmpty(cmd)
-	f.requestFlags.add(cmd)
+	f.add(cmd)
+	cmd.Args = f.token.refuseTokens(cmd.Args, func() []string { return f.files })
 	f.token.add(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "list every policy that is not about an object, and all expressions")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
@@ -111,16 +94,10 @@ which is valid for the API server's: only the API server knows these. Exit codes
 
 // explainFlags are the flags of explain.
 type explainFlags struct {
-	manifestFlags
-	requestFlags
+	evaluatorFlags
 	token  explainTokenFlags
 	output string
 	all    bool
-}
-
-// check returns everything that is wrong with the flags.
-func (f *explainFlags) check() error {
-	return errors.Join(f.requestFlags.check(f.files), f.cluster.Check(f.config))
 }
 
 // explained is the explanation of an object.
@@ -155,22 +132,8 @@ type explainedProfile struct {
 	Revision string         `json:"revision,omitempty"`
 	// Status is of a pod that is already injected: current, stale, or gone if
 	// there is no such profile any more, and then there is no reason.
-	Status     string               `json:"status,omitempty"`
-	Steps      []explainedStep      `json:"steps,omitempty"`
-	Parameters []explainedParameter `json:"parameters,omitempty"`
-	Adds       []string             `json:"adds,omitempty"`
-}
-
-type explainedStep struct {
-	Name   string `json:"name"`
-	Result string `json:"result"`
-	Detail string `json:"detail,omitempty"`
-}
-
-type explainedParameter struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-	From  string `json:"from"`
+	Status string `json:"status,omitempty"`
+	sidecar.Explanation
 }
 
 // explainer explains what becomes of objects, and why.
@@ -268,14 +231,8 @@ func (x *explainer) explainSidecars(ctx context.Context, o *manifest.Object, e *
 			}
 			delete(there, v.Profile)
 		}
-		if because := v.Explanation; because != nil {
-			for _, step := range because.Steps {
-				p.Steps = append(p.Steps, explainedStep(step))
-			}
-			for _, parameter := range because.Parameters {
-				p.Parameters = append(p.Parameters, explainedParameter(parameter))
-			}
-			p.Adds = because.Adds
+		if v.Explanation != nil {
+			p.Explanation = *v.Explanation
 		}
 		e.Profiles = append(e.Profiles, p)
 	}
@@ -387,7 +344,7 @@ func (p *explainedProfile) print(line func(string, ...any), below string) {
 	for _, s := range p.Steps {
 		width, result = max(width, len(s.Name)), max(result, len(s.Result))
 	}
-	var last explainedStep
+	var last sidecar.Step
 	for _, s := range p.Steps {
 		if (s.Name == "conflict" || s.Detail == p.Detail) && strings.Contains(below, s.Detail) {
 			s.Detail = ""

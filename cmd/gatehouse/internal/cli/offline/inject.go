@@ -19,7 +19,7 @@ import (
 func NewInjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:   "inject --config DIR [-f FILE|DIR]...",
+		Use:   "inject --config DIR [FILE|DIR]... [-k DIR]...",
 		Short: "Add sidecars to the pods in manifests",
 		Long: `Inject does to the pods in manifests what the server would do to them when they
 are created, with the same decisions: Pods, and the pod templates of Deployments,
@@ -43,19 +43,22 @@ configuration, then from the manifests.
             the repository, with relative paths
   -i        nothing; the files themselves are changed
 
-Files are YAML or JSON; those in directories must end in .yaml, .yml or .json.
+Files are YAML or JSON; those in directories must end in .yaml, .yml or .json, and
+are skipped with a note if they have neither kind nor apiVersion. -k renders a
+kustomization, which -i and -o diff cannot change.
 
 Exit codes: 0 done, whether or not there was something to change; 1 a pod would
 be refused; 2 bad usage or input, no active policy or profile, or cannot decide
 what a pod should become. With 1 and 2 nothing is printed or written.`,
 		Example: `  # what would be added?
-  gatehouse inject --config ./config -f deploy/ -o diff
+  gatehouse inject --config ./config deploy/ -o diff
 
   # without a webhook
+  gatehouse inject --config ./config -k overlays/prod | kubectl apply -f -
   helm template ./chart | gatehouse inject --config ./config | kubectl apply -f -
 
   # a kind of somebody else, in place
-  gatehouse inject --config ./config -f rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
+  gatehouse inject --config ./config rollout.yaml -i --workload Rollout.argoproj.io=spec.template`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
@@ -63,6 +66,9 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 			in, err := f.open(cmd.Context(), s.In)
 			if err != nil {
 				return err
+			}
+			if !f.quiet {
+				f.writeSkipped(s.Err)
 			}
 			if err := in.checkActive(); err != nil {
 				if !f.quiet {
@@ -75,8 +81,7 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 	}
 	f.add(cmd)
 	f.configFlag.add(cmd)
-	f.addLabels(cmd)
-	f.addAllowEmpty(cmd)
+	f.addDeciding(cmd)
 	return cmd
 }
 

@@ -3,9 +3,12 @@ package offline
 import (
 	"bufio"
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,11 +17,11 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/kustomize"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -26,6 +29,10 @@ import (
 // lintFlags are the flags of lint.
 type lintFlags struct {
 	configFlag
+	// files and kustomizations have documents that are read with those of --config.
+	files, kustomizations []string
+
+	cluster    cli.SourceFlags
 	output     string
 	allowEmpty bool
 	// explain is the code to explain, "" for none.
@@ -39,11 +46,16 @@ func (*lintFlags) outputs() []string { return []string{"text", "json", "sarif", 
 func NewLintCommand(s cli.Streams) *cobra.Command {
 	var f lintFlags
 	cmd := &cobra.Command{
-		Use:   "lint --config DIR",
+		Use:   "lint --config DIR|--context NAME|FILE|DIR... [-k DIR]...",
 		Short: "Find mistakes in a configuration",
-		Long: `Lint reads and compiles every document below the directory, as serve does, and
-prints all errors and warnings, as editors read them: file:line:column: message.
-Mistakes in expressions are underlined.
+		Long: `Lint reads and compiles every document in files and directories, as serve does,
+and prints all errors and warnings, as editors read them: file:line:column: message.
+Mistakes in expressions are underlined. Arguments and the directory of --config are
+one configuration together; what a document names must be in it. -k renders a
+kustomization of documents, and fetches nothing.
+
+With --context, --kubeconfig or --in-cluster it lints what is active in that cluster,
+which it reads as check does, or a directory in that cluster.
 
 It also warns about likely mistakes in policies and profiles that compile: unknown
 or optional fields, rules that never match, costs above the API server's limits, and
@@ -56,9 +68,11 @@ exception or profile lists codes to suppress.
   -o sarif   for code hosting services
   -o github  workflow commands, which GitHub Actions shows beside the lines
 
-Exit codes: 0 no error; 1 an error; 2 bad usage, the directory cannot be read, or
-no policy or profile is active.`,
+Exit codes: 0 no error; 1 an error; 2 bad usage, something cannot be read, or no
+policy or profile of a directory or cluster is active.`,
 		Example: `  gatehouse lint --config manifests/examples/policies
+  gatehouse lint policies/images.yaml policies/exceptions
+  gatehouse lint --context prod
   gatehouse lint --config . -o json | jq -r '.findings[] | "\(.file):\(.line)"'
 
   # what does this warning mean?
@@ -66,24 +80,19 @@ no policy or profile is active.`,
 
   # in a pipeline
   gatehouse lint --config . -o sarif > gatehouse.sarif`,
-		Args: cli.NoArgs(func(arg string) string {
-			return "the directory is given with --config (hint: gatehouse lint --config " + shell.Quote(arg) + ")"
-		}),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed(explainFlag) {
 				return f.explainCode(s.Out)
 			}
-			r, err := f.lint()
+			r, err := f.lint(cmd.Context())
 			if err != nil {
 				return writeFailure(s.Out, f.output, cmd.Name(), err)
 			}
 			return f.write(s.Out, r)
 		},
 	}
-	// Not the one of configFlag: --explain does without a directory.
-	cli.AddConfigFlag(cmd, &f.config, "directory of documents (required)", explainFlag)
-	_ = cmd.MarkFlagRequired("config") // the flag exists
+	f.cluster.AddBeside(cmd, &f.config, explainFlag, cli.UnlessArguments, "filename", "kustomize")
+	addFiles(cmd, &f.files, &f.kustomizations, "documents")
 	cli.AddOutputFlag(cmd, &f.output, f.outputs()...)
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
 	cmd.Flags().StringVar(&f.explain, explainFlag, "", "print what a code means, an example and what to do; no --config is needed then")
@@ -126,26 +135,98 @@ type lintReport struct {
 	findings         []finding
 	errors, warnings int
 	config           *config.Config
-	dir              string
+	// where names the cluster that was linted, "" for none.
+	where string
+	// inactive is why a configuration without errors decides nothing, or what of the cluster cannot be read.
+	inactive error
 }
 
-// lint returns the report. The error is about the directory itself.
-func (f *lintFlags) lint() (*lintReport, error) {
-	info, err := os.Stat(f.config)
-	const hint = "(hint: --config takes a directory of YAML and JSON documents)"
+// lint returns the report. The error is about a file or directory itself, or the cluster.
+func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
+	paths, err := f.files, f.cluster.Check(f.config)
+	if f.cluster.Given() && len(f.files)+len(f.kustomizations) > 0 {
+		err = errors.Join(err, errors.New("files and a cluster cannot be given together (hint: --config DIR --with-cluster)"))
+	}
+	for _, name := range f.files {
+		if _, failed := os.Stat(name); failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: cannot be read: %w", cli.OneLine(name), cli.Cause(failed)))
+		}
+	}
+	rendered := map[string][]byte{}
+	for _, dir := range f.kustomizations {
+		text, failed := buildKustomization(dir)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", cli.OneLine(dir), failed))
+		}
+		rendered[filepath.ToSlash(kustomize.File(dir))] = text
+	}
+	if f.config != "" {
+		err = errors.Join(err, cli.CheckDir("--config", f.config))
+		paths = append([]string{f.config}, f.files...)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case f.cluster.Given():
+		return f.lintCluster(ctx)
+	default:
+		return f.lintPaths(paths, rendered), nil
+	}
+}
+
+// lintPaths returns the report of files and directories, and of texts by their names, which are one configuration. A single directory
+// has something active.
+func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintReport {
+	c, found, dir := (*config.Config)(nil), diagnostic.List(nil), ""
+	if len(paths) == 1 && len(texts) == 0 && cli.CheckDir("", paths[0]) == nil {
+		dir = paths[0]
+		c, found = config.Inspect(dir)
+	} else {
+		c, found = config.InspectPaths(paths, texts)
+	}
+	_, all := config.Compile(c, found)
+	r := newLintReport(c, found, all, dir)
+	switch {
+	case dir != "":
+		r.inactive = f.checkActive(c, dir)
+	case c.Documents == 0:
+		r.inactive = fmt.Errorf("there is no document of Gatehouse in %s (hint: gatehouse check judges manifests)", cli.OneLine(strings.Join(append(paths, f.kustomizations...), ", ")))
+	}
+	return r
+}
+
+// lintCluster returns the report of what is active in a cluster, or of a directory there.
+func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
+	source, err := f.cluster.Open(ctx, f.config)
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot be read: %w %s", cli.OneLine(f.config), cli.Cause(err), hint)
+		return nil, err
 	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("%s: is not a directory %s", cli.OneLine(f.config), hint)
+	defer source.Close()
+	loaded, err := source.Load(ctx, nil)
+	if err != nil {
+		if f.config != "" {
+			if r := f.lintPaths([]string{f.config}, nil); r.errors > 0 {
+				return r, nil
+			}
+		}
+		return nil, err
 	}
-	return newLintReport(f.config), nil
+	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config)
+	r.where = f.cluster.Describe(f.config)
+	r.inactive = errors.Join(source.Unread(loaded)...)
+	if r.inactive == nil && !f.allowEmpty {
+		r.inactive = source.CheckDeciding(loaded)
+	}
+	return r, nil
 }
 
 // write writes the report, and returns the error for the exit code.
 func (f *lintFlags) write(to io.Writer, r *lintReport) error {
 	var err error
-	inactive := f.checkActive(r)
+	inactive := r.inactive
+	if r.errors > 0 {
+		inactive = nil
+	}
 	out := bufio.NewWriter(to)
 	switch f.output {
 	case "json":
@@ -167,30 +248,25 @@ func (f *lintFlags) write(to io.Writer, r *lintReport) error {
 	return inactive
 }
 
-// checkActive returns an error if a configuration without errors has nothing that is active.
-func (f *lintFlags) checkActive(r *lintReport) error {
-	if r.errors > 0 {
-		return nil
-	}
+// checkActive returns an error if a configuration has nothing that is active.
+func (f *lintFlags) checkActive(c *config.Config, dir string) error {
 	// A directory may configure logins, or what custom resources do.
-	a, p := &r.config.Authn, &r.config.Policy
+	a, p := &c.Authn, &c.Policy
 	if f.allowEmpty || len(a.Tokens)+len(a.Revocations)+len(a.Issuers)+len(a.Directories)+len(p.Exceptions) > 0 || a.Configuration != nil || p.Configuration != nil {
 		return nil
 	}
-	return checkActive(r.config, f.config)
+	return checkActive(c, dir)
 }
 
-// newLintReport lints a configuration.
-func newLintReport(dir string) *lintReport {
-	c, read := config.Inspect(dir)
-	_, found := config.Compile(c, read)
+// newLintReport lints a configuration, about which reading it and all have found something. Sources are below the directory.
+func newLintReport(c *config.Config, read, found diagnostic.List, dir string) *lintReport {
 	if c.Recording != nil {
 		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
 		found = append(found, ofRecording...)
 	}
 	found = append(found, lintDocuments(c, read, found)...)
 	found.Sort()
-	r := &lintReport{config: c, dir: dir}
+	r := &lintReport{config: c}
 	at := newPositions(dir)
 	for _, d := range found {
 		shown := at.locate(&d)
@@ -226,7 +302,7 @@ func (r *lintReport) print(out io.Writer) {
 	for i := range r.findings {
 		_, _ = fmt.Fprintln(out, r.findings[i].text())
 	}
-	_, _ = fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), diagnostic.Count(r.config.Files, "file"))
+	_, _ = fmt.Fprintf(out, "%s, %s in %s\n", diagnostic.Count(r.errors, "error"), diagnostic.Count(r.warnings, "warning"), cmp.Or(r.where, diagnostic.Count(r.config.Files, "file")))
 }
 
 func (r *lintReport) json(out io.Writer) error {

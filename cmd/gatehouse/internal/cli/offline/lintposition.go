@@ -3,6 +3,7 @@ package offline
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -10,7 +11,9 @@ import (
 	"unicode"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/kustomize"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -36,6 +39,10 @@ func newPositions(dir string) *positions {
 
 // locate sets the position of a diagnostic. It returns the lines that show a mistake in an expression with a caret below it, or none.
 func (p *positions) locate(d *diagnostic.Diagnostic) []string {
+	if name, _, _ := strings.Cut(d.Source, "#"); name == config.ClusterSource || kustomize.IsFile(path.Base(name)) { // what is rendered has no lines
+		d.File = name
+		return nil
+	}
 	name, document, item := p.parseSource(d.Source)
 	if name == "" {
 		if d.File = filepath.ToSlash(d.Source); d.File != "" && d.Source != p.dir {
@@ -52,11 +59,11 @@ func (p *positions) locate(d *diagnostic.Diagnostic) []string {
 		d.Column = 1
 		return nil
 	}
-	path := append(strict.Steps(strings.ReplaceAll(item, "/", ".")), strict.Steps(d.Field)...)
-	at, _ := f.Position(document, path...)
+	steps := append(strict.Steps(strings.ReplaceAll(item, "/", ".")), strict.Steps(d.Field)...)
+	at, _ := f.Position(document, steps...)
 	var shown []string
 	if d.In.Line > 0 {
-		exact, found := f.ExpressionPosition(document, d.In, path...)
+		exact, found := f.ExpressionPosition(document, d.In, steps...)
 		if found && exact.Line <= len(f.lines) {
 			at = exact
 			shown = underline(strconv.Itoa(at.Line), f.lines[at.Line-1], at.Column)

@@ -13,11 +13,11 @@ import (
 	"strings"
 
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/kustomize"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
@@ -57,36 +57,26 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 			errs = append(errs, errors.New("--workload "+strings.TrimSpace(line)))
 		}
 	}
-	paths, err := f.paths(stdin)
+	origins, err := f.origins(stdin)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		if f.lenient && isKustomization(filepath.Base(path)) {
+	for _, from := range origins {
+		if kustomize.IsFile(filepath.Base(from.path)) && !from.rendered && (f.lenient || from.walked) {
+			f.unbuilt = append(f.unbuilt, cli.OneLine(filepath.ToSlash(from.path)))
 			continue
 		}
-		s := source{path: path}
-		name := filepath.ToSlash(path)
-		if path == "" {
-			name = cli.StdinName
-			s.text, err = cli.ReadInput(stdin, maxManifest)
-			if err == nil && len(bytes.TrimSpace(s.text)) == 0 {
-				err = errors.New("is empty (hint: the command in front of the pipe may have failed)")
-			}
-		} else {
-			s.text, err = cli.ReadFile(path, maxManifest)
-		}
+		s, err := f.readOne(stdin, from, workloads)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(name), err))
+			errs = append(errs, fmt.Errorf("%s: %w", cli.OneLine(from.name()), err))
 			continue
 		}
-		read := manifest.Read
-		if path == "" {
-			read = manifest.ReadRendered // of helm template
+		if from.walked && isForeign(&s) {
+			f.foreign = append(f.foreign, cli.OneLine(s.Name))
+			continue
 		}
-		s.File = read(name, s.text, workloads)
 		for _, o := range s.Objects {
-			f.addHint(name, o)
+			f.addHint(s.Name, o)
 			if !f.lenient {
 				found = append(found, o.Errors()...)
 			}
@@ -107,9 +97,52 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 	return sources, nil
 }
 
-// isKustomization reports whether a file is for kustomize, whatever it holds.
-func isKustomization(name string) bool {
-	return name == "kustomization.yaml" || name == "kustomization.yml" || name == "Kustomization"
+// readOne reads the manifests of one origin.
+func (f *manifestFlags) readOne(stdin io.Reader, from origin, workloads *manifest.Workloads) (source, error) {
+	var err error
+	s := source{path: from.path}
+	var rendered *manifest.Rendered
+	switch {
+	case from.rendered:
+		rendered = &manifest.Rendered{File: from.name()}
+		s.text, err = buildKustomization(from.path)
+	case from.path == "":
+		rendered = &manifest.Rendered{File: filepath.ToSlash(f.rendered)} // helm template writes comments
+		if info, failed := os.Stat(f.rendered); failed == nil && info.IsDir() {
+			rendered.Chart = rendered.File
+		}
+		s.text, err = cli.ReadInput(stdin, maxManifest)
+		if err == nil && len(bytes.TrimSpace(s.text)) == 0 {
+			err = errors.New("is empty (hint: the command in front of the pipe may have failed)")
+		}
+	default:
+		s.text, err = cli.ReadFile(from.path, maxManifest)
+	}
+	if err != nil {
+		return source{}, err
+	}
+	s.File = manifest.ReadRendered(from.name(), s.text, workloads, rendered)
+	return s, nil
+}
+
+// buildKustomization returns what the kustomization in a directory renders to. The error is on one line.
+func buildKustomization(dir string) ([]byte, error) {
+	text, err := kustomize.Build(dir)
+	if err != nil {
+		return nil, errors.New(cli.OneLine(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", " ")))
+	}
+	return text, nil
+}
+
+// isForeign reports whether a file that a directory holds is for another program: it is the Chart.yaml of a Helm chart, or no document
+// in it has a kind or an apiVersion, as in package.json or values.yaml.
+func isForeign(s *source) bool {
+	return path.Base(s.Name) == "Chart.yaml" || len(s.Objects) > 0 && !slices.ContainsFunc(s.Objects, func(o *manifest.Object) bool {
+		if o.Unreadable != nil { // JSON with comments is read by some programs
+			return o.Unreadable.Hint == manifest.TemplateHint || bytes.Contains(s.text, []byte("apiVersion"))
+		}
+		return !o.IsForeign()
+	})
 }
 
 // isForConfig reports whether an object is a document that Gatehouse reads from a directory, and no resource of a cluster.
@@ -134,9 +167,14 @@ func podHint(o *manifest.Object) string {
 	return fmt.Sprintf("its kind is not known to hold a pod (hint: --workload %s)", shell.Quote(o.Suggestion))
 }
 
+// helmWords returns how to give the command what a Helm chart renders to.
+func (f *manifestFlags) helmWords() string {
+	return "helm template CHART | gatehouse " + f.command + f.sourceWords() + " -f -"
+}
+
 // addHint adds to an object that looks like a part of a Helm chart how to give the command what it renders to.
 func (f *manifestFlags) addHint(file string, o *manifest.Object) {
-	rendered := "helm template CHART | gatehouse " + f.command + f.sourceWords() + " -f -"
+	rendered := f.helmWords()
 	name := path.Base(file)
 	switch {
 	case o.Unreadable != nil && o.Unreadable.Hint == manifest.TemplateHint:
@@ -162,22 +200,48 @@ func unreadableError(o *manifest.Object) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// paths returns the files to read, each once. Standard input is "".
-func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
+// origin is where manifests come from: a file, a kustomization, or standard input.
+type origin struct {
+	// path is the file, or the directory of the kustomization that is rendered, and empty for standard input.
+	path     string
+	rendered bool
+	// walked reports whether nobody named the file: a directory holds it.
+	walked bool
+}
+
+// name returns the origin as messages name it.
+func (o *origin) name() string {
+	switch {
+	case o.rendered:
+		return filepath.ToSlash(kustomize.File(o.path))
+	case o.path == "":
+		return cli.StdinName
+	default:
+		return filepath.ToSlash(o.path)
+	}
+}
+
+// readsStdin reports whether manifests come from standard input.
+func (f *manifestFlags) readsStdin() bool {
+	return slices.Contains(f.files, "-") || len(f.files)+len(f.kustomizations) == 0
+}
+
+// origins returns where to read manifests from, each file once: arguments and -f, then -k. Without any it is standard input.
+func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 	names := f.files
-	if len(names) == 0 {
+	if f.readsStdin() && len(names) == 0 {
 		if cli.IsTerminalInput(stdin) {
-			return nil, errors.New("there is nothing to read (hint: name a file with -f, or pipe manifests to standard input)")
+			return nil, errors.New("there is nothing to read (hint: name a file or a directory, or pipe manifests to standard input)")
 		}
 		names = []string{"-"}
 	}
 	var (
-		all  []string
+		all  []origin
 		errs []error
 	)
 	for _, name := range names {
 		if name == "-" {
-			all = append(all, "")
+			all = append(all, origin{})
 			continue
 		}
 		if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
@@ -188,13 +252,30 @@ func (f *manifestFlags) paths(stdin io.Reader) ([]string, error) {
 		if err != nil {
 			errs = append(errs, err)
 		}
-		all = append(all, paths...)
+		for _, path := range paths {
+			all = append(all, origin{path: path, walked: path != filepath.Clean(name)})
+		}
 	}
-	seen := sets.New[string]()
-	return slices.DeleteFunc(all, func(path string) bool {
-		defer seen.Insert(path)
-		return seen.Has(path)
-	}), errors.Join(errs...)
+	for _, dir := range f.kustomizations {
+		if err := cli.CheckDir("--kustomize", dir); err != nil {
+			errs = append(errs, err)
+		}
+		all = append(all, origin{path: filepath.Clean(dir), rendered: true})
+	}
+	if f.rendered != "" && !f.readsStdin() {
+		errs = append(errs, errors.New("--path is for standard input: other input has the paths of its files"))
+	}
+	var once []origin
+	at := map[origin]int{} // the index in once
+	for _, o := range all {
+		key := origin{path: o.path, rendered: o.rendered}
+		if i, seen := at[key]; seen {
+			once[i].walked = once[i].walked && o.walked // a directory holds it, and somebody names it
+			continue
+		}
+		at[key], once = len(once), append(once, o)
+	}
+	return once, errors.Join(errs...)
 }
 
 // filesOf returns the file of that name, or those in and below the directory. Hidden files and directories behind symbolic

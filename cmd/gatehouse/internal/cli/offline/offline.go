@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -66,8 +67,11 @@ func (f *configFlag) load() (*config.Config, *webhooks.Snapshot, error) {
 // manifestFlags are the flags of a command that reads manifests.
 type manifestFlags struct {
 	configFlag
-	files, workloads []string
-	namespace        string
+	// files are the arguments and the values of -f, and kustomizations those of -k.
+	files, kustomizations, workloads []string
+	namespace                        string
+	// rendered is --path, what standard input is rendered from.
+	rendered string
 	// command is the name of the command.
 	command string
 	// lenient makes a document that cannot be read an object of its own instead of an error, and skips kustomization files.
@@ -78,38 +82,45 @@ type manifestFlags struct {
 	allowEmpty bool
 	// cluster names one whose active configuration, namespaces and params are used.
 	cluster cli.SourceFlags
-	// skipped are documents for --config that lenient commands leave out of manifests.
-	skipped []string
+	// skipped are documents for --config that lenient commands leave out of manifests. Of directories, foreign are files of other
+	// programs, and unbuilt are kustomizations.
+	skipped, foreign, unbuilt []string
 }
 
 func (f *manifestFlags) add(cmd *cobra.Command) {
 	f.command = cmd.Name()
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or directory of manifests, or - for standard input, which is read without this; repeatable")
+	addFiles(cmd, &f.files, &f.kustomizations, "manifests, or - for standard input, which is read without either")
+	flags.StringVar(&f.rendered, "path", "", "file, or directory of a Helm chart, that standard input is rendered from, for reports")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
-	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag exists, here and below
+	_ = cmd.MarkFlagFilename("path") // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	if cmd.Args == nil {
-		cmd.Args = noFileArguments()
+}
+
+// addFiles adds to a command arguments and flags that are files and directories of something. A token is refused and not repeated.
+func addFiles(cmd *cobra.Command, files, kustomizations *[]string, of string) {
+	flags, extensions := cmd.Flags(), []string{"yaml", "yml", "json"}
+	flags.StringArrayVarP(files, "filename", "f", nil, "file or directory, as an argument is, of "+of+"; repeatable")
+	flags.StringArrayVarP(kustomizations, "kustomize", "k", nil, "directory of a kustomization, which is rendered; nothing remote is fetched; repeatable")
+	_ = cmd.MarkFlagFilename("filename", extensions...) // the flag exists, here and below
+	_ = cmd.MarkFlagDirname("kustomize")
+	cmd.ValidArgsFunction = cobra.FixedCompletions(extensions, cobra.ShellCompDirectiveFilterFileExt)
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if slices.ContainsFunc(args, cli.LooksLikeToken) {
+			return errors.New("an argument may be a token, which other users of this machine can see: arguments are files")
+		}
+		return nil
 	}
+	cmd.PreRun = func(_ *cobra.Command, args []string) { *files = append(args, *files...) }
 }
 
-// addLabels adds the flag for labels of namespaces.
-func (f *manifestFlags) addLabels(cmd *cobra.Command) {
+// addDeciding adds the flags of a command that decides by a configuration.
+func (f *manifestFlags) addDeciding(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
-}
-
-// addAllowEmpty adds the flag for a configuration that decides nothing.
-func (f *manifestFlags) addAllowEmpty(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
-}
-
-func noFileArguments() cobra.PositionalArgs {
-	return cli.NoArgs(func(string) string { return "files are given with -f" })
+	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
 }
 
 // input is what a command decides about, and by what.
@@ -243,11 +254,30 @@ func checkActive(c *config.Config, dir string) error {
 	return fmt.Errorf("%s: 0 policies and 0 profiles are active (hint: %s; --allow-empty accepts this)", cli.OneLine(dir), hint)
 }
 
-// writeSkipped names the documents that were left out.
+// writeSkipped names the documents and files that were left out.
 func (f *manifestFlags) writeSkipped(out io.Writer) {
-	for _, text := range f.skipped {
+	skipped := f.skipped
+	if len(f.foreign) > 0 {
+		skipped = append(skipped, fmt.Sprintf("%s without a kind or apiVersion: skipped: %s (hint: name a file to have it read; for a Helm chart, %s)",
+			diagnostic.Count(len(f.foreign), "file"), someOf(f.foreign), f.helmWords()))
+	}
+	if len(f.unbuilt) > 0 {
+		dir := cmp.Or(path.Dir(f.unbuilt[0]), ".")
+		skipped = append(skipped, fmt.Sprintf("%s: not applied: %s: files beside it are read as they are, without its namespace and patches (hint: gatehouse %s%s -k %s)",
+			diagnostic.Count(len(f.unbuilt), "kustomization"), someOf(f.unbuilt), f.command, f.sourceWords(), shell.Quote(dir)))
+	}
+	for _, text := range skipped {
 		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(text)) // best effort
 	}
+}
+
+// someOf returns the first names of a list, and how many there are besides.
+func someOf(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // writeWarnings writes the warnings about the configuration, and what is wrong with objects of the cluster.

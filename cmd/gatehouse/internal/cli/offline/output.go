@@ -42,6 +42,8 @@ func (f *changeFlags) check(cmd *cobra.Command) error {
 		errs = append(errs, errors.New("-i and -o cannot be given together"))
 	}
 	switch {
+	case len(f.kustomizations) > 0 && (f.inPlace || f.output == "diff"):
+		errs = append(errs, errors.New("-i and -o diff are for files, and not for what -k renders"))
 	case f.inPlace && len(f.files) == 0:
 		errs = append(errs, errors.New("--in-place needs files (hint: name them with -f)"))
 	case f.inPlace && slices.Contains(f.files, "-"):

@@ -14,7 +14,7 @@ import (
 func NewUninjectCommand(s cli.Streams) *cobra.Command {
 	var f changeFlags
 	cmd := &cobra.Command{
-		Use:   "uninject [-f FILE|DIR]...",
+		Use:   "uninject [FILE|DIR]... [-k DIR]...",
 		Short: "Remove sidecars from the pods in manifests",
 		Long: `Uninject removes from the pods in manifests what inject or the server added: what
 the annotation sidecar.gatehouse.dev/status lists, and the annotation. It needs no
@@ -28,7 +28,7 @@ inject, and unchanged parts stay the same to the byte.
 
 Exit codes: 0 done, whether or not there was something to change; 2 bad usage or
 input, and then nothing is printed or written.`,
-		Example: `  gatehouse uninject -f deploy/ -i
+		Example: `  gatehouse uninject deploy/ -i
 
   # a copy of what runs, without its sidecars
   kubectl get deployment checkout -o yaml | gatehouse uninject`,
@@ -48,6 +48,9 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 	sources, err := f.read(s.In)
 	if err != nil {
 		return err
+	}
+	if !f.quiet {
+		f.writeSkipped(s.Err)
 	}
 	log := changeLog{quiet: f.quiet}
 	var unknown diagnostic.List

@@ -15,45 +15,5 @@ func (d *document) means(text []byte, want rawjson.Value) bool {
 	if changed.read(func(rawjson.Value) bool { return true }) != nil {
 		return false
 	}
-	a, errA := changed.value.Decode()
-	b, errB := want.Decode()
-	return errA == nil && errB == nil && isEqual(a, b)
-}
-
-// isEqual reports whether two values are the same, however numbers are written.
-func isEqual(a, b any) bool {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for name, value := range a {
-			other, ok := b[name]
-			if !ok || !isEqual(value, other) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		b, ok := b.([]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for i := range a {
-			if !isEqual(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
-	case int64:
-		if f, ok := b.(float64); ok {
-			return float64(a) == f
-		}
-	case float64:
-		if i, ok := b.(int64); ok {
-			return a == float64(i)
-		}
-	}
-	return a == b
+	return sameValue(changed.value, want)
 }

@@ -8,8 +8,10 @@ package manifest
 
 import (
 	"bytes"
+	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -29,16 +31,19 @@ type File struct {
 // Read reads a file: YAML documents, JSON values, or both. Documents without content are skipped. A document that cannot be
 // read is an object with Unreadable. The text is kept and must not be changed.
 func Read(name string, data []byte, workloads *Workloads) *File {
-	return read(name, data, workloads, false)
+	return ReadRendered(name, data, workloads, nil)
 }
 
-// ReadRendered is Read for what helm template prints: the objects of a document with a comment "# Source: …" are Rendered from
-// that template.
-func ReadRendered(name string, data []byte, workloads *Workloads) *File {
-	return read(name, data, workloads, true)
+// Rendered says what a text is rendered from, as far as it is known.
+type Rendered struct {
+	// File is what documents without a comment "# Source: …" of helm template are rendered from.
+	File string
+	// Chart is the directory of the chart whose name such comments begin with.
+	Chart string
 }
 
-func read(name string, data []byte, workloads *Workloads, rendered bool) *File {
+// ReadRendered is Read for what a command has rendered from other files, whose names objects then have; nil is for a text that is not.
+func ReadRendered(name string, data []byte, workloads *Workloads, rendered *Rendered) *File {
 	f := &File{Name: name, data: data}
 	chunks, err := split(data)
 	if err != nil {
@@ -50,8 +55,8 @@ func read(name string, data []byte, workloads *Workloads, rendered bool) *File {
 		for _, part := range chunks[i].parts(data) {
 			d := &document{number: len(f.documents) + 1, part: part, text: data[part.start:part.end]}
 			d.indent = utf8.RuneCount(data[bytes.LastIndexByte(data[:part.start], '\n')+1 : part.start])
-			if rendered {
-				d.findTemplate()
+			if rendered != nil {
+				d.findTemplate(rendered)
 			}
 			d.unreadable = d.read(workloads.Holds)
 			f.documents = append(f.documents, d)
@@ -62,21 +67,25 @@ func read(name string, data []byte, workloads *Workloads, rendered bool) *File {
 		if d.template != "" {
 			file, source = d.template, d.template
 		}
-		if d.unreadable != nil {
+		objects := []*Object{{Document: d.number, NoPod: "the document cannot be read", Odd: true, document: d}}
+		if d.unreadable == nil {
+			objects = d.objects(workloads)
+		} else {
 			why := d.unreadable.diagnostic(source)
-			f.Objects = append(f.Objects, &Object{File: file, Rendered: d.template != "", Source: source, Document: d.number, NoPod: "the document cannot be read", Odd: true, Unreadable: &why, document: d})
-			continue
+			objects[0].Unreadable = &why
 		}
-		for _, o := range d.objects(workloads) {
+		for _, o := range objects {
 			o.File, o.Rendered, o.Source = file, d.template != "", source
-			f.Objects = append(f.Objects, o)
+			o.NoLines = o.Rendered && d.template == rendered.File
 		}
+		f.Objects = append(f.Objects, objects...)
 	}
 	return f
 }
 
 // findTemplate finds the comment in front of a document that names the template it is rendered from. Lines count from the one behind it.
-func (d *document) findTemplate() {
+func (d *document) findTemplate(rendered *Rendered) {
+	d.template = rendered.File
 	line := 0
 	for text := range bytes.Lines(d.text) {
 		if line++; hasContent(text) {
@@ -84,6 +93,9 @@ func (d *document) findTemplate() {
 		}
 		if template, ok := bytes.CutPrefix(bytes.TrimSpace(text), []byte("# Source: ")); ok {
 			d.template, d.line = string(template), 1-line
+			if _, inside, ok := strings.Cut(d.template, "/"); ok && rendered.Chart != "" {
+				d.template = path.Join(rendered.Chart, inside)
+			}
 			return
 		}
 	}

@@ -18,9 +18,10 @@ import (
 
 // Object is a Kubernetes object in a file.
 type Object struct {
-	// File is the file, or the template that the object is rendered from, and then Rendered is true.
-	File     string
-	Rendered bool
+	// File is the file, or what the object is rendered from, and then Rendered is true. NoLines reports whether the lines of the object
+	// are none of File.
+	File              string
+	Rendered, NoLines bool
 	// Source is File, with # and the number of the document if it has several.
 	Source string
 	// Document is the number of the document in the file, from 1, without those that have no content.
@@ -129,6 +130,9 @@ func (d *document) objects(workloads *Workloads) []*Object {
 	}
 	return objects
 }
+
+// IsForeign reports whether this is something of another program: it has neither kind nor apiVersion.
+func (o *Object) IsForeign() bool { return o.Unreadable == nil && o.Kind == "" && o.apiVersion == "" }
 
 // lacks returns what keeps a value from being an object.
 func (f *found) lacks() string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -31,7 +32,7 @@ func (p *pair) isRemoved() bool { return p.want.Kind() == rawjson.Invalid }
 // isEqual reports whether the value stays the same.
 func (p *pair) isEqual() bool { return sameValue(p.old, p.want) }
 
-// sameValue reports whether two values are equal, however they are written.
+// sameValue reports whether two values are equal, however they and their numbers are written.
 func sameValue(a, b rawjson.Value) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -41,7 +42,7 @@ func sameValue(a, b rawjson.Value) bool {
 	}
 	x, errX := a.Decode()
 	y, errY := b.Decode()
-	return errX == nil && errY == nil && isEqual(x, y)
+	return errX == nil && errY == nil && value.Equals(value.NewValueInterface(x), value.NewValueInterface(y))
 }
 
 // inner returns the pairs in an object or array whose node is a mapping or sequence.

@@ -155,7 +155,7 @@ func TestReadRendered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := ReadRendered("standard input", []byte("---\n# Source: a/templates/b.yaml\nkind: Pod\nmetadata: {name: x}\n---\nkind: Pod\n# Source: of nothing\n"), workloads)
+	file := ReadRendered("standard input", []byte("---\n# Source: a/templates/b.yaml\nkind: Pod\nmetadata: {name: x}\n---\nkind: Pod\n# Source: of nothing\n"), workloads, &Rendered{})
 	first, second := file.Objects[0], file.Objects[1]
 	if first.File != "a/templates/b.yaml" || first.Source != first.File || !first.Rendered || first.Position("metadata", "name") != (Position{2, 12}) {
 		t.Errorf("got %q, %q, %v, %v", first.File, first.Source, first.Rendered, first.Position("metadata", "name"))
