@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/google/cel-go/common/types"
@@ -10,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	admissionauthorizer "k8s.io/apiserver/pkg/admission/plugin/authorizer"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/common"
@@ -191,20 +189,9 @@ func (r *request) ResourceAuthorizerValue() ref.Val {
 // and nil if there is none.
 func (v *review) authorizer() authorizer.UnconditionalAuthorizer {
 	if v.caching == nil && v.set.authorizer != nil {
-		v.caching = &noticingAuthorizer{admissionauthorizer.NewCachingAuthorizer(&contextAuthorizer{v.context, v.set.authorizer}), v}
+		v.caching = &noticingAuthorizer{expression.CachingAuthorizer(v.context, v.set.authorizer), v}
 	}
 	return v.caching
-}
-
-// contextAuthorizer calls an authorizer with the context of a review: the library's
-// functions do not pass it on.
-type contextAuthorizer struct {
-	context    context.Context //nolint:containedctx // it belongs to one review, as this does
-	authorizer authorizer.UnconditionalAuthorizer
-}
-
-func (a *contextAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	return a.authorizer.Authorize(a.context, attributes) //nolint:contextcheck // that is what it is for
 }
 
 // payload is an object of the request: its text, and what was read from it.
