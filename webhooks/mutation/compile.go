@@ -78,7 +78,7 @@ type program struct {
 	conditions []condition
 	// variables is nil for a policy without.
 	variables *expression.Variables
-	mutations []mutation
+	mutations []mutationProgram
 	// uses are the names that mutations mention.
 	uses expression.Uses
 }
@@ -89,8 +89,8 @@ type condition struct {
 	*expression.Program
 }
 
-// mutation is one mutation of a policy.
-type mutation struct {
+// mutationProgram is one mutation of a policy.
+type mutationProgram struct {
 	kind admissionregistrationv1.PatchType
 	*expression.Program
 }
@@ -398,7 +398,7 @@ func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregis
 		refuse(path.Child("mutations").Index(i).Child(child, "expression"), text, err)
 		if compiled != nil {
 			out.uses |= compiled.Uses()
-			out.mutations = append(out.mutations, mutation{m.PatchType, compiled})
+			out.mutations = append(out.mutations, mutationProgram{m.PatchType, compiled})
 		}
 	}
 	if out.variables != nil {
