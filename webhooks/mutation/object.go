@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/apiserver/pkg/admission"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
@@ -123,17 +124,26 @@ func (r *review) adopt(v *version) error {
 	return nil
 }
 
-// converter returns what merges objects of a kind, and nil if its schema is not known.
+// converter returns what merges objects of a kind, and nil if no schema is known of the kind's group and version. As upstream,
+// that one is known of Kubernetes' own is enough for JSON patches.
 func (r *review) converter(kind schema.GroupVersionKind) managedfields.TypeConverter {
-	if !scheme().Recognizes(kind) {
-		return r.set.lookups.Schemas.TypeConverter(kind)
+	if scheme().IsVersionRegistered(kind.GroupVersion()) {
+		return builtinConverter{builtin.TypeConverter()}
 	}
+	return r.set.lookups.Schemas.TypeConverter(kind)
+}
+
+// builtinConverter has the error of the API server for a kind without a schema.
+type builtinConverter struct{ managedfields.TypeConverter }
+
+func (c builtinConverter) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	kind := object.GetObjectKind().GroupVersionKind()
 	stub := &unstructured.Unstructured{}
 	stub.SetGroupVersionKind(kind)
-	if _, err := builtin.TypeConverter().ObjectToTyped(stub); err != nil {
-		return nil
+	if _, err := c.TypeConverter.ObjectToTyped(stub); err != nil {
+		return nil, fmt.Errorf("no corresponding type for %v", kind)
 	}
-	return builtin.TypeConverter()
+	return c.TypeConverter.ObjectToTyped(object, options...)
 }
 
 // interfaces are what the API server tells its plug-ins about its objects.

@@ -84,4 +84,3 @@ func differences(in *Input, a, b *Decision) (paths []string, differ bool) {
 	}
 	return paths, true
 }
-
