@@ -111,7 +111,7 @@ func (r *review) decide() {
 	r.run()
 	// A refusal ends it, and so does a policy that has failed.
 	if r.dirty && !r.hasEnded() && refuse(r) == nil {
-		r.reinvoking = true
+		r.reinvoking, r.current = true, r.newVersion(r.current.object(), r.current.VersionedKind, r.current.resource)
 		r.run()
 	}
 }
@@ -310,7 +310,7 @@ func (r *review) mutate(i *invocation, v *version, k int) Mutation {
 		r.fail(i.policy, i.binding.name, err, metav1.StatusReasonInvalid)
 		out.Error = err.Error()
 	default:
-		v.UpdateObject(object)
+		v.update(object)
 		r.dirty = true
 		if r.explain {
 			out.Changes = changesOf(before, object)

@@ -145,6 +145,10 @@ func request(t testing.TB, object, old string, change func(*admission.Request)) 
 		raw, err := yaml.YAMLToJSON([]byte(text))
 		must(t, err)
 		must(t, json.Unmarshal(raw, &u.Object))
+		object := decode(t, raw, u.GroupVersionKind())
+		defaults.Default(object) // as the API server does before
+		raw, err = json.Marshal(object)
+		must(t, err)
 		return raw, u
 	}
 	raw, u := read(object)

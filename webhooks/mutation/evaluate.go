@@ -37,8 +37,7 @@ func (r *review) matchConditions(i *invocation, v *version) (condition string, e
 	if len(conditions) == 0 {
 		return "", nil
 	}
-	// As upstream: from then on expressions see the object through its Go type.
-	v.VersionedObject.UseSchemalessTypeRef, v.VersionedOldObject.UseSchemalessTypeRef = true, true //nolint:staticcheck // upstream's own
+	v.evaluating(true)
 	r.input.Reset(&source{review: r, version: v, resource: r.Requested, matching: true}, i.param.Value(), nil)
 	phase := r.input.Phase(celconfig.RuntimeCELCostBudgetMatchConditions)
 	defer func() { r.spent += r.input.Spent }()
@@ -93,6 +92,7 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 		return nil, 0, apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. There can be a delay between when "+
 			"CustomResourceDefinitions are created and when they are available.", v.VersionedKind))
 	}
+	v.evaluating(false)
 	r.input.Reset(&source{review: r, version: v, resource: i.resource}, i.param.Value(), i.policy.variables)
 	phase := r.input.Phase(celconfig.RuntimeCELCostBudget)
 	result := result{}
@@ -191,7 +191,9 @@ type source struct {
 
 var _ expression.Source = (*source)(nil)
 
-func lazy(object *admission.LazyObject) ref.Val {
+// valueOf returns the value of an object.
+func valueOf(object *admission.LazyObject, as form) ref.Val {
+	object.UseSchemalessTypeRef = as == asTyped //nolint:staticcheck // upstream decides by it
 	value, err := object.CELValue()
 	switch {
 	case err != nil:
@@ -203,13 +205,13 @@ func lazy(object *admission.LazyObject) ref.Val {
 	}
 }
 
-func (s *source) ObjectValue() ref.Val { return lazy(&s.version.VersionedObject) }
+func (s *source) ObjectValue() ref.Val { return valueOf(&s.version.VersionedObject, s.version.form) }
 
 func (s *source) OldObjectValue() ref.Val {
 	if err := s.review.readOld(s.version); err != nil {
 		return types.WrapErr(err)
 	}
-	return lazy(&s.version.VersionedOldObject)
+	return valueOf(&s.version.VersionedOldObject, s.version.oldForm)
 }
 
 func (s *source) RequestValue() ref.Val {

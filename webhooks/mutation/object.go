@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -23,11 +24,41 @@ type version struct {
 	admission.VersionedAttributes
 	// oldRead is true once the old object was read.
 	oldRead bool
+	// typed is true once match conditions were evaluated. form and oldForm are how expressions see the two objects.
+	typed         bool
+	form, oldForm form
 	// resource is that of the version.
 	resource schema.GroupVersionResource
 }
 
 func (v *version) object() runtime.Object { return v.VersionedObject.Object() }
+
+// update changes the object.
+func (v *version) update(object runtime.Object) {
+	v.UpdateObject(object)
+	v.form = undecided
+}
+
+// form is how expressions see an object of a Go type: as JSON, or through its type. They differ in what an expression can do
+// with parts of the object.
+type form uint8
+
+const (
+	undecided form = iota
+	asJSON
+	asTyped
+)
+
+// evaluating decides how the expressions that are evaluated next see the objects. As upstream, match conditions see them
+// through their types, and so does what follows, but for an object that was seen as JSON before and has not changed since.
+func (v *version) evaluating(conditions bool) {
+	v.typed = v.typed || conditions
+	next := asJSON
+	if v.typed {
+		next = asTyped
+	}
+	v.form, v.oldForm = cmp.Or(v.form, next), cmp.Or(v.oldForm, next)
+}
 
 func scheme() *runtime.Scheme { return builtin.Scheme() }
 
@@ -120,7 +151,7 @@ func (r *review) adopt(v *version) error {
 	if err != nil {
 		return err
 	}
-	r.current.UpdateObject(back.object())
+	r.current.update(back.object())
 	return nil
 }
 
