@@ -16,6 +16,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,7 +76,7 @@ func documents(t testing.TB, text string) mutation.Spec {
 			all = append(all, object)
 		}
 	}
-	spec.Objects, spec.Authorizer, spec.Schemas = all, theAuthorizer{}, theSchemas{}
+	spec.Objects, spec.Authorizer, spec.Schemas = all, theAuthorizer{}, customKinds()
 	return spec
 }
 
@@ -128,12 +130,63 @@ func (theAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (auth
 	return authorizer.DecisionDeny, "", nil
 }
 
-// theSchemas know no custom resource.
-type theSchemas struct{}
+// widgets is the definition of a custom resource.
+const widgets = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              size: {type: integer, default: 3}
+              parts:
+                type: array
+                x-kubernetes-list-type: map
+                x-kubernetes-list-map-keys: [name]
+                items: {type: object, required: [name], properties: {name: {type: string}, weight: {type: integer, default: 1}, tags: {type: array, items: {type: string}}}}
+              tags: {type: array, x-kubernetes-list-type: set, items: {type: string}}
+              fixed: {type: object, x-kubernetes-map-type: atomic, additionalProperties: {type: string}}
+              any: {type: object, x-kubernetes-preserve-unknown-fields: true}
+              port: {x-kubernetes-int-or-string: true}
+              template: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+`
 
-func (theSchemas) TypeConverter(schema.GroupVersionKind) managedfields.TypeConverter { return nil }
+func customKinds() *mutation.CustomKinds {
+	definition := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(widgets), &definition.Object); err != nil {
+		panic(err)
+	}
+	return mutation.NewCustomKinds([]*unstructured.Unstructured{definition})
+}
 
-func (theSchemas) Default(*unstructured.Unstructured) {}
+// upstreamWidgets merges custom resources by what the API server publishes of their definition.
+func upstreamWidgets() managedfields.TypeConverter {
+	var definition apiextensionsv1.CustomResourceDefinition
+	err := yaml.Unmarshal([]byte(widgets), &definition)
+	if err != nil {
+		panic(err)
+	}
+	document, err := builder.BuildOpenAPIV3(&definition, "v1", builder.Options{})
+	if err != nil {
+		panic(err)
+	}
+	converter, err := managedfields.NewTypeConverter(document.Components.Schemas, false)
+	if err != nil {
+		panic(err)
+	}
+	return converter
+}
 
 // request returns the request for an object in YAML.
 func request(t testing.TB, object, old string, change func(*admission.Request)) admission.Request {
@@ -146,7 +199,7 @@ func request(t testing.TB, object, old string, change func(*admission.Request)) 
 		must(t, err)
 		must(t, json.Unmarshal(raw, &u.Object))
 		object := decode(t, raw, u.GroupVersionKind())
-		defaults.Default(object) // as the API server does before
+		fill(object) // as the API server does before
 		raw, err = json.Marshal(object)
 		must(t, err)
 		return raw, u
@@ -222,10 +275,19 @@ func decode(t testing.TB, raw []byte, kind schema.GroupVersionKind) runtime.Obje
 	return object
 }
 
+// fill fills in the defaults of an object.
+func fill(object runtime.Object) {
+	if custom, ok := object.(*unstructured.Unstructured); ok {
+		customKinds().Default(custom)
+		return
+	}
+	defaults.Default(object)
+}
+
 // asTree returns an object with its defaults as JSON decodes it.
 func asTree(t testing.TB, object runtime.Object) any {
 	t.Helper()
-	defaults.Default(object)
+	fill(object)
 	text, err := json.Marshal(object)
 	must(t, err)
 	var out any
@@ -245,12 +307,12 @@ var converters = sync.OnceValue(func() patch.TypeConverterManager {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	documented.Run(ctx) // reads the list of documents once
-	return manager{documented, applyconfigurations.NewTypeConverter(scheme.Scheme)}
+	return manager{documented, applyconfigurations.NewTypeConverter(scheme.Scheme), upstreamWidgets()}
 })
 
 type manager struct {
 	patch.TypeConverterManager
-	others managedfields.TypeConverter
+	others, custom managedfields.TypeConverter
 }
 
 func (m manager) GetTypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter {
@@ -259,6 +321,8 @@ func (m manager) GetTypeConverter(kind schema.GroupVersionKind) managedfields.Ty
 		return m.TypeConverterManager.GetTypeConverter(kind)
 	case scheme.Scheme.IsVersionRegistered(kind.GroupVersion()):
 		return m.others
+	case kind.Kind == "Widget":
+		return m.custom
 	default:
 		return nil
 	}
@@ -375,7 +439,8 @@ type interfaces struct {
 
 func (i interfaces) GetObjectDefaulter() runtime.ObjectDefaulter { return i }
 func (i interfaces) GetObjectConvertor() runtime.ObjectConvertor { return convertor{scheme.Scheme} }
-func (interfaces) Default(object runtime.Object)                 { defaults.Default(object) }
+func (interfaces) Default(object runtime.Object)                 { fill(object) }
+
 func (interfaces) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper {
 	return runtime.NewEquivalentResourceRegistry()
 }
@@ -387,6 +452,9 @@ func (convertor) Convert(in, out, _ any) error {
 	text, err := json.Marshal(in)
 	if err != nil {
 		return err
+	}
+	if custom, ok := out.(*unstructured.Unstructured); ok {
+		return custom.UnmarshalJSON(text)
 	}
 	fresh, err := scheme.Scheme.New(in.(runtime.Object).GetObjectKind().GroupVersionKind())
 	if err != nil {

@@ -93,6 +93,17 @@ metadata: {name: web, namespace: shop}
 spec: {replicas: 3}
 `
 
+const widget = `apiVersion: example.com/v1
+kind: Widget
+metadata: {name: w, namespace: shop, managedFields: [{manager: m, operation: Update, apiVersion: example.com/v1, time: "2026-01-01T00:00:00Z", fieldsType: FieldsV1, fieldsV1: {"f:spec": {"f:size": {}}}}]}
+spec:
+  parts: [{name: a, tags: [x]}, {name: b, weight: 2}]
+  tags: [one]
+  fixed: {a: "1"}
+  any: {deep: {er: [1, 2.5]}}
+  template: {apiVersion: v1, kind: Pod, metadata: {labels: {a: b}}, spec: {x: 1}}
+`
+
 func scaleOf(r *admission.Request) {
 	r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.SubResource = "apps", "v1", "deployments", "scale"
 	r.Operation = admissionv1.Update
@@ -186,6 +197,15 @@ func cases() []struct {
 		{name: "cluster-scoped", documents: one("a", "", label), object: "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: r}\nrules: [{apiGroups: [''], resources: [pods], verbs: [get]}]\n"},
 		{name: "kind without schema", documents: one("a", "failurePolicy: Ignore", label), object: "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t, namespace: shop}\nspec: {a: 1}\n"},
 		{name: "kind without schema, patch", documents: one("a", "failurePolicy: Ignore", `[JSONPatch{op: "add", path: "/spec/b", value: 1}]`), object: "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: t, namespace: shop}\nspec: {a: 1}\n"},
+		{name: "custom resource", documents: one("a", "", label, `Object{spec: Object.spec{size: object.spec.size + 1}}`), object: widget},
+		{name: "custom resource, part is added", documents: one("a", "", `Object{spec: Object.spec{parts: [Object.spec.parts{name: "c"}, Object.spec.parts{name: "a", weight: 9}], tags: ["two", "one"]}}`), object: widget},
+		{name: "custom resource, atomic", documents: one("a", "", `Object{spec: Object.spec{fixed: {"b": "2"}, parts: [Object.spec.parts{name: "a", tags: ["y"]}]}}`), object: widget},
+		{name: "custom resource, unknown field", documents: one("a", "", `Object{spec: Object.spec{none: 1}}`), object: widget},
+		{name: "custom resource, any field", documents: one("a", "", `Object{spec: Object.spec{any: Object.spec.any{more: 1.5}, port: "http"}}`), object: widget},
+		{name: "custom resource, embedded", documents: one("a", "", `Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{labels: {"c": "d"}}}}}`), object: widget},
+		{name: "custom resource, patch", documents: one("a", "", `[JSONPatch{op: "add", path: "/spec/parts/-", value: {"name": "z"}}, JSONPatch{op: "remove", path: "/spec/size"}, JSONPatch{op: "add", path: "/spec/unknown", value: true}]`), object: widget},
+		{name: "custom resource, patch removes kind", documents: one("a", "", `[JSONPatch{op: "remove", path: "/kind"}]`), object: widget},
+		{name: "custom resource, after a condition", documents: one("a", "matchConditions: [{name: c, expression: 'object.spec.size == 3'}]", `[JSONPatch{op: "add", path: "/spec/parts/-", value: object.spec.parts[0]}]`), object: widget},
 		{name: "options of a connection", documents: one("a", "", label), object: "apiVersion: v1\nkind: PodExecOptions\ncontainer: main\n", change: func(r *admission.Request) { r.Operation = admissionv1.Connect }},
 		{name: "options of a connection, patch", documents: one("a", "", `[JSONPatch{op: "replace", path: "/container", value: "side"}]`), object: "apiVersion: v1\nkind: PodExecOptions\ncontainer: main\n", change: func(r *admission.Request) { r.Operation = admissionv1.Connect }},
 		{name: "cost limit", documents: one("a", "", `Object{metadata: Object.metadata{labels: {"n": string(lists.range(300).map(i, lists.range(300).map(j, lists.range(300))).size())}}}`, label), object: pod},

@@ -99,7 +99,7 @@ func (g generator) fields() string {
 			`hostNetwork: `+g.of(`true`, `false`, `null`),
 			`template: Object.spec.template{metadata: Object.spec.template.metadata{labels: {"x": `+g.value()+`}}}`,
 			`strategy: Object.spec.strategy{rollingUpdate: Object.spec.strategy.rollingUpdate{maxSurge: `+g.of(`"5%"`, `2`)+`}}`,
-			`nodeSelector: {"a": "b"}`, `unknown: 1`, `securityContext: Object.spec.securityContext{runAsNonRoot: true}`,
+			`nodeSelector: {"a": "b"}`, `unknown: 1`, `parts: [Object.spec.parts{name: "c"}]`, `size: 5`, `securityContext: Object.spec.securityContext{runAsNonRoot: true}`,
 			`ports: [Object.spec.ports{port: 80, name: "web"}]`, `securityContext: Object.spec.other{}`,
 		) + "}")
 	}
@@ -136,7 +136,7 @@ func (g generator) patch() string {
 
 // object returns an object, the one before an update, and how the request changes.
 func (g generator) object() (object, old string, change func(*admission.Request)) {
-	object = g.of(pod, pod, deployment, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop, labels: {app: web}}\ndata: {k: v}\n",
+	object = g.of(pod, pod, deployment, widget, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: shop, labels: {app: web}}\ndata: {k: v}\n",
 		"apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: shop}\nspec: {selector: {app: web}, ports: [{port: 80}, {port: 443, name: tls}]}\n",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: shop}\ndata: {a: YQ==}\n",
 		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, namespace: shop}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}}\n")
