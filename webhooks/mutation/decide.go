@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -221,7 +222,10 @@ func (r *review) isMatch(p *compiledPolicy, binding string, m matching.Match) bo
 
 // fail notes that a policy could not be evaluated.
 func (r *review) fail(p *compiledPolicy, binding string, err error, reason metav1.StatusReason) {
-	r.failures = append(r.failures, Failure{Policy: p.name, Binding: binding, Message: err.Error(), Ignored: p.ignores, reason: reason})
+	failure := Failure{Policy: p.name, Binding: binding, Message: err.Error(), Ignored: p.ignores, reason: reason}
+	if !r.reinvoking || !slices.Contains(r.failures, failure) { // what is configured is the same both times
+		r.failures = append(r.failures, failure)
+	}
 	if reason == "" {
 		r.explainf(Evaluation{Policy: p.name, Binding: binding, Why: Failed}, "%s", err)
 	}

@@ -115,7 +115,7 @@ func cases() []struct {
 	name, documents, object, old string
 	change                       func(*admission.Request)
 } {
-	label := `Object{metadata: Object.metadata{labels: {"x": "y"}}}`
+
 	return []struct {
 		name, documents, object, old string
 		change                       func(*admission.Request)
