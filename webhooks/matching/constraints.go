@@ -64,8 +64,9 @@ const (
 	Matches Outcome = iota
 	// OtherRequest is one that the rules do not name.
 	OtherRequest
-	// OtherNamespace and OtherObject are requests that a selector does not select.
+	// OtherNamespace is a request whose namespace is not selected.
 	OtherNamespace
+	// OtherObject is a request of which neither object is selected.
 	OtherObject
 	// Unknown is one of which it is not known whether they match it.
 	Unknown

@@ -295,12 +295,11 @@ func checkSpec(r validation.Reporter, name string, spec *admissionregistrationv1
 
 func checkMutation(r validation.Reporter, m *admissionregistrationv1.Mutation, path *field.Path) {
 	apply, json := admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch
-	switch m.PatchType {
-	case apply, json:
-	case "":
+	if m.PatchType == "" {
 		r.Required(path.Child("patchType"), fmt.Sprintf("write %q or %q", apply, json))
 		return
-	default:
+	}
+	if m.PatchType != apply && m.PatchType != json {
 		r.NotSupported(path.Child("patchType"), string(m.PatchType), string(apply), string(json))
 		return
 	}

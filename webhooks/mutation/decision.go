@@ -2,6 +2,7 @@ package mutation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -74,11 +75,12 @@ const (
 	Exempt Why = "Exempt"
 	// NotInForce is a policy without a binding.
 	NotInForce Why = "NotInForce"
-	// OtherRequest is a request that the rules do not name. NamespaceNotSelected and ObjectNotSelected are by the selectors of the
-	// policy or binding.
-	OtherRequest         Why = "OtherRequest"
+	// OtherRequest is a request that the rules do not name.
+	OtherRequest Why = "OtherRequest"
+	// NamespaceNotSelected is by the namespaceSelector of the policy or binding.
 	NamespaceNotSelected Why = "NamespaceNotSelected"
-	ObjectNotSelected    Why = "ObjectNotSelected"
+	// ObjectNotSelected is by the objectSelector of the policy or binding.
+	ObjectNotSelected Why = "ObjectNotSelected"
 	// ConditionNotMet is a match condition that is false.
 	ConditionNotMet Why = "ConditionNotMet"
 	// NoParams is a binding whose params do not exist, which it allows.
@@ -142,13 +144,8 @@ func (d *Decision) LastChanges() []LastChange {
 		e := &d.Evaluations[i]
 		for k := range e.Mutations {
 			for _, change := range e.Mutations[k].Changes {
-				kept := out[:0]
-				for _, earlier := range out {
-					if !isBelow(earlier.Path, change.Path) {
-						kept = append(kept, earlier)
-					}
-				}
-				out = append(kept, LastChange{change.Path, e.Policy, e.Binding, e.Mutations[k].Index})
+				out = slices.DeleteFunc(out, func(earlier LastChange) bool { return isBelow(earlier.Path, change.Path) })
+				out = append(out, LastChange{change.Path, e.Policy, e.Binding, e.Mutations[k].Index})
 			}
 		}
 	}

@@ -350,11 +350,11 @@ func newUpstream(t testing.TB, spec mutation.Spec) *upstream {
 	}
 	out := &upstream{dispatcher: mutating.NewDispatcher(theAuthorizer{}, upstreammatching.NewMatcher(corelisters.NewNamespaceLister(namespaces), nil), converters())}
 	for i := range spec.Policies {
-		p := spec.Policies[i].MutatingAdmissionPolicy.DeepCopy()
+		p := spec.Policies[i].DeepCopy()
 		defaults.Default(p)
 		hook := mutating.PolicyHook{Policy: p, Evaluator: compileUpstream(p)}
 		for k := range spec.Bindings {
-			if b := spec.Bindings[k].MutatingAdmissionPolicyBinding.DeepCopy(); b.Spec.PolicyName == p.Name {
+			if b := spec.Bindings[k].DeepCopy(); b.Spec.PolicyName == p.Name {
 				defaults.Default(b)
 				hook.Bindings = append(hook.Bindings, b)
 			}

@@ -115,7 +115,6 @@ func cases() []struct {
 	name, documents, object, old string
 	change                       func(*admission.Request)
 } {
-
 	return []struct {
 		name, documents, object, old string
 		change                       func(*admission.Request)

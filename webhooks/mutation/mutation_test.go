@@ -95,8 +95,10 @@ func TestUnknownFieldsStay(t *testing.T) {
 		{`[JSONPatch{op: "remove", path: "/spec/containers/0"}]`, `[{"op":"remove","path":"/spec/containers/0"}]`},
 		{`[JSONPatch{op: "replace", path: "/spec/containers/0/name", value: "new"}]`, ``},
 		{`Object{spec: Object.spec{containers: [Object.spec.containers{name: "two", image: "i:2"}]}}`, `[{"op":"replace","path":"/spec/containers/1/image","value":"i:2"}]`},
-		{`[JSONPatch{op: "add", path: "/spec/containers/0", value: {"name": "zero", "image": "i:1"}}, JSONPatch{op: "add", path: "/spec/hostNetwork", value: true}]`,
-			`[{"op":"add","path":"/spec/containers/0","value":{"image":"i:1","imagePullPolicy":"IfNotPresent","name":"zero","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}},{"op":"replace","path":"/spec/hostNetwork","value":true}]`},
+		{
+			`[JSONPatch{op: "add", path: "/spec/containers/0", value: {"name": "zero", "image": "i:1"}}, JSONPatch{op: "add", path: "/spec/hostNetwork", value: true}]`,
+			`[{"op":"add","path":"/spec/containers/0","value":{"image":"i:1","imagePullPolicy":"IfNotPresent","name":"zero","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}},{"op":"replace","path":"/spec/hostNetwork","value":true}]`,
+		},
 		{`Object{}`, `null`},
 	} {
 		set := compile(t, one("a", "", tc.mutation))
