@@ -239,6 +239,39 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// TestScale holds what an API server of 1.37.0 answers: the schemas of autoscaling/v1 do not have the kind of a subresource of others.
+func TestScale(t *testing.T) {
+	t.Parallel()
+	const want = "policy 'a' with binding 'a-b' denied request: error applying patch: failed to convert patch object to typed object: no corresponding type for autoscaling/v1, Kind=Scale"
+	d := compile(t, one("a", "", `Object{spec: Object.spec{replicas: 7}}`)).Decide(t.Context(), mutation.Input{Request: request(t, scale, "", scaleOf)})
+	if d.Refusal == nil || d.Refusal.Message != want || d.Refusal.Code != 403 {
+		t.Errorf("got %+v, want %s", d.Refusal, want)
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, tc := range []struct{ name, documents string }{
+		{"apply", one("a", "", label)},
+		{"patch", one("a", "", `[JSONPatch{op: "add", path: "/metadata/labels/z", value: "1"}]`)},
+		{"no match", one("a", "matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}", label)},
+	} {
+		spec := documents(b, tc.documents+namespaces)
+		set, err := mutation.Compile(spec)
+		must(b, err)
+		in, u := request(b, pod, "", nil), newUpstream(b, spec)
+		b.Run(tc.name+"/ours", func(b *testing.B) {
+			for b.Loop() {
+				set.Decide(b.Context(), mutation.Input{Request: in})
+			}
+		})
+		b.Run(tc.name+"/upstream", func(b *testing.B) {
+			for b.Loop() {
+				u.dispatch(b, in) // without the answer's encoding
+			}
+		})
+	}
+}
+
 // TestVersions holds that policies that name two versions of a resource see what each other did.
 func TestVersions(t *testing.T) {
 	t.Parallel()
