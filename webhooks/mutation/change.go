@@ -24,12 +24,7 @@ func tree(object runtime.Object) (map[string]any, error) {
 	if custom, ok := object.(*unstructured.Unstructured); ok {
 		return custom.Object, nil
 	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
-	}
-	var out map[string]any
-	return out, utiljson.Unmarshal(text, &out)
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 }
 
 // graftPatch returns the object of a request with what differs between two forms of it, and the patch that makes it. What the
@@ -50,16 +45,13 @@ func graftPatch(raw []byte, before, after runtime.Object) ([]byte, patchOperatio
 	if reflect.DeepEqual(from, to) {
 		return nil, nil, nil
 	}
-	out, err := json.Marshal(graft(sent, from, to))
+	grafted := graft(sent, from, to)
+	out, err := json.Marshal(grafted)
 	if err != nil {
 		return nil, nil, err
 	}
-	var whole any
-	if err := utiljson.Unmarshal(out, &whole); err != nil {
-		return nil, nil, err
-	}
 	var operations patchOperations
-	difference(&operations, "", sent, whole)
+	difference(&operations, "", sent, grafted)
 	return out, operations, nil
 }
 
@@ -76,6 +68,9 @@ func difference(out *patchOperations, path string, before, after any) {
 			for _, name := range slices.Sorted(maps.Keys(names)) {
 				old, was := before[name]
 				value, is := after[name]
+				if was && is && reflect.DeepEqual(old, value) {
+					continue
+				}
 				at := path + "/" + pointer(name)
 				switch {
 				case !is:
@@ -250,7 +245,9 @@ func collect(out *[]Change, path string, before, after any) {
 }
 
 // pointer returns a name as a part of a JSON pointer.
-func pointer(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+func pointer(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+}
 
 func shown(value any) Value {
 	if value == nil {

@@ -62,6 +62,8 @@ type review struct {
 	policies []*compiledPolicy
 	// current is the object as the policies have changed it, in the version in which it was sent, nil until it is needed.
 	current *version
+	// original is the object as it was sent.
+	original runtime.Object
 	// labels are those of the object and of the old one, nil until they are read.
 	labels [2]*labels.Set
 
@@ -372,10 +374,7 @@ func isPresent(raw []byte) bool { return len(raw) > 0 && !bytes.Equal(raw, []byt
 
 // result returns the object and the patch.
 func (r *review) result() ([]byte, patchOperations, error) {
-	before, err := r.decode(r.Object.Raw, schema.GroupVersionKind(r.Kind))
-	if err != nil {
-		return nil, nil, err
-	}
+	before := r.original.DeepCopyObject() // the current object may share memory with it
 	r.fill(before)
 	return graftPatch(r.Object.Raw, before, r.current.object())
 }

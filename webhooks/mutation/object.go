@@ -87,7 +87,7 @@ func (r *review) version(i *invocation) (*version, error) {
 			r.err = fmt.Errorf("object: %w", err)
 			return nil, r.err
 		}
-		r.current = r.newVersion(object, schema.GroupVersionKind(r.Kind), r.SentResource())
+		r.original, r.current = object, r.newVersion(object, schema.GroupVersionKind(r.Kind), r.SentResource())
 	}
 	needed, err := r.NeedsConversion(i.policy.match, i.resource)
 	if err != nil || !needed || r.HasOwnKind() {
