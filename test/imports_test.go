@@ -26,6 +26,8 @@ type rule struct {
 	tests bool
 	// imports are import paths; what is below is forbidden too. A path that begins with "/" is one of this module.
 	imports []string
+	// allowed are import paths below those that are not forbidden.
+	allowed []string
 	// calls are functions of the standard library, as "time.Now".
 	calls []string
 	// methods are methods of contexts that may not be called, as "Value".
@@ -41,7 +43,7 @@ var rules = slices.Concat(layers, families())
 
 var layers = []rule{
 	{
-		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/authn"},
+		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/mutation", "webhooks/authn"},
 		imports: []string{"net/http"},
 		reason:  "an endpoint is a function from request to response; HTTP is webhooks/review's",
 	},
@@ -112,30 +114,43 @@ var layers = []rule{
 	{
 		from:    []string{"webhooks/sidecar"},
 		tests:   true,
-		imports: []string{"/webhooks/policy", "/webhooks/authn"},
+		imports: []string{"/webhooks/policy", "/webhooks/mutation", "/webhooks/authn"},
 		reason:  "the endpoints do not know each other",
 	},
 	{
 		from:    []string{"webhooks/policy"},
 		tests:   true,
-		imports: []string{"/webhooks/sidecar", "/webhooks/authn"},
+		imports: []string{"/webhooks/sidecar", "/webhooks/mutation", "/webhooks/authn"},
 		reason:  "the endpoints do not know each other",
+	},
+	{
+		from:    []string{"webhooks/mutation"},
+		tests:   true,
+		imports: []string{"/webhooks/sidecar", "/webhooks/authn"},
+		reason:  "what changes objects does not know the endpoints",
+	},
+	{
+		from:    []string{"webhooks/mutation"},
+		tests:   true,
+		imports: []string{"/webhooks/policy"},
+		allowed: []string{"/webhooks/policy/expression", "/webhooks/policy/validation"},
+		reason:  "policies that change objects know nothing of those that validate them; they share expressions and the checks of documents",
 	},
 	{
 		from:    []string{"webhooks/authn"},
 		tests:   true,
-		imports: []string{"/webhooks/sidecar", "/webhooks/policy"},
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/mutation"},
 		reason:  "the endpoints do not know each other",
 	},
 	{
-		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/authn"},
+		from:    []string{"webhooks/sidecar", "webhooks/policy", "webhooks/mutation", "webhooks/authn"},
 		tests:   true,
 		imports: []string{"/webhooks/review"},
 		reason:  "an endpoint does not know how it is served, so that anybody's server can mount it",
 	},
 	{
 		from:    []string{"webhooks/review"},
-		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn"},
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/mutation", "/webhooks/authn"},
 		reason:  "the codec carries any function, whatever it decides",
 	},
 	{
@@ -157,9 +172,9 @@ var layers = []rule{
 		reason:  "helpers below everything know nothing of Kubernetes",
 	},
 	{
-		from:    []string{"webhooks/rawcel", "webhooks/strict", "webhooks/podsecurity", "webhooks/workload"},
+		from:    []string{"webhooks/rawcel", "webhooks/strict", "webhooks/podsecurity", "webhooks/workload", "webhooks/matching"},
 		tests:   true,
-		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/authn", "/webhooks/review"},
+		imports: []string{"/webhooks/sidecar", "/webhooks/policy", "/webhooks/mutation", "/webhooks/authn", "/webhooks/review"},
 		reason:  "the endpoints are made of these, and they know none of them",
 	},
 	{
@@ -489,12 +504,13 @@ func (r *rule) binds(file string) bool {
 }
 
 func (r *rule) forbidsImport(target string) bool {
-	return slices.ContainsFunc(r.imports, func(forbidden string) bool {
-		if strings.HasPrefix(forbidden, "/") {
-			forbidden = module + forbidden
+	is := func(of string) bool {
+		if strings.HasPrefix(of, "/") {
+			of = module + of
 		}
-		return isBelow(target, forbidden)
-	})
+		return isBelow(target, of)
+	}
+	return slices.ContainsFunc(r.imports, is) && !slices.ContainsFunc(r.allowed, is)
 }
 
 // isBelow reports whether name is the directory, or below it.

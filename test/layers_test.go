@@ -23,6 +23,7 @@ func layerList() []string {
 		"webhooks/authn",
 		"webhooks/sidecar",
 		"webhooks/policy",
+		"webhooks/mutation",
 		"webhooks",
 		"webhooks/config/rbac",
 		"webhooks/config",

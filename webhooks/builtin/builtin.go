@@ -9,7 +9,10 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
@@ -18,6 +21,15 @@ import (
 // TypeOf returns the type of a kind, and nil for a kind that API servers do not
 // define themselves.
 func TypeOf(kind schema.GroupVersionKind) *rawcel.Type { return types().Get(kind) }
+
+// Scheme returns the Go types of Kubernetes' own kinds. Nobody changes it.
+func Scheme() *runtime.Scheme { return scheme.Scheme }
+
+// TypeConverter returns what merges objects of Kubernetes' own kinds by their schemas.
+func TypeConverter() managedfields.TypeConverter { return converter() }
+
+//nolint:gochecknoglobals // it is made once, for all policies
+var converter = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
 
 // types returns the types of all kinds.
 //

@@ -8,14 +8,18 @@ import (
 )
 
 func namespace(n *corev1.Namespace) {
+	namespaceLabel(n)
+	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
+	}
+}
+
+func namespaceLabel(n *corev1.Namespace) {
 	if n.Name != "" {
 		if n.Labels == nil {
 			n.Labels = make(map[string]string, 1)
 		}
 		n.Labels[corev1.LabelMetadataName] = n.Name
-	}
-	if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
-		n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}
 }
 

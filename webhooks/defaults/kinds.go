@@ -19,6 +19,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// Default fills in the defaults of an object alone, and nothing of what admission plug-ins and the registry add. The API
+// server does so after each mutation of a MutatingAdmissionPolicy.
+func Default(object runtime.Object) {
+	switch o := object.(type) {
+	case *corev1.Namespace:
+		namespaceLabel(o)
+	case *corev1.Node:
+		// What is added is not a default.
+	case *corev1.PersistentVolume:
+		volumeDefaults(o)
+	case *corev1.PersistentVolumeClaim:
+		claimSpec(&o.Spec)
+	case *corev1.Pod:
+		podDefaults(&o.Spec)
+		podResources(&o.Spec)
+	case *corev1.Secret:
+		set(&o.Type, corev1.SecretTypeOpaque)
+	case *appsv1.DaemonSet:
+		daemonSetDefaults(o)
+	default:
+		fill(o)
+	}
+}
+
 // fill fills in an object, and reports whether its kind is known.
 func fill(object runtime.Object) bool {
 	switch o := object.(type) {

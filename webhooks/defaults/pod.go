@@ -31,11 +31,7 @@ func pod(p *corev1.Pod) {
 	if seconds := s.TerminationGracePeriodSeconds; seconds != nil && *seconds < 0 {
 		*seconds = 1
 	}
-	for c := range containers(s) {
-		inPod(c, s.HostNetwork)
-	}
-	setPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
-	podSpec(s)
+	podDefaults(s)
 
 	serviceAccount(p)
 	tolerate(s)
@@ -44,6 +40,15 @@ func pod(p *corev1.Pod) {
 	mergeLabelKeys(p)
 	appArmor(p)
 	podResources(s)
+}
+
+// podDefaults fills in the defaults of a pod.
+func podDefaults(s *corev1.PodSpec) {
+	for c := range containers(s) {
+		inPod(c, s.HostNetwork)
+	}
+	setPointer(&s.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	podSpec(s)
 }
 
 const (

@@ -10,6 +10,10 @@ import (
 
 func persistentVolume(v *corev1.PersistentVolume) {
 	protect(&v.ObjectMeta, "kubernetes.io/pv-protection")
+	volumeDefaults(v)
+}
+
+func volumeDefaults(v *corev1.PersistentVolume) {
 	set(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	setPointer(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 	resources(v.Spec.Capacity)

@@ -46,6 +46,19 @@ func deployment(d *appsv1.Deployment) {
 }
 
 func daemonSet(d *appsv1.DaemonSet) {
+	daemonSetDefaults(d)
+	// A field of old versions, which the API server keeps as an annotation.
+	generation, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+	if err != nil || generation < 1 {
+		generation = 1
+	}
+	if d.Annotations == nil {
+		d.Annotations = make(map[string]string, 1)
+	}
+	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(generation, 10)
+}
+
+func daemonSetDefaults(d *appsv1.DaemonSet) {
 	podSpec(&d.Spec.Template.Spec)
 	strategy := &d.Spec.UpdateStrategy
 	set(&strategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
@@ -58,15 +71,6 @@ func daemonSet(d *appsv1.DaemonSet) {
 		setPointer(&strategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
 	setPointer(&d.Spec.RevisionHistoryLimit, 10)
-	// A field of old versions, which the API server keeps as an annotation.
-	generation, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
-	if err != nil || generation < 1 {
-		generation = 1
-	}
-	if d.Annotations == nil {
-		d.Annotations = make(map[string]string, 1)
-	}
-	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(generation, 10)
 }
 
 func statefulSet(s *appsv1.StatefulSet) {

@@ -258,7 +258,7 @@ func (a *answer) status(r *request) *metav1.Status {
 		Code:   statusCode(reason),
 		Reason: reason,
 		Details: &metav1.StatusDetails{
-			Name: r.objectName(), Group: r.requested.Group, Kind: r.requested.Resource,
+			Name: r.objectName(), Group: r.Requested.Group, Kind: r.Requested.Resource,
 			Causes: make([]metav1.StatusCause, len(lines), len(lines)+1),
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -47,7 +48,7 @@ func (v *review) counting(t *target) (how expression.Counting, times int64) {
 
 // countingOf returns how expressions with the bound are evaluated, which mention the names, and takes the bound off what the
 // review may leave uncounted. The param may be nil.
-func (v *review) countingOf(r *request, bound celcost.Bound, uses expression.Uses, p *param) expression.Counting {
+func (v *review) countingOf(r *request, bound celcost.Bound, uses expression.Uses, p *matching.Param) expression.Counting {
 	if !bound.IsFinite() {
 		return expression.Counted
 	}
@@ -78,7 +79,7 @@ const mostBrief = mostUncounted / 10
 const bytesPerValue = 2
 
 // sizes returns the sizes of what expressions may read that mention the names, and false if they are not known.
-func (r *request) sizes(uses expression.Uses, p *param) (out celcost.Sizes, ok bool) {
+func (r *request) sizes(uses expression.Uses, p *matching.Param) (out celcost.Sizes, ok bool) {
 	for object := range r.read(uses) {
 		text, err := object.json()
 		if err != nil {
@@ -95,7 +96,7 @@ func (r *request) sizes(uses expression.Uses, p *param) (out celcost.Sizes, ok b
 		others.join(r.measured)
 	}
 	if uses.Has(expression.UsesNamespace) {
-		if namespace, known := r.namespaceObject(); known && namespace != nil {
+		if namespace, known := r.NamespaceObject(); known && namespace != nil {
 			if r.namespaceMeasured.values == 0 {
 				r.namespaceMeasured.namespace(namespace)
 			}
@@ -103,7 +104,7 @@ func (r *request) sizes(uses expression.Uses, p *param) (out celcost.Sizes, ok b
 		}
 	}
 	if p != nil {
-		others.add(p.object.Object)
+		others.add(p.Object.Object)
 	}
 	out.OtherBytes, out.OtherValues = others.bytes, others.values
 	return out, others.values < mostMeasured
@@ -159,8 +160,8 @@ func (m *measured) text(strings ...string) {
 
 func (m *measured) request(r *request) {
 	user := &r.UserInfo
-	m.text(user.Username, user.UID, r.Name, r.Namespace, r.SubResource, r.RequestSubResource, string(r.Operation), r.requested.Resource,
-		r.requested.Group, r.requested.Version, r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Resource.Group, r.Resource.Version, r.Resource.Resource)
+	m.text(user.Username, user.UID, r.Name, r.Namespace, r.SubResource, r.RequestSubResource, string(r.Operation), r.Requested.Resource,
+		r.Requested.Group, r.Requested.Version, r.Kind.Group, r.Kind.Version, r.Kind.Kind, r.Resource.Group, r.Resource.Version, r.Resource.Resource)
 	if kind := r.RequestKind; kind != nil {
 		m.text(kind.Group, kind.Version, kind.Kind)
 	}

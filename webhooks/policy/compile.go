@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
@@ -66,7 +67,7 @@ func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
 type compiledPolicy struct {
 	kind, name    string
 	failurePolicy admissionregistrationv1.FailurePolicyType
-	match         *constraints
+	match         *matching.Constraints
 	*program
 	// podSecurity is nil for a policy without.
 	podSecurity *podSecurity
@@ -106,8 +107,8 @@ type binding struct {
 	// name is "" for the actions that a policy has of its own.
 	name string
 	// match is nil if the binding matches whatever its policy matches.
-	match   *constraints
-	params  params
+	match   *matching.Constraints
+	params  matching.Params
 	actions []admissionregistrationv1.ValidationAction
 }
 
@@ -125,13 +126,13 @@ func Compile(spec Spec) (*Set, error) {
 			objects: spec.Objects, authorizer: spec.Authorizer, inject: spec.Inject, now: spec.Now,
 			guard: spec.Guard, budget: defaultBudget, version: CompatibilityVersion, conditions: map[string]*exceptionConditions{},
 		},
-		selectors:  selectors{byString: map[string]*selector{}, constraints: map[string]*constraints{}},
+		selectors:  matching.NewSelectors(),
 		previous:   map[exceptedPolicy]*compiledPolicy{},
 		keepBroken: spec.KeepBroken,
 		stop:       spec.Stop,
 	}
 	if c.set.objects == nil {
-		c.set.objects = nothing{}
+		c.set.objects = matching.Nothing{}
 	}
 	builtin.TypeOf(corev1.SchemeGroupVersion.WithKind("Pod")) // so that no request waits for the table of types
 	var err error
@@ -162,7 +163,7 @@ func Compile(spec Spec) (*Set, error) {
 	for _, p := range c.set.policies {
 		c.set.checksTemplates = c.set.checksTemplates || p.checksTemplates && len(p.bindings) > 0
 	}
-	c.set.selectors = len(c.selectors.byString)
+	c.set.selectors = c.selectors.Count()
 	c.set.warnings = c.diagnostics
 	return c.set, nil
 }
@@ -171,7 +172,7 @@ func Compile(spec Spec) (*Set, error) {
 type compilation struct {
 	set         *Set
 	diagnostics diagnostic.List
-	selectors   selectors
+	selectors   matching.Selectors
 	compiler    *expression.Compiler
 	podSecurity *podsecurity.Evaluator
 	// previous are policies whose programs can be used again.
@@ -342,8 +343,8 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		return
 	}
 	out.conditionsReadObjectOnly = !slices.ContainsFunc(out.conditions, func(c condition) bool { return !readsObjectOnly(c.Program) })
-	out.match = c.selectors.compileMatch(p.Spec.MatchConstraints)
-	out.checksTemplates = templates && out.match.matchesPodCreation()
+	out.match = c.selectors.Compile(p.Spec.MatchConstraints)
+	out.checksTemplates = templates && out.match.MatchesPodCreation()
 	out.needsNamespace = out.needsKnownNamespace()
 	if c.set.authorizer == nil && out.uses.Has(expression.UsesAuthorizer) {
 		p.Warnf(nil, "add the Roles and bindings to the directory, or connect to a cluster", "the policy uses authorizer, and no Roles and bindings are known: these expressions fail")
@@ -359,10 +360,10 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		case p.Spec.ParamKind == nil && b.spec.ParamRef != nil:
 			b.Warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
 		}
-		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: compileParams(p.Spec.ParamKind, b.spec.ParamRef)}
+		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: matching.CompileParams(p.Spec.ParamKind, b.spec.ParamRef)}
 		c.checkParams(b.Reporter, &compiled.params)
 		if b.spec.MatchResources != nil {
-			compiled.match = c.selectors.compileMatch(b.spec.MatchResources)
+			compiled.match = c.selectors.Compile(b.spec.MatchResources)
 		}
 		out.bindings = append(out.bindings, compiled)
 	}

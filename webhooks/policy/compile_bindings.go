@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
 )
 
@@ -71,23 +72,23 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 
 // checkParams warns about params that are not there now, if they are looked for in
 // one place.
-func (c *compilation) checkParams(d validation.Reporter, p *params) {
-	if p.ref == nil {
+func (c *compilation) checkParams(d validation.Reporter, p *matching.Params) {
+	if p.Ref == nil {
 		return
 	}
-	namespaced, err := c.set.objects.Namespaced(p.kind)
-	if err != nil || namespaced && p.ref.Namespace == "" || *p.ref.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
+	namespaced, err := c.set.objects.Namespaced(p.Kind)
+	if err != nil || namespaced && p.Ref.Namespace == "" || *p.Ref.ParameterNotFoundAction != admissionregistrationv1.DenyAction {
 		return
 	}
-	if found, err := p.find(c.set.objects, ""); len(found) > 0 || !errors.Is(err, errNoParams) {
+	if found, err := p.Find(c.set.objects, ""); len(found) > 0 || !errors.Is(err, matching.ErrNoParams) {
 		return
 	}
-	what := "no " + p.kind.Kind
-	if p.selector == nil {
-		what = fmt.Sprintf("no %s %q", p.kind.Kind, p.ref.Name)
+	what := "no " + p.Kind.Kind
+	if !p.Selects() {
+		what = fmt.Sprintf("no %s %q", p.Kind.Kind, p.Ref.Name)
 	}
 	if namespaced {
-		what += fmt.Sprintf(" in namespace %q", p.ref.Namespace)
+		what += fmt.Sprintf(" in namespace %q", p.Ref.Namespace)
 	}
 	d.Warnf(field.NewPath("spec", "paramRef"), `parameterNotFoundAction is "Deny"`, "there is %s, so requests that the policy matches are denied", what)
 }

@@ -115,7 +115,7 @@ func evaluate(t target) *evaluation {
 	if !v.explain && (r.isBaseline || len(p.bindings) > 1 && !usesParams) {
 		key := evaluationKey{policy: p}
 		if usesParams && t.param != nil {
-			key.param = t.param.object
+			key.param = t.param.Object
 		}
 		if known := r.evaluations[key]; known != nil {
 			return known
@@ -130,9 +130,9 @@ func evaluate(t target) *evaluation {
 	*out = evaluation{matched: true, results: out.results[:0], annotations: out.annotations[:0]}
 	e := evaluator{request: r, policy: p, input: &v.input, out: out}
 	if v.explain {
-		e.explanation = &Evaluation{Kind: p.kind, Policy: p.name, Binding: t.bindingName(), Param: t.param.name(), Template: r.template, Why: Evaluated}
+		e.explanation = &Evaluation{Kind: p.kind, Policy: p.name, Binding: t.bindingName(), Param: t.param.Name(), Template: r.template, Why: Evaluated}
 	}
-	e.input.Reset(r, t.param.value(), p.variables)
+	e.input.Reset(r, t.param.Value(), p.variables)
 	var times int64
 	e.input.Counting, times = v.counting(&t)
 	e.evaluate()

@@ -166,7 +166,7 @@ func (x *exception) describe(why unmet, condition string, r *request) string {
 
 // exceptionNamespace returns the namespace by which an exception knows the object.
 func (r *request) exceptionNamespace() string {
-	if r.requested.Group == "" && r.requested.Resource == "namespaces" {
+	if r.Requested.Group == "" && r.Requested.Resource == "namespaces" {
 		return "" // a namespace is not in itself
 	}
 	return r.Namespace

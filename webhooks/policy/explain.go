@@ -25,7 +25,7 @@ func (v *review) explainSkipped(t target, m match) {
 // explainExempt records that no policy is evaluated for such a request.
 func (v *review) explainExempt(r *request) {
 	for _, p := range v.set.policies {
-		v.explainSkipped(target{request: r, policy: p}, match{why: Exempt, detail: "no policy is evaluated for " + r.requested.GroupResource().String()})
+		v.explainSkipped(target{request: r, policy: p}, match{why: Exempt, detail: "no policy is evaluated for " + r.Requested.GroupResource().String()})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 )
 
@@ -53,7 +54,7 @@ func (s *Set) ForObjects() (*Set, []RequestDependent) {
 // what was left out. Exceptions has what became of those of other policies.
 func (p *compiledPolicy) forObjects(exceptions map[*exception]*exception) (*compiledPolicy, []RequestDependent) {
 	about := RequestDependent{Kind: p.kind, Policy: p.name}
-	if !p.match.matchesSomeCreation() {
+	if !matchesSomeCreation(p.match) {
 		return nil, []RequestDependent{about}
 	}
 	out := *p
@@ -134,8 +135,8 @@ func (p *program) usesOfAll() expression.Uses {
 
 // matchesSomeCreation reports whether the rules match the creation of some object, and not of
 // subresources alone.
-func (c *constraints) matchesSomeCreation() bool {
-	return slices.ContainsFunc(c.rules, func(r rule) bool {
+func matchesSomeCreation(c *matching.Constraints) bool {
+	return slices.ContainsFunc(c.Rules, func(r matching.Rule) bool {
 		creates := slices.ContainsFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool {
 			return o == admissionregistrationv1.Create || o == admissionregistrationv1.OperationAll
 		})

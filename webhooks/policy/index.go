@@ -7,8 +7,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 )
 
 // index finds the policies that may match a request without looking at the others. It may
@@ -33,13 +33,13 @@ type candidates struct {
 // labelIndex has the numbers of policies by the key and value of a label.
 type labelIndex map[string]map[string][]int
 
-func (l labelIndex) add(n int, required []requiredLabel) {
+func (l labelIndex) add(n int, required []matching.RequiredLabel) {
 	for _, label := range required {
-		if l[label.key] == nil {
-			l[label.key] = map[string][]int{}
+		if l[label.Key] == nil {
+			l[label.Key] = map[string][]int{}
 		}
-		for _, value := range label.values {
-			l[label.key][value] = appendUnique(l[label.key][value], n)
+		for _, value := range label.Values {
+			l[label.Key][value] = appendUnique(l[label.Key][value], n)
 		}
 	}
 }
@@ -55,15 +55,15 @@ func newIndex(policies []*compiledPolicy, objects Objects) index {
 		// A policy whose paramKind is not served refuses whatever its bindings match.
 		byBinding := p.spec.ParamKind == nil
 		if !byBinding {
-			_, err := objects.Namespaced(p.paramKind())
+			_, err := objects.Namespaced(schema.FromAPIVersionAndKind(p.spec.ParamKind.APIVersion, p.spec.ParamKind.Kind))
 			byBinding = err == nil
 		}
-		namespaces := p.requiredLabels(byBinding, func(c *constraints) *selector { return c.namespaces })
-		var ofObjects []requiredLabel
+		namespaces := p.requiredLabels(byBinding, func(c *matching.Constraints) *matching.Selector { return c.Namespaces })
+		var ofObjects []matching.RequiredLabel
 		if len(namespaces) == 0 {
-			ofObjects = p.requiredLabels(byBinding, func(c *constraints) *selector { return c.objects })
+			ofObjects = p.requiredLabels(byBinding, func(c *matching.Constraints) *matching.Selector { return c.Objects })
 		}
-		for _, rule := range p.match.rules {
+		for _, rule := range p.match.Rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, operation := range rule.Operations {
@@ -76,35 +76,28 @@ func newIndex(policies []*compiledPolicy, objects Objects) index {
 	return x
 }
 
-// requiredLabel is a label that a namespace or an object must have, with one of the
-// values.
-type requiredLabel struct {
-	key    string
-	values []string
-}
-
 // requiredLabels returns labels of which a namespace, or an object, must have one for
 // the policy to be evaluated. None means that any may do. The labels of the bindings count
 // if byBinding is true.
-func (p *compiledPolicy) requiredLabels(byBinding bool, of func(*constraints) *selector) []requiredLabel {
-	if s := of(p.match); s != nil && s.label != nil {
-		return []requiredLabel{*s.label}
+func (p *compiledPolicy) requiredLabels(byBinding bool, of func(*matching.Constraints) *matching.Selector) []matching.RequiredLabel {
+	if s := of(p.match); s != nil && s.Label != nil {
+		return []matching.RequiredLabel{*s.Label}
 	}
 	if !byBinding {
 		return nil
 	}
-	var out []requiredLabel
+	var out []matching.RequiredLabel
 	for i := range p.bindings {
 		match := p.bindings[i].match
-		if match == nil || of(match) == nil || of(match).label == nil {
+		if match == nil || of(match) == nil || of(match).Label == nil {
 			return nil
 		}
-		out = append(out, *of(match).label)
+		out = append(out, *of(match).Label)
 	}
 	return out
 }
 
-func (x index) add(n int, key indexKey, namespaces, objects []requiredLabel) {
+func (x index) add(n int, key indexKey, namespaces, objects []matching.RequiredLabel) {
 	operations := []string{key.operation}
 	if key.operation == string(admissionregistrationv1.OperationAll) {
 		operations = []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete), string(admissionv1.Connect)}
@@ -134,12 +127,12 @@ func appendUnique(numbers []int, n int) []int {
 // candidates returns the numbers of the policies whose rules name the request's
 // resource, in ascending order.
 func (x index) candidates(r *request) []int {
-	out := x.appendNamed(nil, r, r.requested.Group, r.requested.Resource)
-	if sent := r.sentResource(); sent.Group != r.requested.Group || sent.Resource != r.requested.Resource {
+	out := x.appendNamed(nil, r, r.Requested.Group, r.Requested.Resource)
+	if sent := r.SentResource(); sent.Group != r.Requested.Group || sent.Resource != r.Requested.Resource {
 		out = x.appendNamed(out, r, sent.Group, sent.Resource)
 	}
-	if group, ok := equivalent.OtherGroup(r.requested.GroupResource()); ok {
-		out = x.appendNamed(out, r, group, r.requested.Resource)
+	if group, ok := equivalent.OtherGroup(r.Requested.GroupResource()); ok {
+		out = x.appendNamed(out, r, group, r.Requested.Resource)
 	}
 	if len(out) > 1 {
 		slices.Sort(out)
@@ -169,7 +162,7 @@ func (x index) appendNamed(to []int, r *request, group, resource string) []int {
 func (c *candidates) appendTo(to []int, r *request) []int {
 	to = append(to, c.everything...)
 	if len(c.byNamespace) > 0 {
-		set, known := r.selectionLabels()
+		set, known := r.SelectionLabels()
 		for key, values := range c.byNamespace {
 			if value, has := set[key]; has {
 				to = append(to, values[value]...)
@@ -195,34 +188,8 @@ func (c *candidates) appendTo(to []int, r *request) []int {
 	return to
 }
 
-// isExempt reports whether no policy is ever evaluated for the request. Upstream
-// exempts admission policies and their bindings, so that a policy cannot lock
-// out its own repair, and reviews, without which users could not log in. Our own
-// kinds are such policies too. Webhook configurations are not exempt: API servers
-// ask no webhook about them, but a ValidatingAdmissionPolicy upstream judges them,
-// and so does an offline check. Upstream's are in
-// k8s.io/apiserver/pkg/admission/plugin/policy/generic/plugin.go and in
-// https://github.com/kubernetes/kubernetes/blob/v1.37.0/pkg/kubeapiserver/admission/exclusion/resources.go.
-func isExempt(r *request) bool { return IsExempt(r.requested.GroupResource()) }
+// isExempt reports whether no policy is ever evaluated for the request.
+func isExempt(r *request) bool { return IsExempt(r.Requested.GroupResource()) }
 
 // IsExempt reports whether no policy is ever evaluated for requests of a resource.
-func IsExempt(resource schema.GroupResource) bool {
-	switch resource.Group {
-	case admissionregistrationv1.GroupName:
-		switch resource.Resource {
-		case "validatingadmissionpolicies", "validatingadmissionpolicybindings",
-			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings":
-			return true
-		}
-	case v1alpha1.GroupVersion.Group:
-		return true
-	case "authentication.k8s.io":
-		return resource.Resource == "tokenreviews" || resource.Resource == "selfsubjectreviews"
-	case "authorization.k8s.io":
-		switch resource.Resource {
-		case "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews":
-			return true
-		}
-	}
-	return false
-}
+func IsExempt(resource schema.GroupResource) bool { return matching.IsExempt(resource) }

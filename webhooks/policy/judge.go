@@ -6,6 +6,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 )
 
@@ -15,7 +16,7 @@ import (
 // be explained.
 func judge(t target, result *ruleResult) (Violation, []TriedException) {
 	v := Violation{
-		Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(), Param: t.param.name(), Template: t.request.template,
+		Kind: t.policy.kind, Policy: t.policy.name, Binding: t.bindingName(), Param: t.param.Name(), Template: t.request.template,
 		Rule: result.name, Message: result.message, Reason: result.reason, Outcome: result.outcome,
 	}
 	if result.rule != nil {
@@ -92,11 +93,11 @@ func existedBefore(t target, result *ruleResult) bool {
 		return false
 	}
 	// A policy that does not match the creation of such an object is about changes.
-	if r.template == "" && !p.match.matchesCreation(r) {
+	if r.template == "" && !r.matchesCreation(p.match) {
 		return false
 	}
-	for _, c := range [...]*constraints{p.match, t.binding.match} {
-		if c != nil && c.match(before).why != Evaluated {
+	for _, c := range [...]*matching.Constraints{p.match, t.binding.match} {
+		if c != nil && before.matches(c).why != Evaluated {
 			return false
 		}
 	}

@@ -1,65 +1,17 @@
 package policy
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 
+	"github.com/google/cel-go/common/types"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 )
-
-// constraints are match resources, compiled. Their meaning is upstream's,
-// k8s.io/apiserver/pkg/admission/plugin/policy/matching. A webhook gets the object
-// in the one version that its registration names: request.inVersion converts it.
-type constraints struct {
-	// exact is false for matchPolicy Equivalent.
-	exact               bool
-	rules, exclude      []rule
-	namespaces, objects *selector
-}
-
-// rule is a resource rule and the names that it is limited to, if any.
-type rule struct {
-	admissionregistrationv1.RuleWithOperations
-	names []string
-}
-
-// compileMatch compiles match resources that have been checked and defaulted. Equal ones are compiled
-// once, so that a request is matched once by policies that follow each other.
-func (s *selectors) compileMatch(match *admissionregistrationv1.MatchResources) *constraints {
-	text, err := json.Marshal(match)
-	if err != nil {
-		return s.compileConstraints(match)
-	}
-	if s.constraints[string(text)] == nil {
-		s.constraints[string(text)] = s.compileConstraints(match)
-	}
-	return s.constraints[string(text)]
-}
-
-func (s *selectors) compileConstraints(match *admissionregistrationv1.MatchResources) *constraints {
-	list := func(named []admissionregistrationv1.NamedRuleWithOperations) []rule {
-		out := make([]rule, len(named))
-		for i, n := range named {
-			out[i] = rule{RuleWithOperations: n.RuleWithOperations, names: n.ResourceNames}
-		}
-		return out
-	}
-	return &constraints{
-		exact:      *match.MatchPolicy == admissionregistrationv1.Exact,
-		rules:      list(match.ResourceRules),
-		exclude:    list(match.ExcludeResourceRules),
-		namespaces: s.compile(match.NamespaceSelector),
-		objects:    s.compile(match.ObjectSelector),
-	}
-}
 
 // match is how a request matches a policy, or a binding of it.
 type match struct {
@@ -73,7 +25,7 @@ type match struct {
 	// request is the one that the policy is evaluated for, with the object in the version
 	// that it names, and params are those that it is evaluated with.
 	request *request
-	params  []*param
+	params  []*matching.Param
 }
 
 func misconfigured(r *request, err error) match {
@@ -83,7 +35,7 @@ func misconfigured(r *request, err error) match {
 // matchPolicy returns how the request matches a policy, whatever its bindings match.
 func matchPolicy(r *request, p *compiledPolicy) match {
 	if r.matchedBy != p.match {
-		r.matchedBy, r.matched = p.match, p.match.match(r)
+		r.matchedBy, r.matched = p.match, r.matches(p.match)
 	}
 	m := r.matched
 	switch {
@@ -96,7 +48,7 @@ func matchPolicy(r *request, p *compiledPolicy) match {
 	case p.broken != nil:
 		return misconfigured(r, p.broken)
 	}
-	if err := p.checkParamKind(r.review.set.objects); err != nil {
+	if err := matching.CheckParamKind(r.review.set.objects, p.spec.ParamKind); err != nil {
 		return misconfigured(r, err)
 	}
 	return m
@@ -106,7 +58,7 @@ func matchPolicy(r *request, p *compiledPolicy) match {
 // the resource.
 func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.GroupVersionResource) match {
 	if b.match != nil {
-		m := b.match.match(r)
+		m := r.matches(b.match)
 		if m.why != Evaluated && m.why != Misconfigured {
 			m.detail = "of the binding"
 		}
@@ -115,9 +67,9 @@ func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.Gro
 		}
 	}
 	params := r.review.noParams[:]
-	if b.params.ref != nil {
+	if b.params.Ref != nil {
 		var err error
-		if params, err = b.params.find(r.review.set.objects, r.Namespace); err != nil {
+		if params, err = b.params.Find(r.review.set.objects, r.Namespace); err != nil {
 			return misconfigured(r, err)
 		}
 		if len(params) == 0 {
@@ -129,139 +81,75 @@ func matchBinding(r *request, p *compiledPolicy, b *binding, resource schema.Gro
 		return misconfigured(r, err)
 	}
 	if p.needsNamespace {
-		if _, known := converted.namespaceObject(); !known {
+		if _, known := converted.NamespaceObject(); !known {
 			why := "namespaceObject is used"
 			if !p.uses.Has(expression.UsesNamespace) {
 				why = "its labels decide"
 			}
-			return misconfigured(converted, r.unknownNamespace(why))
+			return misconfigured(converted, r.UnknownNamespace(why))
 		}
 	}
 	return match{why: Evaluated, request: converted, params: params}
 }
 
-// match returns how the constraints match the request.
-func (c *constraints) match(r *request) match {
-	var excludeErr error
-	if excluded, ok := c.find(r, c.exclude); ok {
-		if excluded.certain {
-			return match{why: OtherRequest, request: r}
-		}
-		// Requests that are excluded are allowed.
-		excludeErr = fmt.Errorf("the object is %s, and excluded as %s, of which it is not known whether the API server has it", r.requested.GroupVersion(), excluded.as.GroupVersion())
-	}
-	found := ruleMatch{as: r.requested}
-	if len(c.rules) > 0 {
-		var ok bool
-		if found, ok = c.find(r, c.rules); !ok {
-			return match{why: OtherRequest, request: r}
-		}
-	}
-	selected, namespaceErr := r.selectsNamespace(c.namespaces)
-	if !selected && namespaceErr == nil {
+// matches returns how constraints match the request.
+func (r *request) matches(c *matching.Constraints) match {
+	m := c.Match(&r.Request)
+	switch m.Outcome {
+	case matching.OtherRequest:
+		return match{why: OtherRequest, request: r}
+	case matching.OtherNamespace:
 		return match{why: NamespaceNotSelected, request: r}
-	}
-	switch {
-	case !r.selectsObject(c.objects):
+	case matching.OtherObject:
 		return match{why: ObjectNotSelected, request: r}
-	case excludeErr != nil:
-		return misconfigured(r, excludeErr)
-	case namespaceErr != nil:
-		return misconfigured(r, namespaceErr)
-	default:
-		return match{why: Evaluated, request: r, resource: found.as}
+	case matching.Unknown:
+		return misconfigured(r, m.Err)
+	case matching.Matches:
 	}
-}
-
-// ruleMatch is how rules match a request.
-type ruleMatch struct {
-	// as is the resource and version in which one of the rules names the request.
-	as schema.GroupVersionResource
-	// certain is false if it is not known whether API servers serve that version.
-	certain bool
-}
-
-// find finds the resource and version in which one of the rules names the request:
-// as in the API server the one that was requested, or else the first of those that
-// are equivalent to it.
-func (c *constraints) find(r *request, list []rule) (ruleMatch, bool) {
-	if len(list) == 0 {
-		return ruleMatch{}, false
-	}
-	attributes := r.attributes()
-	if anyMatches(list, attributes, r.Name) {
-		return ruleMatch{r.requested, true}, true
-	}
-	if c.exact {
-		return ruleMatch{}, false
-	}
-	equivalents, known := r.equivalents()
-	if known && len(equivalents) == 1 {
-		return ruleMatch{}, false // the most frequent case
-	}
-	for i := range list {
-		for _, e := range equivalents {
-			if e.GroupVersionResource != r.requested && list[i].matches(&otherResource{attributes, e.GroupVersionResource}, r.Name) {
-				return ruleMatch{e.GroupVersionResource, e.Standard || e.GroupVersionResource == r.sentResource()}, true
-			}
-		}
-	}
-	if known {
-		return ruleMatch{}, false
-	}
-	// Any version that is named may be served.
-	for i := range list {
-		for _, version := range list[i].APIVersions {
-			for _, resource := range [...]schema.GroupVersionResource{r.requested, r.sentResource()} {
-				resource.Version = version
-				if version != "*" && list[i].matches(&otherResource{attributes, resource}, r.Name) {
-					return ruleMatch{resource, false}, true
-				}
-			}
-		}
-	}
-	return ruleMatch{}, false
-}
-
-// matchesPodCreation reports whether the rules match the creation of pods.
-func (c *constraints) matchesPodCreation() bool {
-	pod := admission.NewAttributesRecord(nil, nil, corev1.SchemeGroupVersion.WithKind("Pod"), "any", "", corev1.SchemeGroupVersion.WithResource("pods"), "",
-		admission.Create, nil, false, nil)
-	return slices.ContainsFunc(c.rules, func(r rule) bool {
-		r.names = nil
-		return r.matches(pod, "")
-	})
+	return match{why: Evaluated, request: r, resource: m.Resource}
 }
 
 // matchesCreation reports whether the rules match the creation of the object of the
 // request.
-func (c *constraints) matchesCreation(r *request) bool {
+func (r *request) matchesCreation(c *matching.Constraints) bool {
 	created := r.AdmissionRequest
 	created.Operation, created.SubResource, created.RequestSubResource = admissionv1.Create, "", ""
-	_, ok := c.find(newRequest(r.review, admissionRequest(created)), c.rules)
-	return ok
+	return c.NamesRequest(&newRequest(r.review, admissionRequest(created)).Request)
 }
 
-// anyMatches reports whether one of the rules matches a request of that name.
-func anyMatches(list []rule, attributes admission.Attributes, name string) bool {
-	for i := range list {
-		if list[i].matches(attributes, name) {
-			return true
-		}
+// Labels returns the labels of the object, or of the old one, and false if the request does not have it.
+func (r *request) Labels(old bool) (set labels.Set, present bool) {
+	object := &r.object
+	if old {
+		object = &r.oldObject
 	}
-	return false
+	if !object.present() {
+		return nil, false
+	}
+	return r.objectLabels(object), true
 }
 
-// matches reports whether the rule matches a request of that name.
-func (rule *rule) matches(attributes admission.Attributes, name string) bool {
-	matcher := rules.Matcher{Rule: rule.RuleWithOperations, Attr: attributes}
-	return matcher.Matches() && (len(rule.names) == 0 || slices.Contains(rule.names, name))
+// objectLabels reads the labels of an object. If they cannot be read, the
+// request fails.
+func (r *request) objectLabels(object *payload) labels.Set {
+	if object.labels != nil {
+		return object.labels
+	}
+	object.labels = labels.Set{}
+	read := r.ObjectValue
+	if object == &r.oldObject {
+		read = r.OldObjectValue
+	}
+	metadata, _, _ := rawcel.Member(read(), "metadata")
+	value, _, _ := rawcel.Member(metadata, "labels")
+	switch found, areStrings, isObject := rawcel.Strings(value); {
+	case value == nil || value == types.NullValue:
+	case !isObject:
+		r.review.fail(fmt.Errorf("%s: metadata.labels is not an object", object.name))
+	case !areStrings:
+		r.review.fail(fmt.Errorf("%s: a label is not a string", object.name))
+	default:
+		object.labels = found
+	}
+	return object.labels
 }
-
-// otherResource is a request as if it were about another resource.
-type otherResource struct {
-	admission.Attributes
-	resource schema.GroupVersionResource
-}
-
-func (o *otherResource) GetResource() schema.GroupVersionResource { return o.resource }

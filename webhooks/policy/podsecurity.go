@@ -86,9 +86,9 @@ func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 		return r.review.set.guard.Err(), nil
 	}
 	if p.labels {
-		namespace, known := r.namespaceObject()
+		namespace, known := r.NamespaceObject()
 		if !known {
-			return r.unknownNamespace("its labels decide"), nil
+			return r.UnknownNamespace("its labels decide"), nil
 		}
 		if namespace != nil {
 			if _, labelled := namespace.Labels[podsecurityapi.EnforceLevelLabel]; labelled {

@@ -25,14 +25,11 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 )
 
 // Policy is a ValidatingAdmissionPolicy and where it was read from.
@@ -78,27 +75,12 @@ type Configuration struct {
 	v1alpha1.PolicyConfiguration
 }
 
-// Objects are the namespaces and params that policies read. An implementation is safe for
-// concurrent use and answers without making a review wait. Callers never change what it
-// returns.
-type Objects interface {
-	// Namespace returns the namespace of that name, and false if it is not known.
-	Namespace(name string) (*corev1.Namespace, bool)
-	// Namespaced reports whether objects of a kind are in namespaces. An error
-	// says why it is not known. It wraps ErrNotServed if there is no such kind.
-	Namespaced(gvk schema.GroupVersionKind) (bool, error)
-	// Get returns an object of a kind by namespace and name, or nil if there is none.
-	// The namespace is "" for an object that has none. An error says why it is
-	// not known whether there is one.
-	Get(gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
-	// List returns every object of a kind in a namespace, or without one if it is "",
-	// whose labels match, in the order of their names.
-	List(gvk schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error)
-}
+// Objects are the namespaces and params that policies read.
+type Objects = matching.Objects
 
 // ErrNotServed is wrapped by errors of Objects that say that API servers do not
 // serve a kind in its version.
-var ErrNotServed = errors.New("the kind is not served")
+var ErrNotServed = matching.ErrNotServed
 
 // ErrUnanswered is wrapped by errors of Objects and of the authorizer that say that it is not
 // known what the answer would be, such as for what a recording does not hold. What depends on
@@ -163,22 +145,7 @@ func (s *Set) Lookups() Lookups { return Lookups{s.objects, s.authorizer, s.inje
 func (s *Set) With(l Lookups) *Set {
 	with := *s
 	if with.objects, with.authorizer, with.inject, with.now = l.Objects, l.Authorizer, l.Inject, l.Now; l.Objects == nil {
-		with.objects = nothing{}
+		with.objects = matching.Nothing{}
 	}
 	return &with
-}
-
-// nothing are the Objects of a Spec without.
-type nothing struct{}
-
-func (nothing) Namespace(string) (*corev1.Namespace, bool) { return nil, false }
-
-func (nothing) Namespaced(schema.GroupVersionKind) (bool, error) { return true, nil }
-
-func (nothing) Get(schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
-	return nil, nil //nolint:nilnil // there is none, as the interface says
-}
-
-func (nothing) List(schema.GroupVersionKind, string, labels.Selector) ([]*unstructured.Unstructured, error) {
-	return nil, nil
 }

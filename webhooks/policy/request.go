@@ -1,28 +1,22 @@
 package policy
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiserveradmission "k8s.io/apiserver/pkg/admission"
-	admissionauthorizer "k8s.io/apiserver/pkg/admission/plugin/authorizer"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/library"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
-	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
@@ -33,11 +27,8 @@ import (
 // of a pod template in it, or either of them as it was before an update. Derived values are
 // made when they are first needed and shared by all policies.
 type request struct {
-	admission.Request
-	review *review
-	// requested is what the client named; the API server may have sent the
-	// object as an equivalent of it.
-	requested         schema.GroupVersionResource
+	matching.Request
+	review            *review
 	object, oldObject payload
 	// template is the path of the pod template that the object is made of, and ""
 	// for the object of the review.
@@ -55,19 +46,9 @@ type request struct {
 	// judged, though it is an update.
 	isBaseline bool
 	// matched is how matchedBy matched the request, the constraints of the policy before.
-	matchedBy *constraints
+	matchedBy *matching.Constraints
 	matched   match
-	// selections has a place for each selector of the set.
-	selections []selectorResult
-	// namespaceSet are the labels by which the request's namespace is selected,
-	// once they have been read; if they are not known, what is known of them.
-	namespaceSet                  labels.Set
-	namespaceRead, namespaceKnown bool
-
-	// record is what attributes returns, and options are a part of it.
-	record  apiserveradmission.Attributes
-	options runtime.Unknown
-	podRead *podsecurity.Pod
+	podRead   *podsecurity.Pod
 	// podFailures are those of podRead, of the level that was asked for last.
 	podFailures podFailures
 	values      requestValues
@@ -81,11 +62,8 @@ type request struct {
 	measured, namespaceMeasured measured
 	// evaluations are those that are shared by bindings or rules, see evaluate.
 	evaluations map[evaluationKey]*evaluation
-	// equivalentTo and equivalentsKnown are what equivalents returns, once it was
-	// called, and conversions what inVersion made.
-	equivalentTo     []equivalent.Resource
-	equivalentsKnown bool
-	conversions      map[schema.GroupVersionResource]conversion
+	// conversions are what inVersion made.
+	conversions map[schema.GroupVersionResource]conversion
 }
 
 // requestValues are what expressions see of a request, each nil until it is
@@ -105,71 +83,12 @@ func newRequest(v *review, req admission.Request) *request {
 		r = new(request)
 	}
 	*r = request{
-		Request:   req,
 		review:    v,
 		object:    payload{name: "object", raw: req.Object.Raw},
 		oldObject: payload{name: "oldObject", raw: req.OldObject.Raw},
 	}
-	r.requested = r.sentResource()
-	if req.RequestResource != nil {
-		r.requested = schema.GroupVersionResource(*req.RequestResource)
-	}
+	r.Init(req, v.set.objects, r, v.set.selectors)
 	return r
-}
-
-// sentResource returns the resource as which the API server sent the request.
-func (r *request) sentResource() schema.GroupVersionResource {
-	return schema.GroupVersionResource(r.Resource)
-}
-
-// attributes returns the request in the form in which the API server's own admission
-// plugins get it, but for the objects.
-func (r *request) attributes() apiserveradmission.Attributes {
-	if r.record != nil {
-		return r.record
-	}
-	kind := schema.GroupVersionKind(r.Kind)
-	if r.RequestKind != nil {
-		kind = schema.GroupVersionKind(*r.RequestKind)
-	}
-	var options runtime.Object
-	if len(r.Options.Raw) > 0 {
-		r.options = runtime.Unknown{Raw: r.Options.Raw, ContentType: runtime.ContentTypeJSON}
-		options = &r.options
-	}
-	r.record = apiserveradmission.NewAttributesRecord(nil, nil, kind, r.Namespace, r.Name, r.requested, r.SubResource,
-		apiserveradmission.Operation(r.Operation), options, r.DryRun != nil && *r.DryRun, (*requester)(&r.UserInfo))
-	return r.record
-}
-
-// requester is the user of a request. Few reviews need what is extra of it.
-type requester authenticationv1.UserInfo
-
-var _ user.Info = (*requester)(nil)
-
-func (u *requester) GetName() string     { return u.Username }
-func (u *requester) GetUID() string      { return u.UID }
-func (u *requester) GetGroups() []string { return u.Groups }
-
-func (u *requester) GetExtra() map[string][]string {
-	if len(u.Extra) == 0 {
-		return nil
-	}
-	extra := make(map[string][]string, len(u.Extra))
-	for key, values := range u.Extra {
-		extra[key] = values
-	}
-	return extra
-}
-
-// namespaceObject returns the namespace as expressions see it. As in the API server, a
-// cluster-scoped object has none, and a Namespace is not in itself.
-func (r *request) namespaceObject() (namespace *corev1.Namespace, known bool) {
-	kind := r.attributes().GetKind()
-	if r.Namespace == "" || kind.Group == "" && kind.Version == "v1" && kind.Kind == "Namespace" {
-		return nil, true
-	}
-	return r.review.set.objects.Namespace(r.Namespace)
 }
 
 // pod returns the object as a pod.
@@ -222,21 +141,21 @@ func (r *request) ObjectValue() ref.Val { return r.value(&r.object, &r.values.ob
 func (r *request) OldObjectValue() ref.Val { return r.value(&r.oldObject, &r.values.oldObject) }
 
 func (r *request) RequestValue() ref.Val {
-	if r.values.matching && r.requested != r.sentResource() {
+	if r.values.matching && r.Requested != r.SentResource() {
 		if r.values.asked == nil {
-			r.values.asked = r.requestValue(r.requested)
+			r.values.asked = r.requestValue(r.Requested)
 		}
 		return r.values.asked
 	}
 	if r.values.request == nil {
-		r.values.request = r.requestValue(r.sentResource())
+		r.values.request = r.requestValue(r.SentResource())
 	}
 	return r.values.request
 }
 
 // requestValue returns the value of request with the resource.
 func (r *request) requestValue(resource schema.GroupVersionResource) ref.Val {
-	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(r.attributes(), metav1.GroupVersionResource(resource), r.Kind))
+	return common.SchemalessTypedToVal(plugincel.CreateAdmissionRequest(r.Attributes(), metav1.GroupVersionResource(resource), r.Kind))
 }
 
 // NamespaceValue returns the value of namespaceObject. As upstream, match conditions see
@@ -246,7 +165,7 @@ func (r *request) NamespaceValue() ref.Val {
 		return types.NullValue
 	}
 	if r.values.namespace == nil {
-		namespace, _ := r.namespaceObject()
+		namespace, _ := r.NamespaceObject()
 		r.values.namespace = common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(namespace))
 	}
 	return r.values.namespace
@@ -254,14 +173,14 @@ func (r *request) NamespaceValue() ref.Val {
 
 func (r *request) AuthorizerValue() ref.Val {
 	if asked := r.review.authorizer(); r.values.authorizer == nil && asked != nil {
-		r.values.authorizer = library.NewAuthorizerVal(r.attributes().GetUserInfo(), asked)
+		r.values.authorizer = library.NewAuthorizerVal(r.Attributes().GetUserInfo(), asked)
 	}
 	return r.values.authorizer
 }
 
 func (r *request) ResourceAuthorizerValue() ref.Val {
 	if asked := r.review.authorizer(); r.values.resourceAuthorizer == nil && asked != nil {
-		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.attributes().GetUserInfo(), asked, r.attributes())
+		r.values.resourceAuthorizer = library.NewResourceAuthorizerVal(r.Attributes().GetUserInfo(), asked, r.Attributes())
 	}
 	return r.values.resourceAuthorizer
 }
@@ -270,20 +189,9 @@ func (r *request) ResourceAuthorizerValue() ref.Val {
 // and nil if there is none.
 func (v *review) authorizer() authorizer.UnconditionalAuthorizer {
 	if v.caching == nil && v.set.authorizer != nil {
-		v.caching = &noticingAuthorizer{admissionauthorizer.NewCachingAuthorizer(&contextAuthorizer{v.context, v.set.authorizer}), v}
+		v.caching = &noticingAuthorizer{expression.CachingAuthorizer(v.context, v.set.authorizer), v}
 	}
 	return v.caching
-}
-
-// contextAuthorizer calls an authorizer with the context of a review: the library's
-// functions do not pass it on.
-type contextAuthorizer struct {
-	context    context.Context //nolint:containedctx // it belongs to one review, as this does
-	authorizer authorizer.UnconditionalAuthorizer
-}
-
-func (a *contextAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	return a.authorizer.Authorize(a.context, attributes) //nolint:contextcheck // that is what it is for
 }
 
 // payload is an object of the request: its text, and what was read from it.

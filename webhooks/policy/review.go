@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawcel"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
@@ -97,7 +98,7 @@ type review struct {
 	input   expression.Input
 	scratch evaluation
 	// noParams are those of a binding without: the policy is evaluated once.
-	noParams [1]*param
+	noParams [1]*matching.Param
 	// caching is the authorizer, with what it has answered in this review.
 	caching authorizer.UnconditionalAuthorizer
 	// now is the time when the clock was first read for an expression or exception.
@@ -177,7 +178,7 @@ type target struct {
 	request *request
 	policy  *compiledPolicy
 	binding *binding
-	param   *param
+	param   *matching.Param
 }
 
 // bindingName returns the name of the binding, and "" without one.
@@ -323,7 +324,7 @@ func (v *review) skip(t target, m match) {
 
 // reviewBinding evaluates and judges a policy, as a binding applies it, for each of
 // the params.
-func (v *review) reviewBinding(t target, params []*param) {
+func (v *review) reviewBinding(t target, params []*matching.Param) {
 	if v.observe && v.ended.IsZero() && v.set.now != nil {
 		v.ended = v.set.now()
 	}

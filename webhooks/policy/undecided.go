@@ -58,8 +58,8 @@ func (v *review) noteUndecided(where string, err error) {
 	}
 }
 
-// unknownNamespace returns the error for a namespace that is not known, and why that matters.
-func (r *request) unknownNamespace(why string) error {
+// UnknownNamespace returns the error for a namespace that is not known, and why that matters.
+func (r *request) UnknownNamespace(why string) error {
 	if err := r.review.missingNamespace(r.Namespace); err != nil {
 		return err
 	}

@@ -19,8 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/apiserver/pkg/cel/mutation"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
 	"github.com/gatehouse-dev/gatehouse/webhooks/celcost"
@@ -31,6 +33,8 @@ import (
 type Declarations struct {
 	// Params and Authorizer are those of the same names.
 	Params, Authorizer bool
+	// Patches is true for the expressions of mutations, which may name the types Object and JSONPatch.
+	Patches bool
 	// Variables are those that may be named as variables.x; nil if there can be
 	// none.
 	Variables *Variables
@@ -57,9 +61,11 @@ type Compiler struct {
 }
 
 // declared distinguishes environments, and so planners.
-type declared struct{ params, authorizer, variables bool }
+type declared struct{ params, authorizer, variables, patches bool }
 
-func keyOf(d Declarations) declared { return declared{d.Params, d.Authorizer, d.Variables != nil} }
+func keyOf(d Declarations) declared {
+	return declared{d.Params, d.Authorizer, d.Variables != nil, d.Patches}
+}
 
 // NewCompiler returns a compiler for a Kubernetes version, such as "1.36", whose
 // functions and rules hold. An error means that there is no such version. The guard is for
@@ -119,6 +125,17 @@ func (c *Compiler) environment(d declared) (*cel.Env, error) {
 	}, environment.StrictCostOpt)
 	if err != nil {
 		return nil, err
+	}
+	if d.patches {
+		if set, err = set.Extend(environment.VersionedOptions{
+			IntroducedVersion: version.MajorMinor(1, 0), // as upstream
+			EnvOptions: []cel.EnvOption{
+				common.ResolverEnvOption(&mutation.DynamicTypeResolver{}),
+				environment.UnversionedLib(library.JSONPatch),
+			},
+		}); err != nil {
+			return nil, err
+		}
 	}
 	env := set.NewExpressionsEnv()
 	if !d.variables {

@@ -1,0 +1,407 @@
+package mutation
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/celbound"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/matching"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/expression"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy/validation"
+)
+
+const (
+	policyKind  = "MutatingAdmissionPolicy"
+	bindingKind = "MutatingAdmissionPolicyBinding"
+	// compatibilityVersion is the Kubernetes version whose expressions are valid, as in webhooks/policy.
+	compatibilityVersion = "1.36"
+)
+
+// Set is a set of compiled policies. It is immutable and safe for concurrent use.
+type Set struct {
+	// policies are in the order of their names.
+	policies  []*compiledPolicy
+	lookups   Lookups
+	maxObject int
+	// selectors is how many distinct namespace and object selectors there are.
+	selectors int
+	warnings  diagnostic.List
+	compiler  *expression.Compiler
+}
+
+// Warnings returns the diagnostics of Compile that do not make the policies invalid, in a
+// fixed order.
+func (s *Set) Warnings() diagnostic.List { return slices.Clone(s.warnings) }
+
+// IsEmpty reports whether no policy of the Set is in force.
+func (s *Set) IsEmpty() bool {
+	return !slices.ContainsFunc(s.policies, func(p *compiledPolicy) bool { return len(p.bindings) > 0 })
+}
+
+// compiledPolicy is one policy with its bindings.
+type compiledPolicy struct {
+	name string
+	// ignores is true for failurePolicy Ignore, and reinvoked for reinvocationPolicy IfNeeded.
+	ignores, reinvoked bool
+	match              *matching.Constraints
+	*program
+	// bindings are in the order of their names. There are none for a policy that is not in force.
+	bindings []binding
+	// broken is why the policy cannot be evaluated, nil if it can.
+	broken error
+	// spec is what program was compiled from.
+	spec *admissionregistrationv1.MutatingAdmissionPolicySpec
+}
+
+// binding applies a policy.
+type binding struct {
+	name string
+	// match is nil if the binding matches whatever its policy matches.
+	match  *matching.Constraints
+	params matching.Params
+}
+
+// program is what the expressions of one policy compile to.
+type program struct {
+	conditions []condition
+	// variables is nil for a policy without.
+	variables *expression.Variables
+	mutations []mutationProgram
+	// uses are the names that mutations mention.
+	uses expression.Uses
+}
+
+// condition is a match condition.
+type condition struct {
+	name string
+	*expression.Program
+}
+
+// mutationProgram is one mutation of a policy.
+type mutationProgram struct {
+	kind admissionregistrationv1.PatchType
+	*expression.Program
+}
+
+// Compile makes a Set of the spec, which it leaves as it is. The error is a
+// diagnostic.List with everything that is wrong with the documents, in a fixed
+// order, or that of the spec's Stop.
+func Compile(spec Spec) (*Set, error) {
+	c := &compilation{
+		set:       &Set{lookups: spec.complete(), maxObject: cmp.Or(spec.MaxObject, DefaultMaxObject)},
+		selectors: matching.NewSelectors(), previous: map[string]*compiledPolicy{}, spec: &spec,
+	}
+	if spec.Previous != nil {
+		c.set.compiler = spec.Previous.compiler
+		for _, p := range spec.Previous.policies {
+			c.previous[p.name] = p
+		}
+	} else {
+		var err error
+		if c.set.compiler, err = expression.NewCompiler(compatibilityVersion, nil); err != nil {
+			return nil, err
+		}
+	}
+	if len(spec.Policies) > 0 {
+		builtin.TypeConverter() // so that no request waits for the schemas
+	}
+	bound, names := c.bindings(), map[string]string{}
+	for i := range spec.Policies {
+		p := &spec.Policies[i]
+		c.checkName(validation.Reporter{Source: p.Source, Object: policyKind + "/" + p.Name, List: &c.diagnostics}, names, p.Name)
+		c.policy(p, bound[p.Name])
+	}
+	slices.SortStableFunc(c.set.policies, func(a, b *compiledPolicy) int { return cmp.Compare(a.name, b.name) })
+	if spec.Stop != nil {
+		if err := spec.Stop(); err != nil {
+			return nil, err
+		}
+	}
+	c.diagnostics.Sort()
+	if err := c.diagnostics.Err(); err != nil && (!spec.KeepBroken || c.errorCount() != c.brokenExpressions) {
+		return nil, err
+	}
+	c.set.selectors, c.set.warnings = c.selectors.Count(), c.diagnostics
+	return c.set, nil
+}
+
+// compilation is one call of Compile.
+type compilation struct {
+	set         *Set
+	spec        *Spec
+	diagnostics diagnostic.List
+	selectors   matching.Selectors
+	// previous are policies whose programs can be used again.
+	previous map[string]*compiledPolicy
+	// brokenExpressions is how many errors are in expressions of policies that are kept.
+	brokenExpressions int
+}
+
+func (c *compilation) errorCount() int {
+	n := 0
+	for i := range c.diagnostics {
+		if c.diagnostics[i].Severity == diagnostic.Error {
+			n++
+		}
+	}
+	return n
+}
+
+// checkName reports a name that is invalid, or that a document of the kind before has.
+func (c *compilation) checkName(r validation.Reporter, taken map[string]string, name string) {
+	validation.CheckName(r, name)
+	if first, twice := taken[name]; twice && name != "" {
+		hint := ""
+		if first != "" {
+			hint = "the first is in " + first
+		}
+		r.Errorf(field.NewPath("metadata", "name"), hint, "%q is taken by another document", name)
+		return
+	}
+	taken[name] = r.Source
+}
+
+// boundSpec is a checked binding, and empty for one with errors.
+type boundSpec struct {
+	validation.Reporter
+	name string
+	spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+}
+
+// bindings checks the bindings and groups them by their policy.
+func (c *compilation) bindings() map[string][]boundSpec {
+	var known []string
+	for i := range c.spec.Policies {
+		known = append(known, c.spec.Policies[i].Name)
+	}
+	bound, names := map[string][]boundSpec{}, map[string]string{}
+	for i := range c.spec.Bindings {
+		b := &c.spec.Bindings[i]
+		r, before := validation.Reporter{Source: b.Source, Object: bindingKind + "/" + b.Name, List: &c.diagnostics}, c.errorCount()
+		c.checkName(r, names, b.Name)
+		spec := validation.DefaultBindingSpec(&admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: b.Spec.PolicyName, ParamRef: b.Spec.ParamRef, MatchResources: b.Spec.MatchResources,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, // what is required of the other kind
+		})
+		validation.CheckBindingSpec(r, policyKind, spec)
+		if spec.PolicyName != "" && !slices.Contains(known, spec.PolicyName) {
+			r.Warnf(field.NewPath("spec", "policyName"), diagnostic.NameHint(spec.PolicyName, known...), "there is no %s %q, so the binding does nothing", policyKind, spec.PolicyName)
+		}
+		if c.errorCount() != before {
+			spec = nil
+		}
+		bound[b.Spec.PolicyName] = append(bound[b.Spec.PolicyName], boundSpec{r, b.Name, spec})
+	}
+	for _, list := range bound {
+		slices.SortFunc(list, func(a, b boundSpec) int { return cmp.Compare(a.name, b.name) })
+	}
+	return bound
+}
+
+// policy checks and compiles one policy.
+func (c *compilation) policy(p *Policy, bound []boundSpec) {
+	r, before := validation.Reporter{Source: p.Source, Object: policyKind + "/" + p.Name, List: &c.diagnostics}, c.errorCount()
+	spec := checkSpec(r, p.Name, p.Spec.DeepCopy())
+	whole := c.errorCount() == before
+	out := &compiledPolicy{
+		name: p.Name, spec: spec, ignores: *spec.FailurePolicy == admissionregistrationv1.Ignore,
+		reinvoked: spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy,
+	}
+	if earlier := c.previous[p.Name]; earlier != nil && earlier.broken == nil && apiequality.Semantic.DeepEqual(earlier.spec, spec) {
+		out.program = earlier.program
+	} else {
+		out.program = c.compileProgram(r, spec)
+	}
+	if wrong := c.errorCount() - before; whole && wrong > 0 {
+		c.brokenExpressions += wrong
+		out.broken = errors.New("its expressions do not compile (hint for its maintainer: gatehouse lint)")
+		whole = c.spec.KeepBroken
+	}
+	if len(bound) == 0 {
+		r.Warnf(nil, "write a "+bindingKind+" with this policyName", "no binding names the policy, so it does nothing")
+	}
+	if !whole {
+		return
+	}
+	out.match = c.selectors.Compile(spec.MatchConstraints)
+	for _, b := range bound {
+		if b.spec == nil {
+			continue
+		}
+		ref := field.NewPath("spec", "paramRef")
+		switch {
+		case spec.ParamKind != nil && b.spec.ParamRef == nil:
+			b.Warnf(ref, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
+		case spec.ParamKind == nil && b.spec.ParamRef != nil:
+			b.Warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
+		}
+		compiled := binding{name: b.name, params: matching.CompileParams(spec.ParamKind, b.spec.ParamRef)}
+		if b.spec.MatchResources != nil {
+			compiled.match = c.selectors.Compile(b.spec.MatchResources)
+		}
+		out.bindings = append(out.bindings, compiled)
+	}
+	c.set.policies = append(c.set.policies, out)
+}
+
+// checkSpec reports what the API server refuses in the spec of a policy, but for what its expressions say, and fills in defaults.
+func checkSpec(r validation.Reporter, name string, spec *admissionregistrationv1.MutatingAdmissionPolicySpec) *admissionregistrationv1.MutatingAdmissionPolicySpec {
+	shared := validation.DefaultPolicySpec(&admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		ParamKind: spec.ParamKind, MatchConstraints: spec.MatchConstraints, FailurePolicy: spec.FailurePolicy,
+		MatchConditions: spec.MatchConditions, Variables: spec.Variables,
+	})
+	spec.FailurePolicy, spec.MatchConstraints = shared.FailurePolicy, shared.MatchConstraints
+	const withoutValidations = true
+	validation.CheckPolicySpec(r, name, shared, withoutValidations)
+	path := field.NewPath("spec")
+	if spec.MatchConstraints != nil {
+		for i := range spec.MatchConstraints.ResourceRules {
+			for k, operation := range spec.MatchConstraints.ResourceRules[i].Operations {
+				if operation == admissionregistrationv1.Delete {
+					r.Errorf(path.Child("matchConstraints", "resourceRules").Index(i).Child("operations").Index(k), `allowed are "CREATE", "UPDATE", "CONNECT" and "*"`,
+						"%q has no object to change", operation)
+				}
+			}
+		}
+	}
+	never, ifNeeded := string(admissionregistrationv1.NeverReinvocationPolicy), string(admissionregistrationv1.IfNeededReinvocationPolicy)
+	switch got := string(spec.ReinvocationPolicy); got {
+	case never, ifNeeded:
+	case "":
+		r.Required(path.Child("reinvocationPolicy"), fmt.Sprintf("write %q, or %q to run again after another policy has changed the object", never, ifNeeded))
+	default:
+		r.NotSupported(path.Child("reinvocationPolicy"), got, never, ifNeeded)
+	}
+	if len(spec.Mutations) == 0 {
+		r.Required(path.Child("mutations"), "add a mutation with patchType and applyConfiguration or jsonPatch")
+	}
+	for i := range spec.Mutations {
+		checkMutation(r, &spec.Mutations[i], path.Child("mutations").Index(i))
+	}
+	return spec
+}
+
+func checkMutation(r validation.Reporter, m *admissionregistrationv1.Mutation, path *field.Path) {
+	apply, json := admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch
+	if m.PatchType == "" {
+		r.Required(path.Child("patchType"), fmt.Sprintf("write %q or %q", apply, json))
+		return
+	}
+	if m.PatchType != apply && m.PatchType != json {
+		r.NotSupported(path.Child("patchType"), string(m.PatchType), string(apply), string(json))
+		return
+	}
+	check := func(child string, given, wanted bool) {
+		switch {
+		case given && !wanted:
+			r.Errorf(path.Child(child), "", "is not allowed with patchType %q", m.PatchType)
+		case !given && wanted:
+			r.Required(path.Child(child), fmt.Sprintf("patchType is %q", m.PatchType))
+		}
+	}
+	check("applyConfiguration", m.ApplyConfiguration != nil, m.PatchType == apply)
+	check("jsonPatch", m.JSONPatch != nil, m.PatchType == json)
+	if child, text := expressionOf(m); child != "" && strings.TrimSpace(text) == "" {
+		r.Required(path.Child(child, "expression"), "write a CEL expression")
+	}
+}
+
+// expressionOf returns the expression of a mutation and the name of the field that has it, "" if there is none.
+func expressionOf(m *admissionregistrationv1.Mutation) (child, text string) {
+	switch {
+	case m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration && m.ApplyConfiguration != nil:
+		return "applyConfiguration", m.ApplyConfiguration.Expression
+	case m.PatchType == admissionregistrationv1.PatchTypeJSONPatch && m.JSONPatch != nil:
+		return "jsonPatch", m.JSONPatch.Expression
+	default:
+		return "", ""
+	}
+}
+
+// compileProgram compiles the expressions of a policy and reports those that do not compile. It compiles none of a policy that has
+// too many, or too large ones.
+func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregistrationv1.MutatingAdmissionPolicySpec) *program {
+	out, budget := &program{}, &celbound.Budget{Stop: c.spec.Stop}
+	path := field.NewPath("spec")
+	all := make([]string, 0, len(spec.MatchConditions)+len(spec.Variables)+len(spec.Mutations))
+	names := validation.Names{Params: spec.ParamKind != nil, Authorizer: true}
+	for i := range spec.MatchConditions {
+		all = append(all, spec.MatchConditions[i].Expression)
+	}
+	for i := range spec.Variables {
+		all, names.Variables = append(all, spec.Variables[i].Expression), append(names.Variables, spec.Variables[i].Name)
+	}
+	for i := range spec.Mutations {
+		_, text := expressionOf(&spec.Mutations[i])
+		all = append(all, text)
+	}
+	for _, text := range all {
+		if err := budget.Add(text); err != nil {
+			r.Errorf(path, celbound.DocumentHint, "%v", err)
+			return out
+		}
+	}
+
+	declarations := expression.Declarations{Params: spec.ParamKind != nil, Authorizer: true, Budget: budget}
+	tooLarge := false
+	refuse := func(path *field.Path, text string, err *apiservercel.Error) {
+		if err == nil || tooLarge {
+			return
+		}
+		tooLarge = errors.Is(err.Cause, celbound.ErrDocument)
+		r.ExpressionError(path, text, err, names)
+	}
+	for i, m := range spec.MatchConditions {
+		if strings.TrimSpace(m.Expression) == "" {
+			continue
+		}
+		compiled, err := c.set.compiler.Compile(m.Expression, declarations, cel.BoolType)
+		refuse(path.Child("matchConditions").Index(i).Child("expression"), m.Expression, err)
+		if compiled != nil {
+			out.conditions = append(out.conditions, condition{m.Name, compiled})
+		}
+	}
+	if len(spec.Variables) > 0 {
+		out.variables = expression.NewVariables()
+		declarations.Variables = out.variables
+	}
+	for i, v := range spec.Variables {
+		if strings.TrimSpace(v.Expression) != "" {
+			refuse(path.Child("variables").Index(i).Child("expression"), v.Expression, c.set.compiler.Declare(v.Name, v.Expression, declarations))
+		}
+	}
+	declarations.Patches = true
+	for i := range spec.Mutations {
+		m := &spec.Mutations[i]
+		child, text := expressionOf(m)
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		results := (&patch.JSONPatchCondition{}).ReturnTypes()
+		if m.PatchType == admissionregistrationv1.PatchTypeApplyConfiguration {
+			results = (&patch.ApplyConfigurationCondition{}).ReturnTypes()
+		}
+		compiled, err := c.set.compiler.Compile(text, declarations, results...)
+		refuse(path.Child("mutations").Index(i).Child(child, "expression"), text, err)
+		if compiled != nil {
+			out.uses |= compiled.Uses()
+			out.mutations = append(out.mutations, mutationProgram{m.PatchType, compiled})
+		}
+	}
+	if out.variables != nil {
+		out.variables.Seal()
+	}
+	return out
+}

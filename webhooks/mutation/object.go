@@ -1,0 +1,195 @@
+package mutation
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/admission"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
+	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
+)
+
+// version is the object of a request in one version.
+type version struct {
+	admission.VersionedAttributes
+	// oldRead is true once the old object was read.
+	oldRead bool
+	// typed is true once match conditions were evaluated. form and oldForm are how expressions see the two objects.
+	typed         bool
+	form, oldForm form
+	// resource is that of the version.
+	resource schema.GroupVersionResource
+}
+
+func (v *version) object() runtime.Object { return v.VersionedObject.Object() }
+
+// update changes the object.
+func (v *version) update(object runtime.Object) {
+	v.UpdateObject(object)
+	v.form = undecided
+}
+
+// form is how expressions see an object of a Go type: as JSON, or through its type. They differ in what an expression can do
+// with parts of the object.
+type form uint8
+
+const (
+	undecided form = iota
+	asJSON
+	asTyped
+)
+
+// evaluating decides how the expressions that are evaluated next see the objects. As upstream, match conditions see them
+// through their types, and so does what follows, but for an object that was seen as JSON before and has not changed since.
+func (v *version) evaluating(conditions bool) {
+	v.typed = v.typed || conditions
+	next := asJSON
+	if v.typed {
+		next = asTyped
+	}
+	v.form, v.oldForm = cmp.Or(v.form, next), cmp.Or(v.oldForm, next)
+}
+
+func scheme() *runtime.Scheme { return builtin.Scheme() }
+
+// decode reads an object into its Go type, and one of another kind as it is.
+func (r *review) decode(raw []byte, kind schema.GroupVersionKind) (runtime.Object, error) {
+	object, err := scheme().New(kind)
+	if err != nil {
+		out := &unstructured.Unstructured{}
+		if err := out.UnmarshalJSON(raw); err != nil {
+			return nil, err
+		}
+		return out, nil
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
+		return nil, err
+	}
+	object.GetObjectKind().SetGroupVersionKind(kind)
+	return object, nil
+}
+
+// version returns the object in the version that an invocation names. An error says why there is none.
+func (r *review) version(i *invocation) (*version, error) {
+	if r.current == nil {
+		object, err := r.decode(r.Object.Raw, schema.GroupVersionKind(r.Kind))
+		if err != nil {
+			r.err = fmt.Errorf("object: %w", err)
+			return nil, r.err
+		}
+		r.original, r.current = object, r.newVersion(object, schema.GroupVersionKind(r.Kind), r.SentResource())
+	}
+	needed, err := r.NeedsConversion(i.policy.match, i.resource)
+	if err != nil || !needed || r.HasOwnKind() {
+		return r.current, err
+	}
+	return r.converted(r.current, i.resource)
+}
+
+func (r *review) newVersion(object runtime.Object, kind schema.GroupVersionKind, resource schema.GroupVersionResource) *version {
+	v := &version{VersionedAttributes: admission.VersionedAttributes{Attributes: r.Attributes(), VersionedKind: kind}, resource: resource}
+	v.VersionedObject.Set(object)
+	return v
+}
+
+// converted returns the object of a version in another one.
+func (r *review) converted(from *version, resource schema.GroupVersionResource) (*version, error) {
+	raw, err := json.Marshal(from.object())
+	if err != nil {
+		return nil, err
+	}
+	kind := resource.GroupVersion().WithKind(from.VersionedKind.Kind)
+	object, err := r.convert(raw, from.resource, resource, kind)
+	if err != nil {
+		return nil, fmt.Errorf("failed to convert object version: %w", err)
+	}
+	return r.newVersion(object, kind, resource), nil
+}
+
+// convert converts the JSON of an object and reads it.
+func (r *review) convert(raw []byte, from, to schema.GroupVersionResource, kind schema.GroupVersionKind) (runtime.Object, error) {
+	text, err := rawjson.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	if raw, err = equivalent.Convert(text, from, to); err != nil {
+		return nil, err
+	}
+	return r.decode(raw, kind)
+}
+
+// readOld reads the old object of the request into a version.
+func (r *review) readOld(v *version) error {
+	if v.oldRead || !isPresent(r.OldObject.Raw) {
+		return nil
+	}
+	v.oldRead = true
+	old, err := r.convert(r.OldObject.Raw, r.SentResource(), v.resource, v.VersionedKind)
+	if err != nil {
+		return fmt.Errorf("oldObject: %w", err)
+	}
+	v.VersionedOldObject.Set(old)
+	return nil
+}
+
+// adopt makes the object of a version the current one.
+func (r *review) adopt(v *version) error {
+	if v == r.current {
+		return nil
+	}
+	back, err := r.converted(v, r.SentResource())
+	if err != nil {
+		return err
+	}
+	r.current.update(back.object())
+	return nil
+}
+
+// converter returns what merges objects of a kind, and nil if no schema is known of the kind's group and version. As upstream,
+// that one is known of Kubernetes' own is enough for JSON patches.
+func (r *review) converter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	if scheme().IsVersionRegistered(kind.GroupVersion()) {
+		return builtinConverter{builtin.TypeConverter()}
+	}
+	return r.set.lookups.Schemas.TypeConverter(kind)
+}
+
+// builtinConverter has the error of the API server for a kind without a schema.
+type builtinConverter struct{ managedfields.TypeConverter }
+
+func (c builtinConverter) ObjectToTyped(object runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	kind := object.GetObjectKind().GroupVersionKind()
+	stub := &unstructured.Unstructured{}
+	stub.SetGroupVersionKind(kind)
+	if _, err := c.TypeConverter.ObjectToTyped(stub); err != nil {
+		return nil, fmt.Errorf("no corresponding type for %v", kind)
+	}
+	return c.TypeConverter.ObjectToTyped(object, options...)
+}
+
+// interfaces are what the API server tells its plug-ins about its objects.
+type interfaces struct {
+	admission.ObjectInterfaces
+	schemas Schemas
+}
+
+func (i *interfaces) GetObjectDefaulter() runtime.ObjectDefaulter { return i }
+
+// Default fills in the defaults of an object.
+func (i *interfaces) Default(object runtime.Object) {
+	if custom, ok := object.(*unstructured.Unstructured); ok {
+		i.schemas.Default(custom)
+		return
+	}
+	defaults.Default(object)
+}
