@@ -42,6 +42,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		serve.NewCommand,
 		offline.NewReviewCommand,
 		offline.NewLintCommand,
+		offline.NewMutateCommand,
 		offline.NewInjectCommand,
 		offline.NewUninjectCommand,
 		offline.NewCheckCommand,

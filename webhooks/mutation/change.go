@@ -55,6 +55,19 @@ func graftPatch(raw []byte, before, after runtime.Object) ([]byte, patchOperatio
 	return out, operations, nil
 }
 
+// Rebase returns the patch that changes another form of an object, such as one without defaults, as an object was changed: sent, before
+// and after are JSON. It is nil if nothing was changed.
+func Rebase(sent, before, after []byte) ([]jsonpatch.Operation, error) {
+	var forms [2]unstructured.Unstructured
+	for i, text := range [][]byte{before, after} {
+		if err := utiljson.Unmarshal(text, &forms[i].Object); err != nil {
+			return nil, fmt.Errorf("object: %w", err)
+		}
+	}
+	_, patch, err := graftPatch(sent, &forms[0], &forms[1])
+	return patch, err
+}
+
 // difference appends the operations that make one value of another, in the order of their paths.
 func difference(out *patchOperations, path string, before, after any) {
 	if reflect.DeepEqual(before, after) {

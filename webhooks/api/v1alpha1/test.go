@@ -123,6 +123,31 @@ type TestExpectation struct {
 	// order. An empty list expects none.
 	// +optional
 	Exceptions []string `json:"exceptions,omitzero"`
+	// Object is a part of the object after mutating policies and injection, with
+	// the API server's defaults. Of a map only the given fields are compared, and
+	// null expects that a field is absent. Elements of a list that have names are
+	// found by them; any other list has these elements and no others. ObjectFile is
+	// like that of a case.
+	// +optional
+	Object     *runtime.RawExtension `json:"object,omitempty"`
+	ObjectFile string                `json:"objectFile,omitempty"`
+	// Patch is all that mutating policies and injection change, in any order. An
+	// empty list expects that nothing changes.
+	// +optional
+	Patch []TestOperation `json:"patch,omitzero"`
+}
+
+// TestOperation is an operation of a JSON patch.
+//
+// +kubebuilder:object:generate=false
+type TestOperation struct {
+	// Op is add, replace or remove.
+	Op string `json:"op"`
+	// Path is a JSON pointer.
+	Path string `json:"path"`
+	// Value is the new value.
+	// +optional
+	Value *runtime.RawExtension `json:"value,omitempty"`
 }
 
 // TestVerdict is the outcome of a request.

@@ -22,9 +22,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	schemas "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/schema"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -41,12 +43,18 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.operation, "operation", "", "what is asked for: CREATE, UPDATE or DELETE (default CREATE, and UPDATE with --old)")
 	flags.StringArrayVar(&f.old, "old", nil, "file or directory of manifests with the objects before an UPDATE, or - for standard input; repeatable")
-	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who asks")
-	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who asks; repeatable")
+	f.addUser(cmd)
 	flags.BoolVar(&f.noSchema, "no-schema", false, "do not check objects against the schemas of their kinds")
 	_ = cmd.RegisterFlagCompletionFunc("operation", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp)) // the flag exists, here and below
 	_ = cmd.MarkFlagFilename("old", "yaml", "yml", "json")
-	_ = cmd.RegisterFlagCompletionFunc("as", cobra.NoFileCompletions)
+}
+
+// addUser adds the flags that say who asks.
+func (f *requestFlags) addUser(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who asks")
+	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who asks; repeatable")
+	_ = cmd.RegisterFlagCompletionFunc("as", cobra.NoFileCompletions) // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("as-group", cobra.NoFileCompletions)
 }
 
@@ -120,7 +128,7 @@ func (f *evaluatorFlags) evaluator(ctx context.Context, s cli.Streams, silent bo
 	return e, err
 }
 
-// evaluator evaluates what becomes of the objects of manifests: injection first, then policies.
+// evaluator evaluates what becomes of the objects of manifests: mutating policies first, then injection, then policies.
 type evaluator struct {
 	*input
 	user      authenticationv1.UserInfo
@@ -161,6 +169,10 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		}
 	}
 	e.resources = schemas.Resources(append(crdadmission.Definitions(), crds...))
+	e.decider.Snapshot = in.withDefinitions(crds)
+	if e.decider.Order = true; in.source != nil {
+		e.decider.IsUnordered = in.isOfAPIServer
+	}
 	if !f.noSchema {
 		known := slices.DeleteFunc(slices.Clone(crds), func(u *unstructured.Unstructured) bool {
 			opaque := false
@@ -171,6 +183,9 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 	}
 	for _, p := range in.config.Policy.All() {
 		e.matchers = append(e.matchers, p.Spec.MatchConstraints)
+	}
+	for i := range in.config.Mutation.Policies {
+		e.matchers = append(e.matchers, in.config.Mutation.Policies[i].Spec.MatchConstraints)
 	}
 	if len(f.old) == 0 {
 		e.operation = cmp.Or(e.operation, admissionv1.Create)
@@ -191,6 +206,19 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		}
 	}
 	return e, nil
+}
+
+// withDefinitions returns the compiled configuration with mutating policies that know these CustomResourceDefinitions.
+func (in *input) withDefinitions(crds []*unstructured.Unstructured) *webhooks.Snapshot {
+	with, lookups := *in.snapshot, in.snapshot.Mutation.Lookups()
+	lookups.Schemas = mutation.NewCustomKinds(crds)
+	with.Mutation = in.snapshot.Mutation.With(lookups)
+	return &with
+}
+
+// isOfAPIServer reports whether the API server of the cluster runs a mutating policy itself.
+func (in *input) isOfAPIServer(policy string) bool {
+	return slices.ContainsFunc(in.config.Mutation.Policies, func(p mutation.Policy) bool { return p.Name == policy && p.Source == config.ClusterSource })
 }
 
 func crdKind() schema.GroupVersionKind {

@@ -87,42 +87,61 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 
 // inject decides about every pod, and changes those that get something.
 func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) error {
-	log := changeLog{quiet: f.quiet}
-	var refused, unknown diagnostic.List
+	changed := changes{log: changeLog{quiet: f.quiet}}
 	for _, source := range in.sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {
-				log.addNoPod(o)
+				changed.log.addNoPod(o)
 				continue
 			}
-			pod := f.sidecarInput(o)
-			d := in.snapshot.Sidecar.Decide(ctx, pod)
-			switch {
-			case len(d.Refusals) > 0:
-				refused = append(refused, inObject(o, d.Refusals)...)
-				continue
-			case d.Err == nil:
-				d.Err = o.Apply(d.Patches)
-			}
-			if d.Err != nil {
-				unknown = append(unknown, inObject(o, diagnostic.List{undecided(pod.Request.Namespace, &d)})...)
-				continue
-			}
-			for _, warning := range slices.Concat(misplacedWarnings(o), d.Warnings) {
-				log.add(o, "warning: %s", warning)
-			}
-			log.add(o, "%s", in.outcome(d.Verdicts, injectedRevisions(pod.Request.Object.Raw)))
+			changed.inject(ctx, in, o)
 		}
 	}
+	if err := changed.err(); err != nil {
+		return err
+	}
+	return f.finish(s, in.sources, &changed.log, "added: uninject will not bring them back")
+}
+
+// changes are what became of the objects of manifests.
+type changes struct {
+	log              changeLog
+	refused, unknown diagnostic.List
+}
+
+// err returns what keeps the manifests from being written.
+func (c *changes) err() error {
 	switch {
-	case len(unknown) > 0:
-		all := slices.Concat(refused, unknown)
+	case len(c.unknown) > 0:
+		all := slices.Concat(c.refused, c.unknown)
 		all.Sort()
 		return all
-	case len(refused) > 0:
-		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("refused:\n%w", refused)}
+	case len(c.refused) > 0:
+		return &cli.ExitError{Code: cli.ExitNo, Err: fmt.Errorf("refused:\n%w", c.refused)}
+	default:
+		return nil
 	}
-	return f.finish(s, in.sources, &log, "added: uninject will not bring them back")
+}
+
+// inject decides about the pod of an object, and changes it.
+func (c *changes) inject(ctx context.Context, in *input, o *manifest.Object) {
+	pod := in.sidecarInput(o)
+	d := in.snapshot.Sidecar.Decide(ctx, pod)
+	switch {
+	case len(d.Refusals) > 0:
+		c.refused = append(c.refused, inObject(o, d.Refusals)...)
+		return
+	case d.Err == nil:
+		d.Err = o.Apply(d.Patches)
+	}
+	if d.Err != nil {
+		c.unknown = append(c.unknown, inObject(o, diagnostic.List{undecided(pod.Request.Namespace, &d)})...)
+		return
+	}
+	for _, warning := range slices.Concat(misplacedWarnings(o), d.Warnings) {
+		c.log.add(o, "warning: %s", warning)
+	}
+	c.log.add(o, "%s", in.outcome(d.Verdicts, injectedRevisions(pod.Request.Object.Raw)))
 }
 
 // inObject returns diagnostics about a pod as diagnostics about the object that holds it.

@@ -28,11 +28,11 @@ type changeFlags struct {
 	inPlace, quiet bool
 }
 
-func (f *changeFlags) add(cmd *cobra.Command) {
+func (f *changeFlags) add(cmd *cobra.Command, outputs ...string) {
 	f.manifestFlags.add(cmd)
 	cmd.Flags().BoolVarP(&f.inPlace, "in-place", "i", false, "write the changed files instead of printing them")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "say nothing on standard error but errors")
-	cli.AddOutputFlag(cmd, &f.output, "yaml", "diff")
+	cli.AddOutputFlag(cmd, &f.output, append([]string{"yaml", "diff"}, outputs...)...)
 }
 
 // check returns everything that is wrong with the flags.
@@ -222,6 +222,8 @@ func replaceFile(path string, text []byte) (err error) {
 type changeLog struct {
 	lines bytes.Buffer
 	quiet bool
+	// anyObject is for a command that changes objects without a pod, too.
+	anyObject bool
 }
 
 func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
@@ -248,7 +250,7 @@ func (l *changeLog) addSum(sources []source) {
 			switch {
 			case o.Changed():
 				changed++
-			case mayHoldPod(o):
+			case mayHoldPod(o), l.anyObject:
 				left++
 			default:
 				other++
@@ -259,7 +261,11 @@ func (l *changeLog) addSum(sources []source) {
 	if left == 1 {
 		are = "left as it is"
 	}
-	_, _ = fmt.Fprintf(&l.lines, "%s changed, %d %s, %d without a pod\n", diagnostic.Count(changed, "object"), left, are, other) // to memory
+	_, _ = fmt.Fprintf(&l.lines, "%s changed, %d %s", diagnostic.Count(changed, "object"), left, are) // to memory, here and below
+	if !l.anyObject {
+		_, _ = fmt.Fprintf(&l.lines, ", %d without a pod", other)
+	}
+	l.lines.WriteByte('\n')
 }
 
 // mayHoldPod reports whether it may be a surprise that an object holds no pod.

@@ -33,8 +33,8 @@ func NewTestCommand(s cli.Streams) *cobra.Command {
 		Use:   "test --config DIR [FILE|DIR]...",
 		Short: "Run tests of policies and profiles",
 		Long: `Test reads documents of kind Test, decides every case in them as the server does,
-first sidecars and then policies, and prints differences from what the case
-expects. It reads files and directories, or the configuration itself by default.
+mutating policies first, then sidecars, then policies about the result, and prints
+differences from what the case expects. It reads files and directories, or the configuration itself by default.
 
 All policies and profiles of the configuration apply, unless a test lists its
 policies. A case that expects nothing, or something impossible, is an error: a
@@ -91,7 +91,7 @@ func (f *testFlags) test(ctx context.Context, s cli.Streams, paths []string, sel
 	}
 	runner := testrunner.Runner{Resources: resources, Compile: newCompiler(c, snapshot), Workers: runtime.GOMAXPROCS(0)}
 	all, wrong := testrunner.Load(paths)
-	wrong = append(wrong, testrunner.NewNames(&c.Policy, c.Sidecar.Profiles).Check(all)...)
+	wrong = append(wrong, testrunner.NewNames(&c.Policy, &c.Mutation, c.Sidecar.Profiles).Check(all)...)
 	wrong = append(wrong, runner.Check(all)...)
 	wrong.Sort()
 	if err := wrong.Err(); err != nil {
@@ -138,7 +138,8 @@ func newCompiler(c *config.Config, snapshot *webhooks.Snapshot) func(testrunner.
 			other = *v.Context.Over(c)
 		}
 		other.Policy = v.About.Select(other.Policy)
-		other.Policy.Previous = snapshot.Policy
+		other.Mutation = v.About.SelectMutating(other.Mutation)
+		other.Policy.Previous, other.Mutation.Previous = snapshot.Policy, snapshot.Mutation
 		if !v.RealTime {
 			other.Policy.Now = func() time.Time { return v.Now }
 		}

@@ -1,4 +1,5 @@
-// Package admit does to an object what happens in the API server before policies are evaluated: it fills in defaults and injects sidecars.
+// Package admit does to an object what happens in the API server before policies are evaluated: it fills in defaults, applies mutating
+// policies and injects sidecars.
 package admit
 
 import (
@@ -19,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -70,6 +72,19 @@ func prepared(text []byte, prepare func(map[string]any)) ([]byte, error) {
 	defaults.Apply(object)
 	prepare(object)
 	return json.Marshal(object)
+}
+
+// Mutate changes the object of a request as mutating policies do, which see it with defaults. A decision with an error or a refusal
+// leaves the request as it is. Without a set nothing changes.
+func Mutate(ctx context.Context, set *mutation.Set, req *admission.Request, explain bool) mutation.Decision {
+	if set == nil {
+		return mutation.Decision{}
+	}
+	d := set.Decide(ctx, mutation.Input{Request: *req, Explain: explain})
+	if d.Err == nil && d.Refusal == nil && d.Object != nil {
+		req.Object.Raw = d.Object
+	}
+	return d
 }
 
 // Inject changes the pod in a request for a new pod as the mutating endpoint and the API server's defaults do. A decision with an error or

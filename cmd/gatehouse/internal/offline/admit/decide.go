@@ -15,15 +15,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
-// Decider decides about requests as both endpoints do: injection first, then policies. It is safe for concurrent use.
+// Decider decides about requests as a cluster does: mutating policies first, then injection, then policies about the result. It is
+// safe for concurrent use.
 type Decider struct {
 	Snapshot *webhooks.Snapshot
+	// Order finds mutating policies whose order matters. IsUnordered, if set, reports whether it is the API server that runs a policy,
+	// in no particular order.
+	Order       bool
+	IsUnordered func(policy string) bool
 	// Documents reviews custom resources of Gatehouse. With nil they are not reviewed.
 	Documents *crdadmission.Reviewer
 	// NamespaceHint says how a namespace becomes known that is not.
@@ -40,11 +49,22 @@ type Template struct {
 	Pod []byte
 }
 
+// Mutated is what mutating policies decide about an object, or about the pods of its template.
+type Mutated struct {
+	// Template is the path of the template, "" for the object itself.
+	Template string
+	mutation.Decision
+	// Conflicts are the policies whose order matters, if they were asked for.
+	Conflicts []mutation.Conflict
+}
+
 // Decision is what both endpoints decide about an object.
 type Decision struct {
+	// Mutated are the decisions of mutating policies, if any policy is there: about the object, and about the pods of its template.
+	Mutated []Mutated
 	// Injection is the decision about the pod or the pod template, nil for an object without one.
 	Injection *sidecar.Decision
-	// Violations are those of injection, then those of Documents, and then those of policies.
+	// Violations are those of mutating policies, of injection, of Documents, and then those of policies.
 	Violations []policy.Violation
 	// Warnings are those that say more than violations. Warned reports whether the user gets any.
 	Warnings []string
@@ -54,7 +74,7 @@ type Decision struct {
 	// Refused reports whether the request is refused, and Err is why something is unknown. Both can be set.
 	Refused bool
 	Err     error
-	// SkippedPolicies reports that no policy is evaluated, because injection refuses the pod.
+	// SkippedPolicies reports that no policy is evaluated, because a mutating policy or injection refuses the object.
 	SkippedPolicies bool
 	// UnknownSidecars reports that the sidecars of a workload's pods are unknown, so that violations of its template do not
 	// refuse it.
@@ -64,9 +84,13 @@ type Decision struct {
 	refusals []string
 }
 
-// Decide decides about a request. The object of one for a new pod becomes the injected pod. The template is nil for an object without one.
+// Decide decides about a request. Its object becomes what mutating policies and, of a new pod, injection make of it. The template is nil
+// for an object without one.
 func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *Template, explain bool) Decision {
 	var out Decision
+	if d.mutate(ctx, &out, req, "", explain); out.Refused || out.Err != nil {
+		return out
+	}
 	switch {
 	case sidecar.IsNewPod(req):
 		injection := Inject(ctx, d.Snapshot.Sidecar, req)
@@ -75,7 +99,7 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 			return out
 		}
 	case template != nil && req.Operation != admissionv1.Delete && req.SubResource == "":
-		pod, err := Defaulted(template.Pod)
+		pod, err := d.templatePod(ctx, &out, req, template, explain)
 		if err != nil {
 			out.Err = fmt.Errorf("%s: %w", template.Path, err)
 			return out
@@ -104,6 +128,115 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 		return v.Refuses() && (v.Template == "" || !out.UnknownSidecars)
 	})
 	return out
+}
+
+// templatePod returns the pod that the template of a request's object makes, with defaults and as mutating policies change it.
+func (d *Decider) templatePod(ctx context.Context, out *Decision, req *admission.Request, template *Template, explain bool) ([]byte, error) {
+	pod := template.Pod
+	if len(out.Mutated) > 0 && out.Mutated[0].Object != nil {
+		if changed, ok := manifest.PodOfTemplate(rawjson.Value(req.Object.Raw).Get(strict.Steps(template.Path)...), req.Namespace); ok {
+			pod = changed
+		}
+	}
+	pod, err := Defaulted(pod)
+	if err != nil {
+		return nil, err
+	}
+	created := sidecar.ForPod(req.Namespace, pod).Request
+	d.mutate(ctx, out, &created, template.Path, explain)
+	return created.Object.Raw, nil
+}
+
+// Mutate decides by mutating policies alone about a request, or about one for the pod of the template at a path. Its object becomes what
+// they make of it.
+func (d *Decider) Mutate(ctx context.Context, req *admission.Request, template string, explain bool) (out Decision) {
+	d.mutate(ctx, &out, req, template, explain)
+	return out
+}
+
+// mutate is Mutate, which adds to a decision.
+func (d *Decider) mutate(ctx context.Context, out *Decision, req *admission.Request, template string, explain bool) {
+	if d.Snapshot.Mutation == nil {
+		return
+	}
+	sent := *req
+	one := Mutated{Template: template, Decision: Mutate(ctx, d.Snapshot.Mutation, req, explain)}
+	if err := d.undecidedMutation(&sent, &one.Decision); err != nil {
+		out.Err, out.UnknownSidecars = errors.Join(out.Err, err), template != ""
+	} else if one.Refusal != nil {
+		violations := MutationViolations(&one.Decision)
+		for i := range violations {
+			violations[i].Template = template
+		}
+		out.Violations, out.Refused, out.SkippedPolicies = append(out.Violations, violations...), true, template == ""
+	}
+	if d.Order && (one.Object != nil || len(one.Failures) > 0) {
+		var complete bool
+		one.Conflicts, complete = d.Snapshot.Mutation.Conflicts(ctx, mutation.Input{Request: sent})
+		if !complete && d.IsUnordered != nil {
+			out.Err = errors.Join(out.Err, errors.New("whether the order of mutating policies matters is not known: too many match"))
+		}
+	}
+	for i := range one.Conflicts {
+		if c := &one.Conflicts[i]; d.IsUnordered != nil && d.IsUnordered(c.First) && d.IsUnordered(c.Second) {
+			out.Err = errors.Join(out.Err, errors.New("it depends on the order, which the API server does not define: "+ConflictText(c)))
+		}
+	}
+	out.Mutated = append(out.Mutated, one)
+}
+
+// MutationKind is the kind of mutating policies.
+const MutationKind = "MutatingAdmissionPolicy"
+
+// ConflictText says which policies make different objects in different orders, and where these differ.
+func ConflictText(c *mutation.Conflict) string {
+	text := fmt.Sprintf("%s %q and %q ", MutationKind, c.First, c.Second)
+	if len(c.Paths) == 0 {
+		return text + "refuse the object in one order and not in the other"
+	}
+	const most = 3
+	paths, more := c.Paths, ""
+	if len(paths) > most {
+		paths, more = paths[:most], fmt.Sprintf(" and %d more", len(paths)-most)
+	}
+	return text + "give different results in different orders at " + strings.Join(paths, ", ") + more
+}
+
+// MutationViolations returns the failures by which mutating policies refuse a request, as violations.
+func MutationViolations(d *mutation.Decision) (out []policy.Violation) {
+	violation := policy.Violation{
+		Kind: MutationKind, Message: d.Refusal.Message, Reason: d.Refusal.Reason, Outcome: policy.Failed,
+		Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}
+	for i := range d.Failures {
+		if f := &d.Failures[i]; !f.Ignored {
+			violation.Policy, violation.Binding, violation.Message = f.Policy, f.Binding, f.Message
+			out = append(out, violation)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, violation)
+	}
+	return out
+}
+
+// undecidedMutation returns why it is not known what mutating policies make of an object, nil if it is known. In the cluster its
+// namespace is known, so that what failurePolicy says would be a guess.
+func (d *Decider) undecidedMutation(sent *admission.Request, decision *mutation.Decision) error {
+	if decision.Err != nil {
+		return decision.Err
+	}
+	if _, known := d.Snapshot.Mutation.Lookups().Objects.Namespace(sent.Namespace); known {
+		return nil
+	}
+	var policies []string
+	for i := range decision.Failures {
+		f := &decision.Failures[i]
+		if name := strconv.Quote(f.Policy); strings.Contains(f.Message, unknownNamespace(sent.Namespace)) && !slices.Contains(policies, name) {
+			policies = append(policies, name)
+		}
+	}
+	return d.dependsOnNamespace(sent.Namespace, policies)
 }
 
 // addInjection adds what injection decides about a pod, or about the pod template at a path.
@@ -159,7 +292,7 @@ func Undecided(namespace string, d *sidecar.Decision, hint string) diagnostic.Di
 // addUnknownNamespace makes it an error that policies depend on a namespace that is not known. In the cluster it is known, so
 // that what failurePolicy says would be a guess.
 func (d *Decider) addUnknownNamespace(out *Decision, decision *policy.Decision, namespace string) {
-	because := fmt.Sprintf("namespace %q is not known", namespace)
+	because := unknownNamespace(namespace)
 	var policies []string
 	for i := range decision.Evaluations {
 		e := &decision.Evaluations[i]
@@ -173,15 +306,26 @@ func (d *Decider) addUnknownNamespace(out *Decision, decision *policy.Decision, 
 	decision.Violations = slices.DeleteFunc(slices.Clone(decision.Violations), func(v policy.Violation) bool {
 		return v.Outcome == policy.Failed && v.Rule == "" && strings.Contains(v.Message, because)
 	})
+	out.Err = errors.Join(out.Err, d.dependsOnNamespace(namespace, policies))
+}
+
+// unknownNamespace is what policies say of a namespace that is not known.
+func unknownNamespace(name string) string { return fmt.Sprintf("namespace %q is not known", name) }
+
+// dependsOnNamespace returns the error for policies that depend on an unknown namespace, nil for none.
+func (d *Decider) dependsOnNamespace(namespace string, policies []string) error {
+	if len(policies) == 0 {
+		return nil
+	}
 	what := "policy " + policies[0] + " depends on it"
 	if len(policies) > 1 {
 		what = "policies " + strings.Join(policies, ", ") + " depend on it"
 	}
-	message := because + ", and " + what
+	message := unknownNamespace(namespace) + ", and " + what
 	if d.NamespaceHint != "" {
 		message += " (hint: " + d.NamespaceHint + ")"
 	}
-	out.Err = errors.Join(out.Err, errors.New(message))
+	return errors.New(message)
 }
 
 // addWarnings adds the warnings of policies that say more than violations and refusals do.

@@ -284,14 +284,14 @@ func (o *Object) Apply(patches []jsonpatch.Operation) error {
 			if c.value, err = withoutNamespace(c.value, o.pod); err != nil {
 				return err
 			}
-		case strings.HasPrefix(c.path, "/metadata/") && metadata && len(o.patch) == 0:
+		case strings.HasPrefix(c.path, "/metadata/") && metadata:
 			patch = append(patch, change{op: add, path: o.pointer + "/metadata", value: rawjson.Value("{}")})
 		}
 		metadata = metadata && !strings.HasPrefix(c.path, "/metadata")
 		c.path = o.pointer + c.path
 		patch = append(patch, c)
 	}
-	after, err := applyChanges(o.value, append(slices.Clone(o.patch), patch...))
+	after, err := o.changed(patch)
 	if err != nil {
 		return err
 	}
@@ -299,6 +299,45 @@ func (o *Object) Apply(patches []jsonpatch.Operation) error {
 	left, had := after.Get(steps(o.pointer+"/metadata")...), o.pod.Get("metadata").Len() > 0
 	if o.pointer != "" && len(patch) > 0 && had && left.Kind() == rawjson.Object && left.Len() == 0 {
 		patch = append(patch, change{op: remove, path: o.pointer + "/metadata"})
+	}
+	return o.add(patch)
+}
+
+// ApplyToObject changes the object. The paths of the operations, which are add, replace and remove, are those of the object. Pod is that
+// of the changed object then. An error means that the operations do not fit, and changes nothing.
+func (o *Object) ApplyToObject(patches []jsonpatch.Operation) error {
+	patch := make([]change, len(patches))
+	for i := range patches {
+		var err error
+		if patch[i], err = newChange(&patches[i]); err != nil {
+			return err
+		}
+	}
+	return o.add(patch)
+}
+
+// Result returns the patch that was applied and the object with it, as JSON.
+func (o *Object) Result() (patch, object json.RawMessage, err error) {
+	after, err := o.changed(nil)
+	return marshal(o.patch), json.RawMessage(after), err
+}
+
+// changed returns the object with all changes and these.
+func (o *Object) changed(patch []change) (rawjson.Value, error) {
+	return applyChanges(o.value, append(slices.Clone(o.patch), patch...))
+}
+
+// add adds changes of the object.
+func (o *Object) add(patch []change) error {
+	if len(patch) == 0 {
+		return nil
+	}
+	after, err := o.changed(patch)
+	if err != nil {
+		return err
+	}
+	if o.NoPod == "" {
+		o.pod = after.Get(steps(o.pointer)...)
 	}
 	o.patch = append(o.patch, patch...)
 	for _, c := range patch {

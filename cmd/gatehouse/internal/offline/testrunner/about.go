@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -12,6 +14,7 @@ import (
 const (
 	ownKind      = "AdmissionPolicy"
 	upstreamKind = "ValidatingAdmissionPolicy"
+	mutatingKind = admit.MutationKind
 )
 
 // policyRules are the rules that a policy has.
@@ -24,8 +27,11 @@ type policyRules struct {
 }
 
 // policiesOf returns the policies of a configuration, by kind and name.
-func policiesOf(spec *policy.Spec) []policyRules {
+func policiesOf(spec *policy.Spec, mutating *mutation.Spec) []policyRules {
 	var all []policyRules
+	for i := range mutating.Policies {
+		all = append(all, policyRules{kind: mutatingKind, name: mutating.Policies[i].Name})
+	}
 	for i := range spec.AdmissionPolicies {
 		p := &spec.AdmissionPolicies[i]
 		names := make([]string, len(p.Spec.Validations))
@@ -67,6 +73,15 @@ func (a *About) Select(spec policy.Spec) policy.Spec {
 	spec.AdmissionPolicyBindings = filter(spec.AdmissionPolicyBindings, func(b *policy.AdmissionPolicyBinding) bool {
 		return a.Policy(ownKind, b.Spec.PolicyName)
 	})
+	return spec
+}
+
+// SelectMutating is Select for mutating policies.
+func (a *About) SelectMutating(spec mutation.Spec) mutation.Spec {
+	if a != nil {
+		spec.Policies = filter(spec.Policies, func(p *mutation.Policy) bool { return a.Policy(mutatingKind, p.Name) })
+		spec.Bindings = filter(spec.Bindings, func(b *mutation.Binding) bool { return a.Policy(mutatingKind, b.Spec.PolicyName) })
+	}
 	return spec
 }
 

@@ -61,6 +61,9 @@ func (d *document) readCase(i int, names map[string]int) {
 		d.report(c.Field+".operation", notAllowed(o, operations), diagnostic.DidYouMean(o, operations...))
 	}
 	c.broken = len(d.found) > before
+	if text := d.object(c.Field+".expect", "object", c.Expect.Object, c.Expect.ObjectFile); text != nil {
+		c.Expect.Object = &runtime.RawExtension{Raw: text}
+	}
 	d.expectation(c.Field+".expect", &c.Expect)
 	d.cases = append(d.cases, c)
 }
@@ -120,7 +123,7 @@ func (d *document) expectation(field string, e *v1alpha1.TestExpectation) {
 	if e.AuditAnnotations != nil && len(e.AuditAnnotations) == 0 {
 		d.report(field+".auditAnnotations", "is empty and says nothing", "remove it, or name a key")
 	}
-	if e.Verdict == "" && e.Violations == nil && e.Warnings == nil && e.AuditAnnotations == nil && e.Exceptions == nil {
+	if e.Verdict == "" && e.Violations == nil && e.Warnings == nil && e.AuditAnnotations == nil && e.Exceptions == nil && !expectsObject(e) {
 		d.report(field, "expects nothing, so the case cannot fail", "say at least the verdict: "+strings.Join(verdicts, ", "))
 	}
 	for i := range e.Violations {
@@ -137,6 +140,14 @@ func (d *document) expectation(field string, e *v1alpha1.TestExpectation) {
 	case e.Verdict == v1alpha1.TestDenied && e.Violations != nil && len(e.Violations) == 0:
 		d.report(field+".violations", "cannot come true: a request that is Denied has a violation that refuses it", "list it, or remove the field")
 	}
+	if e.Verdict != v1alpha1.TestAllowed && expectsObject(e) {
+		d.report(field, fmt.Sprintf("object and patch cannot come true: a request that is %s leaves no object", e.Verdict), "expect the verdict Allowed, or remove them")
+	}
+}
+
+// expectsObject reports whether an expectation is about the object after mutating policies and injection.
+func expectsObject(e *v1alpha1.TestExpectation) bool {
+	return e.Object != nil || e.ObjectFile != "" || e.Patch != nil
 }
 
 func (d *document) violation(field string, v *v1alpha1.TestViolation) {

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -21,9 +22,16 @@ func (r *Runner) request(c *Case) (admission.Request, error) {
 	return r.Resources.Build(c.Spec)
 }
 
-// decide decides about a request as the server does: sidecars first, then policies.
-func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admission.Request) Outcome {
-	var out Outcome
+// decide decides about a request as a cluster does: mutating policies first, then sidecars, then policies.
+func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admission.Request) (out Outcome) {
+	sent := req.Object.Raw
+	defer func() { out.sent, out.object = sent, req.Object.Raw }()
+	if c.Inject {
+		d := admit.Mutate(ctx, snapshot.Mutation, &req, true)
+		if out.addMutation(&d); out.Verdict != "" {
+			return out
+		}
+	}
 	if c.Inject && sidecar.IsNewPod(&req) {
 		d := admit.Inject(ctx, snapshot.Sidecar, &req)
 		if out.addInjection(&d); out.Verdict != "" {
@@ -33,6 +41,17 @@ func decide(ctx context.Context, snapshot *webhooks.Snapshot, c *Case, req admis
 	d := snapshot.Policy.Decide(ctx, policy.Input{Request: req, Explain: true})
 	out.addPolicies(&d)
 	return out
+}
+
+// addMutation adds the decision of mutating policies. The outcome has a verdict if nothing else decides.
+func (o *Outcome) addMutation(d *mutation.Decision) {
+	o.Mutations = d.Evaluations
+	switch {
+	case d.Err != nil:
+		o.Verdict, o.Error = v1alpha1.TestCannotDecide, d.Err.Error()
+	case d.Refusal != nil:
+		o.Verdict, o.Violations = v1alpha1.TestDenied, admit.MutationViolations(d)
+	}
 }
 
 // addInjection adds the decision of injection. The outcome has a verdict if policies are not evaluated.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -29,6 +30,11 @@ type Outcome struct {
 	// Evaluations are those of the policies. They are empty if injection has
 	// refused the pod.
 	Evaluations []policy.Evaluation `json:"-"`
+	// Mutations are the evaluations of mutating policies.
+	Mutations []mutation.Evaluation `json:"-"`
+
+	// sent and object are the object before and after mutating policies and injection.
+	sent, object []byte
 }
 
 // Problem says in what an outcome differs from what was expected.
@@ -107,7 +113,7 @@ func Judge(expect *v1alpha1.TestExpectation, got *Outcome) []Difference {
 	if expect.Exceptions != nil {
 		found = appendList(found, "exceptions", slices.Sorted(slices.Values(expect.Exceptions)), got.Exceptions)
 	}
-	return found
+	return append(found, judgeObject(expect, got)...)
 }
 
 // appendList appends the difference of two lists, if any.

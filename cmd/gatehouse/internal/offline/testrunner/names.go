@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/podsecurity"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -32,9 +33,9 @@ type policyNames struct {
 }
 
 // NewNames returns the names in a configuration.
-func NewNames(spec *policy.Spec, profiles []sidecar.Profile) *Names {
+func NewNames(spec *policy.Spec, mutating *mutation.Spec, profiles []sidecar.Profile) *Names {
 	k := &Names{}
-	for _, rules := range policiesOf(spec) {
+	for _, rules := range policiesOf(spec, mutating) {
 		p := policyNames{policyRules: rules, hinted: []string{"matchConditions"}}
 		p.hinted = append(p.hinted, rules.validations...)
 		for i, name := range rules.validations {
