@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -20,18 +21,20 @@ import (
 // Spec is the configuration of all three endpoints.
 type Spec struct {
 	// Digest names the configuration, and may be empty.
-	Digest  string
-	Sidecar sidecar.Spec
-	Policy  policy.Spec
-	Authn   authn.Spec
+	Digest   string
+	Sidecar  sidecar.Spec
+	Policy   policy.Spec
+	Authn    authn.Spec
+	Mutation mutation.Spec
 }
 
 // Snapshot is a compiled configuration. It never changes and is safe for
 // concurrent use: a server swaps whole Snapshots.
 type Snapshot struct {
-	Sidecar *sidecar.Set
-	Policy  *policy.Set
-	Authn   *authn.Set
+	Sidecar  *sidecar.Set
+	Policy   *policy.Set
+	Authn    *authn.Set
+	Mutation *mutation.Set
 	// Digest is that of the Spec.
 	Digest string
 
@@ -65,13 +68,14 @@ func (s *Snapshot) With(l Lookups) *Snapshot {
 		inject = Injector(with.Sidecar)
 	}
 	with.Policy = s.Policy.With(policy.Lookups{Objects: l.Objects, Authorizer: l.Authorizer, Inject: inject, Now: l.Now})
+	with.Mutation = s.Mutation.With(mutation.Lookups{Objects: l.Objects, Authorizer: l.Authorizer, Schemas: s.Mutation.Lookups().Schemas})
 	return &with
 }
 
-// Compile compiles all three parts. If any has an error there is no Snapshot, and the
-// error is a diagnostic.List of everything found in all three, warnings included. If
-// Spec.Policy keeps policies with errors in expressions, these errors are among the
-// warnings of the Snapshot.
+// Compile compiles all parts. If any has an error there is no Snapshot, and the
+// error is a diagnostic.List of everything found in all of them, warnings included. If
+// Spec.Policy or Spec.Mutation keeps policies with errors in expressions, these errors are
+// among the warnings of the Snapshot.
 func Compile(spec Spec) (*Snapshot, error) {
 	var (
 		found diagnostic.List
@@ -99,8 +103,13 @@ func Compile(spec Spec) (*Snapshot, error) {
 	} else {
 		found = append(found, snapshot.Policy.Warnings()...)
 	}
+	if snapshot.Mutation, err = mutation.Compile(spec.Mutation); err != nil {
+		found = appendDiagnostics(found, err)
+	} else {
+		found = append(found, snapshot.Mutation.Warnings()...)
+	}
 	found.Sort()
-	if err := found.Err(); err != nil && (snapshot.Authn == nil || snapshot.Sidecar == nil || snapshot.Policy == nil) {
+	if err := found.Err(); err != nil && (snapshot.Authn == nil || snapshot.Sidecar == nil || snapshot.Policy == nil || snapshot.Mutation == nil) {
 		return nil, err
 	}
 	snapshot.warnings = found

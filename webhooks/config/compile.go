@@ -22,7 +22,10 @@ func CompileDir(dir string) (*Config, *webhooks.Snapshot, diagnostic.List) {
 
 // Spec returns what the endpoints are compiled from.
 func (c *Config) Spec() webhooks.Spec {
-	return webhooks.Spec{Digest: c.Digest, Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn}
+	spec := webhooks.Spec{Digest: c.Digest, Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn, Mutation: c.Mutation}
+	spec.Mutation.Objects, spec.Mutation.Authorizer = c.Policy.Objects, c.Policy.Authorizer
+	spec.Mutation.KeepBroken, spec.Mutation.Stop = c.Policy.KeepBroken, c.Policy.Stop
+	return spec
 }
 
 // Compile compiles a configuration and returns all errors and warnings, those that were found when it was read included. With

@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/rbac"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -48,6 +49,9 @@ type Config struct {
 	Sidecar sidecar.Spec
 	Policy  policy.Spec
 	Authn   authn.Spec
+	// Mutation has the policies that change objects, and Mutation.Schemas are the context's CustomResourceDefinitions.
+	// What else they look up, and what is kept of them, is as Policy says: Spec copies it.
+	Mutation mutation.Spec
 	// Directories are the LDAP services, with what connecting to them needs. They are
 	// those of Authn.Directories, in the same order; nobody has connected there.
 	Directories []Directory

@@ -258,9 +258,9 @@ func (o *object) readObject(gvk schema.GroupVersionKind) {
 		switch gvk.Kind {
 		case sidecarProfile:
 			hint = "select namespaces with spec.match.namespaceSelector"
-		case admissionPolicy, upstreamPolicy:
+		case admissionPolicy, upstreamPolicy, mutatingPolicy:
 			hint = "select namespaces with spec.matchConstraints.namespaceSelector"
-		case admissionBinding, upstreamBinding:
+		case admissionBinding, upstreamBinding, mutatingBinding:
 			hint = "select namespaces with spec.matchResources.namespaceSelector"
 		}
 		o.report(problem{
@@ -368,6 +368,7 @@ func (o *object) keep(gvk schema.GroupVersionKind) {
 	if !o.decodeInto(value) {
 		return
 	}
+	upgrade(gvk, value)
 	namespace, is := value.(*corev1.Namespace)
 	if !is {
 		o.config.add(o.source, value)

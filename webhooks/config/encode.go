@@ -49,7 +49,9 @@ func (c *Config) Beside(others *Config) *Config {
 
 // decidingKinds returns the kinds of objects that decide about objects.
 func decidingKinds() []string {
-	return []string{sidecarProfile, upstreamPolicy, upstreamBinding, admissionPolicy, admissionBinding, policyException}
+	return []string{
+		sidecarProfile, mutatingPolicy, mutatingBinding, upstreamPolicy, upstreamBinding, admissionPolicy, admissionBinding, policyException,
+	}
 }
 
 // maxEncodedTokens bounds the access tokens that Encode writes: nobody can use them.
@@ -64,7 +66,7 @@ const maxEncodedTokens = 1000
 func (c *Config) Encode(rewrite func(object []byte) []byte) ([]byte, error) {
 	e := encoder{out: new(bytes.Buffer)}
 	e.comment("The configuration %s without secrets: without the files that documents name, LDAP directories and login keys.", c.Digest)
-	for o := range c.Objects(sidecarProfile, upstreamPolicy, upstreamBinding, admissionPolicy, admissionBinding, policyException, tokenRevocation) {
+	for o := range c.Objects(append(decidingKinds(), tokenRevocation)...) {
 		e.add(o.Kind, o.Object)
 	}
 	if c.Policy.Configuration != nil {

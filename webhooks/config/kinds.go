@@ -32,6 +32,8 @@ const (
 	authenticationConfiguration = "AuthenticationConfiguration"
 	upstreamPolicy              = "ValidatingAdmissionPolicy"
 	upstreamBinding             = "ValidatingAdmissionPolicyBinding"
+	mutatingPolicy              = "MutatingAdmissionPolicy"
+	mutatingBinding             = "MutatingAdmissionPolicyBinding"
 	namespaceKind               = "Namespace"
 )
 
@@ -39,31 +41,60 @@ const (
 // package skips them.
 const testKind = "Test"
 
-// typedKind is a kind that means something to Gatehouse: the one version in which it is
+// typedKind is a kind that means something to Gatehouse: the version in which it is
 // read, and a new object of its type, nil for a kind that is read in another way.
 type typedKind struct {
 	version schema.GroupVersion
 	new     func() any
+	// older are the names of versions with the same fields, which are read too.
+	older []string
+}
+
+// reads reports whether objects of the kind are read in a version.
+func (k *typedKind) reads(version schema.GroupVersion) bool {
+	return k.version == version || k.version.Group == version.Group && slices.Contains(k.older, version.Version)
 }
 
 //nolint:gochecknoglobals // a constant table
 var typedKinds = map[string]typedKind{
-	sidecarProfile:      {v1alpha1.GroupVersion, func() any { return new(v1alpha1.SidecarProfile) }},
-	admissionPolicy:     {v1alpha1.GroupVersion, func() any { return new(v1alpha1.AdmissionPolicy) }},
-	admissionBinding:    {v1alpha1.GroupVersion, func() any { return new(v1alpha1.AdmissionPolicyBinding) }},
-	policyException:     {v1alpha1.GroupVersion, func() any { return new(v1alpha1.PolicyException) }},
-	accessToken:         {v1alpha1.GroupVersion, func() any { return new(v1alpha1.AccessToken) }},
-	tokenRevocation:     {v1alpha1.GroupVersion, func() any { return new(v1alpha1.TokenRevocation) }},
-	policyConfiguration: {v1alpha1.GroupVersion, nil},
-	recordingConfig:     {v1alpha1.GroupVersion, nil},
-	testKind:            {v1alpha1.GroupVersion, nil},
-	upstreamPolicy: {admissionregistrationv1.SchemeGroupVersion, func() any {
+	sidecarProfile:      {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.SidecarProfile) }},
+	admissionPolicy:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.AdmissionPolicy) }},
+	admissionBinding:    {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.AdmissionPolicyBinding) }},
+	policyException:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.PolicyException) }},
+	accessToken:         {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.AccessToken) }},
+	tokenRevocation:     {version: v1alpha1.GroupVersion, new: func() any { return new(v1alpha1.TokenRevocation) }},
+	policyConfiguration: {version: v1alpha1.GroupVersion},
+	recordingConfig:     {version: v1alpha1.GroupVersion},
+	testKind:            {version: v1alpha1.GroupVersion},
+	upstreamPolicy: {version: admissionregistrationv1.SchemeGroupVersion, new: func() any {
 		return new(admissionregistrationv1.ValidatingAdmissionPolicy)
 	}},
-	upstreamBinding: {admissionregistrationv1.SchemeGroupVersion, func() any {
+	upstreamBinding: {version: admissionregistrationv1.SchemeGroupVersion, new: func() any {
 		return new(admissionregistrationv1.ValidatingAdmissionPolicyBinding)
 	}},
-	namespaceKind: {corev1.SchemeGroupVersion, func() any { return new(corev1.Namespace) }},
+	mutatingPolicy: {
+		admissionregistrationv1.SchemeGroupVersion,
+		func() any { return new(admissionregistrationv1.MutatingAdmissionPolicy) },
+		[]string{"v1beta1", oldestVersion},
+	},
+	mutatingBinding: {
+		admissionregistrationv1.SchemeGroupVersion,
+		func() any { return new(admissionregistrationv1.MutatingAdmissionPolicyBinding) },
+		[]string{"v1beta1", oldestVersion},
+	},
+	namespaceKind: {version: corev1.SchemeGroupVersion, new: func() any { return new(corev1.Namespace) }},
+}
+
+// oldestVersion is the version of the API server's own policies in which parameterNotFoundAction has a default.
+const oldestVersion = "v1alpha1"
+
+// upgrade fills in the default that a field has in an older version alone.
+func upgrade(from schema.GroupVersionKind, value any) {
+	if b, ok := value.(*admissionregistrationv1.MutatingAdmissionPolicyBinding); ok && from.Version == oldestVersion {
+		if ref := b.Spec.ParamRef; ref != nil && ref.ParameterNotFoundAction == nil {
+			ref.ParameterNotFoundAction = new(admissionregistrationv1.DenyAction)
+		}
+	}
 }
 
 // isForeign reports whether a kind is one of another project with the name of a kind
@@ -81,7 +112,7 @@ func isForeign(gvk schema.GroupVersionKind) bool {
 // All such kinds but PolicyException are cluster-scoped.
 func isTyped(gvk schema.GroupVersionKind) bool {
 	kind, ok := typedKinds[gvk.Kind]
-	return ok && kind.version == gvk.GroupVersion()
+	return ok && kind.reads(gvk.GroupVersion())
 }
 
 // isKnown reports whether objects of the kind are read. A kind of ours that does not
@@ -97,7 +128,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 		accepted, ok = rbacv1.SchemeGroupVersion, true
 	}
 	if ok {
-		if gvk.GroupVersion() == accepted || isForeign(gvk) {
+		if gvk.GroupVersion() == accepted || kind.reads(gvk.GroupVersion()) || isForeign(gvk) {
 			return true
 		}
 		o.report(problem{
@@ -115,7 +146,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 			recordingConfig, sidecarProfile, testKind, tokenRevocation,
 		}
 	case admissionregistrationv1.GroupName:
-		names = []string{upstreamPolicy, upstreamBinding}
+		names = []string{upstreamPolicy, upstreamBinding, mutatingPolicy, mutatingBinding}
 	case apiserver.GroupName:
 		names = []string{authenticationConfiguration}
 	default:
@@ -138,8 +169,7 @@ func (o *object) isKnown(gvk schema.GroupVersionKind) bool {
 // admissionregistration.k8s.io.
 func isUpstreamKind(gvk schema.GroupVersionKind) bool {
 	switch gvk.Kind {
-	case "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
-		"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
 		return gvk.Group == admissionregistrationv1.GroupName
 	default:
 		return false
@@ -183,10 +213,6 @@ func foreignEngine(gvk schema.GroupVersionKind) (engine, hint string) {
 		return "Gatekeeper", policies
 	case "policies.kubewarden.io":
 		return "Kubewarden", policies
-	case admissionregistrationv1.GroupName:
-		if strings.HasPrefix(gvk.Kind, "MutatingAdmissionPolicy") {
-			return "the API server", "for sidecars, write a SidecarProfile"
-		}
 	}
 	return "", ""
 }

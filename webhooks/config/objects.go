@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
 	"github.com/gatehouse-dev/gatehouse/webhooks/equivalent"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -76,6 +77,13 @@ func (c *Config) WithContext(namespaces []sidecar.KnownNamespace, context []*uns
 // provide has policies and templates look up these objects.
 func (c *Config) provide(o *objects) {
 	c.Policy.Objects, c.Sidecar.Namespaces, c.Sidecar.ConfigMaps = o, o, o
+	definitions, _ := o.List(definitionKind(), "", nil) // there is never an error
+	c.Mutation.Schemas = mutation.NewCustomKinds(definitions)
+}
+
+// definitionKind returns the kind of CustomResourceDefinitions.
+func definitionKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 }
 
 // IsSame reports whether two objects have one kind, namespace and name.
@@ -143,7 +151,7 @@ func (o *objects) Namespaced(gvk schema.GroupVersionKind) (bool, error) {
 // CustomScope returns the kind that a CustomResourceDefinition defines, and whether
 // its objects are in namespaces. It returns false for any other object.
 func CustomScope(u *unstructured.Unstructured) (kind schema.GroupKind, namespaced, ok bool) {
-	if u.GroupVersionKind() != (schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}) {
+	if u.GroupVersionKind() != definitionKind() {
 		return schema.GroupKind{}, false, false
 	}
 	text := func(path ...string) string {

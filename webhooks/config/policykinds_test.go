@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -60,6 +61,68 @@ func TestLoadPolicyKinds(t *testing.T) {
 	if spec.Authorizer != nil {
 		t.Error("there is an authorizer without any RBAC object")
 	}
+}
+
+// TestLoadMutatingPolicies holds that older versions are read as an API server converts them, and that the spec has what the
+// policies look up.
+func TestLoadMutatingPolicies(t *testing.T) {
+	t.Parallel()
+	const (
+		mutates = "apiVersion: admissionregistration.k8s.io/VERSION\nkind: MutatingAdmissionPolicy\nmetadata: {name: VERSION}\n" +
+			"spec: {reinvocationPolicy: Never, paramKind: {apiVersion: v1, kind: ConfigMap}, matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], resources: [pods], operations: [CREATE]}]}, " +
+			"mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"remove\", path: \"/x\"}]'}}]}\n"
+		binds = "apiVersion: admissionregistration.k8s.io/VERSION\nkind: MutatingAdmissionPolicyBinding\nmetadata: {name: VERSION}\nspec: {policyName: VERSION, paramRef: {name: p}}\n"
+		crd   = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: widgets.example.com}\nspec: {group: example.com, scope: Namespaced, " +
+			"names: {kind: Widget, plural: widgets}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
+	)
+	files := map[string]string{"crd.yaml": crd}
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		files[version+".yaml"] = strings.ReplaceAll(mutates+"---\n"+binds, "VERSION", version)
+	}
+	c, err := Load(directory(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Warnings) != 0 || c.Mutation.Schemas.TypeConverter(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}) == nil {
+		t.Errorf("warnings %v, schemas %v", c.Warnings, c.Mutation.Schemas)
+	}
+	again, found := InspectText("c.yaml", encoded(t, c.Own()))
+	for _, c := range []*Config{c, again} {
+		var got []string
+		for _, b := range c.Mutation.Bindings {
+			action := "none"
+			if a := b.Spec.ParamRef.ParameterNotFoundAction; a != nil {
+				action = string(*a)
+			}
+			got = append(got, b.Name+" "+action)
+		}
+		if want := []string{"v1 none", "v1alpha1 Deny", "v1beta1 none"}; !slices.Equal(got, want) || len(c.Mutation.Policies) != 3 {
+			t.Errorf("got %q with %d policies, want %q; %v", got, len(c.Mutation.Policies), want, found)
+		}
+	}
+	_, found = Compile(c, nil)
+	var broken []string
+	for _, f := range found {
+		broken = append(broken, f.Source+": "+f.Object+": "+f.Field)
+	}
+	if want := []string{
+		"v1.yaml#2: MutatingAdmissionPolicyBinding/v1: spec.paramRef.parameterNotFoundAction",
+		"v1beta1.yaml#2: MutatingAdmissionPolicyBinding/v1beta1: spec.paramRef.parameterNotFoundAction",
+	}; !slices.Equal(broken, want) {
+		t.Errorf("got  %q\nwant %q", broken, want)
+	}
+	if spec := c.Spec().Mutation; spec.Objects != c.Policy.Objects {
+		t.Error("the policies that mutate look up other objects than those that validate")
+	}
+}
+
+func encoded(t *testing.T, c *Config) []byte {
+	t.Helper()
+	text, err := c.Encode(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func TestLoadWithoutPolicyConfiguration(t *testing.T) {

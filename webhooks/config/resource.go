@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
@@ -258,6 +259,8 @@ func (c *Config) extensible() *Config {
 	out.Policy.AdmissionPolicies = slices.Clone(c.Policy.AdmissionPolicies)
 	out.Policy.AdmissionPolicyBindings = slices.Clone(c.Policy.AdmissionPolicyBindings)
 	out.Policy.Exceptions = slices.Clone(c.Policy.Exceptions)
+	out.Mutation.Policies = slices.Clone(c.Mutation.Policies)
+	out.Mutation.Bindings = slices.Clone(c.Mutation.Bindings)
 	out.Authn.Tokens = slices.Clone(c.Authn.Tokens)
 	out.Authn.Revocations = slices.Clone(c.Authn.Revocations)
 	return &out
@@ -293,6 +296,10 @@ func (c *Config) add(source string, value any) {
 		c.Policy.Policies = append(c.Policy.Policies, policy.Policy{Source: source, ValidatingAdmissionPolicy: *v})
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
 		c.Policy.Bindings = append(c.Policy.Bindings, policy.Binding{Source: source, ValidatingAdmissionPolicyBinding: *v})
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		c.Mutation.Policies = append(c.Mutation.Policies, mutation.Policy{Source: source, MutatingAdmissionPolicy: *v})
+	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+		c.Mutation.Bindings = append(c.Mutation.Bindings, mutation.Binding{Source: source, MutatingAdmissionPolicyBinding: *v})
 	}
 }
 
@@ -303,12 +310,14 @@ type Object struct {
 	Kind, Source string
 }
 
-// Objects returns the objects of these kinds, in the order of this list: SidecarProfile, ValidatingAdmissionPolicy and its bindings,
-// AdmissionPolicy and its bindings, PolicyException, TokenRevocation, AccessToken.
+// Objects returns the objects of these kinds, in the order of this list: SidecarProfile, MutatingAdmissionPolicy and its bindings,
+// ValidatingAdmissionPolicy and its bindings, AdmissionPolicy and its bindings, PolicyException, TokenRevocation, AccessToken.
 func (c *Config) Objects(kinds ...string) iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		of := objectsOf{kinds, yield}
 		_ = each(of, sidecarProfile, c.Sidecar.Profiles, func(p *sidecar.Profile) (metav1.Object, string) { return &p.SidecarProfile, p.Source }) &&
+			each(of, mutatingPolicy, c.Mutation.Policies, func(p *mutation.Policy) (metav1.Object, string) { return &p.MutatingAdmissionPolicy, p.Source }) &&
+			each(of, mutatingBinding, c.Mutation.Bindings, func(b *mutation.Binding) (metav1.Object, string) { return &b.MutatingAdmissionPolicyBinding, b.Source }) &&
 			each(of, upstreamPolicy, c.Policy.Policies, func(p *policy.Policy) (metav1.Object, string) { return &p.ValidatingAdmissionPolicy, p.Source }) &&
 			each(of, upstreamBinding, c.Policy.Bindings, func(b *policy.Binding) (metav1.Object, string) { return &b.ValidatingAdmissionPolicyBinding, b.Source }) &&
 			each(of, admissionPolicy, c.Policy.AdmissionPolicies, func(p *policy.AdmissionPolicy) (metav1.Object, string) { return &p.AdmissionPolicy, p.Source }) &&

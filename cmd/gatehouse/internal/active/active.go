@@ -82,7 +82,7 @@ func (u *Active) activate(of *resolve.Resolution) {
 	found := of.Diagnostics()
 	if of.Clustered {
 		kept := *c
-		kept.Policy.Previous = nil // it would keep a Set in memory
+		kept.Policy.Previous, kept.Mutation.Previous = nil, nil // they would keep Sets in memory
 		u.Config.Store(&kept)
 		u.Metrics.CustomResources(counts(of))
 	}
@@ -124,7 +124,7 @@ func (u *Active) activate(of *resolve.Resolution) {
 		u.problem = ""
 	}
 	// The Set has copies of the tokens, of which there may be a hundred thousand.
-	c.Authn.Tokens, c.Policy.Previous = nil, nil
+	c.Authn.Tokens, c.Policy.Previous, c.Mutation.Previous = nil, nil, nil
 }
 
 // maxPerResource bounds the logged diagnostics of one custom resource: its author must not

@@ -359,7 +359,7 @@ func (r *Reconciler) prepare(ctx context.Context, merged *config.Config, newServ
 		return lookups{}, err
 	}
 	if before := r.Current.Snapshot.Load(); before != nil {
-		merged.Policy.Previous = before.Policy
+		merged.Policy.Previous, merged.Mutation.Previous = before.Policy, before.Mutation
 	}
 	merged.Policy.KeepBroken = true
 	return lookups{cluster: view, identities: identities}, nil

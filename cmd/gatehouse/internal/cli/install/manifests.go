@@ -381,5 +381,5 @@ func loadSpec(dir string) (*webhooks.Spec, error) {
 	if err := found.Err(); err != nil {
 		return nil, err
 	}
-	return &webhooks.Spec{Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn}, nil
+	return new(c.Spec()), nil
 }
