@@ -3,15 +3,28 @@ package webhooks
 import (
 	"context"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// Injector returns a function that injects sidecars into the pod of a pod template, so
-// that policies see what the mutating endpoint will make of it.
-func Injector(set *sidecar.Set) policy.Injector {
+// Injector returns a function that changes the pod of a pod template by mutating policies and
+// injects sidecars, so that policies see what the mutating endpoint will make of it.
+func Injector(set *sidecar.Set, mutating *mutation.Set) policy.Injector {
+	mutates := mutating != nil && !mutating.IsEmpty()
 	return func(ctx context.Context, namespace, workload string, pod []byte) (text []byte, refusal string, err error) {
 		in := sidecar.ForPod(namespace, pod)
+		if mutates {
+			switch d := mutating.Decide(ctx, mutation.Input{Request: in.Request}); {
+			case d.Err != nil:
+				return nil, "", d.Err
+			case d.Refusal != nil:
+				return pod, d.Refusal.Message, nil
+			case d.Object != nil:
+				pod = d.Object
+				in = sidecar.ForPod(namespace, pod)
+			}
+		}
 		in.Checked, in.Workload, in.Apply = true, workload, true
 		d := set.Decide(ctx, in)
 		switch {

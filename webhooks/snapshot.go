@@ -63,12 +63,12 @@ func (s *Snapshot) With(l Lookups) *Snapshot {
 	with := *s
 	with.lookups = l
 	with.Sidecar = s.Sidecar.With(l.Namespaces, l.ConfigMaps)
+	with.Mutation = s.Mutation.With(mutation.Lookups{Objects: l.Objects, Authorizer: l.Authorizer, Schemas: s.Mutation.Lookups().Schemas})
 	inject := s.Policy.Lookups().Inject
 	if s.injects {
-		inject = Injector(with.Sidecar)
+		inject = Injector(with.Sidecar, with.Mutation)
 	}
 	with.Policy = s.Policy.With(policy.Lookups{Objects: l.Objects, Authorizer: l.Authorizer, Inject: inject, Now: l.Now})
-	with.Mutation = s.Mutation.With(mutation.Lookups{Objects: l.Objects, Authorizer: l.Authorizer, Schemas: s.Mutation.Lookups().Schemas})
 	return &with
 }
 
@@ -95,18 +95,18 @@ func Compile(spec Spec) (*Snapshot, error) {
 	} else {
 		found = append(found, snapshot.Sidecar.Warnings()...)
 	}
+	if snapshot.Mutation, err = mutation.Compile(spec.Mutation); err != nil {
+		found = appendDiagnostics(found, err)
+	} else {
+		found = append(found, snapshot.Mutation.Warnings()...)
+	}
 	if spec.Policy.Inject == nil && snapshot.Sidecar != nil {
-		spec.Policy.Inject, snapshot.injects = Injector(snapshot.Sidecar), true
+		spec.Policy.Inject, snapshot.injects = Injector(snapshot.Sidecar, snapshot.Mutation), true
 	}
 	if snapshot.Policy, err = policy.Compile(spec.Policy); err != nil {
 		found = appendDiagnostics(found, err)
 	} else {
 		found = append(found, snapshot.Policy.Warnings()...)
-	}
-	if snapshot.Mutation, err = mutation.Compile(spec.Mutation); err != nil {
-		found = appendDiagnostics(found, err)
-	} else {
-		found = append(found, snapshot.Mutation.Warnings()...)
 	}
 	found.Sort()
 	if err := found.Err(); err != nil && (snapshot.Authn == nil || snapshot.Sidecar == nil || snapshot.Policy == nil || snapshot.Mutation == nil) {

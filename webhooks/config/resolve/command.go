@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -31,7 +32,7 @@ type CommandSources struct {
 	// Cluster reads from the cluster.
 	Cluster Cluster
 	// Custom reports whether the custom resources of the cluster decide too, and Native whether its own
-	// ValidatingAdmissionPolicies do. A document takes the place of one with its kind and name.
+	// MutatingAdmissionPolicies and ValidatingAdmissionPolicies do. A document takes the place of one with its kind and name.
 	Custom, Native bool
 	// Prepare, if set, is called with the configuration before it is compiled.
 	Prepare func(*config.Config)
@@ -43,7 +44,7 @@ type Cluster interface {
 	sidecar.ConfigMaps
 	// Resources returns the custom resources of Gatehouse's kinds, and whether the cluster knows these kinds.
 	Resources() ([]*config.Resource, bool, error)
-	// Native returns the cluster's own ValidatingAdmissionPolicies and their bindings.
+	// Native returns the cluster's own MutatingAdmissionPolicies and ValidatingAdmissionPolicies, and their bindings.
 	Native() (*config.Config, error)
 	// Provide connects specs with the cluster.
 	Provide(*policy.Spec, *sidecar.Spec)
@@ -134,7 +135,8 @@ func (in *CommandSources) resolve(documents *config.Config, resources []*config.
 // isNativeError reports whether an error is about a policy or binding of the API server itself, which it has accepted all the same: it
 // may be of another version of Kubernetes.
 func isNativeError(d *diagnostic.Diagnostic) bool {
-	return d.Severity == diagnostic.Error && d.Source == config.ClusterSource && strings.HasPrefix(d.Object, "ValidatingAdmissionPolicy")
+	return d.Severity == diagnostic.Error && d.Source == config.ClusterSource &&
+		(strings.HasPrefix(d.Object, "ValidatingAdmissionPolicy") || strings.HasPrefix(d.Object, "MutatingAdmissionPolicy"))
 }
 
 // dropNative removes the API server's own policies and bindings that have errors, and reports whether there are any.
@@ -145,15 +147,26 @@ func dropNative(documents *config.Config, found diagnostic.List, out *CommandCon
 			dropped[found[i].Object] = true
 		}
 	}
-	policies, bindings := len(documents.Policy.Policies), len(documents.Policy.Bindings)
+	before := countNative(documents)
 	documents.Policy.Policies = slices.DeleteFunc(documents.Policy.Policies, func(p policy.Policy) bool {
 		return p.Source == config.ClusterSource && dropped["ValidatingAdmissionPolicy/"+p.Name]
 	})
 	documents.Policy.Bindings = slices.DeleteFunc(documents.Policy.Bindings, func(b policy.Binding) bool {
 		return b.Source == config.ClusterSource && dropped["ValidatingAdmissionPolicyBinding/"+b.Name]
 	})
+	documents.Mutation.Policies = slices.DeleteFunc(documents.Mutation.Policies, func(p mutation.Policy) bool {
+		return p.Source == config.ClusterSource && dropped["MutatingAdmissionPolicy/"+p.Name]
+	})
+	documents.Mutation.Bindings = slices.DeleteFunc(documents.Mutation.Bindings, func(b mutation.Binding) bool {
+		return b.Source == config.ClusterSource && dropped["MutatingAdmissionPolicyBinding/"+b.Name]
+	})
 	out.LeftOut = append(out.LeftOut, slices.Sorted(maps.Keys(dropped))...)
-	return len(documents.Policy.Policies) < policies || len(documents.Policy.Bindings) < bindings
+	return countNative(documents) < before
+}
+
+// countNative returns how many policies and bindings of the API server's own kinds there are.
+func countNative(c *config.Config) int {
+	return len(c.Policy.Policies) + len(c.Policy.Bindings) + len(c.Mutation.Policies) + len(c.Mutation.Bindings)
 }
 
 // read returns the custom resources of the cluster, and adds its own policies to the documents.
@@ -292,6 +305,12 @@ func Deciding(c *config.Config) int {
 	n := len(c.Sidecar.Profiles)
 	for _, p := range c.Policy.All() {
 		if len(p.Bindings) > 0 {
+			n++
+		}
+	}
+	for i := range c.Mutation.Policies {
+		name := c.Mutation.Policies[i].Name
+		if slices.ContainsFunc(c.Mutation.Bindings, func(b mutation.Binding) bool { return b.Spec.PolicyName == name }) {
 			n++
 		}
 	}

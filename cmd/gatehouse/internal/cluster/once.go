@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -134,7 +135,8 @@ func (o *Once) Resources() (all []*config.Resource, installed bool, err error) {
 	return all, installed, nil
 }
 
-// Native lists the cluster's own ValidatingAdmissionPolicies and their bindings. Errors are as those of Resources.
+// Native lists the cluster's own MutatingAdmissionPolicies and ValidatingAdmissionPolicies, and their bindings. Errors are as those of
+// Resources.
 func (o *Once) Native() (*config.Config, error) {
 	out, group := &config.Config{}, admissionregistrationv1.SchemeGroupVersion
 	_, err := o.each(group.WithKind("ValidatingAdmissionPolicy"), func(u *unstructured.Unstructured) error {
@@ -148,7 +150,33 @@ func (o *Once) Native() (*config.Config, error) {
 		out.Policy.Bindings = append(out.Policy.Bindings, policy.Binding{Source: config.ClusterSource})
 		return convert(u, &out.Policy.Bindings[len(out.Policy.Bindings)-1].ValidatingAdmissionPolicyBinding)
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, o.addMutating(&out.Mutation)
+}
+
+// addMutating adds the cluster's own MutatingAdmissionPolicies and their bindings, in the newest version that is served.
+func (o *Once) addMutating(out *mutation.Spec) error {
+	for _, version := range []string{"v1", "v1beta1"} { // they have the same fields
+		group := schema.GroupVersion{Group: admissionregistrationv1.GroupName, Version: version}
+		served, err := o.each(group.WithKind("MutatingAdmissionPolicy"), func(u *unstructured.Unstructured) error {
+			out.Policies = append(out.Policies, mutation.Policy{Source: config.ClusterSource})
+			return convert(u, &out.Policies[len(out.Policies)-1].MutatingAdmissionPolicy)
+		})
+		switch {
+		case err != nil:
+			return err
+		case !served:
+			continue
+		}
+		_, err = o.each(group.WithKind("MutatingAdmissionPolicyBinding"), func(u *unstructured.Unstructured) error {
+			out.Bindings = append(out.Bindings, mutation.Binding{Source: config.ClusterSource})
+			return convert(u, &out.Bindings[len(out.Bindings)-1].MutatingAdmissionPolicyBinding)
+		})
+		return err
+	}
+	return nil
 }
 
 // convert makes a typed object of one that was read.

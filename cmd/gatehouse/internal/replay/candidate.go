@@ -84,7 +84,7 @@ func newConfiguration(c *config.Config) *configuration {
 	c.Policy.Objects = unknownScopes{out.objects}
 	for i := range out.snapshots {
 		out.snapshots[i] = sync.OnceValues(func() (*webhooks.Snapshot, error) {
-			spec := webhooks.Spec{Digest: c.Digest, Sidecar: c.Sidecar, Policy: c.Policy, Authn: c.Authn}
+			spec := c.Spec()
 			if i == guarded {
 				spec.Policy.Guard, spec.Sidecar.Guard = redacted.Guard{}, redacted.Guard{}
 			}

@@ -31,12 +31,14 @@ func NewExplainCommand(s cli.Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --config DIR|--context NAME [FILE|DIR]... [-k DIR]... | --token-file FILE",
 		Short: "Explain injection, policies and tokens, step by step",
-		Long: `Explain shows for every pod in manifests what each profile does and why: the
+		Long: `Explain shows for every object in manifests what each MutatingAdmissionPolicy does
+and why: whether it matches, what each mutation changes, from which value to which,
+and which one changed a path last. Then, for every pod, what each profile does: the
 results of selectors, annotations, rollout and conditions, the sources of
 parameters, conflicts, and additions. For a pod that is already injected it shows
 whether the profile is current or stale. It changes nothing.
 
-Then it shows for every object, with its sidecars, what each policy says and why:
+Then it shows for every object, as changed so far, what each policy says and why:
 whether it matches, the results of match conditions, variables and rules, and
 their CEL cost. Objects without a pod are explained if a policy matches them. If
 many policies do not match, only their number is shown without --all.
@@ -111,6 +113,8 @@ type explained struct {
 	Refusals diagnostic.List    `json:"refusals,omitempty"`
 	// Invalid is what the API server rejects of the object by the schema of its kind.
 	Invalid diagnostic.List `json:"invalid,omitempty"`
+	// Mutations are what mutating policies do to the object, and to the pods of its template.
+	Mutations []explainedMutation `json:"mutations,omitempty"`
 	// Policies are all policies, also those that do not match the object. There are none for a pod that injection refuses.
 	Policies []policy.Evaluation `json:"policies,omitempty"`
 	// Verdict is the one of check.
@@ -201,6 +205,7 @@ func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *expl
 		x.explainSidecars(ctx, o, e)
 	}
 	e.Invalid = e.from.invalid
+	e.Mutations = explainMutations(e.from.Mutated)
 	e.Policies, e.Verdict, e.Error = e.from.Policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
 	return e
 }
@@ -279,6 +284,9 @@ func injectedRevisions(pod []byte) map[string]string {
 // print writes the explanation for people. Flush of out has the error.
 func (e *explained) print(out io.Writer, all bool) {
 	line := decision.LinePrinter(out)
+	for i := range e.Mutations {
+		e.Mutations[i].print(line, all)
+	}
 	switch {
 	case unreadableError(e.object) != nil:
 	case e.NoPod == "":

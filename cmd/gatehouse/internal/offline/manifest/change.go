@@ -8,6 +8,7 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	evanphx "gopkg.in/evanphx/json-patch.v4"
 
+	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -72,6 +73,16 @@ func applyChanges(text rawjson.Value, changes []change) (rawjson.Value, error) {
 		return nil, fmt.Errorf("the patch does not fit: %w", err)
 	}
 	return rawjson.Parse(after)
+}
+
+// ValueAt returns the JSON of the value at a JSON pointer of an object, and "absent" if there is none.
+func ValueAt(object []byte, pointer string) string {
+	const most = 200 // bytes
+	value := rawjson.Value(object).Get(steps(pointer)...)
+	if value.Kind() == rawjson.Invalid {
+		return "absent"
+	}
+	return truncate.Bytes(string(value), most)
 }
 
 // steps splits a JSON pointer.
