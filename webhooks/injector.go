@@ -1,7 +1,13 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -13,7 +19,7 @@ import (
 func Injector(set *sidecar.Set, mutating *mutation.Set) policy.Injector {
 	mutates := mutating != nil && !mutating.IsEmpty()
 	return func(ctx context.Context, namespace, workload string, pod []byte) (text []byte, refusal string, err error) {
-		in := sidecar.ForPod(namespace, pod)
+		in := ForTemplate(namespace, workload, pod)
 		if mutates {
 			switch d := mutating.Decide(ctx, mutation.Input{Request: in.Request}); {
 			case d.Err != nil:
@@ -38,4 +44,18 @@ func Injector(set *sidecar.Set, mutating *mutation.Set) policy.Injector {
 			return d.Patched, "", nil
 		}
 	}
+}
+
+// ForTemplate returns the Input for the creation of the pod of a template by the controller of its workload, given as "Deployment/checkout".
+func ForTemplate(namespace, workload string, pod []byte) sidecar.Input {
+	in := sidecar.ForPod(namespace, pod)
+	in.Workload = workload
+	kind, _, _ := strings.Cut(workload, "/")
+	controller := map[string]string{
+		"Deployment": "replicaset-controller", "ReplicaSet": "replicaset-controller", "StatefulSet": "statefulset-controller",
+		"DaemonSet": "daemon-set-controller", "Job": "job-controller", "CronJob": "job-controller", "ReplicationController": "replication-controller",
+	}[kind]
+	in.Request.UserInfo.Username = serviceaccount.MakeUsername(metav1.NamespaceSystem, cmp.Or(controller, "controller"))
+	in.Request.UserInfo.Groups = append(serviceaccount.MakeGroupNames(metav1.NamespaceSystem), user.AllAuthenticated)
+	return in
 }

@@ -24,7 +24,7 @@ import (
 
 // SourceFlags say which policies and profiles of a cluster a command decides by: those that are active there, those of a
 // directory in their place, or both. Active are custom resources, the documents of the servers' own directories, and the
-// ValidatingAdmissionPolicies of the cluster; for a program that adds no flags, custom resources alone.
+// MutatingAdmissionPolicies and ValidatingAdmissionPolicies of the cluster; for a program that adds no flags, custom resources alone.
 type SourceFlags struct {
 	ClusterFlags
 	// WithCluster is for a directory beside what is active in the cluster.
@@ -53,7 +53,7 @@ func (f *SourceFlags) Add(cmd *cobra.Command) {
 	f.ClusterFlags.Add(cmd)
 	f.flags = cmd.Flags()
 	f.flags.BoolVar(&f.WithCluster, "with-cluster", false, "decide by what is active in the cluster too, beside --config; a document replaces an object of its kind and name")
-	f.flags.BoolVar(&f.native, "native", false, "decide by the ValidatingAdmissionPolicies of the cluster too (default: unless --config decides in place of what is active)")
+	f.flags.BoolVar(&f.native, "native", false, "decide by the cluster's own admission policies, mutating and validating, too (default: unless --config decides in place of what is active)")
 	f.flags.BoolVar(&f.partial, "partial", false, "decide although the documents of the servers' own --config cannot be read from the cluster")
 }
 

@@ -42,7 +42,8 @@ func NewCheckCommand(s cli.Streams) *cobra.Command {
 		Short: "Check whether manifests would be admitted",
 		Long: `Check processes every object in manifests as the API server and Gatehouse do when
 it is created: it validates the object against the schema of its kind, sets
-defaults, injects sidecars into pods, and evaluates all policies. For every object
+defaults, changes it by mutating policies, injects sidecars into pods, and evaluates
+all policies. For every object
 it prints the verdict and every violation, with policy, binding, rule and line.
 
   admitted       nothing denies it

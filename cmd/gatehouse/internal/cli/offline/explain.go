@@ -214,6 +214,9 @@ func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *expl
 func (x *explainer) explainSidecars(ctx context.Context, o *manifest.Object, e *explained) {
 	in := x.sidecarInput(o)
 	in.Explain = true
+	if e.from.Pod != nil {
+		in.Request.Object.Raw = e.from.Pod
+	}
 	d := x.snapshot.Sidecar.Decide(ctx, in)
 	e.Warnings, e.Refusals = slices.Concat(misplacedWarnings(o), d.Warnings), inObject(o, d.Refusals)
 	if d.Err != nil {

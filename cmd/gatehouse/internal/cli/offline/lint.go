@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -21,7 +22,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/lint"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/report/github"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/testrunner"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
@@ -59,7 +62,7 @@ which it reads as check does, or a directory in that cluster.
 
 It also warns about likely mistakes in policies and profiles that compile: unknown
 or optional fields, rules that never match, costs above the API server's limits, and
-more. Such a warning ends with a code; --explain CODE prints what it means, an
+more. Mutating policies are tried on the objects of the tests among the documents. Such a warning ends with a code; --explain CODE prints what it means, an
 example and what to do. The annotation gatehouse.dev/lint-ignore of a policy,
 exception or profile lists codes to suppress.
 
@@ -184,8 +187,8 @@ func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintRepo
 	} else {
 		c, found = config.InspectPaths(paths, texts)
 	}
-	_, all := config.Compile(c, found)
-	r := newLintReport(c, found, all, dir)
+	snapshot, all := config.Compile(c, found)
+	r := newLintReport(c, found, all, dir, lintSamples(c, snapshot, paths))
 	switch {
 	case dir != "":
 		r.inactive = f.checkActive(c, dir)
@@ -211,7 +214,7 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 		}
 		return nil, err
 	}
-	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config)
+	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config, lint.Input{})
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
@@ -259,12 +262,14 @@ func (f *lintFlags) checkActive(c *config.Config, dir string) error {
 }
 
 // newLintReport lints a configuration, about which reading it and all have found something. Sources are below the directory.
-func newLintReport(c *config.Config, read, found diagnostic.List, dir string) *lintReport {
+//
+// Input has what mutating policies are tried by.
+func newLintReport(c *config.Config, read, found diagnostic.List, dir string, in lint.Input) *lintReport {
 	if c.Recording != nil {
 		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
 		found = append(found, ofRecording...)
 	}
-	found = append(found, lintDocuments(c, read, found)...)
+	found = append(found, lintDocuments(c, read, found, in)...)
 	found.Sort()
 	r := &lintReport{config: c}
 	at := newPositions(dir)
@@ -281,9 +286,27 @@ func newLintReport(c *config.Config, read, found diagnostic.List, dir string) *l
 	return r
 }
 
+// lintSamples returns the compiled mutating policies and the objects of the tests among files and directories, by which they are tried.
+func lintSamples(c *config.Config, snapshot *webhooks.Snapshot, paths []string) (in lint.Input) {
+	if snapshot == nil || snapshot.Mutation.IsEmpty() {
+		return in
+	}
+	resources, err := resourcesOf(c)
+	if err != nil {
+		return in
+	}
+	in.Mutations = snapshot.Mutation
+	all, _ := testrunner.Load(paths) // test reports what is wrong with tests
+	(&testrunner.Runner{Resources: resources}).Requests(all, func(c *testrunner.Case, req admission.Request) {
+		in.Samples = append(in.Samples, lint.Sample{Name: "test " + c.Title(), Request: req})
+	})
+	return in
+}
+
 // lintDocuments returns what only lint reports, about documents that could be read and fields that compile.
-func lintDocuments(c *config.Config, read, errs diagnostic.List) diagnostic.List {
-	found, err := lint.Lint(lint.Input{Policy: c.Policy, Profiles: c.Sidecar.Profiles, Now: time.Now()})
+func lintDocuments(c *config.Config, read, errs diagnostic.List, in lint.Input) diagnostic.List {
+	in.Policy, in.Mutating, in.Profiles, in.Now = c.Policy, c.Mutation, c.Sidecar.Profiles, time.Now()
+	found, err := lint.Lint(in)
 	if err != nil {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled, but not checked further: " + err.Error()})
 	}

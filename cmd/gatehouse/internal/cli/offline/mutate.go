@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
-	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // NewMutateCommand returns the command "gatehouse mutate". It is a command of its own beside inject, because uninject takes out all that
@@ -184,7 +184,7 @@ func (c *changes) mutate(ctx context.Context, e *evaluator, o *manifest.Object) 
 		c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
 		return all, false
 	}
-	created := sidecar.ForPod(req.Namespace, text).Request
+	created := webhooks.ForTemplate(req.Namespace, o.Workload, text).Request
 	ofPod, ok := c.apply(ctx, e, o, &created, pod, o.Template)
 	return append(all, ofPod...), ok
 }

@@ -62,6 +62,8 @@ type Mutated struct {
 type Decision struct {
 	// Mutated are the decisions of mutating policies, if any policy is there: about the object, and about the pods of its template.
 	Mutated []Mutated
+	// Pod is the pod about which injection decides, if mutating policies have changed it.
+	Pod []byte
 	// Injection is the decision about the pod or the pod template, nil for an object without one.
 	Injection *sidecar.Decision
 	// Violations are those of mutating policies, of injection, of Documents, and then those of policies.
@@ -93,6 +95,7 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 	}
 	switch {
 	case sidecar.IsNewPod(req):
+		out.setPod(req.Object.Raw)
 		injection := Inject(ctx, d.Snapshot.Sidecar, req)
 		if d.addInjection(&out, &injection, req.Namespace, ""); injection.Err != nil || len(injection.Refusals) > 0 {
 			out.SkippedPolicies = len(injection.Refusals) > 0
@@ -104,6 +107,7 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 			out.Err = fmt.Errorf("%s: %w", template.Path, err)
 			return out
 		}
+		out.setPod(pod)
 		in := sidecar.ForPod(req.Namespace, pod)
 		in.Workload = template.Workload
 		injection := d.Snapshot.Sidecar.Decide(ctx, in)
@@ -130,6 +134,13 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 	return out
 }
 
+// setPod sets Pod if mutating policies have changed anything.
+func (out *Decision) setPod(pod []byte) {
+	if slices.ContainsFunc(out.Mutated, func(m Mutated) bool { return m.Object != nil }) {
+		out.Pod = pod
+	}
+}
+
 // templatePod returns the pod that the template of a request's object makes, with defaults and as mutating policies change it.
 func (d *Decider) templatePod(ctx context.Context, out *Decision, req *admission.Request, template *Template, explain bool) ([]byte, error) {
 	pod := template.Pod
@@ -142,7 +153,7 @@ func (d *Decider) templatePod(ctx context.Context, out *Decision, req *admission
 	if err != nil {
 		return nil, err
 	}
-	created := sidecar.ForPod(req.Namespace, pod).Request
+	created := webhooks.ForTemplate(req.Namespace, template.Workload, pod).Request
 	d.mutate(ctx, out, &created, template.Path, explain)
 	return created.Object.Raw, nil
 }

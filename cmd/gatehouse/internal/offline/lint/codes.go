@@ -38,6 +38,12 @@ const (
 	Expired Code = "expired"
 	// TwoPolicies is an exception from two policies of one name.
 	TwoPolicies Code = "two-policies"
+	// AtomicField is an atomic field that an ApplyConfiguration sets.
+	AtomicField Code = "atomic-field"
+	// Order is a pair of mutating policies whose order matters.
+	Order Code = "order"
+	// NotIdempotent is a mutating policy that changes its own result.
+	NotIdempotent Code = "not-idempotent"
 )
 
 // explanation explains a code to users.
@@ -200,6 +206,93 @@ spec:
   policies: [{name: names}]
   match: {namespaces: [legacy]}
   reason: renamed in the next release`,
+		},
+		{
+			AtomicField, "an ApplyConfiguration of a mutating policy sets an atomic list, map or struct",
+			`The API server merges an ApplyConfiguration by the schema of the kind, and refuses one that sets an atomic field, such as args and command
+of a container. The mutation fails for every object, and failurePolicy decides. Schemas are those of Kubernetes' own kinds, and of the
+CustomResourceDefinitions in the directory.`,
+			`Write the mutation with patchType JSONPatch, as the hint says.`,
+			`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: args}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration: {expression: 'Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, args: ["--quiet"]})}}'}`,
+		},
+		{
+			Order, "two mutating policies give different results in different orders",
+			`An API server runs MutatingAdmissionPolicies in no particular order, which changes with each change of a policy and differs between API
+servers. In its webhook Gatehouse runs them by name. The policies are tried on the objects of the tests in the directory, in pairs.`,
+			`Make one policy of the two, or have them change different fields.`,
+			`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: blue}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  mutations:
+    - patchType: JSONPatch
+      jsonPatch: {expression: '[JSONPatch{op: "add", path: "/data/team", value: "blue"}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: blue}
+spec: {policyName: blue}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: green}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  mutations:
+    - patchType: JSONPatch
+      jsonPatch: {expression: '[JSONPatch{op: "add", path: "/data/team", value: "green"}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: green}
+spec: {policyName: green}
+---
+apiVersion: gatehouse.dev/v1alpha1
+kind: Test
+metadata: {name: config}
+cases:
+  - name: web
+    object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web}, data: {a: "1"}}
+    expect: {verdict: Allowed}`,
+		},
+		{
+			NotIdempotent, "a mutating policy changes its own result again",
+			`An object passes a policy more than once: at each update, with reinvocationPolicy IfNeeded, and if a webhook is called again. The policies
+are tried on the objects of the tests in the directory, twice.`,
+			`Test in the expression, or in a match condition, for what the policy adds.`,
+			`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: suffix}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
+  mutations:
+    - patchType: JSONPatch
+      jsonPatch: {expression: '[JSONPatch{op: "replace", path: "/data/a", value: object.data.a + "x"}]'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: suffix}
+spec: {policyName: suffix}
+---
+apiVersion: gatehouse.dev/v1alpha1
+kind: Test
+metadata: {name: config}
+cases:
+  - name: web
+    object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web}, data: {a: "1"}}
+    expect: {verdict: Allowed}`,
 		},
 	}
 }

@@ -19,11 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -33,8 +36,19 @@ type Input struct {
 	Policy policy.Spec
 	// Profiles are the sidecar profiles.
 	Profiles []sidecar.Profile
+	// Mutating are the mutating policies, and Mutations the same compiled, nil if they have errors.
+	Mutating  mutation.Spec
+	Mutations *mutation.Set
+	// Samples are requests by which mutating policies are tried.
+	Samples []Sample
 	// Now is the time by which exceptions expire.
 	Now time.Time
+}
+
+// Sample is a request, and what it is of for people.
+type Sample struct {
+	Name    string
+	Request admission.Request
 }
 
 // Lint returns the diagnostics of the policies, in a fixed order, without those of policy.Compile: expressions that do not compile
@@ -47,6 +61,15 @@ func Lint(in Input) (diagnostic.List, error) {
 	for i := range in.Policy.Policies {
 		p := &in.Policy.Policies[i]
 		l.lintPolicy(l.document(p.Source, policyKind, &p.ObjectMeta), &p.Spec)
+	}
+	documents := map[string]document{}
+	for i := range in.Mutating.Policies {
+		p := &in.Mutating.Policies[i]
+		documents[p.Name] = l.document(p.Source, admit.MutationKind, &p.ObjectMeta)
+		l.lintMutating(documents[p.Name], p)
+	}
+	if in.Mutations != nil {
+		l.lintSamples(documents)
 	}
 	for i := range in.Policy.AdmissionPolicies {
 		p := &in.Policy.AdmissionPolicies[i]
@@ -82,6 +105,7 @@ type linter struct {
 	in      Input
 	schemas *typecheck.Schemas
 	checker *typecheck.Checker
+	custom  *mutation.CustomKinds
 	found   diagnostic.List
 }
 
@@ -96,7 +120,7 @@ func (l *linter) prepare() error {
 		crds, _ = l.in.Policy.Objects.List(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 			"", labels.Everything())
 	}
-	l.schemas = typecheck.New(crds)
+	l.schemas, l.custom = typecheck.New(crds), mutation.NewCustomKinds(crds)
 	var err error
 	l.checker, err = typecheck.NewChecker(l.schemas, compatibility)
 	return err

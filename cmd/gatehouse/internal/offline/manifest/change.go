@@ -78,7 +78,10 @@ func applyChanges(text rawjson.Value, changes []change) (rawjson.Value, error) {
 // ValueAt returns the JSON of the value at a JSON pointer of an object, and "absent" if there is none.
 func ValueAt(object []byte, pointer string) string {
 	const most = 200 // bytes
-	value := rawjson.Value(object).Get(steps(pointer)...)
+	value := rawjson.Value(object)
+	for _, step := range steps(pointer) {
+		value, _ = member(value, step)
+	}
 	if value.Kind() == rawjson.Invalid {
 		return "absent"
 	}

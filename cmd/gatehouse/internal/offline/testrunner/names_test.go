@@ -68,7 +68,7 @@ func TestWhatTestsMayName(t *testing.T) {
 			t.Parallel()
 			read, all := configured(t, c.text)
 			got := ""
-			found := NewNames(&read.Policy, read.Sidecar.Profiles).Check(all)
+			found := NewNames(&read.Policy, &read.Mutation, read.Sidecar.Profiles).Check(all)
 			if err := found.Err(); err != nil {
 				_, got, _ = strings.Cut(err.Error(), "test.yaml: ")
 			}

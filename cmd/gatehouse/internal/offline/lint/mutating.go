@@ -1,0 +1,163 @@
+package lint
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/parser"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
+)
+
+// lintMutating lints one mutating policy: whether its apply configurations set atomic fields.
+func (l *linter) lintMutating(d document, p *mutation.Policy) {
+	if p.Spec.MatchConstraints == nil {
+		return
+	}
+	kinds, _ := l.schemas.Match(p.Spec.MatchConstraints.ResourceRules)
+	for i := range p.Spec.Mutations {
+		m := &p.Spec.Mutations[i]
+		if m.ApplyConfiguration == nil {
+			continue
+		}
+		parsed, err := l.checker.Parse(m.ApplyConfiguration.Expression)
+		if err != nil {
+			continue // it does not compile
+		}
+		e := &expression{
+			path: field.NewPath("spec", "mutations").Index(i).Child("applyConfiguration", "expression"),
+			text: m.ApplyConfiguration.Expression, parsed: parsed,
+		}
+		s := &subject{document: d, linter: l}
+		walk(parsed.NativeRep().Expr(), func(part ast.Expr) {
+			if part.Kind() == ast.StructKind {
+				s.lintAtomic(e, part, kinds)
+			}
+		})
+	}
+}
+
+// lintAtomic reports the fields of an Object{…} in an expression that are atomic in the schema of a kind.
+func (s *subject) lintAtomic(e *expression, part ast.Expr, kinds []typecheck.Kind) {
+	root, rest, _ := strings.Cut(part.AsStruct().TypeName(), ".")
+	if root != "Object" {
+		return
+	}
+	for _, entry := range part.AsStruct().Fields() {
+		member := entry.AsStructField()
+		path := strings.Split(strings.TrimPrefix(rest+"."+member.Name(), "."), ".")
+		var named []string
+		pointer := ""
+		for i := range kinds {
+			if at, atomic := atomicField(s.linter.converter(kinds[i].GroupVersionKind), kinds[i].GroupVersionKind, path); atomic {
+				named, pointer = append(named, kinds[i].String()), at
+			}
+		}
+		if len(named) == 0 {
+			continue
+		}
+		value, err := parser.Unparse(member.Value(), e.parsed.NativeRep().SourceInfo())
+		if err != nil {
+			value = "…"
+		}
+		hint := fmt.Sprintf(`use JSONPatch here, patchType JSONPatch with jsonPatch.expression: [JSONPatch{op: "add", path: "%s", value: %s}]`, pointer, strings.Join(strings.Fields(value), " "))
+		if strings.Contains(pointer, "/0/") {
+			hint += ", with an operation for each index"
+		}
+		s.reportAt(AtomicField, e, entry.ID(), hint, "for %s: %s is atomic, and an ApplyConfiguration that sets it fails", strings.Join(named, ", "), strings.Join(path, "."))
+	}
+}
+
+// converter returns the schema of a kind, nil if none is known.
+func (l *linter) converter(kind schema.GroupVersionKind) managedfields.TypeConverter {
+	if builtin.Scheme().Recognizes(kind) {
+		return builtin.TypeConverter()
+	}
+	return l.custom.TypeConverter(kind)
+}
+
+// atomicField reports whether a field of a kind is an atomic list, map or struct, and returns its JSON pointer, with the first element
+// of each list on the way.
+func atomicField(converter managedfields.TypeConverter, kind schema.GroupVersionKind, path []string) (pointer string, atomic bool) {
+	if converter == nil {
+		return "", false
+	}
+	stub := &unstructured.Unstructured{}
+	stub.SetGroupVersionKind(kind)
+	value, err := converter.ObjectToTyped(stub)
+	if err != nil {
+		return "", false
+	}
+	at, known := value.Schema().Resolve(value.TypeRef())
+	for _, name := range path {
+		for known && at.List != nil && at.Map == nil {
+			pointer += "/0"
+			at, known = value.Schema().Resolve(at.List.ElementType)
+		}
+		if !known || at.Map == nil {
+			return "", false
+		}
+		of := at.Map.ElementType
+		if found, ok := at.Map.FindField(name); ok {
+			of = found.Type
+		}
+		at, known = value.Schema().Resolve(of)
+		pointer += "/" + name
+	}
+	return pointer, known && at.Scalar == nil &&
+		(at.List != nil && at.List.ElementRelationship == smdschema.Atomic || at.Map != nil && at.Map.ElementRelationship == smdschema.Atomic)
+}
+
+// lintSamples tries mutating policies on the objects of tests: pairs whose order matters, and policies that change their own result.
+func (l *linter) lintSamples(documents map[string]document) {
+	reported := map[string]bool{}
+	warn := func(policy string, code Code, key string, at *field.Path, hint, format string, args ...any) {
+		if d, ok := documents[policy]; ok && !reported[key] {
+			reported[key] = true
+			d.warn(code, at, hint, format, args...)
+		}
+	}
+	for _, sample := range l.in.Samples {
+		in := mutation.Input{Request: sample.Request}
+		found, _ := l.in.Mutations.Conflicts(context.Background(), in)
+		for i := range found {
+			c := &found[i]
+			results := ""
+			if len(c.Paths) > 0 {
+				results = fmt.Sprintf(": %s or %s", manifest.ValueAt(c.InOrder.Object, c.Paths[0]), manifest.ValueAt(c.Reversed.Object, c.Paths[0]))
+			}
+			warn(c.First, Order, c.First+" "+c.Second, field.NewPath("spec"), "make one policy of them, or have them change different fields",
+				"for the object of %s, %s%s", sample.Name, admit.ConflictText(c), results)
+		}
+		d := l.in.Mutations.Decide(context.Background(), in)
+		if d.Object == nil {
+			continue
+		}
+		in.Explain, in.Request.Object.Raw = true, d.Object
+		again := l.in.Mutations.Decide(context.Background(), in)
+		if again.Object == nil {
+			continue
+		}
+		for i := range again.Evaluations {
+			e := &again.Evaluations[i]
+			for k := range e.Mutations {
+				if m := &e.Mutations[k]; len(m.Changes) > 0 {
+					warn(e.Policy, NotIdempotent, fmt.Sprintf("%s %d", e.Policy, k), field.NewPath("spec", "mutations").Index(m.Index),
+						"test in the expression, or a match condition, for what it adds",
+						"for the object of %s, a second pass over the result changes %s again", sample.Name, m.Changes[0].Path)
+				}
+			}
+		}
+	}
+}
