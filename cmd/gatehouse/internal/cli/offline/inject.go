@@ -141,7 +141,10 @@ func (c *changes) inject(ctx context.Context, in *input, o *manifest.Object) {
 	for _, warning := range slices.Concat(misplacedWarnings(o), d.Warnings) {
 		c.log.add(o, "warning: %s", warning)
 	}
-	c.log.add(o, "%s", in.outcome(d.Verdicts, injectedRevisions(pod.Request.Object.Raw)))
+	isSelected := slices.ContainsFunc(d.Verdicts, func(v sidecar.Verdict) bool { return v.Reason.Selected() || v.Reason == sidecar.NotAsked })
+	if !c.log.anyObject || isSelected { // mutate is about more than profiles
+		c.log.add(o, "%s", in.outcome(d.Verdicts, injectedRevisions(pod.Request.Object.Raw)))
+	}
 }
 
 // inObject returns diagnostics about a pod as diagnostics about the object that holds it.
