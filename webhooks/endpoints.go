@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -82,6 +83,31 @@ func mutate(ctx context.Context, s *Snapshot, in Input) admission.Response {
 	if err := in.prepare(); err != nil {
 		return admission.Errored(codeCannotDecide, err)
 	}
+	changed := s.Mutation.Decide(ctx, mutation.Input{Request: in.Request})
+	if in.Policies != nil {
+		if observations := observe(&changed); len(observations) > 0 {
+			in.Policies(observations)
+		}
+	}
+	switch {
+	case changed.Err != nil || changed.Refusal != nil:
+		response := changed.Response()
+		annotate(&response, &changed)
+		return response
+	case changed.Object != nil:
+		in.Request.Object.Raw, in.Index = changed.Object, nil
+	}
+	response := s.inject(ctx, in)
+	if response.Allowed {
+		// The patches apply one after the other: together they make the object of the request what both have made of it.
+		response.Patches = append(changed.Patch, response.Patches...)
+	}
+	annotate(&response, &changed)
+	return response
+}
+
+// inject injects sidecars into a pod.
+func (s *Snapshot) inject(ctx context.Context, in Input) admission.Response {
 	if s.Sidecar.IsEmpty() {
 		return sidecar.Decision{}.Response() // without reading the pod
 	}

@@ -32,7 +32,12 @@ const (
 // Set is a set of compiled policies. It is immutable and safe for concurrent use.
 type Set struct {
 	// policies are in the order of their names.
-	policies  []*compiledPolicy
+	policies []*compiledPolicy
+	// byResource are those in force by the names of the resources that they name, and anyResource are those in force that name
+	// all resources. Equivalent resources have the same name.
+	byResource  map[string][]*compiledPolicy
+	anyResource []*compiledPolicy
+
 	lookups   Lookups
 	maxObject int
 	// selectors is how many distinct namespace and object selectors there are.
@@ -134,7 +139,46 @@ func Compile(spec Spec) (*Set, error) {
 		return nil, err
 	}
 	c.set.selectors, c.set.warnings = c.selectors.Count(), c.diagnostics
+	c.set.index()
 	return c.set, nil
+}
+
+// index makes the index of the policies.
+func (s *Set) index() {
+	s.byResource = map[string][]*compiledPolicy{}
+	for _, p := range s.policies {
+		if len(p.bindings) == 0 {
+			continue
+		}
+		names := map[string]bool{}
+		for _, rule := range p.spec.MatchConstraints.ResourceRules {
+			for _, resource := range rule.Resources {
+				name, _, _ := strings.Cut(resource, "/")
+				names[name] = true
+			}
+		}
+		if names["*"] || len(names) == 0 {
+			s.anyResource = append(s.anyResource, p)
+			for name, list := range s.byResource {
+				s.byResource[name] = append(list, p)
+			}
+			continue
+		}
+		for name := range names {
+			if s.byResource[name] == nil {
+				s.byResource[name] = slices.Clone(s.anyResource)
+			}
+			s.byResource[name] = append(s.byResource[name], p)
+		}
+	}
+}
+
+// about returns the policies in force that may match a resource, in the order of their names.
+func (s *Set) about(resource string) []*compiledPolicy {
+	if list, named := s.byResource[resource]; named {
+		return list
+	}
+	return s.anyResource
 }
 
 // compilation is one call of Compile.

@@ -36,7 +36,13 @@ type Input struct {
 // before changed it. If anything has changed, the policies with reinvocationPolicy IfNeeded that ran before the last change run
 // once more.
 func (s *Set) Decide(ctx context.Context, in Input) Decision {
-	return s.decide(ctx, in, s.policies)
+	policies := s.policies
+	if !in.Explain {
+		if policies = s.about(in.Request.Resource.Resource); len(policies) == 0 {
+			return Decision{}
+		}
+	}
+	return s.decide(ctx, in, policies)
 }
 
 // decide is Decide with the policies in an order.
@@ -44,7 +50,7 @@ func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) 
 	r := &review{set: s, context: ctx, explain: in.Explain, policies: policies, invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{}}
 	r.Init(in.Request, s.lookups.Objects, r, s.selectors)
 	r.decide()
-	d := Decision{Err: r.err, Refusal: r.refusal, Failures: r.failures, Evaluations: r.evaluations}
+	d := Decision{Err: r.err, Refusal: r.refusal, Failures: r.failures, Applied: r.applied, Evaluations: r.evaluations}
 	if d.Refusal == nil && d.Err == nil {
 		d.Refusal = refuse(r)
 	}
@@ -70,6 +76,7 @@ type review struct {
 	explain     bool
 	evaluations []Evaluation
 	failures    []Failure
+	applied     []Application
 	// refusal is an error that refuses the request whatever failurePolicy says, and err is why there is no decision.
 	refusal *metav1.Status
 	err     error
@@ -277,7 +284,7 @@ func (r *review) invoke(i *invocation) {
 	if r.reinvoking && !r.again[i.key()] {
 		return
 	}
-	before := v.object()
+	before, spent := v.object(), r.spent
 	for k := range p.mutations {
 		m := r.mutate(i, v, k)
 		if r.explain {
@@ -289,7 +296,9 @@ func (r *review) invoke(i *invocation) {
 		}
 	}
 	r.explainf(e, "")
-	if !apiequality.Semantic.DeepEqual(before, v.object()) {
+	changed := !apiequality.Semantic.DeepEqual(before, v.object())
+	r.applied = append(r.applied, Application{Policy: p.name, Binding: i.binding.name, Changed: changed, Cost: r.spent - spent})
+	if changed {
 		r.reinvokeEarlier()
 		if err := r.adopt(v); err != nil {
 			r.fail(p, i.binding.name, err, metav1.StatusReasonInvalid)

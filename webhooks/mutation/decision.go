@@ -23,6 +23,8 @@ type Decision struct {
 	// They are nil if nothing has changed, and for a request that is refused.
 	Object []byte
 	Patch  []jsonpatch.Operation
+	// Applied are the policies whose mutations were evaluated, in order.
+	Applied []Application
 	// Failures are those of policies and bindings that could not be evaluated, in the order in which they occurred.
 	Failures []Failure
 	// Evaluations are what was evaluated, in order, and what of it was not and why. They are recorded only if they were asked for.
@@ -43,6 +45,15 @@ func (d *Decision) Response() admission.Response {
 	default:
 		return admission.Patched("", d.Patch...)
 	}
+}
+
+// Application is a policy, as a binding applies it, whose mutations were evaluated.
+type Application struct {
+	Policy, Binding string
+	// Changed reports whether the object was changed.
+	Changed bool
+	// Cost is in units of CEL cost.
+	Cost int64
 }
 
 // Failure is a policy, as a binding applies it, that could not be evaluated.

@@ -299,3 +299,25 @@ func TestVersions(t *testing.T) {
 		t.Errorf("object %s", d.Object)
 	}
 }
+
+// TestOtherResources holds that a request about a resource that no policy names is decided without reading its object, and one
+// about an equivalent resource is not.
+func TestOtherResources(t *testing.T) {
+	t.Parallel()
+	set := compile(t, one("a", "matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods/status]}]}", label))
+	for resource, reads := range map[string]bool{"pods": true, "widgets": false} {
+		r := admission.Request{}
+		r.Operation, r.SubResource, r.Object.Raw = "CREATE", "status", []byte("no JSON")
+		r.Resource.Version, r.Resource.Resource = "v1", resource
+		if d := set.Decide(t.Context(), mutation.Input{Request: r}); (d.Err != nil) != reads {
+			t.Errorf("%s: %v", resource, d.Err)
+		}
+	}
+	all := compile(t, one("a", "", label))
+	r := admission.Request{}
+	r.Operation, r.Object.Raw = "CREATE", []byte("no JSON")
+	r.Resource.Version, r.Resource.Resource = "v1", "widgets"
+	if d := all.Decide(t.Context(), mutation.Input{Request: r}); d.Err == nil {
+		t.Error("a policy about all resources was left out")
+	}
+}

@@ -89,14 +89,14 @@ func (u *Active) activate(of *resolve.Resolution) {
 	broken := found.Err()
 	u.complete = broken == nil
 	u.Metrics.ConfigLoaded(c.Digest, time.Now(), u.complete)
-	u.Metrics.PoliciesLoaded(&c.Policy)
+	u.Metrics.PoliciesLoaded(&c.Policy, &c.Mutation)
 	u.Metrics.AuthenticationLoaded(&c.Authn)
-	policies := len(c.Policy.Policies) + len(c.Policy.AdmissionPolicies)
+	policies := len(c.Policy.Policies) + len(c.Policy.AdmissionPolicies) + len(c.Mutation.Policies)
 	u.Log.Info("configuration activated", "dir", u.Dir, "digest", c.Digest, "files", c.Files,
 		"profiles", len(c.Sidecar.Profiles), "policies", policies, "tokens", len(c.Authn.Tokens),
 		"issuers", len(c.Authn.Issuers), "directories", len(c.Authn.Directories))
 	if u.policies > 0 && policies == 0 {
-		u.Log.Warn("the configuration has no policies any more: no request is denied by a policy", "dir", u.Dir, "before", u.policies)
+		u.Log.Warn("the configuration has no policies any more: no request is denied or changed by a policy", "dir", u.Dir, "before", u.policies)
 	}
 	u.policies = policies
 	u.tokens, u.authn, u.revocations = u.accessTokensOf(c, s.Authn), s.Authn, nil

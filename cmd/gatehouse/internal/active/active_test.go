@@ -111,7 +111,7 @@ func TestWhatIsToldOfConfigurations(t *testing.T) {
 		{
 			"no policies any more",
 			[]func(*Active){good, func(u *Active) { u.activate(configured(t, "none", "")) }},
-			[]string{"WARN the configuration has no policies any more: no request is denied by a policy"},
+			[]string{"WARN the configuration has no policies any more: no request is denied or changed by a policy"},
 			nil,
 		},
 		{"never a policy", []func(*Active){func(u *Active) { u.activate(configured(t, "none", "")) }, func(u *Active) { u.activate(configured(t, "none", "")) }}, nil, nil},

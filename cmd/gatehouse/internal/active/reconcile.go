@@ -371,7 +371,7 @@ func (r *Reconciler) provideCluster(ctx context.Context, c *config.Config) *clus
 	if r.Cluster == nil {
 		return nil
 	}
-	view := r.Cluster.Provide(&c.Policy, &c.Sidecar) //nolint:contextcheck // what is watched lives longer than this call
+	view := r.Cluster.Provide(&c.Policy, &c.Mutation, &c.Sidecar) //nolint:contextcheck // what is watched lives longer than this call
 	ctx, cancel := context.WithTimeout(ctx, maxLookupWait)
 	defer cancel()
 	_ = view.Wait(ctx)

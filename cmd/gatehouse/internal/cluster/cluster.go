@@ -26,6 +26,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -127,9 +128,9 @@ func (c *Cluster) clients(config *rest.Config, client *http.Client) error {
 func (c *Cluster) Close() { c.close() }
 
 // Provide makes a configuration look up everything in the cluster instead of a directory,
-// and starts to read what it needs.
-func (c *Cluster) Provide(p *policy.Spec, s *sidecar.Spec) *View {
-	v := c.view(FindWatchTargets(p, s))
+// and starts to read what it needs. Policies that change objects look up what the others do.
+func (c *Cluster) Provide(p *policy.Spec, m *mutation.Spec, s *sidecar.Spec) *View {
+	v := c.view(FindWatchTargets(p, m, s))
 	p.Objects, p.Authorizer = v, c.access.authorizer()
 	s.Namespaces, s.ConfigMaps, s.Known = v, v, nil
 	return v

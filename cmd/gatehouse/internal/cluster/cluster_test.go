@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -418,7 +419,7 @@ func TestAuthorizer(t *testing.T) {
 	a := newAPIServer()
 	c, log := connected(t, a)
 	var p policy.Spec
-	c.Provide(&p, &sidecar.Spec{})
+	c.Provide(&p, &mutation.Spec{}, &sidecar.Spec{})
 	getLive := func(ctx context.Context, name string) (authorizer.Decision, error) {
 		decision, _, err := p.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
 			User: &user.DefaultInfo{Name: name, Groups: []string{"staff"}}, Verb: "delete", Resource: "pods", ResourceRequest: true,

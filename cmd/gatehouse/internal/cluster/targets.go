@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -45,12 +46,19 @@ type WatchTargets struct {
 // FindWatchTargets returns those of a configuration, which may have errors: the
 // params that bound policies name, the presets of profiles, and namespaces if
 // there is a policy or a profile at all.
-func FindWatchTargets(p *policy.Spec, s *sidecar.Spec) WatchTargets {
-	n := WatchTargets{Namespaces: len(p.Policies)+len(p.AdmissionPolicies)+len(s.Profiles) > 0}
+func FindWatchTargets(p *policy.Spec, m *mutation.Spec, s *sidecar.Spec) WatchTargets {
+	n := WatchTargets{Namespaces: len(p.Policies)+len(p.AdmissionPolicies)+len(m.Policies)+len(s.Profiles) > 0}
 	for _, one := range p.All() {
 		for _, b := range one.Bindings {
 			n.addParams(one.Spec.ParamKind, b.ParamRef)
 		}
+	}
+	kinds := map[string]*admissionregistrationv1.ParamKind{}
+	for i := range m.Policies {
+		kinds[m.Policies[i].Name] = m.Policies[i].Spec.ParamKind
+	}
+	for i := range m.Bindings {
+		n.addParams(kinds[m.Bindings[i].Spec.PolicyName], m.Bindings[i].Spec.ParamRef)
 	}
 	for i := range s.Profiles {
 		for _, preset := range s.Profiles[i].Spec.Presets {

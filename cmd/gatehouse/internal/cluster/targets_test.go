@@ -9,14 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
 // configuration is a configuration in the making.
 type configuration struct {
-	policy  policy.Spec
-	sidecar sidecar.Spec
+	policy   policy.Spec
+	mutation mutation.Spec
+	sidecar  sidecar.Spec
 }
 
 func paramKind(apiVersion, kind string) *admissionregistrationv1.ParamKind {
@@ -114,6 +116,11 @@ func TestNeeds(t *testing.T) {
 			c.policy.Policies[0].Name, c.policy.Bindings[0].Spec.PolicyName = "same", "same"
 			c.policy.AdmissionPolicies[0].Name, c.policy.AdmissionPolicyBindings[0].Spec.PolicyName = "same", "same"
 		}, true, []Target{{configMaps, "one", "x"}, {limits, "", "y"}}},
+		{"policies that mutate", func(c *configuration) {
+			c.mutation.Policies, c.mutation.Bindings = make([]mutation.Policy, 1), make([]mutation.Binding, 1)
+			c.mutation.Policies[0].Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "example.com/v1", Kind: "Limit"}
+			c.mutation.Bindings[0].Spec.ParamRef = &admissionregistrationv1.ParamRef{Namespace: "one"}
+		}, true, []Target{{limits, "one", ""}}},
 		{"many objects of a namespace", func(c *configuration) {
 			for i := range maxNames + 1 {
 				c.upstream("v1", "ConfigMap", [2]string{"one", fmt.Sprint("x", i)})
@@ -125,7 +132,7 @@ func TestNeeds(t *testing.T) {
 			t.Parallel()
 			var c configuration
 			test.make(&c)
-			got := FindWatchTargets(&c.policy, &c.sidecar)
+			got := FindWatchTargets(&c.policy, &c.mutation, &c.sidecar)
 			if got.Namespaces != test.namespaces || !slices.Equal(got.Targets, test.want) {
 				t.Errorf("got %+v, want %v, %v", got, test.namespaces, test.want)
 			}

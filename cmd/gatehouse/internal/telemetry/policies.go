@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -128,10 +129,13 @@ func exceptionOf(o *policy.Observation) exceptionLabels {
 	return exceptionLabels{kind: o.Kind, policy: o.Policy, exception: o.Exception}
 }
 
+// mutatingKind is the kind of the policies that change objects.
+const mutatingKind = "MutatingAdmissionPolicy"
+
 // PoliciesLoaded notes the policies, bindings and exceptions that are active from now on.
 // The time series of others end, so that old names take no memory. A review in progress may
 // add one again, until the next call.
-func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
+func (t *Telemetry) PoliciesLoaded(spec *policy.Spec, mutating *mutation.Spec) {
 	type named struct{ kind, name string }
 	type bound struct {
 		named
@@ -143,6 +147,13 @@ func (t *Telemetry) PoliciesLoaded(spec *policy.Spec) {
 		for _, b := range p.Bindings {
 			bindings[bound{named{p.Kind, p.Name}, b.Name}] = true
 		}
+	}
+	for i := range mutating.Policies {
+		active[named{mutatingKind, mutating.Policies[i].Name}] = true
+	}
+	for i := range mutating.Bindings {
+		b := &mutating.Bindings[i]
+		bindings[bound{named{mutatingKind, b.Spec.PolicyName}, b.Name}] = true
 	}
 
 	exceptions := make(map[string]bool, len(spec.Exceptions))

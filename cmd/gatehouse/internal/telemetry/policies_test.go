@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -146,7 +147,7 @@ func TestPoliciesThatAreGone(t *testing.T) {
 			all = append(all, evaluated(own, "limits", "own", 1, policy.Excepted)...)
 			all = append(all, evaluated(own, "limits", "", 1, policy.Violated)...)
 			observe.Policies(all)
-			observe.PoliciesLoaded(tc.spec)
+			observe.PoliciesLoaded(tc.spec, &mutation.Spec{})
 			count := func() (got [4]int) {
 				for i, name := range policyMetrics() {
 					n, err := testutil.GatherAndCount(observe.Registry, name)
@@ -183,13 +184,13 @@ func TestPoliciesInParallel(t *testing.T) {
 				observe.Policies(evaluated(own, "stays", "", 1, policy.Passed))
 				observe.Policies(evaluated(own, fmt.Sprintf("goes-%d", i%10), "", 1, policy.Passed))
 				if i%20 == 0 {
-					observe.PoliciesLoaded(stays)
+					observe.PoliciesLoaded(stays, &mutation.Spec{})
 				}
 			}
 		})
 	}
 	running.Wait()
-	observe.PoliciesLoaded(stays)
+	observe.PoliciesLoaded(stays, &mutation.Spec{})
 	shows(t, observe, fmt.Sprintf("gatehouse_policy_cost_total{kind=\"AdmissionPolicy\",policy=\"stays\"} %d\n", 10*callers*reviews), "gatehouse_policy_cost_total")
 }
 

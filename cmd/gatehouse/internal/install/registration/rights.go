@@ -84,7 +84,7 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 
 // needsNamespaces reports whether there are, or may be, policies or profiles.
 func (o *Options) needsNamespaces() bool {
-	return o.Spec == nil || o.CustomResources || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Sidecar.Profiles) > 0
+	return o.Spec == nil || o.CustomResources || len(o.Spec.Policy.Policies)+len(o.Spec.Policy.AdmissionPolicies)+len(o.Spec.Mutation.Policies)+len(o.Spec.Sidecar.Profiles) > 0
 }
 
 // ownRights returns the rights in Gatehouse's namespace.
