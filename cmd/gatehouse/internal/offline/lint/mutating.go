@@ -115,6 +115,9 @@ func atomicField(converter managedfields.TypeConverter, kind schema.GroupVersion
 		at, known = value.Schema().Resolve(of)
 		pointer += "/" + name
 	}
+	if known && at.List != nil && at.Map == nil && at.List.ElementRelationship != smdschema.Atomic {
+		at, known = value.Schema().Resolve(at.List.ElementType) // which may be an atomic struct, as in imagePullSecrets
+	}
 	return pointer, known && at.Scalar == nil &&
 		(at.List != nil && at.List.ElementRelationship == smdschema.Atomic || at.Map != nil && at.Map.ElementRelationship == smdschema.Atomic)
 }

@@ -31,6 +31,10 @@ func TestMutating(t *testing.T) {
 			}
 		})
 	}
+	element := strings.Replace(lint.Example(lint.AtomicField), "containers: object", `imagePullSecrets: [Object.spec.imagePullSecrets{name: "a"}], containers: object`, 1)
+	if got := lintText(t, element); !strings.Contains(got, "spec.imagePullSecrets is atomic") {
+		t.Errorf("an element that is atomic: %s", got)
+	}
 	merged := strings.Replace(lint.Example(lint.AtomicField), `args: ["--quiet"]`, `image: "a"`, 1)
 	if got := lintText(t, merged); got != "" {
 		t.Errorf("a field that is not atomic: %s", got)
