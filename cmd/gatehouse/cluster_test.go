@@ -85,6 +85,7 @@ func testAPI(t *testing.T, objects ...string) *fakeapi.Server {
 		resource(v1alpha1.GroupVersion, "admissionpolicies", "AdmissionPolicy", false), resource(v1alpha1.GroupVersion, "sidecarprofiles", "SidecarProfile", false),
 		resource(v1alpha1.GroupVersion, "policyexceptions", "PolicyException", true),
 		resource(registration, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", false), resource(registration, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", false),
+		resource(registration, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", false), resource(registration, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", false),
 		resource(registration, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", false), resource(registration, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", false),
 		resource(v1, "services", "Service", true), resource(v1, "pods", "Pod", true), resource(v1, "configmaps", "ConfigMap", true), resource(v1, "secrets", "Secret", true), resource(v1, "namespaces", "Namespace", false),
 	)
@@ -217,6 +218,43 @@ func TestWhatIsActive(t *testing.T) {
 			}
 			if page := consolePage(t, append([]string{"--kubeconfig", kubeconfig}, c.args...)); !strings.Contains(page, c.shown) {
 				t.Errorf("the console does not show %q:\n%s", c.shown, page)
+			}
+		})
+	}
+}
+
+// TestMutatingPoliciesOfACluster: the cluster's own mutating policies count, and what depends on their order cannot be decided.
+func TestMutatingPoliciesOfACluster(t *testing.T) {
+	t.Parallel()
+	policy := func(name, value string) []string {
+		return []string{
+			`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: ` + name + `}, spec: {reinvocationPolicy: Never,
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]},
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"team": "` + value + `"}}}'}}]}}`,
+			`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: ` + name + `}, spec: {policyName: ` + name + `}}`,
+		}
+	}
+	both := append(policy("blue", "blue"), policy("green", "green")...)
+	for name, c := range map[string]struct {
+		objects []string
+		args    []string
+		code    int
+		says    string
+	}{
+		"they change it":         {policy("blue", "blue"), []string{"check"}, cli.ExitYes, "1 admitted"},
+		"they are off":           {policy("blue", "blue"), []string{"check", "--native=false"}, cli.ExitNo, "team"},
+		"the order matters":      {both, []string{"check"}, cli.ExitUnknown, `MutatingAdmissionPolicy "blue" and "green" give different results in different orders at /metadata/labels/team`},
+		"what they make of it":   {policy("blue", "blue"), []string{"mutate"}, cli.ExitYes, "team: blue"},
+		"what depends on orders": {both, []string{"mutate"}, cli.ExitUnknown, "it depends on the order, which the API server does not define"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := testAPI(t, append([]string{teamPolicy, `{apiVersion: v1, kind: Namespace, metadata: {name: default}}`}, c.objects...)...)
+			running := servers{documents: map[string]string{"gatehouse-0": ""}}
+			kubeconfig := running.start(t, api).Kubeconfig(t)
+			got := clitest.Run(t.Context(), unlabelledMap, append(c.args, "--kubeconfig", kubeconfig), commands()...)
+			if said := got.Out + got.Err; got.Code != c.code || !strings.Contains(said, c.says) {
+				t.Errorf("%q ends with %d, want %d and %q:\n%s", c.args, got.Code, c.code, c.says, said)
 			}
 		})
 	}
