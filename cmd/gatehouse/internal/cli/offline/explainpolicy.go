@@ -90,7 +90,11 @@ func (e *explained) printPolicies(line func(string, ...any), all bool) {
 		return
 	}
 	if e.from.SkippedPolicies && e.hasPolicies {
-		line("  no policy is evaluated, because the object is refused before")
+		why := "injection rejects the pod"
+		if slices.ContainsFunc(e.from.Violations, func(v policy.Violation) bool { return v.Kind == admit.MutationKind }) {
+			why = "a mutating policy refuses the object"
+		}
+		line("  no policy is evaluated, because %s", why)
 		return
 	}
 	decision.PrintPolicies(line, e.Policies, all)
