@@ -5,9 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 )
 
 const (
@@ -113,6 +118,51 @@ func TestLoadMutatingPolicies(t *testing.T) {
 	}
 	if spec := c.Spec().Mutation; spec.Objects != c.Policy.Objects {
 		t.Error("the policies that mutate look up other objects than those that validate")
+	}
+}
+
+// TestMutatingLibrary holds that the policies of the library change what they are for, and nothing in their own result.
+func TestMutatingLibrary(t *testing.T) {
+	t.Parallel()
+	c, found := InspectPaths([]string{"../../manifests/policies/mutating"}, map[string][]byte{
+		"n.yaml": []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a, node-pool: gpu}}\n"),
+	})
+	snapshot, found := Compile(c, found)
+	if snapshot == nil || len(c.Mutation.Policies) != 10 {
+		t.Fatal(found)
+	}
+	for _, tc := range []struct {
+		group, kind, resource, object string
+		want                          []string
+	}{
+		{
+			"", "Pod", "pods", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"app.kubernetes.io/name":"a"}},"spec":{"containers":[{"name":"app","image":"nginx"}]}}`,
+			[]string{
+				`"image":"registry.example.com/nginx"`, `"memory":"128Mi"`, `"imagePullSecrets":[{"name":"registry"}]`, `"team":"a"`, `"key":"node-pool"`,
+				`{"name":"ndots","value":"2"}`, `"runAsNonRoot":true`, `"topologyKey":"topology.kubernetes.io/zone"`,
+			},
+		},
+		{
+			"apps", "Deployment", "deployments", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"selector":{},"template":{}}}`,
+			[]string{`"example.com/created-by":"ada"`},
+		},
+		{"", "ServiceAccount", "serviceaccounts", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"a"}}`, []string{`"automountServiceAccountToken":false`}},
+	} {
+		var r admission.Request
+		r.Operation, r.Namespace, r.Name, r.UserInfo.Username, r.Object.Raw = admissionv1.Create, "shop", "a", "ada", []byte(tc.object)
+		r.Kind = metav1.GroupVersionKind{Group: tc.group, Version: "v1", Kind: tc.kind}
+		r.Resource = metav1.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}
+		d := snapshot.Mutation.Decide(t.Context(), mutation.Input{Request: r})
+		for _, want := range tc.want {
+			if !strings.Contains(string(d.Object), want) {
+				t.Errorf("%s: no %s in %s; %v %v %v", tc.kind, want, d.Object, d.Err, d.Refusal, d.Failures)
+			}
+		}
+		if r.Object.Raw = d.Object; len(d.Object) > 0 {
+			if again := snapshot.Mutation.Decide(t.Context(), mutation.Input{Request: r}); len(again.Patch) > 0 {
+				t.Errorf("%s: the result is changed again: %v", tc.kind, again.Patch)
+			}
+		}
 	}
 }
 

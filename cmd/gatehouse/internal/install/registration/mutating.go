@@ -25,7 +25,9 @@ const asksExpression = `has(object.metadata.annotations) && object.metadata.anno
 // mutating is the configuration of two webhooks, of which each pod that is not
 // created in an emergency meets exactly one: a pod that asks for injection is not created without it, and a
 // pod that says nothing is created even if Gatehouse is not there.
-func (o *Options) mutating() Document {
+//
+// Policies that change other objects have two more webhooks, by their failurePolicy.
+func (o *Options) mutating(policies *policySet) Document {
 	webhook := func(name string, policy admissionregistrationv1.FailurePolicyType, condition, expression string) admissionregistrationv1.MutatingWebhook {
 		return admissionregistrationv1.MutatingWebhook{
 			Name:                    name,
@@ -50,16 +52,47 @@ func (o *Options) mutating() Document {
 			MatchConditions: []admissionregistrationv1.MatchCondition{notBreakGlass(), {Name: condition, Expression: expression}},
 		}
 	}
-	return Document{
-		comment: "While Gatehouse is down, a pod that asks for injection is rejected, and every other pod is created without sidecars.",
-		object: &admissionregistrationv1.MutatingWebhookConfiguration{
-			TypeMeta:   typeMeta("MutatingWebhookConfiguration"),
-			ObjectMeta: o.metadata(),
-			Webhooks: []admissionregistrationv1.MutatingWebhook{
-				webhook("asked.mutate.gatehouse.dev", admissionregistrationv1.Fail, "asks-for-injection", asksExpression),
-				webhook("default.mutate.gatehouse.dev", admissionregistrationv1.Ignore, "does-not-ask-for-injection", "!("+asksExpression+")"),
-			},
-		},
+	config := &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: typeMeta("MutatingWebhookConfiguration"), ObjectMeta: o.metadata()}
+	comment := "While Gatehouse is down, a pod that asks for injection is rejected, and every other pod is created without sidecars."
+	if o.injects() {
+		unasked := admissionregistrationv1.Ignore
+		if policies.failsForPods {
+			unasked, comment = admissionregistrationv1.Fail, "While Gatehouse is down, no pod is created, because a MutatingAdmissionPolicy that matches pods fails closed."
+		}
+		config.Webhooks = append(config.Webhooks,
+			webhook("asked.mutate.gatehouse.dev", admissionregistrationv1.Fail, "asks-for-injection", asksExpression),
+			webhook("default.mutate.gatehouse.dev", unasked, "does-not-ask-for-injection", "!("+asksExpression+")"))
+	} else {
+		comment = "The resources that the policies change, and no others."
+	}
+	for _, w := range []struct {
+		name   string
+		policy admissionregistrationv1.FailurePolicyType
+		sent   *sentRequests
+	}{
+		{"fail.mutate.gatehouse.dev", admissionregistrationv1.Fail, &policies.fail},
+		{"ignore.mutate.gatehouse.dev", admissionregistrationv1.Ignore, &policies.ignore},
+	} {
+		if len(w.sent.atoms) == 0 {
+			continue
+		}
+		one := webhook(w.name, w.policy, "", "")
+		w.sent.limit(&one.NamespaceSelector, &one.ObjectSelector)
+		one.Rules, one.MatchConditions = w.sent.rules(), ownConditions()
+		if o.injects() {
+			one.MatchConditions = append(one.MatchConditions, notNewPod())
+		}
+		config.Webhooks = append(config.Webhooks, one)
+	}
+	return Document{comment: comment, object: config}
+}
+
+// notNewPod excludes the creation of pods, which the webhooks for sidecars send.
+func notNewPod() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{
+		Name: "not-a-new-pod",
+		Expression: `!(request.operation == "CREATE" && request.resource.group == "" && request.resource.resource == "pods" &&
+(!has(request.subResource) || request.subResource == ""))`,
 	}
 }
 

@@ -117,10 +117,15 @@ func ForAdmission(o Options) (Admission, error) {
 			a.Notes = append(a.Notes, "Gatehouse needs cert-manager to renew its certificate, and its webhooks can block cert-manager: exclude cert-manager's namespace (hint: --exclude-namespace "+certManagerNamespace+")")
 		}
 	}
-	if o.Spec != nil && len(o.Spec.Sidecar.Profiles) == 0 && !o.CustomResources {
+	mutated, err := o.mutated()
+	if err != nil {
+		return Admission{}, err
+	}
+	a.Notes = append(a.Notes, mutated.notes...)
+	if !o.injects() && len(mutated.fail.atoms)+len(mutated.ignore.atoms) == 0 {
 		a.Notes = append(a.Notes, "there is no SidecarProfile: the mutating webhooks are left out")
 	} else {
-		add(PartRegistration, o.mutating())
+		add(PartRegistration, o.mutating(mutated))
 	}
 	fail, ignore, notes, err := o.validated()
 	if err != nil {

@@ -82,11 +82,54 @@ func (o *Options) validated() (fail, ignore sentRequests, notes []string, err er
 	return fail, ignore, slices.Compact(notes), nil
 }
 
+// mutated returns the requests that the active policies match that change objects. They are as those of validated, but for the
+// creation of pods if the webhooks for sidecars get it.
+func (o *Options) mutated() (*policySet, error) {
+	s := &policySet{}
+	if o.Spec == nil {
+		return s, nil
+	}
+	bound := map[string]bool{}
+	for i := range o.Spec.Mutation.Bindings {
+		bound[o.Spec.Mutation.Bindings[i].Spec.PolicyName] = true
+	}
+	for i := range o.Spec.Mutation.Policies {
+		if p := &o.Spec.Mutation.Policies[i]; bound[p.Name] {
+			s.add("MutatingAdmissionPolicy/"+p.Name, &admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: p.Spec.MatchConstraints, FailurePolicy: p.Spec.FailurePolicy,
+			}, false)
+		}
+	}
+	if s.fail.full || s.ignore.full {
+		return nil, fmt.Errorf("the policies that change objects name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
+	}
+	if o.injects() && s.fail.coverPodCreation() {
+		s.failsForPods = true
+		s.notes = append(s.notes, "a MutatingAdmissionPolicy with failurePolicy Fail matches new pods: while Gatehouse is down, no pod is created")
+	}
+	if s.fail.namespaces == nil && s.fail.objects == nil {
+		s.ignore.removeCovered(&s.fail.atomSet)
+	}
+	if o.injects() {
+		pods := &atomSet{atoms: map[atom]bool{{"", all, "pods", string(admissionregistrationv1.AllScopes), string(admissionregistrationv1.Create)}: true}}
+		s.fail.removeCovered(pods)
+		s.ignore.removeCovered(pods)
+	}
+	return s, nil
+}
+
+// injects reports whether there are, or may be, profiles.
+func (o *Options) injects() bool {
+	return o.Spec == nil || o.CustomResources || len(o.Spec.Sidecar.Profiles) > 0
+}
+
 // policySet are the requests that active policies match, by their failurePolicy.
 type policySet struct {
 	fail, ignore sentRequests
 	notes        []string
 	workloads    []workload.Kind
+	// failsForPods is true if the webhooks for sidecars send new pods to policies that fail closed.
+	failsForPods bool
 }
 
 // newPolicySet returns the policies with a binding or with validationActions.

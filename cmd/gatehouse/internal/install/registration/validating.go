@@ -116,6 +116,17 @@ func (s excludedResource) condition() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{Name: "not-" + s.name, Expression: "!(" + expression + ")"}
 }
 
+// limit adds the selectors that all policies have to those of a webhook.
+func (s *sentRequests) limit(namespaces, objects **metav1.LabelSelector) {
+	if s.namespaces != nil {
+		(*namespaces).MatchLabels = s.namespaces.MatchLabels
+		(*namespaces).MatchExpressions = append((*namespaces).MatchExpressions, s.namespaces.MatchExpressions...)
+	}
+	if s.objects != nil {
+		*objects = s.objects
+	}
+}
+
 // validating is the configuration of up to three webhooks: one for the policies
 // that fail closed, one for those that fail open, and one for custom resources of Gatehouse.
 func (o *Options) validating(fail, ignore sentRequests) Document {
@@ -134,15 +145,8 @@ func (o *Options) validating(fail, ignore sentRequests) Document {
 		if len(w.sent.atoms) == 0 {
 			continue
 		}
-		namespaces := o.namespaceSelector()
-		if w.sent.namespaces != nil {
-			namespaces.MatchLabels = w.sent.namespaces.MatchLabels
-			namespaces.MatchExpressions = append(namespaces.MatchExpressions, w.sent.namespaces.MatchExpressions...)
-		}
-		objects := w.sent.objects
-		if objects == nil {
-			objects = &metav1.LabelSelector{}
-		}
+		namespaces, objects := o.namespaceSelector(), &metav1.LabelSelector{}
+		w.sent.limit(&namespaces, &objects)
 		config.Webhooks = append(config.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name:                    w.name,
 			ClientConfig:            o.clientConfig(webhooks.ValidatePath),
