@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -205,17 +206,17 @@ func (f *probeFlags) attempt(ctx context.Context, client certs.Client) ([]*probe
 }
 
 // calls returns the calls of all webhooks, in the order of the configurations, with the addresses of their Services.
-func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookCall, error) {
+func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookcall.Call, error) {
 	if f.target != nil {
-		var calls []webhookCall
+		var calls []webhookcall.Call
 		for _, e := range webhooks.Endpoints() {
 			if e.Admission != nil {
-				calls = append(calls, callAt(f.target.JoinPath(e.Path), e.Path, f.caBundle))
+				calls = append(calls, webhookcall.At(f.target.JoinPath(e.Path), e.Path, f.caBundle))
 			}
 		}
 		return calls, nil
 	}
-	calls, err := readWebhooks(ctx, client, f.name)
+	calls, err := webhookcall.Read(ctx, client, f.name)
 	if unreached := apierr.Unreached(err); unreached != nil {
 		return nil, unreached
 	}
@@ -226,7 +227,7 @@ func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookC
 		return nil, fmt.Errorf("the webhook configurations %q have no webhooks", f.name)
 	}
 	for i := range calls {
-		if err := calls[i].locate(ctx, client); err != nil {
+		if err := calls[i].Locate(ctx, client); err != nil {
 			return nil, err
 		}
 	}
@@ -234,9 +235,11 @@ func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookC
 }
 
 // send calls a webhook and returns its answer.
-func (f *probeFlags) send(ctx context.Context, c *webhookCall) *probeResult {
-	r := &probeResult{Configuration: c.configuration, Webhook: c.name}
-	response, err := c.send(ctx, probeReview(c.rules, f.namespace))
+func (f *probeFlags) send(ctx context.Context, c *webhookcall.Call) *probeResult {
+	r := &probeResult{Configuration: c.Configuration, Webhook: c.Webhook}
+	response, err := c.Send(ctx, probeReview(c.Rules, f.namespace), func(timeout time.Duration) error {
+		return fmt.Errorf("no answer within %s, the timeout of the webhook", cli.FormatDuration(timeout))
+	})
 	if err != nil {
 		r.Message = cli.OneLine(err.Error())
 		return r
