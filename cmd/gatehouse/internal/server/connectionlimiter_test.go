@@ -237,9 +237,10 @@ func TestOnlyConnection(t *testing.T) {
 		t.Errorf("%d connections are open, want at most 9", n)
 	}
 	endCall()
-	from("192.0.2.1:1")
-	r.client.CloseIdleConnections()
-	r.review(t, r.client)
+	// A new connection would count beside this one until the server has seen its end.
+	if !r.review(t, r.client) {
+		t.Error("the only connection of a client was closed")
+	}
 }
 
 // TestCertifiedConnectionsDoNotCount has a caller with a client certificate while the
