@@ -92,6 +92,11 @@ type Options struct {
 	Slots *Slots
 	// Caller, if set, identifies the caller. Without it all are one.
 	Caller func(*http.Request) Caller
+	// Proven, if set, reports whether a whole review came over the request's connection before. If memory is short, the bodies
+	// of others are not waited for.
+	Proven func(*http.Request) bool
+	// Whole, if set, is called with true when the body of a review has arrived, and with false when the answer is made.
+	Whole func(r *http.Request, begins bool)
 	// SlotsFor, if set, returns the slots for an admission request that takes none of
 	// Slots, and nil for any other.
 	SlotsFor func(*admission.Request) *Slots
@@ -140,24 +145,35 @@ func newHandler(p protocol, o Options) *handler {
 	return &handler{Options: o, protocol: p}
 }
 
-// ServeHTTP implements http.Handler: it reserves memory for a request, bounds its
-// time, and writes the answer.
+// ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	caller, timeout := h.callerOf(r), h.timeout(r)
-	if !h.InFlight.enter(caller) {
+	if h.serve(w, r, caller, timeout) {
 		h.refuseWithoutMemory(w, caller, timeout)
-		return
 	}
-	x := h.newExchange(r, caller, timeout)
+}
+
+// serve reserves memory for a request, bounds its time, and writes the answer. It writes nothing and returns true if there was
+// no memory for the request until its body had arrived.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, timeout time.Duration) (withoutMemory bool) {
+	x := h.newExchange(w, r, caller, timeout)
+	if !h.InFlight.enter(&x.memory) {
+		x.free()
+		return true
+	}
 	defer h.finish(w, r, x)
 	ctx, cancel := context.WithDeadline(r.Context(), x.outcome.Started.Add(decisionTime(timeout)))
 	defer cancel()
 
 	failed := h.answer(ctx, w, r, x)
+	if x.memory.isDropped() {
+		x.discarded = true
+		return true
+	}
 	x.answered = true
 	if failed == nil {
 		write(w, x)
-		return
+		return false
 	}
 	switch {
 	case r.Context().Err() != nil:
@@ -167,6 +183,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.outcome.setFailure(failed)
 	h.protocol.refuse(w, failed, timeout-h.Now().Sub(x.outcome.Started), x)
+	return false
 }
 
 // growStack makes the stack of a new goroutine as large as most decisions need. Otherwise the stack would double
@@ -185,6 +202,10 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	if failed := h.readBody(ctx, w, r, x); failed != nil {
 		return failed
+	}
+	if h.Whole != nil {
+		h.Whole(r, true)
+		defer h.Whole(r, false)
 	}
 	if r.ProtoMajor > 1 {
 		growStack(0) // net/http makes a goroutine for each request
@@ -308,6 +329,11 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
 			h.protocol.refuse(w, failed, 0, x)
 		}
 		x.outcome.setFailure(failed)
+	}
+	if x.discarded {
+		x.memory.release()
+		x.free()
+		return
 	}
 	x.outcome.Took = h.Now().Sub(x.outcome.Started)
 	flushed := h.flushStream(w, r, x.memory.caller)

@@ -205,8 +205,8 @@ func TestLargestBody(t *testing.T) {
 	for _, bytes := range []int64{1 << 20, 8 << 20, 16 << 20, 64 << 20, 1 << 30} {
 		budget := NewBudget(bytes)
 		limit := budget.LargestBody() + 1
-		h := reservation{budget: budget, reserved: requestBytes, used: requestOverhead}
-		if !budget.enter(Caller{}) {
+		h := reservation{budget: budget, used: requestOverhead}
+		if !budget.enter(&h) || h.place(t.Context()) != nil {
 			t.Fatal("an empty budget has no room")
 		}
 		for full := int64(0); full < limit; {
