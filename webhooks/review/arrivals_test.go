@@ -156,13 +156,8 @@ func arrivalOf(b *Budget, address string) *reservation {
 
 func checkEmpty(t *testing.T, b *Budget) {
 	t.Helper()
-	for _, a := range b.arriving {
-		if a.bytes != 0 || len(a.networks) != 0 || a.oldest != nil || a.newest != nil {
-			t.Errorf("left of arrivals are %d bytes, of %v", a.bytes, a.networks)
-		}
-	}
-	if b.used != 0 || len(b.callers) != 0 {
-		t.Errorf("left are %d bytes used, and %v", b.used, b.callers)
+	if b.used != 0 || b.arrivingBytes() != 0 || len(b.callers) != 0 {
+		t.Errorf("left are %d bytes used, %d of arrivals, and %v", b.used, b.arrivingBytes(), b.callers)
 	}
 }
 

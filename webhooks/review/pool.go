@@ -135,13 +135,13 @@ func (p *pool) takeOrEnqueue(r *reservation, n int64) (taken bool, w *waiter) {
 	case r.dropped:
 		return false, nil
 	case p.fits(r.caller, a.held, n):
-		p.remove(r)
+		p.arrivalsOf(r).Remove(&r.held)
 		p.take(r.caller, n)
 		return true, nil
 	}
 	p.arrivals++
 	w = &waiter{n: n, arrived: p.arrivals, granted: make(chan struct{})}
-	if r.held > 0 {
+	if r.held.Weight() > 0 {
 		w.arrival, r.waiter = r, w
 	}
 	a.waiting = append(a.waiting, w)
@@ -210,7 +210,7 @@ func (p *pool) grant() {
 		a.waiting = slices.Delete(a.waiting, index, index+1)
 		p.setAccount(owner, a)
 		if best.arrival != nil {
-			p.remove(best.arrival)
+			p.arrivalsOf(best.arrival).Remove(&best.arrival.held)
 		}
 		p.take(owner, best.n)
 		close(best.granted)

@@ -27,14 +27,22 @@ var errLongHandshake = errors.New("tls: the client has sent too much before the 
 type handshakeConn struct {
 	net.Conn
 
-	// left bytes may be read until done is set, after the handshake.
-	left int
-	done bool
+	// left bytes may be read until done is set, after the handshake. Then onHeavy, if set, is called once after so many.
+	left    int
+	done    bool
+	onHeavy func()
 }
 
 func (c *handshakeConn) Read(into []byte) (int, error) {
 	if c.done {
-		return c.Conn.Read(into)
+		n, err := c.Conn.Read(into)
+		if c.onHeavy != nil {
+			if c.left -= n; c.left <= 0 {
+				c.onHeavy()
+				c.onHeavy = nil
+			}
+		}
+		return n, err
 	}
 	if c.left == 0 {
 		return 0, errLongHandshake
@@ -53,6 +61,8 @@ type acceptor struct {
 	// onAccept gets a connection before its handshake, and onDrop one that no server
 	// gets.
 	onAccept, onDrop func(*tls.Conn)
+	// onHeavy gets a connection over HTTP/2 without a client certificate over which lightBytes were received.
+	onHeavy func(*tls.Conn)
 	// onFailure gets the error of a handshake, and onRetry the error for which no
 	// connection can be accepted for now.
 	onFailure func(*tls.Conn, error)
@@ -106,8 +116,11 @@ func (a *acceptor) handshake(conn *tls.Conn, inner *handshakeConn) {
 		return
 	}
 	inner.done = true
-	to := a.others
-	if len(conn.ConnectionState().VerifiedChains) > 0 {
+	to, state := a.others, conn.ConnectionState()
+	if len(state.VerifiedChains) == 0 && state.NegotiatedProtocol == "h2" {
+		inner.left, inner.onHeavy = lightBytes, func() { a.onHeavy(conn) }
+	}
+	if len(state.VerifiedChains) > 0 {
 		to = a.certified
 	} else if socket, ok := inner.Conn.(interface {
 		SetReadBuffer(bytes int) error
