@@ -38,7 +38,7 @@ func (b *Budget) enter(r *reservation) bool {
 		b.take(r.caller, requestBytes)
 	default:
 		r.reserved, r.arriving = requestOverhead, true
-		r.held.Value, r.held.Network = r, fairqueue.NetworkOf(r.caller.Address)
+		r.held.Value, r.held.Address = r, r.caller.Address
 		b.dropArrivals(r.caller, requestOverhead)
 		b.arrivalsOf(r).Add(&r.held, requestOverhead)
 	}

@@ -96,7 +96,7 @@ func callerOf(r *http.Request) review.Caller {
 // add adds a connection. If there are too many, it closes others, or this one.
 func (l *connectionLimiter) add(conn net.Conn, expires time.Time) {
 	c := &connection{expires: expires, limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String())}
-	c.weight.Value, c.weight.Network = c, fairqueue.NetworkOf(c.client)
+	c.weight.Value, c.weight.Address = c, c.client
 	l.mu.Lock()
 	if l.all == nil {
 		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]int)
@@ -179,12 +179,12 @@ func (l *connectionLimiter) expendable(last *connection) *connection {
 }
 
 // closesBefore reports whether a proven connection is more expendable than another one: one without a whole call in progress,
-// then one that is not the only one of its client, then one of a network that has not less than the average, then the
-// one over which a whole call has not come for longer.
+// then one that is not the only one of its client, then one of a network and an address that have not less than the average, then
+// the one over which a whole call has not come for longer.
 func (c *connection) closesBefore(other *connection) bool {
 	l := c.limiter
 	rank := func(c *connection) [3]bool {
-		return [3]bool{c.whole.Load() > 0, l.clients[c.client] == 1, l.proven.HasLess(c.weight.Network)}
+		return [3]bool{c.whole.Load() > 0, l.clients[c.client] == 1, l.proven.IsModest(&c.weight)}
 	}
 	mine, others := rank(c), rank(other)
 	for i, spared := range mine {
