@@ -45,11 +45,15 @@ func (e *Entry[T]) Weight() int64 { return e.weight }
 // Weight returns the weight of all entries.
 func (q *Queue[T]) Weight() int64 { return q.weight }
 
-// Add adds to the weight of an entry. It makes the entry the newest if it is in no queue.
+// Add adds to the weight of an entry, which becomes the newest if it is in no queue, and leaves the queue if its weight becomes 0.
 func (q *Queue[T]) Add(e *Entry[T], weight int64) {
-	if e.weight == 0 {
+	if e.weight == 0 && weight != 0 {
 		q.join(e)
 		q.push(e)
+	}
+	if e.weight+weight == 0 {
+		q.Remove(e)
+		return
 	}
 	q.change(e, weight)
 }

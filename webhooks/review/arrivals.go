@@ -11,6 +11,10 @@ import (
 // requests: a request without its body must keep nobody from a decision. When it is needed, they are dropped.
 type arrivals = fairqueue.Queue[*reservation]
 
+// kept is the part of what is free, a quarter, that no arrivals hold: it is for those that were dropped and have not ended. Half
+// of that is for requests over proven connections, and for addresses that hold little.
+const kept = 4
+
 // arrival is a request among the arrivals. It is guarded by the budget's lock.
 type arrival struct {
 	// held is what the request holds there.
@@ -19,8 +23,9 @@ type arrival struct {
 	writer http.ResponseWriter
 	// proven reports whether a whole call has come over the connection before.
 	proven bool
-	// dropped reports whether its memory was taken from it.
+	// dropped reports whether its memory was taken from it, and lost is how much it holds of that until it ends.
 	dropped bool
+	lost    int64
 	// waiter waits for its place, if enough of its body has arrived. It is nil otherwise.
 	waiter *waiter
 }
@@ -36,13 +41,11 @@ func (b *Budget) enter(r *reservation) bool {
 	case r.caller.Certified:
 		r.reserved = requestBytes
 		b.take(r.caller, requestBytes)
-	default:
-		r.reserved, r.arriving = requestOverhead, true
-		r.held.Value, r.held.Address = r, r.caller.Address
-		b.dropArrivals(r.caller, requestOverhead)
-		b.arrivalsOf(r).Add(&r.held, requestOverhead)
+		return true
 	}
-	return true
+	r.reserved, r.arriving = requestOverhead, true
+	r.held.Value, r.held.Address = r, r.caller.Address
+	return b.add(r, requestOverhead)
 }
 
 // growArrival reserves n more bytes for an arrival, and reports whether it could. Without drop, it drops no other for them, and
@@ -50,16 +53,31 @@ func (b *Budget) enter(r *reservation) bool {
 func (b *Budget) growArrival(r *reservation, n int64, drop bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	free := b.free(r.caller)
-	if free < n || !drop && (free-b.arrivingBytes() < n || !b.fits(r.caller, b.callers[r.caller].held, r.reserved+n)) {
+	if !drop && (b.free(r.caller)-b.arrivingBytes() < n || !b.fits(r.caller, b.callers[r.caller].held, r.reserved+n)) {
 		return false
 	}
-	b.dropArrivals(r.caller, n)
-	if r.dropped {
-		return false // just now, or before
+	return !r.dropped && b.add(r, n)
+}
+
+// add adds n bytes to what an arrival holds, for which it drops others, and reports whether it could. The pool is locked.
+func (p *pool) add(r *reservation, n int64) bool {
+	a, free := p.arrivalsOf(r), p.free(r.caller)
+	a.Add(&r.held, n)
+	p.dropUntil(free - free/kept)
+	// Dropped requests hold memory until they end.
+	most := free / kept
+	if !r.proven && !a.IsModest(&r.held) {
+		most /= 2
 	}
-	b.arrivalsOf(r).Add(&r.held, n)
-	return true
+	switch {
+	case r.dropped:
+		return false
+	case p.dropped > most:
+		a.Add(&r.held, -n)
+		return false
+	default:
+		return true
+	}
 }
 
 // leave gives back what an arrival holds.
@@ -67,6 +85,7 @@ func (b *Budget) leave(r *reservation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.arrivalsOf(r).Remove(&r.held)
+	b.dropped -= r.lost
 }
 
 // isDropped reports whether the memory of an arrival was given to others.
@@ -88,11 +107,11 @@ func (p *pool) free(c Caller) int64 {
 // arrivingBytes returns what all arrivals hold. The pool is locked.
 func (p *pool) arrivingBytes() int64 { return p.arriving[0].Weight() + p.arriving[1].Weight() }
 
-// dropArrivals drops arrivals until n bytes are free beside the others, if so many can be. Those over connections that have
-// proven nothing go first. The pool is locked.
-func (p *pool) dropArrivals(c Caller, n int64) {
-	for p.arrivingBytes() > 0 && p.free(c)-p.arrivingBytes() < n {
-		if p.arriving[0].Weight() > 0 {
+// dropUntil drops arrivals until the others hold at most that many bytes: over connections that are not proven, unless those over
+// proven ones hold more. The pool is locked.
+func (p *pool) dropUntil(most int64) {
+	for p.arrivingBytes() > max(0, most) {
+		if p.arriving[0].Weight() >= p.arriving[1].Weight() {
 			p.drop(p.arriving[0].Expendable())
 		} else {
 			p.drop(p.arriving[1].Expendable())
@@ -103,6 +122,8 @@ func (p *pool) dropArrivals(c Caller, n int64) {
 // drop takes its memory from an arrival and interrupts it. The pool is locked, which keeps the request's handler from
 // returning meanwhile.
 func (p *pool) drop(r *reservation) {
+	r.lost = r.held.Weight()
+	p.dropped += r.lost
 	p.arrivalsOf(r).Remove(&r.held)
 	r.dropped = true
 	if r.waiter != nil {

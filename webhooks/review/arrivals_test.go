@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -94,7 +95,7 @@ func TestDroppedArrivals(t *testing.T) {
 		dropped int
 	}
 	const bytes = 1 << 20
-	const most = (bytes - bytes/8) / requestOverhead // arrivals that have memory
+	const most = (bytes - bytes/8) * 3 / 4 / requestOverhead // arrivals that have memory
 	for _, test := range []struct {
 		name    string
 		entered []arrivals
@@ -106,22 +107,22 @@ func TestDroppedArrivals(t *testing.T) {
 		}},
 		{"of a network of IPv6", []arrivals{{n: 2, address: "2001:db8::/64"}, {n: most, address: "2001:db8:0:1::/64", dropped: 2}}},
 		{"not of one that holds less than half of the average", []arrivals{
-			{n: 6, address: "192.0.2.1/32"}, {n: most / 2, address: "198.51.100.1/32", dropped: 6}, {n: most - most/2, address: "203.0.113.1/32"},
+			{n: 4, address: "192.0.2.1/32"}, {n: most / 2, address: "198.51.100.1/32", dropped: 4}, {n: most - most/2, address: "203.0.113.1/32"},
 		}},
 		{"of one that holds little more than the average", []arrivals{
-			{n: most / 3, address: "192.0.2.1/32", dropped: 6}, {n: most / 3, address: "198.51.100.1/32"}, {n: most - 2*(most/3) + 6, address: "203.0.113.1/32"},
+			{n: most / 3, address: "192.0.2.1/32", dropped: 3}, {n: most / 3, address: "198.51.100.1/32"}, {n: most - 2*(most/3) + 3, address: "203.0.113.1/32"},
 		}},
 		{"over connections that are not proven", []arrivals{
-			{n: most - 3, address: "192.0.2.1/32", proven: true}, {n: 3, address: "198.51.100.1/32", dropped: 3}, {n: 3, address: "192.0.2.1/32", proven: true},
+			{n: 4, address: "192.0.2.1/32", proven: true}, {n: most - 4, address: "192.0.2.1/32", dropped: 3}, {n: 3, address: "192.0.2.1/32", proven: true},
 		}},
-		{"over proven connections if there are no others", []arrivals{
+		{"over proven connections if these hold more", []arrivals{
 			{n: most, address: "192.0.2.1/32", proven: true, dropped: 1}, {n: 1, address: "198.51.100.1/32"},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			budget := NewBudget(bytes)
-			entered := make([][]*reservation, len(test.entered))
+			entered, ended := make([][]*reservation, len(test.entered)), make(map[*reservation]bool)
 			for i, group := range test.entered {
 				for range group.n {
 					r := arrivalOf(budget, group.address)
@@ -130,6 +131,12 @@ func TestDroppedArrivals(t *testing.T) {
 						t.Fatalf("a request of %s is refused", group.address)
 					}
 					entered[i] = append(entered[i], r)
+					for _, earlier := range slices.Concat(entered...) {
+						if !ended[earlier] && earlier.isDropped() {
+							ended[earlier] = true
+							earlier.release()
+						}
+					}
 				}
 			}
 			if held := budget.arrivingBytes(); held != most*requestOverhead {
@@ -137,7 +144,7 @@ func TestDroppedArrivals(t *testing.T) {
 			}
 			for i, group := range test.entered {
 				for j, r := range entered[i] {
-					if dropped := j < group.dropped; r.isDropped() != dropped {
+					if dropped := j < group.dropped; ended[r] != dropped {
 						t.Errorf("request %d of group %d is dropped: %v", j, i, !dropped)
 					}
 					r.release()
@@ -156,7 +163,7 @@ func arrivalOf(b *Budget, address string) *reservation {
 
 func checkEmpty(t *testing.T, b *Budget) {
 	t.Helper()
-	if b.used != 0 || b.arrivingBytes() != 0 || len(b.callers) != 0 {
+	if b.used != 0 || b.arrivingBytes() != 0 || b.dropped != 0 || len(b.callers) != 0 {
 		t.Errorf("left are %d bytes used, %d of arrivals, and %v", b.used, b.arrivingBytes(), b.callers)
 	}
 }
@@ -164,14 +171,10 @@ func checkEmpty(t *testing.T, b *Budget) {
 // TestPlaces has requests take their places from arrivals, which have no part in what callers hold.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	budget := NewBudget(1 << 20)
+	budget := NewBudget(8 << 20)
 	most := budget.size - budget.reserved
 	var all []*reservation
-	for range 2 * most / requestOverhead {
-		r := arrivalOf(budget, "198.51.100.1/32")
-		if !budget.enter(r) {
-			t.Fatal("an arrival is refused for others")
-		}
+	for r := arrivalOf(budget, "198.51.100.1/32"); budget.enter(r); r = arrivalOf(budget, "198.51.100.1/32") {
 		all = append(all, r)
 	}
 	for _, address := range []string{"192.0.2.1/32", "192.0.2.2/32", "192.0.2.3/32"} {
@@ -180,7 +183,7 @@ func TestPlaces(t *testing.T) {
 		if !budget.enter(r) || r.place(t.Context()) != nil || r.reserved != requestBytes {
 			t.Errorf("beside arrivals, a request holds %d bytes", r.reserved)
 		}
-		if held := budget.used + budget.arrivingBytes(); held > most {
+		if held := budget.used + budget.arrivingBytes() + budget.dropped; held > most {
 			t.Errorf("%d bytes are held, want at most %d", held, most)
 		}
 	}

@@ -23,6 +23,8 @@ type pool struct {
 	callers           map[Caller]account
 	// arriving are requests of a Budget: those over connections that are not proven, and others. What they hold is not used.
 	arriving [2]arrivals
+	// dropped is what those hold that were dropped and have not ended.
+	dropped int64
 	// arrivals counts the waiters.
 	arrivals int64
 }
@@ -88,7 +90,7 @@ func (p *pool) try(c Caller, n int64) bool {
 
 // take takes n, which fits. The pool is locked.
 func (p *pool) take(c Caller, n int64) {
-	p.dropArrivals(c, n)
+	p.dropUntil(p.free(c) - n)
 	p.addUsed(c, n)
 	a := p.callers[c]
 	a.held += n

@@ -29,10 +29,8 @@ const (
 )
 
 // connectionLimiter bounds the weight of the connections that anyone can make. When there are too many
-// it closes one over which no whole call has arrived, if these have more than half of the limit, else one of the others. Of either, it
-// spares networks that have less than the average. A bound for each client would have to
-// be useless to be harmless: a busy API server begins with a hundred calls that connect
-// at once.
+// it closes one over which no whole call has arrived, unless the others weigh more, and spares networks and addresses that have few. A
+// bound for each client would have to be useless to be harmless: a busy API server begins with a hundred calls that connect at once.
 type connectionLimiter struct {
 	// limit bounds the weight of all connections.
 	limit int
@@ -163,7 +161,7 @@ func (l *connectionLimiter) report(closed []*connection) {
 // expendable returns the connection to close. A whole call in progress is only cut for a connection of another client, and never
 // if it is over the only connection of its client; otherwise the last connection is closed itself.
 func (l *connectionLimiter) expendable(last *connection) *connection {
-	if l.unproven.Weight() > int64(l.limit/2) {
+	if l.unproven.Weight() >= l.proven.Weight() {
 		return l.unproven.Expendable()
 	}
 	var found *connection
