@@ -2,6 +2,8 @@ package review
 
 import (
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fairqueue"
@@ -24,8 +26,11 @@ type arrival struct {
 	// proven reports whether a whole call has come over the connection before.
 	proven bool
 	// dropped reports whether its memory was taken from it, and lost is how much it holds of that until it ends.
-	dropped bool
+	dropped atomic.Bool
 	lost    int64
+	// interrupted waits for the interruption of a dropped one, and next is the one to be interrupted after it.
+	interrupted sync.WaitGroup
+	next        *reservation
 	// waiter waits for its place, if enough of its body has arrived. It is nil otherwise.
 	waiter *waiter
 }
@@ -34,7 +39,7 @@ type arrival struct {
 // caller without a certificate is an arrival until it has a place, and holds requestOverhead until then, and its body.
 func (b *Budget) enter(r *reservation) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	switch {
 	case !b.fits(r.caller, b.callers[r.caller].held, requestBytes):
 		return false
@@ -52,11 +57,11 @@ func (b *Budget) enter(r *reservation) bool {
 // does not reserve what would keep the arrival from a place.
 func (b *Budget) growArrival(r *reservation, n int64, drop bool) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if !drop && (b.free(r.caller)-b.arrivingBytes() < n || !b.fits(r.caller, b.callers[r.caller].held, r.reserved+n)) {
 		return false
 	}
-	return !r.dropped && b.add(r, n)
+	return !r.dropped.Load() && b.add(r, n)
 }
 
 // add adds n bytes to what an arrival holds, for which it drops others, and reports whether it could. The pool is locked.
@@ -70,7 +75,7 @@ func (p *pool) add(r *reservation, n int64) bool {
 		most /= 2
 	}
 	switch {
-	case r.dropped:
+	case r.dropped.Load():
 		return false
 	case p.dropped > most:
 		a.Add(&r.held, -n)
@@ -80,19 +85,15 @@ func (p *pool) add(r *reservation, n int64) bool {
 	}
 }
 
-// leave gives back what an arrival holds.
+// leave gives back what an arrival holds, or held when it was dropped. After that its writer is used no more.
 func (b *Budget) leave(r *reservation) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.arrivalsOf(r).Remove(&r.held)
 	b.dropped -= r.lost
-}
-
-// isDropped reports whether the memory of an arrival was given to others.
-func (b *Budget) isDropped(r *reservation) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return r.dropped
+	b.unlock()
+	if r.dropped.Load() {
+		r.interrupted.Wait()
+	}
 }
 
 // free returns what neither requests that are no arrivals hold nor is kept from the caller. The pool is locked.
@@ -119,19 +120,32 @@ func (p *pool) dropUntil(most int64) {
 	}
 }
 
-// drop takes its memory from an arrival and interrupts it. The pool is locked, which keeps the request's handler from
-// returning meanwhile.
+// drop takes its memory from an arrival, which unlock interrupts. The pool is locked.
 func (p *pool) drop(r *reservation) {
 	r.lost = r.held.Weight()
 	p.dropped += r.lost
 	p.arrivalsOf(r).Remove(&r.held)
-	r.dropped = true
+	r.interrupted.Add(1)
+	r.dropped.Store(true)
+	p.interrupt, r.next = r, p.interrupt
 	if r.waiter != nil {
 		p.dequeue(r.caller, r.waiter)
 		close(r.waiter.granted)
-		return
 	}
-	_ = http.NewResponseController(r.writer).SetReadDeadline(time.Unix(1, 0)) // both protocols support it, and do not block
+}
+
+// unlock unlocks the pool and interrupts the requests that were dropped. While it is locked, thousands of requests may wait for the lock, so
+// that whoever has it does nothing that allocates memory for each request.
+func (p *pool) unlock() {
+	r := p.interrupt
+	p.interrupt = nil
+	p.mu.Unlock()
+	for r != nil {
+		next := r.next
+		_ = http.NewResponseController(r.writer).SetReadDeadline(time.Unix(1, 0)) // both protocols support it, and do not block
+		r.interrupted.Done()
+		r = next
+	}
 }
 
 // arrivalsOf returns those that a request belongs to.

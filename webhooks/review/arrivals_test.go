@@ -217,7 +217,7 @@ func TestWaitingForAPlace(t *testing.T) {
 			if drop {
 				budget.mu.Lock()
 				budget.drop(r)
-				budget.mu.Unlock()
+				budget.unlock()
 			} else {
 				budget.release(ordinary, held)
 				held = 0

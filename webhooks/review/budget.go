@@ -167,4 +167,4 @@ func (r *reservation) place(ctx context.Context) error {
 }
 
 // isDropped reports whether the memory of the request was given to others before its body had arrived.
-func (r *reservation) isDropped() bool { return r.arriving && r.budget.isDropped(r) }
+func (r *reservation) isDropped() bool { return r.arriving && r.dropped.Load() }

@@ -23,8 +23,9 @@ type pool struct {
 	callers           map[Caller]account
 	// arriving are requests of a Budget: those over connections that are not proven, and others. What they hold is not used.
 	arriving [2]arrivals
-	// dropped is what those hold that were dropped and have not ended.
-	dropped int64
+	// dropped is what those hold that were dropped and have not ended, and interrupt the first of those to be interrupted.
+	dropped   int64
+	interrupt *reservation
 	// arrivals counts the waiters.
 	arrivals int64
 }
@@ -80,7 +81,7 @@ func (p *pool) fits(c Caller, held, n int64) bool {
 // try takes n if it fits, and reports whether it did.
 func (p *pool) try(c Caller, n int64) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	if !p.fits(c, p.callers[c].held, n) {
 		return false
 	}
@@ -119,10 +120,10 @@ func (p *pool) acquire(ctx context.Context, r *reservation, n int64) bool {
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	r.waiter = nil
 	if !p.dequeue(r.caller, w) {
-		return !r.dropped // granted, or dropped
+		return !r.dropped.Load() // granted, or dropped
 	}
 	p.grant() // with one caller less, the shares of the others are larger
 	return false
@@ -131,10 +132,10 @@ func (p *pool) acquire(ctx context.Context, r *reservation, n int64) bool {
 // takeOrEnqueue takes n, or returns the waiter for it. It does neither for an arrival that was dropped.
 func (p *pool) takeOrEnqueue(r *reservation, n int64) (taken bool, w *waiter) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	a := p.callers[r.caller]
 	switch {
-	case r.dropped:
+	case r.dropped.Load():
 		return false, nil
 	case p.fits(r.caller, a.held, n):
 		p.arrivalsOf(r).Remove(&r.held)
@@ -178,7 +179,7 @@ func (p *pool) setAccount(c Caller, a account) {
 // release gives n back and grants what became free.
 func (p *pool) release(c Caller, n int64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	a := p.callers[c]
 	p.addUsed(c, -n)
 	a.held -= n
