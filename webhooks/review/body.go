@@ -112,7 +112,7 @@ func WithBody(next http.Handler, o Options) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := h.newExchange(w, r, h.callerOf(r), o.MaxTime)
 		defer x.free()
-		if !o.InFlight.enter(&x.memory) {
+		if !h.enter(x, r) {
 			panic(http.ErrAbortHandler)
 		}
 		defer x.memory.release()
@@ -120,10 +120,9 @@ func WithBody(next http.Handler, o Options) http.Handler {
 		if x.memory.isDropped() || x.memory.place(r.Context()) != nil {
 			panic(http.ErrAbortHandler)
 		}
-		if h.Whole != nil {
-			h.Whole(r, true)
-			defer h.Whole(r, false)
-		}
+		connection := h.connectionOf(r)
+		connection.BeginWhole()
+		defer connection.EndWhole()
 		call := *r
 		call.Body = struct {
 			io.Reader

@@ -111,7 +111,7 @@ func (h *handler) newExchange(w http.ResponseWriter, r *http.Request, caller Cal
 	x.memory = reservation{
 		budget: h.InFlight, caller: caller, used: requestOverhead, now: h.Now,
 		maxWait: timeout / 4, // the rest is for the decision
-		arrival: arrival{writer: w, proven: h.Proven != nil && h.Proven(r)},
+		arrival: arrival{writer: w},
 	}
 	return x
 }

@@ -92,11 +92,8 @@ type Options struct {
 	Slots *Slots
 	// Caller, if set, identifies the caller. Without it all are one.
 	Caller func(*http.Request) Caller
-	// Proven, if set, reports whether a whole review came over the request's connection before. If memory is short, the bodies
-	// of others are not waited for.
-	Proven func(*http.Request) bool
-	// Whole, if set, is called with true when the body of a review has arrived, and with false when the answer is made.
-	Whole func(r *http.Request, begins bool)
+	// Connection, if set, returns the connection of a request, or nil.
+	Connection func(*http.Request) Connection
 	// SlotsFor, if set, returns the slots for an admission request that takes none of
 	// Slots, and nil for any other.
 	SlotsFor func(*admission.Request) *Slots
@@ -109,6 +106,35 @@ type Options struct {
 	TraceParents bool
 	// Now is the clock. Required.
 	Now func() time.Time
+}
+
+// Connection is what is known about a connection, by the requests that come over it.
+type Connection interface {
+	// Enter is called before a request gets memory, and reports whether a whole request came over the connection before. If memory is
+	// short, others are not waited for.
+	Enter() (proven bool)
+	// Entered is called once such another request has memory, or is refused.
+	Entered()
+	// BeginWhole is called when the body of a request has arrived, and EndWhole when the answer is made.
+	BeginWhole()
+	EndWhole()
+}
+
+// anyConnection is one of which nothing is known.
+type anyConnection struct{}
+
+func (anyConnection) Enter() (proven bool) { return false }
+func (anyConnection) Entered()             {}
+func (anyConnection) BeginWhole()          {}
+func (anyConnection) EndWhole()            {}
+
+func (o *Options) connectionOf(r *http.Request) Connection {
+	if o.Connection != nil {
+		if c := o.Connection(r); c != nil {
+			return c
+		}
+	}
+	return anyConnection{}
 }
 
 // Admission serves f as an admission webhook, mutating or validating.
@@ -157,7 +183,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // no memory for the request until its body had arrived.
 func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, timeout time.Duration) (withoutMemory bool) {
 	x := h.newExchange(w, r, caller, timeout)
-	if !h.InFlight.enter(&x.memory) {
+	if !h.enter(x, r) {
 		x.free()
 		return true
 	}
@@ -186,6 +212,15 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, t
 	return false
 }
 
+// enter reserves memory for a request before its body, and reports whether it could.
+func (h *handler) enter(x *exchange, r *http.Request) bool {
+	connection := h.connectionOf(r)
+	if x.memory.proven = connection.Enter(); !x.memory.proven {
+		defer connection.Entered()
+	}
+	return h.InFlight.enter(&x.memory)
+}
+
 // growStack makes the stack of a new goroutine as large as most decisions need. Otherwise the stack would double
 // several times, and each time be copied. It returns a byte of the array so that the compiler keeps the array.
 //
@@ -203,10 +238,9 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if failed := h.readBody(ctx, w, r, x); failed != nil {
 		return failed
 	}
-	if h.Whole != nil {
-		h.Whole(r, true)
-		defer h.Whole(r, false)
-	}
+	connection := h.connectionOf(r)
+	connection.BeginWhole()
+	defer connection.EndWhole()
 	if r.ProtoMajor > 1 {
 		growStack(0) // net/http makes a goroutine for each request
 	}

@@ -27,21 +27,21 @@ var errLongHandshake = errors.New("tls: the client has sent too much before the 
 type handshakeConn struct {
 	net.Conn
 
-	// left bytes may be read until done is set, after the handshake. Then onHeavy, if set, is called once after so many.
-	left    int
-	done    bool
-	onHeavy func()
+	// left bytes may be read until done is set, after the handshake.
+	left int
+	done bool
+	// follow, if set, follows reads after the handshake.
+	follow *connection
 }
 
 func (c *handshakeConn) Read(into []byte) (int, error) {
 	if c.done {
-		n, err := c.Conn.Read(into)
-		if c.onHeavy != nil {
-			if c.left -= n; c.left <= 0 {
-				c.onHeavy()
-				c.onHeavy = nil
-			}
+		if c.follow == nil {
+			return c.Conn.Read(into)
 		}
+		c.follow.beforeRead()
+		n, err := c.Conn.Read(into)
+		c.follow.afterRead(n)
 		return n, err
 	}
 	if c.left == 0 {
@@ -61,8 +61,8 @@ type acceptor struct {
 	// onAccept gets a connection before its handshake, and onDrop one that no server
 	// gets.
 	onAccept, onDrop func(*tls.Conn)
-	// onHeavy gets a connection over HTTP/2 without a client certificate over which lightBytes were received.
-	onHeavy func(*tls.Conn)
+	// follow returns what follows the reads of a connection over HTTP/2 without a client certificate, nil for none.
+	follow func(*tls.Conn) *connection
 	// onFailure gets the error of a handshake, and onRetry the error for which no
 	// connection can be accepted for now.
 	onFailure func(*tls.Conn, error)
@@ -118,7 +118,7 @@ func (a *acceptor) handshake(conn *tls.Conn, inner *handshakeConn) {
 	inner.done = true
 	to, state := a.others, conn.ConnectionState()
 	if len(state.VerifiedChains) == 0 && state.NegotiatedProtocol == "h2" {
-		inner.left, inner.onHeavy = lightBytes, func() { a.onHeavy(conn) }
+		inner.follow = a.follow(conn)
 	}
 	if len(state.VerifiedChains) > 0 {
 		to = a.certified

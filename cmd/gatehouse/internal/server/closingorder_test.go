@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -35,13 +34,6 @@ func connect(l *connectionLimiter, address string) (*silentConn, *connection) {
 	conn := &silentConn{address: address}
 	l.add(conn, time.Time{})
 	return conn, l.find(conn, false)
-}
-
-// beginWhole has a call arrive whole over a connection.
-func beginWhole(c *connection) *http.Request {
-	request, _ := http.NewRequestWithContext(context.WithValue(context.Background(), connectionKey{}, c), http.MethodPost, "/", http.NoBody) // it is valid
-	setWhole(request, true)
-	return request
 }
 
 // checkNoneLeft closes all connections.
@@ -78,13 +70,14 @@ func TestStalledConnections(t *testing.T) {
 				closed := 0
 				l := &connectionLimiter{limit: 464, firstCall: time.Hour, onLimit: func(n int, _ netip.Prefix) { closed += n }}
 				const us = "192.0.2.251"
-				conn, kept := connect(l, us)
-				setWhole(beginWhole(kept), false)
+				first, kept := connect(l, us)
+				kept.BeginWhole()
+				kept.EndWhole()
 				for i := range 4000 {
-					attacker, _ := connect(l, replaceLast(test.format, i%200))
-					l.setState(attacker, http.StateActive)
-					if test.heavy {
-						l.weigh(attacker)
+					conn, attacker := connect(l, replaceLast(test.format, i%200))
+					l.setState(conn, http.StateActive)
+					if test.heavy && attacker != nil {
+						attacker.weigh()
 					}
 					if i%20 != 0 {
 						continue
@@ -94,10 +87,11 @@ func TestStalledConnections(t *testing.T) {
 					for j := range 40 {
 						connect(l, replaceLast(test.format, (i+j)%200))
 					}
-					if c == nil || other.closed || conn.closed {
-						t.Fatalf("beside %d, a connection is closed: the new one %v, the old one %v", len(l.all), other.closed, conn.closed)
+					if c == nil || other.closed || first.closed {
+						t.Fatalf("beside %d, a connection is closed: the new one %v, the old one %v", len(l.all), other.closed, first.closed)
 					}
-					setWhole(beginWhole(c), false)
+					c.BeginWhole()
+					c.EndWhole()
 					l.setState(other, http.StateClosed)
 				}
 				if weight := l.unproven.Weight() + l.proven.Weight(); closed == 0 || weight > int64(l.limit) {
@@ -125,7 +119,8 @@ func TestIdleConnections(t *testing.T) {
 			l := &connectionLimiter{limit: 16, firstCall: firstCallTimeout}
 			conn, c := connect(l, "192.0.2.1")
 			if whole {
-				setWhole(beginWhole(c), false)
+				c.BeginWhole()
+				c.EndWhole()
 			}
 			for range 3 {
 				l.setState(conn, http.StateActive)
@@ -183,8 +178,8 @@ func TestClosingOrder(t *testing.T) {
 					conn, c := connect(l, m.address)
 					conns = append(conns, conn)
 					if c != nil && m.whole {
-						if request := beginWhole(c); !m.busy {
-							setWhole(request, false)
+						if c.BeginWhole(); !m.busy {
+							c.EndWhole()
 						}
 					}
 				}

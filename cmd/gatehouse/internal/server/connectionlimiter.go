@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -26,6 +27,9 @@ const (
 	// for it. All others have a weight of 1.
 	http2Weight = 8
 	lightBytes  = 32 << 10
+	// turns is how many connections over HTTP/2 that are not proven are read at one time. What they send makes up to as many streams as they may
+	// have, each with tens of kilobytes, before any of them is known to a budget.
+	turns = 32
 )
 
 // connectionLimiter bounds the weight of the connections that anyone can make. When there are too many
@@ -38,6 +42,9 @@ type connectionLimiter struct {
 	firstCall time.Duration
 	// onLimit gets how many connections were closed because of the limit, and a client that had one of them.
 	onLimit func(closed int, client netip.Prefix)
+
+	// turns has an element for each connection that is being read, see the constant.
+	turns chan struct{}
 
 	mu  sync.Mutex
 	all map[net.Conn]*connection
@@ -55,6 +62,8 @@ type connection struct {
 	limiter *connectionLimiter
 	conn    net.Conn
 	client  netip.Prefix
+	// http2 is set once the protocol is known.
+	http2 bool
 	// timer closes the connection if no call comes.
 	timer *time.Timer
 
@@ -64,6 +73,12 @@ type connection struct {
 	since atomic.Int64
 	// isProven is set with proven, so that most calls do not take the limiter's lock.
 	isProven atomic.Bool
+	// turn counts what has to end before another connection is read: that what was read becomes streams, and that these are known to a budget.
+	turn atomic.Int32
+	// reading reports whether what was read counts, and isRemoved whether nothing counts any more.
+	reading, isRemoved atomic.Bool
+	// left is how many bytes may come until the connection weighs http2Weight. It is for the reader alone.
+	left int
 
 	// The rest is guarded by the limiter's lock: the weight, whether a whole call has come over the connection, whether a call is in
 	// progress, and when the connection is closed if none is.
@@ -120,11 +135,56 @@ func (l *connectionLimiter) find(conn net.Conn, certified bool) *connection {
 	return c
 }
 
-// weigh has a connection weigh http2Weight.
-func (l *connectionLimiter) weigh(conn net.Conn) {
+// follow returns what follows the reads of a connection over HTTP/2, nil if the connection was closed because of the limit.
+func (l *connectionLimiter) follow(conn *tls.Conn) *connection {
+	c := l.find(conn, false)
+	if c != nil {
+		c.http2, c.left = true, lightBytes
+	}
+	return c
+}
+
+// beforeRead follows the reads of a connection over HTTP/2 without a client certificate. What came before has become streams by then.
+func (c *connection) beforeRead() {
+	if c.reading.Swap(false) {
+		c.endTurn()
+	}
+}
+
+// afterRead gets the number of bytes that were read. It returns when it is the connection's turn.
+func (c *connection) afterRead(n int) {
+	if c.left > 0 {
+		if c.left -= n; c.left <= 0 {
+			c.weigh()
+		}
+	}
+	if n > 0 && !c.isProven.Load() {
+		c.beginTurn()
+		c.reading.Store(true)
+		if c.isRemoved.Load() {
+			c.beforeRead() // there may be no other read
+		}
+	}
+}
+
+func (c *connection) beginTurn() {
+	if c.turn.Add(1) == 1 {
+		c.limiter.turns <- struct{}{}
+	}
+}
+
+func (c *connection) endTurn() {
+	if c.turn.Add(-1) == 0 {
+		<-c.limiter.turns
+	}
+}
+
+// weigh has the connection weigh http2Weight.
+func (c *connection) weigh() {
+	l := c.limiter
 	l.mu.Lock()
 	var closed []*connection
-	if c := l.all[conn]; c != nil {
+	if l.all[c.conn] == c {
 		c.queue().Add(&c.weight, int64(min(http2Weight, l.limit)-1))
 		closed = l.enforce(c)
 	}
@@ -209,6 +269,8 @@ func (c *connection) close() {
 func (c *connection) remove() {
 	l := c.limiter
 	c.timer.Stop()
+	c.isRemoved.Store(true)
+	c.beforeRead()
 	if l.all[c.conn] != c {
 		return
 	}
@@ -228,27 +290,43 @@ func (c *connection) closeIdle() {
 	}
 }
 
-// setWhole follows review.Options.Whole.
-func setWhole(r *http.Request, begins bool) {
-	c := connectionOf(r.Context())
-	switch {
-	case c == nil:
-	case !begins:
-		c.whole.Add(-1)
-	default:
-		c.whole.Add(1)
-		c.since.Store(time.Now().UnixNano())
-		if !c.isProven.Load() {
-			c.prove()
-		}
+// reviewConnection returns the connection of a request for review.Options.
+func reviewConnection(r *http.Request) review.Connection {
+	if c := connectionOf(r.Context()); c != nil {
+		return c
+	}
+	return nil
+}
+
+// Enter implements review.Connection.
+func (c *connection) Enter() (proven bool) {
+	if c.isProven.Load() {
+		return true
+	}
+	if c.http2 {
+		c.beginTurn()
+	}
+	return false
+}
+
+// Entered implements review.Connection.
+func (c *connection) Entered() {
+	if c.http2 {
+		c.endTurn()
 	}
 }
 
-// isProven reports whether a whole call has come over the request's connection.
-func isProven(r *http.Request) bool {
-	c := connectionOf(r.Context())
-	return c != nil && c.isProven.Load()
+// BeginWhole implements review.Connection.
+func (c *connection) BeginWhole() {
+	c.whole.Add(1)
+	c.since.Store(time.Now().UnixNano())
+	if !c.isProven.Load() {
+		c.prove()
+	}
 }
+
+// EndWhole implements review.Connection.
+func (c *connection) EndWhole() { c.whole.Add(-1) }
 
 // prove notes that a whole call has come over the connection.
 func (c *connection) prove() {

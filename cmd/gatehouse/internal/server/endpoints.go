@@ -122,7 +122,7 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 	}
 	people := keepAliveIf(never, review.WithBody(http.HandlerFunc(r.login), review.Options{
 		MaxBytes: maxLoginBytes, MaxTime: admissionTime, InFlight: review.NewBudget(otherBytes),
-		Caller: callerOf, Whole: setWhole, Now: options.Now,
+		Caller: callerOf, Connection: reviewConnection, Now: options.Now,
 	}))
 	mux.Handle(login.Path, people)
 	mux.Handle(login.WhoamiPath, people)
@@ -135,7 +135,7 @@ func (o *ReviewOptions) endpoint(maxBytes int64, maxTime time.Duration, inFlight
 	return review.Options{
 		MaxBytes: maxBytes, MaxTime: maxTime,
 		InFlight: review.NewBudget(inFlight), Slots: review.NewSlots(slotsPerProcessor * runtime.GOMAXPROCS(0)),
-		Caller: callerOf, Proven: isProven, Whole: setWhole, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
+		Caller: callerOf, Connection: reviewConnection, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
 	}
 }
 

@@ -73,4 +73,3 @@ func TestIdleLogins(t *testing.T) {
 		running.Wait()
 	})
 }
-

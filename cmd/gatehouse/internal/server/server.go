@@ -113,7 +113,7 @@ type Server struct {
 func New(o Options) *Server {
 	return &Server{
 		options:    o,
-		limiter:    connectionLimiter{limit: cmp.Or(o.Connections, maxUncertified), firstCall: firstCallTimeout},
+		limiter:    connectionLimiter{limit: cmp.Or(o.Connections, maxUncertified), firstCall: firstCallTimeout, turns: make(chan struct{}, turns)},
 		opsLimiter: connectionLimiter{limit: maxOps, firstCall: firstCallTimeout},
 	}
 }
@@ -202,7 +202,7 @@ func (s *Server) acceptor(connections *connectionLog) *acceptor {
 			// Jitter keeps connections that were made together from ending together.
 			s.limiter.add(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
 		},
-		onHeavy: func(conn *tls.Conn) { s.limiter.weigh(conn) },
+		follow: s.limiter.follow,
 		onDrop: func(conn *tls.Conn) {
 			s.limiter.setState(conn, http.StateClosed)
 			s.busy.setState(conn, http.StateClosed)
@@ -306,8 +306,10 @@ func (s *Server) ops() http.Handler {
 		mux.Handle("/log-level", s.options.Debug)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		setWhole(r, true) // such calls have no bodies
-		defer setWhole(r, false)
+		if c := connectionOf(r.Context()); c != nil {
+			c.BeginWhole() // such calls have no bodies
+			defer c.EndWhole()
+		}
 		mux.ServeHTTP(w, r)
 	})
 }
