@@ -21,6 +21,8 @@ const kept = 4
 type arrival struct {
 	// held is what the request holds there.
 	held fairqueue.Entry[*reservation]
+	// buffer is what net/http may hold of its body.
+	buffer int64
 	// writer is that of the answer, with which the read of the body is interrupted.
 	writer http.ResponseWriter
 	// proven reports whether a whole call has come over the connection before.
@@ -36,7 +38,7 @@ type arrival struct {
 }
 
 // enter reserves memory for a request before its body, without waiting, and reports whether it could. The request of a
-// caller without a certificate is an arrival until it has a place, and holds requestOverhead until then, and its body.
+// caller without a certificate is an arrival until it has a place, and holds what it uses until then.
 func (b *Budget) enter(r *reservation) bool {
 	b.mu.Lock()
 	defer b.unlock()
@@ -44,13 +46,14 @@ func (b *Budget) enter(r *reservation) bool {
 	case !b.fits(r.caller, b.callers[r.caller].held, requestBytes):
 		return false
 	case r.caller.Certified:
+		r.used -= r.buffer
 		r.reserved = requestBytes
 		b.take(r.caller, requestBytes)
 		return true
 	}
-	r.reserved, r.arriving = requestOverhead, true
+	r.reserved, r.arriving = r.used, true
 	r.held.Value, r.held.Address = r, r.caller.Address
-	return b.add(r, requestOverhead)
+	return b.add(r, r.used)
 }
 
 // growArrival reserves n more bytes for an arrival, and reports whether it could. Without drop, it drops no other for them, and

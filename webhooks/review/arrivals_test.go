@@ -157,7 +157,8 @@ func TestDroppedArrivals(t *testing.T) {
 
 func arrivalOf(b *Budget, address string) *reservation {
 	return &reservation{
-		budget: b, caller: Caller{Address: netip.MustParsePrefix(address)}, now: time.Now, maxWait: time.Hour, arrival: arrival{writer: newIdleCall()},
+		budget: b, caller: Caller{Address: netip.MustParsePrefix(address)}, used: requestOverhead, now: time.Now, maxWait: time.Hour,
+		arrival: arrival{writer: newIdleCall()},
 	}
 }
 

@@ -16,6 +16,9 @@ const (
 	// requestOverhead is the memory of a request before its body: a stream, a goroutine, a
 	// header and pooled memory (measured: 14 KiB, and up to 8 KiB of header).
 	requestOverhead = 24 << 10
+	// streamBuffer bounds what net/http allocates for the body of a stream that has an announced length when the first byte has
+	// arrived, and holds until all has.
+	streamBuffer = 16 << 10
 	// valueBytes is about the memory of a decoded JSON value. Measured are 76 bytes for
 	// short numbers, 106 for empty objects and 246 for small ones.
 	valueBytes = 128
@@ -158,7 +161,8 @@ func (r *reservation) place(ctx context.Context) error {
 	if !r.arriving {
 		return nil
 	}
-	n := max(r.reserved, requestBytes)
+	r.used -= r.buffer
+	n := max(r.used, requestBytes)
 	if !r.budget.acquire(ctx, r, n) {
 		return errOverload
 	}

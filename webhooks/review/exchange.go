@@ -113,6 +113,10 @@ func (h *handler) newExchange(w http.ResponseWriter, r *http.Request, caller Cal
 		maxWait: timeout / 4, // the rest is for the decision
 		arrival: arrival{writer: w},
 	}
+	if r.ProtoMajor > 1 {
+		x.memory.buffer = min(max(0, r.ContentLength), streamBuffer)
+		x.memory.used += x.memory.buffer
+	}
 	return x
 }
 

@@ -19,8 +19,7 @@ func TestWaitingIsBoundedOnce(t *testing.T) {
 	if err := h.grow(t.Context(), 1); err != nil {
 		t.Fatalf("an empty budget has no room: %v", err)
 	}
-	other := h
-	other.reserved, other.used = 0, 0
+	other := reservation{budget: full, maxWait: h.maxWait, now: h.now}
 	if err := other.grow(t.Context(), 1); !errors.Is(err, errOverload) {
 		t.Errorf("a full budget has room: %v", err)
 	}
