@@ -13,10 +13,6 @@ import (
 // requests: a request without its body must keep nobody from a decision. When it is needed, they are dropped.
 type arrivals = fairqueue.Queue[*reservation]
 
-// kept is the part of what is free, a quarter, that no arrivals hold: it is for those that were dropped and have not ended. Half
-// of that is for requests over proven connections, and for addresses that hold little.
-const kept = 4
-
 // arrival is a request among the arrivals. It is guarded by the budget's lock.
 type arrival struct {
 	// held is what the request holds there.
@@ -67,13 +63,15 @@ func (b *Budget) growArrival(r *reservation, n int64, drop bool) bool {
 	return !r.dropped.Load() && b.add(r, n)
 }
 
-// add adds n bytes to what an arrival holds, for which it drops others, and reports whether it could. The pool is locked.
+// add adds n bytes to what an arrival holds, for which it drops others, and reports whether it could. Arrivals hold half of what is free.
+// A quarter is for those that were dropped and have not ended, of which half is for requests over proven connections, and for addresses
+// that hold little. The pool is locked.
 func (p *pool) add(r *reservation, n int64) bool {
 	a, free := p.arrivalsOf(r), p.free(r.caller)
 	a.Add(&r.held, n)
-	p.dropUntil(free - free/kept)
+	p.dropUntil(free / 2)
 	// Dropped requests hold memory until they end.
-	most := free / kept
+	most := free / 4
 	if !r.proven && !a.IsModest(&r.held) {
 		most /= 2
 	}

@@ -94,8 +94,8 @@ func TestDroppedArrivals(t *testing.T) {
 		// dropped is how many of them are dropped, the oldest of them first.
 		dropped int
 	}
-	const bytes = 1 << 20
-	const most = (bytes - bytes/8) * 3 / 4 / requestOverhead // arrivals that have memory
+	const bytes = 3 << 19
+	const most = (bytes - bytes/8) / 2 / requestOverhead // arrivals that have memory
 	for _, test := range []struct {
 		name    string
 		entered []arrivals
