@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ type silentConn struct {
 	net.Conn
 
 	address string
-	closed  bool
+	closed  atomic.Bool
 }
 
 func (c *silentConn) RemoteAddr() net.Addr {
@@ -24,7 +25,7 @@ func (c *silentConn) RemoteAddr() net.Addr {
 }
 
 func (c *silentConn) Close() error {
-	c.closed = true
+	c.closed.Store(true)
 	return nil
 }
 
@@ -87,8 +88,8 @@ func TestStalledConnections(t *testing.T) {
 					for j := range 40 {
 						connect(l, replaceLast(test.format, (i+j)%200))
 					}
-					if c == nil || other.closed || first.closed {
-						t.Fatalf("beside %d, a connection is closed: the new one %v, the old one %v", len(l.all), other.closed, first.closed)
+					if c == nil || other.closed.Load() || first.closed.Load() {
+						t.Fatalf("beside %d, a connection is closed: the new one %v, the old one %v", len(l.all), other.closed.Load(), first.closed.Load())
 					}
 					c.BeginWhole()
 					c.EndWhole()
@@ -131,12 +132,12 @@ func TestIdleConnections(t *testing.T) {
 			l.setState(conn, http.StateActive)
 			l.setState(conn, http.StateIdle)
 			time.Sleep(want - time.Nanosecond)
-			if synctest.Wait(); conn.closed {
+			if synctest.Wait(); conn.closed.Load() {
 				t.Error("the connection is closed before its time, or with a call in progress")
 			}
 			time.Sleep(time.Nanosecond)
-			if synctest.Wait(); !conn.closed || len(l.all) != 0 {
-				t.Errorf("after %s without a call, the connection is closed: %v", want, conn.closed)
+			if synctest.Wait(); !conn.closed.Load() || len(l.all) != 0 {
+				t.Errorf("after %s without a call, the connection is closed: %v", want, conn.closed.Load())
 			}
 		})
 	}
@@ -184,8 +185,8 @@ func TestClosingOrder(t *testing.T) {
 					}
 				}
 				for i, conn := range conns {
-					if conn.closed != (i == test.closed) {
-						t.Errorf("connection %d is closed: %v", i, conn.closed)
+					if conn.closed.Load() != (i == test.closed) {
+						t.Errorf("connection %d is closed: %v", i, conn.closed.Load())
 					}
 				}
 				checkNoneLeft(t, l)
