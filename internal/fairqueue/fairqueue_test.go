@@ -29,8 +29,10 @@ func TestExpendable(t *testing.T) {
 		{"a heavy entry", []entry{{us, 1}, {them, 8}}, []int{0}, []int{1, 0}},
 		{"an address with little in its network", []entry{{neighbours, 1}, {them, 1}, {them, 1}, {them, 1}, {them, 1}}, []int{0}, []int{1, 2, 3, 4, 0}},
 		{
-			"addresses of one network and another network", []entry{{us, 1}, {us, 1}, {them, 2}, {neighbours, 2}, {them, 2}, {neighbours, 2}},
-			[]int{0, 1}, []int{2, 3, 4, 5, 0, 1},
+			"addresses of one network and another network",
+			[]entry{{us, 1}, {us, 1}, {them, 2}, {neighbours, 2}, {them, 2}, {neighbours, 2}},
+			[]int{0, 1},
+			[]int{2, 3, 4, 5, 0, 1},
 		},
 		{"networks of IPv6", []entry{{"2001:db8::/64", 1}, {"2001:db8:0:1::/64", 4}}, []int{0}, []int{1, 0}},
 	} {
