@@ -11,6 +11,8 @@ type Queue[T any] struct {
 	weight              int64
 	networks, addresses map[netip.Prefix]*group
 	oldest, newest      *Entry[T]
+	// unused are groups to be used again, so that an entry needs no memory.
+	unused []*group
 }
 
 // Entry is one that can be in one queue at a time, with a weight.
@@ -68,9 +70,11 @@ func (q *Queue[T]) Remove(e *Entry[T]) {
 	if e.address.weight == 0 {
 		delete(q.addresses, e.Address)
 		e.network.addresses--
+		q.unused = append(q.unused, e.address)
 	}
 	if e.network.weight == 0 {
 		delete(q.networks, networkOf(e.Address))
+		q.unused = append(q.unused, e.network)
 	}
 }
 
@@ -110,14 +114,24 @@ func (q *Queue[T]) join(e *Entry[T]) {
 	network := networkOf(e.Address)
 	e.network, e.address = q.networks[network], q.addresses[e.Address]
 	if e.network == nil {
-		e.network = new(group)
+		e.network = q.newGroup()
 		q.networks[network] = e.network
 	}
 	if e.address == nil {
-		e.address = new(group)
+		e.address = q.newGroup()
 		q.addresses[e.Address] = e.address
 		e.network.addresses++
 	}
+}
+
+func (q *Queue[T]) newGroup() *group {
+	last := len(q.unused) - 1
+	if last < 0 {
+		return new(group)
+	}
+	g := q.unused[last]
+	q.unused = q.unused[:last]
+	return g
 }
 
 func (q *Queue[T]) push(e *Entry[T]) {
