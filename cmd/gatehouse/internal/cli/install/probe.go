@@ -49,6 +49,10 @@ server outside of the cluster, and trusts --ca-file.
 
 It tries again until every webhook answers, for --timeout.
 
+It warns if Gatehouse asks for no client certificate, so that API servers cannot show one:
+without it they compete with strangers for memory and connections. Whether they show one
+if they are asked is not to be seen from here.
+
 Exit codes: 0 every webhook answers; 1 a webhook does not answer, or with a certificate
 that its caBundle does not verify; 2 the webhook configurations or the Service cannot be
 read.`,
@@ -145,7 +149,12 @@ type probeResult struct {
 	Allowed bool `json:"allowed"`
 	// Message is why it denied, or why there is no answer.
 	Message string `json:"message,omitempty"`
+	// Warning is set if it asks for no client certificate.
+	Warning string `json:"warning,omitempty"`
 }
+
+// noClientCertificate is the warning about servers without --client-ca.
+const noClientCertificate = "Gatehouse asks for no client certificate, so that API servers compete with strangers for memory and connections (hint: set --client-ca, in the chart authentication.clientCASecret, and give API servers a certificate, see docs/certificates.md#client-certificates-on-admission)"
 
 func (r *probeResult) String() string {
 	decision := "allowed"
@@ -174,11 +183,18 @@ func (f *probeFlags) run(ctx context.Context, client certs.Client, s cli.Streams
 	if f.output == "json" && results != nil {
 		return errors.Join(err, cli.WriteJSONLine(s.Out, probeReport{Name: f.name, Webhooks: results}))
 	}
+	warned := false
 	for _, r := range results {
 		if !r.Answered {
 			continue
 		}
 		if _, failed := fmt.Fprintln(s.Out, r); failed != nil {
+			return failed
+		}
+		warned = warned || r.Warning != ""
+	}
+	if warned {
+		if _, failed := fmt.Fprintln(s.Err, "warning:", noClientCertificate); failed != nil {
 			return failed
 		}
 	}
@@ -245,6 +261,9 @@ func (f *probeFlags) send(ctx context.Context, c *webhookcall.Call) *probeResult
 		return r
 	}
 	r.Answered, r.Allowed = true, response.Allowed
+	if c.Handshake(ctx) == nil && !c.AsksForCertificate() {
+		r.Warning = noClientCertificate
+	}
 	if response.Result != nil {
 		r.Message = cli.OneLine(response.Result.Message)
 	}

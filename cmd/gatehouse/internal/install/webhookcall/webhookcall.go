@@ -38,6 +38,8 @@ type Call struct {
 	config  admissionregistrationv1.WebhookClientConfig
 	// address is that of the Service, with the port.
 	address string
+	// asksForCertificate is set by Handshake.
+	asksForCertificate bool
 }
 
 // UntrustedError says why an API server does not trust the certificate of a webhook.
@@ -129,7 +131,13 @@ func (c *Call) Handshake(ctx context.Context) error {
 	if err := c.checkBundle(); err != nil {
 		return err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			c.asksForCertificate = true
+			return new(tls.Certificate), nil // none
+		},
+	}
 	if len(c.config.CABundle) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(c.config.CABundle) {
@@ -157,6 +165,9 @@ func (c *Call) Handshake(ctx context.Context) error {
 	_ = connection.Close() // nothing was sent
 	return nil
 }
+
+// AsksForCertificate reports whether the server asked for a client certificate during Handshake.
+func (c *Call) AsksForCertificate() bool { return c.asksForCertificate }
 
 // Handshakes makes a connection to each webhook at the same time, and returns an error or nil for each. A context bounds all.
 func Handshakes(ctx context.Context, client certs.Client, calls []Call) []error {
