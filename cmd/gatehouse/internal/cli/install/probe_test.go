@@ -275,7 +275,7 @@ func TestProbeURL(t *testing.T) {
 	}
 	run := func(args ...string) (string, int) {
 		var out, problem bytes.Buffer
-		code := cli.Run(t.Context(), append([]string{"probe", "--timeout", "500ms"}, args...), cli.Streams{Out: &out, Err: &problem}, NewProbeCommand)
+		code := cli.Run(t.Context(), append([]string{"probe", "--timeout", "5s"}, args...), cli.Streams{Out: &out, Err: &problem}, NewProbeCommand)
 		return out.String() + problem.String(), code
 	}
 	if said, code := run("--url", target, "--ca-file", file); code != 0 || said != target+": /mutate answers: denied: /mutate\n"+target+": /validate answers: denied: /validate\n" {
