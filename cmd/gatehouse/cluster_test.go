@@ -279,7 +279,7 @@ func TestLintCluster(t *testing.T) {
 		code          int
 		says          string
 	}{
-		"nothing to say":            {objects: []string{teamPolicy}, says: "0 errors, 0 warnings in what is active in cluster context t, with its ValidatingAdmissionPolicies"},
+		"nothing to say":            {objects: []string{teamPolicy}, says: "0 errors, 0 warnings in what is active in cluster context t"},
 		"a warning":                 {objects: []string{odd}, says: warning},
 		"for code hosting":          {objects: []string{odd}, args: []string{"-o", "github"}, says: "::warning file=cluster,title=type::AdmissionPolicy/team: "},
 		"an error":                  {objects: []string{teamPolicy, broken}, code: cli.ExitNo, says: "cluster: error: AdmissionPolicy/broken: spec.validations[0].expression: "},
@@ -290,7 +290,7 @@ func TestLintCluster(t *testing.T) {
 		"a directory":               {objects: []string{odd}, args: []string{"--config", fine}, says: "0 errors, 0 warnings in "},
 		"a directory beside it":     {objects: []string{strings.Replace(odd, "name: team", "name: odd", 1)}, args: []string{"--config", fine, "--with-cluster"}, says: strings.Replace(warning, "/team", "/odd", 1)},
 		"a directory with an error": {objects: []string{teamPolicy}, args: []string{"--config", wrong}, code: cli.ExitNo, says: "p.yaml:"},
-		"flags without a cluster":   {args: []string{"--config", fine, "--kubeconfig", "", "--partial"}, code: cli.ExitUnknown, says: "--partial is for a cluster"},
+		"flags without a cluster":   {args: []string{"--config", fine, "--kubeconfig", "", "--partial"}, code: cli.ExitUnknown, says: "--with-cluster, --native and --partial need a cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

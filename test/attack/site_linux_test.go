@@ -105,10 +105,19 @@ func chartMemory(t *testing.T) int64 {
 	return limit
 }
 
-// target is a server under attack.
+// target is a server under attack, from an address.
 type target struct {
 	*gatehouse.Server
 	*site
+
+	attacker string
+}
+
+// from is the same server, attacked from another address.
+func (t *target) from(address string) *target {
+	other := *t
+	other.attacker = address
+	return &other
 }
 
 func (s *site) start(t *testing.T) *target {
@@ -118,7 +127,7 @@ func (s *site) start(t *testing.T) *target {
 	server, err := gatehouse.Start(t.Context(), filepath.Join(t.TempDir(), "log"), s.flags...)
 	must(t, err)
 	t.Cleanup(server.Kill)
-	return &target{Server: server, site: s}
+	return &target{Server: server, site: s, attacker: attackerAddress}
 }
 
 // tcp connects from an address.
@@ -129,7 +138,7 @@ func (t *target) tcp(ctx context.Context, from string) (net.Conn, error) {
 
 // tls connects the attacker, without a client certificate, for a protocol: "h2" or "http/1.1".
 func (t *target) tls(ctx context.Context, protocol string) (*tls.Conn, error) {
-	below, err := t.tcp(ctx, attackerAddress)
+	below, err := t.tcp(ctx, t.attacker)
 	if err != nil {
 		return nil, err
 	}

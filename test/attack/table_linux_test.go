@@ -25,10 +25,14 @@ const (
 // attacks is the table. Each attack is a client of its own, which has read the protocols and goes on when it is refused.
 func attacks() []attack {
 	return []attack{
-		{"2 connections of 250 idle streams that announce 64 KiB", 2, 100, streams(64*kibibyte, "")},
-		{"2 connections of 250 idle streams that announce nothing", 2, 100, streams(-1, "")},
-		{"80 connections of 250 idle streams that announce 10 bytes", 80, 20, streams(10, "")},
-		{"80 connections of 250 streams whose bodies stop short", 80, 20, streams(64*kibibyte, "{")},
+		{"2 connections of 250 idle streams that announce 64 KiB", 2, 100, streams(250, 64*kibibyte, "")},
+		{"2 connections of 250 idle streams that announce nothing", 2, 100, streams(250, -1, "")},
+		{"80 connections of 250 idle streams that announce 10 bytes", 80, 20, streams(250, 10, "")},
+		{"idle streams from 200 addresses of a network", 300, 20, fromAddresses("127.0.1.%d", streams(32, 10, ""))},
+		{"idle streams from 200 networks", 300, 20, fromAddresses("127.1.%d.1", streams(32, 10, ""))},
+		{"bodies that stop short from 200 networks, over HTTP/2", 300, 20, fromAddresses("127.1.%d.1", streams(32, 64*kibibyte, "{"))},
+		{"bodies that stop short from 200 networks, over HTTP/1.1", 300, 20, fromAddresses("127.1.%d.1", http1(post(10)+"{", "", 0))},
+		{"80 connections of 250 streams whose bodies stop short", 80, 20, streams(250, 64*kibibyte, "{")},
 		{"450 connections whose answers are not read", 450, 20, unread},
 		{"1,500 connections that announce 100,000 bytes and send one", 1500, 5, http1(post(100_000)+"{", "", 0)},
 		{"500 connections with a byte of the body a second", 500, 5, http1(post(2_000), "{", time.Second)},
@@ -126,7 +130,7 @@ func trickle(conn net.Conn, text string, interval time.Duration, ended <-chan st
 // body posts a whole review over HTTP/1.1 as often and as fast as it is answered.
 func body(encoding, text string) doer {
 	return func(ctx context.Context, t *target, reached *atomic.Int64) error {
-		transport := t.transport(attackerAddress, "HTTP/1.1")
+		transport := t.transport(t.attacker, "HTTP/1.1")
 		defer transport.CloseIdleConnections()
 		// The server may refuse a body before it has come.
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { reached.Add(1) }})
@@ -170,10 +174,9 @@ func slowHeadersAndBodies() doer {
 	}
 }
 
-// streams opens 250 streams, each of which announces a length and sends the beginning of a body, and opens as many again as
+// streams opens n streams, each of which announces a length and sends the beginning of a body, and opens as many again as
 // often as the connection is closed.
-func streams(length int, begin string) doer {
-	const n = 250
+func streams(n, length int, begin string) doer {
 	return func(ctx context.Context, t *target, reached *atomic.Int64) error {
 		c, err := t.h2(ctx)
 		if err != nil {
@@ -191,6 +194,19 @@ func streams(length int, begin string) doer {
 		}
 		<-c.closed
 		return io.EOF
+	}
+}
+
+// fromAddresses attacks from 200 addresses, and begins again every 1.5 seconds.
+func fromAddresses(format string, do doer) doer {
+	const addresses, again = 200, 1500 * time.Millisecond
+	var turn atomic.Int64
+	return func(ctx context.Context, t *target, reached *atomic.Int64) error {
+		ctx, cancel := context.WithTimeout(ctx, again)
+		defer cancel()
+		err := do(ctx, t.from(fmt.Sprintf(format, turn.Add(1)%addresses)), reached)
+		<-ctx.Done()
+		return err
 	}
 }
 
@@ -342,7 +358,7 @@ func pipelining(ctx context.Context, t *target, reached *atomic.Int64) error {
 // unspoken is a connection without a handshake, or with the beginning of one.
 func unspoken(begin string) doer {
 	return func(ctx context.Context, t *target, reached *atomic.Int64) error {
-		conn, err := t.tcp(ctx, attackerAddress)
+		conn, err := t.tcp(ctx, t.attacker)
 		if err != nil {
 			return err
 		}

@@ -378,7 +378,7 @@ func (d *defined) testDefaults(t *testing.T) {
 // testColumns compares what kubectl get shows.
 func (d *defined) testColumns(t *testing.T) {
 	want := map[string][]string{
-		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +AGE`, `small +True +InUse +False +[0-9]+s`},
+		"SidecarProfile":         {`NAME +READY +REASON +DEGRADED +MATCHED +INJECTED +STALE +AGE`, `small +True +InUse +False +12 +11 +3 +[0-9]+s`},
 		"AdmissionPolicy":        {`NAME +READY +REASON +DEGRADED +DENY +WARN +AUDIT +VIOLATIONS +AGE`, `small +True +InUse +False +Deny +17 +[0-9]+s`},
 		"AdmissionPolicyBinding": {`NAME +READY +REASON +DEGRADED +POLICY +DENY +WARN +AUDIT +AGE`, `small +True +InUse +False +small +Deny +Audit +[0-9]+s`},
 		"PolicyException":        {`NAME +READY +REASON +DEGRADED +EXPIRES +AGE`, `small +True +InUse +False +[0-9]+s`},

@@ -29,8 +29,12 @@ func addPrograms(to map[Failure]bool, object rawjson.Value, parts map[string]boo
 	// is what checks read.
 	inert := []string{"imagePullPolicy", "ports", "resizePolicy", "resources", "securityContext", "terminationMessagePath", "terminationMessagePolicy"}
 	mounted := map[string]bool{}
+	// Found once: a pod may have thousands of containers, and thousands of sysctls before these fields.
+	spec := object.Get("spec")
+	security := spec.Get("securityContext")
+	podNonRoot, podUser := security.Get("runAsNonRoot"), security.Get("runAsUser")
 	for _, list := range [...]string{"containers", "initContainers", "ephemeralContainers"} {
-		for _, container := range object.Get("spec", list).Elements() {
+		for _, container := range spec.Get(list).Elements() {
 			part := list + "/" + container.Get("name").Text()
 			if parts != nil && !parts[part] {
 				continue
@@ -42,7 +46,7 @@ func addPrograms(to map[Failure]bool, object rawjson.Value, parts map[string]boo
 				}
 			}
 			to[Failure{Part: part, Program: string(text)}] = true
-			if canBeRoot(container, object.Get("spec")) {
+			if canBeRoot(container.Get("securityContext"), podNonRoot, podUser) {
 				to[Failure{Part: part, Program: "as root"}] = true
 			}
 			for _, field := range [...]string{"volumeMounts", "volumeDevices"} {
@@ -52,14 +56,14 @@ func addPrograms(to map[Failure]bool, object rawjson.Value, parts map[string]boo
 			}
 		}
 	}
-	for _, volume := range object.Get("spec", "volumes").Elements() {
+	for _, volume := range spec.Get("volumes").Elements() {
 		if mounted[volume.Get("name").Text()] {
 			to[Failure{Program: string(volume)}] = true
 		}
 	}
 	account := "default"
 	for _, field := range [...]string{"serviceAccount", "serviceAccountName"} {
-		if name := object.Get("spec", field).Text(); name != "" {
+		if name := spec.Get(field).Text(); name != "" {
 			account = name
 		}
 	}
@@ -67,22 +71,22 @@ func addPrograms(to map[Failure]bool, object rawjson.Value, parts map[string]boo
 	for _, path := range [...][]string{
 		{"affinity", "nodeAffinity"}, {"hostUsers"}, {"nodeName"}, {"nodeSelector"}, {"runtimeClassName"}, {"shareProcessNamespace"}, {"tolerations"},
 	} {
-		text = append(append(text, '\n'), object.Get("spec").Get(path...)...)
+		text = append(append(text, '\n'), spec.Get(path...)...)
 	}
 	to[Failure{Program: string(text)}] = true
-	if token := object.Get("spec", "automountServiceAccountToken"); token.Kind() != rawjson.Bool || token.IsTrue() {
+	if token := spec.Get("automountServiceAccountToken"); token.Kind() != rawjson.Bool || token.IsTrue() {
 		to[Failure{Program: "with a token of the account"}] = true
 	}
 }
 
-// canBeRoot reports whether a container may run as root, as far as the pod tells.
-func canBeRoot(container, spec rawjson.Value) bool {
-	field := func(name string) rawjson.Value {
-		if own := container.Get("securityContext", name); own.Kind() != rawjson.Invalid && own.Kind() != rawjson.Null {
+// canBeRoot reports whether a container may run as root, as far as its securityContext and the pod's fields tell.
+func canBeRoot(security, podNonRoot, podUser rawjson.Value) bool {
+	field := func(name string, ofPod rawjson.Value) rawjson.Value {
+		if own := security.Get(name); own.Kind() != rawjson.Invalid && own.Kind() != rawjson.Null {
 			return own
 		}
-		return spec.Get("securityContext", name)
+		return ofPod
 	}
-	user := field("runAsUser")
-	return !field("runAsNonRoot").IsTrue() && (user.Kind() != rawjson.Number || string(user) == "0")
+	user := field("runAsUser", podUser)
+	return !field("runAsNonRoot", podNonRoot).IsTrue() && (user.Kind() != rawjson.Number || string(user) == "0")
 }

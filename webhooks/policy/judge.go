@@ -89,8 +89,13 @@ func existedBefore(t target, result *ruleResult) bool {
 		return false
 	}
 	// A privilege is as dangerous as the program that has it.
-	if path, isPod := r.podPath(); isPod && result.readsPrivileges(path) && !podsecurity.SamePrograms(object.Get(path...), old.Get(path...)) {
-		return false
+	if path, isPod := r.podPath(); isPod && result.readsPrivileges(path) {
+		if r.samePrograms == nil {
+			r.samePrograms = new(podsecurity.SamePrograms(object.Get(path...), old.Get(path...)))
+		}
+		if !*r.samePrograms {
+			return false
+		}
 	}
 	// A policy that does not match the creation of such an object is about changes.
 	if r.template == "" && !r.matchesCreation(p.match) {

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -84,15 +85,54 @@ func (h *handler) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		case int64(len(body)) > h.MaxBytes:
 			return errBodyTooLarge
 		case errors.Is(err, io.EOF):
-			return nil
+			return x.memory.place(ctx)
 		case err != nil:
 			return err
+		}
+		if len(body) >= requestBytes {
+			if err := x.memory.place(ctx); err != nil {
+				return err
+			}
 		}
 		if next := BodyTime(x.memory.caller, len(body)); next > deadline && int64(len(body)) != r.ContentLength {
 			deadline = next
 			_ = http.NewResponseController(w).SetReadDeadline(x.outcome.Started.Add(deadline)) // both protocols support it
+			// The deadline of one that was dropped was in the past.
+			if x.memory.isDropped() {
+				return errOverload
+			}
 		}
 	}
+}
+
+// WithBody calls a handler of calls that are no reviews once the body has arrived, or MaxBytes of it. It needs the options
+// MaxBytes, MaxTime, InFlight and Now. It aborts a call for which there is no memory until then.
+func WithBody(next http.Handler, o Options) http.Handler {
+	h := &handler{Options: o}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := h.newExchange(w, r, h.callerOf(r), o.MaxTime)
+		defer x.free()
+		if !h.enter(x, r) {
+			panic(http.ErrAbortHandler)
+		}
+		defer x.memory.release()
+		_ = h.read(r.Context(), w, r, x) // the handler gets the same error from the body
+		if x.memory.isDropped() || x.memory.place(r.Context()) != nil {
+			panic(http.ErrAbortHandler)
+		}
+		connection := h.connectionOf(r)
+		connection.BeginWhole()
+		defer connection.EndWhole()
+		call := *r
+		call.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(x.body), r.Body), r.Body}
+		next.ServeHTTP(w, &call)
+		if r.ProtoMajor > 1 {
+			Flush(w, h.Now())
+		}
+	})
 }
 
 // nextBuffer is the size of the buffer that follows one of full bytes. The body has at

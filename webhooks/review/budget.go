@@ -10,12 +10,15 @@ import (
 )
 
 const (
-	// requestBytes is reserved for a request as soon as its header was read. It covers
+	// requestBytes is reserved for a request at least, once its body has arrived. It covers
 	// requestOverhead and a small review, with its values and its Index.
 	requestBytes = 64 << 10
 	// requestOverhead is the memory of a request before its body: a stream, a goroutine, a
 	// header and pooled memory (measured: 14 KiB, and up to 8 KiB of header).
 	requestOverhead = 24 << 10
+	// streamBuffer bounds what net/http allocates for the body of a stream that has an announced length when the first byte has
+	// arrived, and holds until all has.
+	streamBuffer = 16 << 10
 	// valueBytes is about the memory of a decoded JSON value. Measured are 76 bytes for
 	// short numbers, 106 for empty objects and 246 for small ones.
 	valueBytes = 128
@@ -34,7 +37,8 @@ type Caller struct {
 
 // Budget bounds the memory of all reviews in progress: of the requests themselves, of
 // the received bytes of their bodies, and of the decoded values. An eighth is kept for
-// certified callers, another for small reviews, and no address takes all of the rest. It is safe for concurrent use.
+// certified callers, another for small reviews, and no address takes all of the rest. Requests whose bodies have not arrived
+// are arrivals. It is safe for concurrent use.
 type Budget struct {
 	pool
 
@@ -74,6 +78,10 @@ type reservation struct {
 	reserved, used int64
 	maxWait        time.Duration
 	now            func() time.Time
+	// arriving reports whether the request is an arrival, or was one when it was dropped.
+	arriving bool
+
+	arrival
 }
 
 // tooLargeError is the error of a request that needs more memory than it can ever get.
@@ -84,10 +92,6 @@ func (e tooLargeError) Error() string { return fmt.Sprintf("more than %d bytes a
 
 var errOverload = errors.New("too many bytes in flight")
 
-// enter reserves what a request takes before its body, without waiting, and reports
-// whether it could.
-func (b *Budget) enter(c Caller) bool { return b.try(c, requestBytes) }
-
 // grow reserves n more bytes, and waits for them as long as the request may wait.
 func (r *reservation) grow(ctx context.Context, n int64) error {
 	if r.used+n > r.reserved {
@@ -95,7 +99,7 @@ func (r *reservation) grow(ctx context.Context, n int64) error {
 		if largest := r.budget.largest(r.caller); r.used+n > largest {
 			return tooLargeError(max(0, largest-r.used))
 		}
-		if !r.budget.acquire(ctx, r, more) {
+		if r.arriving && !r.budget.growArrival(r, more, true) || !r.arriving && !r.budget.acquire(ctx, r, more) {
 			return errOverload
 		}
 		r.reserved += more
@@ -104,10 +108,10 @@ func (r *reservation) grow(ctx context.Context, n int64) error {
 	return nil
 }
 
-// tryGrow is grow without waiting.
+// tryGrow is grow without waiting, and without dropping arrivals for another one.
 func (r *reservation) tryGrow(n int64) bool {
 	if more := r.used + n - r.reserved; more > 0 {
-		if !r.budget.try(r.caller, more) {
+		if r.arriving && !r.budget.growArrival(r, more, false) || !r.arriving && !r.budget.try(r.caller, more) {
 			return false
 		}
 		r.reserved += more
@@ -143,6 +147,28 @@ func (r *reservation) release() {
 	if r.budget == nil {
 		return
 	}
-	r.budget.release(r.caller, r.reserved)
+	if r.arriving {
+		r.budget.leave(r)
+	} else {
+		r.budget.release(r.caller, r.reserved)
+	}
 	r.budget = nil
 }
+
+// place has an arrival be dropped no more: its body has arrived, or enough of it. It waits, as long as the request may wait,
+// until the caller may hold so much.
+func (r *reservation) place(ctx context.Context) error {
+	if !r.arriving {
+		return nil
+	}
+	r.used -= r.buffer
+	n := max(r.used, requestBytes)
+	if !r.budget.acquire(ctx, r, n) {
+		return errOverload
+	}
+	r.reserved, r.arriving = n, false
+	return nil
+}
+
+// isDropped reports whether the memory of the request was given to others before its body had arrived.
+func (r *reservation) isDropped() bool { return r.arriving && r.dropped.Load() }

@@ -25,6 +25,8 @@ type exchange struct {
 
 	// answered reports whether the answer, or a refusal, may have been written.
 	answered bool
+	// discarded reports whether the memory of the request was given to others before its body had arrived.
+	discarded bool
 }
 
 //nolint:gochecknoglobals // a pool is shared by its nature
@@ -98,8 +100,8 @@ func (x *exchange) public() Exchange {
 	return out
 }
 
-// newExchange begins an exchange for which the budget has reserved requestBytes.
-func (h *handler) newExchange(r *http.Request, caller Caller, timeout time.Duration) *exchange {
+// newExchange begins an exchange, for which nothing is reserved yet.
+func (h *handler) newExchange(w http.ResponseWriter, r *http.Request, caller Caller, timeout time.Duration) *exchange {
 	x := exchanges.Get().(*exchange)
 	x.outcome.Endpoint, x.outcome.Caller, x.outcome.Started = h.Name, caller, h.Now()
 	x.admission.Caller, x.token.Caller = caller, caller
@@ -107,8 +109,13 @@ func (h *handler) newExchange(r *http.Request, caller Caller, timeout time.Durat
 		x.outcome.TraceParent = r.Header.Get("Traceparent")
 	}
 	x.memory = reservation{
-		budget: h.InFlight, caller: caller, reserved: requestBytes, used: requestOverhead, now: h.Now,
+		budget: h.InFlight, caller: caller, used: requestOverhead, now: h.Now,
 		maxWait: timeout / 4, // the rest is for the decision
+		arrival: arrival{writer: w},
+	}
+	if r.ProtoMajor > 1 {
+		x.memory.buffer = min(max(0, r.ContentLength), streamBuffer)
+		x.memory.used += x.memory.buffer
 	}
 	return x
 }

@@ -55,8 +55,8 @@ func refuse(w http.ResponseWriter, f *failure, retry bool) {
 	http.Error(w, f.publicMessage(), f.status)
 }
 
-// refuseWithoutMemory refuses a request for which there is no memory, not even to
-// read its body. It aborts the request if too many callers do not read such answers.
+// refuseWithoutMemory refuses a request for which there is no memory, not even until its
+// body has arrived. It aborts the request if too many callers do not read such answers.
 func (h *handler) refuseWithoutMemory(w http.ResponseWriter, caller Caller, timeout time.Duration) {
 	f := &failure{status: http.StatusServiceUnavailable, reason: "overload", message: "too many concurrent reviews"}
 	if h.Observe != nil {

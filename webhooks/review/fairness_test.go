@@ -84,7 +84,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 			}
 		},
 	}
-	for o.InFlight.enter(attacker) {
+	for o.InFlight.try(attacker, requestBytes) {
 	}
 	if recorder := sendAs(attacker, o, 0); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
 		t.Errorf("without memory a review is answered %d %v", recorder.Code, recorder.Header())

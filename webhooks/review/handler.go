@@ -92,6 +92,8 @@ type Options struct {
 	Slots *Slots
 	// Caller, if set, identifies the caller. Without it all are one.
 	Caller func(*http.Request) Caller
+	// Connection, if set, returns the connection of a request, or nil.
+	Connection func(*http.Request) Connection
 	// SlotsFor, if set, returns the slots for an admission request that takes none of
 	// Slots, and nil for any other.
 	SlotsFor func(*admission.Request) *Slots
@@ -104,6 +106,35 @@ type Options struct {
 	TraceParents bool
 	// Now is the clock. Required.
 	Now func() time.Time
+}
+
+// Connection is what is known about a connection, by the requests that come over it.
+type Connection interface {
+	// Enter is called before a request gets memory, and reports whether a whole request came over the connection before. If memory is
+	// short, others are not waited for.
+	Enter() (proven bool)
+	// Entered is called once such another request has memory, or is refused.
+	Entered()
+	// BeginWhole is called when the body of a request has arrived, and EndWhole when the answer is made.
+	BeginWhole()
+	EndWhole()
+}
+
+// anyConnection is one of which nothing is known.
+type anyConnection struct{}
+
+func (anyConnection) Enter() (proven bool) { return false }
+func (anyConnection) Entered()             {}
+func (anyConnection) BeginWhole()          {}
+func (anyConnection) EndWhole()            {}
+
+func (o *Options) connectionOf(r *http.Request) Connection {
+	if o.Connection != nil {
+		if c := o.Connection(r); c != nil {
+			return c
+		}
+	}
+	return anyConnection{}
 }
 
 // Admission serves f as an admission webhook, mutating or validating.
@@ -140,24 +171,35 @@ func newHandler(p protocol, o Options) *handler {
 	return &handler{Options: o, protocol: p}
 }
 
-// ServeHTTP implements http.Handler: it reserves memory for a request, bounds its
-// time, and writes the answer.
+// ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	caller, timeout := h.callerOf(r), h.timeout(r)
-	if !h.InFlight.enter(caller) {
+	if h.serve(w, r, caller, timeout) {
 		h.refuseWithoutMemory(w, caller, timeout)
-		return
 	}
-	x := h.newExchange(r, caller, timeout)
+}
+
+// serve reserves memory for a request, bounds its time, and writes the answer. It writes nothing and returns true if there was
+// no memory for the request until its body had arrived.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, timeout time.Duration) (withoutMemory bool) {
+	x := h.newExchange(w, r, caller, timeout)
+	if !h.enter(x, r) {
+		x.free()
+		return true
+	}
 	defer h.finish(w, r, x)
 	ctx, cancel := context.WithDeadline(r.Context(), x.outcome.Started.Add(decisionTime(timeout)))
 	defer cancel()
 
 	failed := h.answer(ctx, w, r, x)
+	if x.memory.isDropped() {
+		x.discarded = true
+		return true
+	}
 	x.answered = true
 	if failed == nil {
 		write(w, x)
-		return
+		return false
 	}
 	switch {
 	case r.Context().Err() != nil:
@@ -167,6 +209,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x.outcome.setFailure(failed)
 	h.protocol.refuse(w, failed, timeout-h.Now().Sub(x.outcome.Started), x)
+	return false
+}
+
+// enter reserves memory for a request before its body, and reports whether it could.
+func (h *handler) enter(x *exchange, r *http.Request) bool {
+	connection := h.connectionOf(r)
+	if x.memory.proven = connection.Enter(); !x.memory.proven {
+		defer connection.Entered()
+	}
+	return h.InFlight.enter(&x.memory)
 }
 
 // growStack makes the stack of a new goroutine as large as most decisions need. Otherwise the stack would double
@@ -186,6 +238,9 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if failed := h.readBody(ctx, w, r, x); failed != nil {
 		return failed
 	}
+	connection := h.connectionOf(r)
+	connection.BeginWhole()
+	defer connection.EndWhole()
 	if r.ProtoMajor > 1 {
 		growStack(0) // net/http makes a goroutine for each request
 	}
@@ -308,6 +363,11 @@ func (h *handler) finish(w http.ResponseWriter, r *http.Request, x *exchange) {
 			h.protocol.refuse(w, failed, 0, x)
 		}
 		x.outcome.setFailure(failed)
+	}
+	if x.discarded {
+		x.memory.release()
+		x.free()
+		return
 	}
 	x.outcome.Took = h.Now().Sub(x.outcome.Started)
 	flushed := h.flushStream(w, r, x.memory.caller)

@@ -21,6 +21,11 @@ type pool struct {
 	// hold.
 	used, uncertified int64
 	callers           map[Caller]account
+	// arriving are requests of a Budget: those over connections that are not proven, and others. What they hold is not used.
+	arriving [2]arrivals
+	// dropped is what those hold that were dropped and have not ended, and interrupt the first of those to be interrupted.
+	dropped   int64
+	interrupt *reservation
 	// arrivals counts the waiters.
 	arrivals int64
 }
@@ -35,6 +40,8 @@ type account struct {
 type waiter struct {
 	n, arrived int64
 	granted    chan struct{}
+	// arrival is the request if it waits for its place, nil otherwise.
+	arrival *reservation
 }
 
 // largest returns the most that one request of the caller can get.
@@ -74,23 +81,21 @@ func (p *pool) fits(c Caller, held, n int64) bool {
 // try takes n if it fits, and reports whether it did.
 func (p *pool) try(c Caller, n int64) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := p.callers[c]
-	if !p.fits(c, a.held, n) {
+	defer p.unlock()
+	if !p.fits(c, p.callers[c].held, n) {
 		return false
 	}
-	p.take(c, a, n)
+	p.take(c, n)
 	return true
 }
 
-// take takes n. The pool is locked.
-func (p *pool) take(c Caller, a account, n int64) {
-	if p.callers == nil {
-		p.callers = make(map[Caller]account)
-	}
+// take takes n, which fits. The pool is locked.
+func (p *pool) take(c Caller, n int64) {
+	p.dropUntil(p.free(c) - n)
 	p.addUsed(c, n)
+	a := p.callers[c]
 	a.held += n
-	p.callers[c] = a
+	p.setAccount(c, a)
 }
 
 // addUsed adds n to what is held. The pool is locked.
@@ -102,43 +107,61 @@ func (p *pool) addUsed(c Caller, n int64) {
 }
 
 // acquire takes n, waits for it as long as the request may wait, and reports whether
-// it got it.
+// it got it. An arrival takes n in place of what it holds, unless it is dropped.
 func (p *pool) acquire(ctx context.Context, r *reservation, n int64) bool {
-	if p.try(r.caller, n) {
-		return true
+	taken, w := p.takeOrEnqueue(r, n)
+	if w == nil {
+		return taken
 	}
 	ctx, done := r.waitContext(ctx)
 	defer done()
-	w := p.enqueue(r.caller, n)
 	select {
 	case <-w.granted:
-		return true
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	a := p.callers[r.caller]
-	i := slices.Index(a.waiting, w)
-	if i < 0 {
-		return true // granted at the same time
+	defer p.unlock()
+	r.waiter = nil
+	if !p.dequeue(r.caller, w) {
+		return !r.dropped.Load() // granted, or dropped
 	}
-	a.waiting = slices.Delete(a.waiting, i, i+1)
-	p.setAccount(r.caller, a)
 	p.grant() // with one caller less, the shares of the others are larger
 	return false
 }
 
-// enqueue adds a waiter.
-func (p *pool) enqueue(c Caller, n int64) *waiter {
+// takeOrEnqueue takes n, or returns the waiter for it. It does neither for an arrival that was dropped.
+func (p *pool) takeOrEnqueue(r *reservation, n int64) (taken bool, w *waiter) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
+	a := p.callers[r.caller]
+	switch {
+	case r.dropped.Load():
+		return false, nil
+	case p.fits(r.caller, a.held, n):
+		p.arrivalsOf(r).Remove(&r.held)
+		p.take(r.caller, n)
+		return true, nil
+	}
 	p.arrivals++
-	w := &waiter{n: n, arrived: p.arrivals, granted: make(chan struct{})}
-	a := p.callers[c]
+	w = &waiter{n: n, arrived: p.arrivals, granted: make(chan struct{})}
+	if r.held.Weight() > 0 {
+		w.arrival, r.waiter = r, w
+	}
 	a.waiting = append(a.waiting, w)
+	p.setAccount(r.caller, a)
+	return false, w
+}
+
+// dequeue removes a waiter, and reports whether it still waited. The pool is locked.
+func (p *pool) dequeue(c Caller, w *waiter) bool {
+	a := p.callers[c]
+	i := slices.Index(a.waiting, w)
+	if i < 0 {
+		return false
+	}
+	a.waiting = slices.Delete(a.waiting, i, i+1)
 	p.setAccount(c, a)
-	p.grant() // what was released since try
-	return w
+	return true
 }
 
 // setAccount stores a caller's account, and removes an empty one. The pool is locked.
@@ -156,7 +179,7 @@ func (p *pool) setAccount(c Caller, a account) {
 // release gives n back and grants what became free.
 func (p *pool) release(c Caller, n int64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlock()
 	a := p.callers[c]
 	p.addUsed(c, -n)
 	a.held -= n
@@ -188,7 +211,11 @@ func (p *pool) grant() {
 		}
 		a := p.callers[owner]
 		a.waiting = slices.Delete(a.waiting, index, index+1)
-		p.take(owner, a, best.n)
+		p.setAccount(owner, a)
+		if best.arrival != nil {
+			p.arrivalsOf(best.arrival).Remove(&best.arrival.held)
+		}
+		p.take(owner, best.n)
 		close(best.granted)
 	}
 }

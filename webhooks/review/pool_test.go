@@ -19,8 +19,7 @@ func TestWaitingIsBoundedOnce(t *testing.T) {
 	if err := h.grow(t.Context(), 1); err != nil {
 		t.Fatalf("an empty budget has no room: %v", err)
 	}
-	other := h
-	other.reserved, other.used = 0, 0
+	other := reservation{budget: full, maxWait: h.maxWait, now: h.now}
 	if err := other.grow(t.Context(), 1); !errors.Is(err, errOverload) {
 		t.Errorf("a full budget has room: %v", err)
 	}
@@ -205,8 +204,8 @@ func TestLargestBody(t *testing.T) {
 	for _, bytes := range []int64{1 << 20, 8 << 20, 16 << 20, 64 << 20, 1 << 30} {
 		budget := NewBudget(bytes)
 		limit := budget.LargestBody() + 1
-		h := reservation{budget: budget, reserved: requestBytes, used: requestOverhead}
-		if !budget.enter(Caller{}) {
+		h := reservation{budget: budget, used: requestOverhead}
+		if !budget.enter(&h) || h.place(t.Context()) != nil {
 			t.Fatal("an empty budget has no room")
 		}
 		for full := int64(0); full < limit; {

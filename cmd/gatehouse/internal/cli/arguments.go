@@ -122,19 +122,6 @@ func noArguments(cmd *cobra.Command) error {
 	return fmt.Errorf("%s takes no arguments%s (hint: see '%s --help')", path, such, cmd.CommandPath())
 }
 
-// NoArgs refuses arguments, with a message about where they belong.
-func NoArgs(belongs func(arg string) string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return nil
-		case LooksLikeToken(args[0]):
-			return errors.New("this argument may be a token, which other users of this machine can see: " + belongs("…"))
-		}
-		return fmt.Errorf("%q: %s", args[0], belongs(args[0]))
-	}
-}
-
 // flagError returns an error about a flag in place of that of pflag. It does not repeat a password in the place of a flag: -phunter2,
 // --password-stdin=hunter2.
 func flagError(cmd *cobra.Command, err error) error {

@@ -133,19 +133,12 @@ func (a *Answer) size() int {
 	if a == nil {
 		return 0
 	}
-	n := len(a.Message) + len(a.Patch) + len(a.User)
-	for _, list := range [...][]string{a.Warnings, a.Groups} {
-		for _, text := range list {
-			n += len(text)
-		}
+	n := len(a.Message) + len(a.Patch)
+	for _, text := range a.Warnings {
+		n += len(text)
 	}
 	for i := range a.Violations {
 		n += len(a.Violations[i].Message)
-	}
-	for key, values := range a.Extra {
-		for _, text := range values {
-			n += len(key) + len(text)
-		}
 	}
 	for name, reason := range a.Profiles {
 		n += len(name) + len(reason)

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -16,8 +15,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -64,22 +61,13 @@ type configuration struct {
 	resources *request.Resources
 	// snapshots return the compiled configuration, without and with a guard for redacted values.
 	snapshots [2]func() (*webhooks.Snapshot, error)
-
-	tokens map[string]*authn.Token
-	guard  guard.Guard
 }
 
 // newConfiguration returns a configuration that is not compiled yet.
 func newConfiguration(c *config.Config) *configuration {
-	out := &configuration{config: c, objects: c.Policy.Objects, tokens: make(map[string]*authn.Token, len(c.Authn.Tokens))}
+	out := &configuration{config: c, objects: c.Policy.Objects}
 	definitions, _ := out.objects.List(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, "", nil)
 	out.resources = request.NewResources(definitions)
-	for i := range c.Authn.Tokens {
-		out.tokens[c.Authn.Tokens[i].Name] = &c.Authn.Tokens[i]
-	}
-	if c.Authn.Configuration != nil {
-		out.guard = guard.New(&c.Authn.Configuration.Guard)
-	}
 	// Whether a kind is served is known for a review alone.
 	c.Policy.Objects = unknownScopes{out.objects}
 	for i := range out.snapshots {
@@ -176,11 +164,6 @@ func loadRecorded(dir, file string) (*configuration, error) {
 	c, found := config.InspectFile(file)
 	if err := found.Err(); err != nil {
 		return nil, fmt.Errorf("%s, the configuration that has decided, cannot be used: %w", name, err)
-	}
-	// The hashes of access tokens are not stored, and must differ.
-	for i := range c.Authn.Tokens {
-		sum := sha256.Sum256([]byte(c.Authn.Tokens[i].Name))
-		c.Authn.Tokens[i].Spec.SHA256 = hex.EncodeToString(sum[:])
 	}
 	c.Policy.KeepBroken = true // as in a server with custom resources
 	return newConfiguration(c), nil

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -36,7 +37,6 @@ type item struct {
 	// request is the decoded Request of an admission review.
 	request    admission.Request
 	requestErr error
-	user       *authenticationv1.UserInfo
 }
 
 // answer is an answer to a review.
@@ -56,7 +56,6 @@ type answer struct {
 	verdicts   []sidecar.Verdict
 	policy     *policy.Decision
 	sidecar    *sidecar.Decision
-	token      *tokenAnswer
 }
 
 // decider decides reviews by one configuration. It is for one goroutine.
@@ -249,11 +248,27 @@ func recordedAnswer(r *record.Review) answer {
 	return out
 }
 
+// identityOf returns the recorded identity of a login, the zero value for one that was refused.
+func identityOf(r *record.Review) (out authenticationv1.UserInfo) {
+	if u := rawjson.Value(r.Response).Get("status", "user"); u.Kind() == rawjson.Object {
+		_ = json.Unmarshal(u, &out) // what is no identity is none
+	}
+	return out
+}
+
+// recordedLogin returns the answer that was recorded to a login.
+func recordedLogin(r *record.Review) *Answer {
+	out := &Answer{Decision: string(review.Unknown), Message: r.Reason}
+	if r.Decision == review.Allowed || r.Decision == review.Denied {
+		out.Decision = string(r.Decision)
+	}
+	identity := identityOf(r)
+	out.User, out.Groups = identity.Username, identity.Groups
+	return out
+}
+
 // public returns the answer for a Result.
 func (a *answer) public() *Answer {
-	if a.token != nil {
-		return a.token.public()
-	}
 	out := &Answer{Decision: string(a.decision), Message: a.status.Get("message").Text(), Patch: string(a.patch), Violations: a.violations}
 	if a.decision == review.Unknown {
 		out.Message = a.failure

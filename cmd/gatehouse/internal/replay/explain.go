@@ -121,8 +121,12 @@ func explain(ctx context.Context, of *Item, c *Candidate) (*Explanation, error) 
 	}
 	out := &Explanation{Subject: subjectOf(it)}
 	out.Subject.setWorkload(it)
-	if c == nil {
-		recorded := it.recorded()
+	switch {
+	case c == nil && it.isLogin():
+		out.Answer = recordedLogin(it.review)
+		return out, nil
+	case c == nil:
+		recorded := recordedAnswer(it.review)
 		out.Answer = recorded.public()
 		return out, nil
 	}

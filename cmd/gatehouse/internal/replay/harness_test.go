@@ -23,7 +23,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -183,26 +182,6 @@ func decisionOf(response *admission.Response) review.Decision {
 	default:
 		return review.Denied
 	}
-}
-
-// login answers a token as the server does.
-func (s *server) login(token string) {
-	s.t.Helper()
-	s.n++
-	trace := s.recorder.Begin()
-	response := trace.Snapshot(s.snapshot).Authn.Decide(context.Background(), authn.Input{Token: token}).Response()
-	outcome := review.Outcome{
-		Endpoint: "authenticate", Started: s.now, Decision: review.Denied, Reason: response.Annotations["gatehouse.dev/reason"],
-		Backend: response.Annotations["gatehouse.dev/backend"], Source: response.Annotations["gatehouse.dev/source"], TokenID: response.Annotations["gatehouse.dev/token-id"],
-	}
-	switch {
-	case response.Status.Error != "":
-		outcome.Decision = review.Unknown
-	case response.Status.Authenticated:
-		outcome.Decision = review.Allowed
-	}
-	trace.Finish(&outcome, review.Exchange{Answer: review.AppendToken(nil, "authentication.k8s.io/v1", &response.Status)})
-	s.wait()
 }
 
 // recording ends the recording and returns its files.

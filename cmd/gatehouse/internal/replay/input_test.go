@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,6 +185,32 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
+// TestLogins: a login is counted in a note, and shown as it was recorded.
+func TestLogins(t *testing.T) {
+	t.Parallel()
+	one := record.Review{
+		ID: "1", Endpoint: "authenticate", Decision: review.Allowed, Token: &record.Token{Backend: "access-token", ID: "ci"},
+		Response: json.RawMessage(`{"status":{"authenticated":true,"user":{"username":"ci-bot","groups":["builders"]}}}`),
+	}
+	sources := []replay.Source{file(t, "a", "", "k1", &record.Line{Review: &one}, line("2"))}
+	candidate := load(t, everything())
+	report, all := run(t, replay.Options{Sources: sources, Candidate: candidate})
+	if len(all) != 1 || all[0].Review.ID != "2" || report.Reviews != 1 || !slices.Equal(report.Notes, []string{"not decided again, because tokens are not recorded: 1 login"}) {
+		t.Errorf("%d results, %d reviews, notes %q", len(all), report.Reviews, report.Notes)
+	}
+	found, err := replay.Find(t.Context(), sources, "1", 1)
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	was, err := replay.RecordedAnswer(t.Context(), &found[0])
+	if err != nil || was.Answer.Decision != "allowed" || was.Answer.User != "ci-bot" || !slices.Equal(was.Answer.Groups, []string{"builders"}) {
+		t.Errorf("%+v, %v", was, err)
+	}
+	if is, err := candidate.Explain(t.Context(), &found[0]); err != nil || is.Undecided != "it is a login, whose token is not recorded" {
+		t.Errorf("%+v, %v", is, err)
+	}
+}
+
 // FuzzReview replays one hostile line. Nothing in it makes the program fail.
 func FuzzReview(f *testing.F) {
 	for _, one := range []*record.Line{line("1"), {Review: &record.Review{Endpoint: "authenticate", Token: &record.Token{Backend: "jwt", Source: "https://issuer.example"}}}} {
@@ -195,7 +222,7 @@ func FuzzReview(f *testing.F) {
 	}
 	f.Add([]byte(`{"endpoint":"validate","config":"../../../etc/passwd","request":{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"\u0000","kind":{"version":"v1","kind":"Pod"},"resource":{"version":"v1","resource":"pods"},"operation":"DELETE","name":"\u001b[31m<script>"}},"response":{"allowed":false,"status":{"details":{"causes":[{"message":"AdmissionPolicy '"}]}},"patch":[{"op":1}]},"decision":"denied"}`))
 	f.Add([]byte(`{"endpoint":"mutate","lookups":{"namespaces":[{"name":"shop","object":1}],"objects":[{"name":"limits","namespace":"shop","object":-1}],"configMaps":[{"object":99}],"authorizer":[{"decision":"x"}]}}`))
-	candidate := load(f, documents(issuer, everything()))
+	candidate := load(f, everything())
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if !json.Valid(text) {
 			return
@@ -219,8 +246,8 @@ func FuzzReview(f *testing.F) {
 		}
 		source := replay.Source{Name: "a", Dir: filepath.Join(t.TempDir(), "none"), Open: func() (io.ReadCloser, error) { return io.NopCloser(&out), nil }}
 		report, all := run(t, replay.Options{Sources: []replay.Source{source}, Candidate: candidate})
-		if len(all) == 0 && len(report.Problems) == 0 {
-			t.Errorf("neither a result nor a problem")
+		if len(all) == 0 && len(report.Problems)+len(report.Notes) == 0 {
+			t.Errorf("neither a result nor a problem nor a note")
 		}
 		for reason := range report.Undecided {
 			if strings.HasPrefix(reason, "the program has failed") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -97,8 +98,8 @@ type batch struct {
 type batchResult struct {
 	Result
 
-	// skipped is true if Options.Keep excludes the review.
-	skipped bool
+	// skipped is true if Options.Keep excludes the review, and isLogin if it is no admission review.
+	skipped, isLogin bool
 	// err is why the text is no review.
 	err error
 }
@@ -258,6 +259,7 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 	a := NewAggregator()
 	var (
 		reviews, size int64
+		logins        int
 		header        *record.Segment
 		failed        *Source
 	)
@@ -278,6 +280,9 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 			one := &b.results[i]
 			switch {
 			case failed == b.source || one.skipped:
+				continue
+			case one.isLogin:
+				logins++
 				continue
 			case one.err != nil:
 				failed = b.source // what follows a damaged line is not to be trusted
@@ -306,6 +311,9 @@ func (r *run) collect(ctx context.Context, ordered <-chan *batch) (*Aggregator, 
 		if r.Progress != nil {
 			r.Progress(Progress{Reviews: reviews, Read: read, Size: size})
 		}
+	}
+	if logins > 0 {
+		a.addNote("not decided again, because tokens are not recorded: " + diagnostic.Count(logins, "login"))
 	}
 	return a, nil
 }
@@ -354,6 +362,9 @@ func (w *worker) one(ctx context.Context, b *batch, text []byte, out *batchResul
 		out.skipped = true
 		return
 	}
+	if out.isLogin = it.isLogin(); out.isLogin {
+		return
+	}
 	before, after, difference := w.compare(ctx, it)
 	out.Changes, out.Undecided, out.Rules = difference.changes, truncate.Runes(difference.undecided, maxName), difference.rules
 	if len(out.Changes) > 0 || out.Undecided != "" {
@@ -380,7 +391,7 @@ func (i *item) read(text []byte) error {
 
 // decode decodes the request. One that cannot be read is undecided, see compare.
 func (i *item) decode() {
-	if i.review.Token == nil && i.review.Request != nil {
+	if !i.isLogin() && i.review.Request != nil {
 		i.request, i.requestErr = review.DecodeAdmission(i.review.Request)
 	}
 }
@@ -394,18 +405,20 @@ func (w *worker) base(it *item) (*configuration, error) {
 	return w.last.configuration, w.last.err
 }
 
+// isLogin reports whether the review is one of the token endpoint.
+func (i *item) isLogin() bool { return i.review.Token != nil || i.review.Endpoint == "authenticate" }
+
 // unreadable returns why a review cannot be replayed, "" if it can.
 func (i *item) unreadable() string {
 	r := i.review
-	isToken := r.Endpoint == "authenticate"
 	switch {
-	case r.Endpoint != "validate" && r.Endpoint != "mutate" && !isToken:
+	case i.isLogin():
+		return "it is a login, whose token is not recorded"
+	case r.Endpoint != "validate" && r.Endpoint != "mutate":
 		return "there is no such endpoint"
-	case isToken && r.Token == nil:
-		return "it holds nothing about the token"
-	case !isToken && (r.Request == nil || r.Token != nil):
+	case r.Request == nil:
 		return "it was not recorded: the server refused it before it was read"
-	case !isToken && i.requestErr != nil:
+	case i.requestErr != nil:
 		return "the recorded request cannot be read: " + firstLine(i.requestErr.Error())
 	default:
 		return ""
@@ -420,23 +433,12 @@ func (w *worker) compare(ctx context.Context, it *item) (before, after answer, d
 	it.base, it.baseErr = w.base(it)
 	recorded := w.run.Against == nil
 	if recorded {
-		before = it.recorded()
+		before = recordedAnswer(it.review)
 	} else {
 		before = w.answer(ctx, w.run.Against, it)
 	}
 	after = w.answer(ctx, w.run.Candidate, it)
-	if it.review.Token != nil {
-		return before, after, compareTokens(it, &before, &after, recorded)
-	}
 	return before, after, compare(&before, &after, recorded)
-}
-
-// recorded returns the recorded answer.
-func (i *item) recorded() answer {
-	if i.review.Token != nil {
-		return recordedToken(i)
-	}
-	return recordedAnswer(i.review)
 }
 
 // maxDeciders bounds the deciders of a worker.
@@ -449,9 +451,6 @@ func (w *worker) answer(ctx context.Context, c *Candidate, it *item) answer {
 		if configuration = it.base; configuration == nil {
 			return answer{undecided: firstLine(it.baseErr.Error())}
 		}
-	}
-	if it.review.Token != nil {
-		return configuration.decideToken(it)
 	}
 	d := w.deciders[configuration]
 	if d == nil {

@@ -46,13 +46,6 @@ metadata: {name: %[1]s-binding}
 spec: {policyName: %[1]s, validationActions: [Deny], paramRef: {name: limits, parameterNotFoundAction: Deny}}`
 )
 
-func accessToken(user, expires string, groups ...string) string {
-	return fmt.Sprintf(`apiVersion: gatehouse.dev/v1alpha1
-kind: AccessToken
-metadata: {name: ci, creationTimestamp: "2026-11-01T00:00:00Z"}
-spec: {sha256: %s, user: {username: %s, groups: [%s]}, expiresAt: %q}`, tokenHash, user, strings.Join(groups, ", "), expires)
-}
-
 func pod(name, more string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"generateName":"checkout-7d9f8b6c5-","labels":{"team":"shop","pod-template-hash":"7d9f8b6c5"},`+
 		`"ownerReferences":[{"controller":true,"kind":"ReplicaSet","name":"checkout-7d9f8b6c5"}]},"spec":{"containers":[{"name":"app","image":"registry.example/app:1"%s}]}}`, name, more)

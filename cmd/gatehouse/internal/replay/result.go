@@ -17,14 +17,12 @@ type Change string
 
 // The changes, in the order in which reports list them.
 const (
-	// NewlyRefused is a request, or a login, that was admitted.
+	// NewlyRefused is a request that was admitted.
 	NewlyRefused Change = "newly-refused"
 	// NewlyAdmitted is one that was refused.
 	NewlyAdmitted Change = "newly-admitted"
 	// ChangedPatch is a mutation that differs, appears or disappears.
 	ChangedPatch Change = "changed-patch"
-	// ChangedIdentity is a login with another user, other groups or other extra values.
-	ChangedIdentity Change = "changed-identity"
 	// NewWarnings is a request that gets a warning that it did not get.
 	NewWarnings Change = "new-warnings"
 	// NoLongerDecidable is a request that the candidate itself cannot decide, as a server would
@@ -34,7 +32,7 @@ const (
 
 // Changes returns all changes in the order of reports.
 func Changes() []Change {
-	return []Change{NewlyRefused, NewlyAdmitted, ChangedPatch, ChangedIdentity, NewWarnings, NoLongerDecidable}
+	return []Change{NewlyRefused, NewlyAdmitted, ChangedPatch, NewWarnings, NoLongerDecidable}
 }
 
 // Result is the result of one review.
@@ -46,7 +44,7 @@ type Result struct {
 	// Undecided is why the replay cannot decide, "" if it can: a value is redacted or was not
 	// recorded.
 	Undecided string
-	// Rules are the rules of policies, or the profiles, or the source of the identity, that the
+	// Rules are the rules of policies, or the profiles, that the
 	// changes come from, sorted.
 	Rules []Rule
 	// Before and After are the answers. They are kept for examples and --show alone.
@@ -55,7 +53,7 @@ type Result struct {
 
 // Rule is a part of a configuration that a change comes from.
 type Rule struct {
-	// Kind and Name are those of the policy, profile or token source.
+	// Kind and Name are those of the policy or profile.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	// Rule is as in policy.Violation, and "" for a profile.
@@ -92,10 +90,9 @@ type Answer struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Patch is the JSON patch, "" without one.
 	Patch string `json:"patch,omitempty"`
-	// User, Groups and Extra are the identity of a login.
-	User   string              `json:"user,omitempty"`
-	Groups []string            `json:"groups,omitempty"`
-	Extra  map[string][]string `json:"extra,omitempty"`
+	// User and Groups are the identity of a login, as it was recorded.
+	User   string   `json:"user,omitempty"`
+	Groups []string `json:"groups,omitempty"`
 	// Violations are those of an answer that was computed.
 	Violations []policy.Violation `json:"violations,omitempty"`
 	// Profiles are the verdicts about profiles, by name.
@@ -124,7 +121,7 @@ type Report struct {
 	// Problems are files that could not be read to their end, each with its error. What was
 	// read before counts.
 	Problems []string `json:"problems,omitempty"`
-	// Notes say of what the recording is a sample (record.Header.Sampling), and which segments are unfinished.
+	// Notes say of what the recording is a sample (record.Header.Sampling), which segments are unfinished, and how many logins there are.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -33,7 +33,7 @@ func subjectOf(item *item) Subject {
 		Recording: item.source.Name, ID: short(item.review.ID), Time: item.review.Time, Endpoint: short(item.review.Endpoint),
 	}
 	if t := item.review.Token; t != nil {
-		out.Kind, out.Name, out.User = "TokenReview", short(t.ID), short(item.identity().Username)
+		out.Kind, out.Name, out.User = "TokenReview", short(t.ID), short(identityOf(item.review).Username)
 		return out
 	}
 	r := &item.request.AdmissionRequest

@@ -30,11 +30,19 @@ type handshakeConn struct {
 	// left bytes may be read until done is set, after the handshake.
 	left int
 	done bool
+	// follow, if set, follows reads after the handshake.
+	follow *connection
 }
 
 func (c *handshakeConn) Read(into []byte) (int, error) {
 	if c.done {
-		return c.Conn.Read(into)
+		if c.follow == nil {
+			return c.Conn.Read(into)
+		}
+		c.follow.beforeRead()
+		n, err := c.Conn.Read(into)
+		c.follow.afterRead(n)
+		return n, err
 	}
 	if c.left == 0 {
 		return 0, errLongHandshake
@@ -53,6 +61,8 @@ type acceptor struct {
 	// onAccept gets a connection before its handshake, and onDrop one that no server
 	// gets.
 	onAccept, onDrop func(*tls.Conn)
+	// follow returns what follows the reads of a connection over HTTP/2 without a client certificate, nil for none.
+	follow func(*tls.Conn) *connection
 	// onFailure gets the error of a handshake, and onRetry the error for which no
 	// connection can be accepted for now.
 	onFailure func(*tls.Conn, error)
@@ -106,8 +116,11 @@ func (a *acceptor) handshake(conn *tls.Conn, inner *handshakeConn) {
 		return
 	}
 	inner.done = true
-	to := a.others
-	if len(conn.ConnectionState().VerifiedChains) > 0 {
+	to, state := a.others, conn.ConnectionState()
+	if len(state.VerifiedChains) == 0 && state.NegotiatedProtocol == "h2" {
+		inner.follow = a.follow(conn)
+	}
+	if len(state.VerifiedChains) > 0 {
 		to = a.certified
 	} else if socket, ok := inner.Conn.(interface {
 		SetReadBuffer(bytes int) error

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
+	"github.com/gatehouse-dev/gatehouse/internal/fairqueue"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
@@ -22,40 +23,35 @@ const (
 	// maxOps bounds the connections for health and metrics: the kubelet's, and one or
 	// two of the scraper of metrics.
 	maxOps = 24
-	// http2Weight is the weight of a connection over HTTP/2: net/http holds up to receiveBytes for it. An API server has one
-	// or a few of them. All others have a weight of 1.
+	// http2Weight is the weight of a connection over HTTP/2 over which lightBytes were received: net/http holds up to receiveBytes
+	// for it. All others have a weight of 1.
 	http2Weight = 8
+	lightBytes  = 32 << 10
+	// turns is how many connections over HTTP/2 that are not proven are read at one time. What they send makes up to as many streams as they may
+	// have, each with tens of kilobytes, before any of them is known to a budget.
+	turns = 32
 )
 
 // connectionLimiter bounds the weight of the connections that anyone can make. When there are too many
-// it closes some of the client that has the most. A bound for each client would have to
-// be useless to be harmless: a busy API server begins with a hundred calls that connect
-// at once.
+// it closes one over which no whole call has arrived, unless the others weigh more, and spares networks and addresses that have few. A
+// bound for each client would have to be useless to be harmless: a busy API server begins with a hundred calls that connect at once.
 type connectionLimiter struct {
 	// limit bounds the weight of all connections.
 	limit int
-	// firstCall is how long a connection may be open before its first call.
+	// firstCall is how long a connection may be without a whole call before it is closed.
 	firstCall time.Duration
 	// onLimit gets how many connections were closed because of the limit, and a client that had one of them.
 	onLimit func(closed int, client netip.Prefix)
 
+	// turns has an element for each connection that is being read, see the constant.
+	turns chan struct{}
+
 	mu  sync.Mutex
 	all map[net.Conn]*connection
-	// clients has what each client has, and weight is that of all connections.
-	clients map[netip.Prefix]clientConnections
-	weight  int
-}
-
-// clientConnections are the connections of a client, and their weight.
-type clientConnections struct{ number, weight int }
-
-// expendable is the weight by which clients are compared when a connection has to be closed. A client's only connection is the
-// last to go.
-func (c clientConnections) expendable() int {
-	if c.number == 1 {
-		return 0
-	}
-	return c.weight
+	// clients has the number of connections of each client.
+	clients map[netip.Prefix]int
+	// unproven has the connections over which no whole call has come, and proven the others.
+	unproven, proven fairqueue.Queue[*connection]
 }
 
 // connection is one that was accepted.
@@ -66,21 +62,29 @@ type connection struct {
 	limiter *connectionLimiter
 	conn    net.Conn
 	client  netip.Prefix
-	// unused closes the connection if no call comes.
-	unused *time.Timer
+	// http2 is set once the protocol is known.
+	http2 bool
+	// timer closes the connection if no call comes.
+	timer *time.Timer
 
-	// used is set by the first review, so that the reviews after it do not take the
-	// limiter's lock.
-	used atomic.Bool
-	// certified reports whether the caller showed a verified client certificate. It is set
-	// before used is.
-	certified atomic.Bool
+	// whole is the number of calls in progress that have arrived whole.
+	whole atomic.Int32
+	// since is when the last one did.
+	since atomic.Int64
+	// isProven is set with proven, so that most calls do not take the limiter's lock.
+	isProven atomic.Bool
+	// turn counts what has to end before another connection is read: that what was read becomes streams, and that these are known to a budget.
+	turn atomic.Int32
+	// reading reports whether what was read counts, and isRemoved whether nothing counts any more.
+	reading, isRemoved atomic.Bool
+	// left is how many bytes may come until the connection weighs http2Weight. It is for the reader alone.
+	left int
 
-	// The rest is guarded by the limiter's lock: the weight, whether a review came over the connection, whether a call is in
-	// progress, and since when it has been idle.
-	weight           int
-	reviewed, active bool
-	idleSince        time.Time
+	// The rest is guarded by the limiter's lock: the weight, whether a whole call has come over the connection, whether a call is in
+	// progress, and when the connection is closed if none is.
+	weight         fairqueue.Entry[*connection]
+	proven, active bool
+	closes         time.Time
 }
 
 // connectionKey is the key of the connection in the context of a call.
@@ -104,65 +108,105 @@ func callerOf(r *http.Request) review.Caller {
 
 // add adds a connection. If there are too many, it closes others, or this one.
 func (l *connectionLimiter) add(conn net.Conn, expires time.Time) {
-	c := &connection{expires: expires, limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String()), idleSince: time.Now()}
+	c := &connection{expires: expires, limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String())}
+	c.weight.Value, c.weight.Address = c, c.client
 	l.mu.Lock()
 	if l.all == nil {
-		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]clientConnections)
+		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]int)
 	}
-	c.unused = time.AfterFunc(l.firstCall, c.closeUnused)
+	c.closes, c.timer = time.Now().Add(l.firstCall), time.AfterFunc(l.firstCall, c.closeIdle)
 	l.all[c.conn] = c
-	l.change(c, 1, 1)
+	l.clients[c.client]++
+	l.unproven.Add(&c.weight, 1)
 	closed := l.enforce(c)
 	l.mu.Unlock()
 	l.report(closed)
 }
 
-// find returns a connection that was added, once its protocol is known. It is nil if the connection was closed because of the
+// find returns a connection that was added, after its handshake. It is nil if the connection was closed because of the
 // limit. One with a verified client certificate counts no more.
 func (l *connectionLimiter) find(conn net.Conn, certified bool) *connection {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	c := l.all[conn]
-	var closed []*connection
-	switch {
-	case c == nil:
-	case certified:
+	if c != nil && certified {
 		c.remove()
-	case speaksHTTP2(conn):
-		l.change(c, 0, min(http2Weight, l.limit)-1)
-		closed = l.enforce(c)
-		c = l.all[conn]
 	}
-	l.mu.Unlock()
-	l.report(closed)
 	return c
 }
 
-func speaksHTTP2(conn net.Conn) bool {
-	over, ok := conn.(*tls.Conn)
-	return ok && over.ConnectionState().NegotiatedProtocol == "h2"
+// follow returns what follows the reads of a connection over HTTP/2, nil if the connection was closed because of the limit.
+func (l *connectionLimiter) follow(conn *tls.Conn) *connection {
+	c := l.find(conn, false)
+	if c != nil {
+		c.http2, c.left = true, lightBytes
+	}
+	return c
 }
 
-// change adds to the number and the weight of the connections of a connection's client. The caller holds the lock.
-func (l *connectionLimiter) change(c *connection, number, weight int) {
-	of := l.clients[c.client]
-	of.number += number
-	of.weight += weight
-	c.weight += weight
-	l.weight += weight
-	if of.number == 0 {
-		delete(l.clients, c.client)
-	} else {
-		l.clients[c.client] = of
+// beforeRead follows the reads of a connection over HTTP/2 without a client certificate. What came before has become streams by then.
+func (c *connection) beforeRead() {
+	if c.reading.Swap(false) {
+		c.endTurn()
 	}
+}
+
+// afterRead gets the number of bytes that were read. It returns when it is the connection's turn.
+func (c *connection) afterRead(n int) {
+	if c.left > 0 {
+		if c.left -= n; c.left <= 0 {
+			c.weigh()
+		}
+	}
+	if n > 0 && !c.isProven.Load() {
+		c.beginTurn()
+		c.reading.Store(true)
+		if c.isRemoved.Load() {
+			c.beforeRead() // there may be no other read
+		}
+	}
+}
+
+func (c *connection) beginTurn() {
+	if c.turn.Add(1) == 1 {
+		c.limiter.turns <- struct{}{}
+	}
+}
+
+func (c *connection) endTurn() {
+	if c.turn.Add(-1) == 0 {
+		<-c.limiter.turns
+	}
+}
+
+// weigh has the connection weigh http2Weight.
+func (c *connection) weigh() {
+	l := c.limiter
+	l.mu.Lock()
+	var closed []*connection
+	if l.all[c.conn] == c {
+		c.queue().Add(&c.weight, int64(min(http2Weight, l.limit)-1))
+		closed = l.enforce(c)
+	}
+	l.mu.Unlock()
+	l.report(closed)
+}
+
+// queue returns the queue that the connection is in. The caller holds the lock.
+func (c *connection) queue() *fairqueue.Queue[*connection] {
+	if c.proven {
+		return &c.limiter.proven
+	}
+	return &c.limiter.unproven
 }
 
 // enforce closes connections until the limit holds, and returns them. The last one was added, or got a weight, just now. The
 // caller holds the lock.
 func (l *connectionLimiter) enforce(last *connection) (closed []*connection) {
-	for l.weight > l.limit {
-		expendable := l.expendable(last)
-		expendable.close()
-		closed = append(closed, expendable)
+	for l.unproven.Weight()+l.proven.Weight() > int64(l.limit) {
+		next := l.expendable(last)
+		next.close()
+		closed = append(closed, next)
 	}
 	return closed
 }
@@ -174,46 +218,39 @@ func (l *connectionLimiter) report(closed []*connection) {
 	}
 }
 
-// expendable returns the connection to close: of the client whose connections have the largest weight, one without any review
-// so far, else one without a call in progress, the one that has been idle for longest. If each client has only one, it is the
-// one that has been idle for longest. A call in progress is only cut for a connection of another client, and never if it is
-// over the only connection of its client; otherwise the last connection is closed itself.
+// expendable returns the connection to close. A whole call in progress is only cut for a connection of another client, and never
+// if it is over the only connection of its client; otherwise the last connection is closed itself.
 func (l *connectionLimiter) expendable(last *connection) *connection {
-	largest := last.client
-	for client, of := range l.clients {
-		if of.expendable() > l.clients[largest].expendable() {
-			largest = client
-		}
+	if l.unproven.Weight() >= l.proven.Weight() {
+		return l.unproven.Expendable()
 	}
-	single := l.clients[largest].number == 1 // then each client has only one
 	var found *connection
 	for _, c := range l.all {
-		switch {
-		case c == last:
-		case single:
-			if !c.active && (found == nil || c.idleSince.Before(found.idleSince)) {
-				found = c
-			}
-		case c.client == largest && (found == nil || c.closesBefore(found)):
+		if c.proven && c != last && (found == nil || c.closesBefore(found)) {
 			found = c
 		}
 	}
-	if found == nil || found.active && largest == last.client {
+	if found == nil || found.whole.Load() > 0 && (found.client == last.client || l.clients[found.client] == 1) {
 		return last
 	}
 	return found
 }
 
-// closesBefore reports whether a connection is more expendable than another one.
+// closesBefore reports whether a proven connection is more expendable than another one: one without a whole call in progress,
+// then one that is not the only one of its client, then one of a network and an address that have not less than the average, then
+// the one over which a whole call has not come for longer.
 func (c *connection) closesBefore(other *connection) bool {
-	switch {
-	case c.active != other.active:
-		return other.active
-	case c.reviewed != other.reviewed:
-		return other.reviewed
-	default:
-		return c.idleSince.Before(other.idleSince)
+	l := c.limiter
+	rank := func(c *connection) [3]bool {
+		return [3]bool{c.whole.Load() > 0, l.clients[c.client] == 1, l.proven.IsModest(&c.weight)}
 	}
+	mine, others := rank(c), rank(other)
+	for i, spared := range mine {
+		if spared != others[i] {
+			return others[i]
+		}
+	}
+	return c.since.Load() < other.since.Load()
 }
 
 // close closes the connection at once: the TLS layer's own Close would wait for the
@@ -231,36 +268,79 @@ func (c *connection) close() {
 // the lock.
 func (c *connection) remove() {
 	l := c.limiter
-	c.unused.Stop()
+	c.timer.Stop()
+	c.isRemoved.Store(true)
+	c.beforeRead()
 	if l.all[c.conn] != c {
 		return
 	}
 	delete(l.all, c.conn)
-	l.change(c, -1, -c.weight)
+	c.queue().Remove(&c.weight)
+	if l.clients[c.client]--; l.clients[c.client] == 0 {
+		delete(l.clients, c.client)
+	}
 }
 
-// closeUnused closes the connection if it is still without any call.
-func (c *connection) closeUnused() {
+// closeIdle closes the connection if its time has passed and no call is in progress.
+func (c *connection) closeIdle() {
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
-	if c.limiter.all[c.conn] == c && !c.reviewed && !c.active {
+	if c.limiter.all[c.conn] == c && !c.active && !time.Now().Before(c.closes) {
 		c.close()
 	}
 }
 
-// setUsed notes that a review came over the connection.
-func (c *connection) setUsed(certified bool) {
-	if c.used.Load() {
+// reviewConnection returns the connection of a request for review.Options.
+func reviewConnection(r *http.Request) review.Connection {
+	if c := connectionOf(r.Context()); c != nil {
+		return c
+	}
+	return nil
+}
+
+// Enter implements review.Connection.
+func (c *connection) Enter() (proven bool) {
+	if c.isProven.Load() {
+		return true
+	}
+	if c.http2 {
+		c.beginTurn()
+	}
+	return false
+}
+
+// Entered implements review.Connection.
+func (c *connection) Entered() {
+	if c.http2 {
+		c.endTurn()
+	}
+}
+
+// BeginWhole implements review.Connection.
+func (c *connection) BeginWhole() {
+	c.whole.Add(1)
+	c.since.Store(time.Now().UnixNano())
+	if !c.isProven.Load() {
+		c.prove()
+	}
+}
+
+// EndWhole implements review.Connection.
+func (c *connection) EndWhole() { c.whole.Add(-1) }
+
+// prove notes that a whole call has come over the connection.
+func (c *connection) prove() {
+	l := c.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.isProven.Store(true)
+	if l.all[c.conn] != c || c.proven {
 		return
 	}
-	c.certified.Store(certified)
-	if c.used.Swap(true) {
-		return
-	}
-	c.limiter.mu.Lock()
-	defer c.limiter.mu.Unlock()
-	c.reviewed = true
-	c.unused.Stop()
+	weight := c.weight.Weight()
+	l.unproven.Remove(&c.weight)
+	c.proven = true
+	l.proven.Add(&c.weight, weight)
 }
 
 // setState follows http.Server.ConnState.
@@ -276,7 +356,13 @@ func (l *connectionLimiter) setState(conn net.Conn, state http.ConnState) {
 	case http.StateActive:
 		c.active = true
 	case http.StateIdle:
-		c.active, c.idleSince = false, time.Now()
+		c.active = false
+		wait := l.firstCall
+		if c.proven {
+			wait = idleTimeout
+		}
+		c.closes = time.Now().Add(wait)
+		c.timer.Reset(wait)
 	case http.StateHijacked, http.StateClosed:
 		c.remove()
 	}
@@ -288,8 +374,6 @@ func keepAliveIf(condition func(*http.Request) bool, next http.Handler) http.Han
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !condition(r) {
 			w.Header().Set("Connection", "close")
-		} else if c := connectionOf(r.Context()); c != nil {
-			c.setUsed(isVerified(r))
 		}
 		next.ServeHTTP(w, r)
 	})

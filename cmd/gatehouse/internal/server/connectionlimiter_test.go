@@ -85,11 +85,19 @@ func (r *running) dial(t *testing.T, protocol string) *tls.Conn {
 	return conn.(*tls.Conn)
 }
 
+// heavyBody is a review after which a connection over HTTP/2 weighs more.
+var heavyBody = strings.Repeat(" ", 40<<10) + admissionBody
+
 // review sends a review, and reports whether that was over an old connection.
 func (r *running) review(t *testing.T, c *http.Client) (reused bool) {
 	t.Helper()
+	return r.send(t, c, admissionBody)
+}
+
+func (r *running) send(t *testing.T, c *http.Client, review string) (reused bool) {
+	t.Helper()
 	trace := &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }}
-	response, err := c.Do(post(httptrace.WithClientTrace(t.Context(), trace), t, r.reviews+"/mutate", strings.NewReader(admissionBody)))
+	response, err := c.Do(post(httptrace.WithClientTrace(t.Context(), trace), t, r.reviews+"/mutate", strings.NewReader(review)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,26 +109,41 @@ func (r *running) review(t *testing.T, c *http.Client) (reused bool) {
 	return reused
 }
 
-// beginCall begins a review of /validate, and returns the function that ends it, which must be answered.
-func (r *running) beginCall(t *testing.T, c *http.Client) (end func()) {
+// held holds a review once it has arrived, and passes others on.
+type held struct{ next, arrived, end chan struct{} }
+
+// newHeld returns the handler of reviews of which one is held.
+func newHeld(t *testing.T) (*held, http.Handler) {
 	t.Helper()
-	body, write := io.Pipe()
+	h := &held{next: make(chan struct{}, 1), arrived: make(chan struct{}), end: make(chan struct{})}
+	return h, newReviews(t, webhooks.Spec{}, func(o *server.ReviewOptions) {
+		o.CheckComplete = func() error {
+			select {
+			case <-h.next:
+				close(h.arrived)
+				<-h.end
+			default:
+			}
+			return nil
+		}
+	})
+}
+
+// begin begins a review, returns once it has arrived, and the function that ends it, after which it must be answered.
+func (h *held) begin(t *testing.T, r *running, c *http.Client) (end func()) {
+	t.Helper()
 	answered := make(chan error, 1)
+	h.next <- struct{}{}
 	go func() {
-		response, err := c.Do(post(t.Context(), t, r.reviews+"/validate", body))
+		response, err := c.Do(post(t.Context(), t, r.reviews+"/validate", strings.NewReader(admissionBody)))
 		if err == nil {
 			err = response.Body.Close()
 		}
 		answered <- err
 	}()
-	if _, err := io.WriteString(write, admissionBody[:10]); err != nil {
-		t.Fatal(err)
-	}
+	<-h.arrived
 	return func() {
-		if _, err := io.WriteString(write, admissionBody[10:]); err != nil {
-			t.Error(err)
-		}
-		_ = write.Close() // never fails
+		close(h.end)
 		if err := <-answered; err != nil {
 			t.Errorf("the call in progress was cut: %v", err)
 		}
@@ -146,13 +169,8 @@ func TestFlood(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			arrived, reviews := make(chan struct{}), newReviews(t, webhooks.Spec{})
-			r, s, from := startLimited(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-				if q.URL.Path == "/validate" {
-					close(arrived)
-				}
-				reviews.ServeHTTP(w, q)
-			}), most)
+			held, reviews := newHeld(t)
+			r, s, from := startLimited(t, reviews, most)
 			idle := newClient(r.roots, false)
 			defer idle.CloseIdleConnections()
 			if r.review(t, idle) {
@@ -161,8 +179,7 @@ func TestFlood(t *testing.T) {
 			// One has a call in progress.
 			calling := newClient(r.roots, false)
 			defer calling.CloseIdleConnections()
-			endCall := r.beginCall(t, calling)
-			<-arrived
+			endCall := held.begin(t, r, calling)
 
 			from(tc.from)
 			for range 5 * most {
@@ -192,17 +209,21 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestHTTP2Weight makes three connections over HTTP/2, of which each counts as eight.
+// TestHTTP2Weight makes three connections over HTTP/2, of which each counts as eight once it has received much.
 func TestHTTP2Weight(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[int]int{24: 3, 23: 2} {
 		r, s, from := startLimited(t, newReviews(t, webhooks.Spec{}), limit)
-		r.review(t, r.client) // over HTTP/2
+		r.send(t, r.client, heavyBody) // over HTTP/2
 		from("198.51.100.1:1")
-		first := r.dial(t, "h2")
-		startHTTP2(t, first)
-		second := r.dial(t, "h2")
-		startHTTP2(t, second)
+		for range 2 {
+			client := newClient(r.roots, true)
+			defer client.CloseIdleConnections()
+			if r.review(t, client); s.Connections() > 3 {
+				t.Errorf("with a limit of %d, %d connections are open", limit, s.Connections())
+			}
+			r.send(t, client, heavyBody)
+		}
 		if n := s.Connections(); n != want {
 			t.Errorf("with a limit of %d, %d connections are open, want %d", limit, n, want)
 		}
@@ -215,15 +236,10 @@ func TestHTTP2Weight(t *testing.T) {
 // TestOnlyConnection has a client whose only connection is over HTTP/2, which counts as more than all that any other client has.
 func TestOnlyConnection(t *testing.T) {
 	t.Parallel()
-	arrived, reviews := make(chan struct{}), newReviews(t, webhooks.Spec{})
-	r, s, from := startLimited(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.Path == "/validate" {
-			close(arrived)
-		}
-		reviews.ServeHTTP(w, q)
-	}), 16)
-	endCall := r.beginCall(t, r.client)
-	<-arrived
+	held, reviews := newHeld(t)
+	r, s, from := startLimited(t, reviews, 16)
+	r.send(t, r.client, heavyBody)
+	endCall := held.begin(t, r, r.client)
 	for _, others := range []struct {
 		address string
 		n       int
@@ -237,9 +253,10 @@ func TestOnlyConnection(t *testing.T) {
 		t.Errorf("%d connections are open, want at most 9", n)
 	}
 	endCall()
-	from("192.0.2.1:1")
-	r.client.CloseIdleConnections()
-	r.review(t, r.client)
+	// A new connection would count beside this one until the server has seen its end.
+	if !r.review(t, r.client) {
+		t.Error("the only connection of a client was closed")
+	}
 }
 
 // TestCertifiedConnectionsDoNotCount has a caller with a client certificate while the

@@ -29,7 +29,11 @@ const (
 	// slotsPerProcessor lets a decision that waits for memory leave the processor to
 	// another.
 	slotsPerProcessor = 4
-	// maxOtherCalls bounds the calls in progress that are no reviews, for which no memory
+	// otherBytes bounds the logins in progress: 512 of them, of which an address has at most three quarters.
+	otherBytes = 32 << 20
+	// maxLoginBytes bounds the part of a login's body that is read before the login begins.
+	maxLoginBytes = 64 << 10
+	// maxOtherCalls bounds the calls of other paths in progress, for which no memory
 	// is reserved.
 	maxOtherCalls = 512
 )
@@ -116,11 +120,13 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 			mux.Handle(e.Path, r.admissionEndpoint(e))
 		}
 	}
-	others := make(callLimiter, maxOtherCalls)
-	people := others.limit(keepAliveIf(never, http.HandlerFunc(r.login)))
+	people := keepAliveIf(never, review.WithBody(http.HandlerFunc(r.login), review.Options{
+		MaxBytes: maxLoginBytes, MaxTime: admissionTime, InFlight: review.NewBudget(otherBytes),
+		Caller: callerOf, Connection: reviewConnection, Now: options.Now,
+	}))
 	mux.Handle(login.Path, people)
 	mux.Handle(login.WhoamiPath, people)
-	mux.Handle("/", others.limit(keepAliveIf(never, http.HandlerFunc(r.notFound))))
+	mux.Handle("/", make(callLimiter, maxOtherCalls).limit(keepAliveIf(never, http.HandlerFunc(r.notFound))))
 	return mux
 }
 
@@ -129,7 +135,7 @@ func (o *ReviewOptions) endpoint(maxBytes int64, maxTime time.Duration, inFlight
 	return review.Options{
 		MaxBytes: maxBytes, MaxTime: maxTime,
 		InFlight: review.NewBudget(inFlight), Slots: review.NewSlots(slotsPerProcessor * runtime.GOMAXPROCS(0)),
-		Caller: callerOf, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
+		Caller: callerOf, Connection: reviewConnection, Observe: o.Observe, TraceParents: o.TraceParents, Now: o.Now,
 	}
 }
 
@@ -214,7 +220,6 @@ func (s *reviews) login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "starting: the configuration is not completely read yet (hint: try again in a few seconds)", http.StatusServiceUnavailable)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(s.Now().Add(readTimeout)) // both protocols support it
 	s.Login.ServeHTTP(w, r)
 }
 

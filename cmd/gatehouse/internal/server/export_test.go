@@ -21,8 +21,9 @@ func (s *Server) ExpireUnused() {
 	s.limiter.mu.Lock()
 	defer s.limiter.mu.Unlock()
 	for _, c := range s.limiter.all {
-		if c.unused.Stop() { // otherwise it has fired, or the connection is in use
-			c.unused.Reset(0)
+		if !c.proven {
+			c.closes = time.Now()
+			c.timer.Reset(0)
 		}
 	}
 }

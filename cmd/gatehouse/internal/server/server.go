@@ -66,7 +66,7 @@ const (
 // ConnectionAge, HandshakeFailed, Debug and Details.
 type Options struct {
 	// Connections bounds the connections for reviews without a verified client
-	// certificate, of which one over HTTP/2 counts as eight. The default is 2,048.
+	// certificate, of which one over HTTP/2 counts as up to eight. The default is 2,048.
 	Connections int
 	// Reviews is where the API server connects. TLS is put on top of it.
 	Reviews net.Listener
@@ -113,7 +113,7 @@ type Server struct {
 func New(o Options) *Server {
 	return &Server{
 		options:    o,
-		limiter:    connectionLimiter{limit: cmp.Or(o.Connections, maxUncertified), firstCall: firstCallTimeout},
+		limiter:    connectionLimiter{limit: cmp.Or(o.Connections, maxUncertified), firstCall: firstCallTimeout, turns: make(chan struct{}, turns)},
 		opsLimiter: connectionLimiter{limit: maxOps, firstCall: firstCallTimeout},
 	}
 }
@@ -127,7 +127,7 @@ func (s *Server) Run(ctx context.Context) error {
 	connections := &connectionLog{log: o.Log, rate: rate.NewLimiter(1, 20)}
 	errorLog := log.New(connections, "", 0)
 	s.limiter.onLimit = func(closed int, client netip.Prefix) {
-		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as %d): closed %d, the first from %s", s.limiter.limit, http2Weight, closed, client))
+		connections.warn(fmt.Sprintf("the limit of %d connections without a client certificate is reached (one over HTTP/2 counts as up to %d): closed %d, the first from %s", s.limiter.limit, http2Weight, closed, client))
 	}
 	s.opsLimiter.onLimit = func(closed int, client netip.Prefix) {
 		connections.warn(fmt.Sprintf("the limit of %d connections for health and metrics is reached: closed %d, the first from %s", s.opsLimiter.limit, closed, client))
@@ -202,6 +202,7 @@ func (s *Server) acceptor(connections *connectionLog) *acceptor {
 			// Jitter keeps connections that were made together from ending together.
 			s.limiter.add(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
 		},
+		follow: s.limiter.follow,
 		onDrop: func(conn *tls.Conn) {
 			s.limiter.setState(conn, http.StateClosed)
 			s.busy.setState(conn, http.StateClosed)
@@ -236,6 +237,9 @@ func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
 		},
 	}
 	if !certified {
+		// net/http keeps the memory of a connection over HTTP/2 that was closed with streams until its idle timeout has passed: it starts the
+		// timer when it closes the streams. The limiter closes idle connections instead.
+		server.IdleTimeout = 0
 		server.HTTP2 = &http.HTTP2Config{
 			MaxConcurrentStreams: streams, MaxReadFrameSize: frameBytes,
 			MaxReceiveBufferPerConnection: receiveBytes, MaxReceiveBufferPerStream: receiveBytes,
@@ -301,5 +305,11 @@ func (s *Server) ops() http.Handler {
 		mux.Handle("/debug/", s.options.Debug)
 		mux.Handle("/log-level", s.options.Debug)
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := connectionOf(r.Context()); c != nil {
+			c.BeginWhole() // such calls have no bodies
+			defer c.EndWhole()
+		}
+		mux.ServeHTTP(w, r)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 )
 
@@ -73,6 +75,8 @@ type storage struct {
 	forget string
 	// trusted reads what registrations trust. It is nil without registrations.
 	trusted func(ctx context.Context) []trustEntry
+	// handshake makes a connection to each webhook of the entries. It is nil without registrations.
+	handshake func(ctx context.Context, entries []trustEntry)
 }
 
 // open returns the storage that the flags name. It sends no request, and reports
@@ -131,6 +135,7 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	}
 	if len(registrations) > 0 {
 		place.trusted = func(ctx context.Context) []trustEntry { return readTrust(ctx, client, registrations) }
+		place.handshake = func(ctx context.Context, entries []trustEntry) { makeHandshakes(ctx, client, registrations, entries) }
 	}
 	if f.dir != "" {
 		place.store = certstore.NewDirStore(f.dir)
@@ -207,6 +212,9 @@ func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
 		reading.Go(func() { s.entries = p.trusted(ctx) })
 	}
 	reading.Wait()
+	if p.handshake != nil && s.state == nil && len(s.replicas) == 0 {
+		p.handshake(ctx, s.entries)
+	}
 	s.now = f.now().Round(0)
 	return s
 }
@@ -245,4 +253,28 @@ func trustOf(c *cabundle.Status) []trustEntry {
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// handshakeTimeout bounds the connections to all webhooks.
+const handshakeTimeout = 5 * time.Second
+
+// makeHandshakes makes a connection to each webhook, as the API server does, and records whether its bundle verifies the certificate.
+func makeHandshakes(ctx context.Context, client certs.Client, registrations []cabundle.Registration, entries []trustEntry) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	var calls []webhookcall.Call
+	read := map[string]bool{}
+	for _, r := range registrations {
+		if !read[r.Name] {
+			found, _ := webhookcall.Read(ctx, client, r.Name) // what cannot be read, readTrust says
+			calls, read[r.Name] = append(calls, found...), true
+		}
+	}
+	errs := webhookcall.Handshakes(ctx, client, calls)
+	for i := range entries {
+		e := &entries[i]
+		if at := slices.IndexFunc(calls, func(c webhookcall.Call) bool { return c.Configuration == e.object && c.Webhook == e.webhook }); at >= 0 {
+			e.probed, e.probeErr = true, errs[at]
+		}
+	}
 }

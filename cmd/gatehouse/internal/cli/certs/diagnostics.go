@@ -11,7 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // level is how bad a diagnostic is.
@@ -61,9 +63,8 @@ func (s *snapshot) diagnoseState() []diagnostic {
 	switch {
 	case s.stateErr == nil:
 	case errors.Is(s.stateErr, rotation.ErrEmpty):
-		if !s.named && !s.single && len(s.replicas) == 0 && s.replicasErr == nil {
-			return []diagnostic{{levelUnknown, s.place, "there is no CA in it",
-				"servers with cert-manager, files or --self-signed-dir keep none there: gatehouse probe, in a pod or on a node, shows whether each webhook trusts them; else check --secret and the flags of the servers"}}
+		if text := s.unshared(); text != "" {
+			return []diagnostic{{levelNote, s.place, text, ""}}
 		}
 		return problem(s.place, "there is no CA in it", "check --secret, --dir and the flags of the servers; the first server creates a CA, and a running one restores it")
 	case errors.As(s.stateErr, &damage):
@@ -92,6 +93,16 @@ func (s *snapshot) diagnoseState() []diagnostic {
 		found = append(found, problem(s.place, "no server has read the request for a new CA of "+dated(r.At, s.now), seeLogs)...)
 	}
 	return found
+}
+
+// unshared says why there need not be a CA in the default place, "" if there should be one: servers with --self-signed-dir, with
+// cert-manager or with files keep none there, and a connection has shown what webhooks trust, or has failed for another reason.
+func (s *snapshot) unshared() string {
+	if s.named || s.single || len(s.replicas) > 0 || s.replicasErr != nil || len(s.entries) == 0 ||
+		slices.ContainsFunc(s.entries, func(e trustEntry) bool { return !e.probed || e.accepts() == authn.No }) {
+		return ""
+	}
+	return "there is no CA in it: the servers share none there, so a connection to each webhook shows what it trusts"
 }
 
 // splitHint returns an error about an object without its name, and its hint.
@@ -149,6 +160,13 @@ func (s *snapshot) diagnoseWebhook(e *trustEntry) []diagnostic {
 	var found []diagnostic
 	add := func(level level, message, remedy string) {
 		found = append(found, diagnostic{level, e.name(), message, remedy})
+	}
+	if untrusted, ok := errors.AsType[*webhookcall.UntrustedError](e.probeErr); ok {
+		add(levelProblem, untrusted.Text, "write the CA of the servers into the caBundle: gatehouse manifests --ca-file FILE, a replica with --publish-ca-bundle, or cert-manager does")
+		return found
+	}
+	if e.probeErr != nil {
+		add(levelUnknown, "what it serves cannot be seen from here: "+e.probeErr.Error(), "run this, or gatehouse probe, in a pod or on a node")
 	}
 	publish := "a server writes it with --publish-ca-bundle: its log, and Events of the reason " + certs.ReasonPublishFailed + ", say why it does not"
 	if e.injector != "" {

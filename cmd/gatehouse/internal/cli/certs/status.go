@@ -21,8 +21,8 @@ func newStatusCommand(s cli.Streams) *cobra.Command {
 		Short: "Show CAs, replicas and the webhooks that trust them",
 		Long: `Status shows the state of a rotation and its next step, each CA, the certificate of
 each replica, and which CAs each webhook configuration trusts. It shows problems
-first, each with a remedy. It is about a CA that servers share; for cert-manager and
-files, probe shows whether each webhook trusts what servers serve.
+first, each with a remedy. Where no CA can be read, it makes a connection to each
+webhook, as probe does, to see whether its caBundle verifies the certificate.
 
 It reads the Secret, the Leases of the replicas and the webhook configurations from
 the API server of the kubeconfig. With --dir it reads a directory, and the webhook

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -102,6 +104,30 @@ func newCertsAPI(t *testing.T) *certsAPI {
 	}}
 }
 
+// clients are the addresses of both registrations.
+func (a *certsAPI) clients() []*admissionregistrationv1.WebhookClientConfig {
+	return []*admissionregistrationv1.WebhookClientConfig{
+		&a.objects[clitest.MutatingConfigurationPath].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[0].ClientConfig,
+		&a.objects[clitest.ValidatingConfigurationPath].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks[0].ClientConfig,
+	}
+}
+
+// servedAt removes the Secret and the replicas, as with --self-signed-dir, and registers a server of its own. A bundle that is nil is its CA.
+func (a *certsAPI) servedAt(t *testing.T, bundle []byte) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(server.Close)
+	if bundle == nil {
+		bundle = rotation.Bundle([]*x509.Certificate{server.Certificate()})
+	}
+	delete(a.objects, clitest.SecretPath)
+	a.objects[clitest.LeasesPath].(*coordinationv1.LeaseList).Items = nil
+	for _, client := range a.clients() {
+		*client = admissionregistrationv1.WebhookClientConfig{URL: new(server.URL + "/validate"), CABundle: bundle}
+	}
+}
+
 // gatehouse runs the program with a kubeconfig for the API server.
 func (a *certsAPI) gatehouse(t *testing.T, args ...string) (code int, out, remarks string) {
 	t.Helper()
@@ -181,11 +207,26 @@ func TestCertsStatus(t *testing.T) {
 			[]string{"problem: Secret edge/ca: there is no CA in it\n  remedy: check --secret, --dir and the flags of the servers"},
 		},
 		"servers without a Secret": {
-			func(_ *testing.T, a *certsAPI) {
-				delete(a.objects, clitest.SecretPath)
-				a.objects[clitest.LeasesPath].(*coordinationv1.LeaseList).Items = nil
+			func(t *testing.T, a *certsAPI) { a.servedAt(t, nil) }, nil, cli.ExitYes,
+			[]string{"note: Secret gatehouse-system/gatehouse-ca: there is no CA in it: the servers share none there, so a connection to each webhook shows what it trusts\n", "  yes\n"},
+		},
+		"servers without a Secret that the bundle does not verify": {
+			func(t *testing.T, a *certsAPI) {
+				a.servedAt(t, rotation.Bundle([]*x509.Certificate{testCA(t, 2, time.Now()).Cert}))
+			}, nil, cli.ExitNo,
+			[]string{
+				"problem: ValidatingWebhookConfiguration/gatehouse, webhook fail.validate.gatehouse.dev: its caBundle does not verify the certificate: x509: certificate signed by unknown authority",
+				"problem: Secret gatehouse-system/gatehouse-ca: there is no CA in it\n", "  no\n",
+			},
+		},
+		"servers without a Secret that cannot be reached": {
+			func(t *testing.T, a *certsAPI) {
+				a.servedAt(t, nil)
+				for _, client := range a.clients() {
+					client.URL = new("https://127.0.0.1:1")
+				}
 			}, nil, cli.ExitUnknown,
-			[]string{"cannot decide: Secret gatehouse-system/gatehouse-ca: there is no CA in it\n  remedy: servers with cert-manager, files or --self-signed-dir keep none there: gatehouse probe, ", "  cannot decide\n"},
+			[]string{"cannot decide: ValidatingWebhookConfiguration/gatehouse, webhook fail.validate.gatehouse.dev: what it serves cannot be seen from here: dial tcp 127.0.0.1:1: connect: connection refused\n  remedy: run this, or gatehouse probe, in a pod or on a node\n"},
 		},
 		"a registration is not there, and nothing else may be read": {
 			func(_ *testing.T, a *certsAPI) {

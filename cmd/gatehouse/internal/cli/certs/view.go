@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/certs/rotation"
 	certstore "github.com/gatehouse-dev/gatehouse/certs/store"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
@@ -56,6 +58,23 @@ type trustEntry struct {
 	// author is who wrote the bundle last, if that was not Gatehouse, and injector the
 	// annotation by which cert-manager's cainjector writes it.
 	author, injector string
+	// probed reports whether a connection was made to see whether the bundle verifies the certificate, because there is no state
+	// that says so, and probeErr is why it does not, or why there is no connection.
+	probed   bool
+	probeErr error
+}
+
+// accepts returns what the connection has shown.
+func (e *trustEntry) accepts() authn.Outcome {
+	_, untrusted := errors.AsType[*webhookcall.UntrustedError](e.probeErr)
+	switch {
+	case untrusted:
+		return authn.No
+	case e.probed && e.probeErr == nil:
+		return authn.Yes
+	default:
+		return authn.Unknown
+	}
 }
 
 func (e *trustEntry) name() string {
@@ -295,6 +314,8 @@ func (s *snapshot) webhook(e *trustEntry) webhookView {
 		v.Outcome = authn.No
 	case s.state != nil || len(s.replicas) > 0:
 		v.Outcome = authn.Yes
+	default:
+		v.Outcome = e.accepts()
 	}
 	return v
 }

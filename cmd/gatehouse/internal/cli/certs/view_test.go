@@ -193,9 +193,6 @@ func TestCertsView(t *testing.T) {
 			s.state, s.stateErr = nil, rotation.Damage{"state.json: cannot be read as JSON", "pending.crt: is missing"}
 		},
 		"no Secret": func(_ *testing.T, s *snapshot) { s.state, s.stateErr, s.replicas = nil, rotation.ErrEmpty, nil },
-		"no Secret, which was named": func(_ *testing.T, s *snapshot) {
-			s.state, s.stateErr, s.replicas, s.named = nil, rotation.ErrEmpty, nil, true
-		},
 		"a Secret that cannot be read": func(_ *testing.T, s *snapshot) {
 			s.state, s.stateErr, s.replicas, s.replicasErr = nil, errors.New("forbidden"), nil, errors.New("forbidden")
 		},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/webhookcall"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/patherr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -47,6 +48,10 @@ With --url it asks no API server: it sends the review to both admission endpoint
 server outside of the cluster, and trusts --ca-file.
 
 It tries again until every webhook answers, for --timeout.
+
+It warns if Gatehouse asks for no client certificate, so that API servers cannot show one:
+without it they compete with strangers for memory and connections. Whether they show one
+if they are asked is not to be seen from here.
 
 Exit codes: 0 every webhook answers; 1 a webhook does not answer, or with a certificate
 that its caBundle does not verify; 2 the webhook configurations or the Service cannot be
@@ -144,7 +149,12 @@ type probeResult struct {
 	Allowed bool `json:"allowed"`
 	// Message is why it denied, or why there is no answer.
 	Message string `json:"message,omitempty"`
+	// Warning is set if it asks for no client certificate.
+	Warning string `json:"warning,omitempty"`
 }
+
+// noClientCertificate is the warning about servers without --client-ca.
+const noClientCertificate = "Gatehouse asks for no client certificate, so that API servers compete with strangers for memory and connections (hint: set --client-ca, in the chart authentication.clientCASecret, and give API servers a certificate, see docs/certificates.md#client-certificates-on-admission)"
 
 func (r *probeResult) String() string {
 	decision := "allowed"
@@ -173,11 +183,18 @@ func (f *probeFlags) run(ctx context.Context, client certs.Client, s cli.Streams
 	if f.output == "json" && results != nil {
 		return errors.Join(err, cli.WriteJSONLine(s.Out, probeReport{Name: f.name, Webhooks: results}))
 	}
+	warned := false
 	for _, r := range results {
 		if !r.Answered {
 			continue
 		}
 		if _, failed := fmt.Fprintln(s.Out, r); failed != nil {
+			return failed
+		}
+		warned = warned || r.Warning != ""
+	}
+	if warned {
+		if _, failed := fmt.Fprintln(s.Err, "warning:", noClientCertificate); failed != nil {
 			return failed
 		}
 	}
@@ -205,17 +222,17 @@ func (f *probeFlags) attempt(ctx context.Context, client certs.Client) ([]*probe
 }
 
 // calls returns the calls of all webhooks, in the order of the configurations, with the addresses of their Services.
-func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookCall, error) {
+func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookcall.Call, error) {
 	if f.target != nil {
-		var calls []webhookCall
+		var calls []webhookcall.Call
 		for _, e := range webhooks.Endpoints() {
 			if e.Admission != nil {
-				calls = append(calls, callAt(f.target.JoinPath(e.Path), e.Path, f.caBundle))
+				calls = append(calls, webhookcall.At(f.target.JoinPath(e.Path), e.Path, f.caBundle))
 			}
 		}
 		return calls, nil
 	}
-	calls, err := readWebhooks(ctx, client, f.name)
+	calls, err := webhookcall.Read(ctx, client, f.name)
 	if unreached := apierr.Unreached(err); unreached != nil {
 		return nil, unreached
 	}
@@ -226,7 +243,7 @@ func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookC
 		return nil, fmt.Errorf("the webhook configurations %q have no webhooks", f.name)
 	}
 	for i := range calls {
-		if err := calls[i].locate(ctx, client); err != nil {
+		if err := calls[i].Locate(ctx, client); err != nil {
 			return nil, err
 		}
 	}
@@ -234,14 +251,19 @@ func (f *probeFlags) calls(ctx context.Context, client certs.Client) ([]webhookC
 }
 
 // send calls a webhook and returns its answer.
-func (f *probeFlags) send(ctx context.Context, c *webhookCall) *probeResult {
-	r := &probeResult{Configuration: c.configuration, Webhook: c.name}
-	response, err := c.send(ctx, probeReview(c.rules, f.namespace))
+func (f *probeFlags) send(ctx context.Context, c *webhookcall.Call) *probeResult {
+	r := &probeResult{Configuration: c.Configuration, Webhook: c.Webhook}
+	response, err := c.Send(ctx, probeReview(c.Rules, f.namespace), func(timeout time.Duration) error {
+		return fmt.Errorf("no answer within %s, the timeout of the webhook", cli.FormatDuration(timeout))
+	})
 	if err != nil {
 		r.Message = cli.OneLine(err.Error())
 		return r
 	}
 	r.Answered, r.Allowed = true, response.Allowed
+	if c.Handshake(ctx) == nil && !c.AsksForCertificate() {
+		r.Warning = noClientCertificate
+	}
 	if response.Result != nil {
 		r.Message = cli.OneLine(response.Result.Message)
 	}

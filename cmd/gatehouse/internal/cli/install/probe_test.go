@@ -37,7 +37,7 @@ type probed struct {
 }
 
 // newProbed starts a server whose certificate is for a name.
-func newProbed(t *testing.T, name string, answer http.HandlerFunc) *probed {
+func newProbed(t *testing.T, name string, answer http.HandlerFunc, change ...func(*tls.Config)) *probed {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey(name, nil, nil)
 	if err != nil {
@@ -48,7 +48,10 @@ func newProbed(t *testing.T, name string, answer http.HandlerFunc) *probed {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(answer)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert}
+	for _, f := range change {
+		f(server.TLS)
+	}
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -122,6 +125,24 @@ func TestProbeAnswers(t *testing.T) {
 		`"answered":true,"allowed":false,"message":"images come from\\nregistry.example"}]}` + "\n"
 	if stdout != want || code != 0 {
 		t.Errorf("it ends with %d, %q and\n%swant\n%s", code, problem, stdout, want)
+	}
+}
+
+// TestProbeWarns: a server that asks for no client certificate gets one warning, and is no failure.
+func TestProbeWarns(t *testing.T) {
+	t.Parallel()
+	p := newProbed(t, probedName, respond(t, nil), func(c *tls.Config) { c.ClientAuth = tls.NoClientCert })
+	objects := p.objects()
+	validating, _ := objects[2].(*admissionregistrationv1.ValidatingWebhookConfiguration)
+	validating.Webhooks = append(validating.Webhooks, validating.Webhooks[0])
+	f := &probeFlags{installFlags: installFlags{name: "gatehouse", namespace: "gatehouse-system", timeout: time.Minute, output: "text"}}
+	var out, warnings bytes.Buffer
+	err := f.run(t.Context(), fake.NewClientset(objects...), cli.Streams{Out: &out, Err: &warnings})
+	if err != nil || strings.Count(out.String(), "answers: allowed\n") != 2 || strings.Count(warnings.String(), "warning: Gatehouse asks for no client certificate") != 1 {
+		t.Errorf("it ends with %v, %q and %q", err, out.String(), warnings.String())
+	}
+	if stdout, _, _ := probe(t, time.Minute, "json", objects...); strings.Count(stdout, `"warning":"Gatehouse asks for no client certificate`) != 2 {
+		t.Errorf("the JSON is %s", stdout)
 	}
 }
 
@@ -254,7 +275,7 @@ func TestProbeURL(t *testing.T) {
 	}
 	run := func(args ...string) (string, int) {
 		var out, problem bytes.Buffer
-		code := cli.Run(t.Context(), append([]string{"probe", "--timeout", "500ms"}, args...), cli.Streams{Out: &out, Err: &problem}, NewProbeCommand)
+		code := cli.Run(t.Context(), append([]string{"probe", "--timeout", "5s"}, args...), cli.Streams{Out: &out, Err: &problem}, NewProbeCommand)
 		return out.String() + problem.String(), code
 	}
 	if said, code := run("--url", target, "--ca-file", file); code != 0 || said != target+": /mutate answers: denied: /mutate\n"+target+": /validate answers: denied: /validate\n" {

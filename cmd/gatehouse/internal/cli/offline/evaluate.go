@@ -109,19 +109,11 @@ func (f *evaluatorFlags) check() error {
 // configuration that decides something.
 func (f *evaluatorFlags) evaluator(ctx context.Context, s cli.Streams, silent bool) (*evaluator, error) {
 	f.lenient = true
-	in, err := f.open(ctx, s.In)
+	in, err := f.openActive(ctx, s.In, s.Err, silent)
 	if err != nil {
 		return nil, err
 	}
-	err = in.checkActive()
-	if err != nil || !silent {
-		in.writeWarnings(s.Err)
-	}
-	var e *evaluator
-	if err == nil {
-		f.writeSkipped(s.Err)
-		e, err = in.evaluator(&f.requestFlags, s.In)
-	}
+	e, err := in.evaluator(&f.requestFlags, s.In)
 	if err != nil {
 		in.close()
 	}

@@ -63,17 +63,8 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 			if err := f.check(cmd); err != nil {
 				return err
 			}
-			in, err := f.open(cmd.Context(), s.In)
+			in, err := f.openActive(cmd.Context(), s.In, f.notes(s), true)
 			if err != nil {
-				return err
-			}
-			if !f.quiet {
-				f.writeSkipped(s.Err)
-			}
-			if err := in.checkActive(); err != nil {
-				if !f.quiet {
-					in.writeWarnings(s.Err)
-				}
 				return err
 			}
 			return f.inject(cmd.Context(), s, in)
@@ -87,7 +78,7 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 
 // inject decides about every pod, and changes those that get something.
 func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) error {
-	changed := changes{log: changeLog{quiet: f.quiet}}
+	var changed changes
 	for _, source := range in.sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {

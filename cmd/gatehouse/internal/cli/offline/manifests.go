@@ -249,17 +249,13 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 			continue
 		}
 		paths, err := filesOf(name)
-		if err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, err)
 		for _, path := range paths {
 			all = append(all, origin{path: path, walked: path != filepath.Clean(name)})
 		}
 	}
 	for _, dir := range f.kustomizations {
-		if err := cli.CheckDir("--kustomize", dir); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, cli.CheckDir("--kustomize", dir))
 		all = append(all, origin{path: filepath.Clean(dir), rendered: true})
 	}
 	if f.rendered != "" && !f.readsStdin() {

@@ -126,7 +126,7 @@ func lastChangesOf(all []admit.Mutated) []lastChange {
 
 // mutate decides about every object, and changes those that get something.
 func (f *changeFlags) mutate(ctx context.Context, s cli.Streams, e *evaluator) error {
-	changed := changes{log: changeLog{quiet: f.quiet, anyObject: true}}
+	changed := changes{log: changeLog{anyObject: true}}
 	lasts := map[*manifest.Object][]lastChange{}
 	for _, source := range e.sources {
 		for _, o := range source.Objects {

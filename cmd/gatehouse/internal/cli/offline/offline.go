@@ -44,16 +44,13 @@ func (f *configFlag) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagRequired("config") // the flag exists
 }
 
-// configWords returns --config for a command in a hint, and "" for a command without it.
-func (f *configFlag) configWords() string {
-	if f.config == "" {
-		return ""
-	}
-	return " --config " + shell.Quote(f.config)
-}
-
 // sourceWords returns the flags that name the configuration, for a command in a hint.
-func (f *manifestFlags) sourceWords() string { return f.configWords() + f.cluster.Words() }
+func (f *manifestFlags) sourceWords() string {
+	if f.config == "" {
+		return f.cluster.Words()
+	}
+	return " --config " + shell.Quote(f.config) + f.cluster.Words()
+}
 
 // load reads and compiles the directory.
 func (f *configFlag) load() (*config.Config, *webhooks.Snapshot, error) {
@@ -174,6 +171,25 @@ func (f *manifestFlags) open(ctx context.Context, stdin io.Reader) (*input, erro
 	return in, err
 }
 
+// openActive is open for a configuration that decides something. errs gets what is left out. If it is silent, it has no warnings about
+// such a configuration.
+func (f *manifestFlags) openActive(ctx context.Context, stdin io.Reader, errs io.Writer, silent bool) (*input, error) {
+	in, err := f.open(ctx, stdin)
+	if err != nil {
+		return nil, err
+	}
+	err = in.checkActive()
+	if err != nil || !silent {
+		in.writeWarnings(errs)
+	}
+	if err != nil {
+		in.close()
+		return nil, err
+	}
+	f.writeSkipped(errs)
+	return in, nil
+}
+
 // openCluster is open for what is active in a cluster.
 func (f *manifestFlags) openCluster(ctx context.Context, stdin io.Reader) (*input, error) {
 	source, err := f.cluster.Open(ctx, f.config)
@@ -262,9 +278,8 @@ func (f *manifestFlags) writeSkipped(out io.Writer) {
 			diagnostic.Count(len(f.foreign), "file"), someOf(f.foreign), f.helmWords()))
 	}
 	if len(f.unbuilt) > 0 {
-		dir := cmp.Or(path.Dir(f.unbuilt[0]), ".")
 		skipped = append(skipped, fmt.Sprintf("%s: not applied: %s: files beside it are read as they are, without its namespace and patches (hint: gatehouse %s%s -k %s)",
-			diagnostic.Count(len(f.unbuilt), "kustomization"), someOf(f.unbuilt), f.command, f.sourceWords(), shell.Quote(dir)))
+			diagnostic.Count(len(f.unbuilt), "kustomization"), someOf(f.unbuilt), f.command, f.sourceWords(), shell.Quote(path.Dir(f.unbuilt[0]))))
 	}
 	for _, text := range skipped {
 		_, _ = fmt.Fprintln(out, "note: "+cli.OneLine(text)) // best effort

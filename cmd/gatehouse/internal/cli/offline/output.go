@@ -35,6 +35,14 @@ func (f *changeFlags) add(cmd *cobra.Command, outputs ...string) {
 	cli.AddOutputFlag(cmd, &f.output, append([]string{"yaml", "diff"}, outputs...)...)
 }
 
+// notes returns what notes are written to.
+func (f *changeFlags) notes(s cli.Streams) io.Writer {
+	if f.quiet {
+		return io.Discard
+	}
+	return s.Err
+}
+
 // check returns everything that is wrong with the flags.
 func (f *changeFlags) check(cmd *cobra.Command) error {
 	var errs []error
@@ -87,7 +95,7 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 		}
 	}
 	log.addSum(sources)
-	_, err = s.Err.Write(log.lines.Bytes())
+	_, err = f.notes(s).Write(log.lines.Bytes())
 	return err
 }
 
@@ -221,15 +229,11 @@ func replaceFile(path string, text []byte) (err error) {
 // changeLog is what a command that changes manifests writes to standard error, a line for each object.
 type changeLog struct {
 	lines bytes.Buffer
-	quiet bool
 	// anyObject is for a command that changes objects without a pod, too.
 	anyObject bool
 }
 
 func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
-	if l.quiet {
-		return
-	}
 	line := fmt.Sprintf(format, args...)
 	for _, part := range []string{cmp.Or(o.Title(), o.Item), o.Source} {
 		if part != "" {
@@ -241,9 +245,6 @@ func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
 
 // addSum adds how many objects were changed.
 func (l *changeLog) addSum(sources []source) {
-	if l.quiet {
-		return
-	}
 	var changed, left, other int
 	for _, s := range sources {
 		for _, o := range s.Objects {

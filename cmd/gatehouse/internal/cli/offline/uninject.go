@@ -49,10 +49,8 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if !f.quiet {
-		f.writeSkipped(s.Err)
-	}
-	log := changeLog{quiet: f.quiet}
+	f.writeSkipped(f.notes(s))
+	var log changeLog
 	var unknown diagnostic.List
 	for _, source := range sources {
 		for _, o := range source.Objects {

@@ -48,13 +48,13 @@ differs then comes from this version of the program (upgrade preview).
   newly-refused        the request was admitted, and would be refused
   newly-admitted       the reverse
   changed-patch        another mutation
-  changed-identity     a login with another user, other groups or extra values
   new-warnings         the client gets a warning that it did not get
   no-longer-decidable  the server cannot decide: the failurePolicy would
 
 A replay is one step: it does not know what clients would have done after another
 answer. A review whose answer depends on a value that is redacted or that was not
-recorded is counted as "cannot decide", with the reason.
+recorded is counted as "cannot decide", with the reason. Logins are not decided again: their tokens
+are not recorded.
 
   -o table  text for a terminal (the default)
   -o json   the same for programs

@@ -67,7 +67,7 @@ func (r *replayReport) exit() error {
 	case r.Reviews == 0 && len(errs) == 0 && r.Filter != "":
 		errs = append(errs, fmt.Errorf("there is no such review in the recording: %s", r.Filter))
 	case r.Reviews == 0 && len(errs) == 0:
-		errs = append(errs, errors.New("there is no review in the recording"))
+		errs = append(errs, errors.New("there is no admission review in the recording"))
 	case r.Reviews > 0 && r.UndecidedReviews == r.Reviews:
 		errs = append(errs, fmt.Errorf("no review can be decided: %s", cli.Inert(r.reasons()[0])))
 	}
