@@ -162,8 +162,8 @@ func TestProbeFails(t *testing.T) {
 			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "draining", http.StatusServiceUnavailable) },
 			want:   "the server is currently unable to handle the request",
 		},
-		"no review":             {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, want: "the API server takes this for no answer, and failurePolicy decides: webhook response was absent"},
-		"of another request":    {answer: respond(t, func(r *admissionv1.AdmissionResponse) { r.UID = "other" }), want: `expected response.uid="`},
+		"no review":          {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, want: "the API server takes this for no answer, and failurePolicy decides: webhook response was absent"},
+		"of another request": {answer: respond(t, func(r *admissionv1.AdmissionResponse) { r.UID = "other" }), want: `expected response.uid="`},
 		"a validating webhook that denies, with a patch": {answer: respond(t, func(r *admissionv1.AdmissionResponse) {
 			r.Allowed, r.Patch, r.PatchType = false, []byte("[]"), new(admissionv1.PatchTypeJSONPatch)
 		}), want: "validating webhook may not return response.patch"},
