@@ -68,19 +68,13 @@ func argument(call ast.NavigableExpr) ast.Expr {
 
 // claimPath returns the text of a selection below claims, "" for another expression.
 func claimPath(e ast.Expr) string {
-	if e == nil {
-		return ""
+	if e != nil && e.Kind() == ast.IdentKind && e.AsIdent() == "claims" {
+		return "claims"
 	}
-	switch e.Kind() {
-	case ast.IdentKind:
-		if e.AsIdent() == "claims" {
-			return "claims"
-		}
-	case ast.SelectKind:
-		if of := claimPath(e.AsSelect().Operand()); of != "" && !e.AsSelect().IsTestOnly() {
+	if e != nil && e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly() {
+		if of := claimPath(e.AsSelect().Operand()); of != "" {
 			return of + "." + e.AsSelect().FieldName()
 		}
-	default: // no other expression names a claim
 	}
 	return ""
 }

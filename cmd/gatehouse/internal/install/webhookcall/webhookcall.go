@@ -226,7 +226,7 @@ func (c *Call) Send(ctx context.Context, review *admissionv1.AdmissionReview, la
 	}
 	_, isValidating := c.webhook.GetValidatingWebhook()
 	if _, err := webhookrequest.VerifyAdmissionResponse(review.Request.UID, !isValidating, &got); err != nil {
-		return nil, fmt.Errorf("the API server takes this for no answer, and failurePolicy decides: %.300s", err)
+		return nil, fmt.Errorf("the API server takes this for no answer, and failurePolicy decides: %w", err)
 	}
 	return got.Response, nil
 }
