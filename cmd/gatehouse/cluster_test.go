@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
+	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
@@ -110,7 +110,7 @@ type servers struct {
 }
 
 // start returns the API server with the pods.
-func (s *servers) start(t *testing.T, api *fakeapi.Server) *replicastest.APIServer {
+func (s *servers) start(t *testing.T, api *fakeapi.Server) *portforward.APIServer {
 	t.Helper()
 	put := func(format string, args ...any) {
 		var object map[string]any
@@ -152,9 +152,9 @@ func (s *servers) start(t *testing.T, api *fakeapi.Server) *replicastest.APIServ
 		}
 		return nil, nil
 	}
-	server := replicastest.NewAPIServer(t, pods)
+	server := portforward.NewAPIServer(t, pods)
 	server.Forbidden = s.noForward
-	server.Mux.Handle("/", clitest.Handler(api))
+	server.Mux.Handle("/", fakeapi.Handler(api))
 	return server
 }
 

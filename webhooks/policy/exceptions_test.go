@@ -79,6 +79,13 @@ func TestExceptions(t *testing.T) {
 			func(req *admission.Request) { req.Operation, req.SubResource = admissionv1.Connect, "exec" }, "Violated validations[0]",
 		},
 
+		{
+			"the deletion of a collection, whose reviews do not name the object", documents(denyAll("own", "", ""), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {names: [legacy-1]}")),
+			func(req *admission.Request) {
+				req.Operation, req.Name = admissionv1.Delete, ""
+				req.OldObject, req.Object.Raw = req.Object, nil
+			}, "Excepted validations[0] by gatehouse-system/x",
+		},
 		{"what could not be evaluated", documents(own(`matchConditions: [{name: c, expression: "object.data.missing == 'x'"}], validations: [{expression: "true"}]`), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, "Excepted matchConditions by gatehouse-system/x"},
 		{"what could not be evaluated is not one of the rules", documents(own(`matchConditions: [{name: c, expression: "object.data.missing == 'x'"}], validations: [{expression: "true"}]`), exceptionOf("gatehouse-system", `policies: [{name: own, rules: ["validations[0]"]}], match: {namespaces: [shop]}`)), asItIs, "Failed matchConditions"},
 	} {
