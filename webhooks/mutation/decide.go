@@ -12,6 +12,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -296,7 +297,7 @@ func (r *review) invoke(i *invocation) {
 		}
 	}
 	r.explainf(e, "")
-	changed := !apiequality.Semantic.DeepEqual(before, v.object())
+	changed := !isEqual(before, v.object())
 	r.applied = append(r.applied, Application{Policy: p.name, Binding: i.binding.name, Changed: changed, Cost: r.spent - spent})
 	if changed {
 		r.reinvokeEarlier()
@@ -380,6 +381,18 @@ func (r *review) UnknownNamespace(why string) error {
 
 // isPresent reports whether a request has an object.
 func isPresent(raw []byte) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
+
+// isEqual reports whether two forms of an object are equal, as upstream compares them.
+func isEqual(a, b runtime.Object) bool {
+	if _, custom := a.(*unstructured.Unstructured); !custom {
+		may := differing(a, b)
+		if may == nil {
+			return true
+		}
+		a, b = may.of(a), may.of(b)
+	}
+	return apiequality.Semantic.DeepEqual(a, b)
+}
 
 // result returns the object and the patch.
 func (r *review) result() ([]byte, patchOperations, error) {

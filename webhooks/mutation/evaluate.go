@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -109,17 +110,29 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 		}
 	}
 	o := &interfaces{ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme()), schemas: r.set.lookups.Schemas}
+	before, isTyped := v.object(), scheme().Recognizes(v.VersionedKind)
+	part, isPart := fieldsOf(result.value)
+	if isPart = isPart && isTyped && (m.kind == admissionregistrationv1.PatchTypeJSONPatch || conforms(before)); isPart {
+		before = part.of(before)
+	}
+	attributes := v.VersionedAttributes
+	attributes.VersionedObject.Set(before)
 	out, err = patcher.Patch(r.context, patch.Request{
-		MatchedResource: i.resource, VersionedAttributes: &v.VersionedAttributes, ObjectInterfaces: o, TypeConverter: converter,
+		MatchedResource: i.resource, VersionedAttributes: &attributes, ObjectInterfaces: o, TypeConverter: converter,
 	}, celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		return nil, cost, err
 	}
-	if custom, ok := out.(*unstructured.Unstructured); ok && !scheme().Recognizes(v.VersionedKind) {
+	if custom, ok := out.(*unstructured.Unstructured); ok && !isTyped {
 		out = custom.DeepCopy() // it shares memory with the object before
 	} else {
 		if out, err = o.GetObjectConvertor().ConvertToVersion(out, v.VersionedKind.GroupVersion()); err != nil {
 			return nil, cost, err
+		}
+		if isPart {
+			changed := reflect.ValueOf(out).Elem()
+			out = v.object().DeepCopyObject()
+			part.copyTo(reflect.ValueOf(out).Elem(), changed)
 		}
 		out.GetObjectKind().SetGroupVersionKind(v.VersionedKind)
 	}
@@ -200,7 +213,13 @@ type source struct {
 var _ expression.Source = (*source)(nil)
 
 // valueOf returns the value of an object.
-func valueOf(object *admission.LazyObject, as form) ref.Val {
+func valueOf(object *admission.LazyObject, as form, seen *ref.Val) ref.Val {
+	if o := object.Object(); as == asJSON && o != nil && isStruct(reflect.TypeOf(o).Elem()) {
+		if *seen == nil {
+			*seen = &jsonView{object: o, self: reflect.ValueOf(o).Elem()}
+		}
+		return *seen
+	}
 	object.UseSchemalessTypeRef = as == asTyped //nolint:staticcheck // upstream decides by it
 	value, err := object.CELValue()
 	switch {
@@ -213,13 +232,13 @@ func valueOf(object *admission.LazyObject, as form) ref.Val {
 	}
 }
 
-func (s *source) ObjectValue() ref.Val { return valueOf(&s.version.VersionedObject, s.version.form) }
+func (s *source) ObjectValue() ref.Val { return valueOf(&s.version.VersionedObject, s.version.form, &s.version.seen) }
 
 func (s *source) OldObjectValue() ref.Val {
 	if err := s.review.readOld(s.version); err != nil {
 		return types.WrapErr(err)
 	}
-	return valueOf(&s.version.VersionedOldObject, s.version.oldForm)
+	return valueOf(&s.version.VersionedOldObject, s.version.oldForm, &s.version.oldSeen)
 }
 
 func (s *source) RequestValue() ref.Val {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +28,8 @@ type version struct {
 	// typed is true once match conditions were evaluated. form and oldForm are how expressions see the two objects.
 	typed         bool
 	form, oldForm form
+	// seen and oldSeen are what expressions see of the two as JSON, nil until one asks.
+	seen, oldSeen ref.Val
 	// resource is that of the version.
 	resource schema.GroupVersionResource
 }
@@ -36,7 +39,7 @@ func (v *version) object() runtime.Object { return v.VersionedObject.Object() }
 // update changes the object.
 func (v *version) update(object runtime.Object) {
 	v.UpdateObject(object)
-	v.form = undecided
+	v.form, v.seen = undecided, nil
 }
 
 // form is how expressions see an object of a Go type: as JSON, or through its type. They differ in what an expression can do

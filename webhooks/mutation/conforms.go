@@ -1,0 +1,187 @@
+package mutation
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	smdschema "sigs.k8s.io/structured-merge-diff/v6/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+)
+
+// check reports whether a value of a Go type has the form that a schema asks for. It may say no for one that has. Nil is yes
+// for all values of the type.
+type check func(reflect.Value) bool
+
+func never(reflect.Value) bool { return false }
+
+// checks are those of the kinds that were met so far, by kind.
+var checks sync.Map //nolint:gochecknoglobals // they are made once, for all policies
+
+// conforms reports whether it is known that an object of a Go type has the form that the schema of its kind asks for. The schemas
+// are made of the Go types, so that few parts of an object have to be looked at; merging with validation looks at all of them.
+func conforms(object runtime.Object) bool {
+	kind := object.GetObjectKind().GroupVersionKind()
+	known, ok := checks.Load(kind)
+	if !ok {
+		known, _ = checks.LoadOrStore(kind, compileCheck(kind, reflect.TypeOf(object).Elem()))
+	}
+	conforms, _ := known.(check)
+	return conforms == nil || conforms(reflect.ValueOf(object).Elem())
+}
+
+func compileCheck(kind schema.GroupVersionKind, of reflect.Type) check {
+	stub := &unstructured.Unstructured{}
+	stub.SetGroupVersionKind(kind)
+	typed, err := builtin.TypeConverter().ObjectToTyped(stub)
+	if err != nil {
+		return never
+	}
+	return compileForm(of, typed.Schema(), typed.TypeRef(), nil)
+}
+
+// compileForm compiles the check of a type. The outer types are those that it is in: one that is in itself is not known.
+func compileForm(of reflect.Type, s *smdschema.Schema, ref smdschema.TypeRef, outer []reflect.Type) check {
+	atom, ok := s.Resolve(ref)
+	isScalar := func(forms ...smdschema.Scalar) check {
+		if atom.Scalar != nil && slices.Contains(append(forms, smdschema.Untyped), *atom.Scalar) {
+			return nil
+		}
+		return never
+	}
+	switch {
+	case !ok || slices.Contains(outer, of):
+		return never
+	case atom.Scalar != nil && atom.List != nil && atom.Map != nil:
+		return nil // anything
+	case of == reflect.TypeFor[metav1.Time]() || of == reflect.TypeFor[metav1.MicroTime]():
+		return isScalar(smdschema.String)
+	case of == reflect.TypeFor[metav1.FieldsV1]():
+		return func(v reflect.Value) bool {
+			fields, _ := v.Interface().(metav1.FieldsV1)
+			return atom.Map != nil && (len(fields.Raw) == 0 || fields.Raw[0] == '{')
+		}
+	case of.Kind() != reflect.Pointer && value.TypeReflectEntryOf(of).CanConvertToUnstructured():
+		return isScalar() // quantities, numbers or strings
+	}
+	outer = append(slices.Clip(outer), of)
+	switch of.Kind() {
+	case reflect.Pointer:
+		if inner := compileForm(of.Elem(), s, ref, outer); inner != nil {
+			return func(v reflect.Value) bool { return v.IsNil() || inner(v.Elem()) }
+		}
+		return nil
+	case reflect.Bool:
+		return isScalar(smdschema.Boolean)
+	case reflect.String:
+		return isScalar(smdschema.String)
+	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Float64:
+		return isScalar(smdschema.Numeric)
+	case reflect.Slice:
+		if of.Elem().Kind() == reflect.Uint8 {
+			return isScalar(smdschema.String)
+		}
+		if atom.List == nil {
+			return never
+		}
+		return all(compileKeys(of.Elem(), s, atom.List), compileForm(of.Elem(), s, atom.List.ElementType, outer))
+	case reflect.Map:
+		if atom.Map == nil {
+			return never
+		}
+		inner := compileForm(of.Elem(), s, atom.Map.ElementType, outer)
+		if inner == nil {
+			return nil
+		}
+		return func(v reflect.Value) bool {
+			for it := v.MapRange(); it.Next(); {
+				if !inner(it.Value()) {
+					return false
+				}
+			}
+			return true
+		}
+	case reflect.Struct:
+		return compileFields(of, s, atom, outer)
+	default:
+		return never
+	}
+}
+
+func compileFields(of reflect.Type, s *smdschema.Schema, atom smdschema.Atom, outer []reflect.Type) check {
+	if atom.Map == nil {
+		return never
+	}
+	type fieldCheck struct {
+		*value.FieldCacheEntry
+		check
+	}
+	var list []fieldCheck
+	zero := reflect.New(of).Elem()
+	for _, entry := range value.TypeReflectEntryOf(of).OrderedFields() {
+		ref := atom.Map.ElementType
+		if declared, ok := atom.Map.FindField(entry.JsonName); ok {
+			ref = declared.Type
+		}
+		if inner := compileForm(entry.GetFrom(zero).Type(), s, ref, outer); inner != nil {
+			list = append(list, fieldCheck{entry, inner})
+		}
+	}
+	if list == nil {
+		return nil
+	}
+	return func(v reflect.Value) bool {
+		for _, f := range list {
+			if field := f.GetFrom(v); !f.CanOmit(field) && !f.check(field) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// compileKeys compiles the check that each element of a list has one of the keys of the schema, and nil if no list can be without.
+func compileKeys(of reflect.Type, s *smdschema.Schema, list *smdschema.List) check {
+	if list.ElementRelationship != smdschema.Associative || len(list.Keys) == 0 && of.Kind() == reflect.String {
+		return nil
+	}
+	atom, ok := s.Resolve(list.ElementType)
+	if !ok || atom.Map == nil || of.Kind() != reflect.Struct {
+		return never
+	}
+	zero, entries := reflect.New(of).Elem(), value.TypeReflectEntryOf(of).Fields()
+	var keys []*value.FieldCacheEntry
+	for _, name := range list.Keys {
+		entry := entries[name]
+		if declared, ok := atom.Map.FindField(name); entry == nil || !ok {
+			return never
+		} else if declared.Default != nil || !entry.CanOmit(entry.GetFrom(zero)) {
+			return nil
+		}
+		keys = append(keys, entry)
+	}
+	return func(v reflect.Value) bool {
+		return slices.ContainsFunc(keys, func(key *value.FieldCacheEntry) bool { return !key.CanOmit(key.GetFrom(v)) })
+	}
+}
+
+// all returns the check that all elements of a list pass two checks.
+func all(first, second check) check {
+	if first == nil && second == nil {
+		return nil
+	}
+	return func(v reflect.Value) bool {
+		for i := range v.Len() {
+			if first != nil && !first(v.Index(i)) || second != nil && !second(v.Index(i)) {
+				return false
+			}
+		}
+		return true
+	}
+}
