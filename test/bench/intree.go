@@ -167,7 +167,9 @@ func inTreeObjects(configuration string) ([]runtime.Object, error) {
 // documented is a client with the API server's OpenAPI documents, from which the plugin has the schemas of kinds.
 type documented struct{ *fake.Clientset }
 
-func (d documented) Discovery() discovery.DiscoveryInterfaces { return documentedKinds{d.Clientset.Discovery()} }
+func (d documented) Discovery() discovery.DiscoveryInterfaces {
+	return documentedKinds{d.Clientset.Discovery()}
+}
 
 type documentedKinds struct{ discovery.DiscoveryInterfaces }
 
@@ -179,8 +181,10 @@ type inTreeInterfaces struct {
 }
 
 func (i inTreeInterfaces) GetObjectDefaulter() runtime.ObjectDefaulter { return i }
-func (i inTreeInterfaces) GetObjectConvertor() runtime.ObjectConvertor { return inTreeConvertor{clientgoscheme.Scheme} }
-func (inTreeInterfaces) Default(object runtime.Object)                 { defaults.Default(object) }
+func (i inTreeInterfaces) GetObjectConvertor() runtime.ObjectConvertor {
+	return inTreeConvertor{clientgoscheme.Scheme}
+}
+func (inTreeInterfaces) Default(object runtime.Object) { defaults.Default(object) }
 
 type inTreeConvertor struct{ runtime.ObjectConvertor }
 

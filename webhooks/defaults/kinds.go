@@ -43,6 +43,17 @@ func Default(object runtime.Object) {
 	}
 }
 
+// IgnoreMetadata reports whether the defaults of an object's kind are known neither to read nor to write its metadata.
+func IgnoreMetadata(object runtime.Object) bool {
+	switch object.(type) {
+	case *corev1.Pod, *corev1.ConfigMap, *corev1.Secret, *corev1.Service, *corev1.ServiceAccount, *corev1.PersistentVolumeClaim,
+		*appsv1.Deployment, *appsv1.StatefulSet, *networkingv1.Ingress:
+		return true
+	default:
+		return false
+	}
+}
+
 // fill fills in an object, and reports whether its kind is known.
 func fill(object runtime.Object) bool {
 	switch o := object.(type) {

@@ -26,24 +26,31 @@ var checks sync.Map //nolint:gochecknoglobals // they are made once, for all pol
 
 // conforms reports whether it is known that an object of a Go type has the form that the schema of its kind asks for. The schemas
 // are made of the Go types, so that few parts of an object have to be looked at; merging with validation looks at all of them.
-func conforms(object runtime.Object) bool {
+// Of a partial one that is true of the parts that are not there, too.
+func conforms(object runtime.Object, isPartial bool) bool {
 	kind := object.GetObjectKind().GroupVersionKind()
 	known, ok := checks.Load(kind)
 	if !ok {
-		known, _ = checks.LoadOrStore(kind, compileCheck(kind, reflect.TypeOf(object).Elem()))
+		known, _ = checks.LoadOrStore(kind, compileChecks(kind, reflect.TypeOf(object).Elem()))
 	}
-	conforms, _ := known.(check)
-	return conforms == nil || conforms(reflect.ValueOf(object).Elem())
+	list, _ := known.([]fieldCheck)
+	for _, f := range list {
+		if isPartial && f.JsonName != "metadata" {
+			return false
+		}
+	}
+	return passes(list, reflect.ValueOf(object).Elem())
 }
 
-func compileCheck(kind schema.GroupVersionKind, of reflect.Type) check {
+func compileChecks(kind schema.GroupVersionKind, of reflect.Type) []fieldCheck {
 	stub := &unstructured.Unstructured{}
 	stub.SetGroupVersionKind(kind)
 	typed, err := builtin.TypeConverter().ObjectToTyped(stub)
 	if err != nil {
-		return never
+		return []fieldCheck{{&value.FieldCacheEntry{}, never}}
 	}
-	return compileForm(of, typed.Schema(), typed.TypeRef(), nil)
+	atom, _ := typed.Schema().Resolve(typed.TypeRef())
+	return compileFields(of, typed.Schema(), atom, []reflect.Type{of})
 }
 
 // compileForm compiles the check of a type. The outer types are those that it is in: one that is in itself is not known.
@@ -108,42 +115,47 @@ func compileForm(of reflect.Type, s *smdschema.Schema, ref smdschema.TypeRef, ou
 			return true
 		}
 	case reflect.Struct:
-		return compileFields(of, s, atom, outer)
+		if list := compileFields(of, s, atom, outer); list != nil {
+			return func(v reflect.Value) bool { return passes(list, v) }
+		}
+		return nil
 	default:
 		return never
 	}
 }
 
-func compileFields(of reflect.Type, s *smdschema.Schema, atom smdschema.Atom, outer []reflect.Type) check {
-	if atom.Map == nil {
-		return never
+// fieldCheck is the check of a field of a struct.
+type fieldCheck struct {
+	*value.FieldCacheEntry
+	check
+}
+
+// passes reports whether a struct passes the checks of its fields.
+func passes(list []fieldCheck, v reflect.Value) bool {
+	for _, f := range list {
+		if field := f.GetFrom(v); !f.CanOmit(field) && !f.check(field) {
+			return false
+		}
 	}
-	type fieldCheck struct {
-		*value.FieldCacheEntry
-		check
-	}
-	var list []fieldCheck
+	return true
+}
+
+// compileFields compiles the checks of the fields of a struct that need one.
+func compileFields(of reflect.Type, s *smdschema.Schema, atom smdschema.Atom, outer []reflect.Type) (out []fieldCheck) {
 	zero := reflect.New(of).Elem()
 	for _, entry := range value.TypeReflectEntryOf(of).OrderedFields() {
+		if atom.Map == nil {
+			return []fieldCheck{{entry, never}}
+		}
 		ref := atom.Map.ElementType
 		if declared, ok := atom.Map.FindField(entry.JsonName); ok {
 			ref = declared.Type
 		}
 		if inner := compileForm(entry.GetFrom(zero).Type(), s, ref, outer); inner != nil {
-			list = append(list, fieldCheck{entry, inner})
+			out = append(out, fieldCheck{entry, inner})
 		}
 	}
-	if list == nil {
-		return nil
-	}
-	return func(v reflect.Value) bool {
-		for _, f := range list {
-			if field := f.GetFrom(v); !f.CanOmit(field) && !f.check(field) {
-				return false
-			}
-		}
-		return true
-	}
+	return out
 }
 
 // compileKeys compiles the check that each element of a list has one of the keys of the schema, and nil if no list can be without.

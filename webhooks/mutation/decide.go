@@ -71,6 +71,8 @@ type review struct {
 	current *version
 	// original is the object as it was sent.
 	original runtime.Object
+	// isPartial is true as long as current and original have the metadata alone. Nothing has read or changed anything else then.
+	isPartial bool
 	// labels are those of the object and of the old one, nil until they are read.
 	labels [2]*labels.Set
 
@@ -285,7 +287,7 @@ func (r *review) invoke(i *invocation) {
 	if r.reinvoking && !r.again[i.key()] {
 		return
 	}
-	before, spent := v.object(), r.spent
+	before, wasPartial, spent := v.object(), r.isPartial, r.spent
 	for k := range p.mutations {
 		m := r.mutate(i, v, k)
 		if r.explain {
@@ -297,6 +299,9 @@ func (r *review) invoke(i *invocation) {
 		}
 	}
 	r.explainf(e, "")
+	if wasPartial && !r.isPartial {
+		before = r.completed(before)
+	}
 	changed := !isEqual(before, v.object())
 	r.applied = append(r.applied, Application{Policy: p.name, Binding: i.binding.name, Changed: changed, Cost: r.spent - spent})
 	if changed {
@@ -396,8 +401,11 @@ func isEqual(a, b runtime.Object) bool {
 
 // result returns the object and the patch.
 func (r *review) result() ([]byte, patchOperations, error) {
-	before := r.original.DeepCopyObject() // the current object may share memory with it
-	r.fill(before)
+	before := r.original
+	if !r.isPartial {
+		before = before.DeepCopyObject() // the current object may share memory with it
+		r.fill(before)
+	}
 	return graftPatch(r.Object.Raw, before, r.current.object())
 }
 

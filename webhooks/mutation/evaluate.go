@@ -110,9 +110,17 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 		}
 	}
 	o := &interfaces{ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme()), schemas: r.set.lookups.Schemas}
-	before, isTyped := v.object(), scheme().Recognizes(v.VersionedKind)
+	isTyped := scheme().Recognizes(v.VersionedKind)
 	part, isPart := fieldsOf(result.value)
-	if isPart = isPart && isTyped && (m.kind == admissionregistrationv1.PatchTypeJSONPatch || conforms(before)); isPart {
+	if isPart = isPart && isTyped; !isPart || !part.areMetadata() {
+		r.complete()
+	}
+	if m.kind == admissionregistrationv1.PatchTypeApplyConfiguration && isPart && !conforms(v.object(), r.isPartial) {
+		r.complete()
+		isPart = conforms(v.object(), false)
+	}
+	before := v.object()
+	if isPart {
 		before = part.of(before)
 	}
 	attributes := v.VersionedAttributes
@@ -135,6 +143,18 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 			part.copyTo(reflect.ValueOf(out).Elem(), changed)
 		}
 		out.GetObjectKind().SetGroupVersionKind(v.VersionedKind)
+	}
+	if r.isPartial {
+		const perByte = 50
+		if binary, ok := out.(interface{ Size() int }); ok && perByte*binary.Size()+len(r.Object.Raw) < r.set.maxObject {
+			return out, cost, nil
+		}
+		part := &fields{}
+		part.add("metadata")
+		r.complete()
+		whole := v.object().DeepCopyObject()
+		part.copyTo(reflect.ValueOf(whole).Elem(), reflect.ValueOf(out).Elem())
+		out = whole
 	}
 	o.Default(out)
 	return out, cost, r.checkSize(out)
@@ -213,12 +233,15 @@ type source struct {
 var _ expression.Source = (*source)(nil)
 
 // valueOf returns the value of an object.
-func valueOf(object *admission.LazyObject, as form, seen *ref.Val) ref.Val {
+func valueOf(object *admission.LazyObject, as form, seen *ref.Val, complete func() runtime.Object) ref.Val {
 	if o := object.Object(); as == asJSON && o != nil && isStruct(reflect.TypeOf(o).Elem()) {
 		if *seen == nil {
-			*seen = &jsonView{object: o, self: reflect.ValueOf(o).Elem()}
+			*seen = &jsonView{object: o, complete: complete, self: reflect.ValueOf(o).Elem()}
 		}
 		return *seen
+	}
+	if complete != nil {
+		complete()
 	}
 	object.UseSchemalessTypeRef = as == asTyped //nolint:staticcheck // upstream decides by it
 	value, err := object.CELValue()
@@ -232,13 +255,22 @@ func valueOf(object *admission.LazyObject, as form, seen *ref.Val) ref.Val {
 	}
 }
 
-func (s *source) ObjectValue() ref.Val { return valueOf(&s.version.VersionedObject, s.version.form, &s.version.seen) }
+func (s *source) ObjectValue() ref.Val {
+	var complete func() runtime.Object
+	if s.review.isPartial {
+		complete = func() runtime.Object {
+			s.review.complete()
+			return s.review.current.object()
+		}
+	}
+	return valueOf(&s.version.VersionedObject, s.version.form, &s.version.seen, complete)
+}
 
 func (s *source) OldObjectValue() ref.Val {
 	if err := s.review.readOld(s.version); err != nil {
 		return types.WrapErr(err)
 	}
-	return valueOf(&s.version.VersionedOldObject, s.version.oldForm, &s.version.oldSeen)
+	return valueOf(&s.version.VersionedOldObject, s.version.oldForm, &s.version.oldSeen, nil)
 }
 
 func (s *source) RequestValue() ref.Val {

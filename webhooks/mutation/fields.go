@@ -86,6 +86,11 @@ func fieldsOf(result ref.Val) (*fields, bool) {
 	}
 }
 
+// areMetadata reports whether all of the fields are in the metadata.
+func (f *fields) areMetadata() bool {
+	return len(f.below) == 0 || len(f.below) == 1 && f.below["metadata"] != nil
+}
+
 // isStruct reports whether values of a type are structs that JSON has as objects with their fields.
 func isStruct(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !value.TypeReflectEntryOf(t).CanConvertToUnstructured()
@@ -226,10 +231,12 @@ func (f *fields) write(out []byte, object rawjson.Value, values map[string]any) 
 // everything for whatever else an expression does with it.
 type jsonView struct {
 	object runtime.Object
-	path   []string
-	self   reflect.Value
-	known  map[string]ref.Val
-	all    traits.Mapper
+	// complete returns the whole object, of which only the metadata is known. It is nil for one that is whole.
+	complete func() runtime.Object
+	path     []string
+	self     reflect.Value
+	known    map[string]ref.Val
+	all      traits.Mapper
 }
 
 var _ traits.Mapper = (*jsonView)(nil)
@@ -252,6 +259,9 @@ func convert(object runtime.Object, path []string) (value any, is bool, err erro
 
 func (v *jsonView) Find(key ref.Val) (ref.Val, bool) {
 	name, ok := key.(types.String)
+	if name != "metadata" {
+		v.readAll()
+	}
 	entry := value.TypeReflectEntryOf(v.self.Type()).Fields()[string(name)]
 	switch found := v.known[string(name)]; {
 	case !ok || v.all != nil:
@@ -282,8 +292,15 @@ func (v *jsonView) Find(key ref.Val) (ref.Val, bool) {
 	return out, true
 }
 
+func (v *jsonView) readAll() {
+	if v.complete != nil {
+		v.object = v.complete()
+		v.complete, v.self = nil, reflect.ValueOf(v.object).Elem()
+	}
+}
+
 func (v *jsonView) whole() traits.Mapper {
-	if v.all == nil {
+	if v.readAll(); v.all == nil {
 		converted, _, err := convert(v.object, v.path)
 		tree, ok := converted.(map[string]any)
 		if err != nil || !ok {
@@ -307,12 +324,14 @@ func (v *jsonView) Contains(key ref.Val) ref.Val {
 	return types.Bool(found)
 }
 
-func (v *jsonView) ConvertToNative(to reflect.Type) (any, error) { return v.whole().ConvertToNative(to) }
-func (v *jsonView) ConvertToType(to ref.Type) ref.Val            { return v.whole().ConvertToType(to) }
-func (v *jsonView) Equal(other ref.Val) ref.Val                  { return v.whole().Equal(other) }
-func (v *jsonView) IsZeroValue() bool                            { return v.Size() == types.IntZero }
-func (v *jsonView) Iterator() traits.Iterator                    { return v.whole().Iterator() }
-func (v *jsonView) Size() ref.Val                                { return v.whole().Size() }
-func (v *jsonView) String() string                               { return fmt.Sprint(v.whole()) }
-func (*jsonView) Type() ref.Type                                 { return types.MapType }
-func (v *jsonView) Value() any                                   { return v.whole().Value() }
+func (v *jsonView) ConvertToNative(to reflect.Type) (any, error) {
+	return v.whole().ConvertToNative(to)
+}
+func (v *jsonView) ConvertToType(to ref.Type) ref.Val { return v.whole().ConvertToType(to) }
+func (v *jsonView) Equal(other ref.Val) ref.Val       { return v.whole().Equal(other) }
+func (v *jsonView) IsZeroValue() bool                 { return v.Size() == types.IntZero }
+func (v *jsonView) Iterator() traits.Iterator         { return v.whole().Iterator() }
+func (v *jsonView) Size() ref.Val                     { return v.whole().Size() }
+func (v *jsonView) String() string                    { return fmt.Sprint(v.whole()) }
+func (*jsonView) Type() ref.Type                      { return types.MapType }
+func (v *jsonView) Value() any                        { return v.whole().Value() }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,18 +87,67 @@ func (r *review) decode(raw []byte, kind schema.GroupVersionKind) (runtime.Objec
 // version returns the object in the version that an invocation names. An error says why there is none.
 func (r *review) version(i *invocation) (*version, error) {
 	if r.current == nil {
-		object, err := r.decode(r.Object.Raw, schema.GroupVersionKind(r.Kind))
+		raw, isPartial := r.metadata()
+		object, err := r.decode(raw, schema.GroupVersionKind(r.Kind))
 		if err != nil {
 			r.err = fmt.Errorf("object: %w", err)
 			return nil, r.err
 		}
+		r.isPartial = isPartial
 		r.original, r.current = object, r.newVersion(object, schema.GroupVersionKind(r.Kind), r.SentResource())
 	}
 	needed, err := r.NeedsConversion(i.policy.match, i.resource)
 	if err != nil || !needed || r.HasOwnKind() {
 		return r.current, err
 	}
+	if r.complete(); r.err != nil {
+		return nil, r.err
+	}
 	return r.converted(r.current, i.resource)
+}
+
+// metadata returns the object of the request with its metadata alone, if that is enough until something else is asked for: the
+// kind's defaults and its metadata do not depend on each other.
+func (r *review) metadata() (raw []byte, isPartial bool) {
+	object, err := scheme().New(schema.GroupVersionKind(r.Kind))
+	if err != nil || r.explain || !defaults.IgnoreMetadata(object) {
+		return r.Object.Raw, false
+	}
+	text, err := rawjson.Parse(r.Object.Raw)
+	if err != nil {
+		return r.Object.Raw, false
+	}
+	metadata := text.Get("metadata")
+	if metadata.Kind() != rawjson.Object {
+		return r.Object.Raw, false
+	}
+	return slices.Concat([]byte(`{"metadata":`), metadata, []byte("}")), true
+}
+
+// complete reads what there is besides metadata. An error ends the review.
+func (r *review) complete() {
+	if !r.isPartial {
+		return
+	}
+	r.isPartial = false
+	original, err := r.decode(r.Object.Raw, schema.GroupVersionKind(r.Kind))
+	if err != nil {
+		r.err = fmt.Errorf("object: %w", err)
+		return
+	}
+	r.original = original
+	r.current.VersionedObject.Set(r.completed(r.current.object()))
+}
+
+// completed returns the object that an object with nothing but metadata is a part of.
+func (r *review) completed(part runtime.Object) runtime.Object {
+	out, metadata := r.original.DeepCopyObject(), &fields{}
+	if r.dirty {
+		r.fill(out)
+	}
+	metadata.add("metadata")
+	metadata.copyTo(reflect.ValueOf(out).Elem(), reflect.ValueOf(part).Elem())
+	return out
 }
 
 func (r *review) newVersion(object runtime.Object, kind schema.GroupVersionKind, resource schema.GroupVersionResource) *version {
