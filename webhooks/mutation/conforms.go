@@ -26,36 +26,48 @@ var checks sync.Map //nolint:gochecknoglobals // they are made once, for all pol
 
 // conforms reports whether it is known that an object of a Go type has the form that the schema of its kind asks for. The schemas
 // are made of the Go types, so that few parts of an object have to be looked at; merging with validation looks at all of them.
-// Of a partial one that is true of the parts that are not there, too.
+// Of a partial object, that is true of the parts that are not there, too.
 func conforms(object runtime.Object, isPartial bool) bool {
 	kind := object.GetObjectKind().GroupVersionKind()
 	known, ok := checks.Load(kind)
 	if !ok {
 		known, _ = checks.LoadOrStore(kind, compileChecks(kind, reflect.TypeOf(object).Elem()))
 	}
-	list, _ := known.([]fieldCheck)
-	for _, f := range list {
-		if isPartial && f.JsonName != "metadata" {
-			return false
-		}
-	}
-	return passes(list, reflect.ValueOf(object).Elem())
+	k, _ := known.(kindChecks)
+	return k.isKnown && (!isPartial || k.metadataAlone) && passes(k.fields, reflect.ValueOf(object).Elem())
 }
 
-func compileChecks(kind schema.GroupVersionKind, of reflect.Type) []fieldCheck {
+// kindChecks are the checks of a kind.
+type kindChecks struct {
+	fields []fieldCheck
+	// metadataAlone is true if nothing but the metadata needs one, provided that no managed fields are outside of it.
+	metadataAlone, isKnown bool
+}
+
+func compileChecks(kind schema.GroupVersionKind, of reflect.Type) (out kindChecks) {
 	stub := &unstructured.Unstructured{}
 	stub.SetGroupVersionKind(kind)
 	typed, err := builtin.TypeConverter().ObjectToTyped(stub)
 	if err != nil {
-		return []fieldCheck{{&value.FieldCacheEntry{}, never}}
+		return out
 	}
 	atom, _ := typed.Schema().Resolve(typed.TypeRef())
-	return compileFields(of, typed.Schema(), atom, []reflect.Type{of})
+	c := checkCompiler{typed.Schema(), false}
+	out.fields, out.isKnown = c.fields(of, atom, []reflect.Type{of}), true
+	c.ignoreManaged = true
+	out.metadataAlone = !slices.ContainsFunc(c.fields(of, atom, []reflect.Type{of}), func(f fieldCheck) bool { return f.JsonName != "metadata" })
+	return out
 }
 
-// compileForm compiles the check of a type. The outer types are those that it is in: one that is in itself is not known.
-func compileForm(of reflect.Type, s *smdschema.Schema, ref smdschema.TypeRef, outer []reflect.Type) check {
-	atom, ok := s.Resolve(ref)
+// checkCompiler compiles the checks of a kind, without those of managed fields if they are ignored.
+type checkCompiler struct {
+	*smdschema.Schema
+	ignoreManaged bool
+}
+
+// form compiles the check of a type. The outer types are those that it is in: one that is in itself is not known.
+func (c *checkCompiler) form(of reflect.Type, ref smdschema.TypeRef, outer []reflect.Type) check {
+	atom, ok := c.Resolve(ref)
 	isScalar := func(forms ...smdschema.Scalar) check {
 		if atom.Scalar != nil && slices.Contains(append(forms, smdschema.Untyped), *atom.Scalar) {
 			return nil
@@ -69,6 +81,8 @@ func compileForm(of reflect.Type, s *smdschema.Schema, ref smdschema.TypeRef, ou
 		return nil // anything
 	case of == reflect.TypeFor[metav1.Time]() || of == reflect.TypeFor[metav1.MicroTime]():
 		return isScalar(smdschema.String)
+	case of == reflect.TypeFor[metav1.FieldsV1]() && c.ignoreManaged:
+		return nil
 	case of == reflect.TypeFor[metav1.FieldsV1]():
 		return func(v reflect.Value) bool {
 			fields, _ := v.Interface().(metav1.FieldsV1)
@@ -80,7 +94,7 @@ func compileForm(of reflect.Type, s *smdschema.Schema, ref smdschema.TypeRef, ou
 	outer = append(slices.Clip(outer), of)
 	switch of.Kind() {
 	case reflect.Pointer:
-		if inner := compileForm(of.Elem(), s, ref, outer); inner != nil {
+		if inner := c.form(of.Elem(), ref, outer); inner != nil {
 			return func(v reflect.Value) bool { return v.IsNil() || inner(v.Elem()) }
 		}
 		return nil
@@ -97,12 +111,12 @@ func compileForm(of reflect.Type, s *smdschema.Schema, ref smdschema.TypeRef, ou
 		if atom.List == nil {
 			return never
 		}
-		return all(compileKeys(of.Elem(), s, atom.List), compileForm(of.Elem(), s, atom.List.ElementType, outer))
+		return all(c.keys(of.Elem(), atom.List), c.form(of.Elem(), atom.List.ElementType, outer))
 	case reflect.Map:
 		if atom.Map == nil {
 			return never
 		}
-		inner := compileForm(of.Elem(), s, atom.Map.ElementType, outer)
+		inner := c.form(of.Elem(), atom.Map.ElementType, outer)
 		if inner == nil {
 			return nil
 		}
@@ -115,7 +129,7 @@ func compileForm(of reflect.Type, s *smdschema.Schema, ref smdschema.TypeRef, ou
 			return true
 		}
 	case reflect.Struct:
-		if list := compileFields(of, s, atom, outer); list != nil {
+		if list := c.fields(of, atom, outer); list != nil {
 			return func(v reflect.Value) bool { return passes(list, v) }
 		}
 		return nil
@@ -140,8 +154,8 @@ func passes(list []fieldCheck, v reflect.Value) bool {
 	return true
 }
 
-// compileFields compiles the checks of the fields of a struct that need one.
-func compileFields(of reflect.Type, s *smdschema.Schema, atom smdschema.Atom, outer []reflect.Type) (out []fieldCheck) {
+// fields compiles the checks of the fields of a struct that need one.
+func (c *checkCompiler) fields(of reflect.Type, atom smdschema.Atom, outer []reflect.Type) (out []fieldCheck) {
 	zero := reflect.New(of).Elem()
 	for _, entry := range value.TypeReflectEntryOf(of).OrderedFields() {
 		if atom.Map == nil {
@@ -151,19 +165,19 @@ func compileFields(of reflect.Type, s *smdschema.Schema, atom smdschema.Atom, ou
 		if declared, ok := atom.Map.FindField(entry.JsonName); ok {
 			ref = declared.Type
 		}
-		if inner := compileForm(entry.GetFrom(zero).Type(), s, ref, outer); inner != nil {
+		if inner := c.form(entry.GetFrom(zero).Type(), ref, outer); inner != nil {
 			out = append(out, fieldCheck{entry, inner})
 		}
 	}
 	return out
 }
 
-// compileKeys compiles the check that each element of a list has one of the keys of the schema, and nil if no list can be without.
-func compileKeys(of reflect.Type, s *smdschema.Schema, list *smdschema.List) check {
-	if list.ElementRelationship != smdschema.Associative || len(list.Keys) == 0 && of.Kind() == reflect.String {
+// keys compiles the check that each element of a list has one of the keys of the schema, and nil if no list can be without.
+func (c *checkCompiler) keys(of reflect.Type, list *smdschema.List) check {
+	if list.ElementRelationship != smdschema.Associative || len(list.Keys) == 0 && slices.Contains([]reflect.Kind{reflect.String, reflect.Int32, reflect.Int64}, of.Kind()) {
 		return nil
 	}
-	atom, ok := s.Resolve(list.ElementType)
+	atom, ok := c.Resolve(list.ElementType)
 	if !ok || atom.Map == nil || of.Kind() != reflect.Struct {
 		return never
 	}

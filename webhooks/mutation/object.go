@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -118,7 +119,8 @@ func (r *review) metadata() (raw []byte, isPartial bool) {
 		return r.Object.Raw, false
 	}
 	metadata := text.Get("metadata")
-	if metadata.Kind() != rawjson.Object {
+	managed := []byte("fieldsV1")
+	if metadata.Kind() != rawjson.Object || bytes.Count(metadata, managed) != bytes.Count(text, managed) {
 		return r.Object.Raw, false
 	}
 	return slices.Concat([]byte(`{"metadata":`), metadata, []byte("}")), true
