@@ -141,7 +141,10 @@ func differing(a, b runtime.Object) *fields {
 func (f *fields) addDiffering(path []string, a, b reflect.Value) {
 	for _, entry := range value.TypeReflectEntryOf(a.Type()).OrderedFields() {
 		x, y := entry.GetFrom(a), entry.GetFrom(b)
-		switch {
+		switch kind := x.Kind(); {
+		case kind == reflect.String && x.String() == y.String(), kind == reflect.Pointer && x.IsNil() && y.IsNil(),
+			(kind == reflect.Slice || kind == reflect.Map) && x.IsNil() && y.IsNil():
+			// This is most of them.
 		case isStruct(x.Type()):
 			f.addDiffering(append(path, entry.JsonName), x, y)
 		case !reflect.DeepEqual(x.Interface(), y.Interface()):
@@ -179,7 +182,8 @@ func write(object rawjson.Value, read *fields, values map[string]any) ([]byte, e
 	if read == nil {
 		return json.Marshal(values)
 	}
-	return read.write(nil, object, values)
+	const growth = 256
+	return read.write(make([]byte, 0, len(object)+growth), object, values)
 }
 
 func (f *fields) write(out []byte, object rawjson.Value, values map[string]any) ([]byte, error) {
