@@ -48,8 +48,7 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 
 // decide is Decide with the policies in an order.
 func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) Decision {
-	r := &review{set: s, context: ctx, explain: in.Explain, policies: policies, invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{}}
-	r.Init(in.Request, s.lookups.Objects, r, s.selectors)
+	r := s.newReview(ctx, in, policies)
 	r.decide()
 	d := Decision{Err: r.err, Refusal: r.refusal, Failures: r.failures, Applied: r.applied, Evaluations: r.evaluations}
 	if d.Refusal == nil && d.Err == nil {
@@ -59,6 +58,15 @@ func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) 
 		d.Object, d.Patch, d.Err = r.result()
 	}
 	return d
+}
+
+func (s *Set) newReview(ctx context.Context, in Input, policies []*compiledPolicy) *review {
+	r := &review{
+		set: s, context: ctx, explain: in.Explain, policies: policies,
+		invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{}, touched: map[*compiledPolicy]*fields{},
+	}
+	r.Init(in.Request, s.lookups.Objects, r, s.selectors)
+	return r
 }
 
 // review is one call of Decide.
@@ -78,8 +86,10 @@ type review struct {
 
 	explain     bool
 	evaluations []Evaluation
-	failures    []Failure
-	applied     []Application
+	// touched are the fields that mutations named, of those that were evaluated, if they are to be explained.
+	touched  map[*compiledPolicy]*fields
+	failures []Failure
+	applied  []Application
 	// refusal is an error that refuses the request whatever failurePolicy says, and err is why there is no decision.
 	refusal *metav1.Status
 	err     error
