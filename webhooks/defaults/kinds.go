@@ -1,6 +1,8 @@
 package defaults
 
 import (
+	"slices"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -17,6 +19,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Default fills in the defaults of an object alone, and nothing of what admission plug-ins and the registry add. The API
@@ -43,14 +46,15 @@ func Default(object runtime.Object) {
 	}
 }
 
-// IgnoreMetadata reports whether the defaults of an object's kind are known neither to read nor to write its metadata.
-func IgnoreMetadata(object runtime.Object) bool {
-	switch object.(type) {
-	case *corev1.Pod, *corev1.ConfigMap, *corev1.Secret, *corev1.Service, *corev1.ServiceAccount, *corev1.PersistentVolumeClaim,
-		*appsv1.Deployment, *appsv1.StatefulSet, *networkingv1.Ingress:
-		return true
+// IgnoreMetadata reports whether the defaults of a kind are known neither to read nor to write the metadata.
+func IgnoreMetadata(kind schema.GroupVersionKind) bool {
+	switch kind.GroupVersion() {
+	case corev1.SchemeGroupVersion:
+		return slices.Contains([]string{"Pod", "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim"}, kind.Kind)
+	case appsv1.SchemeGroupVersion:
+		return kind.Kind == "Deployment" || kind.Kind == "StatefulSet"
 	default:
-		return false
+		return kind == networkingv1.SchemeGroupVersion.WithKind("Ingress")
 	}
 }
 

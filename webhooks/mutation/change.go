@@ -37,6 +37,7 @@ func graftPatch(raw []byte, before, after runtime.Object) ([]byte, patchOperatio
 	}
 	var sent map[string]any
 	var changed *fields
+	treeOf := tree
 	if _, custom := before.(*unstructured.Unstructured); custom {
 		err = utiljson.Unmarshal(raw, &sent)
 	} else {
@@ -44,16 +45,16 @@ func graftPatch(raw []byte, before, after runtime.Object) ([]byte, patchOperatio
 			return nil, nil, nil
 		}
 		sent, err = changed.read(text)
-		before, after = changed.of(before), changed.of(after)
+		treeOf = changed.tree
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("object: %w", err)
 	}
-	from, err := tree(before)
+	from, err := treeOf(before)
 	if err != nil {
 		return nil, nil, err
 	}
-	to, err := tree(after)
+	to, err := treeOf(after)
 	if err != nil {
 		return nil, nil, err
 	}

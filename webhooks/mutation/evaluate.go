@@ -142,7 +142,11 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 		}
 		if isPart {
 			changed := reflect.ValueOf(out).Elem()
-			out = v.object().DeepCopyObject()
+			if r.isPartial {
+				out = metadataOf(v.object()) // it is not filled in, and may share memory
+			} else {
+				out = v.object().DeepCopyObject()
+			}
 			part.copyTo(reflect.ValueOf(out).Elem(), changed)
 		}
 		out.GetObjectKind().SetGroupVersionKind(v.VersionedKind)
@@ -152,12 +156,8 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 		if binary, ok := out.(interface{ Size() int }); ok && perByte*binary.Size()+len(r.Object.Raw) < r.set.maxObject {
 			return out, cost, nil
 		}
-		part := &fields{}
-		part.add("metadata")
 		r.complete()
-		whole := v.object().DeepCopyObject()
-		part.copyTo(reflect.ValueOf(whole).Elem(), reflect.ValueOf(out).Elem())
-		out = whole
+		out = r.completed(out)
 	}
 	o.Default(out)
 	return out, cost, r.checkSize(out)

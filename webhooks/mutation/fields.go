@@ -148,6 +148,32 @@ func (f *fields) of(object runtime.Object) runtime.Object {
 	return out
 }
 
+// metadataOf returns an object that has the metadata of another one, and shares its memory.
+func metadataOf(object runtime.Object) runtime.Object {
+	metadata := &fields{}
+	metadata.add("metadata")
+	return metadata.of(object)
+}
+
+// tree returns the fields of an object as JSON decodes them, possibly with others that are empty.
+func (f *fields) tree(object runtime.Object) (map[string]any, error) {
+	out, entries := map[string]any{}, value.TypeReflectEntryOf(reflect.TypeOf(object).Elem()).Fields()
+	for name, below := range f.below {
+		field := entries[name].GetFrom(reflect.ValueOf(object).Elem())
+		if below.all || !isStruct(field.Type()) || entries[name].CanOmit(field) {
+			return tree(f.of(object))
+		}
+		part := reflect.New(field.Type())
+		below.copyTo(part.Elem(), field)
+		converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part.Interface())
+		if err != nil {
+			return nil, err
+		}
+		out[name] = converted
+	}
+	return out, nil
+}
+
 // differing returns the fields in which two objects of a Go type may differ, nil if there are none.
 func differing(a, b runtime.Object) *fields {
 	out := &fields{}
@@ -219,12 +245,10 @@ func (f *fields) write(out []byte, object rawjson.Value, values map[string]any) 
 		out = append(append(rawjson.AppendString(out, name), ':'), text...)
 		return err
 	}
-	left := maps.Clone(f.below)
 	for written, member := range object.Members() {
 		name := written.Text()
 		below := f.below[name]
 		value, stays := values[name]
-		delete(left, name)
 		var err error
 		switch {
 		case below == nil:
@@ -241,8 +265,8 @@ func (f *fields) write(out []byte, object rawjson.Value, values map[string]any) 
 			return nil, err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(left)) {
-		if value, is := values[name]; is {
+	for _, name := range slices.Sorted(maps.Keys(f.below)) {
+		if value, is := values[name]; is && len(object.Get(name)) == 0 {
 			if err := put(name, value); err != nil {
 				return nil, err
 			}

@@ -110,8 +110,7 @@ func (r *review) version(i *invocation) (*version, error) {
 // metadata returns the object of the request with its metadata alone, if that is enough until something else is asked for: the
 // kind's defaults and its metadata do not depend on each other.
 func (r *review) metadata() (raw []byte, isPartial bool) {
-	object, err := scheme().New(schema.GroupVersionKind(r.Kind))
-	if err != nil || r.explain || !defaults.IgnoreMetadata(object) {
+	if r.explain || !defaults.IgnoreMetadata(schema.GroupVersionKind(r.Kind)) {
 		return r.Object.Raw, false
 	}
 	text, err := rawjson.Parse(r.Object.Raw)

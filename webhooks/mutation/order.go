@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/defaults"
@@ -69,7 +70,7 @@ func (s *Set) Conflicts(ctx context.Context, in Input) (found []Conflict, comple
 func (r *review) areIndependent(first, second *compiledPolicy) bool {
 	a, b := r.touched[first], r.touched[second]
 	return !first.readsObject && !second.readsObject && !a.overlaps(b) &&
-		(a == nil || b == nil || (a.areMetadata() || b.areMetadata()) && defaults.IgnoreMetadata(r.original))
+		(a == nil || b == nil || (a.areMetadata() || b.areMetadata()) && defaults.IgnoreMetadata(schema.GroupVersionKind(r.Kind)))
 }
 
 // overlaps reports whether one of the fields is among the others, above or below them. The elements of a list are one field: their
