@@ -112,7 +112,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 		if d.Object == nil {
 			continue
 		}
-		for _, kept := range []string{`"new":{"a":1}`, `"future":[{"b":2.5}]`, `"later":"y"`} {
+		for _, kept := range []string{`"new":{"a":1}`, `"future":[{"b":2.50}]`, `"later":"y"`} {
 			if !strings.Contains(string(d.Object), kept) {
 				t.Errorf("%s: %s is lost: %s", tc.mutation, kept, d.Object)
 			}
@@ -239,6 +239,26 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// TestManyConflicts holds that pairs are not evaluated that write different labels without reading any: of 60 policies, only the last
+// two are in a conflict with others, and all pairs are compared.
+func TestManyConflicts(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	for i := range 58 {
+		text.WriteString(one(fmt.Sprintf("p%02d", i), "", fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"x%d": "y"}}}`, i)))
+	}
+	text.WriteString(one("p58", "", `Object{metadata: Object.metadata{labels: {"n": "1"}, annotations: {"n": string(size(object.metadata.labels))}}}`))
+	text.WriteString(one("p59", "", `[JSONPatch{op: "replace", path: "/metadata/labels/x7", value: "z"}]`))
+	found, complete := compile(t, text.String()).Conflicts(t.Context(), mutation.Input{Request: request(t, pod, "", nil)})
+	with := map[string]int{}
+	for _, c := range found {
+		with[c.Second]++
+	}
+	if !complete || with["p58"] != 58 || with["p59"] != 2 || len(with) != 2 {
+		t.Errorf("complete %v, conflicts %v", complete, with)
+	}
+}
+
 // TestScale holds what an API server of 1.37.0 answers: the schemas of autoscaling/v1 do not have the kind of a subresource of others.
 func TestScale(t *testing.T) {
 	t.Parallel()
@@ -250,15 +270,29 @@ func TestScale(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
+	const patch = `[JSONPatch{op: "add", path: "/metadata/labels/z", value: "1"}]`
+	others := ""
+	for i := range 9 {
+		others += one(fmt.Sprint("other-", i), "matchConstraints: {objectSelector: {matchLabels: {app: other}}, resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}", label)
+	}
+	var variables strings.Builder
+	for i := range 25 {
+		fmt.Fprintf(&variables, ", {name: CHECKOUT_SETTING_%d, value: \"https://setting-%d.shop.svc.cluster.local:8443/v1\"}", i, i)
+	}
+	large := strings.Replace(pod, `{name: B, value: "2"}`, `{name: B, value: "2"}`+variables.String(), 1)
 	for _, tc := range []struct{ name, documents string }{
 		{"apply", one("a", "", label)},
-		{"patch", one("a", "", `[JSONPatch{op: "add", path: "/metadata/labels/z", value: "1"}]`)},
+		{"apply to containers", one("a", "", `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`)},
+		{"patch", one("a", "", patch)},
+		{"patch of a container", one("a", "", `[JSONPatch{op: "replace", path: "/spec/containers/0/image", value: "registry.example.com/" + object.spec.containers[0].image}]`)},
+		{"one of ten applies", others + one("a", "", label)},
+		{"one of ten patches", others + one("a", "", patch)},
 		{"no match", one("a", "matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}", label)},
 	} {
 		spec := documents(b, tc.documents+namespaces)
 		set, err := mutation.Compile(spec)
 		must(b, err)
-		in, u := request(b, pod, "", nil), newUpstream(b, spec)
+		in, u := request(b, large, "", nil), newUpstream(b, spec)
 		b.Run(tc.name+"/ours", func(b *testing.B) {
 			for b.Loop() {
 				set.Decide(b.Context(), mutation.Input{Request: in})
@@ -266,7 +300,7 @@ func BenchmarkDecide(b *testing.B) {
 		})
 		b.Run(tc.name+"/upstream", func(b *testing.B) {
 			for b.Loop() {
-				u.dispatch(b, in) // without the answer's encoding
+				u.dispatch(b, in) // without the answer's patch
 			}
 		})
 	}
