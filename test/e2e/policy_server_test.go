@@ -51,16 +51,16 @@ func (w *world) servePolicies(t *testing.T, name, documents, registered string, 
 		described = t.TempDir()
 		must(t, os.WriteFile(filepath.Join(described, "documents.yaml"), []byte(registered), 0o600))
 	}
-	return w.servePoliciesIn(t, name, config, described, namespaces...)
+	return w.servePoliciesIn(t, name, config, described, nil, namespaces...)
 }
 
-// servePoliciesIn starts a server with a directory, and registers it for some namespaces as 'gatehouse manifests' says of the
+// servePoliciesIn starts a server with a directory and further flags, and registers it for some namespaces as 'gatehouse manifests' says of the
 // described directory.
-func (w *world) servePoliciesIn(t *testing.T, name, config, described string, namespaces ...string) *policyServer {
+func (w *world) servePoliciesIn(t *testing.T, name, config, described string, flags []string, namespaces ...string) *policyServer {
 	t.Helper()
 	p := &policyServer{world: w, config: config}
 	var err error
-	p.server, err = w.serve(t.Context(), name, config, w.certificateFor(t, name)...)
+	p.server, err = w.serve(t.Context(), name, config, append(w.certificateFor(t, name), flags...)...)
 	must(t, err)
 	showIfFailed(t, name, p.server.Log())
 	t.Cleanup(p.server.Kill)
