@@ -41,7 +41,7 @@ spec: {policyName: %[1]s}
 func TestMutationOrder(t *testing.T) {
 	t.Parallel()
 	w := sharedWorld(t)
-	if w.Minor(t) < 36 {
+	if w.Minor(t) < mutatingSince {
 		return
 	}
 	const name = "mutating-order"
