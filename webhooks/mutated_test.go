@@ -91,6 +91,15 @@ func TestMutate(t *testing.T) {
 			name: "a policy that fails and is ignored", spec: mutating("p", "pods", labels(`object.spec.nodeName`), ignores),
 			audit: map[string]string{"mutation-ignored": "p/p-binding", "profiles": "labels=object-not-selected"}, seen: []string{"p Ignored"},
 		},
+		{
+			name: "an unknown field", spec: mutating("p", "pods", "", ignores, func(p *mutation.Policy) {
+				p.Spec.Mutations[0] = admissionregistrationv1.Mutation{PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{
+					Expression: `[JSONPatch{op: "add", path: "/spec/nonsense", value: 1}]`,
+				}}
+			}),
+			refused: `unknown field "spec.nonsense"`,
+		},
+		{name: "a kind without a schema", spec: mutating("p", "*", labels(`"x"`), ignores), change: of("example.com", "Gear", "gears", `{"apiVersion":"example.com/v1","kind":"Gear"}`), refused: "Resource kind"},
 		{name: "no object", spec: mutating("p", "pods", labels(`"x"`)), change: func(r *admission.Request) { r.Object.Raw = []byte(`[]`) }, refused: "object: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -119,7 +128,7 @@ func TestMutate(t *testing.T) {
 				t.Errorf("observed %q, want %q; annotations %v, want %v", seen, tc.seen, got.AuditAnnotations, tc.audit)
 			}
 			if tc.refused != "" {
-				if got.Allowed || len(got.Patches) > 0 || !strings.Contains(got.Result.Message, tc.refused) {
+				if shown := got.Result.Code < 500; got.Allowed || shown == (tc.name == "no object") || len(got.Patches) > 0 || !strings.Contains(got.Result.Message, tc.refused) {
 					t.Errorf("got %+v, want %q", got, tc.refused)
 				}
 				return
