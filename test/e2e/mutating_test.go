@@ -25,8 +25,6 @@ import (
 const (
 	nativeMutating = "mutating-native"
 	ownMutating    = "mutating-own"
-	// lastMutation is the policy that is created last: once the API server applies it, it applies all of them.
-	lastMutation = "mutating-zz-last"
 )
 
 // mutatingSince is the minor version of Kubernetes whose API server has mutating policies.
@@ -70,6 +68,7 @@ func readMutations(t *testing.T) *mutations {
 	m := &mutations{}
 	readTable(t, "mutating/cases.yaml", &m.cases)
 	readTable(t, "mutating/objects.yaml", &m.objects)
+	// It is created last: once the API server applies it, it applies all of them.
 	m.cases = append(m.cases, mutation{Name: "zz-last", Of: "configmap", Do: []string{`Object{data: {"last": "yes"}}`}})
 	return m
 }

@@ -2,7 +2,6 @@ package mutation
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -41,9 +40,9 @@ func (d *Decision) Response() admission.Response {
 	case d.Refusal != nil:
 		response := admission.Denied("")
 		response.Result = d.Refusal
-		if d.Refusal.Code >= http.StatusInternalServerError {
+		if d.Refusal.Code >= 500 {
 			status := *d.Refusal
-			status.Code, status.Reason = http.StatusUnprocessableEntity, metav1.StatusReasonInvalid
+			status.Code, status.Reason = 422, metav1.StatusReasonInvalid
 			response.Result = &status
 		}
 		return response
