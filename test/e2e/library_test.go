@@ -96,7 +96,7 @@ func TestLibrary(t *testing.T) {
 			}
 			t.Run("gatehouse", func(t *testing.T) {
 				directory := filepath.Join(library, f.name)
-				f.servePoliciesIn(t, "library-"+f.name, directory, directory, f.selected(t)...)
+				f.servePoliciesIn(t, "library-"+f.name, directory, directory, nil, f.selected(t)...)
 				f.tryAll(t, false)
 			})
 			if len(f.upstream) > 0 {

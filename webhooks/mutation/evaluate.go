@@ -90,6 +90,9 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 	}()
 	converter := r.converter(v.VersionedKind)
 	if converter == nil {
+		if err := r.set.lookups.Schemas.Err(v.VersionedKind); err != nil {
+			return nil, 0, fmt.Errorf("no schema for %s: %w", v.VersionedKind, err)
+		}
 		return nil, 0, apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. There can be a delay between when "+
 			"CustomResourceDefinitions are created and when they are available.", v.VersionedKind))
 	}

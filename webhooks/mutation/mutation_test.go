@@ -129,6 +129,15 @@ func (panicking) TypeConverter(schema.GroupVersionKind) managedfields.TypeConver
 
 func (panicking) Default(*unstructured.Unstructured) {}
 
+func (panicking) Err(schema.GroupVersionKind) error { return nil }
+
+// unread are Schemas that have not been read.
+type unread struct{ panicking }
+
+func (unread) TypeConverter(schema.GroupVersionKind) managedfields.TypeConverter { return nil }
+
+func (unread) Err(schema.GroupVersionKind) error { return errors.New("not read") }
+
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("0123456789", 100)
@@ -144,6 +153,7 @@ func TestBounds(t *testing.T) {
 		{name: "copies", documents: one("a", "", "["+strings.Join(doubled, ", ")+"]"), want: "the patch copies too often"},
 		{name: "operations", documents: one("a", "", `[] + lists.range(10500).map(i, JSONPatch{op: "test", path: "/kind", value: "Pod"})`), want: "the patch has 10500 operations, allowed are 10000"},
 		{name: "panic", documents: one("a", "", label), object: widget, want: "internal error: no schema", change: func(s *mutation.Spec) { s.Schemas = panicking{} }},
+		{name: "unread schema", documents: one("a", "", label), object: widget, want: "no schema for example.com/v1, Kind=Widget: not read", change: func(s *mutation.Spec) { s.Schemas = unread{} }},
 		{name: "unknown namespace", documents: one("a", "", `Object{metadata: Object.metadata{labels: namespaceObject.metadata.labels}}`), want: `namespace "shop" is not known, and namespaceObject is used`, change: func(s *mutation.Spec) { s.Objects = nil }},
 		{name: "version", documents: one("a", "matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v2], operations: [CREATE], resources: [widgets]}]}", label), object: widget, want: "failed to convert object version"},
 	} {
@@ -164,13 +174,14 @@ func TestBounds(t *testing.T) {
 			set, err := mutation.Compile(spec)
 			must(t, err)
 			d := set.Decide(t.Context(), mutation.Input{Request: request(t, object, "", nil)})
-			if tc.name == "panic" {
-				patch = 0 // both need the schema
+			both := tc.name == "panic" || tc.name == "unread schema" // need the schema
+			if both {
+				patch = 0
 			}
 			if len(d.Failures) == 0 || !strings.Contains(d.Failures[0].Message, tc.want) || d.Failures[0].Ignored != ignored {
 				t.Errorf("%s: %+v", tc.name, d)
 			}
-			if refused := d.Refusal != nil; refused == ignored && tc.name != "panic" || ignored && len(d.Patch) != patch || refused && (d.Patch != nil || d.Response().Allowed) {
+			if refused := d.Refusal != nil; refused == ignored && !both || ignored && len(d.Patch) != patch || refused && (d.Patch != nil || d.Response().Allowed) {
 				t.Errorf("%s, ignored %v: %+v", tc.name, ignored, d)
 			}
 		}

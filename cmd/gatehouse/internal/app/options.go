@@ -93,9 +93,6 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
 	}
-	for _, name := range []string{"namespace", "count-pods-every", "listen", "ops-listen", "max-in-flight-bytes", "max-connections", "drain-delay"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	_ = cmd.MarkFlagDirname("config")
 }

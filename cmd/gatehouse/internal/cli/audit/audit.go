@@ -120,7 +120,6 @@ that fails; otherwise 0.`,
 	flags.DurationVar(&f.timeout, "timeout", 0, "end the audit after this time and report what was judged until then (default none)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only violations, errors and what was not judged; no progress and no warnings about policies")
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"namespace": cobra.NoFileCompletions, "exclude-namespace": cobra.NoFileCompletions, "examples": cobra.NoFileCompletions, "timeout": cobra.NoFileCompletions,
 		"kind":    cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp),
 		"fail-on": cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp),
 	} {

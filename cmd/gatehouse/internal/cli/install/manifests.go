@@ -144,12 +144,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
-	// The client certificate and the kubeconfig are on other hosts.
-	for _, name := range []string{
-		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "kubeconfig-path", "client-cert", "client-key",
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(partNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
