@@ -51,7 +51,7 @@ type playback struct {
 	segment *segment
 	lookups *lookups
 	now     time.Time
-	// missing is the first lookup of a sidecar profile that was not recorded.
+	// missing is the first lookup of a sidecar profile or mutating policy that was not recorded.
 	missing error
 }
 
@@ -64,7 +64,7 @@ func (p *playback) begin(item *item) {
 // RBAC objects of the candidate's directory answer.
 func (p *playback) answers(noAuthorizer bool) webhooks.Lookups {
 	out := webhooks.Lookups{
-		Objects: p, Namespaces: sidecarNamespaces{p}, ConfigMaps: p, Authorizer: p, Now: func() time.Time { return p.now },
+		Objects: p, Namespaces: noting{p}, ConfigMaps: p, Authorizer: p, Now: func() time.Time { return p.now },
 	}
 	if noAuthorizer {
 		out.Authorizer = p.candidate.config.Policy.Authorizer
@@ -106,18 +106,54 @@ func (p *playback) MissingNamespace(name string) error {
 	return err
 }
 
-// sidecarNamespaces is a playback as sidecar.Namespaces.
-type sidecarNamespaces struct{ p *playback }
+// noting is a playback that notes what was not recorded, for what cannot say itself that it depends on it: sidecar profiles and
+// mutating policies.
+type noting struct{ *playback }
 
-// Namespace implements sidecar.Namespaces.
-func (n sidecarNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
-	found, err := n.p.namespace(name)
-	n.p.miss(err)
+// Namespace implements sidecar.Namespaces and policy.Objects.
+func (n noting) Namespace(name string) (*corev1.Namespace, bool) {
+	found, err := n.namespace(name)
+	n.miss(err)
 	return found, found != nil
 }
 
+// Namespaced implements policy.Objects.
+func (n noting) Namespaced(kind schema.GroupVersionKind) (bool, error) {
+	found, err := n.playback.Namespaced(kind)
+	n.miss(err)
+	return found, err
+}
+
+// Get implements policy.Objects.
+func (n noting) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	found, err := n.playback.Get(kind, namespace, name)
+	n.miss(err)
+	return found, err
+}
+
+// List implements policy.Objects.
+func (n noting) List(kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
+	found, err := n.playback.List(kind, namespace, selector)
+	n.miss(err)
+	return found, err
+}
+
+// notingAuthorizer is an authorizer of which a playback notes the answers that were not recorded.
+type notingAuthorizer struct {
+	*playback
+	authorizer.UnconditionalAuthorizer
+}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (n notingAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	decision, reason, err := n.UnconditionalAuthorizer.Authorize(ctx, a)
+	n.miss(err)
+	return decision, reason, err //nolint:wrapcheck // it is as in the server
+}
+
+// miss notes the error of a lookup that was not recorded.
 func (p *playback) miss(err error) {
-	if p.missing == nil {
+	if p.missing == nil && errors.Is(err, redacted.ErrMissing) {
 		p.missing = err
 	}
 }

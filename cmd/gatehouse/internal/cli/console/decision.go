@@ -173,6 +173,9 @@ func (c *console) decideAgain(ctx context.Context, page *decisionPage, item *rep
 func reasonsOf(e *replay.Explanation) string {
 	var out strings.Builder
 	line := decision.LinePrinter(&out)
+	if e.Mutation != nil {
+		decision.PrintMutations(line, "", e.Mutation.Evaluations, false)
+	}
 	if e.Sidecar != nil {
 		for i := range e.Sidecar.Verdicts {
 			v := &e.Sidecar.Verdicts[i]
@@ -214,9 +217,9 @@ func (p *decisionPage) setRequest(item *replay.Item) {
 // setDiff fills in what the patch changes: that of the recorded answer, or that of the one that was computed.
 func (p *decisionPage) setDiff(item *replay.Item) {
 	patch := p.Answer.Patch
-	p.DiffTitle = "What was injected"
+	p.DiffTitle = "What was changed"
 	if patch == "" && p.Again != nil {
-		patch, p.DiffTitle = p.Again.Patch, "What would be injected"
+		patch, p.DiffTitle = p.Again.Patch, "What would be changed"
 	}
 	if patch == "" {
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -33,7 +34,9 @@ type replayedReview struct {
 	// Profiles and Policies explain the answer of the candidate.
 	Profiles []replayedProfile   `json:"profiles,omitempty"`
 	Policies []policy.Evaluation `json:"policies,omitempty"`
-	Limits   string              `json:"limits"`
+	// Mutations are those of mutating policies.
+	Mutations []mutation.Evaluation `json:"mutations,omitempty"`
+	Limits    string                `json:"limits"`
 
 	violations []policy.Violation
 }
@@ -124,6 +127,9 @@ func newReplayedReview(ctx context.Context, item *replay.Item, candidate, agains
 	if is.Policy != nil {
 		out.Policies, out.violations = is.Policy.Evaluations, is.Policy.Violations
 	}
+	if is.Mutation != nil {
+		out.Mutations = is.Mutation.Evaluations
+	}
 	if is.Sidecar != nil {
 		for i := range is.Sidecar.Verdicts {
 			out.Profiles = append(out.Profiles, newReplayedProfile(&is.Sidecar.Verdicts[i]))
@@ -189,6 +195,11 @@ func (r *replayedReview) print(out io.Writer, all bool) {
 			text.WriteString(cli.OneLine(strings.TrimSuffix(one, "\n")) + "\n")
 		}
 		_, _ = out.Write(text.Bytes())
+	}
+	if len(r.Mutations) > 0 {
+		line("")
+		line("mutating policies of the candidate:")
+		decision.PrintMutations(line, "", r.Mutations, all)
 	}
 	if len(r.Profiles) > 0 {
 		line("")
