@@ -44,6 +44,8 @@ const (
 	Order Code = "order"
 	// NotIdempotent is a mutating policy that changes its own result.
 	NotIdempotent Code = "not-idempotent"
+	// Resize is a mutating policy that matches pods/resize.
+	Resize Code = "resize"
 )
 
 // explanation explains a code to users.
@@ -293,6 +295,21 @@ cases:
   - name: web
     object: {apiVersion: v1, kind: ConfigMap, metadata: {name: web}, data: {a: "1"}}
     expect: {verdict: Allowed}`,
+		},
+		{
+			Resize, "a mutating policy matches pods/resize",
+			`A resize sends the whole pod. What a webhook changes there in labels and annotations is kept. A policy that adds a container, or changes
+what a resize cannot change, makes a valid resize of a client fail.`,
+			`Match pods alone, or exclude pods/resize with excludeResourceRules.`,
+			`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: team}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ["pods/*"]}]}
+  mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {"team": "shop"}}}'}`,
 		},
 	}
 }
