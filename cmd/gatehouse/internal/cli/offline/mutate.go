@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"gomodules.xyz/jsonpatch/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -194,7 +195,11 @@ func (c *changes) apply(ctx context.Context, e *evaluator, o *manifest.Object, r
 	before := req.Object.Raw
 	d := e.decider.Mutate(ctx, req, template, true)
 	for i := range d.Violations {
-		c.refused = append(c.refused, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: decision.ViolationLine(&d.Violations[i])}})...)
+		refused := diagnostic.Diagnostic{Severity: diagnostic.Error, Message: decision.ViolationLine(&d.Violations[i])}
+		if d.Violations[i].Reason == metav1.StatusReasonServiceUnavailable {
+			refused.Hint = "put its CustomResourceDefinition into the --config directory"
+		}
+		c.refused = append(c.refused, inObject(o, diagnostic.List{refused})...)
 	}
 	var patch []jsonpatch.Operation
 	err := d.Err
@@ -220,6 +225,9 @@ func (c *changes) apply(ctx context.Context, e *evaluator, o *manifest.Object, r
 	}
 	if len(names) > 0 && err == nil {
 		c.log.add(o, "changed by %s %s", admit.MutationKind, strings.Join(names, ", "))
+	}
+	for _, text := range orderNotes(d.Mutated) {
+		c.log.add(o, "%s", text)
 	}
 	return d.Mutated, err == nil && len(d.Violations) == 0
 }

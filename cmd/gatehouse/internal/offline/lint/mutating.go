@@ -37,6 +37,7 @@ func (l *linter) lintMutating(d document, p *mutation.Policy) {
 	s.lintNullObjects()
 	s.lintNamespaceObjects()
 	s.lintOptionalFields()
+	s.lintSchemas()
 	if at := ruleFor(s.spec.MatchConstraints, "pods/resize", "pods/*", "*/resize", "*/*"); at != nil {
 		s.warn(Resize, at, "match pods alone, or exclude pods/resize by excludeResourceRules",
 			"it matches pods/resize: a webhook's change of metadata is kept there, and one that adds a container makes the client's valid resize fail")
@@ -59,6 +60,21 @@ func (l *linter) lintMutating(d document, p *mutation.Policy) {
 				s.lintFields(e, part)
 			}
 		})
+	}
+}
+
+// lintSchemas reports resources of which no schema is known.
+func (s *subject) lintSchemas() {
+	if s.spec.MatchConstraints == nil {
+		return
+	}
+	for i, rule := range s.spec.MatchConstraints.ResourceRules {
+		for k, group := range rule.APIGroups {
+			if group != "*" && len(s.linter.schemas.Versions(group)) == 0 {
+				s.warn(UnknownResource, field.NewPath("spec", "matchConstraints", "resourceRules").Index(i).Child("apiGroups").Index(k),
+					"put the CustomResourceDefinition into the directory", "no schema of API group %s is known, without which its objects are refused, whatever failurePolicy says", quoted(group))
+			}
+		}
 	}
 }
 
