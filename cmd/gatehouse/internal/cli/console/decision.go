@@ -180,14 +180,8 @@ func reasonsOf(e *replay.Explanation) string {
 		for i := range e.Sidecar.Verdicts {
 			v := &e.Sidecar.Verdicts[i]
 			line("SidecarProfile %s: %s  %s", cli.InertName(v.Profile), v.Reason, cli.Inert(v.Detail))
-			if v.Explanation == nil {
-				continue
-			}
-			for _, step := range v.Explanation.Steps {
-				line("    %s: %s  %s", cli.Inert(step.Name), cli.Inert(step.Result), cli.Inert(step.Detail))
-			}
-			for _, parameter := range v.Explanation.Parameters {
-				line("    parameter %s = %s (%s)", cli.InertName(parameter.Name), cli.Inert(parameter.Value), cli.Inert(parameter.From))
+			for _, step := range decision.ProfileSteps(v) {
+				line("    %s", cli.Inert(step))
 			}
 		}
 	}

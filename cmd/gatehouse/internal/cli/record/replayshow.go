@@ -132,27 +132,14 @@ func newReplayedReview(ctx context.Context, item *replay.Item, candidate, agains
 	}
 	if is.Sidecar != nil {
 		for i := range is.Sidecar.Verdicts {
-			out.Profiles = append(out.Profiles, newReplayedProfile(&is.Sidecar.Verdicts[i]))
+			v := &is.Sidecar.Verdicts[i]
+			out.Profiles = append(out.Profiles, replayedProfile{v.Profile, v.Reason, v.Detail, v.Revision, decision.ProfileSteps(v)})
 		}
 	}
 	if was.Answer != nil && is.Answer != nil && was.Answer.Patch != is.Answer.Patch {
 		out.Diff = patchDiff(item, was.Answer.Patch, is.Answer.Patch)
 	}
 	return out, nil
-}
-
-func newReplayedProfile(v *sidecar.Verdict) replayedProfile {
-	p := replayedProfile{Profile: v.Profile, Reason: v.Reason, Detail: v.Detail, Revision: v.Revision}
-	if v.Explanation == nil {
-		return p
-	}
-	for _, step := range v.Explanation.Steps {
-		p.Steps = append(p.Steps, strings.TrimRight(step.Name+": "+step.Result+"  "+step.Detail, " "))
-	}
-	for _, parameter := range v.Explanation.Parameters {
-		p.Steps = append(p.Steps, fmt.Sprintf("parameter %s = %q (%s)", parameter.Name, parameter.Value, parameter.From))
-	}
-	return p
 }
 
 // patchDiff returns the difference between the objects that two patches make of that of the request.
