@@ -173,7 +173,7 @@ func (f *changeFlags) mutate(ctx context.Context, s cli.Streams, e *evaluator) e
 func (c *changes) mutate(ctx context.Context, e *evaluator, o *manifest.Object) (all []admit.Mutated, ok bool) {
 	req, err := admit.Request(e.resources, request.Spec{Object: o.JSON(), Namespace: e.namespace, User: e.user})
 	if err != nil {
-		c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
+		c.fail(o, err)
 		return nil, false
 	}
 	if all, ok = c.apply(ctx, e, o, &req, o.JSON(), ""); !ok || o.NoPod != "" || o.Workload == "" {
@@ -182,7 +182,7 @@ func (c *changes) mutate(ctx context.Context, e *evaluator, o *manifest.Object) 
 	pod := e.sidecarInput(o).Request.Object.Raw
 	text, err := admit.Defaulted(pod)
 	if err != nil {
-		c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
+		c.fail(o, err)
 		return all, false
 	}
 	created := webhooks.ForTemplate(req.Namespace, o.Workload, text).Request
@@ -214,8 +214,7 @@ func (c *changes) apply(ctx context.Context, e *evaluator, o *manifest.Object, r
 		err = o.Apply(patch)
 	}
 	if err != nil {
-		message := strings.ReplaceAll(err.Error(), "\n", "; ")
-		c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: message}})...)
+		c.fail(o, err)
 	}
 	var names []string
 	for _, last := range lastChangesOf(d.Mutated) {
