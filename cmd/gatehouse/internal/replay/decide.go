@@ -95,12 +95,7 @@ func (d *decider) snapshot(item *item) (*webhooks.Snapshot, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // the caller does
 		}
-		lookups := d.playback.answers(without == 1)
-		with := compiled.With(lookups)
-		with.Mutation = with.Mutation.With(mutation.Lookups{
-			Objects: noting{&d.playback}, Authorizer: notingAuthorizer{&d.playback, lookups.Authorizer}, Schemas: with.Mutation.Lookups().Schemas,
-		})
-		d.snapshots[guard][without] = with
+		d.snapshots[guard][without] = compiled.With(d.playback.answers(without == 1))
 	}
 	return d.snapshots[guard][without], nil
 }
@@ -229,8 +224,8 @@ func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) 
 // redacted values.
 func (d *decider) undecidedMutation(item *item, changed *mutation.Decision) string {
 	switch {
-	case d.playback.missing != nil:
-		return mutations + d.playback.missing.Error()
+	case d.playback.lacking != nil:
+		return mutations + d.playback.lacking.Error()
 	case len(changed.Applied)+len(changed.Failures) > 0 && item.review.Redacted && (d.configuration.readsUser || item.hasRedactedObject()):
 		return mutations + redacted.Err.Error()
 	default:

@@ -74,7 +74,7 @@ func (d *decider) mutatesOtherwise(ctx context.Context, s *webhooks.Snapshot, it
 	if item.base == d.configuration {
 		return false
 	}
-	d.playback.missing = nil
+	d.playback.lacking = nil
 	request := item.request
 	changed := admit.Mutate(ctx, s.Mutation, &request, false)
 	if changed.Object != nil || changed.Err != nil || d.undecidedMutation(item, &changed) != "" {
@@ -90,7 +90,7 @@ func (d *decider) mutatesOtherwise(ctx context.Context, s *webhooks.Snapshot, it
 	lookups := s.Mutation.Lookups()
 	lookups.Schemas = before.Mutation.Lookups().Schemas
 	had := before.Mutation.With(lookups).Decide(ctx, mutation.Input{Request: item.request})
-	return slices.ContainsFunc(had.Applied, func(a mutation.Application) bool { return !d.configuration.hasMutationOf(item.base, a.Policy) })
+	return d.playback.lacking != nil || slices.ContainsFunc(had.Applied, func(a mutation.Application) bool { return !d.configuration.hasMutationOf(item.base, a.Policy) })
 }
 
 // hasMutationOf reports whether the configuration has the mutating policy of that name of another one, with the same bindings.

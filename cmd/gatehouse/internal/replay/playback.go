@@ -51,20 +51,21 @@ type playback struct {
 	segment *segment
 	lookups *lookups
 	now     time.Time
-	// missing is the first lookup of a sidecar profile or mutating policy that was not recorded.
-	missing error
+	// missing is the first lookup of a sidecar profile that was not recorded, and lacking that of anything.
+	missing, lacking error
 }
 
 // begin makes the playback answer for a review.
 func (p *playback) begin(item *item) {
-	p.base, p.segment, p.lookups, p.now, p.missing = item.base, item.segment, item.lookups, item.review.Time, nil
+	p.base, p.segment, p.lookups, p.now = item.base, item.segment, item.lookups, item.review.Time
+	p.missing, p.lacking = nil, nil
 }
 
 // answers returns the playback as lookups of a Snapshot. Without an authorizer at the recording, the
 // RBAC objects of the candidate's directory answer.
 func (p *playback) answers(noAuthorizer bool) webhooks.Lookups {
 	out := webhooks.Lookups{
-		Objects: p, Namespaces: noting{p}, ConfigMaps: p, Authorizer: p, Now: func() time.Time { return p.now },
+		Objects: p, Namespaces: sidecarNamespaces{p}, ConfigMaps: p, Authorizer: p, Now: func() time.Time { return p.now },
 	}
 	if noAuthorizer {
 		out.Authorizer = p.candidate.config.Policy.Authorizer
@@ -91,7 +92,7 @@ func (p *playback) namespace(name string) (*corev1.Namespace, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("reads namespace %q, %w", name, redacted.ErrMissing)
+	return nil, p.lack(fmt.Errorf("reads namespace %q, %w", name, redacted.ErrMissing))
 }
 
 // Namespace implements policy.Objects.
@@ -106,54 +107,25 @@ func (p *playback) MissingNamespace(name string) error {
 	return err
 }
 
-// noting is a playback that notes what was not recorded, for what cannot say itself that it depends on it: sidecar profiles and
-// mutating policies.
-type noting struct{ *playback }
+// sidecarNamespaces is a playback as sidecar.Namespaces.
+type sidecarNamespaces struct{ p *playback }
 
-// Namespace implements sidecar.Namespaces and policy.Objects.
-func (n noting) Namespace(name string) (*corev1.Namespace, bool) {
-	found, err := n.namespace(name)
-	n.miss(err)
+// Namespace implements sidecar.Namespaces.
+func (n sidecarNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
+	found, err := n.p.namespace(name)
+	n.p.miss(err)
 	return found, found != nil
 }
 
-// Namespaced implements policy.Objects.
-func (n noting) Namespaced(kind schema.GroupVersionKind) (bool, error) {
-	found, err := n.playback.Namespaced(kind)
-	n.miss(err)
-	return found, err
+// lack notes the error of a lookup that was not recorded, and returns it.
+func (p *playback) lack(err error) error {
+	p.lacking = cmp.Or(p.lacking, err)
+	return err
 }
 
-// Get implements policy.Objects.
-func (n noting) Get(kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	found, err := n.playback.Get(kind, namespace, name)
-	n.miss(err)
-	return found, err
-}
-
-// List implements policy.Objects.
-func (n noting) List(kind schema.GroupVersionKind, namespace string, selector labels.Selector) ([]*unstructured.Unstructured, error) {
-	found, err := n.playback.List(kind, namespace, selector)
-	n.miss(err)
-	return found, err
-}
-
-// notingAuthorizer is an authorizer of which a playback notes the answers that were not recorded.
-type notingAuthorizer struct {
-	*playback
-	authorizer.UnconditionalAuthorizer
-}
-
-// Authorize implements authorizer.UnconditionalAuthorizer.
-func (n notingAuthorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	decision, reason, err := n.UnconditionalAuthorizer.Authorize(ctx, a)
-	n.miss(err)
-	return decision, reason, err //nolint:wrapcheck // it is as in the server
-}
-
-// miss notes the error of a lookup that was not recorded.
+// miss notes the error of a lookup by a sidecar profile.
 func (p *playback) miss(err error) {
-	if p.missing == nil && errors.Is(err, redacted.ErrMissing) {
+	if p.missing == nil {
 		p.missing = err
 	}
 }
@@ -184,7 +156,7 @@ func (p *playback) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	if !p.candidate.resources.Of(kind).Guessed {
 		return p.candidate.objects.Namespaced(kind) //nolint:wrapcheck // it is as in the server
 	}
-	return false, fmt.Errorf("reads params of kind %s, %w (hint: put its CustomResourceDefinition into the directory of the configuration)", kindText(kind), redacted.ErrMissing)
+	return false, p.lack(fmt.Errorf("reads params of kind %s, %w (hint: put its CustomResourceDefinition into the directory of the configuration)", kindText(kind), redacted.ErrMissing))
 }
 
 func kindText(kind schema.GroupVersionKind) string {
@@ -207,7 +179,7 @@ func (p *playback) Get(kind schema.GroupVersionKind, namespace, name string) (*u
 	case known:
 		return recorded, err
 	default:
-		return nil, fmt.Errorf("reads params %s %s, %w", kindText(kind), joinName(namespace, name), redacted.ErrMissing)
+		return nil, p.lack(fmt.Errorf("reads params %s %s, %w", kindText(kind), joinName(namespace, name), redacted.ErrMissing))
 	}
 }
 
@@ -266,7 +238,7 @@ func (p *playback) List(kind schema.GroupVersionKind, namespace string, selector
 	recorded, known, err := p.recordedList(kind, namespace, selector)
 	switch {
 	case !known && len(own) == 0:
-		return nil, fmt.Errorf("reads params %s %s by labels, %w", kindText(kind), joinName(namespace, "*"), redacted.ErrMissing)
+		return nil, p.lack(fmt.Errorf("reads params %s %s by labels, %w", kindText(kind), joinName(namespace, "*"), redacted.ErrMissing))
 	case !known:
 		return own, nil
 	case err != nil || len(own)+len(before) == 0:
@@ -328,7 +300,7 @@ func (p *playback) ConfigMapData(namespace, name string) (map[string]string, boo
 	case known:
 		return recorded, found
 	default:
-		p.miss(fmt.Errorf("reads preset v1/ConfigMap %s, %w", joinName(namespace, name), redacted.ErrMissing))
+		p.miss(p.lack(fmt.Errorf("reads preset v1/ConfigMap %s, %w", joinName(namespace, name), redacted.ErrMissing)))
 		return nil, false
 	}
 }
@@ -371,7 +343,7 @@ func (p *playback) Authorize(_ context.Context, a authorizer.Attributes) (author
 			return decision, one.Reason, nil
 		}
 	}
-	return authorizer.DecisionNoOpinion, "", fmt.Errorf("asks the authorizer for an answer %w", redacted.ErrMissing)
+	return authorizer.DecisionNoOpinion, "", p.lack(fmt.Errorf("asks the authorizer for an answer %w", redacted.ErrMissing))
 }
 
 //nolint:gochecknoglobals // constant
