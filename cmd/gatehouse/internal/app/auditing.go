@@ -204,7 +204,8 @@ func fingerprint(c *config.Config) string {
 	digest := sha256.New()
 	out := json.NewEncoder(digest)
 	add := func(value any) { _ = out.Encode(value) } //nolint:errchkjson // API types can be encoded
-	for o := range c.Objects("SidecarProfile", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException") {
+	for o := range c.Objects("SidecarProfile", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException") {
 		add([]any{o.Kind, o.Object})
 	}
 	add(c.Policy.Configuration)
@@ -214,7 +215,7 @@ func fingerprint(c *config.Config) string {
 // policies returns the names of all policies, and of profiles: a refused injection is a result of one.
 func policies(c *config.Config) []openreports.Policy {
 	var all []openreports.Policy
-	for o := range c.Objects("ValidatingAdmissionPolicy", "AdmissionPolicy", "SidecarProfile") {
+	for o := range c.Objects("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "AdmissionPolicy", "SidecarProfile") {
 		all = append(all, openreports.Policy{Kind: o.Kind, Name: o.GetName()})
 	}
 	return all

@@ -214,7 +214,11 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 		}
 		return nil, err
 	}
-	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config, lint.Input{})
+	var paths []string
+	if f.config != "" {
+		paths = []string{f.config}
+	}
+	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config, lintSamples(loaded.Config, loaded.Snapshot, paths))
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
@@ -270,6 +274,7 @@ func newLintReport(c *config.Config, read, found diagnostic.List, dir string, in
 		found = append(found, ofRecording...)
 	}
 	found = append(found, lintDocuments(c, read, found, in)...)
+	hintMutating(c, found)
 	found.Sort()
 	r := &lintReport{config: c}
 	at := newPositions(dir)
@@ -284,6 +289,19 @@ func newLintReport(c *config.Config, read, found diagnostic.List, dir string, in
 	}
 	sortByPosition(r.findings)
 	return r
+}
+
+// hintMutating says of exceptions that name a mutating policy what to do in place.
+func hintMutating(c *config.Config, found diagnostic.List) {
+	for i := range c.Mutation.Policies {
+		name := c.Mutation.Policies[i].Name
+		for k := range found {
+			if d := &found[k]; strings.HasPrefix(d.Object, "PolicyException/") && d.Message == fmt.Sprintf("there is no policy %q", name) {
+				d.Message = fmt.Sprintf("%q is a mutating policy, from which there are no exceptions", name)
+				d.Hint = "exclude the objects in the policy, by a match condition or excludeResourceRules"
+			}
+		}
+	}
 }
 
 // lintSamples returns the compiled mutating policies and the objects of the tests among files and directories, by which they are tried.

@@ -176,6 +176,9 @@ func (d *Decider) mutate(ctx context.Context, out *Decision, req *admission.Requ
 		out.Err, out.UnknownSidecars = errors.Join(out.Err, err), template != ""
 	} else if one.Refusal != nil {
 		violations := MutationViolations(&one.Decision)
+		if len(one.Failures) == 0 {
+			d.setRefusing(ctx, &violations[0], &sent, one.Evaluations)
+		}
 		for i := range violations {
 			violations[i].Template = template
 		}
@@ -194,6 +197,20 @@ func (d *Decider) mutate(ctx context.Context, out *Decision, req *admission.Requ
 		}
 	}
 	out.Mutated = append(out.Mutated, one)
+}
+
+// setRefusing sets the policy and the binding of a violation that failurePolicy does not decide on, by the evaluations of the request,
+// which may be nil.
+func (d *Decider) setRefusing(ctx context.Context, v *policy.Violation, sent *admission.Request, evaluations []mutation.Evaluation) {
+	if evaluations == nil {
+		evaluations = d.Snapshot.Mutation.Decide(ctx, mutation.Input{Request: *sent, Explain: true}).Evaluations
+	}
+	for i := range evaluations {
+		e := &evaluations[i]
+		if n := len(e.Mutations); n > 0 && e.Mutations[n-1].Error != "" {
+			v.Policy, v.Binding = e.Policy, e.Binding
+		}
+	}
 }
 
 // MutationKind is the kind of mutating policies.
