@@ -85,14 +85,15 @@ func (c *checkCompiler) form(of reflect.Type, ref smdschema.TypeRef, outer []ref
 		return nil
 	case of == reflect.TypeFor[metav1.FieldsV1]():
 		return func(v reflect.Value) bool {
-			fields, _ := v.Interface().(metav1.FieldsV1)
-			return atom.Map != nil && (len(fields.Raw) == 0 || fields.Raw[0] == '{')
+			fields, _ := reflect.TypeAssert[metav1.FieldsV1](v)
+			raw := fields.GetRawBytes()
+			return atom.Map != nil && (len(raw) == 0 || raw[0] == '{')
 		}
 	case of.Kind() != reflect.Pointer && value.TypeReflectEntryOf(of).CanConvertToUnstructured():
 		return isScalar() // quantities, numbers or strings
 	}
 	outer = append(slices.Clip(outer), of)
-	switch of.Kind() {
+	switch of.Kind() { //nolint:exhaustive // objects have no others
 	case reflect.Pointer:
 		if inner := c.form(of.Elem(), ref, outer); inner != nil {
 			return func(v reflect.Value) bool { return v.IsNil() || inner(v.Elem()) }
@@ -162,7 +163,7 @@ func (c *checkCompiler) fields(of reflect.Type, atom smdschema.Atom, outer []ref
 			return []fieldCheck{{entry, never}}
 		}
 		ref := atom.Map.ElementType
-		if declared, ok := atom.Map.FindField(entry.JsonName); ok {
+		if declared, ok := atom.FindField(entry.JsonName); ok {
 			ref = declared.Type
 		}
 		if inner := c.form(entry.GetFrom(zero).Type(), ref, outer); inner != nil {
@@ -185,7 +186,7 @@ func (c *checkCompiler) keys(of reflect.Type, list *smdschema.List) check {
 	var keys []*value.FieldCacheEntry
 	for _, name := range list.Keys {
 		entry := entries[name]
-		if declared, ok := atom.Map.FindField(name); entry == nil || !ok {
+		if declared, ok := atom.FindField(name); entry == nil || !ok {
 			return never
 		} else if declared.Default != nil || !entry.CanOmit(entry.GetFrom(zero)) {
 			return nil

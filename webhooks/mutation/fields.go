@@ -142,7 +142,7 @@ func (f *fields) copyTo(to, from reflect.Value) {
 
 // of returns an object that has these fields of another one, and shares their memory.
 func (f *fields) of(object runtime.Object) runtime.Object {
-	out, _ := reflect.New(reflect.TypeOf(object).Elem()).Interface().(runtime.Object)
+	out, _ := reflect.TypeAssert[runtime.Object](reflect.New(reflect.TypeOf(object).Elem()))
 	f.copyTo(reflect.ValueOf(out).Elem(), reflect.ValueOf(object).Elem())
 	out.GetObjectKind().SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
 	return out

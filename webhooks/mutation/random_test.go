@@ -23,7 +23,7 @@ var (
 func TestRandomSameAsUpstream(t *testing.T) {
 	t.Parallel()
 	for seed := *differentialSeed; seed < *differentialSeed+int64(*differentialN); seed++ {
-		g := generator{rand.New(rand.NewPCG(1, uint64(seed)))} //nolint:gosec // a seed
+		g := generator{rand.New(rand.NewPCG(1, uint64(seed)))}
 		policies := g.policies()
 		object, old, change := g.object()
 		if diff := difference(t, documents(t, policies+namespaces), request(t, object, old, change)); diff != "" {

@@ -19,7 +19,7 @@ func TestMemory(t *testing.T) {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc) //nolint:gosec // less than that
+		return int64(m.HeapAlloc)
 	}
 	before := heap()
 	builtin.TypeConverter()
