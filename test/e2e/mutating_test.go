@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 // The API server applies mutating policies in one of these namespaces, and Gatehouse in the other, as in TestUpstreamPolicies.
@@ -325,4 +328,79 @@ func (w *world) dynamic(t *testing.T) dynamic.Interface {
 	client, err := dynamic.NewForConfig(w.Config())
 	must(t, err)
 	return client
+}
+
+// TestMutatingLibrary: what the cases of the library's mutating policies expect comes true, by Gatehouse and by the API server itself.
+func TestMutatingLibrary(t *testing.T) {
+	t.Parallel()
+	// The policies match all namespaces.
+	w := newWorld(t)
+	f := &folder{world: w, name: mutatingLibrary}
+	f.read(t)
+	must(t, w.apply(t.Context(), `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"library"},
+		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"system:authenticated"}]}`))
+	directory := t.TempDir()
+	must(t, os.CopyFS(directory, os.DirFS(filepath.Join(library, f.name))))
+	for i := range f.test.Context {
+		must(t, w.apply(t.Context(), string(f.test.Context[i].Raw)))
+		must(t, os.WriteFile(filepath.Join(directory, fmt.Sprintf("context-%d.yaml", i)), f.test.Context[i].Raw, 0o600))
+	}
+	for i := range f.test.Cases {
+		object := decoded(t, f.test.Cases[i].Object)
+		object.SetNamespace(f.test.Cases[i].Namespace)
+		must(t, f.createAccount(t.Context(), object))
+	}
+	try := func(t *testing.T, c *v1alpha1.TestCase) error {
+		client, err := dynamic.NewForConfig(f.as(c))
+		must(t, err)
+		object := decoded(t, c.Object)
+		object.SetNamespace(c.Namespace)
+		plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+		got, err := client.Resource(plural).Namespace(c.Namespace).Create(t.Context(), object, dryRun)
+		if err != nil {
+			return err
+		}
+		// What a case says of the object stays, but for what is expected.
+		want := c.Object.Raw
+		if c.Expect.Object != nil {
+			want = c.Expect.Object.Raw
+		}
+		if operations, err := json.Marshal(c.Expect.Patch); err == nil && len(c.Expect.Patch) > 0 {
+			patch, err := jsonpatch.DecodePatch(operations)
+			must(t, err)
+			want, err = patch.Apply(want)
+			must(t, err)
+		}
+		var fields map[string]any
+		must(t, json.Unmarshal(want, &fields))
+		if c.Expect.Object == nil {
+			unstructured.RemoveNestedField(fields, "spec", "tolerations") // to which the API server adds two
+		}
+		if diff := differsFrom(fields, got.Object, ""); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	}
+	tryAll := func(t *testing.T) {
+		support.Eventually(t, "the policies", func() error { return try(t, &f.test.Cases[0]) })
+		for i := range f.test.Cases {
+			if err := try(t, &f.test.Cases[i]); err != nil {
+				t.Errorf("%s: %v", f.test.Cases[i].Name, err)
+			}
+		}
+	}
+	t.Run("gatehouse", func(t *testing.T) {
+		f.servePoliciesIn(t, "library-mutating", directory, directory, nil, "shop", "default")
+		tryAll(t)
+	})
+	if w.Minor(t) >= mutatingSince {
+		t.Run("API server", func(t *testing.T) {
+			for _, u := range f.documents {
+				text, err := u.MarshalJSON()
+				must(t, err)
+				must(t, w.apply(t.Context(), string(text)))
+			}
+			tryAll(t)
+		})
+	}
 }
