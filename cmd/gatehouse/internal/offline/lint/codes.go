@@ -32,6 +32,10 @@ const (
 	Subresource Code = "subresource"
 	// Scope is a scope that a rule's resources do not have.
 	Scope Code = "scope"
+	// Wildcard is a resource with a wildcard that matches more than its subresources.
+	Wildcard Code = "wildcard"
+	// DroppedWarning is a message with a character for which the API server drops the warning.
+	DroppedWarning Code = "dropped-warning"
 	// BeingDeleted is an expression that spares objects that are being deleted.
 	BeingDeleted Code = "being-deleted"
 	// Expensive is an expression that may cost more than the API server allows.

@@ -141,6 +141,7 @@ func (l *linter) lintPolicy(d document, given *admissionregistrationv1.Validatin
 	s.lintTypes()
 	s.lintNullObjects()
 	s.lintNamespaceObjects()
+	s.lintMessages()
 	s.lintOptionalFields()
 	s.lintCost()
 }

@@ -19,7 +19,7 @@ func TestMutating(t *testing.T) {
 			`for the object of test config/web, MutatingAdmissionPolicy "blue" and "green" give different results in different orders at /data/team`,
 			`"green" or "blue"`,
 		},
-		lint.Resize:        {"spec.matchConstraints.resourceRules[0].resources[0]", "makes the client's valid resize fail", "excludeResourceRules"},
+		lint.Resize:        {"spec.matchConstraints.resourceRules[0].resources[1]", "makes the client's valid resize fail", "excludeResourceRules"},
 		lint.NotIdempotent: {"spec.mutations[0]", "a second pass over the result changes /data/a again"},
 	} {
 		t.Run(string(code), func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestMutating(t *testing.T) {
 		t.Errorf("a field that is not atomic: %s", got)
 	}
 	for mistake, c := range map[string]struct{ right, want string }{
-		"resources: [pod]":              {"resources: [pods]", `spec.matchConstraints.resourceRules[0].resources[0]: API group "" has no resource "pod"`},
+		"resources: [pod]":              {"resources: [pods]", `spec.matchConstraints.resourceRules[0].resources[1]: API group "" has no resource "pod"`},
 		"operations: [CONNECT]":         {"operations: [CREATE]", `"pods" is not connected to`},
 		"Object.spec{container:":        {"Object.spec{containers:", `there is no field "container" in Object.spec (hint: did you mean "containers"?)`},
 		"containers{nam: c.name":        {"containers{name: c.name", `there is no field "nam" in Object.spec.containers (hint: did you mean "name"?)`},
