@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -21,6 +22,7 @@ const (
 	// reportLabel on a Lease tells that it is a report, and of which install.
 	reportLabel      = "gatehouse.dev/report"
 	digestAnnotation = "gatehouse.dev/digest"
+	needsAnnotation  = "gatehouse.dev/needs"
 
 	// renewPause is the shortest time after which a report without a change is written again, and
 	// reportPause that between two writes.
@@ -70,7 +72,7 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) writeReport(ctx context.Context) error {
 	lease := coordinationv1ac.Lease(c.lease, c.cfg.Namespace).
 		WithLabels(map[string]string{reportLabel: c.cfg.Group}).
-		WithAnnotations(map[string]string{digestAnnotation: c.current().Digest}).
+		WithAnnotations(c.annotations()).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(c.cfg.Replica).
 			WithLeaseDurationSeconds(int32(heartbeatTimeout / time.Second)).
@@ -78,6 +80,16 @@ func (c *Controller) writeReport(ctx context.Context) error {
 	// The Lease is ours alone: whatever else is in these fields is a mistake.
 	_, err := c.cfg.Leases.Leases(c.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: c.manager, Force: true})
 	return err
+}
+
+// annotations returns those of the report.
+func (c *Controller) annotations() map[string]string {
+	current := c.current()
+	all := map[string]string{digestAnnotation: current.Digest}
+	if current.Needs != "" {
+		all[needsAnnotation] = current.Needs
+	}
+	return all
 }
 
 // removeReport removes the report, so that nobody waits for this process. Where it cannot,
@@ -106,7 +118,7 @@ func (c *Controller) leaseHint(class apierr.Class, cost string) string {
 
 // replica is another process of the install.
 type replica struct {
-	name, version, digest string
+	name, version, digest, needs string
 	// seen is when its report was last seen to change, by our clock: the clocks of replicas differ.
 	seen time.Time
 	// agreed is when it last reported what this replica uses, and differs since when it has
@@ -114,12 +126,25 @@ type replica struct {
 	agreed, differs time.Time
 }
 
+func newReplica(lease *coordinationv1.Lease) *replica {
+	one := &replica{name: lease.Name}
+	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+		one.name = *holder
+	}
+	return one
+}
+
 func (r *replica) isAlive(now time.Time) bool { return now.Sub(r.seen) <= heartbeatTimeout }
+
+// listReports returns the reports of all processes.
+func (c *Controller) listReports(ctx context.Context, leases typedcoordinationv1.LeasesGetter) (*coordinationv1.LeaseList, error) {
+	selector := labels.SelectorFromSet(labels.Set{reportLabel: c.cfg.Group}).String()
+	return leases.Leases(c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+}
 
 // listReplicas reads the reports of the other processes, and removes those of processes that are gone.
 func (w *writer) listReplicas(ctx context.Context, digest string) error {
-	leases := w.c.cfg.Leases.Leases(w.c.cfg.Namespace)
-	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{reportLabel: w.c.cfg.Group}).String()})
+	list, err := w.c.listReports(ctx, w.c.cfg.Leases)
 	if err != nil {
 		return err
 	}
@@ -132,10 +157,7 @@ func (w *writer) listReplicas(ctx context.Context, digest string) error {
 		}
 		one := w.replicas[lease.Name]
 		if one == nil {
-			one = &replica{name: lease.Name}
-			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
-				one.name = *holder
-			}
+			one = newReplica(lease)
 		}
 		one.note(lease, digest, now)
 		if now.Sub(one.seen) > reportLife {
@@ -152,6 +174,7 @@ func (w *writer) listReplicas(ctx context.Context, digest string) error {
 func (r *replica) note(lease *coordinationv1.Lease, digest string, now time.Time) {
 	if r.version != lease.ResourceVersion {
 		r.version, r.digest, r.seen = lease.ResourceVersion, lease.Annotations[digestAnnotation], now
+		r.needs = lease.Annotations[needsAnnotation]
 	}
 	switch {
 	case r.digest == digest:

@@ -54,8 +54,8 @@ func (r Requests) Selectors(excluded []string) (namespaces, objects *metav1.Labe
 	return namespaces, objects
 }
 
-// SentBy returns the requests of a managed webhook, given its rules and selectors: Selectors reversed.
-func SentBy(rules []admissionregistrationv1.RuleWithOperations, namespaces, objects *metav1.LabelSelector) Requests {
+// RequestsOf returns the requests of a managed webhook, given its rules and selectors: Selectors reversed.
+func RequestsOf(rules []admissionregistrationv1.RuleWithOperations, namespaces, objects *metav1.LabelSelector) Requests {
 	r := Requests{Rules: rules, Objects: selects(objects)}
 	if namespaces != nil {
 		shared := namespaces.DeepCopy()

@@ -210,7 +210,7 @@ func TestSelectors(t *testing.T) {
 		if e := namespaces.MatchExpressions[0]; !isExclusion(e) || !slices.Equal(e.Values, excluded) {
 			t.Errorf("%s: the exclusion is %+v", name, e)
 		}
-		if got := SentBy(nil, namespaces, objects); fmt.Sprint(got) != fmt.Sprint(r) {
+		if got := RequestsOf(nil, namespaces, objects); fmt.Sprint(got) != fmt.Sprint(r) {
 			t.Errorf("%s: got %+v, want %+v", name, got, r)
 		}
 	}

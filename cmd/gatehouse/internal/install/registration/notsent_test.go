@@ -72,7 +72,7 @@ func TestNotSent(t *testing.T) {
 					o.Validate = rulesOf(c.validate)
 				}
 			})
-			got := NotSent(&v1alpha1.AdmissionPolicy{Spec: c.spec}, c.workloads, validating)
+			got := NotSent(&v1alpha1.AdmissionPolicy{Spec: c.spec}, c.workloads, SentBy(validating))
 			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
