@@ -113,7 +113,6 @@ type foreignField struct{ configuration, webhook, field, manager string }
 
 // plansOf returns what is to be written, the fields that are left to other managers, and why something cannot be written.
 func plansOf(found []*configuration, desired registration.Needs, manager string) (plans []plan, foreign []foreignField, problems []string) {
-	exists := map[string]bool{}
 	for _, c := range found {
 		excluded, err := registration.ParseExcluded(c.meta.Annotations)
 		if err != nil {
@@ -123,7 +122,6 @@ func plansOf(found []*configuration, desired registration.Needs, manager string)
 		var list []map[string]any
 		for i := range c.webhooks {
 			w := &c.webhooks[i]
-			exists[w.name] = true
 			if err != nil {
 				continue
 			}
@@ -140,20 +138,31 @@ func plansOf(found []*configuration, desired registration.Needs, manager string)
 		})
 		plans = append(plans, plan{c, patch})
 	}
+	return plans, foreign, problems
+}
+
+// missing returns a problem for each webhook that is needed and does not exist.
+func missing(found []*configuration, needs registration.Needs) (problems []string) {
+	exists := map[string]bool{}
+	for _, c := range found {
+		for i := range c.webhooks {
+			exists[c.webhooks[i].name] = true
+		}
+	}
 	for _, name := range slices.Concat(registration.MutatingNames(), registration.ValidatingNames()) {
-		if len(desired[name].Rules) > 0 && !exists[name] {
+		if len(needs[name].Rules) > 0 && !exists[name] {
 			problems = append(problems, fmt.Sprintf("there is no webhook %q, and Gatehouse adds none (hint: apply the output of gatehouse manifests --manage-registration again)", name))
 		}
 	}
-	return plans, foreign, problems
+	return problems
 }
 
 // fieldsOf returns the fields of a webhook to apply, those that are left to another manager, and whether the first differ
 // from what is there. A field of ours that is missing in a patch would be removed, so that a field that is left to another
 // manager is left out alone, and all others are repeated.
 //
-// A webhook that this install has never written is taken over whole: then what is there is from an install before. From then
-// on, a field that another manager takes with other content is left to it, for as long as it manages the field.
+// A webhook that this install has never written is taken over whole, even if it is as it should be: then what is there is from an
+// install before, and stays when that does not apply it any more. From then on, a field that another manager takes with other content is left to it, for as long as it manages the field.
 func (c *configuration) fieldsOf(w *webhook, needs registration.Requests, excluded []string, manager string) (fields map[string]any, left []foreignField, changed bool) {
 	namespaces, objects := needs.Selectors(excluded)
 	if needs.Rules == nil {
@@ -166,7 +175,7 @@ func (c *configuration) fieldsOf(w *webhook, needs registration.Requests, exclud
 		"objectSelector":    equality.Semantic.DeepEqual(objects, w.objects),
 	}
 	known := slices.Contains(c.managers(w.name, "name"), manager)
-	fields = map[string]any{}
+	fields, changed = map[string]any{}, !known
 	for _, field := range fieldNames() {
 		managers := c.managers(w.name, field)
 		others := slices.DeleteFunc(slices.Clone(managers), func(m string) bool { return m == manager || m == installer })

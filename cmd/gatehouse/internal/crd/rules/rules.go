@@ -211,6 +211,10 @@ func (p *Publisher) reconcileName(ctx context.Context, name string) (next time.D
 		}
 	}
 	desired := registration.Combine(sent, needs...)
+	absent := missing(found, desired)
+	if len(absent) > 0 {
+		desired = registration.Union(desired, sent) // another webhook may send what the one that is missing would
+	}
 	key := Encode(desired)
 	state := p.pending[name]
 	if state == nil {
@@ -218,6 +222,7 @@ func (p *Publisher) reconcileName(ctx context.Context, name string) (next time.D
 		p.pending[name] = state
 	}
 	plans, foreign, problems := plansOf(found, desired, FieldManager(p.cfg.Install))
+	problems = append(problems, absent...)
 	p.reportForeign(name, state, foreign)
 	switch now := time.Now(); {
 	case len(plans) == 0:

@@ -69,7 +69,7 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *
 		return remarks
 	}
 	type action struct{ resource, operation string }
-	isSent, missing := map[action]bool{}, map[string][]string{}
+	isSent, missing, lacking := map[action]bool{}, map[string][]string{}, atomSet{atoms: map[atom]bool{}}
 	for a := range wanted.atoms {
 		isSent[action{a.resource, a.operation}] = isSent[action{a.resource, a.operation}] || sent.covers(a, false) || sent.hint == "" && sent.overlaps(a)
 	}
@@ -78,7 +78,11 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *
 		if sent.hint != "" {
 			is = sent.covers(a, false)
 		}
-		if name := a.kubectlName(); !is && !slices.Contains(missing[name], a.operation) {
+		if is {
+			continue
+		}
+		lacking.atoms[a] = true
+		if name := a.kubectlName(); !slices.Contains(missing[name], a.operation) {
 			missing[name] = append(missing[name], a.operation)
 		}
 	}
@@ -93,7 +97,24 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *
 	if sent.hint != "" {
 		return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse yet: %s", listNames(names), sent.hint))
 	}
-	return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse (hint: gatehouse manifests %s, or in the chart webhooks.validate.extraRules)", listNames(names), flag))
+	return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse (hint: gatehouse manifests %s %s, or in the chart webhooks.validate.extraRules: %s)",
+		listNames(names), flag, strings.Join(names, ","), ruleLines(lacking.boundedRules())))
+}
+
+// ruleLines returns rules as lines of YAML to paste.
+func ruleLines(rules []admissionregistrationv1.RuleWithOperations) string {
+	lines := make([]string, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		list := func(values []string) string { return "[" + quoted(values) + "]" }
+		var operations []string
+		for _, o := range r.Operations {
+			operations = append(operations, string(o))
+		}
+		lines[i] = fmt.Sprintf("\n- {apiGroups: %s, apiVersions: %s, operations: %s, resources: %s, scope: %q}",
+			list(r.APIGroups), list(r.APIVersions), list(operations), list(r.Resources), *r.Scope)
+	}
+	return strings.Join(lines, "")
 }
 
 // ProfilesNotSent returns a remark if no webhook is called for new pods, so that none gets sidecars. The configurations are
