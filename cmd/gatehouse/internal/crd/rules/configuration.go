@@ -195,25 +195,12 @@ func (c *configuration) managers(webhook, field string) []string {
 	var list []string
 	for _, f := range c.meta.ManagedFields {
 		var set fieldpath.Set
-		if f.FieldsV1 == nil || f.Subresource != "" || set.FromJSON(bytes.NewReader(f.FieldsV1.GetRawBytes())) != nil || !hasField(&set, path) {
+		if f.FieldsV1 == nil || f.Subresource != "" || set.FromJSON(bytes.NewReader(f.FieldsV1.GetRawBytes())) != nil || !set.Has(path) {
 			continue
 		}
 		list = append(list, f.Manager)
 	}
 	return list
-}
-
-// hasField reports whether a set has a field or a part of it: what was written before the field was atomic has its parts.
-func hasField(set *fieldpath.Set, path fieldpath.Path) bool {
-	if set.Has(path) {
-		return true
-	}
-	for _, element := range path {
-		if set = set.WithPrefix(element); set.Empty() {
-			return false
-		}
-	}
-	return true
 }
 
 // write applies patches. Nothing is left to write to an object that is gone by now, of which the API server says that the

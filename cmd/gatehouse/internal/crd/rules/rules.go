@@ -9,7 +9,6 @@ package rules
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -173,9 +172,6 @@ func (p *Publisher) failureHint(class apierr.Class) string {
 	return apierr.GrantHint("the ClusterRole gatehouse-registration", "get and patch", "the webhook configurations; until then, "+cost)
 }
 
-// errIncomplete is the reason of a replica that does not know what it needs.
-var errIncomplete = errors.New("this replica has not read all custom resources yet")
-
 // reconcileName is reconcile for the configurations of a name. They are read before the reports of replicas, so that a
 // stale writer gets a conflict.
 func (p *Publisher) reconcileName(ctx context.Context, name string) (next time.Duration, hint string, err error) {
@@ -185,7 +181,7 @@ func (p *Publisher) reconcileName(ctx context.Context, name string) (next time.D
 	}
 	own, complete := p.cfg.Own()
 	if !complete {
-		return busyPause, errIncomplete.Error(), nil
+		return busyPause, "this replica has not read all custom resources yet", nil
 	}
 	peers, err := p.peers.List(ctx)
 	if err != nil {
@@ -213,7 +209,7 @@ func (p *Publisher) reconcileName(ctx context.Context, name string) (next time.D
 	desired := registration.Combine(sent, needs...)
 	absent := missing(found, desired)
 	if len(absent) > 0 {
-		desired = registration.Union(desired, sent) // another webhook may send what the one that is missing would
+		desired = registration.Combine(sent, nil) // another webhook may send what the one that is missing would
 	}
 	key := Encode(desired)
 	state := p.pending[name]
@@ -237,7 +233,7 @@ func (p *Publisher) reconcileName(ctx context.Context, name string) (next time.D
 			return 0, "", err
 		}
 		state.needs, state.written, state.writtenAt = "", key, now
-		p.cfg.Log.Info("registration written", "name", name, "rules", countRules(desired), "waitingFor", len(waiting))
+		p.cfg.Log.Info("registration written", "name", name, "waitingFor", len(waiting))
 		return busyPause, "", nil
 	}
 	switch {
@@ -286,13 +282,6 @@ func decode(text string) (needs registration.Needs, counts bool) {
 		return nil, true
 	}
 	return needs, true
-}
-
-func countRules(needs registration.Needs) (n int) {
-	for _, r := range needs {
-		n += len(r.Rules)
-	}
-	return n
 }
 
 func listNames(names []string) string {

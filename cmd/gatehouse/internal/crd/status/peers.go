@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
@@ -30,29 +31,17 @@ func (c *Controller) Peers(leases typedcoordinationv1.LeasesGetter) *Peers {
 
 // List returns the other replicas that are alive, by name.
 func (p *Peers) List(ctx context.Context) ([]Peer, error) {
-	list, err := p.c.listReports(ctx, p.leases)
+	found, err := p.c.listReplicas(ctx, p.leases, p.known, "", func(*coordinationv1.Lease) {})
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	found := make(map[string]*replica, len(list.Items))
-	var alive []Peer
-	for i := range list.Items[:min(len(list.Items), mostReports)] {
-		lease := &list.Items[i]
-		if lease.Name == p.c.lease {
-			continue
-		}
-		one := p.known[lease.Name]
-		if one == nil {
-			one = newReplica(lease)
-		}
-		one.note(lease, "", now)
-		found[lease.Name] = one
+	p.known = found
+	now, alive := time.Now(), []Peer(nil)
+	for _, one := range found {
 		if one.isAlive(now) {
 			alive = append(alive, Peer{one.name, one.needs})
 		}
 	}
-	p.known = found
 	slices.SortFunc(alive, func(a, b Peer) int { return cmp.Compare(a.Name, b.Name) })
 	return alive, nil
 }

@@ -126,48 +126,38 @@ type replica struct {
 	agreed, differs time.Time
 }
 
-func newReplica(lease *coordinationv1.Lease) *replica {
-	one := &replica{name: lease.Name}
-	if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
-		one.name = *holder
-	}
-	return one
-}
-
 func (r *replica) isAlive(now time.Time) bool { return now.Sub(r.seen) <= heartbeatTimeout }
 
-// listReports returns the reports of all processes.
-func (c *Controller) listReports(ctx context.Context, leases typedcoordinationv1.LeasesGetter) (*coordinationv1.LeaseList, error) {
+// listReplicas reads the reports of the other processes. It returns what was known of them and is new, by the names of their
+// Leases, and calls stale with those of processes that are gone.
+func (c *Controller) listReplicas(ctx context.Context, leases typedcoordinationv1.LeasesGetter, known map[string]*replica, digest string, stale func(*coordinationv1.Lease)) (map[string]*replica, error) {
 	selector := labels.SelectorFromSet(labels.Set{reportLabel: c.cfg.Group}).String()
-	return leases.Leases(c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-}
-
-// listReplicas reads the reports of the other processes, and removes those of processes that are gone.
-func (w *writer) listReplicas(ctx context.Context, digest string) error {
-	list, err := w.c.listReports(ctx, w.c.cfg.Leases)
+	list, err := leases.Leases(c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := time.Now()
 	found := make(map[string]*replica, len(list.Items))
 	for i := range list.Items[:min(len(list.Items), mostReports)] {
 		lease := &list.Items[i]
-		if lease.Name == w.c.lease {
+		if lease.Name == c.lease {
 			continue
 		}
-		one := w.replicas[lease.Name]
+		one := known[lease.Name]
 		if one == nil {
-			one = newReplica(lease)
+			one = &replica{name: lease.Name}
+			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+				one.name = *holder
+			}
 		}
 		one.note(lease, digest, now)
 		if now.Sub(one.seen) > reportLife {
-			w.removeStale(ctx, lease)
+			stale(lease)
 			continue
 		}
 		found[lease.Name] = one
 	}
-	w.replicas = found
-	return nil
+	return found, nil
 }
 
 // note stores what a report says.

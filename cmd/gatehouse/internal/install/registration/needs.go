@@ -197,32 +197,6 @@ func Combine(sent Needs, replicas ...Needs) Needs {
 	return combined
 }
 
-// Union returns what sends at least what either does.
-func Union(a, b Needs) Needs {
-	union := maps.Clone(a)
-	for name, r := range b {
-		other, both := a[name]
-		if !both || len(other.Rules) == 0 {
-			union[name] = r
-			continue
-		}
-		if len(r.Rules) == 0 {
-			continue
-		}
-		if !equality.Semantic.DeepEqual(r.Namespaces, other.Namespaces) {
-			r.Namespaces = nil
-		}
-		if !equality.Semantic.DeepEqual(r.Objects, other.Objects) {
-			r.Objects = nil
-		}
-		atoms := atomsOf(r.Rules)
-		maps.Copy(atoms.atoms, atomsOf(other.Rules).atoms)
-		r.Rules = atoms.boundedRules()
-		union[name] = r
-	}
-	return union
-}
-
 func combine(sent Requests, needs []Requests) Requests {
 	if !slices.ContainsFunc(needs, func(r Requests) bool { return !equality.Semantic.DeepEqual(r, needs[0]) }) {
 		return needs[0]

@@ -194,27 +194,6 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-func TestUnion(t *testing.T) {
-	t.Parallel()
-	of := func(label string, resources ...string) Requests {
-		r := Requests{Rules: rulesOf(strings.Join(resources, ":CREATE,") + ":CREATE")}
-		if label != "" {
-			r.Namespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"a": label}}
-		}
-		return r
-	}
-	got := needsText(Union(
-		Needs{FailValidate: of("x", "secrets"), IgnoreValidate: of("x", "services"), FailMutate: {}},
-		Needs{FailValidate: of("y", "configmaps"), IgnoreMutate: of("z", "pods"), FailMutate: of("", "pods")}))
-	want := []string{
-		"fail.mutate: /v1 * pods CREATE", "fail.validate: /v1 * configmaps,secrets CREATE",
-		"ignore.mutate: /v1 * pods CREATE map[a:z]", "ignore.validate: /v1 * services CREATE map[a:x]",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 // Selectors of a managed webhook are what is needed, and the exclusion of namespaces.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
