@@ -74,6 +74,7 @@ test-all: test ## Run all tests, those under load, of releases and with many ran
 	$(PACKAGE_TEST) -race ./test/certificates
 	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster
 	$(PROGRAM_TEST) -timeout 15m ./test/attack
+	$(PROGRAM_TEST) -tags registration -run '^TestRegistration' -timeout 15m ./test/e2e
 	@$(MAKE) --no-print-directory test-release
 	@$(MAKE) --no-print-directory differential N=5000
 

@@ -214,7 +214,7 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 		}
 		return nil, err
 	}
-	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config, lint.Input{})
+	r := newLintReport(loaded.Config, source.Found, append(loaded.Found, lintRegistration(ctx, source.Access, loaded.Config)...), f.config, lint.Input{})
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
