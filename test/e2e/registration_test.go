@@ -319,7 +319,8 @@ func (m *managedInstall) isGuarded(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"delete", validating, "gatehouse"}, {"delete", mutating, "--all"},
+		{"delete", validating, "gatehouse"},
+		{"delete", mutating, "--all"},
 		{"patch", "validatingadmissionpolicy", "gatehouse-registration", "--type=json", `--patch=[{"op":"remove","path":"/spec"}]`},
 		{"delete", "validatingadmissionpolicybinding", "gatehouse-registration"},
 	} {

@@ -132,7 +132,7 @@ func plansOf(found []*configuration, desired registration.Needs, manager string)
 		if !differs {
 			continue
 		}
-		patch, _ := json.Marshal(map[string]any{ // which JSON can have
+		patch, _ := json.Marshal(map[string]any{ //nolint:errchkjson // API types can be encoded
 			"apiVersion": admissionregistrationv1.SchemeGroupVersion.String(), "kind": c.kind,
 			"metadata": map[string]any{"name": c.meta.Name, "resourceVersion": c.meta.ResourceVersion}, "webhooks": list,
 		})

@@ -111,8 +111,16 @@ func TestDebounce(t *testing.T) {
 		ms    int
 		due   bool
 	}{
-		{"a", 0, false}, {"a", 900, false}, {"a", 1000, true},
-		{"b", 1100, false}, {"c", 2000, false}, {"d", 2900, false}, {"e", 3800, false}, {"f", 4700, false}, {"g", 5600, false}, {"h", 6100, true},
+		{"a", 0, false},
+		{"a", 900, false},
+		{"a", 1000, true},
+		{"b", 1100, false},
+		{"c", 2000, false},
+		{"d", 2900, false},
+		{"e", 3800, false},
+		{"f", 4700, false},
+		{"g", 5600, false},
+		{"h", 6100, true},
 		{"h", 20000, true},
 	} {
 		due := s.isDue(step.needs, at(step.ms))

@@ -28,10 +28,11 @@ func MutatingNames() []string { return []string{AskedMutate, DefaultMutate, Fail
 // ValidatingNames returns the names of the validating webhooks for policies, in the order of their configuration.
 func ValidatingNames() []string { return []string{FailValidate, IgnoreValidate} }
 
+// MaxRules bounds the rules of a webhook, and maxResources the names of resources in them. Rules that exceed them are merged
+// into wider ones.
 const (
-	// MaxRules and MaxResources bound the rules of a webhook, and the names of resources in them. Rules that exceed
-	// them are merged into wider ones.
-	MaxRules, MaxResources = 64, 500
+	MaxRules     = 64
+	maxResources = 500
 )
 
 // Requests are the requests that a webhook is called for. Exclusions of namespaces and match conditions come in addition.
@@ -111,7 +112,7 @@ func everyRequest() *atomSet {
 	return &atomSet{atoms: map[atom]bool{{all, all, "*/*", string(admissionregistrationv1.AllScopes), all}: true}}
 }
 
-// boundedRules returns rules within MaxRules and MaxResources that match at least the atoms. Each step gives up one more
+// boundedRules returns rules within MaxRules and maxResources that match at least the atoms. Each step gives up one more
 // distinction: versions, scopes, operations, resources, and groups at last.
 func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
 	fits := func(rules []admissionregistrationv1.RuleWithOperations) bool {
@@ -119,7 +120,7 @@ func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
 		for i := range rules {
 			names += len(rules[i].Resources)
 		}
-		return len(rules) <= MaxRules && names <= MaxResources
+		return len(rules) <= MaxRules && names <= maxResources
 	}
 	atoms := maps.Clone(s.atoms)
 	steps := []func(atom) []atom{
@@ -162,7 +163,7 @@ func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
 	return rules
 }
 
-// atomsOf returns the atoms of rules. Rules within MaxRules and MaxResources have fewer than maxAtoms.
+// atomsOf returns the atoms of rules. Rules within MaxRules and maxResources have fewer than maxAtoms.
 func atomsOf(rules []admissionregistrationv1.RuleWithOperations) *atomSet {
 	s := &atomSet{atoms: map[atom]bool{}}
 	for _, rule := range rules {
