@@ -218,7 +218,8 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 	if f.config != "" {
 		paths = []string{f.config}
 	}
-	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config, lintSamples(loaded.Config, loaded.Snapshot, paths))
+	found := slices.Concat(loaded.Found, lintRegistration(ctx, source.Access, loaded.Config))
+	r := newLintReport(loaded.Config, source.Found, found, f.config, lintSamples(loaded.Config, loaded.Snapshot, paths))
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {

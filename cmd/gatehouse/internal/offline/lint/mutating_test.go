@@ -41,7 +41,7 @@ func TestMutating(t *testing.T) {
 		t.Errorf("a field that is not atomic: %s", got)
 	}
 	for mistake, c := range map[string]struct{ right, want string }{
-		"resources: [pod]":              {"resources: [pods]", `spec.matchConstraints.resourceRules[0].resources[1]: API group "" has no resource "pod"`},
+		"resources: [pod]":              {"resources: [pods]", `spec.matchConstraints.resourceRules[0].resources[0]: API group "" has no resource "pod"`},
 		"operations: [CONNECT]":         {"operations: [CREATE]", `"pods" is not connected to`},
 		"Object.spec{container:":        {"Object.spec{containers:", `there is no field "container" in Object.spec (hint: did you mean "containers"?)`},
 		"containers{nam: c.name":        {"containers{name: c.name", `there is no field "nam" in Object.spec.containers (hint: did you mean "name"?)`},
