@@ -2,11 +2,8 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -142,7 +139,7 @@ func (m *managedInstall) refusesMap(t *testing.T, name string, want bool) {
 			return err
 		}
 		if (err != nil) != want {
-			return fmt.Errorf("got %v, want a refusal: %t", err, want)
+			return fmt.Errorf("want a refusal: %t; got %w", want, err)
 		}
 		return nil
 	})
@@ -328,13 +325,4 @@ func (m *managedInstall) isGuarded(t *testing.T) {
 			t.Errorf("%q: got %v: %s", args, err, said)
 		}
 	}
-}
-
-// logHas reports whether a replica logged a text.
-func (m *managedInstall) logHas(name, text string) error {
-	log, err := os.ReadFile(filepath.Clean(m.path(name + ".log")))
-	if err == nil && !strings.Contains(string(log), text) {
-		err = errors.New("it has not logged " + text)
-	}
-	return err
 }

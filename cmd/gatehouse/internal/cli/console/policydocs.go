@@ -76,7 +76,7 @@ func (l *loaded) policies() (all []policyDoc) {
 	}
 	for i := range mutation.Policies {
 		p := &mutation.Policies[i]
-		one := policyDoc{Kind: admit.MutationKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Matches: matchSummary((*admissionregistrationv1.MatchResources)(p.Spec.MatchConstraints))}
+		one := policyDoc{Kind: admit.MutationKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Matches: matchSummary(p.Spec.MatchConstraints)}
 		all = append(all, one.bound(mutating, nil))
 	}
 	slices.SortStableFunc(all, func(a, b policyDoc) int {

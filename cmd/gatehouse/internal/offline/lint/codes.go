@@ -69,7 +69,7 @@ type explanation struct {
 var codesText []byte
 
 // explanations returns those of all codes, in the order of codes.txtar.
-var explanations = sync.OnceValue(func() (all []explanation) {
+var explanations = sync.OnceValue(func() (all []explanation) { //nolint:gochecknoglobals // a constant table
 	files := txtar.Parse(codesText).Files
 	for i := 0; i+1 < len(files); i += 2 {
 		parts := strings.SplitN(strings.TrimSpace(string(files[i].Data)), "\n\n", 3)

@@ -156,10 +156,10 @@ func resolveField(converter managedfields.TypeConverter, kind schema.GroupVersio
 			return out
 		}
 		of := at.Map.ElementType
-		if found, ok := at.Map.FindField(name); ok {
+		if found, ok := at.FindField(name); ok {
 			of = found.Type
 		} else if of == (smdschema.TypeRef{}) {
-			for _, f := range at.Map.Fields {
+			for _, f := range at.Fields {
 				out.siblings = append(out.siblings, f.Name)
 			}
 			if i < len(path)-1 {
@@ -179,7 +179,7 @@ func resolveField(converter managedfields.TypeConverter, kind schema.GroupVersio
 }
 
 // lintSamples tries mutating policies on the objects of tests: pairs whose order matters, and policies that change their own result.
-func (l *linter) lintSamples(documents map[string]document) {
+func (l *linter) lintSamples(ctx context.Context, documents map[string]document) {
 	reported := map[string]bool{}
 	warn := func(policy string, code Code, key string, at *field.Path, hint, format string, args ...any) {
 		if d, ok := documents[policy]; ok && !reported[key] {
@@ -189,7 +189,7 @@ func (l *linter) lintSamples(documents map[string]document) {
 	}
 	for _, sample := range l.in.Samples {
 		in := mutation.Input{Request: sample.Request}
-		found, _ := l.in.Mutations.Conflicts(context.Background(), in)
+		found, _ := l.in.Mutations.Conflicts(ctx, in)
 		for i := range found {
 			c := &found[i]
 			results := ""
@@ -199,12 +199,12 @@ func (l *linter) lintSamples(documents map[string]document) {
 			warn(c.First, Order, c.First+" "+c.Second, field.NewPath("spec"), "make one policy of them, or have them change different fields",
 				"for the object of %s, %s%s", sample.Name, admit.ConflictText(c), results)
 		}
-		d := l.in.Mutations.Decide(context.Background(), in)
+		d := l.in.Mutations.Decide(ctx, in)
 		if d.Object == nil {
 			continue
 		}
 		in.Explain, in.Request.Object.Raw = true, d.Object
-		again := l.in.Mutations.Decide(context.Background(), in)
+		again := l.in.Mutations.Decide(ctx, in)
 		if again.Object == nil {
 			continue
 		}
