@@ -6,8 +6,8 @@
 package lint
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
