@@ -158,11 +158,12 @@ func missing(found []*configuration, needs registration.Needs) (problems []strin
 }
 
 // fieldsOf returns the fields of a webhook to apply, those that are left to another manager, and whether the first differ
-// from what is there. A field of ours that is missing in a patch would be removed, so that a field that is left to another
-// manager is left out alone, and all others are repeated.
+// from the webhook's fields. Server-side apply removes a field of this manager that the patch lacks: the patch repeats all fields but
+// those that are left to another manager.
 //
-// A webhook that this install has never written is taken over whole, even if it is as it should be: then what is there is from an
-// install before, and stays when that does not apply it any more. From then on, a field that another manager takes with other content is left to it, for as long as it manages the field.
+// A webhook that this install has never written is taken over whole, even if its fields are as needed: an earlier install wrote them,
+// and they would go when that one does not apply them any more. After that, a field that another manager sets to other content is left
+// to it, for as long as it manages the field.
 func (c *configuration) fieldsOf(w *webhook, needs registration.Requests, excluded []string, manager string) (fields map[string]any, left []foreignField, changed bool) {
 	namespaces, objects := needs.Selectors(excluded)
 	if needs.Rules == nil {
