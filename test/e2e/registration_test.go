@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -188,12 +189,13 @@ func TestRegistrationFollowsPolicies(t *testing.T) {
 	}
 
 	// Everything else, by what fails open, and pods, by a profile.
-	must(t, w.apply(t.Context(), policyAbout("all", `"*/*"`, "Ignore")+profileNamed("logs")))
+	everything := strings.Replace(policyAbout("all", `"*/*"`, "Ignore"), `apiGroups: [""]`, `apiGroups: ["*"]`, 1)
+	must(t, w.apply(t.Context(), everything+profileNamed("logs")))
 	m.hasRules(t, map[string][]string{
-		"fail.validate": {"/configmaps CREATE"}, "ignore.validate": {"/*/* CREATE"},
+		"fail.validate": {"/configmaps CREATE"}, "ignore.validate": {"*/*/* CREATE"},
 		"asked.mutate": {"/pods CREATE"}, "default.mutate": {"/pods CREATE"},
 	})
-	w.hasConditions(t, "admissionpolicy", "", "all", inUse, healthy)
+	w.hasConditions(t, "admissionpolicy", "", "all", inUse, "Degraded=True/Warnings", "every request is sent that may be")
 	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, healthy)
 	w.sidecarImages(t, "x")
 	must(t, w.CreateNamespace(t.Context(), "locked", nil))
@@ -207,6 +209,7 @@ func TestRegistrationFollowsPolicies(t *testing.T) {
 
 	m.isLeftToOthers(t)
 	m.isGuarded(t)
+	m.isSharedWithAnother(t)
 
 	output, err := gatehouse.Run(t.Context(), "uninstall", "--kubeconfig", w.Kubeconfig(), "--registrations-only", "--yes")
 	if err != nil {
@@ -250,6 +253,47 @@ func (m *managedInstall) isLeftToOthers(t *testing.T) {
 	m.hasConditions(t, "admissionpolicy", "", "maps", inUse, healthy)
 	// What is removed without being taken is written again.
 	output, err = m.Kubectl(t.Context(), "patch", "validatingwebhookconfiguration", "gatehouse", "--type=json", `--patch=[{"op":"remove","path":"/webhooks/0/rules"}]`).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	m.hasRules(t, map[string][]string{"fail.validate": {"/configmaps CREATE"}})
+}
+
+// isSharedWithAnother starts an install of another namespace that manages the same configurations, and writes as a leader does that
+// does not know yet that it is none any more.
+func (m *managedInstall) isSharedWithAnother(t *testing.T) {
+	t.Helper()
+	stale := func() error {
+		text := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"gatehouse","resourceVersion":"1"},
+			"webhooks":[{"name":"fail.validate.gatehouse.dev","rules":[]}]}`
+		_, err := m.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.Context(), m.name, types.ApplyPatchType, []byte(text),
+			metav1.PatchOptions{FieldManager: "gatehouse-registration:" + system, Force: new(true)})
+		return err
+	}
+	if err := stale(); !apierrors.IsConflict(err) {
+		t.Errorf("the write of a leader that has read an earlier version: got %v, want a conflict", err)
+	}
+	must(t, m.CreateNamespace(t.Context(), "gatehouse-other", nil))
+	log := m.path("other.log")
+	showIfFailed(t, "other", log)
+	other, err := gatehouse.Start(t.Context(), log, slices.Concat(m.flags, []string{"--replica", "other", "--namespace", "gatehouse-other", "--kubeconfig", m.Kubeconfig()})...)
+	must(t, err)
+	defer other.Kill()
+	support.Eventually(t, "that both manage the rules", func() error {
+		c, err := m.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), m.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(c.ManagedFields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == "gatehouse-registration:gatehouse-other" }) {
+			return errors.New("the other install has written nothing")
+		}
+		return nil
+	})
+	must(t, m.apply(t.Context(), policyAbout("shared", "secrets", "Fail")))
+	both := map[string][]string{"fail.validate": {"/configmaps CREATE", "/secrets CREATE"}}
+	m.hasRules(t, both)
+	m.hasConditions(t, "admissionpolicy", "", "shared", inUse, healthy)
+	output, err := m.Kubectl(t.Context(), "delete", "admissionpolicy", "shared").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}

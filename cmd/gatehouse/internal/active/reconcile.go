@@ -29,9 +29,9 @@ type Reconciler struct {
 	Resources CustomResources
 	// Report receives what became of the custom resources after each activation. It may be nil.
 	Report func(status.Report)
-	// NotSent returns a function that returns remarks on what an object matches and the API server does not send. It may be nil,
-	// and so may its result.
-	NotSent func(*config.Config) func(object any) []string
+	// NotSent returns a function that returns remarks on what an object matches and the API server does not send, and on what it
+	// costs to send it. It may be nil, and so may its result.
+	NotSent func(*config.Config) func(object any) (notSent, warnings []string)
 	// Renotify has at most three channels. A value means that the report about the same resources has changed.
 	Renotify []<-chan struct{}
 	// RefuseEmptied makes a file that has lost all its documents an error.
@@ -402,7 +402,7 @@ func (r *Reconciler) notify() {
 	if r.Report == nil || r.active == nil {
 		return
 	}
-	var notSent func(object any) []string
+	var notSent func(object any) (notSent, warnings []string)
 	if r.NotSent != nil {
 		notSent = r.NotSent(r.active.Config)
 	}

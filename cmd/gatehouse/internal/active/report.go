@@ -11,7 +11,7 @@ import (
 )
 
 // report returns what became of each custom resource. NotSent may be nil.
-func report(of *resolve.Resolution, notSent func(object any) []string) status.Report {
+func report(of *resolve.Resolution, notSent func(object any) (notSent, warnings []string)) status.Report {
 	r := status.Report{Digest: of.Digest(), Outcomes: make([]status.Outcome, 0, len(of.Candidates))}
 	indexedRules := policy.IndexedRules(&of.Config.Policy)
 	for _, one := range of.Candidates {
@@ -21,7 +21,7 @@ func report(of *resolve.Resolution, notSent func(object any) []string) status.Re
 			Findings: one.Found,
 		}
 		if notSent != nil && one.Read.Found.Err() == nil {
-			o.NotSent = notSent(one.Read.Value)
+			o.NotSent, o.Warnings = notSent(one.Read.Value)
 		}
 		if exception, is := one.Read.Value.(*v1alpha1.PolicyException); is {
 			o.Rules = indexedRules(exception)

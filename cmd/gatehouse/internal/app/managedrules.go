@@ -29,7 +29,7 @@ type managedRules struct {
 }
 
 // managedRules returns the rules of the webhook configurations of these names.
-func (f *Options) managedRules(access *rest.Config, names []string, reports *status.Controller, log *slog.Logger) (*managedRules, error) {
+func (f *Options) managedRules(access *rest.Config, names []string, reports *status.Controller, reviews func() uint64, log *slog.Logger) (*managedRules, error) {
 	access = rest.CopyConfig(access)
 	access.UserAgent = "gatehouse-registration/" + build.Version()
 	access.QPS, access.Burst, access.Timeout = reportingQPS, reportingBurst, reportingTimeout
@@ -39,7 +39,7 @@ func (f *Options) managedRules(access *rest.Config, names []string, reports *sta
 	}
 	r := &managedRules{log: log}
 	r.publisher = rules.New(rules.Config{
-		Client: client, Names: names, Install: f.ownNamespace(), Own: r.own, Log: log,
+		Client: client, Names: names, Install: f.ownNamespace(), Own: r.own, Reviews: reviews, Log: log,
 		Peers: func() *status.Peers { return reports.Peers(client.CoordinationV1()) },
 	})
 	return r, nil

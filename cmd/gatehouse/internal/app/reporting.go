@@ -58,9 +58,9 @@ const (
 )
 
 // notSent returns a function that returns remarks on what an object matches and the webhook
-// configurations do not send. It is nil while these are not known. The configuration has the
+// configurations do not send, and on what it costs that they send everything. It is nil while these are not known. The configuration has the
 // kinds of workloads.
-func (r *reporting) notSent(c *config.Config) func(object any) []string {
+func (r *reporting) notSent(c *config.Config) func(object any) (notSent, warnings []string) {
 	if r.rules != nil {
 		r.rules.use(c)
 	}
@@ -76,14 +76,17 @@ func (r *reporting) notSent(c *config.Config) func(object any) []string {
 	if r.rules != nil {
 		sent = sent.Managed(r.rules.publisher.Hint())
 	}
-	return func(object any) []string {
+	return func(object any) (notSent, warnings []string) {
 		switch o := object.(type) {
 		case *v1alpha1.SidecarProfile:
-			return ofProfiles
+			return ofProfiles, nil
 		case *v1alpha1.AdmissionPolicy:
-			return registration.NotSent(o, workloads, sent)
+			if r.rules != nil && registration.MatchesEverything(o) {
+				warnings = []string{r.rules.publisher.Cost()}
+			}
+			return registration.NotSent(o, workloads, sent), warnings
 		default:
-			return nil
+			return nil, nil
 		}
 	}
 }
@@ -200,7 +203,7 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 		r.registrations = world.Registrations(names)
 	}
 	if f.ManageRegistration {
-		if r.rules, err = f.managedRules(unlimited, names, r.status, log); err != nil {
+		if r.rules, err = f.managedRules(unlimited, names, r.status, metrics.Admissions, log); err != nil {
 			return nil, err
 		}
 	}

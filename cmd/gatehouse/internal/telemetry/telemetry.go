@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,15 +31,17 @@ type Telemetry struct {
 	// failures limits the lines of reviews without an answer, decisions those of others.
 	failures, decisions lineLimiter
 	// audits reports whether authenticated token reviews are logged at level info.
-	audits   bool
-	duration *prometheus.HistogramVec
-	reviews  *prometheus.CounterVec
-	waited   *prometheus.HistogramVec
-	size     *prometheus.HistogramVec
-	warnings *prometheus.CounterVec
-	patched  prometheus.Counter
-	profiles *prometheus.CounterVec
-	policies *policies
+	audits bool
+	// admissions counts reviews of admission.
+	admissions atomic.Uint64
+	duration   *prometheus.HistogramVec
+	reviews    *prometheus.CounterVec
+	waited     *prometheus.HistogramVec
+	size       *prometheus.HistogramVec
+	warnings   *prometheus.CounterVec
+	patched    prometheus.Counter
+	profiles   *prometheus.CounterVec
+	policies   *policies
 	// authentications are token reviews and logins.
 	authentications *authentications
 	reloads         *prometheus.CounterVec
@@ -148,11 +151,17 @@ func reasonLabel(o *review.Outcome) string {
 	}
 }
 
+// Admissions returns how many reviews of admission there were.
+func (t *Telemetry) Admissions() uint64 { return t.admissions.Load() }
+
 // Review observes one finished review. It can be review.Options.Observe.
 func (t *Telemetry) Review(o *review.Outcome) {
 	decision, reason := string(o.Decision), reasonLabel(o)
 	t.duration.WithLabelValues(o.Endpoint, decision).Observe(o.Took.Seconds())
 	t.reviews.WithLabelValues(o.Endpoint, decision, reason).Inc()
+	if o.Endpoint != t.authentications.endpoint {
+		t.admissions.Add(1)
+	}
 	t.authentications.authenticated(o, reason)
 	t.waited.WithLabelValues(o.Endpoint).Observe(o.Waited.Seconds())
 	t.size.WithLabelValues(o.Endpoint).Observe(float64(o.Bytes))

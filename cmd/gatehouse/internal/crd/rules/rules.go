@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -56,6 +57,8 @@ type Config struct {
 	Install string
 	// Own returns what this replica needs, and false while its configuration is not complete.
 	Own func() (registration.Needs, bool)
+	// Reviews returns how many reviews of admission this replica has answered.
+	Reviews func() uint64
 	// Peers lists the other replicas.
 	Peers func() *status.Peers
 	Log   *slog.Logger
@@ -70,6 +73,7 @@ type Publisher struct {
 
 	mu   sync.Mutex
 	hint string
+	load load
 
 	// What follows belongs to the goroutine of Lead.
 
@@ -126,6 +130,7 @@ func poke(ch chan<- struct{}) {
 func (p *Publisher) Lead(ctx context.Context) {
 	p.peers, p.pending, p.retry = p.cfg.Peers(), map[string]*pending{}, 0
 	defer p.setHint("")
+	defer p.measure(nil)
 	for ctx.Err() == nil {
 		timer := time.NewTimer(p.reconcile(ctx))
 		select {
@@ -137,8 +142,63 @@ func (p *Publisher) Lead(ctx context.Context) {
 	}
 }
 
+// load is the most reviews a second that this replica has answered while everything is sent.
+type load struct {
+	reviews   uint64
+	at        time.Time
+	perSecond int
+}
+
+// measure adds what was answered since the last call, and reports whether that is at least twice the most before.
+func (l *load) measure(reviews uint64, now time.Time) bool {
+	past, before := now.Sub(l.at), l.reviews
+	if !l.at.IsZero() && past < idlePause {
+		return false
+	}
+	first := l.at.IsZero()
+	l.reviews, l.at = reviews, now
+	perSecond := int(float64(reviews-before)/past.Seconds() + 0.5)
+	if first || perSecond < max(1, 2*l.perSecond) {
+		return false
+	}
+	l.perSecond = perSecond
+	return true
+}
+
+// Cost is what it costs that a policy matches everything, for people. It has a number in the elected replica, from 10 seconds after.
+func (p *Publisher) Cost() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	number := ""
+	if p.load.perSecond > 0 {
+		number = fmt.Sprintf(": up to %d reviews a second in the elected replica", p.load.perSecond)
+	}
+	return "it matches every resource, so that every request is sent that may be" + number + " (hint: name resources in spec.matchConstraints.resourceRules)"
+}
+
+// measure measures the load while everything is sent.
+func (p *Publisher) measure(own registration.Needs) {
+	sends := slices.ContainsFunc(slices.Collect(maps.Values(own)), func(r registration.Requests) bool {
+		return slices.ContainsFunc(r.Rules, registration.SendsEverything)
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !sends {
+		p.load = load{}
+		return
+	}
+	if p.load.measure(p.cfg.Reviews(), time.Now()) {
+		p.cfg.Log.Warn("registration", "error", "policies match every resource, so that every request is sent that may be", "reviewsPerSecond", p.load.perSecond,
+			"hint", "name resources in their matchConstraints")
+		poke(p.changed)
+	}
+}
+
 // reconcile compares what is sent with what is needed, writes what is due, and returns when to compare again.
 func (p *Publisher) reconcile(ctx context.Context) time.Duration {
+	if own, complete := p.cfg.Own(); complete {
+		p.measure(own)
+	}
 	next := idlePause
 	var hints []string
 	for _, name := range p.cfg.Names {

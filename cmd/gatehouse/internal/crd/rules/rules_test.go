@@ -145,3 +145,39 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+// The cost of a policy that matches everything is the busiest time, written again when it has doubled.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	var l load
+	start := time.Now()
+	for _, step := range []struct {
+		seconds   int
+		reviews   uint64
+		more      bool
+		perSecond int
+	}{
+		{0, 5000, false, 0},
+		{2, 9000, false, 0}, // too early to say
+		{10, 6000, true, 100},
+		{20, 7990, false, 100},
+		{30, 7990, false, 100},
+		{40, 9990, true, 200},
+	} {
+		if more := l.measure(step.reviews, start.Add(time.Duration(step.seconds)*time.Second)); more != step.more || l.perSecond != step.perSecond {
+			t.Errorf("after %d s: got %t and %d a second", step.seconds, more, l.perSecond)
+		}
+	}
+	p := New(Config{Reviews: func() uint64 { return 0 }})
+	if said := p.Cost(); strings.Contains(said, "a second") {
+		t.Errorf("before it is measured: %q", said)
+	}
+	p.load = l
+	if said := p.Cost(); !strings.Contains(said, "up to 200 reviews a second") {
+		t.Errorf("got %q", said)
+	}
+	p.measure(registration.Needs{registration.FailValidate: {Rules: rulesAbout("secrets")}})
+	if said := p.Cost(); strings.Contains(said, "a second") {
+		t.Errorf("when it is not sent any more: %q", said)
+	}
+}

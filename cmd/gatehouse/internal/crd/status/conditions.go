@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,9 +152,9 @@ func (v *view) degraded(o *outcome, f *fields) metav1.Condition {
 		reasons = append(reasons, v1alpha1.RuleChangedReason)
 		remarks = append(remarks, changed...)
 	}
-	if o.isUsable() && len(o.Findings) > 0 {
+	if warnings := slices.Concat(o.Warnings, o.findings()); o.isUsable() && len(warnings) > 0 {
 		reasons = append(reasons, v1alpha1.WarningsReason)
-		remarks = append(remarks, o.findings()...)
+		remarks = append(remarks, warnings...)
 	}
 	switch {
 	case len(reasons) > 0:

@@ -44,6 +44,8 @@ type Outcome struct {
 	// NotSent are remarks, for people, on what the object is about and the webhook
 	// configurations do not send.
 	NotSent []string
+	// Warnings are remarks, for people, on what the object costs in the cluster.
+	Warnings []string
 	// Rules are the rules that a PolicyException names by their index, as they are now.
 	Rules []v1alpha1.ExceptedRule
 }

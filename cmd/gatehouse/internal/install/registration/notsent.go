@@ -101,6 +101,19 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *
 		listNames(names), flag, strings.Join(names, ","), ruleLines(lacking.boundedRules())))
 }
 
+// MatchesEverything reports whether a policy matches all resources of all groups, so that everything is sent that may be.
+func MatchesEverything(policy *v1alpha1.AdmissionPolicy) bool {
+	match := policy.Spec.MatchConstraints
+	return match != nil && slices.ContainsFunc(match.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return SendsEverything(r.RuleWithOperations)
+	})
+}
+
+// SendsEverything reports whether a rule matches all resources of all groups.
+func SendsEverything(r admissionregistrationv1.RuleWithOperations) bool {
+	return slices.Contains(r.APIGroups, all) && (slices.Contains(r.Resources, all) || slices.Contains(r.Resources, "*/*"))
+}
+
 // ruleLines returns rules as lines of YAML to paste.
 func ruleLines(rules []admissionregistrationv1.RuleWithOperations) string {
 	lines := make([]string, len(rules))

@@ -113,3 +113,24 @@ func TestNotSentHints(t *testing.T) {
 		}
 	}
 }
+
+func TestMatchesEverything(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rule testRule
+		want bool
+	}{
+		"everything":                   {named("*", "*", "*/*", create), true},
+		"everything but subresources":  {named("*", "v1", "*", create), true},
+		"a subresource of all":         {named("*", "*", "*/scale", update), false},
+		"all resources of a group":     {named("apps", "*", "*/*", create), false},
+		"a resource in all the groups": {named("*", "*", "pods", create), false},
+	} {
+		if got := MatchesEverything(&v1alpha1.AdmissionPolicy{Spec: own(specWith("", c.rule))}); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+	if MatchesEverything(&v1alpha1.AdmissionPolicy{}) {
+		t.Error("a policy without rules matches everything")
+	}
+}
