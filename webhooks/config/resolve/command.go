@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -189,9 +191,31 @@ func (in *CommandSources) read(out *CommandConfig, documents *config.Config) (re
 	}
 	native, err := in.Cluster.Native()
 	if err == nil {
+		out.Found = append(out.Found, frozenParams(native)...)
 		*documents = *documents.Beside(native)
 	}
 	return resources, err
+}
+
+// frozenParams returns a warning for each policy of the API server whose params it may have stopped to follow.
+// See https://github.com/kubernetes/kubernetes/issues/130887.
+func frozenParams(native *config.Config) (found diagnostic.List) {
+	check := func(kind, name string, params *admissionregistrationv1.ParamKind) {
+		if params != nil && scheme.Scheme.Recognizes(schema.FromAPIVersionAndKind(params.APIVersion, params.Kind)) {
+			found = append(found, diagnostic.Diagnostic{
+				Severity: diagnostic.Warning, Source: config.ClusterSource, Object: kind + "/" + name,
+				Message: "an API server that once had no binding with params of the kind " + params.Kind + " may decide by those of that moment, and not by those of now",
+				Hint:    "restart kube-apiserver if it does, kubernetes#130887",
+			})
+		}
+	}
+	for i := range native.Policy.Policies {
+		check("ValidatingAdmissionPolicy", native.Policy.Policies[i].Name, native.Policy.Policies[i].Spec.ParamKind)
+	}
+	for i := range native.Mutation.Policies {
+		check("MutatingAdmissionPolicy", native.Mutation.Policies[i].Name, native.Mutation.Policies[i].Spec.ParamKind)
+	}
+	return found
 }
 
 // provide connects a configuration with the cluster. Objects of the directory that the cluster does not have, or has in
