@@ -49,8 +49,10 @@ func TestConditions(t *testing.T) {
 			"nobody sends configmaps",
 		},
 		{
-			"what it costs", Outcome{Use: Current, Warnings: []string{"it matches every resource"}}, nil,
-			"Compiled True Compiled, Ready True InUse, Degraded True Warnings", nil, "it matches every resource",
+			"what it costs",
+			Outcome{Use: Current, Warnings: []string{"it matches every resource"}},
+			nil, "Compiled True Compiled, Ready True InUse, Degraded True Warnings",
+			nil, "it matches every resource",
 		},
 		{
 			"definition outdated",
