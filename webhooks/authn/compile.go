@@ -104,7 +104,9 @@ func compileIssuers(spec *Spec) (map[string]*issuer, diagnostic.List) {
 		for _, w := range authenticator.Warnings() {
 			report(diagnostic.Warning, w.Field, w.Message, w.Hint)
 		}
-		known[url] = &issuer{url, authenticator}
+		groups, ofGroups := compileGroupSources(spec, one)
+		found = append(found, ofGroups...)
+		known[url] = &issuer{url, authenticator, groups}
 		if spec.Configuration != nil {
 			found = append(found, checkIssuerPrefix(spec.Configuration, one)...)
 		}

@@ -164,6 +164,143 @@ type JWTIssuer struct {
 	// KeysFile is the path of a JSON Web Key Set (RFC 7517). With it, keys are
 	// never fetched.
 	KeysFile string `json:"keysFile,omitempty"`
+	// GroupSources give groups that the tokens of the issuer do not hold. Each of
+	// them is asked, and the user gets the groups of all, beside those of the token.
+	GroupSources []GroupSource `json:"groupSources,omitempty"`
+}
+
+// GroupSource is a place outside the token that knows groups of its user. Exactly one
+// of UserInfo, LDAP, Graph and HTTP is set.
+type GroupSource struct {
+	// Name identifies the source in logs, metrics and commands. It is a DNS-1123
+	// label.
+	Name string `json:"name"`
+	// UserInfo asks the UserInfo endpoint of the issuer.
+	UserInfo *UserInfoGroups `json:"userInfo,omitempty"`
+	// LDAP asks a directory.
+	LDAP *LDAPGroups `json:"ldap,omitempty"`
+	// Graph asks Microsoft Graph.
+	Graph *GraphGroups `json:"graph,omitempty"`
+	// HTTP asks a service of your own.
+	HTTP *HTTPGroups `json:"http,omitempty"`
+	// Ask is when the source is asked.
+	Ask GroupAsk `json:"ask,omitempty"`
+	// GroupsPrefix is added to groups. The default for ldap is the directory's.
+	GroupsPrefix *string `json:"groupsPrefix,omitempty"`
+	// RequiredPrefix is what each group of the source must begin with, GroupsPrefix
+	// included. Otherwise the token is rejected.
+	RequiredPrefix string `json:"requiredPrefix,omitempty"`
+	// MaxGroups is the maximum number of groups that the source may give a user. More
+	// are no answer. The default is 500.
+	MaxGroups int `json:"maxGroups,omitempty"`
+	// OnUnknown is what happens if the source has no answer, and none is cached.
+	OnUnknown OnUnknownGroups `json:"onUnknown,omitempty"`
+	// Timeout is the maximum duration of one look-up. The default is 3s. The timeouts
+	// of all sources of an issuer together are at most 7s.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// MaxRequests is the maximum number of look-ups at a time. The default is 128.
+	MaxRequests int `json:"maxRequests,omitempty"`
+	// CacheTTL is for how long an answer is used. The default is 5m.
+	CacheTTL *metav1.Duration `json:"cacheTTL,omitempty"`
+	// OutageTTL is for how long an answer is used while the source does not answer. The
+	// default is 1h.
+	OutageTTL *metav1.Duration `json:"outageTTL,omitempty"`
+}
+
+// GroupAsk is when a group source is asked.
+type GroupAsk string
+
+// The values of GroupAsk.
+const (
+	// AskAlways is the default: for every token.
+	AskAlways GroupAsk = "Always"
+	// AskOnOverage asks only for tokens that say that their groups were left out: by a
+	// distributed claim "groups", or by the claim "hasgroups".
+	AskOnOverage GroupAsk = "OnOverage"
+)
+
+// OnUnknownGroups is what happens if a group source has no answer.
+type OnUnknownGroups string
+
+// The values of OnUnknownGroups.
+const (
+	// OnUnknownFail is the default: the token cannot be decided on.
+	OnUnknownFail OnUnknownGroups = "Fail"
+	// OnUnknownUseToken logs the user in without the groups of the source.
+	OnUnknownUseToken OnUnknownGroups = "UseToken"
+)
+
+// UserInfoGroups asks the UserInfo endpoint of the issuer (OpenID Connect Core, 5.3)
+// with the token that is reviewed, which must be an access token of the issuer.
+type UserInfoGroups struct {
+	// URL is the endpoint. It is required, because a discovery document may not choose
+	// who gets tokens.
+	URL string `json:"url"`
+	// CertificateAuthority has the CAs of the endpoint, in PEM. The default is the
+	// system's CAs.
+	CertificateAuthority string `json:"certificateAuthority,omitempty"`
+	// Groups is a CEL expression over the answer: "answer.groups", the default.
+	Groups string `json:"groups,omitempty"`
+}
+
+// LDAPGroups asks a directory of this configuration for the groups of an entry.
+type LDAPGroups struct {
+	// Directory is the name of an entry of directories, with a groupSearch.
+	Directory string `json:"directory"`
+	// User is a CEL expression over claims that results in the name which the
+	// directory's userSearch finds: "claims.sub", the default.
+	User string `json:"user,omitempty"`
+}
+
+// GraphGroups asks Microsoft Graph for the transitive groups of a user, as an
+// application with the permission GroupMember.Read.All (User.Read.All for some
+// tenants).
+type GraphGroups struct {
+	// TenantID and ClientID identify the application.
+	TenantID string `json:"tenantID"`
+	ClientID string `json:"clientID"`
+	// ClientSecretFile is the path of a file with the secret of the application.
+	// Trailing white space is ignored.
+	ClientSecretFile string `json:"clientSecretFile"`
+	// User is a CEL expression over claims that results in the object id of the user:
+	// "claims.oid", the default.
+	User string `json:"user,omitempty"`
+	// NameProperty is the property of a group that is its name: "id", the default, or
+	// "displayName", which several groups can have and their owners can change.
+	NameProperty string `json:"nameProperty,omitempty"`
+	// TokenURL and URL are those of a national cloud. The defaults are
+	// https://login.microsoftonline.com/TENANT/oauth2/v2.0/token and
+	// https://graph.microsoft.com/v1.0.
+	TokenURL string `json:"tokenURL,omitempty"`
+	URL      string `json:"url,omitempty"`
+	// CertificateAuthority has the CAs of both, in PEM. The default is the system's
+	// CAs.
+	CertificateAuthority string `json:"certificateAuthority,omitempty"`
+}
+
+// HTTPGroups asks a service of your own. It gets the claims iss and sub of the token,
+// and the user: as query parameters of a GET, or as a JSON object of a POST, named
+// issuer, subject and user. Status 404 or 204 means that the user has no groups.
+type HTTPGroups struct {
+	// URL is the service.
+	URL string `json:"url"`
+	// Method is GET, the default, or POST.
+	Method string `json:"method,omitempty"`
+	// CertificateAuthority has the CAs of the service, in PEM. The default is the
+	// system's CAs.
+	CertificateAuthority string `json:"certificateAuthority,omitempty"`
+	// ClientCertificateFile and ClientKeyFile are the paths of a client certificate and
+	// its key, in PEM.
+	ClientCertificateFile string `json:"clientCertificateFile,omitempty"`
+	ClientKeyFile         string `json:"clientKeyFile,omitempty"`
+	// TokenFile is the path of a file with a bearer token. Trailing white space is
+	// ignored.
+	TokenFile string `json:"tokenFile,omitempty"`
+	// User is a CEL expression over claims: "claims.sub", the default.
+	User string `json:"user,omitempty"`
+	// Groups is a CEL expression over the answer that results in a string or a list of
+	// strings: "answer.groups", the default.
+	Groups string `json:"groups,omitempty"`
 }
 
 // Directory is an LDAP or Active Directory service.

@@ -55,6 +55,15 @@ func CheckName(name string) Fault {
 	return ""
 }
 
+// CheckGroup returns the fault of a group from outside a token, for which there are no
+// exceptions, "" if it has none.
+func CheckGroup(group string) Fault {
+	if IsBreakGlass(group) {
+		return breakGlass
+	}
+	return CheckName(group)
+}
+
 // CheckKey returns the fault of a key of extra, "" if it has none.
 func CheckKey(key string) Fault {
 	if key == "" {

@@ -26,6 +26,16 @@ var ErrNoKeys = errors.New("the issuer's keys are not available")
 // Checks without a key come first, so that neither an expired token nor one for other
 // audiences looks up a key. Keys are looked up once, and never because of a signature.
 func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, trail Trail) (*Proof, error) {
+	return a.VerifyWith(ctx, t, now, trail, nil)
+}
+
+// Enrich adds to the user of a verified token whose claims have passed their rules, before
+// the rules about the user are applied. Its error is that of VerifyWith.
+type Enrich func(ctx context.Context, t *Token, proof *Proof, trail Trail) error
+
+// VerifyWith is Verify with a function that may add groups, nil for none. With one, a token
+// whose groups were left out is accepted, as Proof.Overage.
+func (a *Authenticator) VerifyWith(ctx context.Context, t *Token, now time.Time, trail Trail, enrich Enrich) (*Proof, error) {
 	life, r := a.precheck(t, now, trail)
 	if r != nil {
 		return nil, r
@@ -33,8 +43,11 @@ func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, tra
 	if err := a.checkSignature(ctx, t, trail); err != nil {
 		return nil, err
 	}
-	proof := &Proof{ID: t.registered.jti.Text(), IssuedAt: clampTime(life.issuedAt), ExpiresAt: clampTime(life.expiresAt)}
-	if err := a.mapUser(ctx, t, proof, trail); err != nil {
+	proof := &Proof{
+		ID: t.registered.jti.Text(), Subject: t.registered.sub.Text(), Session: t.sessionID(),
+		IssuedAt: clampTime(life.issuedAt), ExpiresAt: clampTime(life.expiresAt),
+	}
+	if err := a.mapUser(ctx, t, proof, trail, enrich); err != nil {
 		return nil, err
 	}
 	return proof, nil

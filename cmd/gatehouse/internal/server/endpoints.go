@@ -152,7 +152,7 @@ func (s *reviews) tokenEndpoint(e webhooks.Endpoint) http.Handler {
 		if trace != nil {
 			snapshot = trace.Snapshot(snapshot)
 		}
-		return e.Token(ctx, snapshot, r.Request)
+		return e.Token(ctx, snapshot, r.Request, r.Pause)
 	}, o))
 }
 

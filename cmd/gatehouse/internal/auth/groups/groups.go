@@ -1,0 +1,165 @@
+// Package groups looks up groups of users outside their tokens: at UserInfo endpoints, in LDAP
+// directories, at Microsoft Graph, and at services of the operator's own.
+//
+// Only users of verified tokens are looked up, so forged tokens cause no work. Look-ups of the
+// same user are one; those of a source are bounded in number, time and size of the answer. A
+// source that fails again and again is left alone for a while. Answers are cached, with a
+// bound on memory; an old one is used, and marked as stale, while the source does not answer.
+package groups
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+)
+
+// cacheBytes bounds the memory of all cached answers: some tens of thousands of users with
+// twenty groups each.
+const cacheBytes = 32 << 20
+
+// Options are what New takes. Log is required.
+type Options struct {
+	// Log gets a line when a source ceases to answer, and when it answers again.
+	Log *slog.Logger
+	// Version is that of this program, for the logs of the services.
+	Version string
+}
+
+// Groups are the group sources of a configuration, and for a moment those of the one before
+// it. It is safe for concurrent use.
+type Groups struct {
+	log     *slog.Logger
+	agent   string
+	metrics *metrics
+	cache   *cache
+
+	ctx   context.Context
+	close context.CancelFunc
+	work  sync.WaitGroup
+
+	mu    sync.Mutex
+	known []*source
+}
+
+// View is the group sources of one configuration.
+type View struct{ all []*source }
+
+// New returns Groups without any source. Close must be called in the end.
+func New(o Options) *Groups {
+	g := &Groups{log: o.Log, agent: strings.TrimSuffix("gatehouse/"+o.Version, "/"), metrics: newMetrics(), cache: newCache(cacheBytes)}
+	g.ctx, g.close = context.WithCancel(context.Background())
+	return g
+}
+
+// Close ends all look-ups and returns when they have ended.
+func (g *Groups) Close() {
+	g.close()
+	g.work.Wait()
+}
+
+// Provide gives each issuer of a configuration the look-ups of its group sources. A source
+// with the same settings as one that is known is that one, with what it has cached. The
+// directories are given by name.
+func (g *Groups) Provide(c *config.Config, directories map[string]authn.Directory) (*View, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v := &View{}
+	for i := range c.GroupSources {
+		configured := &c.GroupSources[i]
+		n := slices.IndexFunc(c.Authn.Issuers, func(one authn.Issuer) bool { return one.Config.Issuer.URL == configured.Issuer })
+		if n < 0 {
+			continue // An error of the configuration, which is reported elsewhere.
+		}
+		of, err := g.source(configured, directories)
+		if err != nil {
+			return nil, fmt.Errorf("group source %q of issuer %q: %w", configured.Config.Name, configured.Issuer, err)
+		}
+		v.all = append(v.all, of)
+		c.Authn.Issuers[n].Groups = append(c.Authn.Issuers[n].Groups, of)
+	}
+	return v, nil
+}
+
+// source returns the source with these settings. The caller holds the lock.
+func (g *Groups) source(configured *config.GroupSource, directories map[string]authn.Directory) (*source, error) {
+	settings, err := json.Marshal(configured)
+	if err != nil {
+		return nil, fmt.Errorf("settings: %w", err)
+	}
+	var directory authn.Directory
+	if ldap := configured.Config.LDAP; ldap != nil {
+		directory = directories[ldap.Directory]
+	}
+	i := slices.IndexFunc(g.known, func(one *source) bool { return one.settings == string(settings) && one.directory == directory })
+	if i >= 0 {
+		return g.known[i], nil
+	}
+	ask, err := newAsker(configured, directory, g.agent)
+	if err != nil {
+		return nil, err
+	}
+	c := configured.Config
+	of := &source{
+		groups: g, settings: string(settings), directory: directory, asker: ask,
+		issuer: strings.Clone(configured.Issuer), name: strings.Clone(c.Name),
+		prefix:  prefixOf(configured),
+		timeout: groupsource.Timeout(c), ttl: groupsource.CacheTTL(c), outageTTL: groupsource.OutageTTL(c),
+		limit: cmp.Or(c.MaxGroups, groupsource.DefaultMaxGroups),
+		slots: make(chan struct{}, cmp.Or(c.MaxRequests, groupsource.DefaultMaxRequests)),
+		calls: map[cacheKey]*call{},
+		log:   g.log.With("issuer", configured.Issuer, "source", c.Name),
+	}
+	of.count = g.metrics.of(of.issuer, of.name)
+	g.known = append(g.known, of)
+	return of, nil
+}
+
+// prefixOf returns the prefix of a source's groups.
+func prefixOf(configured *config.GroupSource) string {
+	switch c := configured.Config; {
+	case c.GroupsPrefix != nil:
+		return *c.GroupsPrefix
+	case c.LDAP != nil:
+		return configured.DirectoryPrefix
+	default:
+		return ""
+	}
+}
+
+// Keep forgets the sources that do not belong to the View.
+func (g *Groups) Keep(v *View) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range g.known {
+		if slices.Contains(v.all, one) {
+			continue
+		}
+		g.cache.forget(one)
+		if !slices.ContainsFunc(v.all, func(kept *source) bool { return kept.issuer == one.issuer && kept.name == one.name }) {
+			g.metrics.drop(one.issuer, one.name)
+		}
+	}
+	g.known = slices.Clone(v.all)
+}
+
+// Describe implements prometheus.Collector.
+func (g *Groups) Describe(ch chan<- *prometheus.Desc) { g.metrics.describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (g *Groups) Collect(ch chan<- prometheus.Metric) {
+	g.mu.Lock()
+	known := slices.Clone(g.known)
+	g.mu.Unlock()
+	g.metrics.collect(ch, known, g.cache)
+}
