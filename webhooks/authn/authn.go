@@ -154,9 +154,14 @@ type verdict struct {
 	message string
 	// detail is for the operator and names no secret.
 	detail string
+	// claims are set for a JWT.
+	claims jwtClaims
 	// groups are where the groups of a JWT come from, if its issuer has group sources.
 	groups []GroupOrigin
 }
+
+// jwtClaims are the claims of a JWT by which it can be revoked, "" without them.
+type jwtClaims struct{ id, session, subject string }
 
 // Decision is the outcome for one token, with the reasons for the operator.
 type Decision struct {
@@ -314,6 +319,12 @@ func (s *Set) check(by Backend, v verdict, e *explanation) verdict {
 		detail := fmt.Sprintf("tokens of %s issued before %s are revoked", quote(v.identity.Username), before.UTC().Format(time.RFC3339))
 		e.add("revocation", "%s", detail)
 		return no(ReasonRevoked, detail)
+	}
+	if by == JWTs {
+		if detail := s.revoked.findClaim(v.source, &v.claims, v.issuedAt); detail != "" {
+			e.add("revocation", "%s", detail)
+			return no(ReasonRevoked, detail)
+		}
 	}
 	return v
 }

@@ -187,7 +187,7 @@ func TestCompileRefusesWhatTheGuardRefuses(t *testing.T) {
 func fixedSet(v verdict) *Set {
 	return &Set{backends: []backend{{
 		matches:      func(string) bool { return true },
-		authenticate: func(context.Context, string, []string, *explanation) verdict { return v },
+		authenticate: func(context.Context, *Input, *explanation) verdict { return v },
 	}}}
 }
 
@@ -214,8 +214,8 @@ func TestTokensAreDispatchedByShape(t *testing.T) {
 	fake := func(name, prefix string) backend {
 		return backend{
 			matches: func(token string) bool { return strings.HasPrefix(token, prefix) },
-			authenticate: func(_ context.Context, token string, _ []string, _ *explanation) verdict {
-				asked = append(asked, name+" saw "+token)
+			authenticate: func(_ context.Context, in *Input, _ *explanation) verdict {
+				asked = append(asked, name+" saw "+in.Token)
 				return verdict{outcome: No, reason: ReasonUnknownID}
 			},
 		}

@@ -24,7 +24,7 @@ func Compile(spec Spec) (*Set, error) {
 			Message:  "tokens need a clock to expire by, and Spec.Now is nil",
 		}}
 	}
-	set := &Set{revoked: revoked{}}
+	set := &Set{revoked: newRevoked()}
 	var found diagnostic.List
 	if spec.Configuration != nil {
 		set.guard = guard.New(&spec.Configuration.Guard)
@@ -62,9 +62,13 @@ func Compile(spec Spec) (*Set, error) {
 
 	for i := range spec.Revocations {
 		one := &spec.Revocations[i]
-		found = append(found, one.check()...)
+		problems := one.check()
+		found = append(found, problems...)
 		found = append(found, one.checkFuture(spec.Now())...)
-		set.revoked.add(one)
+		found = append(found, one.checkIssuer(&spec)...)
+		if len(problems) == 0 {
+			set.revoked.add(one)
+		}
 	}
 	found.Sort()
 	if err := found.Err(); err != nil {

@@ -73,6 +73,21 @@ type GroupOrigin struct {
 	Missing string `json:"missing,omitempty"`
 }
 
+// Describe returns the source and the age of its answer, for people.
+func (o *GroupOrigin) Describe(now time.Time) string {
+	switch {
+	case o.Source == groupsource.TokenOrigin:
+		return "the token"
+	case o.At == nil:
+		return o.Source
+	}
+	text := o.Source + ", " + now.Sub(*o.At).Round(time.Second).String() + " old"
+	if o.Stale {
+		text += ", because the source does not answer"
+	}
+	return text
+}
+
 // groupSource is a compiled group source of an issuer.
 type groupSource struct {
 	config *v1alpha1.GroupSource
@@ -169,13 +184,13 @@ func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, 
 			l.mark(&proof.User, MissingGroupsKey, source.config.Name, "unknown: "+err.Error())
 			continue
 		}
+		at := answer.At
 		if trail != nil {
-			trail(step, describeGroups(&answer))
+			trail(step, fmt.Sprintf("%d, of %s", len(answer.Groups), at.UTC().Format(time.RFC3339)))
 		}
 		if err := source.check(answer.Groups); err != nil {
 			return err
 		}
-		at := answer.At
 		l.origins = append(l.origins, GroupOrigin{Source: source.config.Name, Groups: answer.Groups, At: &at, Stale: answer.Stale})
 		if answer.Stale {
 			l.mark(&proof.User, StaleGroupsKey, source.config.Name, "of "+at.UTC().Format(time.RFC3339)+", the source does not answer")
@@ -258,15 +273,6 @@ func (l *groupLookups) mark(u *authenticationv1.UserInfo, key, source, why strin
 
 // appendMissing appends the groups that a list does not have.
 func appendMissing(list, more []string) []string {
-	const few = 16
-	if len(list)*len(more) <= few*few {
-		for _, group := range more {
-			if !slices.Contains(list, group) {
-				list = append(list, group)
-			}
-		}
-		return list
-	}
 	known := make(map[string]struct{}, len(list)+len(more))
 	for _, group := range list {
 		known[group] = struct{}{}
@@ -278,26 +284,4 @@ func appendMissing(list, more []string) []string {
 		}
 	}
 	return list
-}
-
-// describeGroups describes an answer for people.
-func describeGroups(a *GroupAnswer) string {
-	const most = 20
-	var words []string
-	for i, group := range a.Groups {
-		if i == most {
-			words = append(words, fmt.Sprintf("%d more", len(a.Groups)-most))
-			break
-		}
-		words = append(words, quote(group))
-	}
-	text := "none"
-	if len(words) > 0 {
-		text = strings.Join(words, ", ")
-	}
-	text += ", of " + a.At.UTC().Format(time.RFC3339)
-	if a.Stale {
-		text += "; stale: the source does not answer"
-	}
-	return text
 }

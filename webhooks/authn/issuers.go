@@ -77,6 +77,7 @@ func (i *issuers) authenticate(ctx context.Context, in *Input, e *explanation) v
 	// the answer has none, which stands for the API server's own.
 	v := verdict{
 		outcome: Yes, reason: ReasonOK, source: issuer.url, tokenID: id,
+		claims:   jwtClaims{proof.ID, proof.Session, proof.Subject},
 		identity: &proof.User, issuedAt: proof.IssuedAt, expiresAt: proof.ExpiresAt,
 	}
 	if lookups != nil {

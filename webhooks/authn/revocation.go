@@ -3,30 +3,78 @@ package authn
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// revoked holds, by user name, the time before which issued tokens are revoked.
-type revoked map[string]time.Time
+// revoked holds which tokens are revoked.
+type revoked struct {
+	// users has, by user name, the time before which issued tokens are revoked.
+	users map[string]time.Time
+	// claims has the same of JWTs by a claim. A zero time is for all of them.
+	claims map[revokedClaim]time.Time
+}
+
+// revokedClaim is a claim of JWTs of an issuer.
+type revokedClaim struct{ issuer, name, value string }
+
+func newRevoked() revoked {
+	return revoked{users: map[string]time.Time{}, claims: map[revokedClaim]time.Time{}}
+}
+
+func (r revoked) clone() revoked { return revoked{maps.Clone(r.users), maps.Clone(r.claims)} }
 
 // find reports whether a token of the user that was issued then is revoked, and returns
 // the time of the revocation. A token without a time of issue is revoked: it may have
 // been issued before.
 func (r revoked) find(user string, issuedAt time.Time) (before time.Time, ok bool) {
-	if len(r) == 0 {
+	if len(r.users) == 0 {
 		return before, false
 	}
-	before, ok = r[user]
+	before, ok = r.users[user]
 	return before, ok && issuedAt.Before(before)
 }
 
-// add adds a revocation. Of several about one user the latest counts.
+// findClaim returns why a JWT is revoked, "" if it is not.
+func (r revoked) findClaim(issuer string, c *jwtClaims, issuedAt time.Time) string {
+	if len(r.claims) == 0 {
+		return ""
+	}
+	for _, claim := range [...]revokedClaim{{issuer, "jti", c.id}, {issuer, "sid", c.session}, {issuer, "sub", c.subject}} {
+		before, ok := r.claims[claim]
+		switch {
+		case !ok || claim.value == "":
+		case before.IsZero():
+			return fmt.Sprintf("tokens of this issuer with %s %s are revoked", claim.name, quote(claim.value))
+		case issuedAt.Before(before):
+			return fmt.Sprintf("tokens of this issuer with %s %s, issued before %s, are revoked", claim.name, quote(claim.value), before.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
+}
+
+// add adds a valid revocation. Of several about one user the latest counts.
 func (r revoked) add(one *Revocation) {
-	if before := one.Spec.IssuedBefore.Time; before.After(r[one.Spec.User]) {
-		r[one.Spec.User] = before
+	s := &one.Spec
+	before := s.IssuedBefore.Time
+	if s.User != "" {
+		if before.After(r.users[s.User]) {
+			r.users[s.User] = before
+		}
+		return
+	}
+	claim := revokedClaim{s.Issuer, "sub", s.Subject}
+	switch {
+	case s.TokenID != "":
+		claim.name, claim.value = "jti", s.TokenID
+	case s.SessionID != "":
+		claim.name, claim.value = "sid", s.SessionID
+	}
+	if known, ok := r.claims[claim]; !ok || before.After(known) {
+		r.claims[claim] = before
 	}
 }
 
@@ -38,6 +86,28 @@ func (one *Revocation) check() diagnostic.List {
 			Severity: severity, Source: one.Source, Object: "TokenRevocation/" + one.Name,
 			Field: field, Message: message, Hint: hint,
 		})
+	}
+	byClaim := 0
+	for _, value := range []string{one.Spec.TokenID, one.Spec.SessionID, one.Spec.Subject} {
+		if value != "" {
+			byClaim++
+		}
+	}
+	switch {
+	case one.Spec.User != "" && byClaim > 0 || byClaim > 1:
+		report(diagnostic.Error, "spec", "has several of user, tokenID, sessionID and subject, must have one", "")
+	case byClaim == 1 && one.Spec.Issuer == "":
+		report(diagnostic.Error, "spec.issuer", "is missing", "the URL of the issuer of the JWTs")
+	case byClaim == 0 && one.Spec.Issuer != "":
+		report(diagnostic.Error, "spec.issuer", "is for tokenID, sessionID and subject", "")
+	case byClaim == 1 && one.Spec.Subject == "" && !one.Spec.IssuedBefore.IsZero():
+		report(diagnostic.Error, "spec.issuedBefore", "is for user and subject: all tokens with this id are revoked", "")
+	}
+	if byClaim > 0 {
+		if one.Spec.Subject != "" && one.Spec.IssuedBefore.IsZero() {
+			report(diagnostic.Error, "spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
+		}
+		return found
 	}
 	if one.Spec.User == "" {
 		report(diagnostic.Error, "spec.user", "is missing", "the user name as the API server sees it, prefixes included")
@@ -63,6 +133,18 @@ func (one *Revocation) checkFuture(now time.Time) diagnostic.List {
 	}}
 }
 
+// checkIssuer warns of an issuer that is not configured.
+func (one *Revocation) checkIssuer(spec *Spec) diagnostic.List {
+	known := func(i Issuer) bool { return i.Config.Issuer.URL == one.Spec.Issuer }
+	if one.Spec.Issuer == "" || len(spec.Issuers) == 0 || slices.ContainsFunc(spec.Issuers, known) {
+		return nil
+	}
+	return diagnostic.List{{
+		Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.issuer",
+		Message: quoteURL(one.Spec.Issuer) + " is not the URL of a configured issuer, so nothing is revoked",
+	}}
+}
+
 // unknownID is the verdict on a well-formed access token that is not known.
 //
 // It is not a No: a token is often used within a second of being issued, and reaches a
@@ -82,8 +164,7 @@ func (s *Set) Withdraw(ids []string, revocations []Revocation) *Set {
 	for _, id := range ids {
 		out.withdrawn[id] = struct{}{}
 	}
-	out.revoked = make(revoked, len(s.revoked)+len(revocations))
-	maps.Copy(out.revoked, s.revoked)
+	out.revoked = s.revoked.clone()
 	for i := range revocations {
 		if one := &revocations[i]; len(one.check()) == 0 {
 			out.revoked.add(one)

@@ -1,6 +1,7 @@
 package groupsource
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
@@ -25,9 +28,9 @@ const (
 	DefaultMaxGroups    = 500
 	DefaultMaxRequests  = 128
 	DefaultUser         = "claims.sub"
-	DefaultGraphUser    = "claims.oid"
-	DefaultGroups       = "answer.groups"
-	DefaultClaims       = "has(answer.groups) ? answer.groups : []"
+	defaultGraphUser    = "claims.oid"
+	defaultGroups       = "answer.groups"
+	defaultClaims       = "has(answer.groups) ? answer.groups : []"
 	DefaultNameProperty = "id"
 	// DefaultGraphURL is Microsoft Graph of the global cloud.
 	DefaultGraphURL = "https://graph.microsoft.com/v1.0"
@@ -47,44 +50,37 @@ const (
 )
 
 // Timeout returns the maximum duration of one look-up.
-func Timeout(c *v1alpha1.GroupSource) time.Duration {
-	if c.Timeout == nil {
-		return DefaultTimeout
-	}
-	return c.Timeout.Duration
-}
+func Timeout(c *v1alpha1.GroupSource) time.Duration { return durationOr(c.Timeout, DefaultTimeout) }
 
 // CacheTTL returns for how long an answer is used.
-func CacheTTL(c *v1alpha1.GroupSource) time.Duration {
-	if c.CacheTTL == nil {
-		return DefaultCacheTTL
-	}
-	return c.CacheTTL.Duration
-}
+func CacheTTL(c *v1alpha1.GroupSource) time.Duration { return durationOr(c.CacheTTL, DefaultCacheTTL) }
 
 // OutageTTL returns for how long an answer is used while the source does not answer.
 func OutageTTL(c *v1alpha1.GroupSource) time.Duration {
-	if c.OutageTTL == nil {
-		return max(DefaultOutageTTL, CacheTTL(c))
+	return durationOr(c.OutageTTL, max(DefaultOutageTTL, CacheTTL(c)))
+}
+
+func durationOr(d *metav1.Duration, usual time.Duration) time.Duration {
+	if d == nil {
+		return usual
 	}
-	return c.OutageTTL.Duration
+	return d.Duration
 }
 
 // UserExpression returns the CEL expression that results in the user to look up.
 func UserExpression(c *v1alpha1.GroupSource) string {
-	text, usual := "", DefaultUser
-	switch {
-	case c.LDAP != nil:
-		text = c.LDAP.User
-	case c.Graph != nil:
-		text, usual = c.Graph.User, DefaultGraphUser
-	case c.HTTP != nil:
-		text = c.HTTP.User
+	if c.Graph != nil {
+		return cmp.Or(c.User, defaultGraphUser)
 	}
-	if text == "" {
-		return usual
+	return cmp.Or(c.User, DefaultUser)
+}
+
+// GroupsExpression returns the CEL expression that results in the groups of an answer.
+func GroupsExpression(c *v1alpha1.GroupSource) string {
+	if c.UserInfo != nil {
+		return cmp.Or(c.Groups, defaultClaims)
 	}
-	return text
+	return cmp.Or(c.Groups, defaultGroups)
 }
 
 // CheckAll returns the errors of the sources of an issuer, with paths below the issuer. The
@@ -141,12 +137,17 @@ func (c *checker) source(s *v1alpha1.GroupSource) {
 	if kinds != 1 {
 		c.add("", fmt.Sprintf("has %d of userInfo, ldap, graph and http, must have one", kinds), "")
 	}
-	c.userInfo(s.UserInfo)
+	if s.UserInfo != nil {
+		c.url("userInfo.url", s.UserInfo.URL)
+	}
 	c.ldap(s.LDAP)
 	c.graph(s.Graph)
 	c.http(s.HTTP)
-	if kinds == 1 && s.UserInfo == nil {
-		c.claims(s)
+	c.expressions(s)
+	if s.CertificateAuthority != "" {
+		if _, err := pemcert.Parse([]byte(s.CertificateAuthority)); err != nil {
+			c.add("certificateAuthority", err.Error(), "this field contains the CA certificates in PEM, not the path of a file")
+		}
 	}
 	c.oneOf("ask", string(s.Ask), string(v1alpha1.AskAlways), string(v1alpha1.AskOnOverage))
 	c.oneOf("onUnknown", string(s.OnUnknown), string(v1alpha1.OnUnknownFail), string(v1alpha1.OnUnknownUseToken))
@@ -199,15 +200,6 @@ func (c *checker) limit(field string, value, most int) {
 	}
 }
 
-func (c *checker) userInfo(s *v1alpha1.UserInfoGroups) {
-	if s == nil {
-		return
-	}
-	c.url("userInfo.url", s.URL)
-	c.authority("userInfo.certificateAuthority", s.CertificateAuthority)
-	c.mapping("userInfo.groups", s.Groups)
-}
-
 func (c *checker) ldap(s *v1alpha1.LDAPGroups) {
 	switch {
 	case s == nil || slices.Contains(c.withGroups, s.Directory):
@@ -244,7 +236,6 @@ func (c *checker) graph(s *v1alpha1.GraphGroups) {
 			c.url(one.field, one.value)
 		}
 	}
-	c.authority("graph.certificateAuthority", s.CertificateAuthority)
 }
 
 func (c *checker) http(s *v1alpha1.HTTPGroups) {
@@ -253,8 +244,6 @@ func (c *checker) http(s *v1alpha1.HTTPGroups) {
 	}
 	c.url("http.url", s.URL)
 	c.oneOf("http.method", s.Method, "GET", "POST")
-	c.authority("http.certificateAuthority", s.CertificateAuthority)
-	c.mapping("http.groups", s.Groups)
 	switch {
 	case (s.ClientCertificateFile == "") != (s.ClientKeyFile == ""):
 		c.add("http.clientKeyFile", "clientCertificateFile and clientKeyFile belong together", "")
@@ -263,31 +252,20 @@ func (c *checker) http(s *v1alpha1.HTTPGroups) {
 	}
 }
 
-// mapping checks an expression over answers.
-func (c *checker) mapping(field, text string) {
-	if text == "" {
-		return
+// expressions checks both expressions, and the fields that do not go with the kind.
+func (c *checker) expressions(s *v1alpha1.GroupSource) {
+	json := s.UserInfo != nil || s.HTTP != nil
+	switch _, err := CompileMapping(GroupsExpression(s)); {
+	case s.Groups != "" && !json:
+		c.add("groups", "is for userInfo and http", "")
+	case err != nil:
+		c.add("groups", guard.Quote(s.Groups)+" "+truncate.Bytes(err.Error(), 500), `the variable is answer: "answer.groups.map(g, g.name)"`)
 	}
-	if _, err := CompileMapping(text); err != nil {
-		c.add(field, fmt.Sprintf("%s %s", guard.Quote(text), truncate.Bytes(err.Error(), 500)), `the variable is answer: "answer.groups.map(g, g.name)"`)
-	}
-}
-
-// claims checks the expression over claims.
-func (c *checker) claims(s *v1alpha1.GroupSource) {
-	text := UserExpression(s)
-	if _, err := jwt.CompileClaimExpression(text); err != nil {
-		field := map[bool]string{s.LDAP != nil: "ldap.user", s.Graph != nil: "graph.user", s.HTTP != nil: "http.user"}[true]
-		c.add(field, fmt.Sprintf("%s: %s", guard.Quote(text), truncate.Bytes(err.Error(), 500)), `the variable is claims: "claims.sub"`)
-	}
-}
-
-func (c *checker) authority(field, text string) {
-	if text == "" {
-		return
-	}
-	if _, err := pemcert.Parse([]byte(text)); err != nil {
-		c.add(field, err.Error(), "this field contains the CA certificates in PEM, not the path of a file")
+	switch _, err := jwt.CompileClaimExpression(UserExpression(s)); {
+	case s.User != "" && s.UserInfo != nil:
+		c.add("user", "does not go with userInfo, which knows the user by the token", "")
+	case err != nil:
+		c.add("user", guard.Quote(s.User)+" "+truncate.Bytes(err.Error(), 500), `the variable is claims: "claims.sub"`)
 	}
 }
 

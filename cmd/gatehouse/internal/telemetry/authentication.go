@@ -107,7 +107,7 @@ func isAuthn(reason string) bool {
 		authn.ReasonExpired, authn.ReasonAudience, authn.ReasonGuard, authn.ReasonRevoked, authn.ReasonUnknownKey,
 		authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonKeys,
 		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession,
-		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline, authn.ReasonVersion:
+		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline, authn.ReasonVersion, authn.ReasonGroups:
 		return true
 	default:
 		return false

@@ -55,7 +55,7 @@ func newGraphAsker(configured *config.GroupSource, connections int, agent string
 			"scope": {"https://" + base.Host + "/.default"},
 		}.Encode(),
 	}
-	a.client, err = newClient(c.CertificateAuthority, nil, connections, agent)
+	a.client, err = newClient(configured.Config.CertificateAuthority, nil, connections, agent)
 	return a, err
 }
 

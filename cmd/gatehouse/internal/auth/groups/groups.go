@@ -109,9 +109,17 @@ func (g *Groups) source(configured *config.GroupSource, directories map[string]a
 	if err != nil {
 		return nil, err
 	}
+	of := g.newSource(configured, ask)
+	of.settings, of.directory = string(settings), directory
+	g.known = append(g.known, of)
+	return of, nil
+}
+
+// newSource returns a source that asks.
+func (g *Groups) newSource(configured *config.GroupSource, ask asker) *source {
 	c := configured.Config
 	of := &source{
-		groups: g, settings: string(settings), directory: directory, asker: ask,
+		groups: g, asker: ask,
 		issuer: strings.Clone(configured.Issuer), name: strings.Clone(c.Name),
 		prefix:  prefixOf(configured),
 		timeout: groupsource.Timeout(c), ttl: groupsource.CacheTTL(c), outageTTL: groupsource.OutageTTL(c),
@@ -121,8 +129,7 @@ func (g *Groups) source(configured *config.GroupSource, directories map[string]a
 		log:   g.log.With("issuer", configured.Issuer, "source", c.Name),
 	}
 	of.count = g.metrics.of(of.issuer, of.name)
-	g.known = append(g.known, of)
-	return of, nil
+	return of
 }
 
 // prefixOf returns the prefix of a source's groups.

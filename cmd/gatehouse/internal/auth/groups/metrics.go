@@ -16,10 +16,10 @@ const (
 
 // metrics show how well group sources answer. Labels are of the configuration.
 type metrics struct {
-	answers            *prometheus.CounterVec
-	duration           *prometheus.HistogramVec
-	open, inProgress   *prometheus.Desc
-	entries, bytes     *prometheus.Desc
+	answers          *prometheus.CounterVec
+	duration         *prometheus.HistogramVec
+	open, inProgress *prometheus.Desc
+	entries, bytes   *prometheus.Desc
 }
 
 func newMetrics() *metrics {

@@ -1,0 +1,130 @@
+package groupsource_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
+)
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		expression, answer string
+		want               []string
+		err                string
+	}{
+		"a list":              {"answer.groups", `{"sub":"jane","groups":["b","a"]}`, []string{"b", "a"}, ""},
+		"one":                 {"answer.groups", `{"groups":"a"}`, []string{"a"}, ""},
+		"none":                {"answer.groups", `{"groups":[]}`, nil, ""},
+		"null":                {"answer.groups", `{"groups":null}`, nil, ""},
+		"objects":             {"answer.map(g, g.name)", `[{"name":"a"},{"name":"b"}]`, []string{"a", "b"}, ""},
+		"some":                {`answer.groups.filter(g, g.startsWith("k8s-"))`, `{"groups":["k8s-a","b"]}`, []string{"k8s-a"}, ""},
+		"split":               {`answer.groups.split(",")`, `{"groups":"a,b"}`, []string{"a", "b"}, ""},
+		"claims without":      {groupsource.GroupsExpression(&v1alpha1.GroupSource{UserInfo: &v1alpha1.UserInfoGroups{}}), `{"sub":"jane"}`, nil, ""},
+		"no such member":      {"answer.groups", `{"group":[]}`, nil, "no such key: groups"},
+		"numbers":             {"answer.groups", `{"groups":[1]}`, nil, "does not result in strings"},
+		"an object":           {"answer.groups", `{"groups":{"secret":1}}`, nil, "results in map"},
+		"a member twice":      {"answer.groups", `{"groups":["a"],"groups":["b"]}`, nil, "a member twice"},
+		"no JSON":             {"answer.groups", `<html>secret`, nil, "not JSON"},
+		"two values":          {"answer.groups", `{"groups":[]}{}`, nil, "not JSON"},
+		"nothing":             {"answer.groups", ``, nil, "not JSON"},
+		"too many":            {"answer.groups", `{"groups":["a","b","c","d"]}`, nil, "more than 3 groups"},
+		"an expensive answer": {"answer.map(a, answer.map(b, answer.map(c, c)).size().toString())", "[" + strings.Repeat("1,", 1000) + "1]", nil, "compilation"},
+		"an expensive answer, in time": {`answer.exists(a, answer.exists(b, answer.exists(c, a + b + c == 4))) ? "a" : "b"`,
+			"[" + strings.Repeat("1,", 1000) + "1]", nil, "cost limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mapping, err := groupsource.CompileMapping(test.expression)
+			var names []string
+			if err == nil {
+				names, _, err = mapping.Names(t.Context(), []byte(test.answer), 3)
+			}
+			if test.err == "" {
+				if err != nil || !slices.Equal(names, test.want) {
+					t.Errorf("%q, %v", names, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.err) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestParsePage(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		`{"value":[{"id":"a"},{"id":"b","displayName":"B"}]}`:      "a b ",
+		`{"@odata.nextLink":"https://graph.example/2","value":[]}`: "https://graph.example/2",
+		`{"value":[{"id":null}]}`:                                  "a group has no id",
+		`{"value":[{"displayName":"B"}]}`:                          "a group has no id",
+		`{"value":[1]}`:                                            "not a JSON object",
+		`{"value":{}}`:                                             "no list",
+		`{"error":{"code":"x"}}`:                                   "no list",
+		`{"value":[],"value":[{"id":"a"}]}`:                        "a member twice",
+		`{"value":[],"@odata.nextLink":7}`:                         "not a string",
+		`[]`:                                                       "not a JSON object",
+		`{"value":[{"id":"a"}],"@odata.nextLink":"https://x/2","x":1}`: "a https://x/2",
+	} {
+		page, err := groupsource.ParsePage([]byte(answer), "id")
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = strings.TrimPrefix(strings.Join(page.Names, " ")+" "+page.Next, " ")
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", answer, got, want)
+		}
+	}
+}
+
+func TestParseToken(t *testing.T) {
+	t.Parallel()
+	for answer, ok := range map[string]bool{
+		`{"access_token":"t","expires_in":3599}`: true, `{"access_token":"t"}`: false, `{"expires_in":1}`: false,
+		`{"access_token":"t","expires_in":-1}`: false, `{"access_token":"","expires_in":1}`: false, `[]`: false,
+	} {
+		if _, _, err := groupsource.ParseToken([]byte(answer)); (err == nil) != ok {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+// FuzzAnswers has no answer of a service cause a panic, more names than allowed, or an error
+// that holds what may be a secret of it.
+func FuzzAnswers(f *testing.F) {
+	for _, answer := range []string{
+		`{"sub":"jane","groups":["a"]}`, `{"value":[{"id":"a","displayName":"b"}],"@odata.nextLink":"https://x"}`, `{"access_token":"t","expires_in":1}`, `[{"name":"a"}]`, `{"groups":{"a":[1e400]}}`,
+	} {
+		f.Add([]byte(answer))
+	}
+	var mappings []*groupsource.Mapping
+	for _, text := range []string{"has(answer.groups) ? answer.groups : []", "answer.groups", "answer.map(g, g.name)", "answer.groups.split(',')"} {
+		mapping, err := groupsource.CompileMapping(text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		mappings = append(mappings, mapping)
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		for _, mapping := range mappings {
+			names, _, err := mapping.Names(t.Context(), answer, 5)
+			if tooMany, ok := errors.AsType[groupsource.TooManyError](err); len(names) > 5 || ok && tooMany != 5 {
+				t.Errorf("%d names, %v", len(names), err)
+			}
+		}
+		if page, err := groupsource.ParsePage(answer, "id"); err == nil && page == nil {
+			t.Error("neither a page nor an error")
+		}
+		if token, seconds, err := groupsource.ParseToken(answer); err == nil && (token == "" || seconds < 0) {
+			t.Errorf("%q for %d s", token, seconds)
+		}
+	})
+}
