@@ -39,9 +39,9 @@ type GroupQuery struct {
 
 // GroupAnswer is what a source knows of a user.
 type GroupAnswer struct {
-	// Groups are the names, with the source's prefix; an empty name has none. None are those
-	// of a user who certainly has no groups there. The list is shared and must not be
-	// written to.
+	// Groups are the names, with the source's prefix, sorted, each once; an empty name has no
+	// prefix. None are those of a user who certainly has no groups there. The list is shared
+	// and must not be written to.
 	Groups []string
 	// At is when the source gave the answer.
 	At time.Time
@@ -159,7 +159,7 @@ type groupLookups struct {
 // silently: a source that does not answer fails the review, or is named in extra.
 func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, trail jwt.Trail) error {
 	l.origins = append(l.origins, GroupOrigin{Source: groupsource.TokenOrigin, Groups: proof.User.Groups})
-	groups := slices.Clip(proof.User.Groups)
+	groups := slices.Clip(proof.User.Groups) // the token's own are one of the origins
 	for i := range l.issuer.groups {
 		source := &l.issuer.groups[i]
 		step := "groups of " + source.config.Name
@@ -271,15 +271,18 @@ func (l *groupLookups) mark(u *authenticationv1.UserInfo, key, source, why strin
 	l.detail = append(l.detail, "groups of "+quote(source)+": "+why)
 }
 
-// appendMissing appends the groups that a list does not have.
-func appendMissing(list, more []string) []string {
-	known := make(map[string]struct{}, len(list)+len(more))
+// appendMissing appends the groups of a sorted list that another list does not have.
+func appendMissing(list, sorted []string) []string {
+	var twice []string
 	for _, group := range list {
-		known[group] = struct{}{}
+		if _, found := slices.BinarySearch(sorted, group); found {
+			twice = append(twice, group)
+		}
 	}
-	for _, group := range more {
-		if _, twice := known[group]; !twice {
-			known[group] = struct{}{}
+	slices.Sort(twice)
+	list = slices.Grow(list, len(sorted))
+	for _, group := range sorted {
+		if _, found := slices.BinarySearch(twice, group); !found {
 			list = append(list, group)
 		}
 	}

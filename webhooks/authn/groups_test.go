@@ -262,8 +262,8 @@ func TestRevocationByClaims(t *testing.T) {
 		"sub":                {v1alpha1.TokenRevocationSpec{Issuer: issuerURL, Subject: "jane", IssuedBefore: at}, nil, authn.ReasonRevoked, ""},
 		"sub, issued after":  {v1alpha1.TokenRevocationSpec{Issuer: issuerURL, Subject: "jane", IssuedBefore: at}, map[string]any{"iat": noon.Unix()}, authn.ReasonOK, ""},
 		"several":            {v1alpha1.TokenRevocationSpec{Issuer: issuerURL, Subject: "jane", TokenID: "a", IssuedBefore: at}, nil, "", "spec: has several"},
-		"no issuer":          {v1alpha1.TokenRevocationSpec{TokenID: "a"}, nil, "", "spec.issuer: is missing"},
-		"an issuer alone":    {v1alpha1.TokenRevocationSpec{Issuer: issuerURL, User: "a", IssuedBefore: at}, nil, "", "spec.issuer: is for"},
+		"no issuer":          {v1alpha1.TokenRevocationSpec{TokenID: "a"}, nil, "", "spec.issuer: is required"},
+		"an issuer alone":    {v1alpha1.TokenRevocationSpec{Issuer: issuerURL, User: "a", IssuedBefore: at}, nil, "", "spec.issuer: is required"},
 		"jti and a time":     {v1alpha1.TokenRevocationSpec{Issuer: issuerURL, TokenID: "a", IssuedBefore: at}, nil, "", "spec.issuedBefore: is for"},
 		"sub without a time": {v1alpha1.TokenRevocationSpec{Issuer: issuerURL, Subject: "a"}, nil, "", "spec.issuedBefore: is missing"},
 	} {

@@ -87,35 +87,29 @@ func (one *Revocation) check() diagnostic.List {
 			Field: field, Message: message, Hint: hint,
 		})
 	}
-	byClaim := 0
-	for _, value := range []string{one.Spec.TokenID, one.Spec.SessionID, one.Spec.Subject} {
+	spec := &one.Spec
+	named := 0
+	for _, value := range []string{spec.User, spec.TokenID, spec.SessionID, spec.Subject} {
 		if value != "" {
-			byClaim++
+			named++
 		}
 	}
-	switch {
-	case one.Spec.User != "" && byClaim > 0 || byClaim > 1:
+	if named > 1 {
 		report(diagnostic.Error, "spec", "has several of user, tokenID, sessionID and subject, must have one", "")
-	case byClaim == 1 && one.Spec.Issuer == "":
-		report(diagnostic.Error, "spec.issuer", "is missing", "the URL of the issuer of the JWTs")
-	case byClaim == 0 && one.Spec.Issuer != "":
-		report(diagnostic.Error, "spec.issuer", "is for tokenID, sessionID and subject", "")
-	case byClaim == 1 && one.Spec.Subject == "" && !one.Spec.IssuedBefore.IsZero():
-		report(diagnostic.Error, "spec.issuedBefore", "is for user and subject: all tokens with this id are revoked", "")
 	}
-	if byClaim > 0 {
-		if one.Spec.Subject != "" && one.Spec.IssuedBefore.IsZero() {
-			report(diagnostic.Error, "spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
-		}
-		return found
-	}
-	if one.Spec.User == "" {
+	if named == 0 {
 		report(diagnostic.Error, "spec.user", "is missing", "the user name as the API server sees it, prefixes included")
-	} else if f := guard.CheckString(one.Spec.User); f != "" {
-		report(diagnostic.Error, "spec.user", quote(one.Spec.User)+" "+string(f)+": no token proves this name", "")
+	} else if f := guard.CheckString(spec.User); f != "" {
+		report(diagnostic.Error, "spec.user", quote(spec.User)+" "+string(f)+": no token proves this name", "")
 	}
-	if one.Spec.IssuedBefore.IsZero() {
+	if byClaim := named > 0 && spec.User == ""; byClaim != (spec.Issuer != "") {
+		report(diagnostic.Error, "spec.issuer", "is required with tokenID, sessionID or subject, and does not go with user", "the URL of the issuer of the JWTs")
+	}
+	switch timed := spec.TokenID == "" && spec.SessionID == ""; {
+	case timed && spec.IssuedBefore.IsZero():
 		report(diagnostic.Error, "spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
+	case !timed && !spec.IssuedBefore.IsZero():
+		report(diagnostic.Error, "spec.issuedBefore", "is for user and subject: all tokens with this id are revoked", "")
 	}
 	return found
 }

@@ -368,7 +368,7 @@ func TestProvide(t *testing.T) {
 	defer g.Close()
 	directories := map[string]authn.Directory{"corp": fakeDirectory{}}
 	c := func(ttl time.Duration) *config.Config {
-		loaded, found := config.InspectText("login.yaml", `
+		loaded, found := config.InspectText("login.yaml", []byte(`
 apiVersion: apiserver.config.k8s.io/v1
 kind: AuthenticationConfiguration
 jwt: [{issuer: {url: "https://issuer.example", audiences: [a]}, claimMappings: {username: {claim: sub, prefix: "oidc:"}}}]
@@ -386,7 +386,7 @@ directories:
   groupsPrefix: "corp:"
   userSearch: {baseDN: "dc=example", filter: "(uid={})", usernameAttribute: uid}
   groupSearch: {baseDN: "dc=example", filter: "(member={})"}
-`)
+`))
 		if err := found.Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -74,6 +74,9 @@ func (g *Groups) Close() {
 func (g *Groups) Provide(c *config.Config, directories map[string]authn.Directory) (*View, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	for i := range c.Authn.Issuers {
+		c.Authn.Issuers[i].Groups = nil // of an earlier call about the same documents
+	}
 	v := &View{}
 	for i := range c.GroupSources {
 		configured := &c.GroupSources[i]
