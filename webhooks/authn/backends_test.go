@@ -247,7 +247,7 @@ func BenchmarkCachedGroups(b *testing.B) {
 	for i := range names {
 		names[i] = fmt.Sprintf("corp:department-%02d", i)
 	}
-	source := groupSource{config: &v1alpha1.GroupSource{Name: "corp"}, lookup: &cachedGroups{GroupAnswer{Groups: names, At: time.Now()}}}
+	source := groupSource{config: &v1alpha1.GroupSource{Name: "corp"}, lookup: &cachedGroups{GroupAnswer{Groups: names, At: time.Unix(0, 0)}}}
 	one := &issuer{url: "https://issuer.example", groups: []groupSource{source}}
 	set := &Set{guard: guard.Guard{}}
 	own := []string{"dev", "eng"}

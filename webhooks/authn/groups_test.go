@@ -211,13 +211,17 @@ func TestCheckGroupSources(t *testing.T) {
 			g.Timeout, g.CacheTTL, g.OutageTTL, g.MaxGroups, g.MaxRequests = seconds(8), seconds(1), seconds(0), -1, 2000
 		}), []string{"cacheTTL:", "maxGroups:", "maxRequests:", "outageTTL:", "outageTTL:", "timeout:"}},
 		"words": {with(func(g *v1alpha1.GroupSource) { g.Ask, g.OnUnknown, g.HTTP.Method = "Alway", "Deny", "PUT" }), []string{"ask:", `did you mean "Always"`, "http.method:", "onUnknown:"}},
-		"prefixes": {with(func(g *v1alpha1.GroupSource) { g.GroupsPrefix, g.RequiredPrefix = new("system:"), "corp:" }),
-			[]string{"groupsPrefix: \"system:\"", "requiredPrefix: \"corp:\" is required, but"}},
+		"prefixes": {
+			with(func(g *v1alpha1.GroupSource) { g.GroupsPrefix, g.RequiredPrefix = new("system:"), "corp:" }),
+			[]string{"groupsPrefix: \"system:\"", "requiredPrefix: \"corp:\" is required, but"},
+		},
 		"certificate": {with(func(g *v1alpha1.GroupSource) {
 			g.HTTP.ClientKeyFile, g.CertificateAuthority = "key.pem", "ca.pem"
 		}), []string{"certificateAuthority:", "belong together"}},
-		"graph": {[]v1alpha1.GroupSource{{Name: "g", GroupsPrefix: new("g:"), Graph: &v1alpha1.GraphGroups{TenantID: "a/b", NameProperty: "mail", URL: "graph"}}},
-			[]string{"graph.clientID:", "graph.clientSecretFile:", "graph.nameProperty:", "graph.tenantID:", "graph.url:"}},
+		"graph": {
+			[]v1alpha1.GroupSource{{Name: "g", GroupsPrefix: new("g:"), Graph: &v1alpha1.GraphGroups{TenantID: "a/b", NameProperty: "mail", URL: "graph"}}},
+			[]string{"graph.clientID:", "graph.clientSecretFile:", "graph.nameProperty:", "graph.tenantID:", "graph.url:"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -81,9 +81,9 @@ func (r revoked) add(one *Revocation) {
 // check returns the errors of a revocation.
 func (one *Revocation) check() diagnostic.List {
 	var found diagnostic.List
-	report := func(severity diagnostic.Severity, field, message, hint string) {
+	report := func(field, message, hint string) {
 		found = append(found, diagnostic.Diagnostic{
-			Severity: severity, Source: one.Source, Object: "TokenRevocation/" + one.Name,
+			Severity: diagnostic.Error, Source: one.Source, Object: "TokenRevocation/" + one.Name,
 			Field: field, Message: message, Hint: hint,
 		})
 	}
@@ -95,21 +95,21 @@ func (one *Revocation) check() diagnostic.List {
 		}
 	}
 	if named > 1 {
-		report(diagnostic.Error, "spec", "has several of user, tokenID, sessionID and subject, must have one", "")
+		report("spec", "has several of user, tokenID, sessionID and subject, must have one", "")
 	}
 	if named == 0 {
-		report(diagnostic.Error, "spec.user", "is missing", "the user name as the API server sees it, prefixes included")
+		report("spec.user", "is missing", "the user name as the API server sees it, prefixes included")
 	} else if f := guard.CheckString(spec.User); f != "" {
-		report(diagnostic.Error, "spec.user", quote(spec.User)+" "+string(f)+": no token proves this name", "")
+		report("spec.user", quote(spec.User)+" "+string(f)+": no token proves this name", "")
 	}
 	if byClaim := named > 0 && spec.User == ""; byClaim != (spec.Issuer != "") {
-		report(diagnostic.Error, "spec.issuer", "is required with tokenID, sessionID or subject, and does not go with user", "the URL of the issuer of the JWTs")
+		report("spec.issuer", "is required with tokenID, sessionID or subject, and does not go with user", "the URL of the issuer of the JWTs")
 	}
 	switch timed := spec.TokenID == "" && spec.SessionID == ""; {
 	case timed && spec.IssuedBefore.IsZero():
-		report(diagnostic.Error, "spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
+		report("spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
 	case !timed && !spec.IssuedBefore.IsZero():
-		report(diagnostic.Error, "spec.issuedBefore", "is for user and subject: all tokens with this id are revoked", "")
+		report("spec.issuedBefore", "is for user and subject: all tokens with this id are revoked", "")
 	}
 	return found
 }

@@ -34,8 +34,10 @@ func TestNames(t *testing.T) {
 		"nothing":             {"answer.groups", ``, nil, "not JSON"},
 		"too many":            {"answer.groups", `{"groups":["a","b","c","d"]}`, nil, "more than 3 groups"},
 		"an expensive answer": {"answer.map(a, answer.map(b, answer.map(c, c)).size().toString())", "[" + strings.Repeat("1,", 1000) + "1]", nil, "compilation"},
-		"an expensive answer, in time": {`answer.exists(a, answer.exists(b, answer.exists(c, a + b + c == 4))) ? "a" : "b"`,
-			"[" + strings.Repeat("1,", 1000) + "1]", nil, "cost limit"},
+		"an expensive answer, in time": {
+			`answer.exists(a, answer.exists(b, answer.exists(c, a + b + c == 4))) ? "a" : "b"`,
+			"[" + strings.Repeat("1,", 1000) + "1]", nil, "cost limit",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -68,9 +69,7 @@ func (c *client) do(ctx context.Context, method, to string, header http.Header, 
 	if err != nil {
 		return nil, errors.New("the URL cannot be called")
 	}
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", c.agent)
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)

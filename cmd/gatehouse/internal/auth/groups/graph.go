@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// graphAsker asks Microsoft Graph, as an application.
-type graphAsker struct {
+// graphBackend asks Microsoft Graph, as an application.
+type graphBackend struct {
 	client             *client
 	base               *url.URL
 	tokenURL           string
@@ -41,13 +41,13 @@ const (
 	renewBefore = time.Minute
 )
 
-func newGraphAsker(configured *config.GroupSource, connections int, agent string) (asker, error) {
+func newGraphBackend(configured *config.GroupSource, connections int, agent string) (backend, error) {
 	c := configured.Config.Graph
 	base, err := groupsource.ParseURL(strings.TrimSuffix(cmp.Or(c.URL, groupsource.DefaultGraphURL), "/"))
 	if err != nil {
 		return nil, fmt.Errorf("graph.url: %w", err)
 	}
-	a := &graphAsker{
+	a := &graphBackend{
 		base: base, nameProperty: cmp.Or(c.NameProperty, groupsource.DefaultNameProperty), renewing: make(chan struct{}, 1),
 		tokenURL: cmp.Or(c.TokenURL, "https://login.microsoftonline.com/"+c.TenantID+"/oauth2/v2.0/token"),
 		form: url.Values{
@@ -59,7 +59,7 @@ func newGraphAsker(configured *config.GroupSource, connections int, agent string
 	return a, err
 }
 
-func (a *graphAsker) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error) {
+func (a *graphBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error) {
 	if q.User == "." || q.User == ".." {
 		return nil, errors.New("the user is not the id of an object")
 	}
@@ -95,7 +95,7 @@ func (a *graphAsker) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([
 
 // isOwn reports whether a URL is below that of the configuration: the token goes nowhere
 // else.
-func (a *graphAsker) isOwn(text string) bool {
+func (a *graphBackend) isOwn(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == a.base.Scheme && strings.EqualFold(u.Host, a.base.Host) && u.User == nil &&
 		strings.HasPrefix(u.EscapedPath(), a.base.EscapedPath()+"/") && !strings.Contains(u.Path, "..")
@@ -103,7 +103,7 @@ func (a *graphAsker) isOwn(text string) bool {
 
 // get gets a page. It waits as long as Graph asks for, if there is time for that, and renews a
 // token that Graph does not accept, once.
-func (a *graphAsker) get(ctx context.Context, at string) (*reply, error) {
+func (a *graphBackend) get(ctx context.Context, at string) (*reply, error) {
 	renewed := false
 	for {
 		token, err := a.bearer(ctx)
@@ -147,7 +147,7 @@ func rest(ctx context.Context, wait time.Duration) error {
 }
 
 // drop forgets a token that was not accepted.
-func (a *graphAsker) drop(token string) {
+func (a *graphBackend) drop(token string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.token == token {
@@ -156,7 +156,7 @@ func (a *graphAsker) drop(token string) {
 }
 
 // known returns the token, "" if it has to be fetched.
-func (a *graphAsker) known() string {
+func (a *graphBackend) known() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !time.Now().Before(a.renew) {
@@ -166,7 +166,7 @@ func (a *graphAsker) known() string {
 }
 
 // bearer returns the token of the application, which one look-up fetches for all.
-func (a *graphAsker) bearer(ctx context.Context) (string, error) {
+func (a *graphBackend) bearer(ctx context.Context) (string, error) {
 	if token := a.known(); token != "" {
 		return token, nil
 	}

@@ -10,9 +10,9 @@ package groups
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -96,33 +96,31 @@ func (g *Groups) Provide(c *config.Config, directories map[string]authn.Director
 
 // source returns the source with these settings. The caller holds the lock.
 func (g *Groups) source(configured *config.GroupSource, directories map[string]authn.Directory) (*source, error) {
-	settings, err := json.Marshal(configured)
-	if err != nil {
-		return nil, fmt.Errorf("settings: %w", err)
-	}
 	var directory authn.Directory
 	if ldap := configured.Config.LDAP; ldap != nil {
 		directory = directories[ldap.Directory]
 	}
-	i := slices.IndexFunc(g.known, func(one *source) bool { return one.settings == string(settings) && one.directory == directory })
+	i := slices.IndexFunc(g.known, func(one *source) bool {
+		return reflect.DeepEqual(&one.settings, configured) && one.directory == directory
+	})
 	if i >= 0 {
 		return g.known[i], nil
 	}
-	ask, err := newAsker(configured, directory, g.agent)
+	ask, err := newBackend(configured, directory, g.agent)
 	if err != nil {
 		return nil, err
 	}
 	of := g.newSource(configured, ask)
-	of.settings, of.directory = string(settings), directory
+	of.settings, of.directory = *configured, directory
 	g.known = append(g.known, of)
 	return of, nil
 }
 
 // newSource returns a source that asks.
-func (g *Groups) newSource(configured *config.GroupSource, ask asker) *source {
+func (g *Groups) newSource(configured *config.GroupSource, ask backend) *source {
 	c := configured.Config
 	of := &source{
-		groups: g, asker: ask,
+		groups: g, backend: ask,
 		issuer: strings.Clone(configured.Issuer), name: strings.Clone(c.Name),
 		prefix:  prefixOf(configured),
 		timeout: groupsource.Timeout(c), ttl: groupsource.CacheTTL(c), outageTTL: groupsource.OutageTTL(c),

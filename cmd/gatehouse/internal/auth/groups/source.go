@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // result is the end of a look-up, for metrics.
@@ -44,10 +45,10 @@ var (
 	errPanic   = errors.New("the answer cannot be read")
 )
 
-// asker asks a service for the names of a user's groups, without the prefix. No names and no
+// backend asks a service for the names of a user's groups, without the prefix. No names and no
 // error are those of a user who certainly has none. The error names no secret. It is safe for
 // concurrent use.
-type asker interface {
+type backend interface {
 	ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error)
 }
 
@@ -62,9 +63,9 @@ const (
 // source is a group source.
 type source struct {
 	groups    *Groups
-	settings  string
+	settings  config.GroupSource
 	directory authn.Directory
-	asker     asker
+	backend   backend
 
 	issuer, name, prefix    string
 	timeout, ttl, outageTTL time.Duration
@@ -103,7 +104,7 @@ func (s *source) Cached(q *authn.GroupQuery) (authn.GroupAnswer, bool) {
 
 // Lookup implements authn.GroupLookup.
 func (s *source) Lookup(ctx context.Context, q *authn.GroupQuery) (authn.GroupAnswer, error) {
-	c, err := s.join(*q)
+	c, err := s.join(*q) //nolint:contextcheck // others may wait for the same look-up
 	if err == nil {
 		select {
 		case <-c.done:
@@ -192,7 +193,7 @@ func (s *source) try(q *authn.GroupQuery) (names []string, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(s.groups.ctx, s.timeout)
 	defer cancel()
-	names, err = s.asker.ask(ctx, q, s.limit)
+	names, err = s.backend.ask(ctx, q, s.limit)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, &outageError{cause: fmt.Errorf("%w: %w", errTime, context.Cause(ctx))}

@@ -41,8 +41,9 @@ func (a *answering) ask(ctx context.Context, _ *authn.GroupQuery, _ int) ([]stri
 	a.asked.Add(1)
 	now := a.now.Add(1)
 	defer a.now.Add(-1)
-	for most := a.most.Load(); now > most && !a.most.CompareAndSwap(most, now); most = a.most.Load() {
-	}
+	a.mu.Lock()
+	a.most.Store(max(a.most.Load(), now))
+	a.mu.Unlock()
 	select {
 	case <-time.After(a.takes):
 	case <-ctx.Done():
@@ -60,7 +61,7 @@ func (a *answering) answer(err error, names ...string) {
 }
 
 // testSource returns a source that asks, named corp, and what it logs.
-func testSource(t *testing.T, ask asker, edit ...func(*v1alpha1.GroupSource)) (*source, *logbuffer.Buffer) {
+func testSource(t *testing.T, ask backend, edit ...func(*v1alpha1.GroupSource)) (*source, *logbuffer.Buffer) {
 	t.Helper()
 	log := &logbuffer.Buffer{}
 	g := New(Options{Log: slog.New(slog.NewTextHandler(log, nil))})

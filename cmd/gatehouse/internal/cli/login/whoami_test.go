@@ -78,7 +78,8 @@ expires     2126-11-20T12:15:00Z`,
 			name: "groups outside the token", user: token,
 			answer: login.Answer{
 				Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane", Groups: []string{"dev", "corp:a"}}, GroupOrigins: []authn.GroupOrigin{
-					{Source: "token", Groups: []string{"dev"}}, {Source: "corp", Groups: []string{"corp:a"}, At: new(time.Now().Add(-time.Hour)), Stale: true},
+					{Source: "token", Groups: []string{"dev"}},
+					{Source: "corp", Groups: []string{"corp:a"}, At: new(time.Now().Add(-time.Hour)), Stale: true},
 					{Source: "teams", Missing: "the source does not answer"},
 				},
 			},

@@ -17,28 +17,28 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// newAsker returns what asks the service of a checked configuration.
-func newAsker(configured *config.GroupSource, directory authn.Directory, agent string) (asker, error) {
+// newBackend returns what asks the service of a checked configuration.
+func newBackend(configured *config.GroupSource, directory authn.Directory, agent string) (backend, error) {
 	c := configured.Config
 	connections := cmp.Or(c.MaxRequests, groupsource.DefaultMaxRequests)
 	switch {
 	case c.LDAP != nil && directory == nil:
 		return nil, fmt.Errorf("the directory %q does not exist", c.LDAP.Directory)
 	case c.LDAP != nil:
-		return &ldapAsker{directory}, nil
+		return &ldapBackend{directory}, nil
 	case c.Graph != nil:
-		return newGraphAsker(configured, connections, agent)
+		return newGraphBackend(configured, connections, agent)
 	case c.UserInfo != nil || c.HTTP != nil:
-		return newHTTPAsker(configured, connections, agent)
+		return newHTTPBackend(configured, connections, agent)
 	default:
 		return nil, errors.New("one of userInfo, ldap, graph and http is required")
 	}
 }
 
-// ldapAsker asks a directory.
-type ldapAsker struct{ directory authn.Directory }
+// ldapBackend asks a directory.
+type ldapBackend struct{ directory authn.Directory }
 
-func (a *ldapAsker) ask(ctx context.Context, q *authn.GroupQuery, _ int) ([]string, error) {
+func (a *ldapBackend) ask(ctx context.Context, q *authn.GroupQuery, _ int) ([]string, error) {
 	account, err := a.directory.Find(ctx, q.User)
 	if errors.Is(err, authn.ErrNoAccount) {
 		return nil, nil
@@ -53,8 +53,8 @@ func (a *ldapAsker) ask(ctx context.Context, q *authn.GroupQuery, _ int) ([]stri
 	return names, err //nolint:wrapcheck // it names the directory
 }
 
-// httpAsker asks a UserInfo endpoint, or a service of the operator.
-type httpAsker struct {
+// httpBackend asks a UserInfo endpoint, or a service of the operator.
+type httpBackend struct {
 	client      *client
 	url, method string
 	// userInfo reports whether the token of the user is the credential, and header has
@@ -64,8 +64,8 @@ type httpAsker struct {
 	mapping  *groupsource.Mapping
 }
 
-func newHTTPAsker(configured *config.GroupSource, connections int, agent string) (asker, error) {
-	a := &httpAsker{method: http.MethodGet, header: http.Header{}}
+func newHTTPBackend(configured *config.GroupSource, connections int, agent string) (backend, error) {
+	a := &httpBackend{method: http.MethodGet, header: http.Header{}}
 	var certificate *tls.Certificate
 	if c := configured.Config.HTTP; c != nil {
 		a.url, a.method = c.URL, cmp.Or(c.Method, http.MethodGet)
@@ -91,7 +91,7 @@ func newHTTPAsker(configured *config.GroupSource, connections int, agent string)
 }
 
 // call asks the service about a user.
-func (a *httpAsker) call(ctx context.Context, q *authn.GroupQuery) (*reply, error) {
+func (a *httpBackend) call(ctx context.Context, q *authn.GroupQuery) (*reply, error) {
 	switch {
 	case a.userInfo:
 		return a.client.do(ctx, a.method, a.url, bearer(q.Token), http.NoBody)
@@ -108,7 +108,7 @@ func (a *httpAsker) call(ctx context.Context, q *authn.GroupQuery) (*reply, erro
 	return a.client.do(ctx, a.method, a.url, header, bytes.NewReader(text))
 }
 
-func (a *httpAsker) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error) {
+func (a *httpBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error) {
 	reply, err := a.call(ctx, q)
 	switch {
 	case err != nil:
