@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"gomodules.xyz/jsonpatch/v2"
 	strict "github.com/evanphx/json-patch/v5"
+	"gomodules.xyz/jsonpatch/v2"
 	evanphx "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	podsecurityapi "k8s.io/pod-security-admission/api"

@@ -60,9 +60,6 @@ func (f *commonFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
 	f.Add(cmd)
 	_ = cmd.MarkFlagDirname("dir") // the flags exist
-	for _, name := range []string{"secret", "namespace", "registration", "rotation-hold"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 }
 
 // storage holds a state, and the registrations that trust it.
