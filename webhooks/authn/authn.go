@@ -114,8 +114,10 @@ const maxTokenBytes = 16 << 10
 type Set struct {
 	backends []backend
 	tokens   *accessTokens
-	guard    guard.Guard
-	revoked  revoked
+	// issuers are nil without any.
+	issuers *issuers
+	guard   guard.Guard
+	revoked revoked
 	// withdrawn are the ids of access tokens that were removed after Compile.
 	withdrawn map[string]struct{}
 	logins    *logins

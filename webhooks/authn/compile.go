@@ -56,8 +56,8 @@ func Compile(spec Spec) (*Set, error) {
 				set.guard.RejectEmptyGroups(url, prefix)
 			}
 		}
-		jwts := &issuers{byURL: known, now: spec.Now}
-		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, jwts.authenticate})
+		set.issuers = &issuers{byURL: known, now: spec.Now}
+		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, set.issuers.authenticate})
 	}
 
 	for i := range spec.Revocations {

@@ -28,6 +28,14 @@ type issuer struct {
 	groups []groupSource
 }
 
+// find returns the issuer with a URL, nil if it is not configured.
+func (i *issuers) find(url string) *issuer {
+	if i == nil {
+		return nil
+	}
+	return i.byURL[url]
+}
+
 // authenticate is the authenticator of JWTs. A token of an issuer that is not
 // configured, such as an expired service account token, is foreign. It waits for
 // keys if they have to be fetched.
@@ -42,8 +50,8 @@ func (i *issuers) authenticate(ctx context.Context, in *Input, e *explanation) v
 		return v
 	}
 	url := parsed.Issuer()
-	issuer, known := i.byURL[url]
-	if !known {
+	issuer := i.find(url)
+	if issuer == nil {
 		if e != nil {
 			e.add("issuer", "%s is not configured", quote(url))
 		}

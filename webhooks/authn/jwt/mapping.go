@@ -17,10 +17,8 @@ import (
 // mapUser maps the claims of a verified token to the user of a proof that has its ID, and
 // applies all rules, in upstream's order. The error is a *Refusal or means "cannot decide".
 func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, trail Trail, enrich Enrich) error {
-	for i := range t.claims {
-		if name, findDuplicate := findNestedDuplicate(t.claims[i].value); findDuplicate {
-			return refuse(Malformed, "the claim "+quote(t.claims[i].name.Text())+" has the member "+quote(name.Text())+" twice in one object")
-		}
+	if r := t.checkNested(); r != nil {
+		return r
 	}
 	proof.Overage = enrich != nil && a.isOverage(t)
 	if r := a.distributed(t); r != nil && !proof.Overage {
@@ -34,6 +32,16 @@ func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, tra
 		return a.checkRules(ctx, t, &proof.User, e, trail, nil)
 	}
 	return a.checkRules(ctx, t, &proof.User, e, trail, func() error { return enrich(ctx, t, proof, trail) })
+}
+
+// checkNested rejects a claim with an object that has a member twice.
+func (t *Token) checkNested() *Refusal {
+	for i := range t.claims {
+		if name, found := findNestedDuplicate(t.claims[i].value); found {
+			return refuse(Malformed, "the claim "+quote(t.claims[i].name.Text())+" has the member "+quote(name.Text())+" twice in one object")
+		}
+	}
+	return nil
 }
 
 // isOverage reports whether a token says that its groups were left out because there are
