@@ -381,3 +381,25 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// BenchmarkCached is a look-up of a user who is in memory among ten thousand.
+func BenchmarkCached(b *testing.B) {
+	g := New(Options{Log: slog.New(slog.DiscardHandler)})
+	b.Cleanup(g.Close)
+	s := g.newSource(&config.GroupSource{Issuer: "https://issuer.example", Config: &v1alpha1.GroupSource{Name: "corp"}}, &answering{})
+	groups := make([]string, 20)
+	for i := range groups {
+		groups[i] = fmt.Sprintf("department-%02d-of-a-large-company", i)
+	}
+	queries := make([]*authn.GroupQuery, 10_000)
+	for i := range queries {
+		queries[i] = user(fmt.Sprint("user-", i))
+		g.cache.put(s.key(queries[i]), authn.GroupAnswer{Groups: groups, At: time.Now()})
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if _, ok := s.Cached(queries[i%len(queries)]); !ok {
+			b.Fatal("not in memory")
+		}
+	}
+}
