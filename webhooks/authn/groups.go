@@ -125,11 +125,11 @@ func compileGroupSources(spec *Spec, one *Issuer) ([]groupSource, diagnostic.Lis
 	}
 	compiled := make([]groupSource, len(configured))
 	for n := range configured {
-		compiled[n].config = &configured[n]
+		compiled[n].config = groupsource.Complete(&configured[n])
 		if n < len(one.Groups) {
 			compiled[n].lookup = one.Groups[n]
 		}
-		if text := groupsource.UserExpression(&configured[n]); text != groupsource.DefaultUser {
+		if text := compiled[n].config.User; text != "" && text != groupsource.DefaultUser {
 			compiled[n].user, _ = jwt.CompileClaimExpression(text) // checked above
 		}
 	}

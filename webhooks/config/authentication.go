@@ -35,8 +35,8 @@ type GroupSource struct {
 	// Issuer is the URL of the issuer.
 	Issuer string
 	Config *v1alpha1.GroupSource
-	// DirectoryPrefix is the groupsPrefix of the directory of an LDAP source.
-	DirectoryPrefix string
+	// Prefix is the groupsPrefix, by default that of the directory of an LDAP source.
+	Prefix string
 	// Secret is the secret or the token, and Certificate and Key are a client certificate in
 	// PEM, of those that are configured.
 	Secret, Certificate, Key []byte
@@ -124,9 +124,12 @@ func (o *object) readGroupSources(index int, issuer *v1alpha1.JWTIssuer) {
 		case c.LDAP != nil:
 			for _, d := range o.config.Directories {
 				if d.Config.Name == c.LDAP.Directory {
-					s.DirectoryPrefix = d.Config.GroupsPrefix
+					s.Prefix = d.Config.GroupsPrefix
 				}
 			}
+		}
+		if given := s.Config.GroupsPrefix; given != nil {
+			s.Prefix = *given
 		}
 		o.config.GroupSources = append(o.config.GroupSources, s)
 	}

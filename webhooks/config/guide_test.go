@@ -102,7 +102,7 @@ func TestGuideOfLogin(t *testing.T) {
 	if c.Directories[0].Config.CertificateAuthority == "" || len(c.Authn.Configuration.Guard.AllowedGroups) != 1 {
 		t.Error("the parts are not in use")
 	}
-	if len(c.GroupSources) != 3 || c.GroupSources[0].DirectoryPrefix != "corp:" || string(c.GroupSources[2].Secret) != "x" {
+	if len(c.GroupSources) != 3 || c.GroupSources[0].Prefix != "corp:" || string(c.GroupSources[2].Secret) != "x" {
 		t.Errorf("the group sources are %+v", c.GroupSources)
 	}
 }

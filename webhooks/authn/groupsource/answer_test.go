@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 		"objects":             {"answer.map(g, g.name)", `[{"name":"a"},{"name":"b"}]`, []string{"a", "b"}, ""},
 		"some":                {`answer.groups.filter(g, g.startsWith("k8s-"))`, `{"groups":["k8s-a","b"]}`, []string{"k8s-a"}, ""},
 		"split":               {`answer.groups.split(",")`, `{"groups":"a,b"}`, []string{"a", "b"}, ""},
-		"claims without":      {groupsource.GroupsExpression(&v1alpha1.GroupSource{UserInfo: &v1alpha1.UserInfoGroups{}}), `{"sub":"jane"}`, nil, ""},
+		"claims without":      {groupsource.Complete(&v1alpha1.GroupSource{UserInfo: &v1alpha1.UserInfoGroups{}}).Groups, `{"sub":"jane"}`, nil, ""},
 		"no such member":      {"answer.groups", `{"group":[]}`, nil, "no such key: groups"},
 		"numbers":             {"answer.groups", `{"groups":[1]}`, nil, "does not result in strings"},
 		"an object":           {"answer.groups", `{"groups":{"secret":1}}`, nil, "results in map"},
@@ -87,20 +87,6 @@ func TestParsePage(t *testing.T) {
 	}
 }
 
-func TestParseToken(t *testing.T) {
-	t.Parallel()
-	for answer, ok := range map[string]bool{
-		`{"access_token":"t","expires_in":3599}`: true, `{"access_token":"t"}`: false, `{"expires_in":1}`: false,
-		`{"access_token":"t","expires_in":-1}`: false, `{"access_token":"","expires_in":1}`: false, `[]`: false,
-	} {
-		if _, _, err := groupsource.ParseToken([]byte(answer)); (err == nil) != ok {
-			t.Errorf("%s: %v", answer, err)
-		}
-	}
-}
-
-// FuzzAnswers has no answer of a service cause a panic, more names than allowed, or an error
-// that holds what may be a secret of it.
 func FuzzAnswers(f *testing.F) {
 	for _, answer := range []string{
 		`{"sub":"jane","groups":["a"]}`, `{"value":[{"id":"a","displayName":"b"}],"@odata.nextLink":"https://x"}`, `{"access_token":"t","expires_in":1}`, `[{"name":"a"}]`, `{"groups":{"a":[1e400]}}`,
@@ -124,9 +110,6 @@ func FuzzAnswers(f *testing.F) {
 		}
 		if page, err := groupsource.ParsePage(answer, "id"); err == nil && page == nil {
 			t.Error("neither a page nor an error")
-		}
-		if token, seconds, err := groupsource.ParseToken(answer); err == nil && (token == "" || seconds < 0) {
-			t.Errorf("%q for %d s", token, seconds)
 		}
 	})
 }

@@ -1,9 +1,7 @@
 package groupsource
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -14,9 +12,6 @@ type Page struct {
 	// Next is the URL of the next page, "" on the last.
 	Next string
 }
-
-// graphProperties are the properties of a group that can be its name.
-func graphProperties() []string { return []string{DefaultNameProperty, "displayName"} }
 
 // ParsePage parses a page. Each group must have the property; the error holds nothing of the
 // answer.
@@ -47,23 +42,6 @@ func ParsePage(answer []byte, property string) (*Page, error) {
 	return page, nil
 }
 
-// ParseToken parses the answer of a token endpoint (RFC 6749, 5.1). The error holds nothing
-// of it.
-func ParseToken(answer []byte) (token string, seconds int64, err error) {
-	members, err := objectOf(answer)
-	if err != nil {
-		return "", 0, err
-	}
-	token = members["access_token"].Text()
-	if token == "" {
-		return "", 0, fmt.Errorf("%w: it has no access_token", errInvalidAnswer)
-	}
-	if json.Unmarshal(members["expires_in"], &seconds) != nil || seconds < 0 {
-		return "", 0, fmt.Errorf("%w: expires_in is not a number of seconds", errInvalidAnswer)
-	}
-	return token, seconds, nil
-}
-
 // objectOf returns the members of an object, each once.
 func objectOf(text []byte) (map[string]rawjson.Value, error) {
 	value, err := rawjson.Parse(text)
@@ -79,6 +57,3 @@ func objectOf(text []byte) (map[string]rawjson.Value, error) {
 	}
 	return members, nil
 }
-
-// isGraphProperty reports whether a property can be the name of a group.
-func isGraphProperty(name string) bool { return slices.Contains(graphProperties(), name) }

@@ -2,7 +2,6 @@ package groups
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -17,19 +16,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// newBackend returns what asks the service of a checked configuration.
+// newBackend returns what asks the service of a checked configuration with defaults.
 func newBackend(configured *config.GroupSource, directory authn.Directory, agent string) (backend, error) {
 	c := configured.Config
-	connections := cmp.Or(c.MaxRequests, groupsource.DefaultMaxRequests)
 	switch {
 	case c.LDAP != nil && directory == nil:
 		return nil, fmt.Errorf("the directory %q does not exist", c.LDAP.Directory)
 	case c.LDAP != nil:
 		return &ldapBackend{directory}, nil
 	case c.Graph != nil:
-		return newGraphBackend(configured, connections, agent)
+		return newGraphBackend(configured, agent)
 	case c.UserInfo != nil || c.HTTP != nil:
-		return newHTTPBackend(configured, connections, agent)
+		return newHTTPBackend(configured, agent)
 	default:
 		return nil, errors.New("one of userInfo, ldap, graph and http is required")
 	}
@@ -64,11 +62,11 @@ type httpBackend struct {
 	mapping  *groupsource.Mapping
 }
 
-func newHTTPBackend(configured *config.GroupSource, connections int, agent string) (backend, error) {
+func newHTTPBackend(configured *config.GroupSource, agent string) (backend, error) {
 	a := &httpBackend{method: http.MethodGet, header: http.Header{}}
 	var certificate *tls.Certificate
 	if c := configured.Config.HTTP; c != nil {
-		a.url, a.method = c.URL, cmp.Or(c.Method, http.MethodGet)
+		a.url, a.method = c.URL, c.Method
 		if len(configured.Secret) > 0 {
 			a.header = bearer(string(configured.Secret))
 		}
@@ -83,10 +81,10 @@ func newHTTPBackend(configured *config.GroupSource, connections int, agent strin
 		a.url, a.userInfo = configured.Config.UserInfo.URL, true
 	}
 	var err error
-	if a.mapping, err = groupsource.CompileMapping(groupsource.GroupsExpression(configured.Config)); err != nil {
+	if a.mapping, err = groupsource.CompileMapping(configured.Config.Groups); err != nil {
 		return nil, fmt.Errorf("groups: %w", err)
 	}
-	a.client, err = newClient(configured.Config.CertificateAuthority, certificate, connections, agent)
+	a.client, err = newClient(configured.Config, certificate, agent)
 	return a, err
 }
 

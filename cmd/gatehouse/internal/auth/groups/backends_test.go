@@ -27,6 +27,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -45,6 +46,7 @@ func service(t *testing.T, handler http.HandlerFunc) (address, ca string) {
 func asks(t *testing.T, configured *config.GroupSource) func() ([]string, error) {
 	t.Helper()
 	configured.Issuer, configured.Config.Name = "https://issuer.example", "corp"
+	configured.Config = groupsource.Complete(configured.Config)
 	ask, err := newBackend(configured, nil, "gatehouse/test")
 	if err != nil {
 		t.Fatal(err)
@@ -309,6 +311,7 @@ func TestGraph(t *testing.T) {
 			if test.edit != nil {
 				test.edit(s)
 			}
+			s.Config = groupsource.Complete(s.Config)
 			ask, err := newBackend(s, nil, "gatehouse/test")
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,8 @@ const (
 	// leastPause is the first pause. Each further one is twice as long, up to maxPause.
 	leastPause = 5 * time.Second
 	maxPause   = time.Minute
+	// maxRetryAfter bounds the time that a source may ask to be left alone.
+	maxRetryAfter = 5 * time.Minute
 )
 
 // breaker decides whether a source may be asked. After failures, one look-up at a time
@@ -61,21 +63,4 @@ func (b *breaker) done(failed bool, retryAfter time.Duration, now time.Time) (op
 		b.until = until
 	}
 	return opened, false
-}
-
-// skip notes that a look-up that was allowed did not ask.
-func (b *breaker) skip() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.probing = false
-}
-
-// maxRetryAfter bounds the time that a source may ask to be left alone.
-const maxRetryAfter = 5 * time.Minute
-
-// isOpen reports whether the source is not asked.
-func (b *breaker) isOpen(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return now.Before(b.until)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
 const (
@@ -31,12 +32,12 @@ type client struct {
 	agent string
 }
 
-// newClient returns a client that trusts the CAs, the system's without any, and shows the
-// certificate, if there is one. It has at most so many connections.
-func newClient(authority string, certificate *tls.Certificate, connections int, agent string) (*client, error) {
+// newClient returns a client that trusts the CAs of a source, the system's without any, and
+// shows the certificate, if there is one.
+func newClient(of *v1alpha1.GroupSource, certificate *tls.Certificate, agent string) (*client, error) {
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
-	if authority != "" {
-		roots, err := pemcert.Pool([]byte(authority))
+	if of.CertificateAuthority != "" {
+		roots, err := pemcert.Pool([]byte(of.CertificateAuthority))
 		if err != nil {
 			return nil, fmt.Errorf("certificateAuthority: %w", err)
 		}
@@ -50,7 +51,7 @@ func newClient(authority string, certificate *tls.Certificate, connections int, 
 	c.http.Transport = &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{}).DialContext, TLSClientConfig: trust,
 		MaxResponseHeaderBytes: maxHeaderBytes, ForceAttemptHTTP2: true, IdleConnTimeout: idleTime,
-		MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections,
+		MaxConnsPerHost: of.MaxRequests, MaxIdleConnsPerHost: of.MaxRequests,
 		DisableCompression: true, // the limit is on what is sent
 	}
 	return c, nil

@@ -1,16 +1,20 @@
 package groups
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -18,17 +22,15 @@ import (
 
 // graphBackend asks Microsoft Graph, as an application.
 type graphBackend struct {
-	client             *client
-	base               *url.URL
-	tokenURL           string
-	form, nameProperty string
+	client       *client
+	base         *url.URL
+	nameProperty string
 
-	mu sync.Mutex
-	// token is that of the application, until it is renewed at a time.
-	token string
-	renew time.Time
-	// renewing is held while a token is fetched.
-	renewing chan struct{}
+	application clientcredentials.Config
+	timeout     time.Duration
+	// token is that of the application, and fetching has the fetch of one.
+	token    atomic.Pointer[oauth2.Token]
+	fetching singleflight.Group
 }
 
 const (
@@ -37,25 +39,22 @@ const (
 	// maxPages bounds the pages of an answer that are empty: those that are not are bounded
 	// by maxGroups.
 	maxPages = 100
-	// renewBefore is how long before its end a token is not used any more.
-	renewBefore = time.Minute
 )
 
-func newGraphBackend(configured *config.GroupSource, connections int, agent string) (backend, error) {
+func newGraphBackend(configured *config.GroupSource, agent string) (backend, error) {
 	c := configured.Config.Graph
-	base, err := groupsource.ParseURL(strings.TrimSuffix(cmp.Or(c.URL, groupsource.DefaultGraphURL), "/"))
+	base, err := groupsource.ParseURL(strings.TrimSuffix(c.URL, "/"))
 	if err != nil {
 		return nil, fmt.Errorf("graph.url: %w", err)
 	}
 	a := &graphBackend{
-		base: base, nameProperty: cmp.Or(c.NameProperty, groupsource.DefaultNameProperty), renewing: make(chan struct{}, 1),
-		tokenURL: cmp.Or(c.TokenURL, "https://login.microsoftonline.com/"+c.TenantID+"/oauth2/v2.0/token"),
-		form: url.Values{
-			"grant_type": {"client_credentials"}, "client_id": {c.ClientID}, "client_secret": {string(configured.Secret)},
-			"scope": {"https://" + base.Host + "/.default"},
-		}.Encode(),
+		base: base, nameProperty: c.NameProperty, timeout: configured.Config.Timeout.Duration,
+		application: clientcredentials.Config{
+			ClientID: c.ClientID, ClientSecret: string(configured.Secret), TokenURL: c.TokenURL,
+			Scopes: []string{"https://" + base.Host + "/.default"}, AuthStyle: oauth2.AuthStyleInParams,
+		},
 	}
-	a.client, err = newClient(configured.Config.CertificateAuthority, nil, connections, agent)
+	a.client, err = newClient(configured.Config, nil, agent)
 	return a, err
 }
 
@@ -110,18 +109,16 @@ func (a *graphBackend) get(ctx context.Context, at string) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		reply, err := a.client.do(ctx, http.MethodGet, at, bearer(token), http.NoBody)
+		reply, err := a.client.do(ctx, http.MethodGet, at, bearer(token.AccessToken), http.NoBody)
 		if err != nil {
 			return nil, err
 		}
 		switch wait := reply.retryAfter(); {
 		case reply.status == http.StatusUnauthorized && !renewed:
 			renewed = true
-			a.drop(token)
+			a.token.CompareAndSwap(token, nil)
 		case wait > 0 && fits(ctx, wait):
-			if err := rest(ctx, wait); err != nil {
-				return nil, err
-			}
+			sleep.Context(ctx, wait)
 		default:
 			return reply, nil
 		}
@@ -134,65 +131,29 @@ func fits(ctx context.Context, wait time.Duration) bool {
 	return !limited || time.Until(deadline) > wait
 }
 
-// rest waits.
-func rest(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx) //nolint:wrapcheck // the caller says what it means
-	}
-}
-
-// drop forgets a token that was not accepted.
-func (a *graphBackend) drop(token string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.token == token {
-		a.token = ""
-	}
-}
-
-// known returns the token, "" if it has to be fetched.
-func (a *graphBackend) known() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !time.Now().Before(a.renew) {
-		return ""
-	}
-	return a.token
-}
-
 // bearer returns the token of the application, which one look-up fetches for all.
-func (a *graphBackend) bearer(ctx context.Context) (string, error) {
-	if token := a.known(); token != "" {
+func (a *graphBackend) bearer(ctx context.Context) (*oauth2.Token, error) {
+	if token := a.token.Load(); token.Valid() {
 		return token, nil
 	}
+	done := a.fetching.DoChan("", func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, &a.client.http), a.timeout)
+		defer cancel()
+		token, err := a.application.Token(ctx)
+		if e, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+			err = fmt.Errorf("status %d: must be 200", e.Response.StatusCode) // the rest is the answer
+		}
+		if err != nil {
+			return nil, &outageError{cause: fmt.Errorf("token of the application: %w", err)}
+		}
+		a.token.Store(token)
+		return token, nil
+	})
 	select {
-	case a.renewing <- struct{}{}:
-		defer func() { <-a.renewing }()
+	case r := <-done:
+		token, _ := r.Val.(*oauth2.Token)
+		return token, r.Err
 	case <-ctx.Done():
-		return "", context.Cause(ctx) //nolint:wrapcheck // the caller says what it means
+		return nil, context.Cause(ctx) //nolint:wrapcheck // the caller says what it means
 	}
-	if token := a.known(); token != "" {
-		return token, nil
-	}
-	reply, err := a.client.do(ctx, http.MethodPost, a.tokenURL, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, strings.NewReader(a.form))
-	if err != nil {
-		return "", fmt.Errorf("token of the application: %w", err)
-	}
-	if reply.status != http.StatusOK {
-		return "", fmt.Errorf("token of the application: %w", reply.failure())
-	}
-	token, seconds, err := groupsource.ParseToken(reply.body)
-	if err != nil {
-		return "", &outageError{cause: fmt.Errorf("token of the application: %w", err)}
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	const most = 24 * 60 * 60
-	a.token, a.renew = token, time.Now().Add(max(time.Duration(min(seconds, most))*time.Second-renewBefore, leastPause))
-	return token, nil
 }

@@ -8,7 +8,6 @@
 package groups
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -46,7 +45,6 @@ type Groups struct {
 
 	ctx   context.Context
 	close context.CancelFunc
-	work  sync.WaitGroup
 
 	mu    sync.Mutex
 	known []*source
@@ -57,16 +55,14 @@ type View struct{ all []*source }
 
 // New returns Groups without any source. Close must be called in the end.
 func New(o Options) *Groups {
-	g := &Groups{log: o.Log, agent: strings.TrimSuffix("gatehouse/"+o.Version, "/"), metrics: newMetrics(), cache: newCache(cacheBytes)}
+	g := &Groups{log: o.Log, agent: strings.TrimSuffix("gatehouse/"+o.Version, "/"), cache: newCache(cacheBytes)}
+	g.metrics = newMetrics(g.cache)
 	g.ctx, g.close = context.WithCancel(context.Background())
 	return g
 }
 
-// Close ends all look-ups and returns when they have ended.
-func (g *Groups) Close() {
-	g.close()
-	g.work.Wait()
-}
+// Close ends all look-ups.
+func (g *Groups) Close() { g.close() }
 
 // Provide gives each issuer of a configuration the look-ups of its group sources. A source
 // with the same settings as one that is known is that one, with what it has cached. The
@@ -106,43 +102,30 @@ func (g *Groups) source(configured *config.GroupSource, directories map[string]a
 	if i >= 0 {
 		return g.known[i], nil
 	}
-	ask, err := newBackend(configured, directory, g.agent)
+	complete := *configured
+	complete.Config = groupsource.Complete(configured.Config)
+	ask, err := newBackend(&complete, directory, g.agent)
 	if err != nil {
 		return nil, err
 	}
-	of := g.newSource(configured, ask)
+	of := g.newSource(&complete, ask)
 	of.settings, of.directory = *configured, directory
 	g.known = append(g.known, of)
 	return of, nil
 }
 
-// newSource returns a source that asks.
+// newSource returns a source that asks. The configuration has defaults.
 func (g *Groups) newSource(configured *config.GroupSource, ask backend) *source {
 	c := configured.Config
 	of := &source{
 		groups: g, backend: ask,
-		issuer: strings.Clone(configured.Issuer), name: strings.Clone(c.Name),
-		prefix:  prefixOf(configured),
-		timeout: groupsource.Timeout(c), ttl: groupsource.CacheTTL(c), outageTTL: groupsource.OutageTTL(c),
-		limit: cmp.Or(c.MaxGroups, groupsource.DefaultMaxGroups),
-		slots: make(chan struct{}, cmp.Or(c.MaxRequests, groupsource.DefaultMaxRequests)),
-		calls: map[cacheKey]*call{},
-		log:   g.log.With("issuer", configured.Issuer, "source", c.Name),
+		issuer: strings.Clone(configured.Issuer), name: strings.Clone(c.Name), prefix: strings.Clone(configured.Prefix),
+		timeout: c.Timeout.Duration, ttl: c.CacheTTL.Duration, outageTTL: c.OutageTTL.Duration, limit: c.MaxGroups,
+		slots: make(chan struct{}, c.MaxRequests), queue: make(chan struct{}, callsPerSlot*c.MaxRequests),
+		log: g.log.With("issuer", configured.Issuer, "source", c.Name),
 	}
 	of.count = g.metrics.of(of.issuer, of.name)
 	return of
-}
-
-// prefixOf returns the prefix of a source's groups.
-func prefixOf(configured *config.GroupSource) string {
-	switch c := configured.Config; {
-	case c.GroupsPrefix != nil:
-		return *c.GroupsPrefix
-	case c.LDAP != nil:
-		return configured.DirectoryPrefix
-	default:
-		return ""
-	}
 }
 
 // Keep forgets the sources that do not belong to the View.
@@ -162,12 +145,15 @@ func (g *Groups) Keep(v *View) {
 }
 
 // Describe implements prometheus.Collector.
-func (g *Groups) Describe(ch chan<- *prometheus.Desc) { g.metrics.describe(ch) }
+func (g *Groups) Describe(ch chan<- *prometheus.Desc) {
+	for _, one := range g.metrics.all {
+		one.Describe(ch)
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (g *Groups) Collect(ch chan<- prometheus.Metric) {
-	g.mu.Lock()
-	known := slices.Clone(g.known)
-	g.mu.Unlock()
-	g.metrics.collect(ch, known, g.cache)
+	for _, one := range g.metrics.all {
+		one.Collect(ch)
+	}
 }

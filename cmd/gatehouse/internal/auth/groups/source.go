@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
+	"strconv"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -72,23 +74,15 @@ type source struct {
 	limit                   int
 
 	breaker breaker
-	// slots bounds the look-ups in progress.
-	slots chan struct{}
-	count counters
-	log   *slog.Logger
-
-	mu    sync.Mutex
-	calls map[cacheKey]*call
+	// calls are the look-ups in progress, one for each user.
+	calls singleflight.Group
+	// slots bounds the look-ups that ask, and queue those and the ones that wait for a slot.
+	slots, queue chan struct{}
+	count        counters
+	log          *slog.Logger
 }
 
 var _ authn.GroupLookup = (*source)(nil)
-
-// call is a look-up for all who wait for it. Answer and err may be read when done is closed.
-type call struct {
-	done   chan struct{}
-	answer authn.GroupAnswer
-	err    error
-}
 
 func (s *source) key(q *authn.GroupQuery) cacheKey { return cacheKey{s, q.Subject, q.User} }
 
@@ -104,18 +98,10 @@ func (s *source) Cached(q *authn.GroupQuery) (authn.GroupAnswer, bool) {
 
 // Lookup implements authn.GroupLookup.
 func (s *source) Lookup(ctx context.Context, q *authn.GroupQuery) (authn.GroupAnswer, error) {
-	c, err := s.join(*q) //nolint:contextcheck // others may wait for the same look-up
-	if err == nil {
-		select {
-		case <-c.done:
-			err = c.err
-		case <-ctx.Done():
-			err = fmt.Errorf("%w: %w", errTime, context.Cause(ctx))
-		}
-	}
+	answer, err := s.wait(ctx, *q)
 	if err == nil {
 		s.count.source.Inc()
-		return c.answer, nil
+		return answer, nil
 	}
 	// Nobody has fewer groups than a moment ago because a source is away.
 	if answer, ok := s.groups.cache.get(s.key(q)); ok && time.Since(answer.At) < s.outageTTL {
@@ -127,52 +113,46 @@ func (s *source) Lookup(ctx context.Context, q *authn.GroupQuery) (authn.GroupAn
 	return authn.GroupAnswer{}, err
 }
 
-// join returns the look-up of the user that is in progress, or a new one.
-func (s *source) join(q authn.GroupQuery) (*call, error) {
-	key := s.key(&q)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c, ok := s.calls[key]; ok {
-		return c, nil
+// wait waits for the look-up of the user that is in progress, or for a new one. That is for
+// nobody's context: who began it may be gone before others who wait.
+func (s *source) wait(ctx context.Context, q authn.GroupQuery) (authn.GroupAnswer, error) {
+	// A quoted string ends where it is seen to end, so that no two users have one key.
+	done := s.calls.DoChan(strconv.Quote(q.Subject)+q.User, func() (any, error) { return s.run(&q) }) //nolint:contextcheck // see above
+	select {
+	case r := <-done:
+		answer, _ := r.Val.(authn.GroupAnswer)
+		return answer, r.Err
+	case <-ctx.Done():
+		return authn.GroupAnswer{}, fmt.Errorf("%w: %w", errTime, context.Cause(ctx))
 	}
-	switch {
-	case s.groups.ctx.Err() != nil:
-		return nil, context.Canceled
-	case len(s.calls) >= callsPerSlot*cap(s.slots):
-		return nil, errCrowded
-	case !s.breaker.allow(time.Now()):
-		return nil, errOpen
-	}
-	c := &call{done: make(chan struct{})}
-	s.calls[key] = c
-	s.groups.work.Go(func() { s.run(key, &q, c) })
-	return c, nil
 }
 
-// run makes a look-up, for nobody's context: who began it may be gone before others who wait.
-func (s *source) run(key cacheKey, q *authn.GroupQuery, c *call) {
-	defer close(c.done)
-	defer func() {
-		s.mu.Lock()
-		delete(s.calls, key)
-		s.mu.Unlock()
-	}()
+// run makes a look-up, and caches the answer.
+func (s *source) run(q *authn.GroupQuery) (authn.GroupAnswer, error) {
+	select {
+	case s.queue <- struct{}{}:
+		defer func() { <-s.queue }()
+	default:
+		return authn.GroupAnswer{}, errCrowded
+	}
+	s.count.inProgress.Inc()
+	defer s.count.inProgress.Dec()
 	waiting, cancel := context.WithTimeout(s.groups.ctx, maxWait)
 	defer cancel()
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-waiting.Done():
-		c.err = errCrowded
-		s.breaker.skip()
-		return
+		return authn.GroupAnswer{}, errCrowded
 	}
 	began := time.Now()
+	if !s.breaker.allow(began) {
+		return authn.GroupAnswer{}, errOpen
+	}
 	names, err := s.try(q)
 	s.record(err, time.Since(began))
 	if err != nil {
-		c.err = err
-		return
+		return authn.GroupAnswer{}, err
 	}
 	for i, name := range names {
 		if name != "" { // An empty name stays empty, for the guard to reject.
@@ -180,7 +160,7 @@ func (s *source) run(key cacheKey, q *authn.GroupQuery, c *call) {
 		}
 	}
 	slices.Sort(names)
-	c.answer = s.groups.cache.put(key, authn.GroupAnswer{Groups: slices.Compact(names), At: began.Round(0)})
+	return s.groups.cache.put(s.key(q), authn.GroupAnswer{Groups: slices.Compact(names), At: began.Round(0)}), nil
 }
 
 // try asks within the time of a look-up, and recovers from panics: answers go through parsers
@@ -219,15 +199,10 @@ func (s *source) record(err error, took time.Duration) {
 	opened, closed := s.breaker.done(isOutage, retryAfter, time.Now())
 	switch {
 	case opened:
+		s.count.open.Set(1)
 		s.log.Warn("a group source does not answer", "error", truncate.Bytes(err.Error(), 1000), "hint", "cached groups are used for at most "+s.outageTTL.String()+"; onUnknown decides about other users")
 	case closed:
+		s.count.open.Set(0)
 		s.log.Info("a group source answers again")
 	}
-}
-
-// inProgress returns the number of look-ups in progress.
-func (s *source) inProgress() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.calls)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/test/support/logbuffer"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -66,11 +67,11 @@ func testSource(t *testing.T, ask backend, edit ...func(*v1alpha1.GroupSource)) 
 	log := &logbuffer.Buffer{}
 	g := New(Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	t.Cleanup(g.Close)
-	c := &v1alpha1.GroupSource{Name: "corp", GroupsPrefix: new("corp:")}
+	c := &v1alpha1.GroupSource{Name: "corp"}
 	for _, one := range edit {
 		one(c)
 	}
-	of := g.newSource(&config.GroupSource{Issuer: "https://issuer.example", Config: c}, ask)
+	of := g.newSource(&config.GroupSource{Issuer: "https://issuer.example", Config: groupsource.Complete(c), Prefix: "corp:"}, ask)
 	g.known = append(g.known, of)
 	return of, log
 }
@@ -230,7 +231,7 @@ func TestLookupsAreShared(t *testing.T) {
 		if n := service.most.Load(); n != 2 {
 			t.Errorf("%d look-ups at a time", n)
 		}
-		if n := s.inProgress(); n != 0 {
+		if n := len(s.queue); n != 0 {
 			t.Errorf("%d look-ups in progress", n)
 		}
 		// Who waits goes with its context; the answer is for the next.
@@ -386,7 +387,7 @@ func TestConcurrentUse(t *testing.T) {
 func BenchmarkCached(b *testing.B) {
 	g := New(Options{Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(g.Close)
-	s := g.newSource(&config.GroupSource{Issuer: "https://issuer.example", Config: &v1alpha1.GroupSource{Name: "corp"}}, &answering{})
+	s := g.newSource(&config.GroupSource{Issuer: "https://issuer.example", Config: groupsource.Complete(&v1alpha1.GroupSource{Name: "corp"})}, &answering{})
 	groups := make([]string, 20)
 	for i := range groups {
 		groups[i] = fmt.Sprintf("department-%02d-of-a-large-company", i)
