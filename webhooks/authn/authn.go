@@ -317,13 +317,10 @@ func (s *Set) check(by Backend, v verdict, e *explanation) verdict {
 		return no(ReasonGuard, guard.Summary(found))
 	}
 	e.add("guard", "rejects nothing")
-	if before, revoked := s.revoked.find(v.identity.Username, v.issuedAt); revoked {
-		detail := fmt.Sprintf("tokens of %s issued before %s are revoked", quote(v.identity.Username), before.UTC().Format(time.RFC3339))
-		e.add("revocation", "%s", detail)
-		return no(ReasonRevoked, detail)
-	}
-	if by == JWTs {
-		if detail := s.revoked.findClaim(v.source, &v.claims, v.issuedAt); detail != "" {
+	for _, by := range [...]revokedBy{
+		{"", userName, v.identity.Username}, {v.source, "jti", v.claims.id}, {v.source, "sid", v.claims.session}, {v.source, "sub", v.claims.subject},
+	} {
+		if detail := s.revoked.find(by, v.issuedAt); detail != "" {
 			e.add("revocation", "%s", detail)
 			return no(ReasonRevoked, detail)
 		}

@@ -24,7 +24,7 @@ func Compile(spec Spec) (*Set, error) {
 			Message:  "tokens need a clock to expire by, and Spec.Now is nil",
 		}}
 	}
-	set := &Set{revoked: newRevoked()}
+	set := &Set{revoked: revoked{}}
 	var found diagnostic.List
 	if spec.Configuration != nil {
 		set.guard = guard.New(&spec.Configuration.Guard)
@@ -64,8 +64,7 @@ func Compile(spec Spec) (*Set, error) {
 		one := &spec.Revocations[i]
 		problems := one.check()
 		found = append(found, problems...)
-		found = append(found, one.checkFuture(spec.Now())...)
-		found = append(found, one.checkIssuer(&spec)...)
+		found = append(found, one.warnings(&spec)...)
 		if len(problems) == 0 {
 			set.revoked.add(one)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
@@ -160,6 +161,7 @@ type groupLookups struct {
 func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, trail jwt.Trail) error {
 	l.origins = append(l.origins, GroupOrigin{Source: groupsource.TokenOrigin, Groups: proof.User.Groups})
 	groups := slices.Clip(proof.User.Groups) // the token's own are one of the origins
+	known := sets.New(groups...)
 	for i := range l.issuer.groups {
 		source := &l.issuer.groups[i]
 		step := "groups of " + source.config.Name
@@ -195,7 +197,12 @@ func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, 
 		if answer.Stale {
 			l.mark(&proof.User, StaleGroupsKey, source.config.Name, "of "+at.UTC().Format(time.RFC3339)+", the source does not answer")
 		}
-		groups = appendMissing(groups, answer.Groups)
+		for _, group := range answer.Groups {
+			if !known.Has(group) {
+				known.Insert(group)
+				groups = append(groups, group)
+			}
+		}
 	}
 	proof.User.Groups = groups
 	return nil
@@ -269,22 +276,4 @@ func (l *groupLookups) mark(u *authenticationv1.UserInfo, key, source, why strin
 	}
 	u.Extra[key] = append(u.Extra[key], source)
 	l.detail = append(l.detail, "groups of "+quote(source)+": "+why)
-}
-
-// appendMissing appends the groups of a sorted list that another list does not have.
-func appendMissing(list, sorted []string) []string {
-	var twice []string
-	for _, group := range list {
-		if _, found := slices.BinarySearch(sorted, group); found {
-			twice = append(twice, group)
-		}
-	}
-	slices.Sort(twice)
-	list = slices.Grow(list, len(sorted))
-	for _, group := range sorted {
-		if _, found := slices.BinarySearch(twice, group); !found {
-			list = append(list, group)
-		}
-	}
-	return list
 }

@@ -10,71 +10,50 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// revoked holds which tokens are revoked.
-type revoked struct {
-	// users has, by user name, the time before which issued tokens are revoked.
-	users map[string]time.Time
-	// claims has the same of JWTs by a claim. A zero time is for all of them.
-	claims map[revokedClaim]time.Time
-}
+// revokedBy is by what tokens are revoked: the name of a user, or a claim of an issuer's JWTs.
+type revokedBy struct{ issuer, name, value string }
 
-// revokedClaim is a claim of JWTs of an issuer.
-type revokedClaim struct{ issuer, name, value string }
+// userName is the name of a revokedBy that is about a user, of any issuer.
+const userName = "user"
 
-func newRevoked() revoked {
-	return revoked{users: map[string]time.Time{}, claims: map[revokedClaim]time.Time{}}
-}
+// revoked has the times before which issued tokens are revoked. A zero time is for all of
+// them.
+type revoked map[revokedBy]time.Time
 
-func (r revoked) clone() revoked { return revoked{maps.Clone(r.users), maps.Clone(r.claims)} }
-
-// find reports whether a token of the user that was issued then is revoked, and returns
-// the time of the revocation. A token without a time of issue is revoked: it may have
-// been issued before.
-func (r revoked) find(user string, issuedAt time.Time) (before time.Time, ok bool) {
-	if len(r.users) == 0 {
-		return before, false
-	}
-	before, ok = r.users[user]
-	return before, ok && issuedAt.Before(before)
-}
-
-// findClaim returns why a JWT is revoked, "" if it is not.
-func (r revoked) findClaim(issuer string, c *jwtClaims, issuedAt time.Time) string {
-	if len(r.claims) == 0 {
+// find returns why a token that was issued then is revoked, "" if it is not. A token without a
+// time of issue is revoked: it may have been issued before.
+func (r revoked) find(by revokedBy, issuedAt time.Time) string {
+	if len(r) == 0 || by.value == "" {
 		return ""
 	}
-	for _, claim := range [...]revokedClaim{{issuer, "jti", c.id}, {issuer, "sid", c.session}, {issuer, "sub", c.subject}} {
-		before, ok := r.claims[claim]
-		switch {
-		case !ok || claim.value == "":
-		case before.IsZero():
-			return fmt.Sprintf("tokens of this issuer with %s %s are revoked", claim.name, quote(claim.value))
-		case issuedAt.Before(before):
-			return fmt.Sprintf("tokens of this issuer with %s %s, issued before %s, are revoked", claim.name, quote(claim.value), before.UTC().Format(time.RFC3339))
-		}
+	before, ok := r[by]
+	if !ok || !before.IsZero() && !issuedAt.Before(before) {
+		return ""
 	}
-	return ""
+	text := "tokens of " + quote(by.value)
+	if by.name != userName {
+		text = "tokens of this issuer with " + by.name + " " + quote(by.value)
+	}
+	if !before.IsZero() {
+		text += " issued before " + before.UTC().Format(time.RFC3339)
+	}
+	return text + " are revoked"
 }
 
-// add adds a valid revocation. Of several about one user the latest counts.
+// add adds a valid revocation. Of several about the same tokens the latest counts.
 func (r revoked) add(one *Revocation) {
 	s := &one.Spec
-	before := s.IssuedBefore.Time
-	if s.User != "" {
-		if before.After(r.users[s.User]) {
-			r.users[s.User] = before
-		}
-		return
-	}
-	claim := revokedClaim{s.Issuer, "sub", s.Subject}
+	by := revokedBy{s.Issuer, userName, s.User}
 	switch {
 	case s.TokenID != "":
-		claim.name, claim.value = "jti", s.TokenID
+		by.name, by.value = "jti", s.TokenID
 	case s.SessionID != "":
-		claim.name, claim.value = "sid", s.SessionID
+		by.name, by.value = "sid", s.SessionID
+	case s.Subject != "":
+		by.name, by.value = "sub", s.Subject
 	}
-	if known, ok := r.claims[claim]; !ok || before.After(known) {
-		r.claims[claim] = before
+	if known, ok := r[by]; !ok || s.IssuedBefore.Time.After(known) {
+		r[by] = s.IssuedBefore.Time
 	}
 }
 
@@ -114,29 +93,22 @@ func (one *Revocation) check() diagnostic.List {
 	return found
 }
 
-// checkFuture warns of a time in the future: until then, every new token of the user is
-// revoked too.
-func (one *Revocation) checkFuture(now time.Time) diagnostic.List {
+// warnings warns of a time in the future, until which every new token of the user is revoked
+// too, and of an issuer that is not configured.
+func (one *Revocation) warnings(spec *Spec) diagnostic.List {
+	var found diagnostic.List
+	warn := func(field, message string) {
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: field, Message: message})
+	}
 	// Clocks differ by less than an hour.
-	if one.Spec.IssuedBefore.Time.Before(now.Add(time.Hour)) {
-		return nil
+	if before := one.Spec.IssuedBefore; !before.Time.Before(spec.Now().Add(time.Hour)) {
+		warn("spec.issuedBefore", fmt.Sprintf("%q is in the future: until then the user cannot log in at all", before.UTC().Format(time.RFC3339)))
 	}
-	return diagnostic.List{{
-		Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.issuedBefore",
-		Message: fmt.Sprintf("%q is in the future: until then the user cannot log in at all", one.Spec.IssuedBefore.UTC().Format(time.RFC3339)),
-	}}
-}
-
-// checkIssuer warns of an issuer that is not configured.
-func (one *Revocation) checkIssuer(spec *Spec) diagnostic.List {
 	known := func(i Issuer) bool { return i.Config.Issuer.URL == one.Spec.Issuer }
-	if one.Spec.Issuer == "" || len(spec.Issuers) == 0 || slices.ContainsFunc(spec.Issuers, known) {
-		return nil
+	if one.Spec.Issuer != "" && len(spec.Issuers) > 0 && !slices.ContainsFunc(spec.Issuers, known) {
+		warn("spec.issuer", quoteURL(one.Spec.Issuer)+" is not the URL of a configured issuer, so nothing is revoked")
 	}
-	return diagnostic.List{{
-		Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.issuer",
-		Message: quoteURL(one.Spec.Issuer) + " is not the URL of a configured issuer, so nothing is revoked",
-	}}
+	return found
 }
 
 // unknownID is the verdict on a well-formed access token that is not known.
@@ -158,7 +130,7 @@ func (s *Set) Withdraw(ids []string, revocations []Revocation) *Set {
 	for _, id := range ids {
 		out.withdrawn[id] = struct{}{}
 	}
-	out.revoked = s.revoked.clone()
+	out.revoked = maps.Clone(s.revoked)
 	for i := range revocations {
 		if one := &revocations[i]; len(one.check()) == 0 {
 			out.revoked.add(one)

@@ -100,7 +100,7 @@ func namesOf(result ref.Val, limit int) ([]string, error) {
 		var names []string
 		for it := v.Iterator(); it.HasNext() == types.True; {
 			if len(names) == limit {
-				return nil, TooManyError(limit)
+				return nil, TooMany(limit)
 			}
 			name, ok := it.Next().(types.String)
 			if !ok {
@@ -114,9 +114,7 @@ func namesOf(result ref.Val, limit int) ([]string, error) {
 	}
 }
 
-// TooManyError is the error of an answer with more than so many groups.
-type TooManyError int
-
-func (e TooManyError) Error() string {
-	return fmt.Sprintf("the user is in more than %d groups (hint: see maxGroups)", int(e))
+// TooMany returns the error of an answer with more than so many groups.
+func TooMany(limit int) error {
+	return fmt.Errorf("the user is in more than %d groups (hint: see maxGroups)", limit)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
@@ -57,12 +56,10 @@ func (p *IdentityProviders) provide(ctx context.Context, c *config.Config, wait 
 	if err != nil {
 		return identities{}, err
 	}
-	byName := make(map[string]authn.Directory, len(directories))
 	for i := range directories {
 		c.Authn.Directories[i].Directory = directories[i]
-		byName[c.Authn.Directories[i].Config.Name] = directories[i]
 	}
-	ofGroups, err := p.groups.Provide(c, byName)
+	ofGroups, err := p.groups.Provide(c)
 	if err != nil {
 		return identities{}, err
 	}

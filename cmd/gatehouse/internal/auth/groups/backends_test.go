@@ -334,6 +334,31 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+func TestParsePage(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		`{"value":[{"id":"a"},{"id":"b","displayName":"B"}]}`:          "a b ",
+		`{"@odata.nextLink":"https://graph.example/2","value":[]}`:     "https://graph.example/2",
+		`{"value":[{"id":"a"}],"@odata.nextLink":"https://x/2","x":1}`: "a https://x/2",
+		`{"value":[{"id":null}]}`:                                      "a group without id",
+		`{"value":[{"displayName":"B"}]}`:                              "a group without id",
+		`{"value":[1]}`:                                                "not a page",
+		`{"value":{}}`:                                                 "not a page",
+		`{"error":{"code":"x"}}`:                                       "not a page",
+		`{"value":[],"@odata.nextLink":7}`:                             "not a page",
+		`[]`:                                                           "not a page",
+	} {
+		names, next, err := parsePage([]byte(answer), "id")
+		got := strings.TrimPrefix(strings.Join(names, " ")+" "+next, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", answer, got, want)
+		}
+	}
+}
+
 func clientPair(t *testing.T) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -373,7 +398,6 @@ func TestProvide(t *testing.T) {
 	t.Parallel()
 	g := New(Options{Log: slog.New(slog.DiscardHandler)})
 	defer g.Close()
-	directories := map[string]authn.Directory{"corp": fakeDirectory{}}
 	c := func(ttl time.Duration) *config.Config {
 		loaded, found := config.InspectText("login.yaml", []byte(`
 apiVersion: apiserver.config.k8s.io/v1
@@ -402,7 +426,8 @@ directories:
 	first, second, other := c(time.Minute), c(time.Minute), c(2*time.Minute)
 	var views []*View
 	for _, one := range []*config.Config{first, second, other} {
-		v, err := g.Provide(one, directories)
+		one.Authn.Directories[0].Directory = fakeDirectory{}
+		v, err := g.Provide(one)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +447,7 @@ directories:
 		t.Errorf("a directory for groups alone: %v", err)
 	}
 	g.Keep(views[2])
-	if entries, _ := g.cache.size(); entries != 0 || len(g.known) != 1 {
-		t.Errorf("%d entries and %d sources are left", entries, len(g.known))
+	if answer, ok := other.Authn.Issuers[0].Groups[0].Cached(user("jane")); ok || len(g.known) != 1 {
+		t.Errorf("another source knows %+v, and %d sources are left", answer, len(g.known))
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // cache holds answers up to a number of bytes. What was not used for the longest time makes
-// room. It is safe for concurrent use.
+// room, so answers of sources that are gone go first. It is safe for concurrent use.
 type cache struct {
 	most int
 
@@ -75,19 +75,6 @@ func (c *cache) remove(element *list.Element) {
 	e := c.order.Remove(element).(*cacheEntry) //nolint:forcetypeassert // all elements are
 	delete(c.entries, e.key)
 	c.bytes -= e.bytes
-}
-
-// forget removes the answers of a source.
-func (c *cache) forget(of *source) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for element := c.order.Front(); element != nil; {
-		next := element.Next()
-		if element.Value.(*cacheEntry).key.source == of { //nolint:forcetypeassert // all elements are
-			c.remove(element)
-		}
-		element = next
-	}
 }
 
 // size returns the number of entries and their bytes.

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -74,22 +75,48 @@ func (a *graphBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) 
 		case reply.status != http.StatusOK:
 			return nil, reply.failure()
 		}
-		page, err := groupsource.ParsePage(reply.body, a.nameProperty)
+		found, next, err := parsePage(reply.body, a.nameProperty)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it says that the answer is invalid
+			return nil, err
 		}
-		if names = append(names, page.Names...); len(names) > limit {
-			return nil, groupsource.TooManyError(limit)
+		if names = append(names, found...); len(names) > limit {
+			return nil, groupsource.TooMany(limit)
 		}
-		if page.Next == "" {
+		if next == "" {
 			return names, nil
 		}
-		if !a.isOwn(page.Next) {
+		if !a.isOwn(next) {
 			return nil, errors.New("the next page is at another address")
 		}
-		at = page.Next
+		at = next
 	}
 	return nil, fmt.Errorf("more than %d pages", maxPages)
+}
+
+// parsePage returns the names on a page, each of which must have one, and the URL of the next
+// page, "" on the last. The error holds nothing of the answer.
+func parsePage(answer []byte, property string) (names []string, next string, err error) {
+	var page struct {
+		Next  string `json:"@odata.nextLink"`
+		Value []struct {
+			ID          *string `json:"id"`
+			DisplayName *string `json:"displayName"`
+		} `json:"value"`
+	}
+	if json.Unmarshal(answer, &page) != nil || page.Value == nil {
+		return nil, "", errors.New("the answer is not a page of groups")
+	}
+	for _, group := range page.Value {
+		name := group.ID
+		if property == "displayName" {
+			name = group.DisplayName
+		}
+		if name == nil {
+			return nil, "", fmt.Errorf("the answer has a group without %s", property)
+		}
+		names = append(names, *name)
+	}
+	return names, page.Next, nil
 }
 
 // isOwn reports whether a URL is below that of the configuration: the token goes nowhere

@@ -66,8 +66,8 @@ func (g *Groups) Close() { g.close() }
 
 // Provide gives each issuer of a configuration the look-ups of its group sources. A source
 // with the same settings as one that is known is that one, with what it has cached. The
-// directories are given by name.
-func (g *Groups) Provide(c *config.Config, directories map[string]authn.Directory) (*View, error) {
+// configuration has its directories.
+func (g *Groups) Provide(c *config.Config) (*View, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range c.Authn.Issuers {
@@ -80,7 +80,7 @@ func (g *Groups) Provide(c *config.Config, directories map[string]authn.Director
 		if n < 0 {
 			continue // An error of the configuration, which is reported elsewhere.
 		}
-		of, err := g.source(configured, directories)
+		of, err := g.source(configured, c.Authn.Directories)
 		if err != nil {
 			return nil, fmt.Errorf("group source %q of issuer %q: %w", configured.Config.Name, configured.Issuer, err)
 		}
@@ -91,10 +91,12 @@ func (g *Groups) Provide(c *config.Config, directories map[string]authn.Director
 }
 
 // source returns the source with these settings. The caller holds the lock.
-func (g *Groups) source(configured *config.GroupSource, directories map[string]authn.Directory) (*source, error) {
+func (g *Groups) source(configured *config.GroupSource, directories []authn.NamedDirectory) (*source, error) {
 	var directory authn.Directory
-	if ldap := configured.Config.LDAP; ldap != nil {
-		directory = directories[ldap.Directory]
+	for _, one := range directories {
+		if ldap := configured.Config.LDAP; ldap != nil && ldap.Directory == one.Config.Name {
+			directory = one.Directory
+		}
 	}
 	i := slices.IndexFunc(g.known, func(one *source) bool {
 		return reflect.DeepEqual(&one.settings, configured) && one.directory == directory
@@ -133,10 +135,6 @@ func (g *Groups) Keep(v *View) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.known {
-		if slices.Contains(v.all, one) {
-			continue
-		}
-		g.cache.forget(one)
 		if !slices.ContainsFunc(v.all, func(kept *source) bool { return kept.issuer == one.issuer && kept.name == one.name }) {
 			g.metrics.drop(one.issuer, one.name)
 		}

@@ -5,23 +5,21 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
-	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 // ProvideOnce gives each issuer of a configuration the look-ups of its group sources, for a
 // command. End must be called in the end.
 func ProvideOnce(c *config.Config) (end func(), err error) {
-	directories := map[string]authn.Directory{}
 	for i := range c.Directories {
 		one, err := ldap.New(ldap.Options{Config: c.Directories[i].Config, BindPassword: c.Directories[i].BindPassword})
 		if err != nil {
 			return nil, err
 		}
-		directories[c.Directories[i].Config.Name] = one
+		c.Authn.Directories[i].Directory = one
 	}
 	g := New(Options{Log: slog.New(slog.DiscardHandler), Version: build.Version()})
-	if _, err := g.Provide(c, directories); err != nil {
+	if _, err := g.Provide(c); err != nil {
 		g.Close()
 		return nil, err
 	}

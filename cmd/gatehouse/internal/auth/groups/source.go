@@ -180,7 +180,7 @@ func (s *source) try(q *authn.GroupQuery) (names []string, err error) {
 	case err != nil:
 		return nil, err
 	case len(names) > s.limit:
-		return nil, groupsource.TooManyError(s.limit)
+		return nil, groupsource.TooMany(s.limit)
 	}
 	return names, nil
 }
