@@ -30,7 +30,7 @@ func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry, keyWai
 	p := &IdentityProviders{
 		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: keyWaits}),
 		directories: ldap.NewDirectories(),
-		groups:      groups.New(groups.Options{Log: log, Version: build.Version()}),
+		groups:      groups.New(log, build.Version()),
 		Attempts:    login.NewAttempts(time.Now),
 	}
 	metrics.Registry.MustRegister(p.issuers, p.directories, p.groups)

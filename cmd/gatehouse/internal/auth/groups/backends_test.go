@@ -396,7 +396,7 @@ func (f fakeDirectory) Groups(context.Context, *authn.Account) ([]string, error)
 // TestProvide: a source that is the same in two configurations is one, with its cache.
 func TestProvide(t *testing.T) {
 	t.Parallel()
-	g := New(Options{Log: slog.New(slog.DiscardHandler)})
+	g := New(slog.New(slog.DiscardHandler), "")
 	defer g.Close()
 	c := func(ttl time.Duration) *config.Config {
 		loaded, found := config.InspectText("login.yaml", []byte(`

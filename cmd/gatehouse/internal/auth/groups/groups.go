@@ -27,14 +27,6 @@ import (
 // twenty groups each.
 const cacheBytes = 32 << 20
 
-// Options are what New takes. Log is required.
-type Options struct {
-	// Log gets a line when a source ceases to answer, and when it answers again.
-	Log *slog.Logger
-	// Version is that of this program, for the logs of the services.
-	Version string
-}
-
 // Groups are the group sources of a configuration, and for a moment those of the one before
 // it. It is safe for concurrent use.
 type Groups struct {
@@ -53,9 +45,10 @@ type Groups struct {
 // View is the group sources of one configuration.
 type View struct{ all []*source }
 
-// New returns Groups without any source. Close must be called in the end.
-func New(o Options) *Groups {
-	g := &Groups{log: o.Log, agent: strings.TrimSuffix("gatehouse/"+o.Version, "/"), cache: newCache(cacheBytes)}
+// New returns Groups without any source. The version of this program is for the logs of the
+// services. Close must be called in the end.
+func New(log *slog.Logger, version string) *Groups {
+	g := &Groups{log: log, agent: strings.TrimSuffix("gatehouse/"+version, "/"), cache: newCache(cacheBytes)}
 	g.metrics = newMetrics(g.cache)
 	g.ctx, g.close = context.WithCancel(context.Background())
 	return g

@@ -2,14 +2,6 @@ package groups
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The origins of answers, for metrics.
-const (
-	fromCache  = "cache"
-	fromSource = "source"
-	fromStale  = "stale"
-	unknown    = "unknown"
-)
-
 // metrics show how well group sources answer. Labels are of the configuration.
 type metrics struct {
 	answers          *prometheus.CounterVec
@@ -58,8 +50,8 @@ type counters struct {
 
 func (m *metrics) of(issuer, name string) counters {
 	c := counters{
-		cache: m.answers.WithLabelValues(issuer, name, fromCache), source: m.answers.WithLabelValues(issuer, name, fromSource),
-		stale: m.answers.WithLabelValues(issuer, name, fromStale), unknown: m.answers.WithLabelValues(issuer, name, unknown),
+		cache: m.answers.WithLabelValues(issuer, name, "cache"), source: m.answers.WithLabelValues(issuer, name, "source"),
+		stale: m.answers.WithLabelValues(issuer, name, "stale"), unknown: m.answers.WithLabelValues(issuer, name, "unknown"),
 		open: m.open.WithLabelValues(issuer, name), inProgress: m.inProgress.WithLabelValues(issuer, name),
 		duration: map[result]prometheus.Observer{},
 	}

@@ -18,7 +18,7 @@ func ProvideOnce(c *config.Config) (end func(), err error) {
 		}
 		c.Authn.Directories[i].Directory = one
 	}
-	g := New(Options{Log: slog.New(slog.DiscardHandler), Version: build.Version()})
+	g := New(slog.New(slog.DiscardHandler), build.Version())
 	if _, err := g.Provide(c); err != nil {
 		g.Close()
 		return nil, err

@@ -65,7 +65,7 @@ func (a *answering) answer(err error, names ...string) {
 func testSource(t *testing.T, ask backend, edit ...func(*v1alpha1.GroupSource)) (*source, *logbuffer.Buffer) {
 	t.Helper()
 	log := &logbuffer.Buffer{}
-	g := New(Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	g := New(slog.New(slog.NewTextHandler(log, nil)), "")
 	t.Cleanup(g.Close)
 	c := &v1alpha1.GroupSource{Name: "corp"}
 	for _, one := range edit {
@@ -125,6 +125,9 @@ func TestLifetimes(t *testing.T) {
 		has(t, s, "corp:a stale")
 		time.Sleep(5 * time.Minute)
 		has(t, s, "refused")
+		if n := testutil.ToFloat64(s.count.stale); n != 2 {
+			t.Errorf("%v stale answers are counted, want 2", n)
+		}
 		// An answer of no use for one user is an outage for this user.
 		service.answer(nil)
 		time.Sleep(time.Minute)
@@ -220,6 +223,15 @@ func TestLookupsAreShared(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if n := service.asked.Load(); n != 1 || failed.Load() > 0 {
 			t.Errorf("asked %d times, %d failed", n, failed.Load())
+		}
+		// Users whose names look alike are several.
+		before := service.asked.Load()
+		for _, q := range []authn.GroupQuery{{Subject: "a", User: `"b`}, {Subject: `a"`, User: "b"}, {Subject: `a""b`}, {Subject: "a", User: "b"}} {
+			go func() { _, _ = s.Lookup(context.Background(), &q) }()
+		}
+		time.Sleep(3 * time.Second)
+		if n := service.asked.Load() - before; n != 4 {
+			t.Errorf("asked %d times about four users", n)
 		}
 		// 32 may be in progress or wait; of these, 14 are asked in seven seconds.
 		ask("v", 50, 50)
@@ -380,7 +392,7 @@ func TestConcurrentUse(t *testing.T) {
 
 // BenchmarkCached is a look-up of a user who is in memory among ten thousand.
 func BenchmarkCached(b *testing.B) {
-	g := New(Options{Log: slog.New(slog.DiscardHandler)})
+	g := New(slog.New(slog.DiscardHandler), "")
 	b.Cleanup(g.Close)
 	s := g.newSource(&config.GroupSource{Issuer: "https://issuer.example", Config: groupsource.Complete(&v1alpha1.GroupSource{Name: "corp"})}, &answering{})
 	groups := make([]string, 20)
