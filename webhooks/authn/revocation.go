@@ -52,7 +52,7 @@ func (r revoked) add(one *Revocation) {
 	case s.Subject != "":
 		by.name, by.value = "sub", s.Subject
 	}
-	if known, ok := r[by]; !ok || s.IssuedBefore.Time.After(known) {
+	if known, ok := r[by]; !ok || s.IssuedBefore.After(known) {
 		r[by] = s.IssuedBefore.Time
 	}
 }
