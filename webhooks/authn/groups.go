@@ -161,7 +161,6 @@ type groupLookups struct {
 func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, trail jwt.Trail) error {
 	l.origins = append(l.origins, GroupOrigin{Source: groupsource.TokenOrigin, Groups: proof.User.Groups})
 	groups := slices.Clip(proof.User.Groups) // the token's own are one of the origins
-	known := sets.New(groups...)
 	for i := range l.issuer.groups {
 		source := &l.issuer.groups[i]
 		step := "groups of " + source.config.Name
@@ -197,9 +196,10 @@ func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, 
 		if answer.Stale {
 			l.mark(&proof.User, StaleGroupsKey, source.config.Name, "of "+at.UTC().Format(time.RFC3339)+", the source does not answer")
 		}
-		for _, group := range answer.Groups {
+		known := sets.New(groups...)
+		groups = slices.Grow(groups, len(answer.Groups))
+		for _, group := range answer.Groups { // each once
 			if !known.Has(group) {
-				known.Insert(group)
 				groups = append(groups, group)
 			}
 		}
