@@ -166,7 +166,7 @@ func mount(t *testing.T, s *webhooks.Snapshot) map[string]mounted {
 		m := mounted{name: endpoint.Name}
 		if endpoint.Token != nil {
 			decide := func(ctx context.Context, r authentication.Request) authentication.Response {
-				return endpoint.Token(ctx, s, r)
+				return endpoint.Token(ctx, s, r, nil)
 			}
 			m.codec = review.Token(func(ctx context.Context, r *review.TokenRequest) authentication.Response {
 				return decide(ctx, r.Request)

@@ -32,8 +32,8 @@ type Endpoint struct {
 	// Admission decides on an admission request, by the Snapshot and the Input alone. The
 	// context carries the deadline and nothing else.
 	Admission func(context.Context, *Snapshot, Input) admission.Response
-	// Token decides on a token review.
-	Token func(context.Context, *Snapshot, authentication.Request) authentication.Response
+	// Token decides on a token review. Pause may be nil, see authn.Input.
+	Token func(ctx context.Context, s *Snapshot, r authentication.Request, pause func(wait func())) authentication.Response
 	// CustomResources reports whether the API server sends Gatehouse's own custom
 	// resources to this endpoint. Admission does not decide on these.
 	CustomResources bool
@@ -75,8 +75,8 @@ func Endpoints() []Endpoint {
 	}
 }
 
-func authenticate(ctx context.Context, s *Snapshot, r authentication.Request) authentication.Response {
-	return s.Authn.Decide(ctx, authn.Input{Token: r.Spec.Token, Audiences: r.Spec.Audiences}).Response()
+func authenticate(ctx context.Context, s *Snapshot, r authentication.Request, pause func(wait func())) authentication.Response {
+	return s.Authn.Decide(ctx, authn.Input{Token: r.Spec.Token, Audiences: r.Spec.Audiences, Pause: pause}).Response()
 }
 
 func mutate(ctx context.Context, s *Snapshot, in Input) admission.Response {

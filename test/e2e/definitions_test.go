@@ -325,10 +325,17 @@ func (d *defined) testRefused(t *testing.T) {
 		"a revocation's reason too long": {
 			`{kind: TokenRevocation, metadata: {name: p}, spec: {user: jane, issuedBefore: "2026-01-01T00:00:00Z", reason: ` + long(1025) + `}}`, `spec.reason: Too long`,
 		},
+		"a revocation of two things": {
+			`{kind: TokenRevocation, metadata: {name: p}, spec: {issuer: "https://a.example", tokenID: a, sessionID: b}}`, `exactly one of user, tokenID, sessionID and subject is required`,
+		},
+		"a token's id without an issuer": {`{kind: TokenRevocation, metadata: {name: p}, spec: {tokenID: a}}`, `issuer is required with tokenID`},
+		"a session and a time": {
+			`{kind: TokenRevocation, metadata: {name: p}, spec: {issuer: "https://a.example", sessionID: b, issuedBefore: "2026-01-01T00:00:00Z"}}`, `issuedBefore is required with user or subject`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, object(t, c.document), c.says) })
 	}
-	for _, text := range smallObjects() {
+	for _, text := range append(smallObjects(), `{kind: TokenRevocation, metadata: {name: session}, spec: {issuer: "https://a.example", sessionID: b}}`) {
 		_, err := d.create(t.Context(), object(t, text), true)
 		if err != nil {
 			t.Errorf("what the others are made from is refused: %v", err)

@@ -37,6 +37,8 @@ type tokenCluster struct {
 	certified *http.Client
 	// kubeconfigs are those of people, by name.
 	kubeconfigs map[string]string
+	// sessions is the issuer that the replicas know besides.
+	sessions *sessionIssuer
 }
 
 // newTokenCluster starts a cluster and the replicas, each with the rights that 'gatehouse manifests' prints.
@@ -50,6 +52,8 @@ func newTokenCluster(t *testing.T) *tokenCluster {
 	must(t, err)
 	c.certified = c.client(t, pair)
 
+	must(t, os.Mkdir(c.path("issuers"), 0o700))
+	c.sessions = newSessionIssuer(t, c.path("issuers"))
 	relay := newRelay(t)
 	kubeconfig, err := gatehouse.Run(t.Context(), "manifests", "--authentication", "--url", "https://"+relay.address(),
 		"--ca-file", c.path("ca.crt"), "--client-cert", c.path("client.crt"), "--client-key", c.path("client.key"))
@@ -79,6 +83,18 @@ func (c *tokenCluster) register(t *testing.T) {
 	printed, err := gatehouse.Run(t.Context(), "manifests", "--service", system+"/gatehouse", "--ca-file", c.path("ca.crt"), "--custom-resources")
 	must(t, err)
 	must(t, c.apply(t.Context(), printed))
+	must(t, c.apply(t.Context(), `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: gatehouse-logouts}
+rules: [{apiGroups: [gatehouse.dev], resources: [tokenrevocations], verbs: [create, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: gatehouse-logouts}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gatehouse-logouts}
+subjects: [{kind: ServiceAccount, name: gatehouse, namespace: `+system+`}]
+`))
 }
 
 func (c *tokenCluster) start(t *testing.T, number int) {
@@ -86,6 +102,7 @@ func (c *tokenCluster) start(t *testing.T, number int) {
 	log := c.path(fmt.Sprintf("replica-%d.log", number))
 	showIfFailed(t, fmt.Sprintf("replica %d", number), log)
 	server, err := gatehouse.Start(t.Context(), log, "--custom-resources", "--kubeconfig", c.kubeconfigs["server"], "--namespace", system,
+		"--config", c.path("issuers"), "--back-channel-logout", "24h",
 		"--replica", "replica-"+strconv.Itoa(number), "--tls-cert", c.path("tls.crt"), "--tls-key", c.path("tls.key"), "--client-ca", c.path("ca.crt"),
 		"--listen", net.JoinHostPort(cluster.ListenAddress(), "0"), "--ops-listen", "127.0.0.1:0", "--drain-delay", "0s")
 	must(t, err)
@@ -253,6 +270,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: issuer}]
 		c.everyReplica(t, strings.TrimSpace(r.out), false)
 		c.token(t.Context(), admin, "list", "--user", "bob", "-o", "json").wants(t, 0, `"state":"revoked","revokedBy":{"name":"bob"}}`)
 	})
+	t.Run("a session that ends at its issuer", func(t *testing.T) { c.backChannelLogout(t) })
 	t.Run("expired", func(t *testing.T) {
 		r := c.token(t.Context(), admin, "issue", "--id", "brief", "--user", "brief", "--ttl", "3s")
 		r.wants(t, 0)

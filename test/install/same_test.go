@@ -99,6 +99,7 @@ func TestSameComponents(t *testing.T) {
 	without := comparableObjects(kustomized(t, "self-signed"))
 	for component, values := range map[string][]string{
 		"record": {recordingOn, recordingKey}, "audit": {`audit.enabled=true`}, "count-pods": {`podCounts.every="5m"`},
+		"back-channel-logout": {`authentication.backChannelLogout="24h"`},
 	} {
 		with := comparableObjects(kustomizedWith(t, component))
 		if difference := compare(with, comparableObjects(chartedWith(t, values...))); difference != "" {

@@ -70,7 +70,8 @@ func newAccessTokens(
 
 // authenticate is the authenticator of access tokens. It needs no context: it
 // waits for nothing.
-func (a *accessTokens) authenticate(_ context.Context, token string, audiences []string, e *explanation) verdict {
+func (a *accessTokens) authenticate(_ context.Context, in *Input, e *explanation) verdict {
+	token, audiences := in.Token, in.Audiences
 	id, err := ParseToken(token)
 	switch {
 	case errors.Is(err, errForeign):

@@ -92,6 +92,9 @@ type Issuer struct {
 	// Keys are the issuer's keys. Nil is an issuer whose keys are unavailable, such as
 	// offline: its tokens cannot be decided on.
 	Keys jwt.Keys
+	// Groups are the look-ups of the issuer's groupSources, in their order. They may be
+	// missing, such as offline: the groups of these sources are unknown.
+	Groups []GroupLookup
 }
 
 // LoginKey is a key of login tokens.
@@ -111,8 +114,10 @@ const maxTokenBytes = 16 << 10
 type Set struct {
 	backends []backend
 	tokens   *accessTokens
-	guard    guard.Guard
-	revoked  revoked
+	// issuers are nil without any.
+	issuers *issuers
+	guard   guard.Guard
+	revoked revoked
 	// withdrawn are the ids of access tokens that were removed after Compile.
 	withdrawn map[string]struct{}
 	logins    *logins
@@ -129,7 +134,7 @@ type backend struct {
 
 // authenticator looks up the identity that a token proves to the audiences. It is safe
 // for concurrent use and keeps neither of its arguments. The explanation may be nil.
-type authenticator func(ctx context.Context, token string, audiences []string, e *explanation) verdict
+type authenticator func(ctx context.Context, in *Input, e *explanation) verdict
 
 // verdict is the result of an authenticator. The zero verdict is not a Yes.
 type verdict struct {
@@ -151,7 +156,14 @@ type verdict struct {
 	message string
 	// detail is for the operator and names no secret.
 	detail string
+	// claims are set for a JWT.
+	claims jwtClaims
+	// groups are where the groups of a JWT come from, if its issuer has group sources.
+	groups []GroupOrigin
 }
+
+// jwtClaims are the claims of a JWT by which it can be revoked, "" without them.
+type jwtClaims struct{ id, session, subject string }
 
 // Decision is the outcome for one token, with the reasons for the operator.
 type Decision struct {
@@ -176,6 +188,9 @@ type Decision struct {
 	// Status is the answer for the API server. Its groups, extra and audiences
 	// are shared with other decisions and must not be written to.
 	Status authenticationv1.TokenReviewStatus
+	// Groups are where the groups of a Yes come from, nil if all are of the token or the
+	// directory.
+	Groups []GroupOrigin
 	// Steps are those on the way to the Decision, if they were requested.
 	Steps []Step
 }
@@ -234,20 +249,24 @@ type Input struct {
 	Audiences []string
 	// Explain requests Decision.Steps.
 	Explain bool
+	// Pause, if set, runs a wait for a group source: the caller may let others decide
+	// meanwhile.
+	Pause func(wait func())
 }
 
 // Decide takes a token from its shape to the answer.
 func (s *Set) Decide(ctx context.Context, in Input) Decision {
 	if !in.Explain {
-		return s.decide(ctx, in.Token, in.Audiences, nil)
+		return s.decide(ctx, &in, nil)
 	}
 	e := &explanation{}
-	d := s.decide(ctx, in.Token, in.Audiences, e)
+	d := s.decide(ctx, &in, e)
 	d.Steps = e.steps
 	return d
 }
 
-func (s *Set) decide(ctx context.Context, token string, audiences []string, e *explanation) Decision {
+func (s *Set) decide(ctx context.Context, in *Input, e *explanation) Decision {
+	token, audiences := in.Token, in.Audiences
 	if len(token) > maxTokenBytes {
 		detail := fmt.Sprintf("%d bytes, at most %d", len(token), maxTokenBytes)
 		e.add("size", "%s", detail)
@@ -257,7 +276,7 @@ func (s *Set) decide(ctx context.Context, token string, audiences []string, e *e
 	if b == nil {
 		return conclude("", verdict{outcome: No, reason: ReasonForeign}, audiences)
 	}
-	v := b.authenticate(ctx, token, audiences, e)
+	v := b.authenticate(ctx, in, e)
 	if v.outcome == Yes {
 		v = s.check(b.name, v, e)
 	}
@@ -298,10 +317,13 @@ func (s *Set) check(by Backend, v verdict, e *explanation) verdict {
 		return no(ReasonGuard, guard.Summary(found))
 	}
 	e.add("guard", "rejects nothing")
-	if before, revoked := s.revoked.find(v.identity.Username, v.issuedAt); revoked {
-		detail := fmt.Sprintf("tokens of %s issued before %s are revoked", quote(v.identity.Username), before.UTC().Format(time.RFC3339))
-		e.add("revocation", "%s", detail)
-		return no(ReasonRevoked, detail)
+	for _, by := range [...]revokedBy{
+		{"", userName, v.identity.Username}, {v.source, "jti", v.claims.id}, {v.source, "sid", v.claims.session}, {v.source, "sub", v.claims.subject},
+	} {
+		if detail := s.revoked.find(by, v.issuedAt); detail != "" {
+			e.add("revocation", "%s", detail)
+			return no(ReasonRevoked, detail)
+		}
 	}
 	return v
 }
@@ -322,6 +344,7 @@ func conclude(by Backend, v verdict, audiences []string) Decision {
 	switch v.outcome {
 	case Yes:
 		d.IssuedAt, d.ExpiresAt = v.issuedAt, v.expiresAt
+		d.Groups = v.groups
 		d.Status.Authenticated = true
 		d.Status.User = *v.identity
 		d.Status.Audiences = v.audiences

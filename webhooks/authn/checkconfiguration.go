@@ -218,11 +218,27 @@ func checkDirectories(spec *Spec) diagnostic.List {
 		}
 		found = append(found, p.found...)
 	}
-	if len(spec.Directories) > 0 && (spec.Configuration == nil || spec.Configuration.Login == nil) {
+	if !onlyGroups(spec) && (spec.Configuration == nil || spec.Configuration.Login == nil) {
 		p := &configurationProblems{source: spec.Directories[0].Source}
 		p.error("login", "is missing: directories need a key that signs login tokens",
 			"login: {keys: [{name: first, file: login.key}]}, and gatehouse token key --out login.key")
 		found = append(found, p.found...)
 	}
 	return found
+}
+
+// onlyGroups reports whether every directory is one that a group source asks, so that nobody
+// need log in with a password.
+func onlyGroups(spec *Spec) bool {
+	asked := map[string]bool{}
+	if spec.Configuration != nil {
+		for _, issuer := range spec.Configuration.JWT.Issuers {
+			for _, source := range issuer.GroupSources {
+				if source.LDAP != nil {
+					asked[source.LDAP.Directory] = true
+				}
+			}
+		}
+	}
+	return !slices.ContainsFunc(spec.Directories, func(d NamedDirectory) bool { return !asked[d.Config.Name] })
 }

@@ -56,15 +56,18 @@ func Compile(spec Spec) (*Set, error) {
 				set.guard.RejectEmptyGroups(url, prefix)
 			}
 		}
-		jwts := &issuers{byURL: known, now: spec.Now}
-		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, jwts.authenticate})
+		set.issuers = &issuers{byURL: known, now: spec.Now}
+		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, set.issuers.authenticate})
 	}
 
 	for i := range spec.Revocations {
 		one := &spec.Revocations[i]
-		found = append(found, one.check()...)
-		found = append(found, one.checkFuture(spec.Now())...)
-		set.revoked.add(one)
+		problems := one.check()
+		found = append(found, problems...)
+		found = append(found, one.warnings(&spec)...)
+		if len(problems) == 0 {
+			set.revoked.add(one)
+		}
 	}
 	found.Sort()
 	if err := found.Err(); err != nil {
@@ -104,7 +107,9 @@ func compileIssuers(spec *Spec) (map[string]*issuer, diagnostic.List) {
 		for _, w := range authenticator.Warnings() {
 			report(diagnostic.Warning, w.Field, w.Message, w.Hint)
 		}
-		known[url] = &issuer{url, authenticator}
+		groups, ofGroups := compileGroupSources(spec, one)
+		found = append(found, ofGroups...)
+		known[url] = &issuer{url, authenticator, groups}
 		if spec.Configuration != nil {
 			found = append(found, checkIssuerPrefix(spec.Configuration, one)...)
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
@@ -23,12 +24,23 @@ type issuer struct {
 	// memory.
 	url           string
 	authenticator *jwt.Authenticator
+	// groups are the sources of further groups, in the order of the configuration.
+	groups []groupSource
+}
+
+// find returns the issuer with a URL, nil if it is not configured.
+func (i *issuers) find(url string) *issuer {
+	if i == nil {
+		return nil
+	}
+	return i.byURL[url]
 }
 
 // authenticate is the authenticator of JWTs. A token of an issuer that is not
 // configured, such as an expired service account token, is foreign. It waits for
 // keys if they have to be fetched.
-func (i *issuers) authenticate(ctx context.Context, token string, _ []string, e *explanation) verdict {
+func (i *issuers) authenticate(ctx context.Context, in *Input, e *explanation) verdict {
+	token := in.Token
 	parsed, err := jwt.Parse(token)
 	if err != nil {
 		v := refused(err)
@@ -38,8 +50,8 @@ func (i *issuers) authenticate(ctx context.Context, token string, _ []string, e 
 		return v
 	}
 	url := parsed.Issuer()
-	issuer, known := i.byURL[url]
-	if !known {
+	issuer := i.find(url)
+	if issuer == nil {
 		if e != nil {
 			e.add("issuer", "%s is not configured", quote(url))
 		}
@@ -50,7 +62,15 @@ func (i *issuers) authenticate(ctx context.Context, token string, _ []string, e 
 		e.add("issuer", "%s", quote(url))
 		steps = func(step, found string) { e.add(step, "%s", found) }
 	}
-	proof, err := issuer.authenticator.Verify(ctx, parsed, i.now(), steps)
+	var (
+		lookups *groupLookups
+		enrich  jwt.Enrich
+	)
+	if len(issuer.groups) > 0 {
+		lookups = &groupLookups{issuer: issuer, token: token, pause: in.Pause}
+		enrich = lookups.add
+	}
+	proof, err := issuer.authenticator.VerifyWith(ctx, parsed, i.now(), steps, enrich)
 	if err != nil {
 		v := refused(err)
 		v.source, v.tokenID = issuer.url, digestID(token)
@@ -63,10 +83,15 @@ func (i *issuers) authenticate(ctx context.Context, token string, _ []string, e 
 	// Upstream's JWT authenticators are about the API server's audiences alone,
 	// whatever a review asks about: the issuer's audiences are another matter. So
 	// the answer has none, which stands for the API server's own.
-	return verdict{
+	v := verdict{
 		outcome: Yes, reason: ReasonOK, source: issuer.url, tokenID: id,
+		claims:   jwtClaims{proof.ID, proof.Session, proof.Subject},
 		identity: &proof.User, issuedAt: proof.IssuedAt, expiresAt: proof.ExpiresAt,
 	}
+	if lookups != nil {
+		v.groups, v.detail = lookups.origins, strings.Join(lookups.detail, "; ")
+	}
+	return v
 }
 
 // digestID is the id of a token without one, or without one that can be trusted: enough
@@ -78,6 +103,9 @@ func digestID(token string) string {
 
 // refused is the verdict on a token that was not verified.
 func refused(err error) verdict {
+	if e, ok := errors.AsType[*groupsError](err); ok {
+		return e.verdict
+	}
 	if no, ok := errors.AsType[*jwt.Refusal](err); ok {
 		return verdict{outcome: No, reason: Reason(no.Reason), detail: no.Detail}
 	}

@@ -20,7 +20,7 @@ import (
 // signer signs tokens of an issuer.
 type signer struct{ key *ecdsa.PrivateKey }
 
-func newSigner(t *testing.T) signer {
+func newSigner(t testing.TB) signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s signer) keys() jwt.StaticKeys {
 }
 
 // sign makes a token for jane, and one more hour, with more or other claims.
-func (s signer) sign(t *testing.T, claims map[string]any) string {
+func (s signer) sign(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{
 		"iss": issuerURL, "aud": "kubernetes", "sub": "jane", "groups": []string{"dev"}, "jti": "token-1",

@@ -162,7 +162,7 @@ func (s *Set) renew(ctx context.Context, req LoginRequest) LoginDecision {
 		d.Reason, d.Message = ReasonSession, "the session ended at "+stamp(ends)+" (hint: log in again)"
 		return d
 	}
-	if _, revoked := s.revoked.find(claims.User.Username, time.Unix(claims.Session, 0)); revoked {
+	if s.revoked.find(revokedBy{name: userName, value: claims.User.Username}, time.Unix(claims.Session, 0)) != "" {
 		d.Reason, d.Message = ReasonRevoked, "the session was ended by an administrator (hint: log in again)"
 		return d
 	}
@@ -197,7 +197,7 @@ func (s *Set) issue(ctx context.Context, directory *NamedDirectory, account *Acc
 		return d
 	}
 	now := l.tokens.now()
-	if _, revoked := s.revoked.find(d.User.Username, time.Unix(claims.Session, 0)); revoked {
+	if s.revoked.find(revokedBy{name: userName, value: d.User.Username}, time.Unix(claims.Session, 0)) != "" {
 		d.Outcome, d.Reason = No, ReasonRevoked
 		d.Message = "the session was ended by an administrator (hint: log in again in a moment)"
 		return d

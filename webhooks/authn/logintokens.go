@@ -121,7 +121,8 @@ func (l *loginTokens) verify(token string) (*loginClaims, verdict) {
 
 // authenticate is the authenticator of login tokens. It needs no context: it
 // waits for nothing.
-func (l *loginTokens) authenticate(_ context.Context, token string, audiences []string, e *explanation) verdict {
+func (l *loginTokens) authenticate(_ context.Context, in *Input, e *explanation) verdict {
+	token, audiences := in.Token, in.Audiences
 	claims, v := l.verify(token)
 	if claims == nil {
 		if e != nil {

@@ -79,6 +79,8 @@ const (
 	ReasonClaims = Reason(jwt.Claims)
 	// ReasonKeys is a JWT of an issuer whose keys are unavailable.
 	ReasonKeys Reason = "keys"
+	// ReasonGroups is a JWT whose user has groups in a source that does not answer.
+	ReasonGroups Reason = "groups"
 	// ReasonDeadline is a JWT for which there was no time: its keys took too long, or
 	// its rules did.
 	ReasonDeadline Reason = "deadline"

@@ -3,64 +3,112 @@ package authn
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/guard"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// revoked holds, by user name, the time before which issued tokens are revoked.
-type revoked map[string]time.Time
+// revokedBy is by what tokens are revoked: the name of a user, or a claim of an issuer's JWTs.
+type revokedBy struct{ issuer, name, value string }
 
-// find reports whether a token of the user that was issued then is revoked, and returns
-// the time of the revocation. A token without a time of issue is revoked: it may have
-// been issued before.
-func (r revoked) find(user string, issuedAt time.Time) (before time.Time, ok bool) {
-	if len(r) == 0 {
-		return before, false
+// userName is the name of a revokedBy that is about a user, of any issuer.
+const userName = "user"
+
+// revoked has the times before which issued tokens are revoked. A zero time is for all of
+// them.
+type revoked map[revokedBy]time.Time
+
+// find returns why a token that was issued then is revoked, "" if it is not. A token without a
+// time of issue is revoked: it may have been issued before.
+func (r revoked) find(by revokedBy, issuedAt time.Time) string {
+	if len(r) == 0 || by.value == "" {
+		return ""
 	}
-	before, ok = r[user]
-	return before, ok && issuedAt.Before(before)
+	before, ok := r[by]
+	if !ok || !before.IsZero() && !issuedAt.Before(before) {
+		return ""
+	}
+	text := "tokens of " + quote(by.value)
+	if by.name != userName {
+		text = "tokens of this issuer with " + by.name + " " + quote(by.value)
+	}
+	if !before.IsZero() {
+		text += " issued before " + before.UTC().Format(time.RFC3339)
+	}
+	return text + " are revoked"
 }
 
-// add adds a revocation. Of several about one user the latest counts.
+// add adds a valid revocation. Of several about the same tokens the latest counts.
 func (r revoked) add(one *Revocation) {
-	if before := one.Spec.IssuedBefore.Time; before.After(r[one.Spec.User]) {
-		r[one.Spec.User] = before
+	s := &one.Spec
+	by := revokedBy{s.Issuer, userName, s.User}
+	switch {
+	case s.TokenID != "":
+		by.name, by.value = "jti", s.TokenID
+	case s.SessionID != "":
+		by.name, by.value = "sid", s.SessionID
+	case s.Subject != "":
+		by.name, by.value = "sub", s.Subject
+	}
+	if known, ok := r[by]; !ok || s.IssuedBefore.After(known) {
+		r[by] = s.IssuedBefore.Time
 	}
 }
 
 // check returns the errors of a revocation.
 func (one *Revocation) check() diagnostic.List {
 	var found diagnostic.List
-	report := func(severity diagnostic.Severity, field, message, hint string) {
+	report := func(field, message, hint string) {
 		found = append(found, diagnostic.Diagnostic{
-			Severity: severity, Source: one.Source, Object: "TokenRevocation/" + one.Name,
+			Severity: diagnostic.Error, Source: one.Source, Object: "TokenRevocation/" + one.Name,
 			Field: field, Message: message, Hint: hint,
 		})
 	}
-	if one.Spec.User == "" {
-		report(diagnostic.Error, "spec.user", "is missing", "the user name as the API server sees it, prefixes included")
-	} else if f := guard.CheckString(one.Spec.User); f != "" {
-		report(diagnostic.Error, "spec.user", quote(one.Spec.User)+" "+string(f)+": no token proves this name", "")
+	spec := &one.Spec
+	named := 0
+	for _, value := range []string{spec.User, spec.TokenID, spec.SessionID, spec.Subject} {
+		if value != "" {
+			named++
+		}
 	}
-	if one.Spec.IssuedBefore.IsZero() {
-		report(diagnostic.Error, "spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
+	if named > 1 {
+		report("spec", "has several of user, tokenID, sessionID and subject, must have one", "")
+	}
+	if named == 0 {
+		report("spec.user", "is missing", "the user name as the API server sees it, prefixes included")
+	} else if f := guard.CheckString(spec.User); f != "" {
+		report("spec.user", quote(spec.User)+" "+string(f)+": no token proves this name", "")
+	}
+	if byClaim := named > 0 && spec.User == ""; byClaim != (spec.Issuer != "") {
+		report("spec.issuer", "is required with tokenID, sessionID or subject, and does not go with user", "the URL of the issuer of the JWTs")
+	}
+	switch timed := spec.TokenID == "" && spec.SessionID == ""; {
+	case timed && spec.IssuedBefore.IsZero():
+		report("spec.issuedBefore", "is missing: nothing would be revoked", `for example "2026-11-20T12:00:00Z"`)
+	case !timed && !spec.IssuedBefore.IsZero():
+		report("spec.issuedBefore", "is for user and subject: all tokens with this id are revoked", "")
 	}
 	return found
 }
 
-// checkFuture warns of a time in the future: until then, every new token of the user is
-// revoked too.
-func (one *Revocation) checkFuture(now time.Time) diagnostic.List {
-	// Clocks differ by less than an hour.
-	if one.Spec.IssuedBefore.Time.Before(now.Add(time.Hour)) {
-		return nil
+// warnings warns of a time in the future, until which every new token of the user is revoked
+// too, and of an issuer that is not configured.
+func (one *Revocation) warnings(spec *Spec) diagnostic.List {
+	var found diagnostic.List
+	warn := func(field, message string) {
+		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: field, Message: message})
 	}
-	return diagnostic.List{{
-		Severity: diagnostic.Warning, Source: one.Source, Object: "TokenRevocation/" + one.Name, Field: "spec.issuedBefore",
-		Message: fmt.Sprintf("%q is in the future: until then the user cannot log in at all", one.Spec.IssuedBefore.UTC().Format(time.RFC3339)),
-	}}
+	// Clocks differ by less than an hour.
+	if before := one.Spec.IssuedBefore; !before.Time.Before(spec.Now().Add(time.Hour)) {
+		warn("spec.issuedBefore", fmt.Sprintf("%q is in the future: until then the user cannot log in at all", before.UTC().Format(time.RFC3339)))
+	}
+	known := func(i Issuer) bool { return i.Config.Issuer.URL == one.Spec.Issuer }
+	if one.Spec.Issuer != "" && len(spec.Issuers) > 0 && !slices.ContainsFunc(spec.Issuers, known) {
+		warn("spec.issuer", quoteURL(one.Spec.Issuer)+" is not the URL of a configured issuer, so nothing is revoked")
+	}
+	return found
 }
 
 // unknownID is the verdict on a well-formed access token that is not known.
@@ -82,8 +130,7 @@ func (s *Set) Withdraw(ids []string, revocations []Revocation) *Set {
 	for _, id := range ids {
 		out.withdrawn[id] = struct{}{}
 	}
-	out.revoked = make(revoked, len(s.revoked)+len(revocations))
-	maps.Copy(out.revoked, s.revoked)
+	out.revoked = maps.Clone(s.revoked)
 	for i := range revocations {
 		if one := &revocations[i]; len(one.check()) == 0 {
 			out.revoked.add(one)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,18 @@ type Directory struct {
 	authn.NamedDirectory
 	// BindPassword is the password of the account that searches.
 	BindPassword string
+}
+
+// GroupSource is a group source of an issuer as it is configured.
+type GroupSource struct {
+	// Issuer is the URL of the issuer.
+	Issuer string
+	Config *v1alpha1.GroupSource
+	// Prefix is the groupsPrefix, by default that of the directory of an LDAP source.
+	Prefix string
+	// Secret is the secret or the token, and Certificate and Key are a client certificate in
+	// PEM, of those that are configured.
+	Secret, Certificate, Key []byte
 }
 
 // authenticate reads our AuthenticationConfiguration and the files that it names.
@@ -57,6 +70,9 @@ func (o *object) authenticate() {
 		}
 		c.Directories = append(c.Directories, d)
 	}
+	for i := range c.Authn.Configuration.JWT.Issuers {
+		o.readGroupSources(i, &c.Authn.Configuration.JWT.Issuers[i])
+	}
 	if v.Login == nil {
 		return
 	}
@@ -74,6 +90,48 @@ func (o *object) authenticate() {
 			}
 		}
 		c.Authn.LoginKeys = append(c.Authn.LoginKeys, k)
+	}
+}
+
+// readGroupSources reads the files that the group sources of an issuer name.
+func (o *object) readGroupSources(index int, issuer *v1alpha1.JWTIssuer) {
+	for i := range issuer.GroupSources {
+		s := GroupSource{Issuer: issuer.URL, Config: &issuer.GroupSources[i]}
+		path := fmt.Sprintf("jwt.issuers[%d].groupSources[%d]", index, i)
+		read := func(field, name string) []byte {
+			if name == "" {
+				return nil
+			}
+			data := o.referencedFile(joinField(path, field), name)
+			trimmed := bytes.TrimRight(data, " \t\r\n")
+			if data != nil && (len(trimmed) == 0 || bytes.ContainsAny(trimmed, "\x00") || field != "http.clientCertificateFile" && field != "http.clientKeyFile" && bytes.ContainsAny(trimmed, "\r\n")) {
+				o.report(problem{field: joinField(path, field), message: fmt.Sprintf("%q is empty, or has more than one line", strict.Cut(name, 200))})
+			}
+			return trimmed
+		}
+		switch c := s.Config; {
+		case c.Graph != nil:
+			s.Secret = read("graph.clientSecretFile", c.Graph.ClientSecretFile)
+		case c.HTTP != nil:
+			s.Secret = read("http.tokenFile", c.HTTP.TokenFile)
+			s.Certificate = read("http.clientCertificateFile", c.HTTP.ClientCertificateFile)
+			s.Key = read("http.clientKeyFile", c.HTTP.ClientKeyFile)
+			if len(s.Certificate) > 0 && len(s.Key) > 0 {
+				if _, err := tls.X509KeyPair(s.Certificate, s.Key); err != nil {
+					o.report(problem{field: joinField(path, "http.clientKeyFile"), message: fmt.Sprintf("%q is not the key of clientCertificateFile: %v", strict.Cut(c.HTTP.ClientKeyFile, 200), err)})
+				}
+			}
+		case c.LDAP != nil:
+			for _, d := range o.config.Directories {
+				if d.Config.Name == c.LDAP.Directory {
+					s.Prefix = d.Config.GroupsPrefix
+				}
+			}
+		}
+		if given := s.Config.GroupsPrefix; given != nil {
+			s.Prefix = *given
+		}
+		o.config.GroupSources = append(o.config.GroupSources, s)
 	}
 }
 

@@ -113,6 +113,11 @@ func TestNamedFilesAreWatchedAndNotShown(t *testing.T) {
 	}
 }
 
+// groupSource is a source of groups with these fields of its service.
+func groupSource(fields string) string {
+	return "jwt: {issuers: [{url: https://issuer.example, groupSources: [{name: a, groupsPrefix: 'a:', http: {url: 'https://a.example', " + fields + "}}]}]}\n"
+}
+
 func TestAuthenticationConfigurationErrors(t *testing.T) {
 	t.Parallel()
 	good := map[string]string{"ours.yaml": ours, "secrets/bind": "hunter2", "secrets/login.key": loginKey(), "upstream.yaml": upstream}
@@ -153,6 +158,14 @@ func TestAuthenticationConfigurationErrors(t *testing.T) {
 		"a key set that is none": {
 			map[string]string{"ours.yaml": ours + "jwt: {issuers: [{url: https://issuer.example, keysFile: secrets/bind}]}\n"},
 			`jwt.issuers[0].keysFile: "secrets/bind" is not a valid JSON Web Key Set: `,
+		},
+		"a token of two lines": {
+			map[string]string{"ours.yaml": ours + groupSource("tokenFile: secrets/two"), "secrets/two": "hunter2\nx"},
+			`jwt.issuers[0].groupSources[0].http.tokenFile: "secrets/two" is empty, or has more than one line`,
+		},
+		"a client key that is none": {
+			map[string]string{"ours.yaml": ours + groupSource("clientCertificateFile: secrets/bind, clientKeyFile: secrets/bind")},
+			`jwt.issuers[0].groupSources[0].http.clientKeyFile: "secrets/bind" is not the key of clientCertificateFile: `,
 		},
 		"a field that there is not": {
 			map[string]string{"upstream.yaml": strings.Replace(upstream, "audiences:", "audience:", 1)},

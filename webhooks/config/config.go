@@ -55,6 +55,8 @@ type Config struct {
 	// Directories are the LDAP services, with what connecting to them needs. They are
 	// those of Authn.Directories, in the same order; nobody has connected there.
 	Directories []Directory
+	// GroupSources are the group sources of all issuers, with what asking them needs.
+	GroupSources []GroupSource
 	// Recording is the RecordingConfiguration, nil without one. The server ignores it: it takes that of --record-config.
 	Recording *Recording
 	// Context are the objects that policies and templates may look up.

@@ -33,6 +33,7 @@ func readText(t *testing.T, path string) string {
 func secrets() map[string]string {
 	return map[string]string{
 		"secrets/sso.jwks": keySet, "secrets/bind-password": "x", "secrets/ad-password": "x", "secrets/login-2026-11.key": loginKey(),
+		"secrets/graph-secret": "x", "secrets/teams-token": "x",
 	}
 }
 
@@ -62,7 +63,7 @@ func mustBeUsed(t *testing.T, documents map[string]string) *config.Config {
 func TestGuideOfLogin(t *testing.T) {
 	t.Parallel()
 	documents := map[string]string{}
-	ours, fields, another, ofDirectory := "", "", "", ""
+	ours, fields, another, ofDirectory, sources := "", "", "", "", ""
 	for i, block := range strings.Split(readText(t, loginGuide), "```yaml\n")[1:] {
 		text, _, _ := strings.Cut(block, "```")
 		switch {
@@ -70,6 +71,8 @@ func TestGuideOfLogin(t *testing.T) {
 			ofDirectory += text
 		case strings.HasPrefix(text, "- name: "):
 			another += text
+		case strings.HasPrefix(text, "groupSources:"):
+			sources = "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
 		case !strings.HasPrefix(text, "apiVersion: "):
 			fields += text
 		case strings.Contains(text, "directories:"):
@@ -81,6 +84,11 @@ func TestGuideOfLogin(t *testing.T) {
 	if fields == "" || another == "" || ofDirectory == "" {
 		t.Error("the guide shows no parts of the document")
 	}
+	const issuer = "  - url: https://sso.example.com\n"
+	if sources == "" || strings.Count(fields, issuer) != 1 {
+		t.Fatal("the guide has no group sources, or no issuer that they are for")
+	}
+	fields = strings.Replace(fields, issuer, issuer+sources, 1)
 	const directory, login = "- name: corp\n", "\nlogin:\n"
 	if strings.Count(ours, directory) != 1 || strings.Count(ours, login) != 1 {
 		t.Fatalf("the guide has no document with the directory corp and what is said of login behind it: %q", ours)
@@ -93,6 +101,9 @@ func TestGuideOfLogin(t *testing.T) {
 	}
 	if c.Directories[0].Config.CertificateAuthority == "" || len(c.Authn.Configuration.Guard.AllowedGroups) != 1 {
 		t.Error("the parts are not in use")
+	}
+	if len(c.GroupSources) != 3 || c.GroupSources[0].Prefix != "corp:" || string(c.GroupSources[2].Secret) != "x" {
+		t.Errorf("the group sources are %+v", c.GroupSources)
 	}
 }
 
@@ -124,10 +135,21 @@ func TestReferenceOfLogin(t *testing.T) {
 	}
 	for section, of := range map[string]any{
 		"directories": v1alpha1.Directory{}, "userSearch": v1alpha1.UserSearch{}, "groupSearch": v1alpha1.GroupSearch{},
-		"login": v1alpha1.LoginConfiguration{}, "jwt": v1alpha1.JWTConfiguration{}, "guard": v1alpha1.GuardConfiguration{},
+		"login": v1alpha1.LoginConfiguration{}, "jwt": v1alpha1.JWTConfiguration{}, "groupSources": v1alpha1.GroupSource{}, "guard": v1alpha1.GuardConfiguration{},
 	} {
 		want := map[string]bool{}
 		fieldsOf(reflect.TypeOf(of), "", want)
+		switch section {
+		case "jwt": // group sources have a section of their own
+			maps.DeleteFunc(want, func(name string, _ bool) bool { return strings.HasPrefix(name, "issuers[].groupSources") })
+			want["issuers[].groupSources"] = true
+		case "groupSources":
+			for kind, of := range map[string]any{
+				"userInfo": v1alpha1.UserInfoGroups{}, "ldap": v1alpha1.LDAPGroups{}, "graph": v1alpha1.GraphGroups{}, "http": v1alpha1.HTTPGroups{},
+			} {
+				fieldsOf(reflect.TypeOf(of), kind+".", want)
+			}
+		}
 		got := map[string]bool{}
 		for line := range strings.Lines(sections[section]) {
 			row, ok := strings.CutPrefix(line, "| `")

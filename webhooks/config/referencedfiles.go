@@ -68,6 +68,18 @@ func referencedNames(document any) []string {
 	jwt, _ := fields["jwt"].(map[string]any)
 	login, _ := fields["login"].(map[string]any)
 	each(jwt["issuers"], "keysFile")
+	issuers, _ := jwt["issuers"].([]any)
+	for _, issuer := range issuers {
+		of, _ := issuer.(map[string]any)
+		sources, _ := of["groupSources"].([]any)
+		for _, source := range sources {
+			of, _ := source.(map[string]any)
+			each([]any{of["graph"]}, "clientSecretFile")
+			for _, member := range []string{"tokenFile", "clientCertificateFile", "clientKeyFile"} {
+				each([]any{of["http"]}, member)
+			}
+		}
+	}
 	each(fields["directories"], "bindPasswordFile")
 	each(login["keys"], "file")
 	return names

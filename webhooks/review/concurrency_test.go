@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -62,6 +63,46 @@ func TestNoAnswerRepeatsTheAudiences(t *testing.T) {
 	}
 	close(stop)
 	holding.Wait()
+}
+
+// TestPause: token reviews that wait for another service take no slot from others.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	o := options(nil)
+	o.Observe, o.Slots = nil, review.NewSlots(1)
+	const slow = 10
+	waiting, answer := make(chan struct{}, slow), make(chan struct{})
+	handler := review.Token(func(ctx context.Context, r *review.TokenRequest) authentication.Response {
+		if r.Spec.Token == "slow" {
+			r.Pause(func() { waiting <- struct{}{}; <-answer })
+			r.Spec.Token = "good"
+		}
+		return known(ctx, r)
+	}, o)
+	ask := func(token string) string {
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, newRequest(t, "/", strings.NewReader(strings.Replace(tokenBody, "good", token, 1))))
+		return recorder.Body.String()
+	}
+	answers := make(chan string, slow)
+	for range slow {
+		go func() { answers <- ask("slow") }()
+	}
+	for range slow {
+		<-waiting
+	}
+	if text := ask("good"); !strings.Contains(text, `"authenticated":true`) {
+		t.Errorf("while others wait, the answer is %s", text)
+	}
+	close(answer)
+	for range slow {
+		if text := <-answers; !strings.Contains(text, `"authenticated":true`) {
+			t.Errorf("after a wait, the answer is %s", text)
+		}
+	}
+	if text := ask("good"); !strings.Contains(text, `"authenticated":true`) {
+		t.Errorf("afterwards, the answer is %s", text)
+	}
 }
 
 // stalled is a body of which nothing comes until it is stopped.

@@ -23,6 +23,9 @@ type exchange struct {
 	token      TokenRequest
 	apiVersion string
 
+	// slots has the slot that the exchange holds, nil while it holds none.
+	slots *Slots
+
 	// answered reports whether the answer, or a refusal, may have been written.
 	answered bool
 	// discarded reports whether the memory of the request was given to others before its body had arrived.

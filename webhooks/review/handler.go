@@ -61,6 +61,10 @@ type AdmissionRequest struct {
 type TokenRequest struct {
 	authentication.Request
 	Call
+
+	// Pause runs a wait for another service, during which the review takes no slot from
+	// others.
+	Pause func(wait func())
 }
 
 const (
@@ -252,8 +256,28 @@ func (h *handler) answer(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if failed != nil {
 		return failed
 	}
-	defer slots.release(x.memory.caller, 1)
+	x.slots = slots
+	defer x.releaseSlot()
 	return h.protocol.decide(ctx, x)
+}
+
+// releaseSlot gives back the slot of the exchange, if it has one.
+func (x *exchange) releaseSlot() {
+	if x.slots != nil {
+		x.slots.release(x.memory.caller, 1)
+		x.slots = nil
+	}
+}
+
+// pause runs a wait for another service, during which others have the slot. If none is free
+// afterwards, the little that is left of the decision is made all the same.
+func (x *exchange) pause(ctx context.Context, wait func()) {
+	slots := x.slots
+	x.releaseSlot()
+	wait()
+	if slots != nil && slots.acquire(ctx, &x.memory, 1) {
+		x.slots = slots
+	}
 }
 
 func (h *handler) callerOf(r *http.Request) Caller {

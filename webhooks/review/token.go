@@ -41,6 +41,7 @@ func (tokenProtocol) decode(x *exchange) (values int, err error) {
 }
 
 func (p tokenProtocol) decide(ctx context.Context, x *exchange) *failure {
+	x.token.Pause = func(wait func()) { x.pause(ctx, wait) }
 	response := p.f(ctx, &x.token)
 	x.outcome.setToken(&response)
 	x.answer = AppendToken(x.answer[:0], x.apiVersion, &response.Status)

@@ -72,13 +72,14 @@ type AccessTokenSpec struct {
 	Audiences []string `json:"audiences,omitempty"`
 }
 
-// TokenRevocation rejects all tokens of a user that were issued before a time:
-// login tokens, JWTs and access tokens of any issuer. It is cluster-scoped.
+// TokenRevocation rejects all tokens of a user that were issued before a time: login
+// tokens, JWTs and access tokens of any issuer. Or it rejects the JWTs of an issuer with an
+// id, or of a session. It is cluster-scoped.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=ghtr,categories=gatehouse
 // +kubebuilder:subresource:status
-// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=2"
+// +kubebuilder:metadata:annotations="gatehouse.dev/schema-revision=3"
 // +kubebuilder:metadata:labels="app.kubernetes.io/name=gatehouse"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -110,15 +111,38 @@ type TokenRevocationList struct {
 	Items []TokenRevocation `json:"items"`
 }
 
-// TokenRevocationSpec defines which tokens are rejected.
+// TokenRevocationSpec defines which tokens are rejected: exactly one of user, tokenID,
+// sessionID and subject is set.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.user), has(self.tokenID), has(self.sessionID), has(self.subject)].filter(x, x).size() == 1",message="exactly one of user, tokenID, sessionID and subject is required"
+// +kubebuilder:validation:XValidation:rule="has(self.user) != has(self.issuer)",message="issuer is required with tokenID, sessionID or subject, and does not go with user"
+// +kubebuilder:validation:XValidation:rule="(has(self.user) || has(self.subject)) == has(self.issuedBefore)",message="issuedBefore is required with user or subject, and goes with nothing else"
 type TokenRevocationSpec struct {
 	// User is the user name as the API server sees it, prefixes included.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	User string `json:"user"`
+	User string `json:"user,omitempty"`
 	// IssuedBefore is the time before which tokens must have been issued to be
-	// rejected. Tokens without a time of issue are rejected too.
-	IssuedBefore metav1.Time `json:"issuedBefore"`
+	// rejected, with user or subject. Tokens without a time of issue are rejected too.
+	// +optional
+	IssuedBefore metav1.Time `json:"issuedBefore,omitzero"`
+	// Issuer is the URL of the issuer of JWTs, with tokenID, sessionID or subject.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Issuer string `json:"issuer,omitempty"`
+	// TokenID is the claim jti of a JWT.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	TokenID string `json:"tokenID,omitempty"`
+	// SessionID is the claim sid of JWTs, which all tokens of a session have.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	SessionID string `json:"sessionID,omitempty"`
+	// Subject is the claim sub of JWTs.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Subject string `json:"subject,omitempty"`
 	// Reason is not interpreted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -164,6 +188,127 @@ type JWTIssuer struct {
 	// KeysFile is the path of a JSON Web Key Set (RFC 7517). With it, keys are
 	// never fetched.
 	KeysFile string `json:"keysFile,omitempty"`
+	// GroupSources give groups that the tokens of the issuer do not hold. Each of
+	// them is asked, and the user gets the groups of all, beside those of the token.
+	GroupSources []GroupSource `json:"groupSources,omitempty"`
+}
+
+// GroupSource is a place outside the token that knows groups of its user. Exactly one
+// of UserInfo, LDAP, Graph and HTTP is set.
+type GroupSource struct {
+	// Name identifies the source in logs, metrics and commands. It is a DNS-1123
+	// label.
+	Name string `json:"name"`
+	// UserInfo asks the UserInfo endpoint of the issuer.
+	UserInfo *UserInfoGroups `json:"userInfo,omitempty"`
+	// LDAP asks a directory.
+	LDAP *LDAPGroups `json:"ldap,omitempty"`
+	// Graph asks Microsoft Graph.
+	Graph *GraphGroups `json:"graph,omitempty"`
+	// HTTP asks a service of your own.
+	HTTP *HTTPGroups `json:"http,omitempty"`
+	// Ask is when the source is asked.
+	Ask GroupAsk `json:"ask,omitempty"`
+	// User is a CEL expression over claims that results in the user to look up: for
+	// ldap the name that the directory's userSearch finds. The default is "claims.sub",
+	// for graph "claims.oid". A UserInfo endpoint knows the user by the token.
+	User string `json:"user,omitempty"`
+	// Groups is a CEL expression over the JSON answer of userInfo or http that results
+	// in a string or a list of strings: "answer.groups", the default.
+	Groups string `json:"groups,omitempty"`
+	// CertificateAuthority has the CAs of the service, in PEM. The default is the
+	// system's CAs. A directory has its own.
+	CertificateAuthority string `json:"certificateAuthority,omitempty"`
+	// GroupsPrefix is added to groups. The default for ldap is the directory's.
+	GroupsPrefix *string `json:"groupsPrefix,omitempty"`
+	// RequiredPrefix is what each group of the source must begin with, GroupsPrefix
+	// included. Otherwise the token is rejected.
+	RequiredPrefix string `json:"requiredPrefix,omitempty"`
+	// MaxGroups is the maximum number of groups that the source may give a user. More
+	// are no answer. The default is 500.
+	MaxGroups int `json:"maxGroups,omitempty"`
+	// OnUnknown is what happens if the source has no answer, and none is cached.
+	OnUnknown OnUnknownGroups `json:"onUnknown,omitempty"`
+	// Timeout is the maximum duration of one look-up. The default is 3s. The timeouts
+	// of all sources of an issuer together are at most 7s.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// MaxRequests is the maximum number of look-ups at a time. The default is 128.
+	MaxRequests int `json:"maxRequests,omitempty"`
+	// CacheTTL is for how long an answer is used, 5m by default, and OutageTTL for how
+	// long while the source does not answer, 1h by default.
+	CacheTTL  *metav1.Duration `json:"cacheTTL,omitempty"`
+	OutageTTL *metav1.Duration `json:"outageTTL,omitempty"`
+}
+
+// GroupAsk is when a group source is asked.
+type GroupAsk string
+
+// The values of GroupAsk.
+const (
+	// AskAlways is the default: for every token.
+	AskAlways GroupAsk = "Always"
+	// AskOnOverage asks only for tokens that say that their groups were left out: by a
+	// distributed claim "groups", or by the claim "hasgroups".
+	AskOnOverage GroupAsk = "OnOverage"
+)
+
+// OnUnknownGroups is what happens if a group source has no answer.
+type OnUnknownGroups string
+
+// The values of OnUnknownGroups.
+const (
+	// OnUnknownFail is the default: the token cannot be decided on.
+	OnUnknownFail OnUnknownGroups = "Fail"
+	// OnUnknownUseToken logs the user in without the groups of the source.
+	OnUnknownUseToken OnUnknownGroups = "UseToken"
+)
+
+// UserInfoGroups asks the UserInfo endpoint of the issuer (OpenID Connect Core, 5.3)
+// with the token that is reviewed.
+type UserInfoGroups struct {
+	// URL is the endpoint. It is required, because a discovery document may not choose
+	// who gets tokens.
+	URL string `json:"url"`
+}
+
+// LDAPGroups asks a directory of this configuration for the groups of an entry.
+type LDAPGroups struct {
+	// Directory is the name of an entry of directories, with a groupSearch.
+	Directory string `json:"directory"`
+}
+
+// GraphGroups asks Microsoft Graph for the transitive groups of a user, as an
+// application with the permission GroupMember.Read.All.
+type GraphGroups struct {
+	// TenantID and ClientID identify the application.
+	TenantID string `json:"tenantID"`
+	ClientID string `json:"clientID"`
+	// ClientSecretFile is the path of a file with the secret of the application.
+	ClientSecretFile string `json:"clientSecretFile"`
+	// NameProperty is the property of a group that is its name: "id", the default, or
+	// "displayName", which several groups can have and their owners can change.
+	NameProperty string `json:"nameProperty,omitempty"`
+	// TokenURL and URL are those of a national cloud. The defaults are
+	// https://login.microsoftonline.com/TENANT/oauth2/v2.0/token and
+	// https://graph.microsoft.com/v1.0.
+	TokenURL string `json:"tokenURL,omitempty"`
+	URL      string `json:"url,omitempty"`
+}
+
+// HTTPGroups asks a service of your own. It gets the claims iss and sub of the token,
+// and the user: as query parameters of a GET, or as a JSON object of a POST, named
+// issuer, subject and user. Status 404 or 204 means that the user has no groups.
+type HTTPGroups struct {
+	// URL is the service.
+	URL string `json:"url"`
+	// Method is GET, the default, or POST.
+	Method string `json:"method,omitempty"`
+	// ClientCertificateFile and ClientKeyFile are the paths of a client certificate and
+	// its key, in PEM.
+	ClientCertificateFile string `json:"clientCertificateFile,omitempty"`
+	ClientKeyFile         string `json:"clientKeyFile,omitempty"`
+	// TokenFile is the path of a file with a bearer token.
+	TokenFile string `json:"tokenFile,omitempty"`
 }
 
 // Directory is an LDAP or Active Directory service.

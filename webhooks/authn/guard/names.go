@@ -49,10 +49,19 @@ func CheckName(name string) Fault {
 	if strings.TrimSpace(name) != name {
 		return outerSpace
 	}
-	if strings.Trim(name, string(nonJoiner)+string(joiner)) != name {
+	if ends := name[0] | name[len(name)-1]; ends >= utf8.RuneSelf && strings.Trim(name, string(nonJoiner)+string(joiner)) != name {
 		return outerJoiner
 	}
 	return ""
+}
+
+// CheckGroup returns the fault of a group from outside a token, for which there are no
+// exceptions, "" if it has none.
+func CheckGroup(group string) Fault {
+	if IsBreakGlass(group) {
+		return breakGlass
+	}
+	return CheckName(group)
 }
 
 // CheckKey returns the fault of a key of extra, "" if it has none.
@@ -125,7 +134,8 @@ func invisible(r rune) bool {
 // unseen is invisible including the joiners.
 func unseen(r rune) bool {
 	const emptyBraille = '\u2800'
-	return r == emptyBraille || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return r >= utf8.RuneSelf && // which is most names, and unicode.In is slow
+		(r == emptyBraille || unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point))
 }
 
 // isReserved reports whether a name begins with "system:" to a reader.

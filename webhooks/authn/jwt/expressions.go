@@ -85,6 +85,24 @@ func (r *recorder) expressions(config *apiserver.JWTAuthenticator) expressions {
 	return x
 }
 
+// ClaimExpression is a CEL expression over claims that results in a string.
+type ClaimExpression struct{ expression }
+
+// CompileClaimExpression compiles an expression over claims.
+func CompileClaimExpression(text string) (*ClaimExpression, error) {
+	result, err := authenticationcel.NewDefaultCompiler().CompileClaimsExpression(&authenticationcel.ClaimMappingExpression{Expression: text})
+	if err != nil {
+		return nil, fmt.Errorf("compile expression: %w", err)
+	}
+	return &ClaimExpression{expression{text, result.Program}}, nil
+}
+
+// Text evaluates the expression on a verified token. A *Refusal is a definite no.
+func (x *ClaimExpression) Text(ctx context.Context, t *Token, what string) (string, error) {
+	e := &evaluation{ctx: ctx, claims: map[string]any{"claims": claimsValue(t)}}
+	return e.text(&x.expression, what)
+}
+
 // evaluation evaluates expressions on the claims of one token. It is nil for a
 // configuration without any.
 type evaluation struct {

@@ -43,6 +43,10 @@ type Proof struct {
 	User authenticationv1.UserInfo
 	// ID is the claim jti, "" if there is none.
 	ID string
+	// Subject is the claim sub, and Session the claim sid; "" if there is none.
+	Subject, Session string
+	// Overage reports whether the token says that its groups were left out.
+	Overage bool
 	// IssuedAt is the claim iat, zero if there is none, and ExpiresAt is exp.
 	IssuedAt, ExpiresAt time.Time
 }

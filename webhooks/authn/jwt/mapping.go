@@ -16,20 +16,55 @@ import (
 
 // mapUser maps the claims of a verified token to the user of a proof that has its ID, and
 // applies all rules, in upstream's order. The error is a *Refusal or means "cannot decide".
-func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, trail Trail) error {
-	for i := range t.claims {
-		if name, findDuplicate := findNestedDuplicate(t.claims[i].value); findDuplicate {
-			return refuse(Malformed, "the claim "+quote(t.claims[i].name.Text())+" has the member "+quote(name.Text())+" twice in one object")
-		}
+func (a *Authenticator) mapUser(ctx context.Context, t *Token, proof *Proof, trail Trail, enrich Enrich) error {
+	if r := t.checkNested(); r != nil {
+		return r
 	}
-	if r := a.distributed(t); r != nil {
+	proof.Overage = enrich != nil && a.isOverage(t)
+	if r := a.distributed(t); r != nil && !proof.Overage {
 		return r
 	}
 	e := a.expressions.evaluation(ctx, t)
 	if err := a.mapParts(t, &proof.User, proof.ID, e, trail); err != nil {
 		return err
 	}
-	return a.checkRules(ctx, t, &proof.User, e, trail)
+	if enrich == nil {
+		return a.checkRules(ctx, t, &proof.User, e, trail, nil)
+	}
+	return a.checkRules(ctx, t, &proof.User, e, trail, func() error { return enrich(ctx, t, proof, trail) })
+}
+
+// checkNested rejects a claim with an object that has a member twice.
+func (t *Token) checkNested() *Refusal {
+	for i := range t.claims {
+		if name, found := findNestedDuplicate(t.claims[i].value); found {
+			return refuse(Malformed, "the claim "+quote(t.claims[i].name.Text())+" has the member "+quote(name.Text())+" twice in one object")
+		}
+	}
+	return nil
+}
+
+// isOverage reports whether a token says that its groups were left out because there are
+// too many: Entra ID makes groups a distributed claim, whose address is never asked here, or
+// writes the claim hasgroups.
+func (a *Authenticator) isOverage(t *Token) bool {
+	if t.claim([]byte(`"hasgroups"`)).IsTrue() {
+		return true
+	}
+	for name := range t.registered.claimNames.Members() {
+		if name.Is("groups") || a.groups.claim.text != "" && name.Is(a.groups.claim.text) {
+			return true
+		}
+	}
+	return false
+}
+
+// sessionID returns the claim sid, "" if it is absent or not a string.
+func (t *Token) sessionID() string {
+	if sid := t.claim([]byte(`"sid"`)); sid.Kind() == rawjson.String {
+		return sid.Text()
+	}
+	return ""
 }
 
 // mapParts maps each part of the user.

@@ -22,8 +22,9 @@ func claimRulePath(i int) string { return "claimValidationRules[" + strconv.Itoa
 
 // checkRules applies the rules in upstream's order: claims that must have a value, up to
 // one that does not have it; then all expressions about claims; then, if all of these
-// hold, those about the user. The trail gets what each results in.
-func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail) error {
+// hold, those about the user. The trail gets what each results in. Enrich, which may be nil,
+// is called before the rules about the user, if all others hold.
+func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenticationv1.UserInfo, e *evaluation, trail Trail, enrich func() error) error {
 	var no error
 	for i := range a.required {
 		if no = a.required[i].check(t, trail, no); no != nil && trail == nil {
@@ -32,6 +33,9 @@ func (a *Authenticator) checkRules(ctx context.Context, t *Token, info *authenti
 	}
 	if rules := a.expressions.claimRules; rules != nil {
 		no = cmp.Or(no, checkRules(ctx, rules, e.claims, "claim", trail, no != nil))
+	}
+	if enrich != nil && no == nil {
+		no = enrich()
 	}
 	if rules := a.expressions.userRules; rules != nil && (no == nil || trail != nil) {
 		no = cmp.Or(no, checkRules(ctx, rules, map[string]any{"user": userValue(info)}, "user", trail, no != nil))

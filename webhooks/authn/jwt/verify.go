@@ -20,24 +20,45 @@ var ErrNoKeys = errors.New("the issuer's keys are not available")
 // empty neither before the prefix of a claim mapping nor behind it (upstream
 // rejects that for expressions alone); a distributed groups claim is rejected, where
 // upstream fetches it from any address that the token names; times are within the range of
-// time.Time; a key fits the algorithm in type, in curve, in having at least 2048 bits of
+// time.Time; a logout token is no other token; a key fits the algorithm in type, in curve, in having at least 2048 bits of
 // RSA, and in its own declaration.
 //
 // Checks without a key come first, so that neither an expired token nor one for other
 // audiences looks up a key. Keys are looked up once, and never because of a signature.
 func (a *Authenticator) Verify(ctx context.Context, t *Token, now time.Time, trail Trail) (*Proof, error) {
+	return a.VerifyWith(ctx, t, now, trail, nil)
+}
+
+// Enrich adds to the user of a verified token whose claims have passed their rules, before
+// the rules about the user are applied. Its error is that of VerifyWith.
+type Enrich func(ctx context.Context, t *Token, proof *Proof, trail Trail) error
+
+// VerifyWith is Verify with a function that may add groups, nil for none. With one, a token
+// whose groups were left out is accepted, as Proof.Overage.
+func (a *Authenticator) VerifyWith(ctx context.Context, t *Token, now time.Time, trail Trail, enrich Enrich) (*Proof, error) {
 	life, r := a.precheck(t, now, trail)
-	if r != nil {
+	switch {
+	case r != nil:
 		return nil, r
+	case t.isLogout():
+		return nil, refuse(Claims, "it is a logout token, which logs nobody in")
 	}
 	if err := a.checkSignature(ctx, t, trail); err != nil {
 		return nil, err
 	}
-	proof := &Proof{ID: t.registered.jti.Text(), IssuedAt: clampTime(life.issuedAt), ExpiresAt: clampTime(life.expiresAt)}
-	if err := a.mapUser(ctx, t, proof, trail); err != nil {
+	proof := t.proof(&life)
+	if err := a.mapUser(ctx, t, proof, trail, enrich); err != nil {
 		return nil, err
 	}
 	return proof, nil
+}
+
+// proof returns the Proof of a token that has passed precheck, without a user.
+func (t *Token) proof(life *lifetime) *Proof {
+	return &Proof{
+		ID: t.registered.jti.Text(), Subject: t.registered.sub.Text(), Session: t.sessionID(),
+		IssuedAt: clampTime(life.issuedAt), ExpiresAt: clampTime(life.expiresAt),
+	}
 }
 
 // precheck makes the checks that need no key.

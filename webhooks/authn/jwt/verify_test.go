@@ -53,7 +53,7 @@ func TestEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	us, them := compile(t, withUID(), issuerKeys()), upstream(t, withUID(), issuerKeys())
 	want := jwt.Proof{
-		User: authenticationv1.UserInfo{
+		Subject: "jane", User: authenticationv1.UserInfo{
 			Username: "oidc:jane", UID: "42", Groups: []string{"oidc:dev", "oidc:eng"},
 			Extra: map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=7"}},
 		},

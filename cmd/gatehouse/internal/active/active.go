@@ -226,7 +226,9 @@ func (u *Active) withdraw(c *config.Config) int {
 	}
 	for _, r := range c.Authn.Revocations {
 		if !slices.ContainsFunc(u.revocations, func(known authn.Revocation) bool {
-			return known.Spec.User == r.Spec.User && known.Spec.IssuedBefore.Equal(&r.Spec.IssuedBefore)
+			before := known.Spec.IssuedBefore
+			known.Spec.IssuedBefore = r.Spec.IssuedBefore
+			return known.Spec == r.Spec && before.Equal(&r.Spec.IssuedBefore)
 		}) {
 			u.revocations = append(u.revocations, r)
 		}

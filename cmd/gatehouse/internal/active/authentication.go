@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/groups"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
@@ -13,11 +14,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// IdentityProviders are the services that authentication asks: JWT issuers for their keys, and directories about passwords. They
+// IdentityProviders are the services that authentication asks: JWT issuers for their keys, directories about passwords, and
+// group sources for groups. They
 // outlive configurations: a new configuration keeps the connections and keys of each service that has not changed.
 type IdentityProviders struct {
 	issuers     *issuers.Issuers
 	directories *ldap.Directories
+	groups      *groups.Groups
 	// Attempts bounds how often passwords can be tried.
 	Attempts *login.Attempts
 }
@@ -27,9 +30,10 @@ func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry, keyWai
 	p := &IdentityProviders{
 		issuers:     issuers.New(issuers.Options{Log: log, Version: build.Version(), Waiting: keyWaits}),
 		directories: ldap.NewDirectories(),
+		groups:      groups.New(log, build.Version()),
 		Attempts:    login.NewAttempts(time.Now),
 	}
-	metrics.Registry.MustRegister(p.issuers, p.directories)
+	metrics.Registry.MustRegister(p.issuers, p.directories, p.groups)
 	return p
 }
 
@@ -37,6 +41,7 @@ func NewIdentityProviders(log *slog.Logger, metrics *telemetry.Telemetry, keyWai
 type identities struct {
 	issuers     *issuers.View
 	directories *ldap.View
+	groups      *groups.View
 }
 
 // provide connects a configuration with its providers. If wait is true it waits for the keys of new issuers; until these are
@@ -54,7 +59,11 @@ func (p *IdentityProviders) provide(ctx context.Context, c *config.Config, wait 
 	for i := range directories {
 		c.Authn.Directories[i].Directory = directories[i]
 	}
-	of := identities{issuers: p.issuers.Provide(&c.Authn), directories: view}
+	ofGroups, err := p.groups.Provide(c)
+	if err != nil {
+		return identities{}, err
+	}
+	of := identities{issuers: p.issuers.Provide(&c.Authn), directories: view, groups: ofGroups}
 	if wait {
 		ctx, cancel := context.WithTimeout(ctx, maxLookupWait)
 		defer cancel()
@@ -67,7 +76,11 @@ func (p *IdentityProviders) provide(ctx context.Context, c *config.Config, wait 
 func (p *IdentityProviders) release(active identities) {
 	p.issuers.Keep(active.issuers)
 	p.directories.Keep(active.directories)
+	p.groups.Keep(active.groups)
 }
 
 // Close stops all providers.
-func (p *IdentityProviders) Close() { p.issuers.Close() }
+func (p *IdentityProviders) Close() {
+	p.issuers.Close()
+	p.groups.Close()
+}

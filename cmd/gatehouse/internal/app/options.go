@@ -38,11 +38,13 @@ type Options struct {
 	// OnEmptiedFile is the action on a change that leaves a file without documents.
 	OnEmptiedFile string
 	// CountPods is the pause between two counts of the pods of profiles, 0 for no counts.
-	CountPods     time.Duration
-	Listen        string
-	OpsListen     string
-	TLSMinVersion string
-	Audit         bool
+	CountPods time.Duration
+	// BackChannelLogout is for how long revocations that issuers ask for are kept, 0 for none.
+	BackChannelLogout time.Duration
+	Listen            string
+	OpsListen         string
+	TLSMinVersion     string
+	Audit             bool
 	// InFlight and Connections are 0 for what fits.
 	InFlight    int64
 	Connections int
@@ -58,6 +60,8 @@ const (
 	DefaultListen = ":9443"
 	// DefaultOpsListen is the default of --ops-listen: all addresses.
 	DefaultOpsListen = ":8080"
+	// leastLogout is the shortest time for which revocations are kept: a logout token must not outlive them.
+	leastLogout = 10 * time.Minute
 	// EmptiedFileWarn warns when a file has lost all its documents, and uses the rest.
 	EmptiedFileWarn = "warn"
 	// EmptiedFileRefuse makes such a configuration invalid.
@@ -73,6 +77,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.ManageRegistration, "manage-registration", false, "write rules and selectors of the webhook configurations, as the active policies and profiles need them, with --custom-resources; needs what gatehouse manifests --manage-registration prints")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "interval between counts of the pods that profiles match, such as 5m, for the status of SidecarProfiles, with --custom-resources; needs the right to list pods in all namespaces (default: no counts)")
+	flags.DurationVar(&f.BackChannelLogout, "back-channel-logout", 0, "answer /logout, to which JWT issuers send the sessions that ended (OpenID Connect Back-Channel Logout), and keep their TokenRevocations for this long, at least the lifetime of the issuers' tokens, such as 24h; with --custom-resources; needs the right to create, list and delete tokenrevocations (default: off)")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; policies and profiles look up objects in the cluster of its current context")
 	flags.BoolVar(&f.InCluster, "in-cluster", false, "look up objects in the cluster that this pod runs in, with its service account")
 	flags.StringVar(&f.Listen, "listen", DefaultListen, "address for reviews, HOST:PORT")
@@ -141,6 +146,9 @@ func (f *Options) Validate() error {
 	if f.CountPods < 0 {
 		problems = append(problems, fmt.Errorf("--count-pods-every %s: must not be negative (hint: 0 for no counts)", f.CountPods))
 	}
+	if f.BackChannelLogout < 0 || f.BackChannelLogout > 0 && f.BackChannelLogout < leastLogout {
+		problems = append(problems, fmt.Errorf("--back-channel-logout %s: must be at least %s, or 0 for off", f.BackChannelLogout, leastLogout))
+	}
 	if f.DrainDelay < 0 {
 		problems = append(problems, fmt.Errorf("--drain-delay %s: must not be negative", f.DrainDelay))
 	}
@@ -152,7 +160,7 @@ func (f *Options) Validate() error {
 func (f *Options) checkNames() []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, flag := range []string{"manage-registration", "namespace", "count-pods-every"} {
+	for _, flag := range []string{"manage-registration", "namespace", "count-pods-every", "back-channel-logout"} {
 		if f.changed(flag) && !f.CustomResources {
 			problem("--%s needs --custom-resources", flag)
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/server"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry/tracing"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -57,6 +58,14 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	usage, err := f.usage(access, log)
 	if err != nil {
 		return err
+	}
+	logouts, err := f.logouts(access, log)
+	if err != nil {
+		return err
+	}
+	var revoke func(context.Context, *v1alpha1.TokenRevocationSpec) error
+	if logouts != nil {
+		revoke = logouts.Revoke
 	}
 	current := &active.Active{Dir: f.Config, Log: log, Metrics: metrics, Usage: usage, Seed: maphash.MakeSeed()}
 	configuration := &active.Reconciler{Dir: f.Config, Current: current, Cluster: lookups, Providers: providers, RefuseEmptied: f.OnEmptiedFile == EmptiedFileRefuse}
@@ -140,8 +149,8 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 			CustomResources: reports.documents(current), CheckComplete: configuration.CheckComplete,
 			Login: login.Handler(login.HandlerOptions{
 				Current: func() *authn.Set { return current.Snapshot.Load().Authn }, Now: time.Now,
-				Observe: metrics.Login, Attempts: providers.Attempts,
-			}),
+				Observe: metrics.Login, Attempts: providers.Attempts, Revoke: revoke,
+			}), Logout: revoke != nil,
 		}),
 		Debug: f.Operations.Debug(&f.Level, log, f.Recording.dir, deciding.Load),
 		Ops:   health, Metrics: promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}),
@@ -160,6 +169,12 @@ func Run(ctx context.Context, f *Options, log *slog.Logger) error {
 	for _, one := range usage {
 		group.Go(func() error {
 			one.Run(background)
+			return nil
+		})
+	}
+	if logouts != nil {
+		group.Go(func() error {
+			logouts.Run(background)
 			return nil
 		})
 	}
@@ -217,6 +232,16 @@ func (f *Options) usage(access *rest.Config, log *slog.Logger) (active.TokenUsag
 		return nil, err
 	}
 	return active.TokenUsage{one}, nil
+}
+
+// logouts returns what keeps the revocations that issuers ask for, nil without any.
+func (f *Options) logouts(access *rest.Config, log *slog.Logger) (*tokens.Logouts, error) {
+	if f.BackChannelLogout == 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	access = rest.CopyConfig(access)
+	access.UserAgent = "gatehouse-logouts/" + build.Version()
+	return tokens.NewLogouts(access, f.BackChannelLogout, log)
 }
 
 // observer returns the observer of finished reviews. Tracer may be nil.

@@ -73,8 +73,10 @@ type ReviewOptions struct {
 	// ReadNamespace, if set, has the namespace of a request be in memory before it is
 	// decided on, if it exists, within what the caller may ask for.
 	ReadNamespace func(name string, caller netip.Prefix, certified bool)
-	// Login answers login.Path and login.WhoamiPath, for any caller.
-	Login http.Handler
+	// Login answers login.Path and login.WhoamiPath, and with Logout also login.LogoutPath,
+	// for any caller.
+	Login  http.Handler
+	Logout bool
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -126,6 +128,9 @@ func Reviews(current *atomic.Pointer[webhooks.Snapshot], options ReviewOptions) 
 	}))
 	mux.Handle(login.Path, people)
 	mux.Handle(login.WhoamiPath, people)
+	if options.Logout {
+		mux.Handle(login.LogoutPath, people)
+	}
 	mux.Handle("/", make(callLimiter, maxOtherCalls).limit(keepAliveIf(never, http.HandlerFunc(r.notFound))))
 	return mux
 }
@@ -152,7 +157,7 @@ func (s *reviews) tokenEndpoint(e webhooks.Endpoint) http.Handler {
 		if trace != nil {
 			snapshot = trace.Snapshot(snapshot)
 		}
-		return e.Token(ctx, snapshot, r.Request)
+		return e.Token(ctx, snapshot, r.Request, r.Pause)
 	}, o))
 }
 

@@ -30,6 +30,7 @@ type authentications struct {
 	logins   *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	whoamis  *prometheus.CounterVec
+	logouts  *prometheus.CounterVec
 
 	// sources are those of the active configuration, directories included.
 	sources atomic.Pointer[map[string]bool]
@@ -48,6 +49,7 @@ func newAuthentications(f factory) *authentications {
 		duration: f.histograms("gatehouse_login_duration_seconds",
 			"Time from the header of a call of /login to the end of its answer, by directory and decision.", []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "directory", "decision"),
 		whoamis: f.counters("gatehouse_whoami_total", "Calls of /whoami by decision (allowed, denied, unknown, refused, shed) and reason.", "decision", "reason"),
+		logouts: f.counters("gatehouse_logouts_total", "Calls of /logout by source, decision (allowed, denied, unknown, refused, shed) and reason.", "source", "decision", "reason"),
 		// As many as login.Attempts allows unknown clients: every wrong password has its
 		// line, unless very many known clients fail too.
 		refusals: lineLimiter{perSecond: 10, burst: 100},
@@ -77,6 +79,7 @@ func (t *Telemetry) AuthenticationLoaded(spec *authn.Spec) {
 	for gone := range *a.sources.Swap(&sources) {
 		if !sources[gone] {
 			a.total.DeletePartialMatch(prometheus.Labels{"source": gone})
+			a.logouts.DeletePartialMatch(prometheus.Labels{"source": gone})
 			a.logins.DeletePartialMatch(prometheus.Labels{"directory": gone})
 			a.duration.DeletePartialMatch(prometheus.Labels{"directory": gone})
 		}
@@ -107,19 +110,19 @@ func isAuthn(reason string) bool {
 		authn.ReasonExpired, authn.ReasonAudience, authn.ReasonGuard, authn.ReasonRevoked, authn.ReasonUnknownKey,
 		authn.ReasonSignature, authn.ReasonAlgorithm, authn.ReasonNotYetValid, authn.ReasonClaims, authn.ReasonKeys,
 		authn.ReasonSourceGone, authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession,
-		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline, authn.ReasonVersion:
+		authn.ReasonDirectory, authn.ReasonTooLarge, authn.ReasonDeadline, authn.ReasonVersion, authn.ReasonGroups:
 		return true
 	default:
 		return false
 	}
 }
 
-// loginReason bounds the reason of a call of /login or /whoami.
+// loginReason bounds the reason of a call of /login, /whoami or /logout.
 func loginReason(reason string) string {
 	switch reason {
 	case string(authn.ReasonOK):
 		return ""
-	case "", "method", "media-type", "body-too-large", "rate-limited", "slowed", "overload", "internal": // of package login
+	case "", "method", "media-type", "body-too-large", "rate-limited", "slowed", "overload", "internal", "not-stored": // of package login
 		return reason
 	default:
 		if isAuthn(reason) {
@@ -162,16 +165,22 @@ func isForgeable(reason string) bool {
 	}
 }
 
-// whoamiPath is the path of a Call that is about a token.
-const whoamiPath = "/whoami"
+// The paths of Calls that are about tokens.
+const (
+	whoamiPath = "/whoami"
+	logoutPath = "/logout"
+)
 
-// Login observes one finished call of /login or /whoami.
+// Login observes one finished call of /login, /whoami or /logout.
 func (t *Telemetry) Login(e *Call) {
 	a := t.authentications
 	decision, reason := string(e.Decision), loginReason(e.Reason)
-	if e.Path == whoamiPath {
+	switch e.Path {
+	case whoamiPath:
 		a.whoamis.WithLabelValues(decision, reason).Inc()
-	} else {
+	case logoutPath:
+		a.logouts.WithLabelValues(a.sourceLabel(e.Source), decision, reason).Inc()
+	default:
 		directory := a.sourceLabel(e.Directory)
 		a.logins.WithLabelValues(directory, decision, reason).Inc()
 		a.duration.WithLabelValues(directory, decision).Observe(e.Took.Seconds())

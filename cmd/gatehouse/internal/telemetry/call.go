@@ -7,9 +7,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
 
-// Call is a finished call of /login or /whoami. It holds no password and no token.
+// Call is a finished call of /login, /whoami or /logout. It holds no password and no token.
 type Call struct {
-	// Path is "/login" or "/whoami".
+	// Path is "/login", "/whoami" or "/logout".
 	Path string
 	// Decision is how it ended: Shed is one that was not evaluated because it came
 	// too soon or because there were too many, and Refused one that was no request
@@ -34,7 +34,7 @@ type Call struct {
 	// User is the canonical name of the user: for a yes, and for an identity that
 	// the guard refused.
 	User string
-	// Backend and Source are those of the token, for whoami alone.
+	// Backend and Source are those of the token, for whoami and logout alone.
 	Backend authn.Backend
 	Source  string
 	// TokenID is the public id of the token that was issued or asked about.

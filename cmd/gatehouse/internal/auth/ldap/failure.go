@@ -109,6 +109,13 @@ func codeText(code uint16) string {
 	return fmt.Sprintf("result %d (%s)", code, name)
 }
 
+// IsUnavailable reports whether an error of a Directory is that of its servers, and not of
+// what was asked.
+func IsUnavailable(err error) bool {
+	var f *failure
+	return errors.As(err, &f)
+}
+
 // isServerFailure reports whether an error is a server's failure, and whether to ask
 // somewhere else for it.
 func isServerFailure(err error) (down, elsewhere bool) {

@@ -41,7 +41,8 @@ const (
 	// address that is driven out begins anew, with no more than a further address
 	// would bring to whoever has that many: what bounds guessing is Attempts.
 	mostAddressesKnown = 1 << 14
-	// addressAtOnce is how many calls of one endpoint an address has at one time.
+	// addressAtOnce is how many logins, and questions about tokens, an address has at one
+	// time.
 	addressAtOnce = 8
 )
 
@@ -49,13 +50,15 @@ const (
 // use.
 type addresses struct {
 	rate Rate
+	// atOnce is how many calls an address has at one time.
+	atOnce int
 
 	mu    sync.Mutex
 	known table[netip.Prefix, tally]
 }
 
-func newAddresses(rate Rate, now func() time.Time) *addresses {
-	return &addresses{rate: rate, known: table[netip.Prefix, tally]{
+func newAddresses(rate Rate, atOnce int, now func() time.Time) *addresses {
+	return &addresses{rate: rate, atOnce: atOnce, known: table[netip.Prefix, tally]{
 		most: mostAddressesKnown,
 		used: func(t *tally) bool { return t.pending > 0 },
 		over: func(t *tally) bool { return t.bucket.idle(now()) },
@@ -67,7 +70,7 @@ func newAddresses(rate Rate, now func() time.Time) *addresses {
 func (a *addresses) enter(client netip.Prefix, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if wait := a.known.get(client).wait(now, a.rate, addressAtOnce); wait > 0 {
+	if wait := a.known.get(client).wait(now, a.rate, a.atOnce); wait > 0 {
 		return wait
 	}
 	t := a.known.use(client)

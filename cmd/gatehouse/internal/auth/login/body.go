@@ -34,8 +34,8 @@ func badInput(format string, args ...any) *requestError {
 	return &requestError{status: http.StatusBadRequest, reason: string(authn.ReasonInput), text: fmt.Sprintf(format, args...)}
 }
 
-// readBody reads the body of a request, which must be JSON unless it is empty.
-func readBody(r *http.Request) ([]byte, error) {
+// readAll reads the body of a request within its bound.
+func readAll(r *http.Request) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		// What stands in a URL ends up in the logs of proxies.
 		return nil, badInput("the URL must not have a query")
@@ -49,8 +49,15 @@ func readBody(r *http.Request) ([]byte, error) {
 		return nil, err
 	case len(body) > maxBodyBytes:
 		return nil, tooLarge()
-	case len(body) == 0:
-		return nil, nil
+	}
+	return body, nil
+}
+
+// readBody reads the body of a request, which must be JSON unless it is empty.
+func readBody(r *http.Request) ([]byte, error) {
+	body, err := readAll(r)
+	if err != nil || len(body) == 0 {
+		return nil, err
 	}
 	// A browser sends JSON to another origin only if that agrees, and this one
 	// does not.

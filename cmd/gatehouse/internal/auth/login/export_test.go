@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
@@ -12,6 +13,7 @@ import (
 type Fake struct {
 	OnLogin  func(context.Context, authn.LoginRequest) authn.LoginDecision
 	OnDecide func(ctx context.Context, token string, audiences []string) authn.Decision
+	OnLogout func(ctx context.Context, token string) (v1alpha1.TokenRevocationSpec, authn.Decision)
 }
 
 // DirectoryName is that of the only directory.
@@ -23,6 +25,10 @@ func (f *Fake) Login(ctx context.Context, r authn.LoginRequest) authn.LoginDecis
 
 func (f *Fake) Decide(ctx context.Context, in authn.Input) authn.Decision {
 	return f.OnDecide(ctx, in.Token, in.Audiences)
+}
+
+func (f *Fake) Logout(ctx context.Context, token string) (v1alpha1.TokenRevocationSpec, authn.Decision) {
+	return f.OnLogout(ctx, token)
 }
 
 // HandlerOf is Handler with a Fake.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/telemetry"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -60,19 +61,25 @@ type HandlerOptions struct {
 	// somebody has logged in recently has turns of its own. Nil is
 	// a new one.
 	Attempts *Attempts
+	// Revoke stores a revocation that an issuer asks for, once for the same one. Without
+	// it, LogoutPath is not answered.
+	Revoke func(context.Context, *v1alpha1.TokenRevocationSpec) error
 }
 
 // limits bound the work that is done for callers whom nobody knows.
 type limits struct {
-	// logins and whoamis are how often one address may call each.
-	logins, whoamis Rate
+	// logins, whoamis and logouts are how often one address may call each.
+	logins, whoamis, logouts Rate
 	// loginsAtOnce is how many logins are under way at one time, and as many again of
 	// familiar clients.
 	loginsAtOnce int
 }
 
 func defaultLimits() limits {
-	return limits{logins: Rate{Burst: 20, Every: 2 * time.Second}, whoamis: Rate{Burst: 60, Every: 200 * time.Millisecond}, loginsAtOnce: 16}
+	return limits{
+		logins: Rate{Burst: 20, Every: 2 * time.Second}, whoamis: Rate{Burst: 60, Every: 200 * time.Millisecond},
+		logouts: Rate{Burst: 500, Every: 20 * time.Millisecond}, loginsAtOnce: 16,
+	}
 }
 
 // authenticator is what is asked of an *authn.Set.
@@ -80,9 +87,10 @@ type authenticator interface {
 	DirectoryName(requested string) string
 	Login(ctx context.Context, req authn.LoginRequest) authn.LoginDecision
 	Decide(ctx context.Context, in authn.Input) authn.Decision
+	Logout(ctx context.Context, token string) (v1alpha1.TokenRevocationSpec, authn.Decision)
 }
 
-// Handler answers Path and WhoamiPath. It is safe for concurrent use and asks for
+// Handler answers Path, WhoamiPath and, with Revoke, LogoutPath. It is safe for concurrent use and asks for
 // no client certificate.
 func Handler(o HandlerOptions) http.Handler {
 	return newHandler(o, defaultLimits(), func() authenticator { return o.Current() })
@@ -96,12 +104,18 @@ func newHandler(o HandlerOptions, l limits, current func() authenticator) http.H
 	mux := http.NewServeMux()
 	mux.Handle(Path, &endpoint{
 		service: s, path: Path, answer: s.login, time: loginTime,
-		addresses: newAddresses(l.logins, o.Now), turns: newTurns(l.loginsAtOnce),
+		addresses: newAddresses(l.logins, addressAtOnce, o.Now), turns: newTurns(l.loginsAtOnce),
 	})
 	mux.Handle(WhoamiPath, &endpoint{
 		service: s, path: WhoamiPath, answer: s.whoami, time: whoamiTime,
-		addresses: newAddresses(l.whoamis, o.Now), turns: newTurns(whoamisAtOnce),
+		addresses: newAddresses(l.whoamis, addressAtOnce, o.Now), turns: newTurns(whoamisAtOnce),
 	})
+	if o.Revoke != nil {
+		mux.Handle(LogoutPath, &endpoint{
+			service: s, path: LogoutPath, answer: s.logout, time: whoamiTime,
+			addresses: newAddresses(l.logouts, logoutsAtOnce, o.Now), turns: newTurns(logoutsAtOnce),
+		})
+	}
 	return mux
 }
 

@@ -36,6 +36,8 @@ func sentence(r authn.Reason) string {
 		return "the claims of the token do not meet the rules of the configuration (hint: ask the administrator)"
 	case authn.ReasonKeys:
 		return "the keys of the token's issuer are not available (hint: try again in a minute)"
+	case authn.ReasonGroups:
+		return "your groups are not available: what knows them does not answer (hint: try again in a minute)"
 	case authn.ReasonDeadline:
 		return "there was not enough time to verify the token (hint: try again in a minute)"
 	case authn.ReasonSourceGone:

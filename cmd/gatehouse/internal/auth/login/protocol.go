@@ -15,6 +15,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // The paths of the endpoints.
@@ -73,4 +75,6 @@ type Answer struct {
 	// IssuedAt and ExpiresAt are given for a yes, as far as they are known.
 	IssuedAt  *time.Time `json:"issuedAt,omitempty"`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	// GroupOrigins are where the groups come from, if not all of them are in the token.
+	GroupOrigins []authn.GroupOrigin `json:"groupOrigins,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,12 @@ func answerOf(d *authn.Decision) Answer {
 	case authn.Yes:
 		a.User, a.Message = &d.Status.User, ""
 		a.IssuedAt, a.ExpiresAt = known(d.IssuedAt), known(d.ExpiresAt)
+		a.GroupOrigins = slices.Clone(d.Groups)
+		for i := range a.GroupOrigins {
+			if a.GroupOrigins[i].Missing != "" { // it names servers
+				a.GroupOrigins[i].Missing = "the source does not answer"
+			}
+		}
 	case authn.No:
 		if d.Detail != "" && isProven(d.Reason) {
 			a.Message += ": " + d.Detail

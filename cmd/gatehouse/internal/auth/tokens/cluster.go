@@ -92,7 +92,7 @@ func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, re
 // name is there, and what is wrong is in Found.
 func (c *Cluster) List(ctx context.Context) (Listing, error) {
 	listing := Listing{Unused: map[string]string{}, Pending: map[string]bool{}}
-	err := each(ctx, c.tokens, tokenResource, func(u *unstructured.Unstructured) { listing.addToken(u) })
+	err := each(ctx, c.tokens, tokenResource, "", func(u *unstructured.Unstructured) { listing.addToken(u) })
 	if err != nil {
 		return Listing{}, err
 	}
@@ -109,7 +109,7 @@ func (c *Cluster) Revocations(ctx context.Context) ([]authn.Revocation, diagnost
 		all   []authn.Revocation
 		found diagnostic.List
 	)
-	err := each(ctx, c.revocations, revocationResource, func(u *unstructured.Unstructured) {
+	err := each(ctx, c.revocations, revocationResource, "", func(u *unstructured.Unstructured) {
 		r := config.ReadResource(u)
 		found = append(found, r.Found...)
 		if value, ok := r.Value.(*v1alpha1.TokenRevocation); ok && r.Found.Err() == nil {
@@ -177,9 +177,9 @@ func statusOf(u *unstructured.Unstructured) v1alpha1.AccessTokenStatus {
 	return status
 }
 
-// each reads all objects of a kind, page by page.
-func each(ctx context.Context, client dynamic.ResourceInterface, resource string, do func(*unstructured.Unstructured)) error {
-	options := metav1.ListOptions{Limit: page}
+// each reads all objects of a kind with labels, page by page.
+func each(ctx context.Context, client dynamic.ResourceInterface, resource, labels string, do func(*unstructured.Unstructured)) error {
+	options := metav1.ListOptions{Limit: page, LabelSelector: labels}
 	for {
 		list, err := client.List(ctx, options)
 		if err != nil {

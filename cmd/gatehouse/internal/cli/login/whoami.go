@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -231,6 +232,10 @@ func (r *whoamiReport) print(out io.Writer) error {
 			line("user", cli.OneLine(a.User.Username))
 			line("uid", cli.OneLine(a.User.UID))
 			line("groups", cli.OneLine(strings.Join(a.User.Groups, ", ")))
+			for i := range a.GroupOrigins {
+				origin := &a.GroupOrigins[i]
+				line("groups from", cli.OneLine(origin.Describe(time.Now())+": "+cmp.Or(origin.Missing, strings.Join(origin.Groups, ", "), "none")))
+			}
 			for _, key := range slices.Sorted(maps.Keys(a.User.Extra)) {
 				line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
 			}

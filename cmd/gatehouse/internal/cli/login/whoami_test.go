@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // writeKubeconfig writes a kubeconfig with this user.
@@ -72,6 +73,17 @@ expires     2126-11-20T12:15:00Z`,
 				Outcome: "yes", Reason: "ok", Source: "\x1b]0;x", User: &authenticationv1.UserInfo{Username: "jane\nuser eve", Groups: []string{"\x1b[2J"}},
 			},
 			says: `user        jane\nuser eve` + "\n" + `groups      \x1b[2J` + "\n" + `from        \x1b]0;x`,
+		},
+		{
+			name: "groups outside the token", user: token,
+			answer: login.Answer{
+				Outcome: "yes", Reason: "ok", User: &authenticationv1.UserInfo{Username: "jane", Groups: []string{"dev", "corp:a"}}, GroupOrigins: []authn.GroupOrigin{
+					{Source: "token", Groups: []string{"dev"}},
+					{Source: "corp", Groups: []string{"corp:a"}, At: new(time.Now().Add(-time.Hour)), Stale: true},
+					{Source: "teams", Missing: "the source does not answer"},
+				},
+			},
+			says: "groups      dev, corp:a\ngroups from the token: dev\ngroups from corp, 1h0m",
 		},
 		{name: "no answer", user: token, code: cli.ExitUnknown, says: "gatehouse   https://"},
 		{name: "no address of Gatehouse", user: token, alone: true, code: cli.ExitUnknown, says: "gatehouse   not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)\n"},

@@ -55,7 +55,7 @@ With --token-file it explains a bearer token instead: its authenticator, every
 step of its verification, and the answer to the API server. The token is read from
 a file or standard input, because it is a secret, and is not printed. No issuer is
 contacted: keys of a JWT's issuer come from its keysFile, or from the issuer with
---fetch-keys. With --audience it cannot decide about a token without audiences,
+--fetch-keys, and groups from its groupSources with --ask-groups. With --audience it cannot decide about a token without audiences,
 which is valid for the API server's: only the API server knows these. Exit codes:
 0 yes, 1 no, 2 cannot decide.`,
 		Example: `  # why is there no sidecar?

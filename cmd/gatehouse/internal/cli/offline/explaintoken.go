@@ -17,6 +17,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/groups"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/issuers"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
@@ -35,6 +36,7 @@ type explainTokenFlags struct {
 	file      string
 	audiences []string
 	fetchKeys bool
+	askGroups bool
 
 	now   func() time.Time
 	fetch func(context.Context, authn.Issuer) ([]jwt.Key, error)
@@ -49,6 +51,7 @@ func (f *explainTokenFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.file, tokenFileFlag, "", "file of a bearer token to explain instead of manifests, or - for standard input")
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to, with --token-file; repeatable (default the API server's own)")
 	flags.BoolVar(&f.fetchKeys, "fetch-keys", false, "ask the token's issuer for its keys, with --token-file")
+	flags.BoolVar(&f.askGroups, "ask-groups", false, "ask the groupSources of the token's issuer, with --token-file; one with userInfo gets the token")
 	_ = cmd.MarkFlagFilename(tokenFileFlag) // the flag exists, here and below
 	_ = cmd.RegisterFlagCompletionFunc("audience", cobra.NoFileCompletions)
 }
@@ -56,13 +59,13 @@ func (f *explainTokenFlags) add(cmd *cobra.Command) {
 // check refuses flags that do not go together.
 func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 	if f.file == "" {
-		if len(f.audiences) > 0 || f.fetchKeys {
-			return errors.New("--audience and --fetch-keys are for --token-file")
+		if len(f.audiences) > 0 || f.fetchKeys || f.askGroups {
+			return errors.New("--audience, --fetch-keys and --ask-groups are for --token-file")
 		}
 		return nil
 	}
 	var problems []error
-	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys"}
+	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys", "ask-groups"}
 	flags.Visit(func(given *pflag.Flag) {
 		if !slices.Contains(allowed, given.Name) {
 			problems = append(problems, fmt.Errorf("--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag))
@@ -93,6 +96,13 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	var steps []authn.Step
 	if f.fetchKeys && found.Err() == nil { // an invalid configuration makes no calls
 		steps = []authn.Step{{Name: "fetch", Found: f.fetchIssuerKeys(ctx, &c.Authn, token)}}
+	}
+	if f.askGroups && found.Err() == nil {
+		end, err := groups.ProvideOnce(c)
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	snapshot, found := config.Compile(c, found)
 	if err := found.Err(); err != nil {
@@ -175,6 +185,8 @@ type explainedToken struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 	// Steps is never nil, so that it is a list in JSON.
 	Steps []authn.Step `json:"steps"`
+	// GroupOrigins are where the groups come from, if not all of them are in the token.
+	GroupOrigins []authn.GroupOrigin `json:"groupOrigins,omitempty"`
 	// Status is the answer to the API server. It may be a yes where the outcome is unknown: see checkAudiences.
 	Status authenticationv1.TokenReviewStatus `json:"status"`
 }
@@ -182,7 +194,7 @@ type explainedToken struct {
 func newExplainedToken(d *authn.Decision, steps []authn.Step) *explainedToken {
 	e := &explainedToken{
 		Outcome: d.Outcome, Reason: d.Reason, Detail: d.Detail, Hint: tokenHint(d),
-		Backend: d.Backend, Source: d.Source, TokenID: d.TokenID, Steps: append([]authn.Step{}, steps...), Status: d.Status,
+		Backend: d.Backend, Source: d.Source, TokenID: d.TokenID, Steps: append([]authn.Step{}, steps...), GroupOrigins: d.Groups, Status: d.Status,
 	}
 	e.IssuedAt, e.ExpiresAt = knownTime(d.IssuedAt), knownTime(d.ExpiresAt)
 	return e
@@ -236,6 +248,7 @@ var tokenHints = map[authn.Reason]string{
 	authn.ReasonNotYetValid: "the clocks of the issuer and of this machine are apart",
 	authn.ReasonClaims:      "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration",
 	authn.ReasonKeys:        "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked",
+	authn.ReasonGroups:      "--ask-groups asks the group sources; onUnknown: UseToken has users log in without them",
 	authn.ReasonDeadline:    "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists",
 	authn.ReasonVersion:     "log in again; all replicas should be of one version",
 	authn.ReasonSourceGone:  "log in again, at a directory that is configured",
@@ -302,7 +315,14 @@ func (e *explainedToken) printVerdict(line func(string, ...any), now time.Time) 
 		line("    uid        %s", strict.Printable(user.UID))
 	}
 	for _, group := range user.Groups {
-		line("    group      %s", strict.Printable(group))
+		from := ""
+		for i := range e.GroupOrigins {
+			if slices.Contains(e.GroupOrigins[i].Groups, group) {
+				from = ", from " + e.GroupOrigins[i].Describe(now)
+				break
+			}
+		}
+		line("    group      %s%s", strict.Printable(group), from)
 	}
 	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
 		for _, value := range user.Extra[key] {

@@ -10,9 +10,12 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -337,6 +340,45 @@ func TestExplainFetchesKeys(t *testing.T) {
 	text, _ := w.explained(t, clitest.CIToken, "text", func(f *explainTokenFlags) { f.fetchKeys = true })
 	if !strings.Contains(text, "nobody was asked: the token is no JWT") || !strings.Contains(text, "verdict: yes") {
 		t.Errorf("an access token: got\n%s", text)
+	}
+}
+
+// The groups that a token does not hold are asked for if the operator wants that, and are shown with their origins.
+func TestExplainGroupSources(t *testing.T) {
+	w := newTokenWorld(t)
+	service := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"groups":["sre"]}`)
+	}))
+	defer service.Close()
+	file := filepath.Join(w.dir, "login.yaml")
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := json.Marshal([]v1alpha1.GroupSource{{
+		Name: "teams", GroupsPrefix: new("team:"), HTTP: &v1alpha1.HTTPGroups{URL: service.URL},
+		CertificateAuthority: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: service.Certificate().Raw})),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	document = bytes.Replace(document, []byte("keysFile: issuer.jwks"), slices.Concat([]byte("keysFile: issuer.jwks, groupSources: "), sources), 1)
+	if err := os.WriteFile(file, document, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token := w.jwt(t, w.key, "k1", nil)
+	text, code := w.explained(t, token, "text", nil)
+	if want := "verdict: cannot decide: groups: groups of \"teams\": group sources are not asked here (hint: --ask-groups asks"; code != cli.ExitUnknown || !strings.Contains(text, want) {
+		t.Errorf("exit code %d, got\n%s\nwant %q", code, text, want)
+	}
+	text, code = w.explained(t, token, "text", func(f *explainTokenFlags) { f.askGroups = true })
+	for _, want := range []string{"groups of teams          1, of 20", "    group      dev, from the token\n", "    group      team:sre, from teams, "} {
+		if code != 0 || !strings.Contains(text, want) {
+			t.Errorf("exit code %d, got\n%s\nwant %q", code, text, want)
+		}
+	}
+	if text, _ = w.explained(t, token, "json", func(f *explainTokenFlags) { f.askGroups = true }); !strings.Contains(text, `"groupOrigins"`) {
+		t.Errorf("got %s", text)
 	}
 }
 

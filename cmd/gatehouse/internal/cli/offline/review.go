@@ -134,7 +134,7 @@ func (r *reviewer) answerToken(ctx context.Context, body []byte) ([]byte, verdic
 	if err != nil {
 		return review.AppendToken(nil, apiVersion, &authenticationv1.TokenReviewStatus{Error: err.Error()}), unknown
 	}
-	status := r.endpoint.Token(ctx, r.snapshot, request).Status
+	status := r.endpoint.Token(ctx, r.snapshot, request, nil).Status
 	v := denied
 	switch {
 	case status.Error != "":

@@ -183,7 +183,8 @@ func warningsOr(err error, set interface{ Warnings() diagnostic.List }) error {
 	return set.Warnings()
 }
 
-// isAboutOthers reports whether a diagnostic of an object that was compiled alone says only that another object is not there.
+// isAboutOthers reports whether a diagnostic of an object that was compiled alone says only that another object is not there. A token
+// is compiled with the guard's configuration, and without the issuers and directories that it names.
 func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
 	warning := d.Severity == diagnostic.Warning
 	switch v := object.(type) {
@@ -196,6 +197,8 @@ func isAboutOthers(object any, d *diagnostic.Diagnostic) bool {
 		return warning && d.Field == "spec.policyName"
 	case *v1alpha1.PolicyException:
 		return warning && strings.HasPrefix(d.Field, "spec.policies[") && strings.HasSuffix(d.Field, "].name")
+	case *v1alpha1.AccessToken, *v1alpha1.TokenRevocation:
+		return d.Object == "AuthenticationConfiguration"
 	default:
 		return false
 	}

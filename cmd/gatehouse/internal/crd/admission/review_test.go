@@ -24,6 +24,9 @@ const (
 	rules = "  validations: [{expression: \"object.metadata.name != 'x'\", message: no x}]\n"
 	deny  = "  validationActions: [Deny]\n"
 	hash  = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	// sources is a configuration with sources that are not custom resources.
+	sources = `{apiVersion: gatehouse.dev/v1alpha1, kind: AuthenticationConfiguration, jwt: {issuers: [{url: "https://issuer.example"}]},
+guard: {prefixes: [{source: "https://issuer.example", username: "sso:"}, {source: corp, username: "corp:"}, {source: access-tokens, username: "robot:"}]}}`
 	// secret is the text of a token.
 	secret = "gatehouse_ci_unq3zlo745dva5breddgfhhzitomcrrzpxtpo67a7xgobgi"
 )
@@ -120,6 +123,8 @@ warning: AccessToken/ci: spec.expiresAt: "2020-01-01T00:00:00Z" is in the past: 
 * spec.user.groups[0]: "system:masters" is reserved: names that begin with "system:" belong to Kubernetes itself
 * spec.user.username: "system:admin" is reserved: names that begin with "system:" belong to Kubernetes itself
 `},
+		{name: "a token, with issuers and directories", config: []string{sources}, document: token("ci", "{sha256: "+hash+", user: {username: 'robot:ci'}, expiresAt: '2099-01-01T00:00:00Z'}"), want: "allowed\n"},
+		{name: "a revocation, with issuers and directories", config: []string{sources}, document: revocation("r", "{issuer: 'https://issuer.example', sessionID: s}"), want: "allowed\n"},
 		{name: "a token without a prefix", config: []string{"{apiVersion: gatehouse.dev/v1alpha1, kind: AuthenticationConfiguration, guard: {prefixes: [{source: access-tokens, username: 'robot:'}]}}"}, document: token("ci", "{sha256: "+hash+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.user.username: "ci" must begin with "robot:", as the configuration requires for this source
 `},
 		{name: "a token's text in place of its hash", document: token("ci", "{sha256: "+secret+", user: {username: ci}, expiresAt: '2099-01-01T00:00:00Z'}"), want: `AccessToken "ci" is invalid: spec.sha256: contains a token, and must contain its hash: 64 lower-case hexadecimal digits (hint: anyone who can read this document has the token: delete it and issue a new one)

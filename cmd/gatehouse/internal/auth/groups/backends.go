@@ -1,0 +1,127 @@
+package groups
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+)
+
+// newBackend returns what asks the service of a checked configuration with defaults.
+func newBackend(configured *config.GroupSource, directory authn.Directory, agent string) (backend, error) {
+	c := configured.Config
+	switch {
+	case c.LDAP != nil && directory == nil:
+		return nil, fmt.Errorf("the directory %q does not exist", c.LDAP.Directory)
+	case c.LDAP != nil:
+		return &ldapBackend{directory}, nil
+	case c.Graph != nil:
+		return newGraphBackend(configured, agent)
+	case c.UserInfo != nil || c.HTTP != nil:
+		return newHTTPBackend(configured, agent)
+	default:
+		return nil, errors.New("one of userInfo, ldap, graph and http is required")
+	}
+}
+
+// ldapBackend asks a directory.
+type ldapBackend struct{ directory authn.Directory }
+
+func (a *ldapBackend) ask(ctx context.Context, q *authn.GroupQuery, _ int) ([]string, error) {
+	account, err := a.directory.Find(ctx, q.User)
+	if errors.Is(err, authn.ErrNoAccount) {
+		return nil, nil
+	}
+	var names []string
+	if err == nil {
+		names, err = a.directory.Groups(ctx, account)
+	}
+	if err != nil && ldap.IsUnavailable(err) {
+		return nil, &outageError{cause: err}
+	}
+	return names, err //nolint:wrapcheck // it names the directory
+}
+
+// httpBackend asks a UserInfo endpoint, or a service of the operator.
+type httpBackend struct {
+	client      *client
+	url, method string
+	// userInfo reports whether the token of the user is the credential, and header has
+	// another one.
+	userInfo bool
+	header   http.Header
+	mapping  *groupsource.Mapping
+}
+
+func newHTTPBackend(configured *config.GroupSource, agent string) (backend, error) {
+	a := &httpBackend{method: http.MethodGet, header: http.Header{}}
+	var certificate *tls.Certificate
+	if c := configured.Config.HTTP; c != nil {
+		a.url, a.method = c.URL, c.Method
+		if len(configured.Secret) > 0 {
+			a.header = bearer(string(configured.Secret))
+		}
+		if c.ClientCertificateFile != "" {
+			pair, err := tls.X509KeyPair(configured.Certificate, configured.Key)
+			if err != nil {
+				return nil, fmt.Errorf("client certificate: %w", err)
+			}
+			certificate = &pair
+		}
+	} else {
+		a.url, a.userInfo = configured.Config.UserInfo.URL, true
+	}
+	var err error
+	if a.mapping, err = groupsource.CompileMapping(configured.Config.Groups); err != nil {
+		return nil, fmt.Errorf("groups: %w", err)
+	}
+	a.client, err = newClient(configured.Config, certificate, agent)
+	return a, err
+}
+
+// call asks the service about a user.
+func (a *httpBackend) call(ctx context.Context, q *authn.GroupQuery) (*reply, error) {
+	switch {
+	case a.userInfo:
+		return a.client.do(ctx, a.method, a.url, bearer(q.Token), http.NoBody)
+	case a.method == http.MethodGet:
+		query := url.Values{"issuer": {q.Issuer}, "subject": {q.Subject}, "user": {q.User}}
+		return a.client.do(ctx, a.method, a.url+"?"+query.Encode(), a.header, http.NoBody)
+	}
+	text, err := json.Marshal(map[string]string{"issuer": q.Issuer, "subject": q.Subject, "user": q.User})
+	if err != nil {
+		return nil, errors.New("the request cannot be written")
+	}
+	header := a.header.Clone()
+	header.Set("Content-Type", "application/json")
+	return a.client.do(ctx, a.method, a.url, header, bytes.NewReader(text))
+}
+
+func (a *httpBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error) {
+	reply, err := a.call(ctx, q)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.userInfo && (reply.status == http.StatusUnauthorized || reply.status == http.StatusForbidden):
+		return nil, fmt.Errorf("status %d: the UserInfo endpoint does not accept the token", reply.status)
+	case !a.userInfo && (reply.status == http.StatusNotFound || reply.status == http.StatusNoContent):
+		return nil, nil
+	case reply.status != http.StatusOK:
+		return nil, reply.failure()
+	}
+	names, subject, err := a.mapping.Names(ctx, reply.body, limit)
+	if err == nil && a.userInfo && subject != q.Subject {
+		// OpenID Connect Core, 5.3.2: otherwise the answer must not be used.
+		return nil, errors.New("the answer is about another subject than the token")
+	}
+	return names, err //nolint:wrapcheck // it says that the answer is invalid
+}

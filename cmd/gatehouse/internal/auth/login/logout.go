@@ -1,0 +1,87 @@
+package login
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"net/url"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
+	"github.com/gatehouse-dev/gatehouse/webhooks/review"
+)
+
+// LogoutPath is that of the endpoint to which issuers send logout tokens (OpenID Connect
+// Back-Channel Logout 1.0).
+const LogoutPath = "/logout"
+
+const (
+	// logoutsAtOnce is how many logout tokens are processed at one time, of all issuers and
+	// of one address: an issuer may end the sessions of all its users together.
+	logoutsAtOnce = 64
+	// reasonNotStored is a revocation that could not be stored.
+	reasonNotStored = "not-stored"
+)
+
+// oauthError is the answer to a logout that failed (RFC 6749, 5.2). The description is the
+// same for all tokens that are rejected: who sends one has proven nothing.
+type oauthError struct {
+	Error       string `json:"error"`
+	Description string `json:"error_description"`
+}
+
+// failedLogout returns the answer to a logout that failed, for which the specification has
+// status 400 alone.
+func failedLogout(code, description string) answer {
+	return answer{status: http.StatusBadRequest, body: oauthError{code, description}}
+}
+
+// logout answers POST /logout. A logout token that arrives again has the same answer, and
+// changes nothing.
+func (s *service) logout(ctx context.Context, c *call) answer {
+	token, err := logoutToken(c.request)
+	if err != nil {
+		_ = c.refused(err)
+		return failedLogout("invalid_request", err.Error())
+	}
+	var d authn.Decision
+	var stored error
+	if !c.turn(ctx, func() {
+		spec, decision := s.current().Logout(ctx, token)
+		if d = decision; d.Outcome == authn.Yes {
+			stored = s.Revoke(ctx, &spec)
+		}
+	}) {
+		return c.overloaded()
+	}
+	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
+	c.event.Backend, c.event.Source, c.event.TokenID = d.Backend, d.Source, d.TokenID
+	switch {
+	case stored != nil:
+		c.event.Decision, c.event.Reason, c.event.Detail = review.Unknown, reasonNotStored, stored.Error()
+		return failedLogout("temporarily_unavailable", "the logout could not be stored")
+	case d.Outcome == authn.Yes:
+		c.event.Decision = review.Allowed
+		return answer{status: http.StatusOK, body: struct{}{}}
+	case d.Outcome == authn.No:
+		c.event.Decision = review.Denied
+	default:
+		c.event.Decision = review.Unknown
+	}
+	return failedLogout("invalid_request", "the logout token is not accepted")
+}
+
+// logoutToken reads the form of a logout request. Its error holds nothing of it.
+func logoutToken(r *http.Request) (string, error) {
+	body, err := readAll(r)
+	if err != nil {
+		return "", err
+	}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
+		return "", &requestError{status: http.StatusBadRequest, reason: ReasonMediaType, text: "the media type must be application/x-www-form-urlencoded"}
+	}
+	form, err := url.ParseQuery(string(body))
+	if tokens := form["logout_token"]; err == nil && len(tokens) == 1 && tokens[0] != "" {
+		return tokens[0], nil
+	}
+	return "", badInput("the form must have logout_token once")
+}

@@ -1,0 +1,91 @@
+package tokens
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/gatehouse-dev/gatehouse/internal/sleep"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+const (
+	// logoutLabel is on revocations that issuers asked for.
+	logoutLabel = "gatehouse.dev/logout"
+	// logoutQPS and logoutBurst bound what logouts cost the API server.
+	logoutQPS, logoutBurst = 50, 100
+	// sweepEvery is the pause between two deletions of what is not needed any more.
+	sweepEvery = time.Hour
+)
+
+// Logouts keeps the revocations that issuers ask for as objects of a cluster, so that they
+// take effect on all replicas. It is safe for concurrent use.
+type Logouts struct {
+	cluster *Cluster
+	keep    time.Duration
+	log     *slog.Logger
+}
+
+// NewLogouts returns Logouts that deletes revocations after so long. It connects to nothing
+// yet.
+func NewLogouts(access *rest.Config, keep time.Duration, log *slog.Logger) (*Logouts, error) {
+	access = rest.CopyConfig(access)
+	access.QPS, access.Burst, access.RateLimiter = logoutQPS, logoutBurst, nil
+	client, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("no client for %s: %w", access.Host, err)
+	}
+	return &Logouts{NewCluster(client), keep, log}, nil
+}
+
+// Revoke creates the object of a revocation. Its name is made of what it revokes, so that
+// the same one from another replica, or again, is no other object.
+func (l *Logouts) Revoke(ctx context.Context, spec *v1alpha1.TokenRevocationSpec) error {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d", spec.Issuer, spec.SessionID, spec.Subject, spec.IssuedBefore.Unix()))
+	_, err := l.cluster.Revoke(ctx, &v1alpha1.TokenRevocation{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TokenRevocation"},
+		ObjectMeta: metav1.ObjectMeta{Name: "logout-" + hex.EncodeToString(sum[:16]), Labels: map[string]string{logoutLabel: "true"}},
+		Spec:       *spec,
+	}, false)
+	if errors.Is(err, ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// Run deletes revocations that are not needed any more, until ctx is done.
+func (l *Logouts) Run(ctx context.Context) {
+	for {
+		if err := l.sweep(ctx); err != nil && ctx.Err() == nil {
+			l.log.Warn("revocations of logouts", "error", "cannot delete those that are not needed any more: "+err.Error())
+		}
+		if !sleep.Context(ctx, sweepEvery) {
+			return
+		}
+	}
+}
+
+func (l *Logouts) sweep(ctx context.Context) error {
+	before := time.Now().Add(-l.keep)
+	var failed error
+	err := each(ctx, l.cluster.revocations, revocationResource, logoutLabel, func(u *unstructured.Unstructured) {
+		if failed != nil || !u.GetCreationTimestamp().Time.Before(before) {
+			return
+		}
+		uid := u.GetUID()
+		err := explain(l.cluster.revocations.Delete(ctx, u.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), "delete", revocationResource, u.GetName())
+		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) { // by another replica
+			failed = err
+		}
+	})
+	return errors.Join(err, failed)
+}

@@ -1,0 +1,3 @@
+// Package groupsource checks the configuration of group sources, and reads their answers. It
+// asks nobody.
+package groupsource
