@@ -112,7 +112,7 @@ func (a *httpBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) (
 	case err != nil:
 		return nil, err
 	case a.userInfo && (reply.status == http.StatusUnauthorized || reply.status == http.StatusForbidden):
-		return nil, fmt.Errorf("status %d: the UserInfo endpoint does not accept the token", reply.status)
+		return nil, fmt.Errorf("status %d: %w", reply.status, errNotAccepted)
 	case !a.userInfo && (reply.status == http.StatusNotFound || reply.status == http.StatusNoContent):
 		return nil, nil
 	case reply.status != http.StatusOK:

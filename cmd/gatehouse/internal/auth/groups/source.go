@@ -45,6 +45,8 @@ var (
 	errCrowded = errors.New("too many look-ups of the source are in progress")
 	errTime    = errors.New("the source did not answer in time")
 	errPanic   = errors.New("the answer cannot be read")
+	// errNotAccepted is no outage: the issuer has the last word on a token.
+	errNotAccepted = errors.New("the UserInfo endpoint does not accept the token")
 )
 
 // backend asks a service for the names of a user's groups, without the prefix. No names and no
@@ -104,7 +106,8 @@ func (s *source) Lookup(ctx context.Context, q *authn.GroupQuery) (authn.GroupAn
 		return answer, nil
 	}
 	// Nobody has fewer groups than a moment ago because a source is away.
-	if answer, ok := s.groups.cache.get(s.key(q)); ok && time.Since(answer.At) < s.outageTTL {
+	answer, ok := s.groups.cache.get(s.key(q))
+	if ok && time.Since(answer.At) < s.outageTTL && !errors.Is(err, errNotAccepted) {
 		s.count.stale.Inc()
 		answer.Stale = time.Since(answer.At) >= s.ttl
 		return answer, nil

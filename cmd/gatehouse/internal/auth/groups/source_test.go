@@ -136,6 +136,10 @@ func TestLifetimes(t *testing.T) {
 		has(t, s, "")
 		time.Sleep(6 * time.Minute)
 		has(t, s, " stale")
+		// But not for a token that the issuer does not accept any more.
+		service.answer(errNotAccepted)
+		time.Sleep(time.Minute)
+		has(t, s, errNotAccepted.Error())
 	})
 }
 
