@@ -134,7 +134,8 @@ func (s *site) state(t *testing.T, v *variant) map[string]string {
 	return state
 }
 
-// TestApply: the API server takes every object of each variant without a word, and applying it again changes nothing.
+// TestApply: the API server takes every object of each variant without a word, and applying it again changes nothing, nor
+// does another field manager conflict: server-side apply compares atomic fields with their defaults.
 // What helm renders with the values of an overlay's name is left out: the objects are the same (TestSameObjects).
 func TestApply(t *testing.T) {
 	t.Parallel()
@@ -155,6 +156,9 @@ func TestApply(t *testing.T) {
 				t.Errorf("kubectl apply says the second time %q, want nothing", said)
 			}
 			s.unchanged(t, before, s.state(t, v))
+			if said := s.kubectl(t, v.withoutHooks(t), "apply", "--server-side", "--field-manager=another", "-f", "-"); said != "" {
+				t.Errorf("kubectl apply by another field manager says %q, want nothing", said)
+			}
 		})
 	}
 }

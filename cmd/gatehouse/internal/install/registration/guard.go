@@ -35,15 +35,21 @@ func (o *Options) guard() []Document {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionregistrationv1.Fail),
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{admissionregistrationv1.GroupName}, APIVersions: []string{"*"},
-						Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+			// Server-side apply compares these as a whole. Without the defaults, the same
+			// policy applied by another field manager is a conflict.
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				MatchPolicy: new(admissionregistrationv1.Equivalent), NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete},
+						Rule: admissionregistrationv1.Rule{
+							APIGroups: []string{admissionregistrationv1.GroupName}, APIVersions: []string{"*"},
+							Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+							Scope:     new(admissionregistrationv1.AllScopes),
+						},
 					},
-				},
-			}}},
+				}},
+			},
 			MatchConditions: []admissionregistrationv1.MatchCondition{{
 				Name: "by-gatehouse", Expression: fmt.Sprintf("request.userInfo.username == %q", account),
 			}},
