@@ -33,7 +33,7 @@ func Convert(text rawjson.Value, from, to schema.GroupVersionResource) ([]byte, 
 	case to.Group == eventsGroup:
 		return convert(text, newEvent)
 	default:
-		return withVersion(text, to.GroupVersion().String()), nil
+		return WithVersion(text, to.GroupVersion().String()), nil
 	}
 }
 
@@ -121,8 +121,8 @@ func coreEvent(in *eventsv1.Event) (*corev1.Event, error) {
 	return out, err
 }
 
-// withVersion returns the object with another apiVersion.
-func withVersion(text rawjson.Value, version string) []byte {
+// WithVersion returns the object with another apiVersion.
+func WithVersion(text rawjson.Value, version string) []byte {
 	out := make([]byte, 0, len(text)+len(version))
 	out = append(out, '{')
 	for name, value := range text.Members() {

@@ -145,8 +145,8 @@ func (r *Request) Equivalents() (list []equivalent.Resource, known bool) {
 // customVersions returns the versions of a custom resource that its definition serves,
 // or nil if the definition is not among the objects.
 func (r *Request) customVersions() []equivalent.Resource {
-	crd, err := r.objects.Get(crdKind(), "", r.Requested.Resource+"."+r.Requested.Group)
-	if err != nil || crd == nil {
+	crd := r.definition()
+	if crd == nil {
 		return nil
 	}
 	var out []equivalent.Resource
@@ -160,6 +160,31 @@ func (r *Request) customVersions() []equivalent.Resource {
 		}
 	}
 	return out
+}
+
+// definition returns the definition of the requested custom resource, or nil if it is not
+// among the objects.
+func (r *Request) definition() *unstructured.Unstructured {
+	crd, err := r.objects.Get(crdKind(), "", r.Requested.Resource+"."+r.Requested.Group)
+	if err != nil {
+		return nil
+	}
+	return crd
+}
+
+// IsRenamed reports whether the API server converts the object, of a custom resource, to the
+// other version by its apiVersion alone: the definition serves both and has no conversion webhook.
+func (r *Request) IsRenamed(to schema.GroupVersionResource) bool {
+	if r.HasOwnKind() || to == r.SentResource() || equivalent.Of(r.Requested) != nil {
+		return false
+	}
+	list, known := r.Equivalents()
+	crd := r.definition()
+	if !known || crd == nil || !slices.ContainsFunc(list, func(e equivalent.Resource) bool { return e.GroupVersionResource == to }) {
+		return false
+	}
+	strategy, _, _ := unstructured.NestedString(crd.Object, "spec", "conversion", "strategy")
+	return strategy == "" || strategy == "None"
 }
 
 // ShareEquivalents takes over what the request of another version found of Equivalents.

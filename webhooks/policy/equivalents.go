@@ -18,8 +18,10 @@ func (r *request) inVersion(c *matching.Constraints, resource schema.GroupVersio
 	if known, ok := r.conversions[resource]; ok {
 		return known.request, known.err
 	}
-	if needed, err := r.NeedsConversion(c, resource); err != nil || !needed {
-		return r, err
+	if !r.IsRenamed(resource) {
+		if needed, err := r.NeedsConversion(c, resource); err != nil || !needed {
+			return r, err
+		}
 	}
 	converted, err := r.convert(resource)
 	if r.conversions == nil {
@@ -57,6 +59,10 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 		if err != nil {
 			r.review.fail(err)
 			return nil, err
+		}
+		if r.IsRenamed(resource) {
+			object.to.Raw = equivalent.WithVersion(text, resource.GroupVersion().String())
+			continue
 		}
 		if object.to.Raw, err = equivalent.Convert(text, r.SentResource(), resource); err != nil {
 			return nil, fmt.Errorf("failed to convert object version: %s: %w", object.from.name, err)

@@ -34,7 +34,7 @@ func TestEquivalentResources(t *testing.T) {
 		older      = `{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: web, namespace: shop}, spec: {maxReplicas: 3, scaleTargetRef: {kind: Deployment, name: web}, targetCPUUtilizationPercentage: 70}}`
 		claim      = `{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c, namespace: shop}}`
 		cidr       = `{apiVersion: networking.k8s.io/v1beta1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.0.0.0/8]}}`
-		thing      = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: shop}}`
+		thing      = `{apiVersion: example.com/v1, kind: Thing, metadata: {name: t, namespace: shop}, spec: {other: x}}`
 		crd        = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {versions: [{name: v1, served: true}, {name: v1beta1, served: true}, {name: v1alpha1, served: false}]}}`
 
 		scale = `{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: t, namespace: shop}, spec: {replicas: 3}}`
@@ -66,6 +66,7 @@ func TestEquivalentResources(t *testing.T) {
 	things := func(version, spec, binding string) string {
 		return aboutResource("example.com", version, "things", spec, "'seen'", binding)
 	}
+	renamed := aboutResource("example.com", "v1beta1", "things", "", "object.apiVersion + ' ' + request.kind.version + ' of ' + request.requestKind.version + ' with ' + object.spec.other", "")
 	for _, tc := range []struct {
 		name, policy, constraints, object string
 		options                           func(*admission.Request)
@@ -115,7 +116,10 @@ func TestEquivalentResources(t *testing.T) {
 
 		// Custom resources.
 		{"a custom resource in another version", things("v1beta1", "", ""), "", thing, none, fmt.Sprintf(unconverted, "example.com/v1", "example.com/v1beta1")},
-		{"a custom resource in a version that is served", documents(things("v1beta1", "", ""), crd), "", thing, none, fmt.Sprintf(unconverted, "example.com/v1", "example.com/v1beta1")},
+		{"a custom resource in a version that is served", documents(renamed, crd), "", thing, none, denied + "example.com/v1beta1 v1beta1 of v1 with x"},
+		{"a custom resource in a version that is served, without conversion", documents(renamed, strings.Replace(crd, "spec: {", "spec: {conversion: {strategy: None}, ", 1)), "", thing, none, denied + "example.com/v1beta1 v1beta1 of v1 with x"},
+		{"a custom resource in a version that a webhook converts", documents(renamed, strings.Replace(crd, "spec: {", "spec: {conversion: {strategy: Webhook}, ", 1)), "", thing, none, fmt.Sprintf(unconverted, "example.com/v1", "example.com/v1beta1")},
+		{"a custom resource in a version that is served, deleted", documents(aboutResource("example.com", "v1beta1", "things", "", "string(oldObject.apiVersion)", ""), crd), "", thing, deleting, denied + "example.com/v1beta1"},
 		{"a custom resource in a version that is not served", documents(things("v1alpha1", "", ""), crd), "", thing, none, "allowed"},
 		{"a custom resource in a version that there is not", documents(things("v9", "", ""), crd), "", thing, none, "allowed"},
 		{"a custom resource excluded in a version that is served", documents(things(`"*"`, "", ""), crd), `excludeResourceRules: [{apiGroups: ["*"], apiVersions: [v1beta1], operations: ["*"], resources: ["*"]}], `, thing, none, "allowed"},
