@@ -320,7 +320,7 @@ func compileUpstream(p *validating.Policy) validating.Validator {
 
 // interfaces are what the API server tells its plug-ins about its objects. Objects
 // are converted by webhooks/equivalent, which is held against the API server's
-// conversions by its own test.
+// conversions by its own test. A custom resource only gets another apiVersion.
 type interfaces struct {
 	apiserveradmission.ObjectInterfaces
 	registry runtime.EquivalentResourceRegistry
@@ -334,6 +334,19 @@ func (i interfaces) GetEquivalentResourceMapper() runtime.EquivalentResourceMapp
 
 func (i interfaces) GetObjectConvertor() runtime.ObjectConvertor {
 	return converter{clientgoscheme.Scheme}
+}
+
+func (i interfaces) GetObjectCreater() runtime.ObjectCreater { return creater{clientgoscheme.Scheme} }
+
+type creater struct{ runtime.ObjectCreater }
+
+func (c creater) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	if clientgoscheme.Scheme.Recognizes(kind) {
+		return c.ObjectCreater.New(kind)
+	}
+	out := &unstructured.Unstructured{}
+	out.SetGroupVersionKind(kind)
+	return out, nil
 }
 
 // servedKinds returns what the API server of the test serves: the resources that
@@ -371,6 +384,12 @@ func servedKinds() runtime.EquivalentResourceRegistry {
 type converter struct{ runtime.ObjectConvertor }
 
 func (converter) Convert(in, out, _ any) error {
+	if custom, ok := out.(*unstructured.Unstructured); ok {
+		version := custom.GetAPIVersion()
+		custom.Object = in.(*unstructured.Unstructured).DeepCopy().Object
+		custom.SetAPIVersion(version)
+		return nil
+	}
 	resource := func(kind schema.GroupVersionKind) schema.GroupVersionResource {
 		return kind.GroupVersion().WithResource(strings.ToLower(kind.Kind) + "s")
 	}
