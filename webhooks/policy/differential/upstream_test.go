@@ -336,13 +336,13 @@ func (i interfaces) GetObjectConvertor() runtime.ObjectConvertor {
 	return converter{clientgoscheme.Scheme}
 }
 
-func (i interfaces) GetObjectCreater() runtime.ObjectCreater { return creater{clientgoscheme.Scheme} }
+func (i interfaces) GetObjectCreater() runtime.ObjectCreater { return newObjects{clientgoscheme.Scheme} }
 
-type creater struct{ runtime.ObjectCreater }
+type newObjects struct{ runtime.ObjectCreater }
 
-func (c creater) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+func (n newObjects) New(kind schema.GroupVersionKind) (runtime.Object, error) {
 	if clientgoscheme.Scheme.Recognizes(kind) {
-		return c.ObjectCreater.New(kind)
+		return n.ObjectCreater.New(kind)
 	}
 	out := &unstructured.Unstructured{}
 	out.SetGroupVersionKind(kind)
