@@ -1,0 +1,337 @@
+// Package celexpr builds CEL expressions that people read: constants are folded, parentheses stand where they are needed, and a long
+// expression is broken at its logical operators.
+package celexpr
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Expr is a CEL expression. The zero Expr is none. It is immutable.
+type Expr struct {
+	kind kind
+	// text is that of an atom, an operator or the name of a function.
+	text string
+	args []Expr
+}
+
+// kind is the form of an expression, in the order of how tightly it binds.
+type kind uint8
+
+const (
+	none kind = iota
+	ternary
+	or
+	and
+	relation
+	sum
+	product
+	unary
+	atom   // text
+	call   // args[0].text(args[1:]...)
+	global // text(args...)
+	member // args[0] + text
+	list
+)
+
+// True and False are the constants.
+//
+//nolint:gochecknoglobals // constants
+var (
+	True  = Raw("true")
+	False = Raw("false")
+)
+
+// Raw returns an atom: a name, a literal, or text that needs no parentheses.
+func Raw(text string) Expr { return Expr{kind: atom, text: text} }
+
+// Str returns a string literal.
+func Str(value string) Expr { return Raw(Quote(value)) }
+
+// Quote returns a string as a CEL literal. Raw strings keep the backslashes of regular expressions readable.
+func Quote(value string) string {
+	printable := !strings.ContainsFunc(value, func(r rune) bool { return !strconv.IsPrint(r) || r == '\uFFFD' })
+	if strings.Contains(value, `\`) && printable {
+		for _, quote := range []string{`"`, `'`} {
+			if !strings.Contains(value, quote) && !strings.HasSuffix(value, `\`) {
+				return "r" + quote + value + quote
+			}
+		}
+	}
+	if strings.Contains(value, `"`) && !strings.ContainsAny(value, `'\`) && printable {
+		return "'" + value + "'"
+	}
+	return strconv.Quote(value)
+}
+
+// Int returns an integer literal.
+func Int(value int64) Expr { return Raw(strconv.FormatInt(value, 10)) }
+
+// Double returns a literal of a floating-point number.
+func Double(value float64) Expr {
+	text := strconv.FormatFloat(value, 'f', -1, 64)
+	if !strings.ContainsRune(text, '.') {
+		text += ".0"
+	}
+	return Raw(text)
+}
+
+// Bool returns a constant.
+func Bool(value bool) Expr {
+	if value {
+		return True
+	}
+	return False
+}
+
+// List returns a list.
+func List(items ...Expr) Expr { return Expr{kind: list, args: items} }
+
+// Literal returns a JSON value as a literal.
+func Literal(value any) Expr {
+	switch v := value.(type) {
+	case nil:
+		return Raw("null")
+	case bool:
+		return Bool(v)
+	case string:
+		return Str(v)
+	case int64:
+		return Int(v)
+	case float64:
+		if v == float64(int64(v)) {
+			return Int(int64(v))
+		}
+		return Double(v)
+	case []any:
+		items := make([]Expr, len(v))
+		for i, item := range v {
+			items[i] = Literal(item)
+		}
+		return List(items...)
+	case map[string]any:
+		var parts []string
+		for _, key := range sortedKeys(v) {
+			parts = append(parts, Quote(key)+": "+Literal(v[key]).String())
+		}
+		return Raw("{" + strings.Join(parts, ", ") + "}")
+	default:
+		return Expr{}
+	}
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// IsZero reports whether there is no expression.
+func (e Expr) IsZero() bool { return e.kind == none }
+
+// IsTrue and IsFalse report whether the expression is that constant.
+func (e Expr) IsTrue() bool { return e.kind == atom && e.text == "true" }
+
+// IsFalse is like IsTrue.
+func (e Expr) IsFalse() bool { return e.kind == atom && e.text == "false" }
+
+// Equal reports whether two expressions have the same text.
+func (e Expr) Equal(other Expr) bool { return e.String() == other.String() }
+
+// Mentions reports whether the text of the expression has a part.
+func (e Expr) Mentions(part string) bool { return strings.Contains(e.String(), part) }
+
+// And returns a conjunction.
+func And(all ...Expr) Expr { return logical(and, "&&", True, False, all) }
+
+// Or returns a disjunction.
+func Or(all ...Expr) Expr { return logical(or, "||", False, True, all) }
+
+// logical joins operands without repetitions. Neutral is what an operand may be without an effect, and deciding is what the result is
+// as soon as an operand is that.
+func logical(of kind, operator string, neutral, deciding Expr, all []Expr) Expr {
+	var kept []Expr
+	var add func(e Expr) bool
+	add = func(e Expr) bool {
+		switch {
+		case e.IsZero() || e.Equal(neutral):
+		case e.Equal(deciding):
+			return false
+		case e.kind == of:
+			return !slices.ContainsFunc(e.args, func(arg Expr) bool { return !add(arg) })
+		case !slices.ContainsFunc(kept, e.Equal):
+			kept = append(kept, e)
+		}
+		return true
+	}
+	for _, e := range all {
+		if !add(e) {
+			return deciding
+		}
+	}
+	switch len(kept) {
+	case 0:
+		return neutral
+	case 1:
+		return kept[0]
+	default:
+		return Expr{kind: of, text: operator, args: kept}
+	}
+}
+
+// Not returns a negation.
+func Not(e Expr) Expr {
+	switch {
+	case e.IsTrue():
+		return False
+	case e.IsFalse():
+		return True
+	case e.kind == unary && e.text == "!":
+		return e.args[0]
+	case e.kind == relation && e.text == "==":
+		return Expr{kind: relation, text: "!=", args: e.args}
+	case e.kind == relation && e.text == "!=":
+		return Expr{kind: relation, text: "==", args: e.args}
+	default:
+		return Expr{kind: unary, text: "!", args: []Expr{e}}
+	}
+}
+
+// Rel returns a comparison: ==, !=, <, <=, > or >=, or in.
+func Rel(left Expr, operator string, right Expr) Expr {
+	return Expr{kind: relation, text: operator, args: []Expr{left, right}}
+}
+
+// Eq returns a comparison with ==.
+func Eq(left, right Expr) Expr { return Rel(left, "==", right) }
+
+// In reports whether a value is in a list. Of one element it is a comparison.
+func In(value Expr, items ...Expr) Expr {
+	if len(items) == 1 {
+		return Eq(value, items[0])
+	}
+	if len(items) == 0 {
+		return False
+	}
+	return Rel(value, "in", List(items...))
+}
+
+// Add returns a sum, or texts or lists joined.
+func Add(all ...Expr) Expr {
+	switch len(all) {
+	case 0:
+		return Expr{}
+	case 1:
+		return all[0]
+	}
+	return Expr{kind: sum, text: "+", args: all}
+}
+
+// Arithmetic returns left operator right for -, *, / and %.
+func Arithmetic(left Expr, operator string, right Expr) Expr {
+	if operator == "-" {
+		return Expr{kind: sum, text: operator, args: []Expr{left, right}}
+	}
+	return Expr{kind: product, text: operator, args: []Expr{left, right}}
+}
+
+// If returns condition ? yes : no.
+func If(condition, yes, no Expr) Expr {
+	switch {
+	case condition.IsTrue() || yes.Equal(no):
+		return yes
+	case condition.IsFalse():
+		return no
+	case yes.IsTrue() && no.IsFalse():
+		return condition
+	case yes.IsFalse() && no.IsTrue():
+		return Not(condition)
+	}
+	return Expr{kind: ternary, args: []Expr{condition, yes, no}}
+}
+
+// Call returns receiver.name(args...).
+func Call(receiver Expr, name string, args ...Expr) Expr {
+	return Expr{kind: call, text: name, args: append([]Expr{receiver}, args...)}
+}
+
+// Func returns name(args...).
+func Func(name string, args ...Expr) Expr { return Expr{kind: global, text: name, args: args} }
+
+// Macro returns receiver.name(variable, body).
+func Macro(receiver Expr, name, variable string, body Expr) Expr {
+	switch {
+	case name == "all" && body.IsTrue():
+		return True
+	case name == "exists" && body.IsFalse():
+		return False
+	case name == "filter" && body.IsTrue():
+		return receiver
+	case name == "map" && body.Equal(Raw(variable)):
+		return receiver
+	}
+	return Call(receiver, name, Raw(variable), body)
+}
+
+// Field returns the value of a member that is there.
+func Field(of Expr, name string) Expr {
+	if isName(name) {
+		return Expr{kind: member, text: "." + name, args: []Expr{of}}
+	}
+	return Expr{kind: member, text: "[" + Quote(name) + "]", args: []Expr{of}}
+}
+
+// OptField returns a member as an optional value.
+func OptField(of Expr, name string) Expr {
+	if isName(name) {
+		return Expr{kind: member, text: ".?" + name, args: []Expr{of}}
+	}
+	return Expr{kind: member, text: "[?" + Quote(name) + "]", args: []Expr{of}}
+}
+
+// At returns an element of a list that is there, or the member of a name that an expression has.
+func At(of, index Expr) Expr {
+	return Expr{kind: member, text: "[" + index.String() + "]", args: []Expr{of}}
+}
+
+// OptAt is At as an optional value.
+func OptAt(of, index Expr) Expr {
+	return Expr{kind: member, text: "[?" + index.String() + "]", args: []Expr{of}}
+}
+
+// Has reports whether an object has a member.
+func Has(of Expr, name string) Expr {
+	if isName(name) {
+		return Func("has", Field(of, name))
+	}
+	return Rel(Str(name), "in", of)
+}
+
+// Index returns an element.
+func Index(of Expr, index int) Expr { return At(of, Int(int64(index))) }
+
+// isName reports whether a member can be written behind a dot.
+func isName(name string) bool {
+	if name == "" || isReserved(name) {
+		return false
+	}
+	for i, r := range name {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// isReserved reports whether CEL does not parse a word as a name.
+func isReserved(word string) bool {
+	return slices.Contains([]string{
+		"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop", "namespace", "null",
+		"package", "return", "true", "var", "void", "while",
+	}, word)
+}

@@ -1,0 +1,195 @@
+package jmespath
+
+import (
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+)
+
+// Value is what an expression comes to. The zero Value is none.
+type Value struct {
+	// Expr is the value. It cannot be evaluated while something is missing, unless Total holds: then it is an empty list.
+	Expr  celexpr.Expr
+	Total bool
+	// Opt is the value as an optional one, and none if it is always there or has no such form.
+	Opt celexpr.Expr
+	// Present is the condition that the value is there, and none if it always is.
+	Present celexpr.Expr
+	// Fails reports whether Kyverno fails to evaluate what is missing. Otherwise it is null there.
+	Fails bool
+	Type  celexpr.Type
+	// Literal is the constant that the value is, if Constant holds.
+	Literal  any
+	Constant bool
+	// Name is what the value is called, for the variables of loops.
+	Name string
+	// Members are those that the value has, of which each is known, nil if they follow from the type.
+	Members map[string]Value
+	// keysOf is the object whose keys the value are.
+	keysOf celexpr.Expr
+}
+
+// Always reports whether the value is always there.
+func (v Value) Always() bool { return v.Present.IsZero() }
+
+// Const returns a constant.
+func Const(value any) Value {
+	v := Value{Expr: celexpr.Literal(value), Literal: value, Constant: true}
+	switch x := value.(type) {
+	case string:
+		v.Type = celexpr.Plain(celexpr.String)
+	case int64, float64, int:
+		v.Type = celexpr.Plain(celexpr.Number)
+	case bool:
+		v.Type = celexpr.Plain(celexpr.Truth)
+	case []any:
+		elem := celexpr.Type{}
+		for i, item := range x {
+			if of := Const(item).Type; i == 0 {
+				elem = of
+			} else if of.Kind() != elem.Kind() {
+				elem = celexpr.Type{}
+				break
+			}
+		}
+		v.Type = celexpr.ListOf(elem)
+	case map[string]any:
+		v.Type = celexpr.MapOf(celexpr.Type{})
+	}
+	return v
+}
+
+// Of returns a value that is always there.
+func Of(e celexpr.Expr, t celexpr.Type) Value { return Value{Expr: e, Type: t} }
+
+// computed returns what a function makes of a value: it is there if the value is.
+func computed(from Value, t celexpr.Type, of func(celexpr.Expr) celexpr.Expr) Value {
+	return Value{Expr: of(from.Expr), Present: from.Present, Fails: from.Fails, Type: t, Total: from.Total, Name: from.Name}
+}
+
+// Member returns a member of a value.
+func (v Value) Member(name string) Value {
+	t, known := v.Type.Member(name)
+	if !known {
+		t = celexpr.Type{}
+	}
+	out := Value{Expr: celexpr.Field(v.Expr, name), Type: t, Name: name, Fails: v.Fails || v.Always()}
+	switch {
+	case !v.Opt.IsZero():
+		out.Opt = celexpr.OptField(v.Opt, name)
+		out.Present = celexpr.Call(out.Opt, "hasValue")
+	case !v.Always():
+		out.Present = celexpr.And(v.Present, celexpr.Has(v.Expr, name))
+	case v.Type.IsAlways(name):
+		out.Fails = false
+	default:
+		out.Opt = celexpr.OptField(v.Expr, name)
+		out.Present = celexpr.Has(v.Expr, name)
+	}
+	return out
+}
+
+// At returns the member whose name is the value of an expression.
+func (v Value) At(key celexpr.Expr) Value {
+	out := Value{Expr: celexpr.At(v.Expr, key), Type: v.Type.Elem(), Fails: true}
+	if v.Type.Kind() != celexpr.Map {
+		out.Type = celexpr.Type{}
+	}
+	base := v.Opt
+	if base.IsZero() {
+		base = v.Expr
+	}
+	out.Opt = celexpr.OptAt(base, key)
+	out.Present = celexpr.Call(out.Opt, "hasValue")
+	return out
+}
+
+// Element returns an element of a list, from its end if the index is negative.
+func (v Value) Element(index int) Value {
+	out := Value{Type: v.Type.Elem(), Name: v.Name}
+	at := func(list celexpr.Expr) celexpr.Expr {
+		if index < 0 {
+			return celexpr.Arithmetic(celexpr.Func("size", list), "-", celexpr.Int(int64(-index)))
+		}
+		return celexpr.Int(int64(index))
+	}
+	out.Expr = celexpr.At(v.Expr, at(v.Expr))
+	base := v.Opt
+	if base.IsZero() {
+		base = v.Expr
+	}
+	if index >= 0 {
+		out.Opt = celexpr.OptAt(base, at(base))
+		out.Present = celexpr.Call(out.Opt, "hasValue")
+	} else {
+		out.Present = celexpr.And(v.Present, celexpr.Rel(celexpr.Func("size", v.Expr), ">=", celexpr.Int(int64(-index))))
+	}
+	return out
+}
+
+// OrElse returns the value, or a constant where it is missing.
+func (v Value) OrElse(fallback celexpr.Expr) celexpr.Expr {
+	switch {
+	case v.Always():
+		return v.Expr
+	case !v.Opt.IsZero():
+		return celexpr.Call(v.Opt, "orValue", fallback)
+	case v.Total && fallback.String() == "[]":
+		return v.Expr
+	default:
+		return celexpr.If(v.Present, v.Expr, fallback)
+	}
+}
+
+// List returns the value as a list, which is empty where it is missing.
+func (v Value) List() celexpr.Expr { return v.OrElse(celexpr.List()) }
+
+// optional returns the value as an optional one.
+func (v Value) optional() celexpr.Expr {
+	some := celexpr.Func("optional.of", v.Expr)
+	switch {
+	case !v.Opt.IsZero():
+		return v.Opt
+	case v.Always():
+		return some
+	default:
+		return celexpr.If(v.Present, some, celexpr.Func("optional.none"))
+	}
+}
+
+// Holds returns the condition that a value is neither missing nor empty nor false.
+func (v Value) Holds() celexpr.Expr {
+	var of celexpr.Expr
+	switch v.Type.Kind() {
+	case celexpr.Truth:
+		if !v.Opt.IsZero() {
+			return celexpr.Call(v.Opt, "orValue", celexpr.False)
+		}
+		of = v.Expr
+	case celexpr.String, celexpr.Quantity:
+		if !v.Opt.IsZero() {
+			return celexpr.Rel(celexpr.Call(v.Opt, "orValue", celexpr.Str("")), "!=", celexpr.Str(""))
+		}
+		of = celexpr.Rel(v.Expr, "!=", celexpr.Str(""))
+	case celexpr.Sequence, celexpr.Map:
+		of = celexpr.Rel(celexpr.Func("size", v.Expr), ">", celexpr.Int(0))
+	case celexpr.Number:
+		of = celexpr.True
+	case celexpr.Struct:
+		of = celexpr.Rel(v.Expr, "!=", celexpr.Raw("{}"))
+	default:
+		of = celexpr.Not(celexpr.In(v.Expr, celexpr.False, celexpr.Raw("null"), celexpr.Str(""), celexpr.List(), celexpr.Raw("{}")))
+	}
+	return celexpr.And(v.Present, of)
+}
+
+// Text returns the value as a string.
+func (v Value) Text() celexpr.Expr {
+	switch v.Type.Kind() { //nolint:exhaustive // others are converted
+	case celexpr.String, celexpr.Quantity:
+		return v.Expr
+	case celexpr.Sequence:
+		elem := Of(celexpr.Raw("e"), v.Type.Elem())
+		return celexpr.Call(celexpr.Macro(v.Expr, "map", "e", elem.Text()), "join", celexpr.Str(", "))
+	default:
+		return celexpr.Func("string", v.Expr)
+	}
+}
