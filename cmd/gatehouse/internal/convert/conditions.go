@@ -176,11 +176,19 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 			break
 		}
 		var all []celexpr.Expr
+		var constants []any
 		out := jmespath.Value{Type: celexpr.ListOf(celexpr.Type{})}
 		for i, item := range v {
 			of, err := c.resolveAny(item, s)
 			if err != nil {
 				return of, err
+			}
+			if list, ok := of.Literal.([]any); ok && of.Constant && len(v) > 1 {
+				c.note("the list %v within a list is compared as one text, as by Kyverno", list)
+				of = jmespath.Const(fmt.Sprint(list))
+			}
+			if of.Constant {
+				constants = append(constants, of.Literal)
 			}
 			if len(v) == 1 && of.Type.Kind() == celexpr.Sequence { // Kyverno compares the elements as texts
 				return of, nil
@@ -192,6 +200,9 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 				out.Type = celexpr.ListOf(of.Type)
 			}
 			all = append(all, of.Expr)
+		}
+		if len(constants) == len(v) {
+			return jmespath.Const(constants), nil
 		}
 		out.Expr = celexpr.List(all...)
 		return out, nil
@@ -403,6 +414,9 @@ func (c *ruleConverter) in(key jmespath.Value, operator string, value jmespath.V
 func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 	kind := key.Type.Kind()
 	if !value.Constant {
+		if value.Expr.Mentions("*") {
+			return celexpr.Expr{}, errors.New("wildcards in a value that is computed")
+		}
 		switch value.Type.Kind() {
 		case celexpr.Sequence:
 			return celexpr.Rel(key.Expr, "in", value.Expr), nil

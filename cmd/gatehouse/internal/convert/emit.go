@@ -123,6 +123,13 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 			spec.Validations = append(spec.Validations, v)
 		}
 	}
+	if mentions(&spec, "bject.apiVersion") { // it is about the version of the request, which must not be converted
+		exact := admissionregistrationv1.Exact
+		spec.MatchConstraints.MatchPolicy = &exact
+		for i := range spec.MatchConstraints.ResourceRules {
+			spec.MatchConstraints.ResourceRules[i].APIVersions = []string{"*"}
+		}
+	}
 	bindings, err := first.bindings(name)
 	var documents []Document
 	kind := "ValidatingAdmissionPolicy"
@@ -167,6 +174,12 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 				"an update of an object that violates the rule already is allowed only if it does not make it worse")
 		}
 	}
+}
+
+// mentions reports whether an expression of a policy has a part.
+func mentions(spec *v1alpha1.AdmissionPolicySpec, part string) bool {
+	return slices.ContainsFunc(spec.Validations, func(v v1alpha1.Validation) bool { return strings.Contains(v.Expression, part) }) ||
+		slices.ContainsFunc(spec.MatchConditions, func(m admissionregistrationv1.MatchCondition) bool { return strings.Contains(m.Expression, part) })
 }
 
 // matchConditions returns conditions with unique names.

@@ -86,6 +86,10 @@ func (c *ruleConverter) validate() (*part, error) {
 	}
 	p.actions = c.actions(v.FailureAction)
 	p.templates = c.matched.onlyPods() && c.autogen
+	if raw := fmt.Sprint(toJSON(c.rule)); p.templates && strings.Contains(raw, `request."object"`) {
+		return nil, unsupported("", "annotate the policy with pod-policies.kyverno.io/autogen-controllers: none, or write a second rule",
+			"request.\"object\", which is the workload and not the pod in the rules that Kyverno makes of this one")
+	}
 	p.existing = v.AllowExistingViolations == nil || *v.AllowExistingViolations
 	var err error
 	switch {
@@ -141,7 +145,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	deletes := slices.Contains(c.matched.operations, admissionregistrationv1.Delete)
 	if deletes {
 		if c.object = celexpr.Raw("oldObject"); len(c.matched.operations) > 1 {
-			c.object = celexpr.Raw(`(request.operation == "DELETE" ? oldObject : object)`)
+			c.object = celexpr.Raw("(" + changedOrDeleted + ")")
 		}
 		if err := read(); err != nil {
 			return err
@@ -158,20 +162,26 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	for _, m := range c.rule.CELPreconditions {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Raw("(" + m.Expression + ")")})
 	}
-	if preconditions == nil {
+	if preconditions != nil {
+		e, err := c.conditions(preconditions, "preconditions", c.scope(), false)
+		if err != nil {
+			return err
+		}
+		if !e.IsTrue() {
+			c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
+		}
+	}
+	if !deletes || len(c.matched.operations) == 1 {
 		return nil
 	}
-	before := len(c.variables)
-	e, err := c.conditions(preconditions, "preconditions", c.inlineScope(), false)
-	if err != nil {
-		return err
-	}
-	c.variables = c.variables[:before]
-	if !e.IsTrue() {
-		c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
-	}
-	return nil
+	// Match conditions see no variables, and all other expressions do.
+	c.object = celexpr.Raw("variables.resource")
+	c.variables = append(c.variables, admissionregistrationv1.Variable{Name: "resource", Expression: changedOrDeleted})
+	return c.readContext(c.rule.Context, "context", c.scope())
 }
+
+// changedOrDeleted is the object that a request is about.
+const changedOrDeleted = `request.operation == "DELETE" ? oldObject : object`
 
 // partial reports whether a part of the rule may be left out, so that the policy refuses more, and notes it.
 func (c *ruleConverter) partial(err error) bool {
@@ -189,9 +199,6 @@ func (c *ruleConverter) scope() jmespath.Scope {
 		return v, ok
 	}), Note: func(text string) { c.note("%s", text) }}
 }
-
-// inlineScope is scope for match conditions, which see no variables.
-func (c *ruleConverter) inlineScope() jmespath.Scope { return c.scope() }
 
 // root returns the values of names.
 func (c *ruleConverter) root(local func(name string) (jmespath.Value, bool)) func(name string) (jmespath.Value, error) {
@@ -378,12 +385,23 @@ func (c *ruleConverter) rules(p *part, v *validateRule) error {
 	}
 	e = c.extractGuards(e)
 	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
-	one.Expression = e.Format()
+	one.Expression = c.hoist(e).Format()
 	if err := c.message(&one, v.Message, s); err != nil {
 		return err
 	}
 	p.validations = append(p.validations, one)
 	return nil
+}
+
+// hoist makes variables of parts of an expression that stand in it several times.
+func (c *ruleConverter) hoist(e celexpr.Expr) celexpr.Expr {
+	e, variables := celexpr.Hoist(e, func(name string) bool {
+		return slices.ContainsFunc(c.variables, func(v admissionregistrationv1.Variable) bool { return v.Name == name })
+	})
+	for _, v := range variables {
+		c.variables = append(c.variables, admissionregistrationv1.Variable{Name: v.Name, Expression: v.Expr.Format()})
+	}
+	return e
 }
 
 // extractGuards moves conditions that match conditions cannot have into the expression.
@@ -606,6 +624,7 @@ func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
 		if v.Message == "" && v.MessageExpression == "" {
 			v.Message = plainMessage(c.rule.Validate.Message)
 		}
+		v.Message = plainMessage(v.Message)
 		p.validations = append(p.validations, v1alpha1.Validation{Name: name, Validation: v})
 	}
 	if len(p.validations) == 0 {

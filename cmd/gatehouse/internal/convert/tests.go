@@ -263,7 +263,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 	listed := map[string]bool{}
 	var failing []v1alpha1.TestViolation
 	var patched *manifest.Object
-	mutates, fails := rules[0].mutates, false
+	mutates, fails, exact := rules[0].mutates, false, true
 	for i := range t.test.Results {
 		r := &t.test.Results[i]
 		if !r.names(o) {
@@ -283,7 +283,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 			listed[rule.rule] = true
 			if result == "fail" || result == "error" || result == "warn" {
 				fails = true
-				if len(rule.rules) > 0 {
+				if exact = exact && len(rule.rules) == 1; exact {
 					policy, name := rule.name, rule.rules[0]
 					failing = append(failing, v1alpha1.TestViolation{Policy: &policy, Rule: &name})
 				}
@@ -308,7 +308,8 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 	}
 	noInjection := false
 	one.Inject = &noInjection
-	t.expect(one, rules, listed, failing, fails)
+	exact = exact && !slices.ContainsFunc(rules, func(r converted) bool { return !listed[r.rule] })
+	t.expect(one, rules[0].audit, exact, failing, fails)
 	if one.Expect.Verdict == "" && one.Expect.Violations == nil && one.Expect.Audited == nil {
 		t.skip(fmt.Sprintf("nothing is expected of %s by rules that are not tested with it", title(o)))
 		return nil, false, nil
@@ -322,17 +323,17 @@ func (t *testConverter) skip(text string) {
 	}
 }
 
-// expect sets the expected violations. Of rules that the test does not name, it is not known what they do.
-func (t *testConverter) expect(one *v1alpha1.TestCase, rules []converted, listed map[string]bool, failing []v1alpha1.TestViolation, fails bool) {
-	complete := !slices.ContainsFunc(rules, func(r converted) bool { return !listed[r.rule] })
+// expect sets the expected violations. They are not exact if it is not known what rules do that the test does not name, or which
+// expression of a rule is violated.
+func (t *testConverter) expect(one *v1alpha1.TestCase, audit, exact bool, failing []v1alpha1.TestViolation, fails bool) {
 	if failing == nil {
 		failing = []v1alpha1.TestViolation{}
 	}
 	switch {
-	case rules[0].audit && complete:
+	case audit && exact:
 		one.Expect.Audited = failing
-	case rules[0].audit:
-	case complete:
+	case audit:
+	case exact:
 		one.Expect.Violations = failing
 	case fails:
 		one.Expect.Verdict = v1alpha1.TestDenied
@@ -349,6 +350,13 @@ func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1al
 		}
 		if text, ok := values["request.namespace"].(string); ok && o.Namespace == "" {
 			one.Namespace = text
+		}
+		if name, ok := values["serviceAccountName"].(string); ok {
+			namespace := o.Namespace
+			if namespace == "" {
+				namespace = "default"
+			}
+			one.User = &authenticationv1.UserInfo{Username: "system:serviceaccount:" + namespace + ":" + name}
 		}
 	}
 	take(t.values.GlobalValues)

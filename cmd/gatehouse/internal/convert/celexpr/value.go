@@ -3,6 +3,7 @@ package celexpr
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,6 +136,23 @@ func (t Type) Member(name string) (Type, bool) {
 		}
 	}
 	return out, known
+}
+
+// IsNullable reports whether the API server writes null for a member that is not set.
+func (t Type) IsNullable(name string) bool {
+	return slices.ContainsFunc(t.alternatives, func(of reflect.Type) bool {
+		if of.Kind() != reflect.Struct {
+			return false
+		}
+		for field := range of.Fields() {
+			key, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+			k := field.Type.Kind()
+			if key == name && (k == reflect.Slice || k == reflect.Map || k == reflect.Pointer) {
+				return !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
+			}
+		}
+		return false
+	})
 }
 
 // Elem returns the type of the elements of a list or map.

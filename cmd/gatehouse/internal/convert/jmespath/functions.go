@@ -164,8 +164,8 @@ func (s Scope) contains(of, what Value) (Value, error) {
 			e = celexpr.Rel(what.Expr, "in", of.Expr)
 			break
 		}
-		s.note("contains() of a value whose type is not known is taken for one of a list")
-		e = celexpr.Rel(what.Expr, "in", of.Expr)
+		isText := celexpr.Eq(celexpr.Func("type", of.Expr), celexpr.Raw("string"))
+		e = celexpr.If(isText, celexpr.Call(of.Expr, "contains", what.Text()), celexpr.Rel(what.Expr, "in", of.Expr))
 	default:
 		return Value{}, unsupported("write it in CEL", "contains() of something that is neither a text nor a list")
 	}

@@ -80,6 +80,9 @@ func (v Value) Member(name string) Value {
 		out.Present = celexpr.And(v.Present, celexpr.Has(v.Expr, name))
 	case v.Type.IsAlways(name):
 		out.Fails = false
+	case v.Type.IsNullable(name):
+		out.Opt = celexpr.Call(celexpr.OptField(v.Expr, name), "optFlatMap", celexpr.Raw(name), celexpr.Func("optional.ofNonZeroValue", celexpr.Raw(name)))
+		out.Present = celexpr.And(celexpr.Has(v.Expr, name), celexpr.Rel(out.Expr, "!=", celexpr.Raw("null")))
 	default:
 		out.Opt = celexpr.OptField(v.Expr, name)
 		out.Present = celexpr.Has(v.Expr, name)

@@ -267,8 +267,11 @@ func (c *Compiler) anchor(v Value, a anchored, path []string, names celexpr.Name
 		member = celexpr.Type{}
 	}
 	has := celexpr.Has(v.Expr, a.key)
-	if v.Type.IsAlways(a.key) {
+	switch {
+	case v.Type.IsAlways(a.key):
 		has = celexpr.True
+	case v.Type.IsNullable(a.key):
+		has = celexpr.And(has, celexpr.Rel(celexpr.Field(v.Expr, a.key), "!=", celexpr.Raw("null")))
 	}
 	inner := Value{Expr: celexpr.Field(v.Expr, a.key), Type: member, Name: a.key}
 	never := celexpr.False
@@ -363,7 +366,7 @@ func (c *Compiler) chain(v Value, a anchored, path []string) (celexpr.Expr, bool
 			return celexpr.Expr{}, false
 		}
 		member, known := of.Member(key)
-		if !known {
+		if !known || of.IsNullable(key) {
 			return celexpr.Expr{}, false
 		}
 		if optional || !of.IsAlways(key) {

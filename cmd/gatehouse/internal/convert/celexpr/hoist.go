@@ -1,0 +1,129 @@
+package celexpr
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Variable is an expression with a name, which others use as variables.NAME.
+type Variable struct {
+	Name string
+	Expr Expr
+}
+
+// shortest is the length from which a part is worth a variable.
+const shortest = 40
+
+// Hoist replaces parts that stand several times in an expression, and lists that are made of several lists, by variables. Names are
+// taken already.
+func Hoist(e Expr, taken func(name string) bool) (Expr, []Variable) {
+	var out []Variable
+	for {
+		part, found := e.repeated()
+		if !found {
+			break
+		}
+		name := part.nameOf()
+		for free := name; ; free += "2" {
+			if !taken(free) && !slices.ContainsFunc(out, func(v Variable) bool { return v.Name == free }) {
+				name = free
+				break
+			}
+		}
+		out = append(out, Variable{name, part})
+		e = e.replace(part.String(), Raw("variables."+name))
+	}
+	// Later variables are parts of earlier ones, or of the expression.
+	for i := range out {
+		for j := i + 1; j < len(out); j++ {
+			out[i].Expr = out[i].Expr.replace(out[j].Expr.String(), Raw("variables."+out[j].Name))
+		}
+	}
+	slices.Reverse(out)
+	return e, out
+}
+
+// repeated returns the longest part that is worth a variable.
+func (e Expr) repeated() (Expr, bool) {
+	count := map[string]int{}
+	var best Expr
+	length := 0
+	var walk func(of Expr, loops []string)
+	walk = func(of Expr, loops []string) {
+		if of.kind == call && isLoop(of.text) && len(of.args) > 2 {
+			walk(of.args[0], loops)
+			inner := append(slices.Clone(loops), of.args[1].text)
+			for _, arg := range of.args[2:] {
+				walk(arg, inner)
+			}
+		} else {
+			for _, arg := range of.args {
+				walk(arg, loops)
+			}
+		}
+		if of.kind != call && of.kind != member && of.kind != sum {
+			return
+		}
+		text := of.String()
+		if !of.isFree(text, loops) {
+			return
+		}
+		count[text]++
+		lists := of.kind == sum && strings.Contains(text, ".orValue([])")
+		if n := len(text); n > length && (lists || n >= shortest && count[text] > 1) {
+			best, length = of, n
+		}
+	}
+	walk(e, nil)
+	return best, length > 0
+}
+
+var wordForm = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
+
+// isFree reports whether an expression uses no variables of loops around it.
+func (e Expr) isFree(text string, loops []string) bool {
+	if len(loops) == 0 {
+		return true
+	}
+	for _, word := range wordForm.FindAllString(text, -1) {
+		if slices.Contains(loops, word) {
+			return false
+		}
+	}
+	return true
+}
+
+// replace returns the expression with another one in place of parts with this text.
+func (e Expr) replace(text string, by Expr) Expr {
+	if e.kind != atom && e.String() == text {
+		return by
+	}
+	if len(e.args) == 0 {
+		return e
+	}
+	out := e
+	out.args = make([]Expr, len(e.args))
+	for i, arg := range e.args {
+		out.args[i] = arg.replace(text, by)
+	}
+	return out
+}
+
+var fieldForm = regexp.MustCompile(`\.\??([A-Za-z][A-Za-z0-9]*)\b`)
+
+// nameOf returns a name for a variable: that of the field whose value it has.
+func (e Expr) nameOf() string {
+	name := "value"
+	for _, m := range fieldForm.FindAllStringSubmatch(e.String(), -1) {
+		switch m[1] {
+		case "orValue", "map", "filter", "flatten", "all", "exists", "hasValue", "optMap", "metadata", "spec", "split", "value", "or", "matches":
+		default:
+			name = m[1]
+		}
+	}
+	if e.kind == sum {
+		return "all" + strings.ToUpper(name[:1]) + name[1:]
+	}
+	return name
+}
