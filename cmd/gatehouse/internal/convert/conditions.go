@@ -452,6 +452,14 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 		text := fmt.Sprint(key.Literal)
 		return celexpr.Bool(slices.ContainsFunc(items, func(item any) bool { return pattern.MatchWildcard(fmt.Sprint(item), text) })), nil
 	}
+	if len(items) == 1 && kind == celexpr.Truth {
+		switch fmt.Sprint(items[0]) {
+		case "true":
+			return key.Expr, nil
+		case "false":
+			return celexpr.Not(key.Expr), nil
+		}
+	}
 	var literals, all []celexpr.Expr
 	for _, item := range items {
 		text := fmt.Sprint(item)

@@ -119,6 +119,10 @@ type converted struct {
 	templates  bool
 	params     *configMapReference
 	mutates    bool
+	// namespace reports whether the policy needs the namespace of the object.
+	namespace bool
+	// ofNamespace are the paths in the namespace that variables have the values of.
+	ofNamespace map[string][]string
 }
 
 // object converts a document by its kind.

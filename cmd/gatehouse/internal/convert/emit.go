@@ -156,6 +156,7 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 	for i, p := range g.parts {
 		made := converted{
 			rule: p.rule, kind: kind, name: name, audit: !slices.Contains(p.actions, admissionregistrationv1.Deny), templates: p.templates, params: p.params,
+			namespace: first.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
 		}
 		for range p.validations {
 			if kind == "AdmissionPolicy" {
@@ -179,6 +180,7 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 // mentions reports whether an expression of a policy has a part.
 func mentions(spec *v1alpha1.AdmissionPolicySpec, part string) bool {
 	return slices.ContainsFunc(spec.Validations, func(v v1alpha1.Validation) bool { return strings.Contains(v.Expression, part) }) ||
+		slices.ContainsFunc(spec.Variables, func(v admissionregistrationv1.Variable) bool { return strings.Contains(v.Expression, part) }) ||
 		slices.ContainsFunc(spec.MatchConditions, func(m admissionregistrationv1.MatchCondition) bool { return strings.Contains(m.Expression, part) })
 }
 

@@ -30,6 +30,8 @@ type ruleConverter struct {
 	variables []admissionregistrationv1.Variable
 	params    *configMapReference
 	notes     []string
+	// ofNamespace is that of converted.
+	ofNamespace map[string][]string
 }
 
 func (c *ruleConverter) note(format string, args ...any) {
@@ -54,6 +56,7 @@ type part struct {
 	annotations []admissionregistrationv1.AuditAnnotation
 	podSecurity *v1alpha1.PodSecurity
 	params      *configMapReference
+	ofNamespace map[string][]string
 	paramKind   *admissionregistrationv1.ParamKind
 	paramRef    *admissionregistrationv1.ParamRef
 }
@@ -80,7 +83,7 @@ func (c *ruleConverter) validate() (*part, error) {
 	if err := c.match(operations, v.Deny == nil); err != nil {
 		return nil, err
 	}
-	p := &part{rule: c.rule.Name, matched: c.matched, override: v.FailureActionOverrides, params: c.params}
+	p := &part{rule: c.rule.Name, matched: c.matched, override: v.FailureActionOverrides, params: c.params, ofNamespace: c.ofNamespace}
 	if v.FailureActionOverrides == nil {
 		p.override = c.policy.Spec.ValidationFailureActionOverrides
 	}
@@ -278,7 +281,7 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 	switch {
 	case e.APICall != nil:
 		if e.APICall.Service == nil && e.APICall.Method == "" && e.APICall.Default == nil && namespaceCall.MatchString(e.APICall.URLPath) {
-			return c.ofNamespace(e, field, s)
+			return c.askNamespace(e, field, s)
 		}
 		return jmespath.Value{}, unsupported(field+".apiCall", "use params, or a controller that writes what is needed into a label or annotation",
 			"a request to the API server or a service")
@@ -345,16 +348,25 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 
 var namespaceCall = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(namespace|object\.metadata\.namespace)\s*\}\}$`)
 
-// ofNamespace returns what a rule asks of the namespace of the object.
-func (c *ruleConverter) ofNamespace(e *contextEntry, field string, s jmespath.Scope) (jmespath.Value, error) {
+// askNamespace returns what a rule asks of the namespace of the object.
+func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.Scope) (jmespath.Value, error) {
 	namespace := jmespath.Of(celexpr.Raw("namespaceObject"), celexpr.Object(reflect.TypeFor[corev1.Namespace]()))
 	if e.APICall.JMESPath == "" {
 		return namespace, nil
 	}
 	s.Root = func(name string) (jmespath.Value, error) { return namespace.Member(name), nil }
 	v, err := jmespath.Translate(e.APICall.JMESPath, s)
+	if m := metadataPath.FindStringSubmatch(e.APICall.JMESPath); m != nil {
+		if c.ofNamespace == nil {
+			c.ofNamespace = map[string][]string{}
+		}
+		c.ofNamespace[e.Name] = []string{m[1], m[2] + m[3]}
+	}
 	return v, at(field+".apiCall.jmesPath", err)
 }
+
+// metadataPath matches the path of a label or annotation.
+var metadataPath = regexp.MustCompile(`^metadata\.(labels|annotations)\.(?:"([^"]+)"|([A-Za-z0-9_]+))(?:\s*\|\|.*)?$`)
 
 // checkable has what an object, or an element of a loop, is checked by.
 type checkable struct {

@@ -303,7 +303,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 	one := &v1alpha1.TestCase{Name: o.Kind + " " + o.Name, User: t.user}
 	t.request(o, rules, one)
 	if mutates {
-		expectObject(one, patched, o)
+		expectObject(one, patched)
 		return one, true, nil
 	}
 	noInjection := false
@@ -408,12 +408,8 @@ func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, erro
 		out = append(out, runtime.RawExtension{Raw: raw})
 		return err
 	}
-	known := map[string]bool{}
-	for _, n := range t.values.NamespaceSelector {
-		if known[n.Name] = true; n.Name == "" {
-			continue
-		}
-		if err := add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": n.Name, "labels": n.Labels}}); err != nil {
+	for _, metadata := range t.namespaces(rules) {
+		if err := add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}); err != nil {
 			return nil, err
 		}
 	}
@@ -433,6 +429,49 @@ func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, erro
 		}
 	}
 	return out, nil
+}
+
+// namespaces returns the metadata of the namespaces that the test defines, or that its objects are in if a policy needs them.
+func (t *testConverter) namespaces(rules []converted) []map[string]any {
+	all := map[string]map[string]any{}
+	for _, n := range t.values.NamespaceSelector {
+		if n.Name != "" {
+			all[n.Name] = map[string]any{"name": n.Name, "labels": n.Labels}
+		}
+	}
+	if slices.ContainsFunc(rules, func(r converted) bool { return r.namespace }) {
+		for _, o := range t.objects {
+			name := o.Namespace
+			if name == "" {
+				name = "default"
+			}
+			if all[name] == nil {
+				all[name] = map[string]any{"name": name}
+			}
+		}
+	}
+	for _, rule := range rules {
+		for variable, path := range rule.ofNamespace {
+			value, ok := t.values.GlobalValues[variable].(string)
+			for _, p := range t.values.Policies {
+				for _, r := range p.Rules {
+					if text, given := r.Values[variable].(string); given && r.Name == rule.rule {
+						value, ok = text, true
+					}
+				}
+			}
+			for _, metadata := range all {
+				if ok {
+					metadata[path[0]] = map[string]any{path[1]: value}
+				}
+			}
+		}
+	}
+	var out []map[string]any
+	for _, name := range sortedKeys(all) {
+		out = append(out, all[name])
+	}
+	return out
 }
 
 // paramData returns the data of a ConfigMap, from values such as NAME.data.KEY.
@@ -482,9 +521,9 @@ func (t *testConverter) patchedObject(file string, o *manifest.Object) (*manifes
 }
 
 // expectObject sets the object that a mutation makes, or that nothing changes.
-func expectObject(one *v1alpha1.TestCase, patched, o *manifest.Object) {
+func expectObject(one *v1alpha1.TestCase, patched *manifest.Object) {
 	if patched == nil {
-		one.Expect.Object = &runtime.RawExtension{Raw: bytes.Clone(o.JSON())}
+		one.Expect.Patch = []v1alpha1.TestOperation{}
 		return
 	}
 	one.Expect.Object = &runtime.RawExtension{Raw: bytes.Clone(patched.JSON())}

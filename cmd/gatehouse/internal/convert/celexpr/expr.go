@@ -273,8 +273,55 @@ func Macro(receiver Expr, name, variable string, body Expr) Expr {
 		return receiver
 	case name == "map" && body.Equal(Raw(variable)):
 		return receiver
+	case name == "exists" || name == "all":
+		if fused, ok := body.of(receiver, variable); ok {
+			return Macro(receiver.args[0], name, receiver.args[1].text, fused)
+		}
 	}
 	return Call(receiver, name, Raw(variable), body)
+}
+
+// of returns the body of a loop over what another loop, map, makes of elements as one over these elements, if that is not longer.
+func (e Expr) of(mapped Expr, variable string) (Expr, bool) {
+	const parts = 3 // the list, the variable and the body
+	if mapped.kind != call || mapped.text != "map" || len(mapped.args) != parts {
+		return Expr{}, false
+	}
+	words := 0
+	for _, word := range wordForm.FindAllString(e.String(), -1) {
+		if word == variable {
+			words++
+		}
+	}
+	if words != 1 || e.countAtoms(variable) != 1 || e.Mentions(mapped.args[1].text) && mapped.args[1].text != variable {
+		return Expr{}, false
+	}
+	return e.withAtom(variable, mapped.args[2]), true
+}
+
+// countAtoms returns how often a name is an operand.
+func (e Expr) countAtoms(name string) int {
+	if e.kind == atom && e.text == name {
+		return 1
+	}
+	n := 0
+	for _, arg := range e.args {
+		n += arg.countAtoms(name)
+	}
+	return n
+}
+
+// withAtom returns the expression with another one in place of a name.
+func (e Expr) withAtom(name string, by Expr) Expr {
+	if e.kind == atom && e.text == name {
+		return by
+	}
+	out := e
+	out.args = nil
+	for _, arg := range e.args {
+		out.args = append(out.args, arg.withAtom(name, by))
+	}
+	return out
 }
 
 // Field returns the value of a member that is there.

@@ -62,7 +62,7 @@ func (e Expr) repeated() (Expr, bool) {
 				walk(arg, loops)
 			}
 		}
-		if of.kind != call && of.kind != member && of.kind != sum {
+		if of.kind != call && of.kind != member && of.kind != sum && of.kind != list {
 			return
 		}
 		text := of.String()

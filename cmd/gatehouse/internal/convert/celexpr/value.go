@@ -35,6 +35,8 @@ type Type struct {
 	// kind is that of a value without a Go type, and elem the type of its elements.
 	kind Kind
 	elem *Type
+	// mergeKey is that of a list whose elements are merged.
+	mergeKey string
 	// object reports whether the value is an object of the API, which has metadata.
 	object bool
 }
@@ -67,6 +69,14 @@ func (t Type) Kind() Kind {
 	}
 	return first
 }
+
+// IsNamed reports whether the value has a Go type of this name.
+func (t Type) IsNamed(name string) bool {
+	return slices.ContainsFunc(t.alternatives, func(of reflect.Type) bool { return of.Name() == name })
+}
+
+// MergesBy returns the member by which the elements of a list are merged, "" for a list that is replaced.
+func (t Type) MergesBy() string { return t.mergeKey }
 
 // IsText reports whether the value is a string.
 func (t Type) IsText() bool { return t.Kind() == String || t.Kind() == Quantity }
@@ -134,8 +144,22 @@ func (t Type) Member(name string) (Type, bool) {
 		if !slices.Contains(out.alternatives, found) {
 			out.alternatives = append(out.alternatives, found)
 		}
+		out.mergeKey = mergeKeyOf(of, name)
 	}
 	return out, known
+}
+
+// mergeKeyOf returns the merge key of a list in a struct.
+func mergeKeyOf(of reflect.Type, name string) string {
+	if of.Kind() != reflect.Struct {
+		return ""
+	}
+	for field := range of.Fields() {
+		if key, _, _ := strings.Cut(field.Tag.Get("json"), ","); key == name {
+			return field.Tag.Get("patchMergeKey")
+		}
+	}
+	return ""
 }
 
 // IsNullable reports whether the API server writes null for a member that is not set.
