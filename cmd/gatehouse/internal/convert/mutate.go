@@ -237,18 +237,30 @@ func single(op string, path pointer, value celexpr.Expr) operations {
 	return operations{celexpr.List(operation(op, path, value))}
 }
 
+// indexName returns the name of the index of a loop within so many others.
+func indexName(depth int) string {
+	const names = "ijklmn"
+	if depth < len(names) {
+		return names[depth : depth+1]
+	}
+	return fmt.Sprintf("i%d", depth)
+}
+
 // each returns the operations of a loop over the elements of a list, by their index.
-func each(list celexpr.Expr, condition celexpr.Expr, body operations) operations {
+func each(list celexpr.Expr, index string, condition celexpr.Expr, body operations, backwards bool) operations {
 	if len(body) == 0 {
 		return nil
 	}
 	loop := celexpr.Func("lists.range", celexpr.Func("size", list))
-	loop = celexpr.Macro(loop, "filter", "i", condition)
+	if backwards {
+		loop = celexpr.Call(loop, "reverse")
+	}
+	loop = celexpr.Macro(loop, "filter", index, condition)
 	if len(body) == 1 && strings.HasPrefix(body[0].String(), "[JSONPatch{") && !strings.Contains(body[0].String(), "}, JSONPatch{") {
 		text := body[0].String()
-		return operations{celexpr.Call(loop, "map", celexpr.Raw("i"), celexpr.Raw(text[1:len(text)-1]))}
+		return operations{celexpr.Call(loop, "map", celexpr.Raw(index), celexpr.Raw(text[1:len(text)-1]))}
 	}
-	return operations{celexpr.Call(celexpr.Call(loop, "map", celexpr.Raw("i"), body.expr()), "flatten")}
+	return operations{celexpr.Call(celexpr.Call(loop, "map", celexpr.Raw(index), body.expr()), "flatten")}
 }
 
 // add adds the operations as a mutation of the policy.
@@ -262,67 +274,75 @@ func (c *ruleConverter) addPatch(out *mutation, o operations) {
 	})
 }
 
-// mutateLoops translates loops.
+// mutateLoops translates loops, each into a mutation: it sees what the ones before it have changed.
 func (c *ruleConverter) mutateLoops(out *mutation, all []forEachMutate, root place, s jmespath.Scope) error {
 	for i := range all {
-		f := &all[i]
-		at := fmt.Sprintf("mutate.foreach[%d]", i)
-		if len(f.ForEach) > 0 {
-			return unsupported(at+".foreach", "write the mutation in CEL", "loops within loops, in a rule that mutates")
-		}
-		list, err := jmespath.Translate(f.List, s)
-		if err != nil {
-			return atField(at+".list", err)
-		}
-		if k := list.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown {
-			return unsupported(at+".list", "name a list", "a loop over something that is no list")
-		}
-		inner := s
-		element := jmespath.Of(celexpr.At(list.List(), celexpr.Raw("i")), list.Type.Elem())
-		element.Name = list.Name
-		inner.Root = func(name string) (jmespath.Value, error) {
-			switch name {
-			case "element", "element0":
-				return element, nil
-			case "elementIndex", "elementIndex0":
-				return jmespath.Of(celexpr.Raw("i"), celexpr.Plain(celexpr.Number)), nil
-			}
-			return s.Root(name)
-		}
-		if err := c.readLocal(f.Context, at+".context", &inner); err != nil {
-			return err
-		}
-		condition, err := c.conditions(f.Preconditions, at+".preconditions", inner, true)
+		o, err := c.mutateLoop(&all[i], fmt.Sprintf("mutate.foreach[%d]", i), root, s, 0)
 		if err != nil {
 			return err
 		}
-		var o operations
-		var conditions []celexpr.Expr
-		if f.PatchesJSON6902 != "" {
-			o, err = c.jsonOperations(f.PatchesJSON6902, at+".patchesJson6902", root, inner)
-		} else if patch, ok := f.PatchStrategicMerge.(map[string]any); ok {
-			b := &patcher{ruleConverter: c, scope: inner, field: at + ".patchStrategicMerge", loop: list.List(), element: element}
-			o, conditions, err = b.object(root, patch, nil)
-		} else {
-			err = unsupported(at, "write the mutation in CEL", "a loop without a patch")
-		}
-		if err != nil {
-			return err
-		}
-		loop := list.List()
-		if strings.EqualFold(f.Order, "Descending") || f.Order == "" && strings.Contains(f.PatchesJSON6902, "op: remove") {
-			// An element that is removed moves those behind it.
-			for j := range o {
-				_ = j
-			}
-			size := celexpr.Func("size", loop)
-			indexes := celexpr.Call(celexpr.Call(celexpr.Func("lists.range", size), "filter", celexpr.Raw("i"), celexpr.And(append(conditions, condition)...)), "reverse")
-			c.addPatch(out, operations{celexpr.Call(celexpr.Call(indexes, "map", celexpr.Raw("i"), o.expr()), "flatten")})
-			continue
-		}
-		c.addPatch(out, each(loop, celexpr.And(append(conditions, condition)...), o))
+		c.addPatch(out, o)
 	}
 	return nil
+}
+
+// mutateLoop translates a loop.
+func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s jmespath.Scope, depth int) (operations, error) {
+	if depth > maxNesting {
+		return nil, unsupported(field, "split the rule", "loops that are nested too deeply")
+	}
+	list, err := jmespath.Translate(f.List, s)
+	if err != nil {
+		return nil, atField(field+".list", err)
+	}
+	if k := list.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown {
+		return nil, unsupported(field+".list", "name a list", "a loop over something that is no list")
+	}
+	index := indexName(depth)
+	inner := s
+	element := jmespath.Of(celexpr.At(list.List(), celexpr.Raw(index)), list.Type.Elem())
+	element.Name = list.Name
+	inner.Root = func(name string) (jmespath.Value, error) {
+		switch name {
+		case "element", fmt.Sprintf("element%d", depth):
+			return element, nil
+		case "elementIndex", fmt.Sprintf("elementIndex%d", depth):
+			return jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number)), nil
+		}
+		return s.Root(name)
+	}
+	if err := c.readLocal(f.Context, field+".context", &inner); err != nil {
+		return nil, err
+	}
+	condition, err := c.conditions(f.Preconditions, field+".preconditions", inner, true)
+	if err != nil {
+		return nil, err
+	}
+	var o operations
+	conditions := []celexpr.Expr{condition}
+	patch, isMerge := f.PatchStrategicMerge.(map[string]any)
+	switch {
+	case len(f.ForEach) > 0:
+		for i := range f.ForEach {
+			of, err := c.mutateLoop(&f.ForEach[i], fmt.Sprintf("%s.foreach[%d]", field, i), root, inner, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			o = append(o, of...)
+		}
+	case f.PatchesJSON6902 != "":
+		o, err = c.jsonOperations(f.PatchesJSON6902, field+".patchesJson6902", root, inner)
+	case isMerge:
+		b := &patcher{ruleConverter: c, scope: inner, field: field + ".patchStrategicMerge", loop: list.List(), element: element, index: index, depth: depth + 1}
+		var of []celexpr.Expr
+		o, of, err = b.object(root, patch, nil)
+		conditions = append(conditions, of...)
+	default:
+		err = unsupported(field, "write the mutation in CEL", "a loop without a patch")
+	}
+	// An element that is removed moves those behind it.
+	backwards := strings.EqualFold(f.Order, "Descending") || f.Order == "" && strings.Contains(f.PatchesJSON6902, "op: remove")
+	return each(list.List(), index, celexpr.And(conditions...), o, backwards), err
 }
 
 // atField is at under a name that locals do not hide.
@@ -359,6 +379,11 @@ func (c *policyConverter) emitMutation(m *mutation, name string, result *Result)
 		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: withoutEphemeral(m.matched.rules)},
 		MatchConditions:  c.matchConditions(m.matched.conditions),
 		Variables:        m.variables, Mutations: m.mutations, FailurePolicy: &failure, ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
+	}
+	for i := range m.mutations { // what inserts elements would insert them again
+		if p := m.mutations[i].JSONPatch; p != nil && (strings.Contains(p.Expression, `/-"`) || strings.Contains(p.Expression, `/0"`)) {
+			spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
+		}
 	}
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}
 	if m.params != nil {

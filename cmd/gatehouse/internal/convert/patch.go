@@ -22,6 +22,9 @@ type patcher struct {
 	// loop is the list of the loop around the patch, and element the element, none without one.
 	loop    celexpr.Expr
 	element jmespath.Value
+	// index is that of the element, and depth the number of loops around the patch.
+	index string
+	depth int
 }
 
 var patchAnchor = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
@@ -120,7 +123,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 			}
 			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
 		case "+":
-			o, err := b.set(inner, value, here)
+			o, err := b.set(inner, stripAnchors(value), here)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -248,7 +251,14 @@ func stripAnchors(patch any) any {
 func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (operations, []celexpr.Expr, error) {
 	key := mergeKey(at)
 	optional := celexpr.If(has, at.expr, celexpr.List())
-	element := place{path: at.path.computed(celexpr.Raw("i")), expr: celexpr.At(at.expr, celexpr.Raw("i")), kind: at.kind.Elem(), name: at.name}
+	index := indexName(b.depth)
+	if b.isLoop(at) {
+		index = b.index
+	} else {
+		b.depth++
+		defer func() { b.depth-- }()
+	}
+	element := place{path: at.path.computed(celexpr.Raw(index)), expr: celexpr.At(at.expr, celexpr.Raw(index)), kind: at.kind.Elem(), name: at.name}
 	var out operations
 	var conditions []celexpr.Expr
 	var added []any
@@ -267,21 +277,21 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 				if len(o) > 0 {
 					return nil, nil, b.unsupported(here, "write the mutation in CEL", "a global anchor beside what it changes, in an element of a list")
 				}
-				conditions = append(conditions, has, celexpr.Macro(celexpr.Func("lists.range", celexpr.Func("size", at.expr)), "exists", "i", celexpr.And(of...)))
+				conditions = append(conditions, has, celexpr.Macro(celexpr.Func("lists.range", celexpr.Func("size", at.expr)), "exists", index, celexpr.And(of...)))
 				continue
 			}
-			if b.isLoop(at, has) {
+			if b.isLoop(at) {
 				out = append(out, o.when(celexpr.And(of...), nil)...)
 				continue
 			}
-			out = append(out, each(optional, celexpr.And(of...), o)...)
+			out = append(out, each(optional, index, celexpr.And(of...), o, false)...)
 			continue
 		}
 		if key == "" {
 			o, err := b.set(at, items, path)
 			return o, nil, err
 		}
-		o, err := b.namedElement(at, has, element, fields, key, here)
+		o, err := b.namedElement(at, index, element, fields, key, here)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -291,7 +301,7 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 	if len(added) == 0 {
 		return out, conditions, nil
 	}
-	if b.isLoop(at, has) {
+	if b.isLoop(at) {
 		return out, conditions, nil
 	}
 	whole, err := b.set(at, added, path)
@@ -314,7 +324,7 @@ func hasGlobal(patch any) bool {
 }
 
 // isLoop reports whether a list is that of the loop around the patch, so that the patch is about its element.
-func (b *patcher) isLoop(at place, has celexpr.Expr) bool {
+func (b *patcher) isLoop(at place) bool {
 	if b.loop.IsZero() {
 		return false
 	}
@@ -343,7 +353,7 @@ func (b *patcher) withoutElement(fields map[string]any, key string) map[string]a
 var elementName = regexp.MustCompile(`^\{\{\s*element0?\.name\s*\}\}$`)
 
 // namedElement returns the operations that merge an element with a name into a list, which is there.
-func (b *patcher) namedElement(at place, has celexpr.Expr, element place, fields map[string]any, key string, path []string) (operations, error) {
+func (b *patcher) namedElement(at place, index string, element place, fields map[string]any, key string, path []string) (operations, error) {
 	name, ok := fields[key]
 	if !ok {
 		return nil, b.unsupported(path, "name the element", "an element without %q", key)
@@ -358,7 +368,7 @@ func (b *patcher) namedElement(at place, has celexpr.Expr, element place, fields
 	if err != nil {
 		return nil, err
 	}
-	if text, ok := name.(string); ok && elementName.MatchString(text) && b.isLoop(at, has) {
+	if text, ok := name.(string); ok && elementName.MatchString(text) && b.isLoop(at) {
 		return merged.when(celexpr.And(conditions...), nil), nil
 	}
 	value, _, err := b.literal(name, path)
@@ -366,8 +376,6 @@ func (b *patcher) namedElement(at place, has celexpr.Expr, element place, fields
 		return nil, err
 	}
 	same := celexpr.Eq(celexpr.Field(element.expr, key), value)
-	_, names := b.scope.Names.Element(key)
-	_ = names
 	exists := celexpr.Macro(at.expr, "exists", "e", celexpr.Eq(celexpr.Field(celexpr.Raw("e"), key), value))
 	if !element.kind.IsAlways(key) {
 		same = celexpr.And(celexpr.Has(element.expr, key), same)
@@ -377,7 +385,7 @@ func (b *patcher) namedElement(at place, has celexpr.Expr, element place, fields
 	if err != nil {
 		return nil, err
 	}
-	return each(at.expr, same, merged).when(exists, single("add", at.path.member("0"), whole)), nil
+	return each(at.expr, index, same, merged, false).when(exists, single("add", at.path.member("0"), whole)), nil
 }
 
 // mergeKey returns the member by which the elements of a list are merged, "" for a list that is replaced.
@@ -414,6 +422,9 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr, er
 			if err != nil {
 				return e, present, err
 			}
+			if hasVariables(v) && len(v) > 1 {
+				of = celexpr.Func("dyn", of)
+			}
 			items[i], present = of, celexpr.And(present, with)
 		}
 		return celexpr.List(items...), present, nil
@@ -432,7 +443,7 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr, er
 				return e, present, err
 			}
 			present = celexpr.And(present, with)
-			if len(kinds) > 1 || hasObjects(v[key]) {
+			if len(kinds) > 1 || hasObjects(v[key]) || hasVariables(v) {
 				of = celexpr.Func("dyn", of)
 			}
 			parts = append(parts, celexpr.Quote(key)+": "+of.String())
@@ -558,6 +569,9 @@ func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespat
 		fields, _ := item.(map[string]any)
 		op, _ := fields["op"].(string)
 		path, _ := fields["path"].(string)
+		if slices.ContainsFunc(strings.Split(path, "/"), func(step string) bool { return len(step) > 1 && step[0] == '-' && isIndex(step[1:]) }) {
+			return nil, unsupported(field, "name the element", "the path %s, which counts from the end of a list", path)
+		}
 		if !strings.HasPrefix(path, "/") {
 			return nil, unsupported(field, "write a JSON pointer", "an operation without a path")
 		}

@@ -507,6 +507,11 @@ func (s Scope) mapValues(of Value) (Value, error) {
 
 // or translates left || right.
 func (s Scope) or(n *parsing.ASTNode) (Value, error) {
+	if right := &n.Children[1]; right.NodeType == parsing.ASTField && right.Value == "" { // "" is no text, but a field without a name
+		left, err := s.node(&n.Children[0])
+		left.Fails = false
+		return left, err
+	}
 	left, right, err := s.two(n)
 	if err != nil {
 		return Value{}, err
