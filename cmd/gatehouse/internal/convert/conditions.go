@@ -310,6 +310,14 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 		if kind == celexpr.Quantity || value.Type.Kind() == celexpr.Quantity {
 			return celexpr.Eq(celexpr.Func("quantity", key.Text()), celexpr.Func("quantity", value.Text())), nil
 		}
+		if (value.Expr.Mentions("params.") || value.Expr.Mentions("namespaceObject")) && key.Type.IsText() {
+			c.note("of the text that a value is compared with, . * and ? are read as by Kyverno, and other characters as in regular expressions")
+			form := value.Text()
+			for _, replacement := range [][2]string{{".", "[.]"}, {"*", ".*"}, {"?", "."}} {
+				form = celexpr.Call(form, "replace", celexpr.Str(replacement[0]), celexpr.Str(replacement[1]))
+			}
+			return celexpr.Call(key.Expr, "matches", celexpr.Add(celexpr.Str("^"), form, celexpr.Str("$"))), nil
+		}
 		return celexpr.Eq(key.Expr, value.Expr), nil
 	}
 	switch literal := value.Literal.(type) {
@@ -414,7 +422,7 @@ func (c *ruleConverter) in(key jmespath.Value, operator string, value jmespath.V
 func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 	kind := key.Type.Kind()
 	if !value.Constant {
-		if value.Expr.Mentions("*") {
+		if value.Expr.Mentions("*\"") || value.Expr.Mentions("\"*") {
 			return celexpr.Expr{}, errors.New("wildcards in a value that is computed")
 		}
 		switch value.Type.Kind() {

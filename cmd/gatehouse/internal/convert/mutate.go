@@ -166,6 +166,11 @@ func (p pointer) computed(e celexpr.Expr) pointer {
 	return append(slices.Clone(p), celexpr.Raw("/"), celexpr.Func("string", e))
 }
 
+// isStatic reports whether the pointer is the same for all elements of loops.
+func (p pointer) isStatic() bool {
+	return !slices.ContainsFunc(p, func(e celexpr.Expr) bool { return !strings.HasPrefix(e.String(), "/") || e.String() == "/" })
+}
+
 // text returns the pointer as an expression.
 func (p pointer) text() celexpr.Expr {
 	var parts []celexpr.Expr
@@ -213,6 +218,7 @@ func operation(op string, path pointer, value celexpr.Expr) celexpr.Expr {
 type operations []celexpr.Expr
 
 func (o operations) expr() celexpr.Expr {
+	o = joinLists(o)
 	if len(o) == 0 {
 		return celexpr.List()
 	}
@@ -277,26 +283,27 @@ func (c *ruleConverter) addPatch(out *mutation, o operations) {
 // mutateLoops translates loops, each into a mutation: it sees what the ones before it have changed.
 func (c *ruleConverter) mutateLoops(out *mutation, all []forEachMutate, root place, s jmespath.Scope) error {
 	for i := range all {
-		o, err := c.mutateLoop(&all[i], fmt.Sprintf("mutate.foreach[%d]", i), root, s, 0)
+		once, o, err := c.mutateLoop(&all[i], fmt.Sprintf("mutate.foreach[%d]", i), root, s, 0)
 		if err != nil {
 			return err
 		}
-		c.addPatch(out, o)
+		c.addPatch(out, append(once, o...))
 	}
 	return nil
 }
 
-// mutateLoop translates a loop.
-func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s jmespath.Scope, depth int) (operations, error) {
+// mutateLoop translates a loop: to operations that are the same for all elements, which are done once and before the others, and to
+// operations about each element.
+func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s jmespath.Scope, depth int) (once, all operations, err error) {
 	if depth > maxNesting {
-		return nil, unsupported(field, "split the rule", "loops that are nested too deeply")
+		return nil, nil, unsupported(field, "split the rule", "loops that are nested too deeply")
 	}
 	list, err := jmespath.Translate(f.List, s)
 	if err != nil {
-		return nil, atField(field+".list", err)
+		return nil, nil, atField(field+".list", err)
 	}
 	if k := list.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown {
-		return nil, unsupported(field+".list", "name a list", "a loop over something that is no list")
+		return nil, nil, unsupported(field+".list", "name a list", "a loop over something that is no list")
 	}
 	index := indexName(depth)
 	inner := s
@@ -312,11 +319,11 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 		return s.Root(name)
 	}
 	if err := c.readLocal(f.Context, field+".context", &inner); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	condition, err := c.conditions(f.Preconditions, field+".preconditions", inner, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var o operations
 	conditions := []celexpr.Expr{condition}
@@ -324,11 +331,11 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	switch {
 	case len(f.ForEach) > 0:
 		for i := range f.ForEach {
-			of, err := c.mutateLoop(&f.ForEach[i], fmt.Sprintf("%s.foreach[%d]", field, i), root, inner, depth+1)
+			first, of, err := c.mutateLoop(&f.ForEach[i], fmt.Sprintf("%s.foreach[%d]", field, i), root, inner, depth+1)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			o = append(o, of...)
+			o = append(append(o, first...), of...)
 		}
 	case f.PatchesJSON6902 != "":
 		o, err = c.jsonOperations(f.PatchesJSON6902, field+".patchesJson6902", root, inner)
@@ -341,8 +348,18 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 		err = unsupported(field, "write the mutation in CEL", "a loop without a patch")
 	}
 	// An element that is removed moves those behind it.
+	holds := celexpr.And(conditions...)
+	var perElement operations
+	for _, e := range o {
+		if e.Mentions("["+index+"]") || e.Mentions("string("+index+")") {
+			perElement = append(perElement, e)
+			continue
+		}
+		indexes := celexpr.Func("lists.range", celexpr.Func("size", list.List()))
+		once = append(once, operations{e}.when(celexpr.Macro(indexes, "exists", index, holds), nil)...)
+	}
 	backwards := strings.EqualFold(f.Order, "Descending") || f.Order == "" && strings.Contains(f.PatchesJSON6902, "op: remove")
-	return each(list.List(), index, celexpr.And(conditions...), o, backwards), err
+	return once, each(list.List(), index, holds, joinLists(perElement), backwards), err
 }
 
 // atField is at under a name that locals do not hide.

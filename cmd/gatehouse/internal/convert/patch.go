@@ -138,7 +138,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 			return nil, nil, b.unsupported(here, "write the mutation in CEL", "the anchor %s( ) in a patch", kind)
 		}
 	}
-	return joinLists(out), conditions, nil
+	return out, conditions, nil
 }
 
 // maxPatchDepth bounds the depth of a patch.
@@ -188,6 +188,10 @@ func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (
 		}
 		if has.IsTrue() {
 			return o, nil, nil
+		}
+		if b.index != "" && at.path.isStatic() { // what the loop adds to an object must not replace what it has added before
+			empty := single("add", at.path, celexpr.Raw("{}"))
+			return append(operations(nil).when(has, empty), o...), nil, nil
 		}
 		stripped := stripAnchors(v)
 		if fields, ok := stripped.(map[string]any); ok && len(fields) == 0 {
@@ -581,7 +585,7 @@ func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespat
 		}
 		out = append(out, o...)
 	}
-	return joinLists(out), nil
+	return out, nil
 }
 
 // operation translates an operation of a JSON patch. What is missing on the way to its path is added.

@@ -219,8 +219,7 @@ func (c *ruleConverter) root(local func(name string) (jmespath.Value, bool)) fun
 			part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
 			return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
 		case "images":
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "the variable images, which Kyverno makes of image names",
-				Instead: "compare the image names of the containers"}
+			return c.images(), nil
 		case "target":
 			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "the variable target, an existing object", Instead: "change existing objects with kubectl"}
 		default:

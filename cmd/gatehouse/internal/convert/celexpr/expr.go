@@ -269,6 +269,11 @@ func Macro(receiver Expr, name, variable string, body Expr) Expr {
 		return True
 	case name == "exists" && body.IsFalse():
 		return False
+	case name == "exists" && body.IsTrue():
+		if receiver.kind == global && receiver.text == "lists.range" {
+			return Rel(receiver.args[0], ">", Int(0))
+		}
+		return Rel(Func("size", receiver), ">", Int(0))
 	case name == "filter" && body.IsTrue():
 		return receiver
 	case name == "map" && body.Equal(Raw(variable)):

@@ -89,6 +89,12 @@ func (e Expr) lines(indent string) string {
 			parts[i] = arg.within(e.kind+1, indent)
 		}
 		return strings.Join(parts, " "+e.text+"\n"+indent)
+	case sum:
+		parts := make([]string, len(e.args))
+		for i, arg := range e.args {
+			parts[i] = arg.within(sum, indent)
+		}
+		return strings.Join(parts, " "+e.text+"\n"+indent)
 	case ternary:
 		return e.args[0].within(or, indent) + "\n" + deeper + "? " + e.args[1].within(or, deeper+"  ") + "\n" + deeper + ": " +
 			e.args[2].within(ternary, deeper+"  ")
@@ -108,6 +114,9 @@ func (e Expr) lines(indent string) string {
 		receiver := e.args[0].within(atom, indent)
 		if n := len(e.args); n == 3 && e.args[1].kind == atom && isLoop(e.text) {
 			return receiver + "." + e.text + "(" + e.args[1].text + ",\n" + deeper + e.args[2].lines(deeper) + "\n" + indent + ")"
+		}
+		if e.text == "flatten" {
+			return receiver + ".flatten()"
 		}
 		if len(e.args) > 1 {
 			return receiver + "." + e.text + "(" + join(e.args[1:]) + ")"

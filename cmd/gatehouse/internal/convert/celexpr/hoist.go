@@ -66,7 +66,7 @@ func (e Expr) repeated() (Expr, bool) {
 			return
 		}
 		text := of.String()
-		if !of.isFree(text, loops) {
+		if !of.isFree(text, loops) || strings.Contains(text, "JSONPatch{") { // variables have no patches
 			return
 		}
 		count[text]++
@@ -105,6 +105,11 @@ func (e Expr) replace(text string, by Expr) Expr {
 	out := e
 	out.args = make([]Expr, len(e.args))
 	for i, arg := range e.args {
+		if e.kind == global && e.text == "has" && arg.kind == member { // whether a member is there cannot be asked of a variable
+			arg.args = []Expr{arg.args[0].replace(text, by)}
+			out.args[i] = arg
+			continue
+		}
 		out.args[i] = arg.replace(text, by)
 	}
 	return out

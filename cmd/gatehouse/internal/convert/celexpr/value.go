@@ -226,6 +226,7 @@ func required() map[string][]string {
 		apps + "DaemonSet": {"metadata", "spec"}, apps + "DaemonSetSpec": {"template", "selector"},
 		"k8s.io/api/batch/v1.CronJob": {"metadata", "spec"}, "k8s.io/api/batch/v1.CronJobSpec": {"schedule", "jobTemplate"},
 		"k8s.io/api/batch/v1.JobTemplateSpec": {"spec"}, "k8s.io/api/batch/v1.JobSpec": {"template"}, "k8s.io/api/batch/v1.Job": {"metadata", "spec"},
+		apps + "ReplicaSet": {"metadata", "spec"}, core + "ReplicationController": {"metadata", "spec"},
 		"k8s.io/api/networking/v1.Ingress": {"metadata", "spec"},
 	}
 }

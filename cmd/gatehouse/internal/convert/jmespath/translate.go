@@ -328,6 +328,17 @@ func (s Scope) literal(value any) (Value, error) {
 // field translates a name: a member of the current value, or a root.
 func (s Scope) field(name string) (Value, error) {
 	hole, isHole := s.holes[name]
+	if s.current != nil && s.current.ByName != nil {
+		key := celexpr.Str(name)
+		if isHole {
+			key = hole.Text()
+		}
+		if element, ok := strings.CutSuffix(key.String(), ".name"); ok { // the element itself
+			return s.current.ByName(celexpr.Raw(element)), nil
+		}
+		same := celexpr.Eq(celexpr.Field(celexpr.Raw("e"), "name"), key)
+		return s.current.ByName(celexpr.Index(celexpr.Macro(s.current.Expr, "filter", "e", same), 0)), nil
+	}
 	if s.current != nil && s.current.Members != nil {
 		if v, ok := s.current.Members[name]; ok {
 			return v, nil
@@ -474,6 +485,16 @@ func (s Scope) values(left, right *parsing.ASTNode) (Value, error) {
 	of, err := s.node(left)
 	if err != nil {
 		return Value{}, err
+	}
+	if of.ByName != nil {
+		name, names := s.Names.Element(of.Name)
+		inner := s.with(of.ByName(celexpr.Raw(name)))
+		inner.Names = names
+		result, err := inner.node(right)
+		if err != nil {
+			return Value{}, err
+		}
+		return computedList(of, result.Type, celexpr.Macro(of.Expr, "map", name, result.Expr)), nil
 	}
 	all, err := s.mapValues(of)
 	if err != nil {
