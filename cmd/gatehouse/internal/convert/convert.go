@@ -131,7 +131,7 @@ func (c *converter) object(o *manifest.Object) {
 	switch {
 	case kind.Group == "kyverno.io" && (kind.Kind == "ClusterPolicy" || kind.Kind == "Policy"):
 		c.kyverno(o)
-	case kind.Group == "kyverno.io" && kind.Kind == "PolicyException":
+	case strings.HasSuffix(kind.Group, "kyverno.io") && kind.Kind == "PolicyException":
 		c.later = append(c.later, o)
 	case kind.Group == "policies.kyverno.io" && strings.HasSuffix(kind.Kind, "Policy"):
 		c.celPolicy(o)

@@ -63,15 +63,22 @@ func decodeStrictly(raw []byte, into any) error {
 	if err != nil {
 		return err
 	}
-	var checker strict.Checker
-	if found := checker.Compare(reflect.TypeOf(into).Elem(), value, "", strict.Options{}); len(found) > 0 {
-		f := found[0]
-		return errors.New(strings.TrimSpace(f.Field + " " + f.Message))
+	if err := compareStrictly(reflect.TypeOf(into).Elem(), value); err != nil {
+		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return err
 	}
 	setIntegers(reflect.ValueOf(into).Elem())
+	return nil
+}
+
+// compareStrictly returns an error if a value has other fields than a type.
+func compareStrictly(of reflect.Type, value any) error {
+	var checker strict.Checker
+	if found := checker.Compare(of, value, "", strict.Options{}); len(found) > 0 {
+		return errors.New(strings.TrimSpace(found[0].Field + " " + found[0].Message))
+	}
 	return nil
 }
 

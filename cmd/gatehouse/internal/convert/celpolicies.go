@@ -1,0 +1,212 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+)
+
+// celPolicySpec has the fields that Kyverno's policies in CEL add to Kubernetes'.
+type celPolicySpec struct {
+	ValidationActions    []admissionregistrationv1.ValidationAction `json:"validationActions,omitempty"`
+	WebhookConfiguration any                                        `json:"webhookConfiguration,omitempty"`
+	Evaluation           struct {
+		Mode           string  `json:"mode,omitempty"`
+		Admission      enabled `json:"admission,omitzero"`
+		MutateExisting enabled `json:"mutateExisting,omitzero"`
+	} `json:"evaluation,omitzero"`
+	Autogen struct {
+		PodControllers *struct {
+			Controllers []string `json:"controllers"`
+		} `json:"podControllers,omitempty"`
+	} `json:"autogen,omitzero"`
+}
+
+// enabled is a switch.
+type enabled struct {
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// celFields are the fields of Kyverno's policies that Kubernetes' have not.
+func celFields() []string {
+	return []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
+}
+
+// celPolicy converts a ValidatingPolicy or MutatingPolicy.
+func (c *converter) celPolicy(o *manifest.Object) {
+	switch o.Kind {
+	case "ValidatingPolicy", "MutatingPolicy", "NamespacedValidatingPolicy", "NamespacedMutatingPolicy":
+	default:
+		c.refuse(o, "", unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", o.Kind))
+		return
+	}
+	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted}
+	documents, made, notes, err := c.fromCEL(o)
+	if err == nil {
+		err = checkCompiles(documents)
+	}
+	if err != nil {
+		c.refuse(o, "", err)
+		return
+	}
+	if r.Differences = notes; len(notes) > 0 {
+		r.Status = Different
+	}
+	for _, d := range documents {
+		r.Outputs = append(r.Outputs, d.Kind+"/"+d.Name)
+	}
+	c.byPolicy[o.Name] = append(c.byPolicy[o.Name], made)
+	c.out.Documents = append(c.out.Documents, documents...)
+	c.out.Results = append(c.out.Results, r)
+}
+
+// fromCEL returns the documents of a policy in CEL.
+func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made converted, notes []string, err error) {
+	var document struct {
+		Metadata metav1.ObjectMeta          `json:"metadata"`
+		Spec     map[string]json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal(o.JSON(), &document); err != nil {
+		return nil, made, nil, unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	}
+	own, rest := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	for key, value := range document.Spec {
+		if slices.Contains(celFields(), key) {
+			own[key] = value
+		} else {
+			rest[key] = value
+		}
+	}
+	var extra celPolicySpec
+	if err := remarshal(own, &extra); err != nil {
+		return nil, made, nil, unsupported("spec", "correct the document", "a spec that cannot be read: %s", err)
+	}
+	switch {
+	case extra.Evaluation.Mode == "JSON":
+		return nil, made, nil, unsupported("spec.evaluation.mode", "check JSON with another program", "the evaluation of JSON that is no object of Kubernetes")
+	case extra.Evaluation.Admission.Enabled != nil && !*extra.Evaluation.Admission.Enabled:
+		return nil, made, nil, unsupported("spec.evaluation.admission", "audit what exists with gatehouse audit", "a policy that is not about requests")
+	case extra.Evaluation.MutateExisting.Enabled != nil && *extra.Evaluation.MutateExisting.Enabled:
+		return nil, made, nil, unsupported("spec.evaluation.mutateExisting", "change existing objects with kubectl", "the mutation of existing objects")
+	}
+	meta := keptMeta(o.Name, document.Metadata)
+	if strings.HasPrefix(o.Kind, "Namespaced") {
+		meta.Name = document.Metadata.Namespace + "-" + o.Name
+	}
+	made = converted{rule: o.Name, name: meta.Name}
+	if strings.HasSuffix(o.Kind, "MutatingPolicy") {
+		objects, notes, err := mutatingFromCEL(&extra, rest, meta, document.Metadata.Namespace)
+		if err != nil {
+			return nil, made, nil, err
+		}
+		made.kind, made.mutates = "MutatingAdmissionPolicy", true
+		documents, err = encodeAll(objects, title(o), o.File)
+		return documents, made, notes, err
+	}
+	var spec v1alpha1.AdmissionPolicySpec
+	if err := strictly(rest, &spec); err != nil {
+		return nil, made, nil, unsupported("spec", "write the field in another way", "a spec that differs from Kubernetes': %s", err)
+	}
+	limitToNamespace(&spec.MatchConditions, document.Metadata.Namespace)
+	for i := range spec.Validations {
+		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
+		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
+	}
+	actions := extra.ValidationActions
+	if len(c.options.Actions) > 0 {
+		actions = c.options.Actions
+	}
+	if len(actions) == 0 {
+		actions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	}
+	made.audit = !slices.Contains(actions, admissionregistrationv1.Deny)
+	made.namespace = mentions(&spec, "namespaceObject")
+	made.templates = extra.hasAutogen() && matchesPods(spec.MatchConstraints)
+	var objects []any
+	if made.kind = "ValidatingAdmissionPolicy"; made.templates {
+		made.kind = "AdmissionPolicy"
+		spec.ValidationActions = actions
+		objects = []any{typed(v1alpha1.GroupVersion.String(), made.kind, meta, spec)}
+	} else {
+		const version = "admissionregistration.k8s.io/v1"
+		binding := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: actions}
+		objects = []any{typed(version, made.kind, meta, spec.Upstream()), typed(version, made.kind+"Binding", metav1.ObjectMeta{Name: meta.Name}, binding)}
+	}
+	documents, err = encodeAll(objects, title(o), o.File)
+	return documents, made, notes, err
+}
+
+// mutatingFromCEL returns the documents of a MutatingPolicy.
+func mutatingFromCEL(extra *celPolicySpec, rest map[string]json.RawMessage, meta metav1.ObjectMeta, namespace string) ([]any, []string, error) {
+	var spec admissionregistrationv1.MutatingAdmissionPolicySpec
+	if rest["targetMatchConstraints"] != nil {
+		return nil, nil, unsupported("spec.targetMatchConstraints", "change existing objects with kubectl", "the mutation of other objects than that of the request")
+	}
+	if err := strictly(rest, &spec); err != nil {
+		return nil, nil, unsupported("spec", "write the field in another way", "a spec that differs from Kubernetes': %s", err)
+	}
+	limitToNamespace(&spec.MatchConditions, namespace)
+	if spec.ReinvocationPolicy == "" {
+		spec.ReinvocationPolicy = admissionregistrationv1.IfNeededReinvocationPolicy
+	}
+	var notes []string
+	if extra.hasAutogen() && matchesPods(spec.MatchConstraints) {
+		notes = append(notes, "the pods that workloads create are changed, and not the templates of the workloads")
+	}
+	const version = "admissionregistration.k8s.io/v1"
+	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}
+	return []any{typed(version, "MutatingAdmissionPolicy", meta, spec), typed(version, "MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, notes, nil
+}
+
+// hasAutogen reports whether Kyverno applies a policy about pods to pod templates.
+func (s *celPolicySpec) hasAutogen() bool {
+	return s.Autogen.PodControllers == nil || len(s.Autogen.PodControllers.Controllers) > 0
+}
+
+// matchesPods reports whether pods are all that is matched.
+func matchesPods(m *admissionregistrationv1.MatchResources) bool {
+	return m != nil && len(m.ResourceRules) > 0 && !slices.ContainsFunc(m.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+		return !slices.Equal(r.Resources, []string{"pods"})
+	})
+}
+
+// limitToNamespace adds the condition that an object is in the namespace of its policy, if that has one.
+func limitToNamespace(conditions *[]admissionregistrationv1.MatchCondition, namespace string) {
+	if namespace != "" {
+		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", namespace)}
+		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
+	}
+}
+
+// remarshal decodes fields into a type.
+func remarshal(fields map[string]json.RawMessage, into any) error {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// strictly decodes fields into a type of which they must be fields.
+func strictly(fields map[string]json.RawMessage, into any) error {
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	value, err := decodeJSON(raw)
+	if err != nil {
+		return err
+	}
+	if err := compareStrictly(reflect.TypeOf(into).Elem(), value); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
