@@ -155,7 +155,7 @@ func mutatingFromCEL(extra *celPolicySpec, rest map[string]json.RawMessage, meta
 	}
 	limitToNamespace(&spec.MatchConditions, namespace)
 	if spec.ReinvocationPolicy == "" {
-		spec.ReinvocationPolicy = admissionregistrationv1.IfNeededReinvocationPolicy
+		spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	}
 	var notes []string
 	if extra.hasAutogen() && matchesPods(spec.MatchConstraints) {

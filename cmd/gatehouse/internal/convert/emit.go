@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
@@ -192,7 +193,7 @@ func (c *policyConverter) matchConditions(guards []guard) []admissionregistratio
 		for i := 2; slices.ContainsFunc(out, func(m admissionregistrationv1.MatchCondition) bool { return m.Name == name }); i++ {
 			name = fmt.Sprintf("%s-%d", g.name, i)
 		}
-		out = append(out, admissionregistrationv1.MatchCondition{Name: name, Expression: g.expr.Format()})
+		out = append(out, admissionregistrationv1.MatchCondition{Name: name, Expression: celexpr.Condition(g.expr).Format()})
 	}
 	return out
 }

@@ -163,7 +163,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		return err
 	}
 	for _, m := range c.rule.CELPreconditions {
-		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Raw("(" + m.Expression + ")")})
+		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
 	if preconditions != nil {
 		e, err := c.conditions(preconditions, "preconditions", c.scope(), false)
@@ -396,7 +396,7 @@ func (c *ruleConverter) rules(p *part, v *validateRule) error {
 	}
 	e = c.extractGuards(e)
 	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
-	one.Expression = c.hoist(e).Format()
+	one.Expression = celexpr.Condition(c.hoist(e)).Format()
 	if err := c.message(&one, v.Message, s); err != nil {
 		return err
 	}

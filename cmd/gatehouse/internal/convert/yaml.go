@@ -40,7 +40,10 @@ func encode(value any) ([]byte, error) {
 	if err := encoder.Encode(node(decoded, order)); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), encoder.Close()
+	if err := encoder.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 // node returns a value as a node of a document.

@@ -239,6 +239,17 @@ func Arithmetic(left Expr, operator string, right Expr) Expr {
 	return Expr{kind: product, text: operator, args: []Expr{left, right}}
 }
 
+// Condition returns an expression whose type is bool before it is evaluated, as the API server wants of rules.
+func Condition(e Expr) Expr {
+	boolean := []string{"all", "exists", "exists_one", "startsWith", "endsWith", "contains", "matches", "hasValue", "isLessThan", "isGreaterThan"}
+	switch {
+	case e.kind == member, e.kind == call && !slices.Contains(boolean, e.text), e.kind == atom && !e.IsTrue() && !e.IsFalse(), e.kind == ternary:
+		return Eq(e, True)
+	default:
+		return e
+	}
+}
+
 // If returns condition ? yes : no.
 func If(condition, yes, no Expr) Expr {
 	switch {

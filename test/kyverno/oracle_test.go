@@ -1,0 +1,305 @@
+// Package kyverno holds "gatehouse convert" against Kyverno itself: generated policies and objects near their edges are decided by
+// Kyverno's engine and by the converted policies, and every verdict must be the same. It is a module of its own, because Kyverno needs
+// hundreds of others.
+package kyverno
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	kyvernov1 "github.com/kyverno/kyverno/api/kyverno/v1"
+	kyvernov2 "github.com/kyverno/kyverno/api/kyverno/v2"
+	"github.com/kyverno/kyverno/pkg/config"
+	"github.com/kyverno/kyverno/pkg/engine"
+	engineapi "github.com/kyverno/kyverno/pkg/engine/api"
+	"github.com/kyverno/kyverno/pkg/engine/factories"
+	"github.com/kyverno/kyverno/pkg/engine/jmespath"
+	"github.com/kyverno/kyverno/pkg/engine/policycontext"
+	imageverifycache "github.com/kyverno/kyverno/pkg/image/verification/cache"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	seed     = flag.Uint64("seed", 1, "seed of the generator")
+	policies = flag.Int("policies", 250, "number of policies")
+)
+
+const program = "../../bin/gatehouse"
+
+// oracle decides by Kyverno's engine.
+type oracle struct {
+	configuration config.Configuration
+	jp            jmespath.Interface
+	engine        engineapi.Engine
+}
+
+func newOracle() *oracle {
+	o := &oracle{configuration: config.NewDefaultConfiguration(false)}
+	o.jp = jmespath.New(o.configuration)
+	cluster := false
+	o.engine = engine.NewEngine(o.configuration, o.jp, nil, nil, imageverifycache.DisabledImageVerifyCache(),
+		factories.DefaultContextLoaderFactory(nil), nil, &cluster)
+	return o
+}
+
+// denies reports whether a request is blocked: a rule fails, or cannot be evaluated.
+func (o *oracle) denies(t *testing.T, policy *kyvernov1.ClusterPolicy, request admissionv1.AdmissionRequest) bool {
+	t.Helper()
+	user := kyvernov2.RequestInfo{AdmissionUserInfo: request.UserInfo}
+	kind := schema.GroupVersionKind{Group: request.Kind.Group, Version: request.Kind.Version, Kind: request.Kind.Kind}
+	ctx, err := policycontext.NewPolicyContextFromAdmissionRequest(o.jp, request, user, kind, o.configuration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := o.engine.Validate(context.Background(), ctx.WithPolicy(policy))
+	for _, r := range response.PolicyResponse.Rules {
+		if r.Status() == engineapi.RuleStatusFail || r.Status() == engineapi.RuleStatusError {
+			return true
+		}
+	}
+	return false
+}
+
+// resourceOf returns the resource of a kind.
+func resourceOf(kind string) metav1.GroupVersionResource {
+	switch kind {
+	case "Pod":
+		return metav1.GroupVersionResource{Version: "v1", Resource: "pods"}
+	case "Deployment":
+		return metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	default:
+		return metav1.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}
+	}
+}
+
+// requestOf returns the request of a case.
+func requestOf(t *testing.T, c *testCase) admissionv1.AdmissionRequest {
+	t.Helper()
+	one := c.object
+	if one == nil {
+		one = c.old
+	}
+	kind, _ := one["kind"].(string)
+	resource := resourceOf(kind)
+	request := admissionv1.AdmissionRequest{
+		UID: "1", Operation: admissionv1.Operation(c.operation), Namespace: "default", Name: "web", Resource: resource,
+		Kind:     metav1.GroupVersionKind{Group: resource.Group, Version: resource.Version, Kind: kind},
+		UserInfo: authenticationv1.UserInfo{Username: "anna", Groups: []string{"dev", "system:authenticated"}},
+	}
+	request.RequestKind, request.RequestResource = &request.Kind, &request.Resource
+	for of, to := range map[*map[string]any]*runtime.RawExtension{&c.object: &request.Object, &c.old: &request.OldObject} {
+		if *of != nil {
+			raw, err := json.Marshal(*of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to.Raw = raw
+		}
+	}
+	return request
+}
+
+// testCase is a request about generated objects.
+type testCase struct {
+	operation   string
+	object, old map[string]any
+}
+
+// run runs the program, and returns its exit code and output.
+func run(t *testing.T, args ...string) (int, []byte, string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.Bytes(), errs.String()
+}
+
+func writeJSON(t *testing.T, name string, values ...any) {
+	t.Helper()
+	var text bytes.Buffer
+	for _, v := range values {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("---\n")
+		text.Write(raw)
+		text.WriteString("\n")
+	}
+	if err := os.WriteFile(name, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSameVerdicts has generated policies and requests decided by both.
+func TestSameVerdicts(t *testing.T) {
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("build the program first: %v", err)
+	}
+	g := &generator{rand.New(rand.NewPCG(*seed, 0))}
+	o := newOracle()
+	dir := t.TempDir()
+	input, output := filepath.Join(dir, "policies.yaml"), filepath.Join(dir, "config")
+	originals := map[string]map[string]any{}
+	var documents []any
+	for i := range *policies {
+		p := g.policy(fmt.Sprintf("p%d", i))
+		originals[fmt.Sprintf("p%d", i)] = p
+		documents = append(documents, p)
+	}
+	writeJSON(t, input, documents...)
+	code, report, errs := run(t, "convert", "-f", input, "-o", "json")
+	if code > 1 {
+		t.Fatalf("convert ends with %d: %s", code, errs)
+	}
+	var results struct {
+		Results []struct {
+			Policy   string
+			Status   string
+			Outputs  []string
+			Problems []struct{ Construct string }
+		}
+	}
+	if err := json.Unmarshal(report, &results); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := run(t, "convert", "-f", input, "-o", "dir", "--directory", output); code > 1 {
+		t.Fatalf("convert ends with %d: %s", code, errs)
+	}
+	objects := g.objects()
+	var tests []any
+	converted, verdicts, denials := 0, 0, 0
+	for _, r := range results.Results {
+		if r.Status == "NotConverted" {
+			t.Logf("%s: not converted: %v", r.Policy, r.Problems)
+			continue
+		}
+		converted++
+		_, name, _ := strings.Cut(r.Policy, "/")
+		var policy kyvernov1.ClusterPolicy
+		raw, err := json.Marshal(originals[name])
+		if err == nil {
+			err = json.Unmarshal(raw, &policy)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cases []any
+		for i, c := range g.cases(objects) {
+			verdict := "Allowed"
+			if o.denies(t, &policy, requestOf(t, &c)) {
+				verdict = "Denied"
+				denials++
+			}
+			verdicts++
+			one := map[string]any{
+				"name": fmt.Sprint(i), "operation": c.operation, "inject": false, "expect": map[string]any{"verdict": verdict},
+				"user": map[string]any{"username": "anna", "groups": []string{"dev"}},
+			}
+			if c.object != nil {
+				one["object"] = c.object
+			}
+			if c.old != nil {
+				one["oldObject"] = c.old
+			}
+			cases = append(cases, one)
+		}
+		tests = append(tests, map[string]any{
+			"apiVersion": "gatehouse.dev/v1alpha1", "kind": "Test", "metadata": map[string]any{"name": name}, "policies": r.Outputs[:1], "cases": cases,
+		})
+	}
+	t.Logf("%d of %d policies converted, %d verdicts, of these %d denials", converted, len(originals), verdicts, denials)
+	if converted < len(originals)*9/10 || denials == 0 || denials == verdicts {
+		t.Error("the generator proves too little")
+	}
+	writeJSON(t, filepath.Join(dir, "tests.yaml"), tests...)
+	code, out, errs := run(t, "test", "--config", output, filepath.Join(dir, "tests.yaml"), "-o", "json")
+	if code > 1 {
+		t.Fatalf("test ends with %d: %s", code, errs)
+	}
+	var outcome struct {
+		Cases []struct {
+			Test, Name  string
+			Passed      bool
+			Differences json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(out, &outcome); err != nil {
+		t.Fatal(err)
+	}
+	if len(outcome.Cases) != verdicts {
+		t.Errorf("%d verdicts were compared, want %d", len(outcome.Cases), verdicts)
+	}
+	shown := 0
+	for _, c := range outcome.Cases {
+		if c.Passed {
+			continue
+		}
+		if shown++; shown > 10 {
+			continue
+		}
+		original, _ := json.Marshal(originals[c.Test])
+		text, _ := os.ReadFile(filepath.Join(output, c.Test+".yaml"))
+		var about any
+		for _, test := range tests {
+			if of := test.(map[string]any); of["metadata"].(map[string]any)["name"] == c.Test {
+				for _, one := range of["cases"].([]any) {
+					if one.(map[string]any)["name"] == c.Name {
+						about = one
+					}
+				}
+			}
+		}
+		request, _ := json.Marshal(about)
+		t.Errorf("%s/%s: another verdict than Kyverno's: %s\n%s\n%s\n%s", c.Test, c.Name, c.Differences, original, text, request)
+	}
+	if shown > 10 {
+		t.Errorf("%d verdicts differ", shown)
+	}
+}
+
+// TestSpeed compares what both take to decide about a pod of 5 KB, without reading policies and starting.
+func TestSpeed(t *testing.T) {
+	g := &generator{rand.New(rand.NewPCG(*seed, 1))}
+	o := newOracle()
+	var all []*kyvernov1.ClusterPolicy
+	for i := range 20 {
+		raw, err := json.Marshal(g.policy(fmt.Sprintf("p%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p kyvernov1.ClusterPolicy
+		if err := json.Unmarshal(raw, &p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, &p)
+	}
+	c := testCase{operation: "CREATE", object: g.largePod()}
+	request := requestOf(t, &c)
+	const rounds = 50
+	start := time.Now()
+	for range rounds {
+		for _, p := range all {
+			o.denies(t, p, request)
+		}
+	}
+	t.Logf("Kyverno: %s for a pod of %d bytes and %d policies", time.Since(start)/rounds, len(request.Object.Raw), len(all))
+}
