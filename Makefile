@@ -76,6 +76,11 @@ test-all: test ## Run all tests, those under load, of releases and with many ran
 	$(PROGRAM_TEST) -timeout 15m ./test/attack
 	@$(MAKE) --no-print-directory test-release
 	@$(MAKE) --no-print-directory differential N=5000
+	@$(MAKE) --no-print-directory test-kyverno
+
+.PHONY: test-kyverno
+test-kyverno: build ## Compare converted policies with Kyverno's own engine, on generated policies and objects.
+	cd test/kyverno && go test -p 1 -count 1 -timeout 30m .
 
 .PHONY: test-versions
 test-versions: ## Run all tests on each API server of test/controlplane but the default one.

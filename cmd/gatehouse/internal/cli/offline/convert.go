@@ -270,7 +270,7 @@ func writeConversions(to io.Writer, out *convert.Output) error {
 			_, _ = fmt.Fprintln(w)
 		}
 	}
-	_, _ = fmt.Fprintf(w, "%d converted, %d with differences, %d not; %s that are no policies\n",
-		counts[convert.Converted], counts[convert.Different], counts[convert.Not], diagnostic.Count(out.Others, "document"))
+	_, _ = fmt.Fprintf(w, "%d converted, %d with differences, %d not; %s\n",
+		counts[convert.Converted], counts[convert.Different], counts[convert.Not], diagnostic.Count(out.Others, "other document"))
 	return w.Flush()
 }
