@@ -3,6 +3,7 @@ package convert
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -79,6 +80,9 @@ func node(value any, order map[string]int) *yaml.Node {
 		}
 	case string:
 		n.SetString(v)
+		if otherInYAML.MatchString(v) {
+			n.Style = yaml.DoubleQuotedStyle
+		}
 		if strings.Contains(v, "\n") {
 			n.Style = yaml.LiteralStyle
 		}
@@ -87,6 +91,9 @@ func node(value any, order map[string]int) *yaml.Node {
 	}
 	return n
 }
+
+// otherInYAML matches strings that are no strings in YAML 1.1, which Kubernetes reads, unless they are quoted.
+var otherInYAML = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|[-+.]?[0-9][-+.:_0-9a-fxo]*)$`)
 
 func rank(order map[string]int, name string) int {
 	if at := order[name]; at > 0 {

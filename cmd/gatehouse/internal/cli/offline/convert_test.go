@@ -96,10 +96,8 @@ func TestConvert(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "config")
-	for range 2 { // what is there already stays
-		if got := convertFiles(t, files, "good.yaml", "kyverno-test.yaml", "v.yaml", "-o", "dir", "--directory", dir); got.Code != cli.ExitYes {
-			t.Fatalf("ends with %d: %s", got.Code, got.Err)
-		}
+	if got := convertFiles(t, files, "good.yaml", "kyverno-test.yaml", "v.yaml", "-o", "dir", "--directory", dir); got.Code != cli.ExitYes {
+		t.Fatalf("ends with %d: %s", got.Code, got.Err)
 	}
 	if code, said := gatehouse(t, "", "test", "--config", dir); code != cli.ExitYes || !strings.Contains(said, "2 cases: 2 passed") {
 		t.Errorf("test ends with %d: %s", code, said)

@@ -15,11 +15,14 @@ type Variable struct {
 // shortest is the length from which a part is worth a variable.
 const shortest = 40
 
+// mostVariables bounds the variables of an expression.
+const mostVariables = 20
+
 // Hoist replaces parts that stand several times in an expression, and lists that are made of several lists, by variables. Names are
 // taken already.
 func Hoist(e Expr, taken func(name string) bool) (Expr, []Variable) {
 	var out []Variable
-	for {
+	for len(out) < mostVariables {
 		part, found := e.repeated()
 		if !found {
 			break
@@ -59,6 +62,9 @@ func (e Expr) repeated() (Expr, bool) {
 			}
 		} else {
 			for _, arg := range of.args {
+				if of.kind == global && of.text == "has" && arg.kind == member { // replace leaves it
+					arg = arg.args[0]
+				}
 				walk(arg, loops)
 			}
 		}
