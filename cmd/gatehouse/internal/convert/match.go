@@ -153,9 +153,7 @@ type matched struct {
 	selector *metav1.LabelSelector
 	// conditions must hold besides, each with what it is about. Those of late need the namespace, which match conditions do not have.
 	conditions, late []guard
-	// pods reports whether the rule is about pods alone, so that Kyverno applies it to pod templates, unless something else forbids that.
-	pods bool
-	// namespaced reports whether objects have a namespace.
+	// notes say in what the translation differs.
 	notes []string
 }
 

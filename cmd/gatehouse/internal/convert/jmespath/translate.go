@@ -17,6 +17,7 @@ import (
 const (
 	maxLength = 8 << 10
 	maxDepth  = 60
+	maxHoles  = 50
 	maxResult = 16 << 10
 )
 
@@ -69,7 +70,7 @@ func Translate(expression string, scope Scope) (Value, error) {
 		return Value{}, err
 	}
 	scope.holes = holes
-	node, err := parsing.NewParser().Parse(expression)
+	node, err := parse(expression)
 	if err != nil {
 		return Value{}, unsupported("correct it, or write it in CEL", "the JMESPath %s, which cannot be parsed", quote(expression))
 	}
@@ -78,6 +79,16 @@ func Translate(expression string, scope Scope) (Value, error) {
 		return Value{}, unsupported("split the expression", "a JMESPath expression that becomes too large")
 	}
 	return v, err
+}
+
+// parse parses an expression. The parser may panic about an incomplete one.
+func parse(expression string) (node parsing.ASTNode, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return parsing.NewParser().Parse(expression)
 }
 
 // quote quotes an expression for a message.
@@ -95,10 +106,13 @@ var variableForm = regexp.MustCompile(`\{\{((?:[^{}]|\{[^{}]*\})*)\}\}`)
 // cutHoles replaces variables in an expression by names.
 func cutHoles(expression string, scope Scope) (string, map[string]Value, error) {
 	var holes map[string]Value
-	for {
+	for count := 0; ; count++ {
 		m := variableForm.FindStringSubmatchIndex(expression)
 		if m == nil {
 			return expression, holes, nil
+		}
+		if count >= maxHoles || len(expression) > maxLength {
+			return "", nil, unsupported("split the expression", "a JMESPath expression with too many variables")
 		}
 		v, err := Translate(strings.TrimSpace(expression[m[2]:m[3]]), scope)
 		if err != nil {

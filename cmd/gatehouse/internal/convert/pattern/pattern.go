@@ -45,6 +45,8 @@ func (e *UnsupportedError) Error() string { return e.Construct }
 const (
 	maxDepth = 40
 	maxNodes = 5000
+	// maxSize bounds an expression in bytes: each level of conditions within conditions repeats those below.
+	maxSize = 16 << 10
 )
 
 // Compiler translates patterns.
@@ -250,10 +252,14 @@ func (c *Compiler) object(v Value, pattern map[string]any, path []string, names 
 			skipped = celexpr.Or(skipped, celexpr.And(celexpr.And(allowed...), check.Skipped))
 		}
 	}
-	return Check{
+	out := Check{
 		Allowed: celexpr.Or(celexpr.Not(condition), celexpr.And(allowed...)),
 		Skipped: celexpr.Or(celexpr.Not(condition), skipped),
-	}, nil
+	}
+	if len(out.Allowed.String())+len(out.Skipped.String()) > maxSize {
+		return Check{}, c.unsupported(path, "a pattern that becomes too large", "split the rule")
+	}
+	return out, nil
 }
 
 // anchor translates a key of a pattern. A condition holds if it applies.
