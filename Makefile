@@ -74,6 +74,7 @@ test-all: test ## Run all tests, those under load, of releases and with many ran
 	$(PACKAGE_TEST) -race ./test/certificates
 	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster
 	$(PROGRAM_TEST) -timeout 15m ./test/attack
+	$(PROGRAM_TEST) -tags registration -run '^TestRegistration' -timeout 15m ./test/e2e
 	@$(MAKE) --no-print-directory test-release
 	@$(MAKE) --no-print-directory differential N=5000
 	@$(MAKE) --no-print-directory test-kyverno
@@ -124,8 +125,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 20s) each.
 	done
 
 .PHONY: differential
-differential: ## Hold N (default 20000) random sets of policies, from SEED on, against the API server's own dispatcher.
-	go test ./webhooks/policy/differential -run '^TestRandomSameAsUpstream$$' -v -timeout 24h -args -differential.n=$${N:-20000} -differential.seed=$${SEED:-1}
+differential: ## Hold N (default 20000) random sets of policies, from SEED on, against the API server's own dispatcher, validating and mutating.
+	go test ./webhooks/policy/differential ./webhooks/mutation -run '^TestRandomSameAsUpstream$$' -v -timeout 24h -args -differential.n=$${N:-20000} -differential.seed=$${SEED:-1}
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters and check that generated files and formatting are up to date.
@@ -155,6 +156,11 @@ manifests: build ## Write what 'gatehouse manifests' prints for the usual ways t
 		$(INSTALLED) --certificates self-signed --part $$part > manifests/kustomize/self-signed/$$part.yaml; \
 	done
 	$(INSTALLED) --certificates self-signed --part guard > manifests/kustomize/components/guard-registration/policy.yaml
+	@mkdir -p manifests/registration/managed
+	@set -e; for source in self-signed cert-manager; do \
+		$(INSTALLED) --certificates $$source --manage-registration --part registration > manifests/registration/managed/$$source.yaml; \
+	done
+	$(INSTALLED) --certificates self-signed --manage-registration --part management > manifests/registration/managed/rights.yaml
 	@set -e; for part in rights certificates registration; do \
 		$(INSTALLED) --certificates cert-manager --rights --part $$part > manifests/kustomize/cert-manager/$$part.yaml; \
 	done
@@ -210,6 +216,7 @@ chart: ## Copy what the Helm chart takes from elsewhere: definitions, rights, re
 	cp manifests/crds/gatehouse.dev_*.yaml $(CHART)/files/crds/
 	cp manifests/kustomize/self-signed/{rights,registration}.yaml $(CHART)/files/self-signed/
 	cp manifests/kustomize/cert-manager/{rights,certificates,registration}.yaml $(CHART)/files/cert-manager/
+	cp -r manifests/registration/managed $(CHART)/files/managed
 	cp manifests/monitoring/{prometheusrule.yaml,dashboard.json} $(CHART)/files/monitoring/
 	cp manifests/kustomize/components/guard-registration/policy.yaml $(CHART)/files/guard-registration.yaml
 	cp manifests/kustomize/base/roles.yaml $(CHART)/files/roles.yaml

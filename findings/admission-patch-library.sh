@@ -9,6 +9,7 @@
 # So a webhook's patch that another library accepts or refuses may end otherwise in the cluster.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -60,5 +61,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "gopkg.in/evanphx/json-patch.v4 v4.13.0"
+echo "version: gopkg.in/evanphx/json-patch.v4 v4.13.0"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

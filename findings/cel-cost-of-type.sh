@@ -8,6 +8,7 @@
 # estimator, and a comparison of what has no known size counts as one of the largest value. Comparing with a value, `x == 1`, counts 2.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -76,5 +77,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "cel-go v0.29.2, k8s.io/apiserver v0.37.2"
+echo "version: cel-go v0.29.2, k8s.io/apiserver v0.37.2"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

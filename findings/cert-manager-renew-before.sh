@@ -9,6 +9,7 @@
 # if none begins until then, the time is an error. `renewal.policy: Disabled` gives no time.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -83,5 +84,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "github.com/cert-manager/cert-manager v1.21.2, k8s.io/apimachinery v0.37.2"
+echo "version: github.com/cert-manager/cert-manager v1.21.2, k8s.io/apimachinery v0.37.2"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

@@ -8,6 +8,7 @@
 # while `claims.groups.split(",")` compiles and gives Go's []string, which is neither the list of a claim nor a list of CEL values.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -74,5 +75,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "github.com/google/cel-go v0.29.2, k8s.io/apiserver v0.37.2"
+echo "version: github.com/google/cel-go v0.29.2, k8s.io/apiserver v0.37.2"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

@@ -7,6 +7,7 @@
 # has metav1.Duration there cannot decode the stored object. The other way about, formats that do not exist, such as `quantity` or `port`, are no error and check nothing.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -83,5 +84,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "k8s.io/apiextensions-apiserver v0.37.2, k8s.io/apimachinery v0.37.2"
+echo "version: k8s.io/apiextensions-apiserver v0.37.2, k8s.io/apimachinery v0.37.2"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

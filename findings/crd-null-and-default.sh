@@ -7,6 +7,7 @@
 # null stays and no default comes. A null in a list gets the default of the items; without one it stays, and is invalid. So a client that writes null to clear a field gets the default back.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -82,5 +83,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "k8s.io/apiextensions-apiserver v0.37.2"
+echo "version: k8s.io/apiextensions-apiserver v0.37.2"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

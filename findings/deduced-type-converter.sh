@@ -8,6 +8,7 @@
 # client-go has the schemas of all built-in kinds without a cluster (applyconfigurations.NewTypeConverter); with it the lists are merged by their keys.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -81,5 +82,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "k8s.io/apimachinery v0.37.2, k8s.io/client-go v0.37.2, sigs.k8s.io/yaml v1.6.0"
+echo "version: k8s.io/apimachinery v0.37.2, k8s.io/client-go v0.37.2, sigs.k8s.io/yaml v1.6.0"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

@@ -8,6 +8,7 @@
 # ends the login either way. The authenticator is the API server's own.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -115,5 +116,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "github.com/go-logr/logr v1.4.3, gopkg.in/go-jose/go-jose.v2 v2.6.3, k8s.io/apiserver v0.37.2, k8s.io/klog/v2 v2.140.0"
+echo "version: github.com/go-logr/logr v1.4.3, gopkg.in/go-jose/go-jose.v2 v2.6.3, k8s.io/apiserver v0.37.2, k8s.io/klog/v2 v2.140.0"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

@@ -8,6 +8,7 @@
 # two containers has would move with the index, and other webhooks' fields with them. Numbers differ by their text, so that 1 and 1.0 give an operation.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -65,5 +66,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "gomodules.xyz/jsonpatch/v2 v2.5.0"
+echo "version: gomodules.xyz/jsonpatch/v2 v2.5.0"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

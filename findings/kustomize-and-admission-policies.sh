@@ -8,6 +8,7 @@
 # A webhook's service is followed; cert-manager's annotation about the CA of a webhook (namespace/name) is not, and neither is a namespaceSelector by the namespace's name.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -105,5 +106,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "sigs.k8s.io/kustomize/api v0.21.1, sigs.k8s.io/kustomize/kyaml v0.21.1"
+echo "version: sigs.k8s.io/kustomize/api v0.21.1, sigs.k8s.io/kustomize/kyaml v0.21.1"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

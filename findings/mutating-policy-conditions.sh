@@ -9,6 +9,7 @@
 # policies after it. Without, mutations see the object as JSON. Custom resources are JSON in both.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -81,5 +82,7 @@ require (
 EOM
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "k8s.io/apiserver v0.37.2"
+echo "version: k8s.io/apiserver v0.37.2"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

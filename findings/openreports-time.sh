@@ -8,6 +8,7 @@
 # own comment overrides the report's.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -48,5 +49,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "github.com/openreports/reports-api v0.2.1"
+echo "version: github.com/openreports/reports-api v0.2.1"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

@@ -7,6 +7,7 @@
 # audit does not. A version without its v ("1.30") is invalid and enforces the latest version, and a version newer than the program's is taken without an error.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -55,5 +56,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "k8s.io/pod-security-admission v0.37.2"
+echo "version: k8s.io/pod-security-admission v0.37.2"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

@@ -7,6 +7,7 @@
 # itself only takes with a user namespace, is admitted by baseline then and stays forbidden by restricted. A probe's host is forbidden by both, also the loopback address.
 # It needs Go and its module proxy. It ends with 1 if this changes.
 set -eu
+behaviour=$(sed -n '/^#\t/,/^# It needs/{/^#\t/d;/^# It needs/d;s/^# //p;}' "$0")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -85,5 +86,7 @@ require (
 EOF
 unset GOFLAGS
 GOWORK=off go mod tidy >tidy.log 2>&1 || { cat tidy.log; exit 2; }
-echo "k8s.io/api v0.37.2, k8s.io/pod-security-admission v0.37.2, sigs.k8s.io/yaml v1.6.0"
+echo "version: k8s.io/api v0.37.2, k8s.io/pod-security-admission v0.37.2, sigs.k8s.io/yaml v1.6.0"
+echo "behaviour: $behaviour"
+echo "output:"
 GOWORK=off go run .

@@ -267,6 +267,9 @@ func read(t *testing.T, recorder *httptest.ResponseRecorder, mutating bool, obje
 	if a.code >= http.StatusInternalServerError {
 		return answer{unknown: true} // how controller-runtime writes it
 	}
+	if !result.Allowed && len(result.Patch) > 0 {
+		t.Fatalf("denied with a patch: %s", recorder.Body)
+	}
 	if len(result.Patch) > 0 {
 		if result.PatchType != admissionv1.PatchTypeJSONPatch {
 			t.Fatalf("patch type %q", result.PatchType)

@@ -37,7 +37,7 @@ func Injector(set *sidecar.Set, mutating *mutation.Set) policy.Injector {
 		case d.Err != nil:
 			return nil, "", d.Err
 		case len(d.Refusals) > 0:
-			return pod, d.Refusals[0].Message, nil
+			return pod, "sidecar injection: " + d.Refusals[0].Message, nil
 		case len(d.Patches) == 0:
 			return pod, "", nil
 		default:

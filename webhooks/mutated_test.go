@@ -21,10 +21,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
-// mutating returns a policy about a resource, and its binding.
-func mutating(name, resource, expression string, change ...func(*mutation.Policy)) mutation.Spec {
+// mutating returns a policy p about a resource, and its binding.
+func mutating(resource, expression string, change ...func(*mutation.Policy)) mutation.Spec {
 	var p mutation.Policy
-	p.Name, p.Spec.ReinvocationPolicy = name, admissionregistrationv1.NeverReinvocationPolicy
+	p.Name, p.Spec.ReinvocationPolicy = "p", admissionregistrationv1.NeverReinvocationPolicy
 	p.Spec.MatchConstraints = &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{"*"},
@@ -38,7 +38,7 @@ func mutating(name, resource, expression string, change ...func(*mutation.Policy
 		c(&p)
 	}
 	var b mutation.Binding
-	b.Name, b.Spec.PolicyName = name+"-binding", name
+	b.Name, b.Spec.PolicyName = "p-binding", "p"
 	return mutation.Spec{Policies: []mutation.Policy{p}, Bindings: []mutation.Binding{b}}
 }
 
@@ -68,30 +68,39 @@ func TestMutate(t *testing.T) {
 		seen    []string
 	}{
 		{
-			name: "a pod", spec: mutating("p", "pods", labels(`"x"`)),
+			name: "a pod", spec: mutating("pods", labels(`"x"`)),
 			labels: map[string]string{"a": "b", "p": "x"},
 			audit:  map[string]string{"mutated-by": "p/p-binding", "profiles": "labels=applied"}, seen: []string{"p Evaluated"},
 		},
-		{name: "other pods", spec: mutating("p", "configmaps", labels(`"x"`)), audit: map[string]string{"profiles": "labels=object-not-selected"}},
+		{name: "other pods", spec: mutating("configmaps", labels(`"x"`)), audit: map[string]string{"profiles": "labels=object-not-selected"}},
 		{
-			name: "a Deployment", spec: mutating("p", "deployments", labels(`"x"`)), change: deployments,
+			name: "a Deployment", spec: mutating("deployments", labels(`"x"`)), change: deployments,
 			labels: map[string]string{"p": "x"}, audit: map[string]string{"mutated-by": "p/p-binding"}, seen: []string{"p Evaluated"},
 		},
-		{name: "a pod template", spec: mutating("p", "pods", labels(`"x"`)), change: deployments},
+		{name: "a pod template", spec: mutating("pods", labels(`"x"`)), change: deployments},
 		{
-			name: "an update of a pod", spec: mutating("p", "*", labels(`"x"`)), change: func(r *admission.Request) { r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(pod) },
+			name: "an update of a pod", spec: mutating("*", labels(`"x"`)), change: func(r *admission.Request) { r.Operation, r.OldObject.Raw = admissionv1.Update, []byte(pod) },
 			labels: map[string]string{"p": "x"}, audit: map[string]string{"mutated-by": "p/p-binding"}, seen: []string{"p Evaluated"},
 		},
-		{name: "a deletion", spec: mutating("p", "*", labels(`"x"`)), change: func(r *admission.Request) { r.Operation, r.Object.Raw = admissionv1.Delete, nil }},
+		{name: "a deletion", spec: mutating("*", labels(`"x"`)), change: func(r *admission.Request) { r.Operation, r.Object.Raw = admissionv1.Delete, nil }},
 		{
-			name: "a policy that fails", spec: mutating("p", "pods", labels(`object.spec.nodeName`)),
+			name: "a policy that fails", spec: mutating("pods", labels(`object.spec.nodeName`)),
 			refused: "policy 'p' with binding 'p-binding' denied request", audit: map[string]string{"denied-by": "p/p-binding"}, seen: []string{"p Failed"},
 		},
 		{
-			name: "a policy that fails and is ignored", spec: mutating("p", "pods", labels(`object.spec.nodeName`), ignores),
+			name: "a policy that fails and is ignored", spec: mutating("pods", labels(`object.spec.nodeName`), ignores),
 			audit: map[string]string{"mutation-ignored": "p/p-binding", "profiles": "labels=object-not-selected"}, seen: []string{"p Ignored"},
 		},
-		{name: "no object", spec: mutating("p", "pods", labels(`"x"`)), change: func(r *admission.Request) { r.Object.Raw = []byte(`[]`) }, refused: "object: "},
+		{
+			name: "an unknown field", spec: mutating("pods", "", ignores, func(p *mutation.Policy) {
+				p.Spec.Mutations[0] = admissionregistrationv1.Mutation{PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{
+					Expression: `[JSONPatch{op: "add", path: "/spec/nonsense", value: 1}]`,
+				}}
+			}),
+			refused: `unknown field "spec.nonsense"`,
+		},
+		{name: "a kind without a schema", spec: mutating("*", labels(`"x"`), ignores), change: of("example.com", "Gear", "gears", `{"apiVersion":"example.com/v1","kind":"Gear"}`), refused: "Resource kind"},
+		{name: "no object", spec: mutating("pods", labels(`"x"`)), change: func(r *admission.Request) { r.Object.Raw = []byte(`[]`) }, refused: "object: "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +128,7 @@ func TestMutate(t *testing.T) {
 				t.Errorf("observed %q, want %q; annotations %v, want %v", seen, tc.seen, got.AuditAnnotations, tc.audit)
 			}
 			if tc.refused != "" {
-				if got.Allowed || len(got.Patches) > 0 || !strings.Contains(got.Result.Message, tc.refused) {
+				if shown := got.Result.Code < 500; got.Allowed || shown == (tc.name == "no object") || len(got.Patches) > 0 || !strings.Contains(got.Result.Message, tc.refused) {
 					t.Errorf("got %+v, want %q", got, tc.refused)
 				}
 				return
@@ -143,7 +152,7 @@ func TestMutate(t *testing.T) {
 // TestMutateInTime holds that a review that takes too long is an error, for the failurePolicy of the webhook.
 func TestMutateInTime(t *testing.T) {
 	t.Parallel()
-	snapshot, err := webhooks.Compile(webhooks.Spec{Mutation: mutating("p", "pods", `Object{metadata: Object.metadata{labels: {"p": "x"}}}`)})
+	snapshot, err := webhooks.Compile(webhooks.Spec{Mutation: mutating("pods", `Object{metadata: Object.metadata{labels: {"p": "x"}}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,29 +85,17 @@ func Compile(spec Spec) (*Snapshot, error) {
 		Objects: spec.Policy.Objects, Authorizer: spec.Policy.Authorizer, Now: spec.Policy.Now,
 		Namespaces: spec.Sidecar.Namespaces, ConfigMaps: spec.Sidecar.ConfigMaps,
 	}}
-	if snapshot.Authn, err = authn.Compile(spec.Authn); err != nil {
-		found = appendDiagnostics(found, err)
-	} else {
-		found = append(found, snapshot.Authn.Warnings()...)
-	}
-	if snapshot.Sidecar, err = sidecar.Compile(spec.Sidecar); err != nil {
-		found = appendDiagnostics(found, err)
-	} else {
-		found = append(found, snapshot.Sidecar.Warnings()...)
-	}
-	if snapshot.Mutation, err = mutation.Compile(spec.Mutation); err != nil {
-		found = appendDiagnostics(found, err)
-	} else {
-		found = append(found, snapshot.Mutation.Warnings()...)
-	}
+	snapshot.Authn, err = authn.Compile(spec.Authn)
+	found = appendDiagnostics(found, snapshot.Authn, err)
+	snapshot.Sidecar, err = sidecar.Compile(spec.Sidecar)
+	found = appendDiagnostics(found, snapshot.Sidecar, err)
+	snapshot.Mutation, err = mutation.Compile(spec.Mutation)
+	found = appendDiagnostics(found, snapshot.Mutation, err)
 	if spec.Policy.Inject == nil && snapshot.Sidecar != nil {
 		spec.Policy.Inject, snapshot.injects = Injector(snapshot.Sidecar, snapshot.Mutation), true
 	}
-	if snapshot.Policy, err = policy.Compile(spec.Policy); err != nil {
-		found = appendDiagnostics(found, err)
-	} else {
-		found = append(found, snapshot.Policy.Warnings()...)
-	}
+	snapshot.Policy, err = policy.Compile(spec.Policy)
+	found = appendDiagnostics(found, snapshot.Policy, err)
 	found.Sort()
 	if err := found.Err(); err != nil && (snapshot.Authn == nil || snapshot.Sidecar == nil || snapshot.Policy == nil || snapshot.Mutation == nil) {
 		return nil, err
@@ -116,7 +104,11 @@ func Compile(spec Spec) (*Snapshot, error) {
 	return &snapshot, nil
 }
 
-func appendDiagnostics(found diagnostic.List, err error) diagnostic.List {
+// appendDiagnostics appends the error of a part, or its warnings if it compiled.
+func appendDiagnostics(found diagnostic.List, part interface{ Warnings() diagnostic.List }, err error) diagnostic.List {
+	if err == nil {
+		return append(found, part.Warnings()...)
+	}
 	if list, ok := errors.AsType[diagnostic.List](err); ok {
 		return append(found, list...)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +21,11 @@ type object struct {
 	// deleting reports whether it has a deletion timestamp.
 	deleting bool
 	// injector is the annotation by which cert-manager's cainjector writes its bundles,
-	// "" without.
-	injector string
-	fields   []metav1.ManagedFieldsEntry
-	entries  []entry
+	// "" without, and source its value. It ignores the others.
+	injector, injectFrom string
+	ignored              []string
+	fields               []metav1.ManagedFieldsEntry
+	entries              []entry
 }
 
 // entry is one webhook of a configuration.
@@ -37,14 +39,15 @@ type entry struct {
 }
 
 func newObject(k kind, meta *metav1.ObjectMeta) *object {
-	return &object{
+	o := &object{
 		target:          target{kind: k, name: meta.Name},
 		uid:             meta.UID,
 		resourceVersion: meta.ResourceVersion,
 		deleting:        meta.DeletionTimestamp != nil,
-		injector:        injectorOf(meta.Annotations),
 		fields:          meta.ManagedFields,
 	}
+	o.setInjector(meta.Annotations)
+	return o
 }
 
 func newEntry(name string, c *admissionregistrationv1.WebhookClientConfig) entry {
@@ -65,15 +68,18 @@ func serverName(c *admissionregistrationv1.WebhookClientConfig) string {
 	return ""
 }
 
-// injectorOf returns the annotation by which cainjector takes over the bundles, see
-// https://cert-manager.io/docs/concepts/ca-injector/.
-func injectorOf(annotations map[string]string) string {
-	for _, name := range []string{"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca"} {
-		if annotations[name] != "" {
-			return name
+// setInjector sets the annotation by which cainjector takes over the bundles, see
+// https://cert-manager.io/docs/concepts/ca-injector/. Of several, it takes the first in this order.
+func (o *object) setInjector(annotations map[string]string) {
+	for _, name := range []string{certmanagerv1.WantInjectFromSecretAnnotation, certmanagerv1.WantInjectAnnotation, certmanagerv1.WantInjectAPIServerCAAnnotation} {
+		switch {
+		case annotations[name] == "":
+		case o.injector == "":
+			o.injector, o.injectFrom = name, annotations[name]
+		default:
+			o.ignored = append(o.ignored, name)
 		}
 	}
-	return ""
 }
 
 // reference returns the object for an Event.

@@ -131,7 +131,7 @@ func TestRead(t *testing.T) {
 	server.put("mutating/x", func(o *configuration) {
 		webhooks(ca.pem()+"-----BEGIN CERTIFICATE-----\n", map[string]string{"one": service})(o)
 		o.Webhooks = append(o.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: "two", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://192.0.2.1:9443/x")}})
-		o.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "a/b"}
+		o.Annotations = map[string]string{"cert-manager.io/inject-ca-from": "a/b", "cert-manager.io/inject-apiserver-ca": "true"}
 		o.ManagedFields = []metav1.ManagedFieldsEntry{
 			{Manager: "kubectl", Operation: "Update", FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{"k:{\"name\":\"one\"}":{"f:clientConfig":{"f:url":{}}}}}`)},
 			{Manager: "old", Operation: "Update", FieldsV1: metav1.NewFieldsV1(`{"f:webhooks":{"k:{\"name\":\"one\"}":{"f:clientConfig":{"f:caBundle":{}}}}}`), Time: &metav1.Time{Time: epoch}},
@@ -146,7 +146,8 @@ func TestRead(t *testing.T) {
 		t.Errorf("of what does not exist: %+v", s)
 	}
 	s := got[0]
-	if s.Kind != "MutatingWebhookConfiguration" || !s.Found || s.Injector != "cert-manager.io/inject-ca-from" || len(s.Entries) != 2 {
+	if s.Kind != "MutatingWebhookConfiguration" || !s.Found || s.Injector != "cert-manager.io/inject-ca-from" || s.InjectFrom != "a/b" ||
+		len(s.IgnoredInjectors) != 1 || len(s.Entries) != 2 {
 		t.Fatalf("got %+v", s)
 	}
 	one, two := s.Entries[0], s.Entries[1]

@@ -21,8 +21,9 @@ type Status struct {
 	// Problem is why it cannot be read now, "" if it can. The rest was then read earlier.
 	Problem string
 	// Injector is the annotation by which cert-manager's cainjector writes the
-	// caBundle, "" without.
-	Injector string
+	// caBundle, "" without, and InjectFrom its value. It ignores IgnoredInjectors, which are there too.
+	Injector, InjectFrom string
+	IgnoredInjectors     []string
 	// Entries are its webhooks, in its order.
 	Entries []Entry
 }
@@ -62,7 +63,7 @@ func (w *Watcher) Status() []Status {
 			s.Problem = k.failed.err.Error()
 		}
 		if o := k.found; o != nil {
-			s.Found, s.Injector = true, o.injector
+			s.Found, s.Injector, s.InjectFrom, s.IgnoredInjectors = true, o.injector, o.injectFrom, o.ignored
 			for _, e := range o.entries {
 				s.Entries = append(s.Entries, statusOf(o, &e))
 			}

@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
+	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
@@ -110,7 +110,7 @@ type servers struct {
 }
 
 // start returns the API server with the pods.
-func (s *servers) start(t *testing.T, api *fakeapi.Server) *replicastest.APIServer {
+func (s *servers) start(t *testing.T, api *fakeapi.Server) *portforward.APIServer {
 	t.Helper()
 	put := func(format string, args ...any) {
 		var object map[string]any
@@ -152,9 +152,9 @@ func (s *servers) start(t *testing.T, api *fakeapi.Server) *replicastest.APIServ
 		}
 		return nil, nil
 	}
-	server := replicastest.NewAPIServer(t, pods)
+	server := portforward.NewAPIServer(t, pods)
 	server.Forbidden = s.noForward
-	server.Mux.Handle("/", clitest.Handler(api))
+	server.Mux.Handle("/", fakeapi.Handler(api))
 	return server
 }
 
@@ -190,7 +190,7 @@ func TestWhatIsActive(t *testing.T) {
 		"no server, and it is partial":   {input: unlabelledMap, args: []string{"--partial"}, code: cli.ExitYes, says: "note: " + unconsidered + "no pod ", shown: "no pod with the labels"},
 		"a server elsewhere":             {servers: servers{webhook: `{url: "https://gatehouse.example"}`}, input: labelledMap, code: cli.ExitUnknown, says: "the webhook validate.gatehouse.dev calls a server outside of the cluster"},
 		"a policy of the cluster":        {servers: servers{documents: none}, objects: []string{native, bound}, input: unlabelledMap, code: cli.ExitNo, says: `"ValidatingAdmissionPolicy","policy":"native"`, shown: "native"},
-		"a policy of the cluster is off": {servers: servers{documents: none}, objects: []string{native, bound}, input: unlabelledMap, args: []string{"--native=false"}, code: cli.ExitYes, says: "note: the ValidatingAdmissionPolicies of the cluster are not considered (--native=false)", shown: "(--native=false)"},
+		"a policy of the cluster is off": {servers: servers{documents: none}, objects: []string{native, bound}, input: unlabelledMap, args: []string{"--native=false"}, code: cli.ExitYes, says: "note: the admission policies of the cluster itself are not considered (--native=false)", shown: "(--native=false)"},
 		"a broken exception":             {servers: servers{documents: none}, objects: []string{teamPolicy, brokenException}, input: labelledMap, code: cli.ExitYes, says: "PolicyException/gatehouse-system/broken: it has errors", shown: "has errors"},
 		"no right to these":              {servers: servers{documents: none, noRight: "validatingadmissionpolicies"}, objects: []string{native, bound}, input: labelledMap, code: cli.ExitUnknown, says: "missing right: list validatingadmissionpolicies.admissionregistration.k8s.io", shown: "missing right: list validatingadmissionpolicies"},
 	} {

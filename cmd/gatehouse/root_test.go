@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,11 @@ func takesFile(flag *pflag.Flag) bool {
 	return file || directory
 }
 
-// Shells offer files where there is nothing else to offer. So every flag with a value
-// is declared to take a file or says what it takes, and every command says what its
-// arguments are.
+// files are the words with which the usage of a flag begins that takes a file or a directory.
+var files = regexp.MustCompile(`^((PEM|kubeconfig|SSH) )?(file|directory)\b`)
+
+// Shells offer files where there is nothing else to offer. So every flag that takes a file
+// is declared to, and every command says what its arguments are.
 func TestCompletionOffersFilesWhereTheyBelong(t *testing.T) {
 	t.Parallel()
 	flags := 0
@@ -31,6 +34,9 @@ func TestCompletionOffersFilesWhereTheyBelong(t *testing.T) {
 			flags++
 			if _, says := cmd.GetFlagCompletionFunc(flag.Name); says == takesFile(flag) {
 				t.Errorf("%q --%s: it is to take a file or to say what it takes, one of the two", path, flag.Name)
+			}
+			if files.MatchString(flag.Usage) && !takesFile(flag) {
+				t.Errorf("%q --%s: it is to be declared to take a file: %s", path, flag.Name, flag.Usage)
 			}
 		})
 	})

@@ -37,6 +37,12 @@ const (
 	issuer            = "issuer"                  // of JWTs, with mappings by claim
 	issuerCEL         = "issuer with expressions" //
 	manyTokens        = "100,000 tokens"          //nolint:gosec // no secret
+	noProfiles        = "no profiles"             // and no policies
+	applyLabel        = "an ApplyConfiguration"   // of a mutating policy; no profiles, as those that follow
+	patchLabel        = "a JSONPatch"
+	oneOfTenMutates   = "one of ten mutating policies"
+	othersMutate      = "mutating policies of others"
+	hundredMutate     = "100 mutating policies"
 )
 
 // recorded ends the names of configurations whose reviews are recorded, all of them. The rest of the name is
@@ -100,6 +106,11 @@ func writeDocuments(directory, configuration string, now time.Time) error {
 			}
 			profiles = append(profiles, sidecarProfile(name, match, agentSpec(name)))
 		}
+	}
+	mutating := mutatingDocuments(configuration)
+	policies = append(policies, mutating...)
+	if len(mutating) > 0 || configuration == noProfiles {
+		profiles = nil
 	}
 	if len(policies) > 0 {
 		files["policies.yaml"] = strings.Join(policies, "---\n")

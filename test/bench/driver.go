@@ -250,7 +250,7 @@ func proveAnswers(ctx context.Context, l load, s scenario, isNull bool) error {
 	if err != nil || isNull {
 		return err
 	}
-	if len(s.wants.adds) > 0 {
+	if s.wants.patch() {
 		if err := checkInjected(s, a.Response.Patch); err != nil {
 			return fmt.Errorf("wrong patch: %w", err)
 		}

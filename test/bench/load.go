@@ -245,9 +245,9 @@ func (a answer) wrongAdmission(uid string, wants wants) string {
 		return "allowed is true"
 	case !a.Response.Allowed && len(wants.denies) == 0:
 		return "allowed is not true"
-	case len(wants.adds) > 0 && (len(a.Response.Patch) == 0 || a.Response.PatchType == nil || *a.Response.PatchType != admissionv1.PatchTypeJSONPatch):
+	case wants.patch() && (len(a.Response.Patch) == 0 || a.Response.PatchType == nil || *a.Response.PatchType != admissionv1.PatchTypeJSONPatch):
 		return "no JSON Patch"
-	case len(wants.adds) == 0 && len(a.Response.Patch) > 0:
+	case !wants.patch() && len(a.Response.Patch) > 0:
 		return "a patch"
 	}
 	for _, message := range wants.denies {

@@ -1,7 +1,7 @@
 // Command bench measures what a review costs Gatehouse, as a ratio to a null
 // webhook: a TLS server that reads the body, finds the uid and answers a
 // constant. The null webhook, Gatehouse and, for comparison, the API server's own
-// ValidatingAdmissionPolicy plugin serve the same requests in the same run, in
+// plugins for policies serve the same requests in the same run, in
 // alternating rounds, so that other load on the machine affects them alike.
 //
 // The driver starts the servers as processes of their own, so that the processor

@@ -115,16 +115,20 @@ func ruledPolicies(count int) []string {
 func mostlyOtherPolicies(count int) []string {
 	documents := ruledPolicies(10)
 	for i := len(documents); i < count; i++ {
-		name := fmt.Sprintf("other-%03d", i)
-		match := []string{
-			strings.NewReplacer(`""`, "example.com", "pods", name+"s").Replace(podRules),
-			podRules + "    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: " + name + "}}\n",
-			podRules + "    namespaceSelector: {matchLabels: {team: " + name + "}}\n",
-			podRules + "    objectSelector: {matchLabels: {" + nameLabel + ": " + name + "}}\n",
-		}[i%4]
-		documents = append(documents, ruledPolicy(i, match))
+		documents = append(documents, ruledPolicy(i, otherMatch(i)))
 	}
 	return documents
+}
+
+// otherMatch returns what stands below matchConstraints of policy number i that matches no pod of the benchmark.
+func otherMatch(i int) string {
+	name := fmt.Sprintf("other-%03d", i)
+	return []string{
+		strings.NewReplacer(`""`, "example.com", "pods", name+"s").Replace(podRules),
+		podRules + "    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: " + name + "}}\n",
+		podRules + "    namespaceSelector: {matchLabels: {team: " + name + "}}\n",
+		podRules + "    objectSelector: {matchLabels: {" + nameLabel + ": " + name + "}}\n",
+	}[i%4]
 }
 
 // tenRulesDocument returns usualRules as one policy, with a variable, and with
@@ -199,4 +203,58 @@ spec:
 `, name, match, now.Add(24*time.Hour).UTC().Format(time.RFC3339)))
 	}
 	return documents
+}
+
+// mutatedLabel is what the mutating policies of the benchmark set.
+const mutatedLabel = `"shop.example.com/mutated":"yes"`
+
+// mutatingPolicy makes a MutatingAdmissionPolicy with a mutation, and the binding of the same name. The match is what stands
+// below matchConstraints.
+func mutatingPolicy(name, match, mutation string) string {
+	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+%[2]s  mutations:
+  - %[3]s
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s}
+`, name, match, mutation)
+}
+
+// mutatingDocuments returns the mutating policies of a configuration, with their bindings.
+func mutatingDocuments(configuration string) []string {
+	const (
+		apply = `{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {` + mutatedLabel + `}}}'}}`
+		patch = `{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "add", path: "/metadata/labels/shop.example.com~1mutated", value: "yes"}]'}}`
+	)
+	count := 1
+	switch configuration {
+	case applyLabel, oneOfTenMutates:
+		if configuration == oneOfTenMutates {
+			count = 10
+		}
+		documents := []string{mutatingPolicy("label", podRules, apply)}
+		for i := 1; i < count; i++ {
+			documents = append(documents, mutatingPolicy(fmt.Sprintf("other-%03d", i), otherMatch(i), apply))
+		}
+		return documents
+	case patchLabel:
+		return []string{mutatingPolicy("label", podRules, patch)}
+	case othersMutate:
+		return []string{mutatingPolicy("label", strings.Replace(podRules, "pods", "services", 1), apply)}
+	case hundredMutate:
+		var documents []string
+		for i := range 100 {
+			documents = append(documents, mutatingPolicy(fmt.Sprintf("label-%03d", i), otherMatch(i), strings.ReplaceAll(apply, "mutated", fmt.Sprintf("mutated-%03d", i))))
+		}
+		return documents
+	default:
+		return nil
+	}
 }

@@ -119,7 +119,7 @@ func (r *report) write(out io.Writer) error {
 	row := func(cells ...string) { _, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) }
 	row(fmt.Sprintf("Processor time of the server per request: of the null webhook in µs, of the others as a ratio to it\n"+
 		"in the same round; medians of %d rounds. Allocations are objects and KiB per request.\n"+
-		"IN-TREE is the API server's own ValidatingAdmissionPolicy plugin (k8s.io/apiserver %s)\n"+
+		"IN-TREE is the API server's own plugin for the same policies (k8s.io/apiserver %s)\n"+
 		"behind the HTTP handler of Gatehouse.\n%s, %s/%s, %d CPUs, %s.\n",
 		r.rounds, version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), r.started.Format(time.DateOnly)))
 

@@ -45,9 +45,12 @@ type scenario struct {
 type wants struct {
 	user   string   // the authenticated user of a TokenReview
 	denies []string // parts of the message of a refusal; without any, the review is allowed
-	adds   []string // the containers, and volumes of the same names, that the patch adds; without any, there is no patch
-	sets   []string // strings that are in the patched pod, and not in the original
+	adds   []string // the containers, and volumes of the same names, that the patch adds
+	sets   []string // strings that are in the patched pod, and not in the original; without any and without adds, there is no patch
 }
+
+// patch reports whether the answer has a patch.
+func (w *wants) patch() bool { return len(w.adds)+len(w.sets) > 0 }
 
 // scenarios returns the scenarios whose name matches, in the order of the table.
 func scenarios(match *regexp.Regexp) []scenario {
@@ -110,6 +113,20 @@ func scenarios(match *regexp.Regexp) []scenario {
 		},
 	} {
 		s.path = pathMutate
+		add(s, "/5KB")
+	}
+
+	// Mutating policies, without profiles.
+	mutated := wants{sets: []string{mutatedLabel}}
+	for _, s := range []scenario{
+		{name: "mutate-no-policies", configuration: noProfiles},
+		{name: "mutate-other-policies", configuration: othersMutate},
+		{name: "mutate-apply", configuration: applyLabel, wants: mutated, inTree: true},
+		{name: "mutate-patch", configuration: patchLabel, wants: mutated, inTree: true},
+		{name: "mutate-1-of-10-policies", configuration: oneOfTenMutates, wants: mutated, inTree: true},
+		{name: "mutate-100-policies", configuration: hundredMutate},
+	} {
+		s.path, s.review = pathMutate, medium
 		add(s, "/5KB")
 	}
 
@@ -185,7 +202,7 @@ func bars() []bar {
 	var all []bar
 	for _, b := range []struct {
 		scenario string
-		to       string // another scenario of Gatehouse; empty is the null webhook in the same scenario
+		to       string // another scenario of Gatehouse, or inTreeServer in the same one; empty is the null webhook in it
 		limit    float64
 	}{
 		{"mutate/1.5KB/http2/c16", "", 1.6},
@@ -193,6 +210,10 @@ func bars() []bar {
 		{"mutate/60KB/http2/c16", "", 2.5},
 		{"mutate-not-selected/5KB/http2/c16", "", 1.3},
 		{"mutate-2-of-200-profiles/5KB/http2/c16", "mutate-2-profiles/5KB/http2/c16", 1.3},
+		{"mutate-apply/5KB/http2/c16", inTreeServer, 0.5},
+		{"mutate-patch/5KB/http2/c16", inTreeServer, 0.3},
+		{"mutate-1-of-10-policies/5KB/http2/c16", inTreeServer, 0.15},
+		{"mutate-other-policies/5KB/http2/c16", "mutate-no-policies/5KB/http2/c16", 1.02},
 		{"validate/5KB/http2/c16", "", 3.0},
 		{"validate-10-policies/5KB/http2/c16", "", 2.5},
 		{"validate-10-rules/5KB/http2/c16", "", 2.5},
@@ -208,7 +229,13 @@ func bars() []bar {
 		ratio := bar{b.scenario + ", ratio to null", b.limit, func(r *report) float64 {
 			return medianRatio(r.samples(b.scenario, gatehouseServer), r.samples(b.scenario, nullServer))
 		}}
-		if b.to != "" {
+		switch b.to {
+		case "":
+		case inTreeServer:
+			ratio = bar{b.scenario + ", ratio to in-tree", b.limit, func(r *report) float64 {
+				return medianRatio(r.samples(b.scenario, gatehouseServer), r.samples(b.scenario, inTreeServer))
+			}}
+		default:
 			ratio = bar{b.scenario + ", ratio to " + b.to, b.limit, func(r *report) float64 {
 				return medianRatio(r.samples(b.scenario, gatehouseServer), r.samples(b.to, gatehouseServer))
 			}}
@@ -226,6 +253,7 @@ func bars() []bar {
 			return most
 		}},
 		bar{"resident memory of 100 policies over none, MiB", 20, func(r *report) float64 { return r.added(noPolicies, hundredPolicies) }},
+		bar{"resident memory of 100 mutating policies over one, MiB", 20, func(r *report) float64 { return r.added(othersMutate, hundredMutate) }},
 		bar{"resident memory of 100,000 access tokens, MiB", 64, func(r *report) float64 { return r.added(onePolicy, manyTokens) }},
 	)
 	return append(all, recordingBars()...)

@@ -115,6 +115,8 @@ func (s *site) fill(t *testing.T) {
 	_, annas := s.user(t, anna)
 	_, bens := s.user(t, ben)
 	must(t, kubectl(t.Context(), s.Cluster, "wait", "--for=condition=Ready", "admissionpolicies,sidecarprofiles,policyexceptions", "--all", "--all-namespaces", "--timeout", support.Deadline.String()))
+	// What they match is sent a moment later.
+	must(t, kubectl(t.Context(), s.Cluster, "wait", "--for=condition=Degraded=False", "admissionpolicies", "--all", "--timeout", support.Deadline.String()))
 	for i := range 20 {
 		for namespace, client := range map[string]kubernetes.Interface{shop: annas, mall: bens} {
 			image := "registry.example/app:1"

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -57,7 +58,7 @@ func TestBeyondUpstream(t *testing.T) {
 		})
 	}
 	for name, test := range map[string]func(*testing.T){
-		"audit annotations": b.annotations, "deleting": b.deleting,
+		"audit annotations": b.annotations, "deleting": b.deleting, "deleting a collection": b.deletingCollection,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,4 +139,29 @@ func (b *beyond) deleting(t *testing.T) {
 		t.Errorf("it is still there: %v", err)
 	}
 	must(t, b.update(t, "held-always", false, func(c *corev1.ConfigMap) { c.Data["owner"], c.Finalizers = "ann", nil }))
+}
+
+// deletingCollection deletes all objects, as the end of a namespace does: a review for each of them, without a name in the request.
+func (b *beyond) deletingCollection(t *testing.T) {
+	for _, name := range []string{"spare-1", "spare-2"} {
+		must(t, b.create(t, "undeletable", name, false))
+	}
+	stored, all := b.Client().CoreV1().ConfigMaps(beyondNamespace), metav1.ListOptions{LabelSelector: "beyond=undeletable"}
+	must(t, stored.DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+	left, err := stored.List(t.Context(), all)
+	must(t, err)
+	if len(left.Items) > 0 {
+		t.Errorf("%d objects are left", len(left.Items))
+	}
+	must(t, b.create(t, "undeletable", "stock", false))
+	if err := refusal(stored.DeleteCollection(t.Context(), metav1.DeleteOptions{}, all), 422, "nobody deletes this"); err != nil {
+		t.Error(err)
+	}
+	support.Eventually(t, "the log", func() error {
+		log, err := os.ReadFile(b.server.Log())
+		if err == nil && !strings.Contains(string(log), `"stock"`) && !strings.Contains(string(log), "=stock") {
+			err = errors.New("it does not name the object")
+		}
+		return err
+	})
 }

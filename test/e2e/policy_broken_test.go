@@ -59,6 +59,7 @@ func TestPoliciesThatDoNotCompile(t *testing.T) {
 		b.rewrite(t, brokenDocuments(t, right, "at most one"), "ok")
 		must(t, b.create("closed", brokenObject, dryRun, "a=1"))
 		must(t, b.create("open", brokenObject, dryRun, "a=1"))
+		must(t, b.create("changes-closed", brokenObject, dryRun, "a=1"))
 		for _, policy := range []string{"good", "open"} {
 			err := refusal(b.create(policy, brokenObject, dryRun, "a=1", "b=2"), 422, map[string]string{"good": "at most one", "open": "of the repaired one"}[policy])
 			if err != nil {
@@ -131,6 +132,11 @@ func (b *broken) says(t *testing.T) {
 			t.Errorf("the log says of %s: %q, want %q", object, found[object], want)
 		}
 	}
+	for object, source := range map[string]string{"MutatingAdmissionPolicy/changes-closed": "documents.yaml#9", "MutatingAdmissionPolicy/changes-open": "documents.yaml#11"} {
+		if want := "ERROR " + source + " spec.mutations[0].applyConfiguration.expression 1:39"; !strings.HasPrefix(found[object], want) {
+			t.Errorf("the log says of %s: %q, want %q", object, found[object], want)
+		}
+	}
 	if !told {
 		t.Error("the log does not say what becomes of policies that do not compile")
 	}
@@ -170,6 +176,12 @@ func (b *broken) verdicts(t *testing.T) {
 			}
 		})
 	}
+	err := refusal(b.create("changes-closed", brokenObject+"-changed", stored), 403,
+		`admission webhook "fail.mutate.gatehouse.dev" denied the request: policy "changes-closed" denied request: failed to configure policy: its expressions do not compile`)
+	if err != nil {
+		t.Error(err)
+	}
+	must(t, b.create("changes-open", brokenObject+"-unchanged", stored))
 	old, err := b.client.CoreV1().ConfigMaps(brokenNamespace).Get(t.Context(), brokenObject+"-old", metav1.GetOptions{})
 	must(t, err)
 	old.Labels["note"] = "harmless"
@@ -195,6 +207,8 @@ func (b *broken) metrics(t *testing.T) {
 		{"gatehouse_policy_evaluations_total", []string{`policy="lenient"`, `rule="validations[0]"`, `outcome="Ignored"`}, 1},
 		{"gatehouse_policy_evaluations_total", []string{`policy="closed"`, `rule=""`}, 2},
 		{"gatehouse_policy_evaluations_total", []string{`policy="open"`, `rule=""`, `outcome="Ignored"`}, 1},
+		{"gatehouse_policy_evaluations_total", []string{`kind="MutatingAdmissionPolicy"`, `policy="changes-closed"`, `outcome="Failed"`}, 1},
+		{"gatehouse_policy_evaluations_total", []string{`kind="MutatingAdmissionPolicy"`, `policy="changes-open"`, `outcome="Ignored"`}, 1},
 		{"gatehouse_policy_exceptions_used_total", []string{`kind="AdmissionPolicy"`, `policy="good"`}, 1},
 		{"gatehouse_policy_exceptions_used_total", []string{`policy="closed"`}, 1},
 		{"gatehouse_policy_duration_seconds_count", []string{`policy="good"`}, 4},

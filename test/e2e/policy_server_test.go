@@ -10,6 +10,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
@@ -50,16 +51,16 @@ func (w *world) servePolicies(t *testing.T, name, documents, registered string, 
 		described = t.TempDir()
 		must(t, os.WriteFile(filepath.Join(described, "documents.yaml"), []byte(registered), 0o600))
 	}
-	return w.servePoliciesIn(t, name, config, described, namespaces...)
+	return w.servePoliciesIn(t, name, config, described, nil, namespaces...)
 }
 
-// servePoliciesIn starts a server with a directory, and registers it for some namespaces as 'gatehouse manifests' says of the
+// servePoliciesIn starts a server with a directory and further flags, and registers it for some namespaces as 'gatehouse manifests' says of the
 // described directory.
-func (w *world) servePoliciesIn(t *testing.T, name, config, described string, namespaces ...string) *policyServer {
+func (w *world) servePoliciesIn(t *testing.T, name, config, described string, flags []string, namespaces ...string) *policyServer {
 	t.Helper()
 	p := &policyServer{world: w, config: config}
 	var err error
-	p.server, err = w.serve(t.Context(), name, config, w.certificateFor(t, name)...)
+	p.server, err = w.serve(t.Context(), name, config, append(w.certificateFor(t, name), flags...)...)
 	must(t, err)
 	showIfFailed(t, name, p.server.Log())
 	t.Cleanup(p.server.Kill)
@@ -71,25 +72,23 @@ func (w *world) servePoliciesIn(t *testing.T, name, config, described string, na
 	}
 	output, err := gatehouse.Run(t.Context(), append([]string{"manifests", "--name", name, "--ca-file", w.path("ca.crt"), "--config", described}, address...)...)
 	must(t, err)
-	registrations := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	found := false
 	for document := range strings.SplitSeq(gatehouse.Patient(output), "\n---\n") {
-		var registration admissionregistrationv1.ValidatingWebhookConfiguration
-		must(t, yaml.Unmarshal([]byte(document), &registration))
-		if registration.Kind != "ValidatingWebhookConfiguration" {
+		var registration unstructured.Unstructured
+		must(t, yaml.Unmarshal([]byte(document), &registration.Object))
+		resource := map[string]string{
+			"MutatingWebhookConfiguration": "mutatingwebhookconfigurations", "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+		}[registration.GetKind()]
+		if resource == "" {
 			continue
 		}
 		found = true
-		for i := range registration.Webhooks {
-			selector := registration.Webhooks[i].NamespaceSelector
-			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces,
-			})
-		}
-		_, err := registrations.Create(t.Context(), &registration, metav1.CreateOptions{})
+		must(t, limitTo(&registration, namespaces))
+		client := w.dynamic(t).Resource(admissionregistrationv1.SchemeGroupVersion.WithResource(resource))
+		_, err := client.Create(t.Context(), &registration, metav1.CreateOptions{})
 		must(t, err)
 		t.Cleanup(func() {
-			err := registrations.Delete(context.WithoutCancel(t.Context()), registration.Name, metav1.DeleteOptions{})
+			err := client.Delete(context.WithoutCancel(t.Context()), registration.GetName(), metav1.DeleteOptions{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -99,6 +98,31 @@ func (w *world) servePoliciesIn(t *testing.T, name, config, described string, na
 		t.Fatalf("there is no registration in\n%s", output)
 	}
 	return p
+}
+
+// limitTo limits a registration to namespaces.
+func limitTo(registration *unstructured.Unstructured, namespaces []string) error {
+	webhooks, _, err := unstructured.NestedSlice(registration.Object, "webhooks")
+	if err != nil {
+		return err
+	}
+	names := make([]any, len(namespaces))
+	for i := range namespaces {
+		names[i] = namespaces[i]
+	}
+	for _, webhook := range webhooks {
+		fields := webhook.(map[string]any) //nolint:forcetypeassert // see above
+		all, _, err := unstructured.NestedSlice(fields, "namespaceSelector", "matchExpressions")
+		if err != nil {
+			return err
+		}
+		all = append(all, map[string]any{"key": corev1.LabelMetadataName, "operator": string(metav1.LabelSelectorOpIn), "values": names})
+		err = unstructured.SetNestedSlice(fields, all, "namespaceSelector", "matchExpressions")
+		if err != nil {
+			return err
+		}
+	}
+	return unstructured.SetNestedSlice(registration.Object, webhooks, "webhooks")
 }
 
 // certificateFor returns the flags of a certificate for a Service of that name.

@@ -118,6 +118,17 @@ var connectPath = regexp.MustCompile(`/(exec|attach|portforward|proxy)\b`)
 // that is admitted is no error, although no kubelet answers it.
 func (r *apiRequest) send(t *testing.T, w *world, namespace string, effect bool) ([]string, error) {
 	t.Helper()
+	result, warnings, connects := r.do(t, w, namespace, effect)
+	err := result.Error()
+	if connects && err != nil && !strings.Contains(err.Error(), "Policy '") && !strings.Contains(err.Error(), "webhook") {
+		err = nil
+	}
+	return warnings(), err
+}
+
+// do makes the request and returns its result, what returns the warnings, and whether it is a connection.
+func (r *apiRequest) do(t *testing.T, w *world, namespace string, effect bool) (rest.Result, func() []string, bool) {
+	t.Helper()
 	in := func(text string) string { return strings.ReplaceAll(text, "NAMESPACE", namespace) }
 	fields := append(strings.Fields(in(r.Request)), "")
 	path, query, _ := strings.Cut(fields[1], "?")
@@ -143,9 +154,5 @@ func (r *apiRequest) send(t *testing.T, w *world, namespace string, effect bool)
 	if r.Body != nil {
 		request.Body([]byte(strings.ReplaceAll(in(string(r.Body)), "LONG", strings.Repeat("x", 5<<10))))
 	}
-	err = request.Do(t.Context()).Error()
-	if connects && err != nil && !strings.Contains(err.Error(), "Policy '") && !strings.Contains(err.Error(), "webhook") {
-		err = nil
-	}
-	return warnings(), err
+	return request.Do(t.Context()), warnings, connects
 }

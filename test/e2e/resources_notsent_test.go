@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/test/support/gatehouse"
 )
 
 // A policy about what the webhook configurations do not send, and a profile without the webhook that sends pods, are
@@ -21,9 +23,14 @@ func TestWhatIsNotSentIsTold(t *testing.T) {
 	w.hasConditions(t, "admissionpolicy", "", "pods", inUse, healthy)
 	w.hasConditions(t, "sidecarprofile", "", "logs", inUse, healthy)
 	must(t, w.apply(t.Context(), services))
-	const unsent = "services:CREATE: not sent to Gatehouse (hint: gatehouse manifests --validate"
+	const unsent = "services:CREATE: not sent to Gatehouse (hint: gatehouse manifests --validate services:CREATE"
 	w.hasConditions(t, "admissionpolicy", "", "services", inUse, "Degraded=True/NotSent", unsent)
 	w.event(t, metav1.NamespaceDefault, "AdmissionPolicy", "services", "NotSent", unsent)
+
+	linted, err := gatehouse.Run(t.Context(), "lint", "--kubeconfig", w.Kubeconfig())
+	if !strings.Contains(linted, unsent) || !strings.Contains(linted, `- {apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE"], resources: ["services"], scope: "*"}`) {
+		t.Errorf("lint says %s, %v", linted, err)
+	}
 
 	printed := c.manifests(t, "--validate", "services:CREATE")
 	must(t, w.apply(t.Context(), printed))

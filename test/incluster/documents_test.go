@@ -7,12 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/cluster"
 )
 
 // TestServersOwnDocuments: "check" asks the pods of an install in a namespace of its own for the documents of their directory, through
-// the port-forward of a real API server, and with the rights of the roles that the install has for people.
+// the port-forward of a real API server, and with the rights of the roles that the install has for people. Its mutating policy changes
+// what webhooks.mutate.extraRules sends.
 func TestServersOwnDocuments(t *testing.T) {
 	t.Parallel()
 	const hall = "hall"
@@ -31,11 +35,36 @@ data:
       matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]}
       validations: [{expression: has(object.metadata.labels), message: needs a label}]
       validationActions: [Deny]
+  mutating.yaml: |
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: MutatingAdmissionPolicy
+    metadata: {name: of-the-directory}
+    spec:
+      reinvocationPolicy: Never
+      matchConstraints:
+        objectSelector: {matchLabels: {changed: "no"}}
+        resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+      mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{metadata: Object.metadata{labels: {'changed': 'yes'}}}"}}]
+    ---
+    apiVersion: admissionregistration.k8s.io/v1
+    kind: MutatingAdmissionPolicyBinding
+    metadata: {name: of-the-directory}
+    spec: {policyName: of-the-directory}
 `))
-	_, err := s.helm(t.Context(), t.TempDir(), "install", "doorkeeper", chart, "--namespace", hall, "--set", "replicaCount=2")
+	_, err := s.helm(t.Context(), t.TempDir(), "install", "doorkeeper", chart, "--namespace", hall, "--set", "replicaCount=2",
+		"--set-json", `webhooks.mutate.extraRules=[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]`)
 	must(t, err)
 	_, err = s.kubectl(t.Context(), "", "rollout", "status", "deployment/gatehouse", "--namespace", hall, "--timeout", deadline.String())
 	must(t, err)
+	support.Eventually(t, "the mutating policy", func() error {
+		changed, err := s.Client().CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "changed", Labels: map[string]string{"changed": "no"}},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && changed.Labels["changed"] != "yes" {
+			err = fmt.Errorf("it has the labels %v", changed.Labels)
+		}
+		return err
+	})
 	file := filepath.Join(t.TempDir(), "unlabelled.yaml")
 	must(t, os.WriteFile(file, []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: unlabelled, namespace: default}}"), 0o600))
 	config, err := s.ConfigFor("carol")

@@ -66,6 +66,8 @@ func TestChartRefuses(t *testing.T) {
 		"rule about nodes":                        {[]string{extra("", "nodes")}, locks},
 		"rule about evictions":                    {[]string{extra("", "pods/eviction")}, locks},
 		"rule about endpoint slices":              {[]string{extra("discovery.k8s.io", "endpointslices")}, locks},
+		"rule about leases, for mutation":         {[]string{strings.Replace(extra("coordination.k8s.io", "leases"), "validate", "mutate", 1)}, `webhooks.mutate.extraRules: "leases"`},
+		"rule about everything, for mutation":     {[]string{strings.Replace(extra("", "*"), "validate", "mutate", 1)}, pattern},
 		"rule about leases":                       {[]string{extra("coordination.k8s.io", "leases")}, locks},
 		"rule about definitions":                  {[]string{extra("apiextensions.k8s.io", "customresourcedefinitions")}, locks},
 		"rule about webhook configurations":       {[]string{extra("admissionregistration.k8s.io", "validatingwebhookconfigurations")}, locks},

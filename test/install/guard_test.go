@@ -59,8 +59,11 @@ func TestGuardIsInstalled(t *testing.T) {
 		"helm, a cluster without policies": {helm(pods), false},
 		"helm, without policies, demanded": {helm(pods, "--set", "webhooks.guard.enabled=true"), true},
 		"helm, left out":                   {helm(pods, policy, "--set", "webhooks.guard.enabled=false"), false},
-		"helm, cert-manager":               {helm("--set", "certificates.source=certManager"), false},
-		"helm, files":                      {helm("--set", "certificates.source=files,certificates.files.secretName=x"), false},
+		"helm, cert-manager":               {helm("--set", "certificates.source=certManager"), true},
+		"helm, files":                      {helm("--set", "certificates.source=files,certificates.files.secretName=x"), true},
+		"helm, cert-manager, not managed":  {helm("--set", "certificates.source=certManager,webhooks.manage=false"), false},
+		"helm, files, not managed":         {helm("--set", "certificates.source=files,certificates.files.secretName=x,webhooks.manage=false"), false},
+		"helm, self-signed, not managed":   {helm("--set", "webhooks.manage=false"), true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +139,7 @@ func TestGuardOfRegistration(t *testing.T) {
 			if err == nil {
 				return fmt.Errorf("what Gatehouse does to the %s is allowed", kind)
 			}
-			if !strings.Contains(err.Error(), "Gatehouse may change clientConfig.caBundle of webhooks and nothing else") {
+			if !strings.Contains(err.Error(), "Gatehouse may change clientConfig.caBundle, rules and selectors of its webhooks and nothing else") {
 				return err
 			}
 			return nil

@@ -1,11 +1,15 @@
 package install
 
 import (
+	"os"
+	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -178,6 +182,49 @@ func TestServiceAccount(t *testing.T) {
 	}
 	if guard := "system:serviceaccount:" + system + ":"; strings.Count(string(other.text), guard+account+`"`) != 1 || strings.Contains(string(other.text), guard+name) {
 		t.Errorf("the guard is not for %s%s", guard, account)
+	}
+}
+
+// TestMutatingRules: the webhook for mutating policies is the one that "gatehouse manifests" prints for them, but for its rules and one
+// condition, which Helm writes on one line.
+func TestMutatingRules(t *testing.T) {
+	t.Parallel()
+	const policy = `apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: a}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]}
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{}"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: a}
+spec: {policyName: a}
+`
+	directory := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(directory, "policy.yaml"), []byte(policy), 0o600))
+	printed := newVariant(t, "manifests", run(t, binary(t), "manifests", "--service", system+"/"+name, "--certificates", "self-signed", "--custom-resources", "--config", directory))
+	webhook := func(v *variant) *admissionregistrationv1.MutatingWebhook {
+		registration := as[admissionregistrationv1.MutatingWebhookConfiguration](t, v.find(t, "MutatingWebhookConfiguration", name))
+		for i := range registration.Webhooks {
+			w := &registration.Webhooks[i]
+			if w.Name != "fail.mutate.gatehouse.dev" {
+				continue
+			}
+			for k := range w.MatchConditions {
+				w.MatchConditions[k].Expression = strings.Join(strings.Fields(w.MatchConditions[k].Expression), " ")
+			}
+			w.NamespaceSelector = nil // see TestSameObjects
+			return w
+		}
+		t.Fatalf("%s has no such webhook", v.name)
+		return nil
+	}
+	rule := `[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE","UPDATE"],"resources":["configmaps"],"scope":"*"}]`
+	got, want := webhook(chartedWith(t, "webhooks.mutate.extraRules="+rule)), webhook(printed)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the chart has %+v\nthe program %+v", got, want)
 	}
 }
 

@@ -98,3 +98,15 @@ func Built(target string, path ...string) (string, error) {
 	}
 	return found, nil
 }
+
+// Counter is a reader of the bytes 0, 1, 2 and so on, in place of random ones.
+type Counter byte
+
+// Read fills p.
+func (c *Counter) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(*c)
+		*c++
+	}
+	return len(p), nil
+}

@@ -48,6 +48,14 @@ func Compile(spec Spec) (*Set, error) {
 	found = append(found, checkPrefixes(&spec)...)
 	found = append(found, checkRevocationUsers(&spec)...)
 	if len(known) > 0 {
+		if set.guard == nil {
+			set.guard = guard.Guard{}
+		}
+		for url, one := range known {
+			if prefix := one.authenticator.GroupsPrefix(); prefix != "" {
+				set.guard.RejectEmptyGroups(url, prefix)
+			}
+		}
 		jwts := &issuers{byURL: known, now: spec.Now}
 		set.backends = append(set.backends, backend{JWTs, jwt.Shaped, jwts.authenticate})
 	}

@@ -131,6 +131,34 @@ func TestJWTs(t *testing.T) {
 	}
 }
 
+// TestEmptyGroup: behind a prefix an empty group is the prefix, which kube-apiserver's own authenticator gives (package jwt holds that),
+// and for which anyone may have written a binding by mistake.
+func TestEmptyGroup(t *testing.T) {
+	t.Parallel()
+	s := newSigner(t)
+	one := issuer()
+	one.Keys, one.Config.ClaimMappings.Groups.Prefix = s.keys(), new("oidc:")
+	set, err := authn.Compile(authn.Spec{Issuers: []authn.Issuer{one}, Now: atNoon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		groups any
+		reason authn.Reason
+		detail string
+	}{
+		{[]string{"dev"}, authn.ReasonOK, ""},
+		{[]string{}, authn.ReasonOK, ""},
+		{"", authn.ReasonGuard, `groups[0]: "oidc:" is only the prefix: the name of the group is empty`},
+		{[]string{"dev", ""}, authn.ReasonGuard, `groups[1]: "oidc:" is only the prefix: the name of the group is empty`},
+	} {
+		d := set.Decide(t.Context(), authn.Input{Token: s.sign(t, map[string]any{"groups": test.groups}), Audiences: []string{apiServer}})
+		if d.Reason != test.reason || d.Detail != test.detail {
+			t.Errorf("%q: %s %q", test.groups, d.Reason, d.Detail)
+		}
+	}
+}
+
 func TestRevocationOfJWTs(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t)

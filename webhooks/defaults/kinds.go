@@ -1,6 +1,8 @@
 package defaults
 
 import (
+	"slices"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -17,6 +19,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Default fills in the defaults of an object alone, and nothing of what admission plug-ins and the registry add. The API
@@ -40,6 +43,18 @@ func Default(object runtime.Object) {
 		daemonSetDefaults(o)
 	default:
 		fill(o)
+	}
+}
+
+// IgnoreMetadata reports whether the defaults of a kind are known neither to read nor to write the metadata.
+func IgnoreMetadata(kind schema.GroupVersionKind) bool {
+	switch kind.GroupVersion() {
+	case corev1.SchemeGroupVersion:
+		return slices.Contains([]string{"Pod", "ConfigMap", "Secret", "Service", "ServiceAccount", "PersistentVolumeClaim"}, kind.Kind)
+	case appsv1.SchemeGroupVersion:
+		return kind.Kind == "Deployment" || kind.Kind == "StatefulSet"
+	default:
+		return kind == networkingv1.SchemeGroupVersion.WithKind("Ingress")
 	}
 }
 

@@ -47,7 +47,9 @@ func containers(s *corev1.PodSpec) func(func(*corev1.Container) bool) {
 
 // Container fills in the defaults of a container that depend on nothing else.
 func Container(c *corev1.Container) {
-	set(&c.ImagePullPolicy, pullPolicy(c.Image))
+	if c.ImagePullPolicy == "" {
+		c.ImagePullPolicy = pullPolicy(c.Image)
+	}
 	set(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	set(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {

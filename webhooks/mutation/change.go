@@ -15,6 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 type patchOperations = []jsonpatch.Operation
@@ -30,29 +31,41 @@ func tree(object runtime.Object) (map[string]any, error) {
 // graftPatch returns the object of a request with what differs between two forms of it, and the patch that makes it. What the
 // forms do not have, such as a field that their Go type does not know, stays as it is.
 func graftPatch(raw []byte, before, after runtime.Object) ([]byte, patchOperations, error) {
-	var sent map[string]any
-	if err := utiljson.Unmarshal(raw, &sent); err != nil {
+	text, err := rawjson.Parse(raw)
+	if err != nil {
 		return nil, nil, fmt.Errorf("object: %w", err)
 	}
-	from, err := tree(before)
+	var sent map[string]any
+	var changed *fields
+	treeOf := tree
+	if _, custom := before.(*unstructured.Unstructured); custom {
+		err = utiljson.Unmarshal(raw, &sent)
+	} else {
+		if changed = differing(before, after); changed == nil {
+			return nil, nil, nil
+		}
+		sent, err = changed.read(text)
+		treeOf = changed.tree
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("object: %w", err)
+	}
+	from, err := treeOf(before)
 	if err != nil {
 		return nil, nil, err
 	}
-	to, err := tree(after)
+	to, err := treeOf(after)
 	if err != nil {
 		return nil, nil, err
 	}
 	if reflect.DeepEqual(from, to) {
 		return nil, nil, nil
 	}
-	grafted := graft(sent, from, to)
-	out, err := json.Marshal(grafted)
-	if err != nil {
-		return nil, nil, err
-	}
+	grafted, _ := graft(sent, from, to).(map[string]any)
 	var operations patchOperations
 	difference(&operations, "", sent, grafted)
-	return out, operations, nil
+	out, err := write(text, changed, grafted)
+	return out, operations, err
 }
 
 // Rebase returns the patch that changes another form of an object, such as one without defaults, as an object was changed: sent, before

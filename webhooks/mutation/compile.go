@@ -84,8 +84,9 @@ type program struct {
 	// variables is nil for a policy without.
 	variables *expression.Variables
 	mutations []mutationProgram
-	// uses are the names that mutations mention.
-	uses expression.Uses
+	// uses are the names that mutations mention, and readsObject is true if those or match conditions mention the object.
+	uses        expression.Uses
+	readsObject bool
 }
 
 // condition is a match condition.
@@ -122,10 +123,10 @@ func Compile(spec Spec) (*Set, error) {
 	if len(spec.Policies) > 0 {
 		builtin.TypeConverter() // so that no request waits for the schemas
 	}
-	bound, names := c.bindings(), map[string]string{}
+	bound, names := c.bindings(), validation.Taken{}
 	for i := range spec.Policies {
 		p := &spec.Policies[i]
-		c.checkName(validation.Reporter{Source: p.Source, Object: policyKind + "/" + p.Name, List: &c.diagnostics}, names, p.Name)
+		names.Check(validation.Reporter{Source: p.Source, Object: policyKind + "/" + p.Name, List: &c.diagnostics}, p.Name)
 		c.policy(p, bound[p.Name])
 	}
 	slices.SortStableFunc(c.set.policies, func(a, b *compiledPolicy) int { return cmp.Compare(a.name, b.name) })
@@ -203,20 +204,6 @@ func (c *compilation) errorCount() int {
 	return n
 }
 
-// checkName reports a name that is invalid, or that a document of the kind before has.
-func (c *compilation) checkName(r validation.Reporter, taken map[string]string, name string) {
-	validation.CheckName(r, name)
-	if first, twice := taken[name]; twice && name != "" {
-		hint := ""
-		if first != "" {
-			hint = "the first is in " + first
-		}
-		r.Errorf(field.NewPath("metadata", "name"), hint, "%q is taken by another document", name)
-		return
-	}
-	taken[name] = r.Source
-}
-
 // boundSpec is a checked binding, and empty for one with errors.
 type boundSpec struct {
 	validation.Reporter
@@ -230,11 +217,11 @@ func (c *compilation) bindings() map[string][]boundSpec {
 	for i := range c.spec.Policies {
 		known = append(known, c.spec.Policies[i].Name)
 	}
-	bound, names := map[string][]boundSpec{}, map[string]string{}
+	bound, names := map[string][]boundSpec{}, validation.Taken{}
 	for i := range c.spec.Bindings {
 		b := &c.spec.Bindings[i]
 		r, before := validation.Reporter{Source: b.Source, Object: bindingKind + "/" + b.Name, List: &c.diagnostics}, c.errorCount()
-		c.checkName(r, names, b.Name)
+		names.Check(r, b.Name)
 		spec := validation.DefaultBindingSpec(&admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: b.Spec.PolicyName, ParamRef: b.Spec.ParamRef, MatchResources: b.Spec.MatchResources,
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, // what is required of the other kind
@@ -284,13 +271,7 @@ func (c *compilation) policy(p *Policy, bound []boundSpec) {
 		if b.spec == nil {
 			continue
 		}
-		ref := field.NewPath("spec", "paramRef")
-		switch {
-		case spec.ParamKind != nil && b.spec.ParamRef == nil:
-			b.Warnf(ref, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
-		case spec.ParamKind == nil && b.spec.ParamRef != nil:
-			b.Warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
-		}
+		validation.CheckParamRef(b.Reporter, spec.ParamKind, b.spec.ParamRef)
 		compiled := binding{name: b.name, params: matching.CompileParams(spec.ParamKind, b.spec.ParamRef)}
 		if b.spec.MatchResources != nil {
 			compiled.match = c.selectors.Compile(b.spec.MatchResources)
@@ -415,6 +396,7 @@ func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregis
 		refuse(path.Child("matchConditions").Index(i).Child("expression"), m.Expression, err)
 		if compiled != nil {
 			out.conditions = append(out.conditions, condition{m.Name, compiled})
+			out.readsObject = out.readsObject || compiled.Uses().Has(expression.UsesObject)
 		}
 	}
 	if len(spec.Variables) > 0 {
@@ -444,6 +426,7 @@ func (c *compilation) compileProgram(r validation.Reporter, spec *admissionregis
 			out.mutations = append(out.mutations, mutationProgram{m.PatchType, compiled})
 		}
 	}
+	out.readsObject = out.readsObject || out.uses.Has(expression.UsesObject)
 	if out.variables != nil {
 		out.variables.Seal()
 	}

@@ -48,6 +48,9 @@ func NewCustomKinds(definitions []*unstructured.Unstructured) *CustomKinds {
 	return out
 }
 
+// Has reports whether a kind is defined.
+func (c *CustomKinds) Has(kind schema.GroupVersionKind) bool { return c.kinds[kind] != nil }
+
 // Err returns why the schema of a kind cannot be used, and nil for a kind that is not defined.
 func (c *CustomKinds) Err(kind schema.GroupVersionKind) error {
 	_, err := c.kind(kind)

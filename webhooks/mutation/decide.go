@@ -12,6 +12,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,8 +48,7 @@ func (s *Set) Decide(ctx context.Context, in Input) Decision {
 
 // decide is Decide with the policies in an order.
 func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) Decision {
-	r := &review{set: s, context: ctx, explain: in.Explain, policies: policies, invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{}}
-	r.Init(in.Request, s.lookups.Objects, r, s.selectors)
+	r := s.newReview(ctx, in, policies)
 	r.decide()
 	d := Decision{Err: r.err, Refusal: r.refusal, Failures: r.failures, Applied: r.applied, Evaluations: r.evaluations}
 	if d.Refusal == nil && d.Err == nil {
@@ -58,6 +58,15 @@ func (s *Set) decide(ctx context.Context, in Input, policies []*compiledPolicy) 
 		d.Object, d.Patch, d.Err = r.result()
 	}
 	return d
+}
+
+func (s *Set) newReview(ctx context.Context, in Input, policies []*compiledPolicy) *review {
+	r := &review{
+		set: s, context: ctx, explain: in.Explain, policies: policies,
+		invoked: map[invocationKey]bool{}, again: map[invocationKey]bool{}, touched: map[*compiledPolicy]*fields{},
+	}
+	r.Init(in.Request, s.lookups.Objects, r, s.selectors)
+	return r
 }
 
 // review is one call of Decide.
@@ -70,13 +79,17 @@ type review struct {
 	current *version
 	// original is the object as it was sent.
 	original runtime.Object
+	// isPartial is true as long as current and original have the metadata alone. Nothing has read or changed anything else then.
+	isPartial bool
 	// labels are those of the object and of the old one, nil until they are read.
 	labels [2]*labels.Set
 
 	explain     bool
 	evaluations []Evaluation
-	failures    []Failure
-	applied     []Application
+	// touched are the fields that mutations named, of those that were evaluated, if they are to be explained.
+	touched  map[*compiledPolicy]*fields
+	failures []Failure
+	applied  []Application
 	// refusal is an error that refuses the request whatever failurePolicy says, and err is why there is no decision.
 	refusal *metav1.Status
 	err     error
@@ -284,7 +297,7 @@ func (r *review) invoke(i *invocation) {
 	if r.reinvoking && !r.again[i.key()] {
 		return
 	}
-	before, spent := v.object(), r.spent
+	before, wasPartial, spent := v.object(), r.isPartial, r.spent
 	for k := range p.mutations {
 		m := r.mutate(i, v, k)
 		if r.explain {
@@ -296,7 +309,10 @@ func (r *review) invoke(i *invocation) {
 		}
 	}
 	r.explainf(e, "")
-	changed := !apiequality.Semantic.DeepEqual(before, v.object())
+	if wasPartial && !r.isPartial {
+		before = r.completed(before)
+	}
+	changed := !isEqual(before, v.object())
 	r.applied = append(r.applied, Application{Policy: p.name, Binding: i.binding.name, Changed: changed, Cost: r.spent - spent})
 	if changed {
 		r.reinvokeEarlier()
@@ -381,10 +397,25 @@ func (r *review) UnknownNamespace(why string) error {
 // isPresent reports whether a request has an object.
 func isPresent(raw []byte) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
 
+// isEqual reports whether two forms of an object are equal, as upstream compares them.
+func isEqual(a, b runtime.Object) bool {
+	if _, custom := a.(*unstructured.Unstructured); !custom {
+		may := differing(a, b)
+		if may == nil {
+			return true
+		}
+		a, b = may.of(a), may.of(b)
+	}
+	return apiequality.Semantic.DeepEqual(a, b)
+}
+
 // result returns the object and the patch.
 func (r *review) result() ([]byte, patchOperations, error) {
-	before := r.original.DeepCopyObject() // the current object may share memory with it
-	r.fill(before)
+	before := r.original
+	if !r.isPartial {
+		before = before.DeepCopyObject() // the current object may share memory with it
+		r.fill(before)
+	}
 	return graftPatch(r.Object.Raw, before, r.current.object())
 }
 

@@ -31,7 +31,8 @@ type Decision struct {
 	Evaluations []Evaluation
 }
 
-// Response returns the answer to the API server. It has code 500 if the request cannot be decided.
+// Response returns the answer to the API server. It has code 500 if the request cannot be decided. A refusal has not, although some of
+// the API server's own have: it would count as a failure of the webhook, and nobody would see its message.
 func (d *Decision) Response() admission.Response {
 	switch {
 	case d.Err != nil:
@@ -39,6 +40,11 @@ func (d *Decision) Response() admission.Response {
 	case d.Refusal != nil:
 		response := admission.Denied("")
 		response.Result = d.Refusal
+		if d.Refusal.Code >= 500 {
+			status := *d.Refusal
+			status.Code, status.Reason = 422, metav1.StatusReasonInvalid
+			response.Result = &status
+		}
 		return response
 	case len(d.Patch) == 0:
 		return admission.Allowed("")

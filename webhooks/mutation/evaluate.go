@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -89,6 +90,9 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 	}()
 	converter := r.converter(v.VersionedKind)
 	if converter == nil {
+		if err := r.set.lookups.Schemas.Err(v.VersionedKind); err != nil {
+			return nil, 0, fmt.Errorf("no schema for %s: %w", v.VersionedKind, err)
+		}
 		return nil, 0, apierrors.NewServiceUnavailable(fmt.Sprintf("Resource kind %s not found. There can be a delay between when "+
 			"CustomResourceDefinitions are created and when they are available.", v.VersionedKind))
 	}
@@ -109,19 +113,54 @@ func (r *review) patched(i *invocation, v *version, m *mutationProgram) (out run
 		}
 	}
 	o := &interfaces{ObjectInterfaces: admission.NewObjectInterfacesFromScheme(scheme()), schemas: r.set.lookups.Schemas}
+	isTyped := scheme().Recognizes(v.VersionedKind)
+	part, isPart := fieldsOf(result.value)
+	if r.explain {
+		r.touched[i.policy] = part.with(r.touched[i.policy], m.kind == admissionregistrationv1.PatchTypeJSONPatch)
+	}
+	if isPart = isPart && isTyped; !isPart || !part.areMetadata() {
+		r.complete()
+	}
+	if m.kind == admissionregistrationv1.PatchTypeApplyConfiguration && isPart && !conforms(v.object(), r.isPartial) {
+		r.complete()
+		isPart = conforms(v.object(), false)
+	}
+	before := v.object()
+	if isPart {
+		before = part.of(before)
+	}
+	attributes := v.VersionedAttributes
+	attributes.VersionedObject.Set(before)
 	out, err = patcher.Patch(r.context, patch.Request{
-		MatchedResource: i.resource, VersionedAttributes: &v.VersionedAttributes, ObjectInterfaces: o, TypeConverter: converter,
+		MatchedResource: i.resource, VersionedAttributes: &attributes, ObjectInterfaces: o, TypeConverter: converter,
 	}, celconfig.RuntimeCELCostBudget)
 	if err != nil {
 		return nil, cost, err
 	}
-	if custom, ok := out.(*unstructured.Unstructured); ok && !scheme().Recognizes(v.VersionedKind) {
+	if custom, ok := out.(*unstructured.Unstructured); ok && !isTyped {
 		out = custom.DeepCopy() // it shares memory with the object before
 	} else {
 		if out, err = o.GetObjectConvertor().ConvertToVersion(out, v.VersionedKind.GroupVersion()); err != nil {
 			return nil, cost, err
 		}
+		if isPart {
+			changed := reflect.ValueOf(out).Elem()
+			if r.isPartial {
+				out = metadataOf(v.object()) // it is not filled in, and may share memory
+			} else {
+				out = v.object().DeepCopyObject()
+			}
+			part.copyTo(reflect.ValueOf(out).Elem(), changed)
+		}
 		out.GetObjectKind().SetGroupVersionKind(v.VersionedKind)
+	}
+	if r.isPartial {
+		const perByte = 50
+		if binary, ok := out.(interface{ Size() int }); ok && perByte*binary.Size()+len(r.Object.Raw) < r.set.maxObject {
+			return out, cost, nil
+		}
+		r.complete()
+		out = r.completed(out)
 	}
 	o.Default(out)
 	return out, cost, r.checkSize(out)
@@ -200,7 +239,16 @@ type source struct {
 var _ expression.Source = (*source)(nil)
 
 // valueOf returns the value of an object.
-func valueOf(object *admission.LazyObject, as form) ref.Val {
+func valueOf(object *admission.LazyObject, as form, seen *ref.Val, complete func() runtime.Object) ref.Val {
+	if o := object.Object(); as == asJSON && o != nil && isStruct(reflect.TypeOf(o).Elem()) {
+		if *seen == nil {
+			*seen = &jsonView{object: o, complete: complete, self: reflect.ValueOf(o).Elem()}
+		}
+		return *seen
+	}
+	if complete != nil {
+		complete()
+	}
 	object.UseSchemalessTypeRef = as == asTyped //nolint:staticcheck // upstream decides by it
 	value, err := object.CELValue()
 	switch {
@@ -213,13 +261,22 @@ func valueOf(object *admission.LazyObject, as form) ref.Val {
 	}
 }
 
-func (s *source) ObjectValue() ref.Val { return valueOf(&s.version.VersionedObject, s.version.form) }
+func (s *source) ObjectValue() ref.Val {
+	var complete func() runtime.Object
+	if s.review.isPartial {
+		complete = func() runtime.Object {
+			s.review.complete()
+			return s.review.current.object()
+		}
+	}
+	return valueOf(&s.version.VersionedObject, s.version.form, &s.version.seen, complete)
+}
 
 func (s *source) OldObjectValue() ref.Val {
 	if err := s.review.readOld(s.version); err != nil {
 		return types.WrapErr(err)
 	}
-	return valueOf(&s.version.VersionedOldObject, s.version.oldForm)
+	return valueOf(&s.version.VersionedOldObject, s.version.oldForm, &s.version.oldSeen, nil)
 }
 
 func (s *source) RequestValue() ref.Val {

@@ -45,6 +45,8 @@ type Schemas interface {
 	TypeConverter(kind schema.GroupVersionKind) managedfields.TypeConverter
 	// Default fills in the defaults that an object's schema has, in place.
 	Default(object *unstructured.Unstructured)
+	// Err returns why the schema of a kind that may exist cannot be used, and nil if it can, or if there is none.
+	Err(kind schema.GroupVersionKind) error
 }
 
 // Spec is the input of Compile. Its zero value makes a Set that changes nothing.
@@ -105,3 +107,5 @@ type noSchemas struct{}
 func (noSchemas) TypeConverter(schema.GroupVersionKind) managedfields.TypeConverter { return nil }
 
 func (noSchemas) Default(*unstructured.Unstructured) {}
+
+func (noSchemas) Err(schema.GroupVersionKind) error { return nil }

@@ -112,7 +112,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 		if d.Object == nil {
 			continue
 		}
-		for _, kept := range []string{`"new":{"a":1}`, `"future":[{"b":2.5}]`, `"later":"y"`} {
+		for _, kept := range []string{`"new":{"a":1}`, `"future":[{"b":2.50}]`, `"later":"y"`} {
 			if !strings.Contains(string(d.Object), kept) {
 				t.Errorf("%s: %s is lost: %s", tc.mutation, kept, d.Object)
 			}
@@ -129,6 +129,15 @@ func (panicking) TypeConverter(schema.GroupVersionKind) managedfields.TypeConver
 
 func (panicking) Default(*unstructured.Unstructured) {}
 
+func (panicking) Err(schema.GroupVersionKind) error { return nil }
+
+// unread are Schemas that have not been read.
+type unread struct{ panicking }
+
+func (unread) TypeConverter(schema.GroupVersionKind) managedfields.TypeConverter { return nil }
+
+func (unread) Err(schema.GroupVersionKind) error { return errors.New("not read") }
+
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("0123456789", 100)
@@ -144,6 +153,7 @@ func TestBounds(t *testing.T) {
 		{name: "copies", documents: one("a", "", "["+strings.Join(doubled, ", ")+"]"), want: "the patch copies too often"},
 		{name: "operations", documents: one("a", "", `[] + lists.range(10500).map(i, JSONPatch{op: "test", path: "/kind", value: "Pod"})`), want: "the patch has 10500 operations, allowed are 10000"},
 		{name: "panic", documents: one("a", "", label), object: widget, want: "internal error: no schema", change: func(s *mutation.Spec) { s.Schemas = panicking{} }},
+		{name: "unread schema", documents: one("a", "", label), object: widget, want: "no schema for example.com/v1, Kind=Widget: not read", change: func(s *mutation.Spec) { s.Schemas = unread{} }},
 		{name: "unknown namespace", documents: one("a", "", `Object{metadata: Object.metadata{labels: namespaceObject.metadata.labels}}`), want: `namespace "shop" is not known, and namespaceObject is used`, change: func(s *mutation.Spec) { s.Objects = nil }},
 		{name: "version", documents: one("a", "matchConstraints: {resourceRules: [{apiGroups: [example.com], apiVersions: [v2], operations: [CREATE], resources: [widgets]}]}", label), object: widget, want: "failed to convert object version"},
 	} {
@@ -164,13 +174,14 @@ func TestBounds(t *testing.T) {
 			set, err := mutation.Compile(spec)
 			must(t, err)
 			d := set.Decide(t.Context(), mutation.Input{Request: request(t, object, "", nil)})
-			if tc.name == "panic" {
-				patch = 0 // both need the schema
+			both := tc.name == "panic" || tc.name == "unread schema" // need the schema
+			if both {
+				patch = 0
 			}
 			if len(d.Failures) == 0 || !strings.Contains(d.Failures[0].Message, tc.want) || d.Failures[0].Ignored != ignored {
 				t.Errorf("%s: %+v", tc.name, d)
 			}
-			if refused := d.Refusal != nil; refused == ignored && tc.name != "panic" || ignored && len(d.Patch) != patch || refused && (d.Patch != nil || d.Response().Allowed) {
+			if refused := d.Refusal != nil; refused == ignored && !both || ignored && len(d.Patch) != patch || refused && (d.Patch != nil || d.Response().Allowed) {
 				t.Errorf("%s, ignored %v: %+v", tc.name, ignored, d)
 			}
 		}
@@ -239,6 +250,26 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
+// TestManyConflicts holds that pairs are not evaluated that write different labels without reading any: of 60 policies, only the last
+// two are in a conflict with others, and all pairs are compared.
+func TestManyConflicts(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	for i := range 58 {
+		text.WriteString(one(fmt.Sprintf("p%02d", i), "", fmt.Sprintf(`Object{metadata: Object.metadata{labels: {"x%d": "y"}}}`, i)))
+	}
+	text.WriteString(one("p58", "", `Object{metadata: Object.metadata{labels: {"n": "1"}, annotations: {"n": string(size(object.metadata.labels))}}}`))
+	text.WriteString(one("p59", "", `[JSONPatch{op: "replace", path: "/metadata/labels/x7", value: "z"}]`))
+	found, complete := compile(t, text.String()).Conflicts(t.Context(), mutation.Input{Request: request(t, pod, "", nil)})
+	with := map[string]int{}
+	for _, c := range found {
+		with[c.Second]++
+	}
+	if !complete || with["p58"] != 58 || with["p59"] != 2 || len(with) != 2 {
+		t.Errorf("complete %v, conflicts %v", complete, with)
+	}
+}
+
 // TestScale holds what an API server of 1.37.0 answers: the schemas of autoscaling/v1 do not have the kind of a subresource of others.
 func TestScale(t *testing.T) {
 	t.Parallel()
@@ -250,15 +281,29 @@ func TestScale(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
+	const patch = `[JSONPatch{op: "add", path: "/metadata/labels/z", value: "1"}]`
+	others := ""
+	for i := range 9 {
+		others += one(fmt.Sprint("other-", i), "matchConstraints: {objectSelector: {matchLabels: {app: other}}, resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}", label)
+	}
+	var variables strings.Builder
+	for i := range 25 {
+		fmt.Fprintf(&variables, ", {name: CHECKOUT_SETTING_%d, value: \"https://setting-%d.shop.svc.cluster.local:8443/v1\"}", i, i)
+	}
+	large := strings.Replace(pod, `{name: B, value: "2"}`, `{name: B, value: "2"}`+variables.String(), 1)
 	for _, tc := range []struct{ name, documents string }{
 		{"apply", one("a", "", label)},
-		{"patch", one("a", "", `[JSONPatch{op: "add", path: "/metadata/labels/z", value: "1"}]`)},
+		{"apply to containers", one("a", "", `Object{spec: Object.spec{containers: object.spec.containers.map(c, Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}`)},
+		{"patch", one("a", "", patch)},
+		{"patch of a container", one("a", "", `[JSONPatch{op: "replace", path: "/spec/containers/0/image", value: "registry.example.com/" + object.spec.containers[0].image}]`)},
+		{"one of ten applies", others + one("a", "", label)},
+		{"one of ten patches", others + one("a", "", patch)},
 		{"no match", one("a", "matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}", label)},
 	} {
 		spec := documents(b, tc.documents+namespaces)
 		set, err := mutation.Compile(spec)
 		must(b, err)
-		in, u := request(b, pod, "", nil), newUpstream(b, spec)
+		in, u := request(b, large, "", nil), newUpstream(b, spec)
 		b.Run(tc.name+"/ours", func(b *testing.B) {
 			for b.Loop() {
 				set.Decide(b.Context(), mutation.Input{Request: in})
@@ -266,7 +311,7 @@ func BenchmarkDecide(b *testing.B) {
 		})
 		b.Run(tc.name+"/upstream", func(b *testing.B) {
 			for b.Loop() {
-				u.dispatch(b, in) // without the answer's encoding
+				u.dispatch(b, in) // without the answer's patch
 			}
 		})
 	}

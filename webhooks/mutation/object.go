@@ -1,10 +1,14 @@
 package mutation
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 
+	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +31,8 @@ type version struct {
 	// typed is true once match conditions were evaluated. form and oldForm are how expressions see the two objects.
 	typed         bool
 	form, oldForm form
+	// seen and oldSeen are what expressions see of the two as JSON, nil until one asks.
+	seen, oldSeen ref.Val
 	// resource is that of the version.
 	resource schema.GroupVersionResource
 }
@@ -36,7 +42,7 @@ func (v *version) object() runtime.Object { return v.VersionedObject.Object() }
 // update changes the object.
 func (v *version) update(object runtime.Object) {
 	v.UpdateObject(object)
-	v.form = undecided
+	v.form, v.seen = undecided, nil
 }
 
 // form is how expressions see an object of a Go type: as JSON, or through its type. They differ in what an expression can do
@@ -82,18 +88,67 @@ func (r *review) decode(raw []byte, kind schema.GroupVersionKind) (runtime.Objec
 // version returns the object in the version that an invocation names. An error says why there is none.
 func (r *review) version(i *invocation) (*version, error) {
 	if r.current == nil {
-		object, err := r.decode(r.Object.Raw, schema.GroupVersionKind(r.Kind))
+		raw, isPartial := r.metadata()
+		object, err := r.decode(raw, schema.GroupVersionKind(r.Kind))
 		if err != nil {
 			r.err = fmt.Errorf("object: %w", err)
 			return nil, r.err
 		}
+		r.isPartial = isPartial
 		r.original, r.current = object, r.newVersion(object, schema.GroupVersionKind(r.Kind), r.SentResource())
 	}
 	needed, err := r.NeedsConversion(i.policy.match, i.resource)
 	if err != nil || !needed || r.HasOwnKind() {
 		return r.current, err
 	}
+	if r.complete(); r.err != nil {
+		return nil, r.err
+	}
 	return r.converted(r.current, i.resource)
+}
+
+// metadata returns the object of the request with its metadata alone, if that is enough until something else is asked for: the
+// kind's defaults and its metadata do not depend on each other.
+func (r *review) metadata() (raw []byte, isPartial bool) {
+	if r.explain || !defaults.IgnoreMetadata(schema.GroupVersionKind(r.Kind)) {
+		return r.Object.Raw, false
+	}
+	text, err := rawjson.Parse(r.Object.Raw)
+	if err != nil {
+		return r.Object.Raw, false
+	}
+	metadata := text.Get("metadata")
+	managed := []byte("fieldsV1")
+	if metadata.Kind() != rawjson.Object || bytes.Count(metadata, managed) != bytes.Count(text, managed) {
+		return r.Object.Raw, false
+	}
+	return slices.Concat([]byte(`{"metadata":`), metadata, []byte("}")), true
+}
+
+// complete reads what there is besides metadata. An error ends the review.
+func (r *review) complete() {
+	if !r.isPartial {
+		return
+	}
+	r.isPartial = false
+	original, err := r.decode(r.Object.Raw, schema.GroupVersionKind(r.Kind))
+	if err != nil {
+		r.err = fmt.Errorf("object: %w", err)
+		return
+	}
+	r.original = original
+	r.current.VersionedObject.Set(r.completed(r.current.object()))
+}
+
+// completed returns the object that an object with nothing but metadata is a part of.
+func (r *review) completed(part runtime.Object) runtime.Object {
+	out, metadata := r.original.DeepCopyObject(), &fields{}
+	if r.dirty {
+		r.fill(out)
+	}
+	metadata.add("metadata")
+	metadata.copyTo(reflect.ValueOf(out).Elem(), reflect.ValueOf(part).Elem())
+	return out
 }
 
 func (r *review) newVersion(object runtime.Object, kind schema.GroupVersionKind, resource schema.GroupVersionResource) *version {

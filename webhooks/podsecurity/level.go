@@ -53,6 +53,9 @@ func (l Level) Enforces() bool {
 	return l.standard.Level != "" && l.standard.Level != podsecurityapi.LevelPrivileged
 }
 
+// Name returns the name of the standard, which is also that of kubectl's profile for containers that it admits.
+func (l Level) Name() string { return string(l.standard.Level) }
+
 // String returns the level as the API server writes it in its messages:
 // "restricted:v1.30".
 func (l Level) String() string {

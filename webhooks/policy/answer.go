@@ -303,13 +303,18 @@ func (a *answer) lines() (out []string, left int) {
 }
 
 // objectName returns the name that the client knows the object by: of an object without a name, the
-// beginning of the one that the API server generates.
+// beginning of the one that the API server generates. The deletion of a collection has a review for each of its objects, which
+// only the old object names.
 func (r *request) objectName() string {
 	if r.Name != "" || r.nameRead {
 		return cmp.Or(r.Name, r.nameInObject)
 	}
 	r.nameRead = true
-	object, err := r.object.json()
+	of := &r.object
+	if !of.present() {
+		of = &r.oldObject
+	}
+	object, err := of.json()
 	if err != nil {
 		return ""
 	}

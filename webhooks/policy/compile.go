@@ -3,7 +3,6 @@ package policy
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -229,25 +228,6 @@ func (c *compilation) errorCount() int {
 	return c.errors
 }
 
-// names reports names that occur twice among the documents of a kind.
-type names map[string]string
-
-func (n names) check(d validation.Reporter, source, name string) {
-	validation.CheckName(d, name)
-	if name == "" {
-		return
-	}
-	if first, taken := n[name]; taken {
-		hint := ""
-		if first != "" {
-			hint = fmt.Sprintf("the first is in %s", first)
-		}
-		d.Errorf(field.NewPath("metadata", "name"), hint, "%q is taken by another document", name)
-		return
-	}
-	n[name] = source
-}
-
 // policyDocument is a policy of either kind.
 type policyDocument struct {
 	validation.Policy
@@ -270,10 +250,10 @@ func (p *policyDocument) ruleNames() []string {
 // policies checks and compiles all policies and bindings.
 func (c *compilation) policies(spec *Spec) {
 	var all []policyDocument
-	seen := map[string]names{policyKind: {}, admissionKind: {}}
+	seen := map[string]validation.Taken{policyKind: {}, admissionKind: {}}
 	add := func(source, kind string, meta *metav1.ObjectMeta, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec, own *v1alpha1.AdmissionPolicySpec) {
 		d := c.reporter(source, kind, meta.Name)
-		seen[kind].check(d, source, meta.Name)
+		seen[kind].Check(d, meta.Name)
 		all = append(all, policyDocument{validation.Policy{Reporter: d, Kind: kind, Name: meta.Name, Spec: validation.DefaultPolicySpec(spec)}, meta.Annotations, own})
 	}
 	for i := range spec.Policies {
@@ -353,13 +333,7 @@ func (c *compilation) policy(p *policyDocument, bound []boundSpec) {
 		out.bindings = append(out.bindings, binding{actions: slices.Clone(p.own.ValidationActions)})
 	}
 	for _, b := range bound {
-		ref := field.NewPath("spec", "paramRef")
-		switch {
-		case p.Spec.ParamKind != nil && b.spec.ParamRef == nil:
-			b.Warnf(ref, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
-		case p.Spec.ParamKind == nil && b.spec.ParamRef != nil:
-			b.Warnf(ref, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
-		}
+		validation.CheckParamRef(b.Reporter, p.Spec.ParamKind, b.spec.ParamRef)
 		compiled := binding{name: b.name, actions: b.spec.ValidationActions, params: matching.CompileParams(p.Spec.ParamKind, b.spec.ParamRef)}
 		c.checkParams(b.Reporter, &compiled.params)
 		if b.spec.MatchResources != nil {

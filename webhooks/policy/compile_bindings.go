@@ -29,10 +29,10 @@ func (c *compilation) bindings(spec *Spec, policies []policyDocument) map[string
 		known[policies[i].Kind] = append(known[policies[i].Kind], policies[i].Name)
 	}
 	bound := map[string]map[string][]boundSpec{policyKind: {}, admissionKind: {}}
-	seen := map[string]names{bindingKind: {}, admissionBindingKind: {}}
+	seen := map[string]validation.Taken{bindingKind: {}, admissionBindingKind: {}}
 	add := func(source, kind, of, name string, spec *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) {
 		d := c.reporter(source, kind, name)
-		seen[kind].check(d, source, name)
+		seen[kind].Check(d, name)
 		defaulted, before := validation.DefaultBindingSpec(spec), c.errorCount()
 		validation.CheckBindingSpec(d, of, defaulted)
 		if defaulted.PolicyName != "" && !slices.Contains(known[of], defaulted.PolicyName) {

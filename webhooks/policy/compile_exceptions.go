@@ -147,6 +147,9 @@ func (c *compilation) exceptedPolicies(d validation.Reporter, x *Exception, out 
 		at := path.Index(i)
 		switch p.Kind {
 		case "", policyKind, admissionKind:
+		case "MutatingAdmissionPolicy":
+			d.Errorf(at.Child("kind"), "exclude the objects in the policy, by a match condition or excludeResourceRules", "%q is not allowed: exceptions are from policies that validate", p.Kind)
+			continue
 		default:
 			d.NotSupported(at.Child("kind"), p.Kind, policyKind, admissionKind)
 			continue

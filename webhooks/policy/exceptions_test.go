@@ -79,6 +79,13 @@ func TestExceptions(t *testing.T) {
 			func(req *admission.Request) { req.Operation, req.SubResource = admissionv1.Connect, "exec" }, "Violated validations[0]",
 		},
 
+		{
+			"the deletion of a collection, whose reviews do not name the object", documents(denyAll("own", "", ""), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {names: [legacy-1]}")),
+			func(req *admission.Request) {
+				req.Operation, req.Name = admissionv1.Delete, ""
+				req.OldObject, req.Object.Raw = req.Object, nil
+			}, "Excepted validations[0] by gatehouse-system/x",
+		},
 		{"what could not be evaluated", documents(own(`matchConditions: [{name: c, expression: "object.data.missing == 'x'"}], validations: [{expression: "true"}]`), exceptionOf("gatehouse-system", "policies: [{name: own}], match: {namespaces: [shop]}")), asItIs, "Excepted matchConditions by gatehouse-system/x"},
 		{"what could not be evaluated is not one of the rules", documents(own(`matchConditions: [{name: c, expression: "object.data.missing == 'x'"}], validations: [{expression: "true"}]`), exceptionOf("gatehouse-system", `policies: [{name: own, rules: ["validations[0]"]}], match: {namespaces: [shop]}`)), asItIs, "Failed matchConditions"},
 	} {
@@ -136,6 +143,7 @@ func TestExceptionDiagnostics(t *testing.T) {
 		{"a rule that does not exist", `policies: [{name: p, rules: ["validation[0]"]}], match: {namespaces: [shop]}`, "error: " + x + `spec.policies[0].rules[0]: the policy has no rule "validation[0]"; its rules have no names, so use an index, such as "validations[0]" (hint: did you mean "validations[0]"?)`},
 		{"a policy twice", "policies: [{name: p}, {name: p}], match: {namespaces: [shop]}", "error: " + x + `spec.policies[1].name: "p" occurs twice (hint: name the rules in one place)`},
 		{"an unknown kind", "policies: [{kind: Policy, name: p}], match: {namespaces: [shop]}", "error: " + x + `spec.policies[0].kind: "Policy" is not allowed; allowed are "ValidatingAdmissionPolicy", "AdmissionPolicy"`},
+		{"a mutating policy", "policies: [{kind: MutatingAdmissionPolicy, name: p}], match: {namespaces: [shop]}", "error: " + x + `spec.policies[0].kind: "MutatingAdmissionPolicy" is not allowed: exceptions are from policies that validate (hint: exclude the objects in the policy, by a match condition or excludeResourceRules)`},
 		{"about everything", "policies: [{name: p}], match: {}", "error: " + x + "spec.match: is empty: an exception must select objects (hint: set namespaces, names or a selector; to disable a policy, delete its binding)"},
 		{"a star in the middle", `policies: [{name: p}], match: {names: ["a*b"]}`, "error: " + x + `spec.match.names[0]: "a*b" is not a name: a "*" can stand at its end only (hint: as in "legacy-*")`},
 		{"an expression that does not compile", `policies: [{name: p}], match: {matchConditions: [{name: c, expression: "variables.x"}]}`, "error: " + x + `spec.match.matchConditions[0].expression: 1:1 in "variables.x": "variables" is not declared (hint: declare them in spec.variables)`},

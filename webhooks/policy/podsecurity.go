@@ -101,10 +101,14 @@ func (p *podSecurity) check(r *request, out *evaluation) (failure, err error) {
 	if err != nil {
 		return nil, err
 	}
+	hint := ""
+	if r.SubResource == "ephemeralcontainers" { // kubectl's default profile adds a capability
+		hint = " (hint: kubectl debug --profile=" + level.Name() + ")"
+	}
 	for _, v := range found {
 		out.results = append(out.results, ruleResult{
 			name: "podSecurity." + v.Check, index: -1, outcome: Violated, reason: metav1.StatusReasonForbidden,
-			message: podsecurity.Describe(level, v), standard: &standardResult{level, v},
+			message: podsecurity.Describe(level, v) + hint, standard: &standardResult{level, v},
 		})
 	}
 	if len(found) == 0 {

@@ -18,6 +18,8 @@ func TestPodSecurity(t *testing.T) {
 	t.Parallel()
 	debug := strings.Replace(plainPod, "spec: {", `spec: {ephemeralContainers: [{name: debug, image: "sh:1"}], `, 1)
 	two := strings.Replace(plainPod, "containers: [", `containers: [{name: more, image: "more:1"}, `, 1)
+	one, _, _ := strings.Cut(plainPod, ", initContainers")
+	one += "}"
 	const baseline = "{level: baseline}"
 	for _, tc := range []struct {
 		name     string
@@ -43,6 +45,12 @@ func TestPodSecurity(t *testing.T) {
 		{"ephemeral container's image changed", "{level: restricted}", debug, updating(t, strings.Replace(debug, "sh:1", "sh:2", 1)), "denied"},
 		{"ephemeral container removed", "{level: restricted}", plainPod, updating(t, debug), "allowed"},
 		{"privileged ephemeral container", baseline, strings.Replace(debug, `"sh:1"`, `"sh:1", securityContext: {privileged: true}`, 1), updating(t, plainPod), "denied"},
+		{"restricted, procMount with a user namespace", "{level: restricted}", strings.NewReplacer("spec: {", "spec: {hostUsers: false, securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}, ",
+			`"web:1"`, `"web:1", securityContext: {procMount: Unmasked, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`).Replace(one), nil, "denied"},
+		{"restricted, with a user namespace", "{level: restricted}", strings.NewReplacer("spec: {", "spec: {hostUsers: false, ",
+			`"web:1"`, `"web:1", securityContext: {runAsUser: 0, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`).Replace(one), nil, "allowed"},
+		{"baseline, a probe of the loopback address", baseline, strings.Replace(one, `"web:1"`, `"web:1", livenessProbe: {httpGet: {host: 127.0.0.1, port: 80}}`, 1), nil, "denied"},
+		{"baseline before 1.34, a probe of the loopback address", "{level: baseline, version: v1.33}", strings.Replace(one, `"web:1"`, `"web:1", livenessProbe: {httpGet: {host: 127.0.0.1, port: 80}}`, 1), nil, "allowed"},
 		{"volume without a source", "{level: restricted, version: v1.0}", strings.Replace(plainPod, "spec: {", "spec: {securityContext: {runAsNonRoot: true}, volumes: [{name: a}], ", 1), nil, "allowed"},
 		{"not a pod", baseline, `{apiVersion: v1, kind: Binding, metadata: {name: a}}`, func(r *admission.Request) { r.Resource.Resource = "pods" }, "cannot decide"},
 	} {
@@ -61,6 +69,9 @@ func TestPodSecurity(t *testing.T) {
 			response := decide(t, compile(t, text), review(t, tc.pod, options))
 			if got := verdict(response); got != tc.want {
 				t.Errorf("got %s %q, want %s", got, message(response), tc.want)
+			}
+			if hinted := strings.Contains(message(response), " (hint: kubectl debug --profile="); hinted != (tc.want == "denied" && strings.HasPrefix(tc.name, "ephemeral")) {
+				t.Errorf("the message is %q", message(response))
 			}
 		})
 	}

@@ -106,7 +106,7 @@ func (r *request) fromTemplate(v *review, template rawjson.Value, path []string)
 			return pod, nil //nolint:nilerr // the warning reports it
 		}
 		if refusal != "" {
-			v.answer.warn(out.template + ": sidecar injection will refuse the pods: " + refusal)
+			v.answer.warn(out.template + ": the pods will be refused: " + refusal)
 		}
 		return injected, nil
 	}

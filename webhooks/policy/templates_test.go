@@ -96,7 +96,7 @@ func TestTemplatesAfterInjection(t *testing.T) {
 		want, warning string
 	}{
 		{name: "injected", want: "AdmissionPolicy 'pods' denied request: spec.template: no mesh"},
-		{name: "refused", refusal: "a conflict", want: "allowed", warning: "spec.template: sidecar injection will refuse the pods: a conflict"},
+		{name: "refused", refusal: "a conflict", want: "allowed", warning: "spec.template: the pods will be refused: a conflict"},
 		{name: "cannot decide", err: errors.New("no preset"), want: "allowed", warning: "spec.template: checked without sidecars: no preset"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -435,6 +435,23 @@ func TestTraceParent(t *testing.T) {
 	}
 }
 
+// TestObject has the name of the object in the Outcome. The reviews of a collection's deletion have it in the old object alone.
+func TestObject(t *testing.T) {
+	t.Parallel()
+	for want, body := range map[string]string{
+		"app": admissionBody(),
+		"old": admissionBody(`"name":"app","namespace"`, `"namespace"`, "CREATE", "DELETE", `"oldObject":null`, `"oldObject":{"metadata":{"name":"old"}}`),
+		"":    admissionBody(`"name":"app","namespace"`, `"namespace"`),
+	} {
+		var got string
+		o := options(nil)
+		o.Observe = func(o *review.Outcome) { got = o.Object }
+		if post(t, review.Admission(allow, o), "/", body); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // TestIndex has the index of the review in the decision, if there is one.
 func TestIndex(t *testing.T) {
 	t.Parallel()

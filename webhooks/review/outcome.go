@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/authentication"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
 // Decision is how a review ended.
@@ -92,6 +94,9 @@ func (o *Outcome) setRequest(request *admissionv1.AdmissionRequest) {
 	o.Subresource = request.SubResource
 	o.Namespace = request.Namespace
 	o.Object = request.Name
+	if o.Object == "" && request.Operation == admissionv1.Delete { // of a collection: each review names its object in the object alone
+		o.Object = rawjson.Value(request.OldObject.Raw).Get("metadata").Get("name").Text()
+	}
 	o.User = request.UserInfo.Username
 	o.DryRun = request.DryRun != nil && *request.DryRun
 }

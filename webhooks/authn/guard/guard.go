@@ -63,6 +63,8 @@ type Guard map[string]*rules
 // rules are about the identities of one source.
 type rules struct {
 	userPrefix, groupsPrefix string
+	// mapped is the prefix that the source's own configuration sets before groups. A group that is nothing else was empty.
+	mapped string
 	// allowed are reserved groups that the source may give.
 	allowed []string
 }
@@ -70,12 +72,7 @@ type rules struct {
 // New returns the guard with the rules of a configuration.
 func New(c *v1alpha1.GuardConfiguration) Guard {
 	g := Guard{}
-	of := func(source string) *rules {
-		if g[source] == nil {
-			g[source] = &rules{}
-		}
-		return g[source]
-	}
+	of := g.of
 	for _, p := range c.Prefixes {
 		r := of(p.Source)
 		r.userPrefix, r.groupsPrefix = p.Username, p.Groups
@@ -88,6 +85,18 @@ func New(c *v1alpha1.GuardConfiguration) Guard {
 	}
 	return g
 }
+
+// of returns the rules of a source, which it adds.
+func (g Guard) of(source string) *rules {
+	if g[source] == nil {
+		g[source] = &rules{}
+	}
+	return g[source]
+}
+
+// RejectEmptyGroups has the guard reject groups of a source that are only the prefix, which its configuration sets before each of
+// them. It must not be called when the guard is in use.
+func (g Guard) RejectEmptyGroups(source, prefix string) { g.of(source).mapped = prefix }
 
 // Violations returns all the reasons for which the guard rejects an identity of a source,
 // in the order of their fields. It allocates nothing if there are none. The reserved keys
@@ -118,6 +127,8 @@ func (g Guard) Violations(source string, u *authenticationv1.UserInfo, allowedKe
 			add(f, group, "groups[%d]", i)
 		} else if rules != nil && !strings.HasPrefix(group, rules.groupsPrefix) {
 			add(prefixFault(rules.groupsPrefix), group, "groups[%d]", i)
+		} else if rules != nil && group == rules.mapped {
+			add(onlyPrefix, group, "groups[%d]", i)
 		}
 	}
 	if hasFault(u.Extra) { // only then sort the keys
@@ -134,6 +145,9 @@ func (g Guard) Violations(source string, u *authenticationv1.UserInfo, allowedKe
 	}
 	return found
 }
+
+// onlyPrefix is the fault of an empty group behind a prefix.
+const onlyPrefix Fault = "is only the prefix: the name of the group is empty"
 
 // hasFault reports whether any key or value of an identity's extra has a fault.
 func hasFault(extra map[string]authenticationv1.ExtraValue) bool {

@@ -83,7 +83,7 @@ func Compile(config *apiserver.JWTAuthenticator, keys Keys) (*Authenticator, fie
 		username:    prefixed(config.ClaimMappings.Username),
 		groups:      prefixed(config.ClaimMappings.Groups),
 		expressions: recorded.expressions(config),
-		warnings:    warnings(config),
+		warnings:    append(warnings(config), recorded.warnings(config)...),
 		config:      config.DeepCopy(),
 	}
 	if claim := config.ClaimMappings.UID.Claim; claim != "" {
@@ -110,6 +110,9 @@ func prefixed(from apiserver.PrefixedClaimOrExpression) mapping {
 
 // Issuer returns the URL of the issuer, which Token.Issuer returns for its tokens.
 func (a *Authenticator) Issuer() string { return a.issuer }
+
+// GroupsPrefix returns the prefix of groups that are a claim, "" for none.
+func (a *Authenticator) GroupsPrefix() string { return a.groups.prefix }
 
 // Warnings returns the warnings about the configuration, in a fixed order. The caller must
 // not write to the list.

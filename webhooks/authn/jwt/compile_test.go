@@ -99,6 +99,20 @@ func TestWarnings(t *testing.T) {
 			[]string{"claimMappings.username.claim unstable-name"},
 		},
 		{
+			"numbers as text", func(c *apiserver.JWTAuthenticator) {
+				c.ClaimMappings.Username = apiserver.PrefixedClaimOrExpression{Expression: `"oidc:" + string(claims.uid)`}
+				c.ClaimMappings.UID.Expression = `string(int(claims.uid))`
+				c.ClaimMappings.Extra = []apiserver.ExtraMapping{{Key: "example.com/x", ValueExpression: `type(claims.a.b) == int ? "i" : string(claims.a.b)`}}
+				c.ClaimValidationRules = []apiserver.ClaimValidationRule{{Expression: `string(claims.level) == "7"`}}
+			}, []string{"claimMappings.username.expression number-as-text", "claimValidationRules[0].expression number-as-text"},
+		},
+		{
+			"lists that cannot be mapped", func(c *apiserver.JWTAuthenticator) {
+				c.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Expression: `"groups" in claims ? claims.groups.split(",") : []`}
+				c.ClaimMappings.Extra = []apiserver.ExtraMapping{{Key: "example.com/x", ValueExpression: `claims.x.split(",").map(g, g)`}, {Key: "example.com/y", ValueExpression: `claims.x.split(" ")`}}
+			}, []string{"claimMappings.groups.expression never-matches", "claimMappings.extra[1].valueExpression never-matches"},
+		},
+		{
 			"no prefixes", func(c *apiserver.JWTAuthenticator) {
 				c.ClaimMappings.Username.Prefix, c.ClaimMappings.Groups.Prefix = new(""), new("")
 			}, []string{"claimMappings.username.prefix no-prefix", "claimMappings.groups.prefix no-prefix"},
@@ -185,6 +199,7 @@ func TestRules(t *testing.T) {
 		{"user name is a number", mapping(func(m *apiserver.ClaimMappings) { m.Username = expression(`claims.exp`) }), `the username expression results in a double, want a string`},
 		{"user name is empty", mapping(func(m *apiserver.ClaimMappings) { m.Username = expression(`claims.sub == "jane" ? "" : "x"`) }), `the username expression results in an empty name`},
 		{"groups are numbers", mapping(func(m *apiserver.ClaimMappings) { m.Groups = expression(`[claims.exp]`) }), `the groups expression does not result in a string or a list of strings`},
+		{"groups are split", mapping(func(m *apiserver.ClaimMappings) { m.Groups = expression(`claims.email.split("@")`) }), `results in a list that cannot be mapped (hint: write .map(g, g) behind it)`},
 		{"uid is a list", mapping(func(m *apiserver.ClaimMappings) { m.UID.Expression = `claims.groups` }), `the uid expression results in a list, want a string`},
 		{"uid is not there", mapping(func(m *apiserver.ClaimMappings) { m.UID.Claim = "uid" }), `there is no claim "uid"`},
 		{"extra is a number", mapping(func(m *apiserver.ClaimMappings) {

@@ -38,16 +38,18 @@ type recorder struct {
 	authenticationcel.Compiler
 
 	claims, user map[string]cel.Program
+	// asts are those of expressions over claims.
+	asts map[string]*cel.Ast
 }
 
 func newRecorder() *recorder {
-	return &recorder{authenticationcel.NewDefaultCompiler(), map[string]cel.Program{}, map[string]cel.Program{}}
+	return &recorder{authenticationcel.NewDefaultCompiler(), map[string]cel.Program{}, map[string]cel.Program{}, map[string]*cel.Ast{}}
 }
 
 // CompileClaimsExpression implements authenticationcel.Compiler.
 func (r *recorder) CompileClaimsExpression(expression authenticationcel.ExpressionAccessor) (authenticationcel.CompilationResult, error) {
 	result, err := r.Compiler.CompileClaimsExpression(expression)
-	r.claims[expression.GetExpression()] = result.Program
+	r.claims[expression.GetExpression()], r.asts[expression.GetExpression()] = result.Program, result.AST
 	return result, err
 }
 
@@ -118,7 +120,7 @@ func (e *evaluation) list(x *expression, what string) ([]string, error) {
 	}
 	list, ok := stringList(result)
 	if !ok {
-		return nil, refuse(Claims, "the "+what+" expression does not result in a string or a list of strings")
+		return nil, refuse(Claims, "the "+what+" expression "+noList(result))
 	}
 	return list, nil
 }
@@ -168,6 +170,15 @@ func stringList(value ref.Val) ([]string, bool) {
 		return nil, false
 	}
 	return list, true
+}
+
+// noList says that the result of an expression is no list of strings. That of split and of similar functions is one in CEL, and none
+// for upstream's mapping, until a macro has made it anew.
+func noList(value ref.Val) string {
+	if _, ok := value.Value().([]string); ok {
+		return "results in a list that cannot be mapped (hint: write .map(g, g) behind it)"
+	}
+	return "does not result in a string or a list of strings"
 }
 
 func appendNonEmpty(list []string, text string) []string {

@@ -186,7 +186,7 @@ func (a *Authenticator) mapExtra(tokenID string, e *evaluation, trail Trail) (ma
 		}
 		values, ok := stringList(result)
 		if !ok {
-			mismatch = cmp.Or(mismatch, error(refuse(Claims, "the expression for the extra key "+quote(x.key)+" does not result in a string or a list of strings")))
+			mismatch = cmp.Or(mismatch, error(refuse(Claims, "the expression for the extra key "+quote(x.key)+" "+noList(result))))
 		}
 		if trail != nil {
 			trail.extraValues(x, values, ok)

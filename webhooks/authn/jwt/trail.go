@@ -71,7 +71,7 @@ func (t Trail) mapped(part string, values []string, err error, from string) {
 	case err != nil:
 		t(part, "error, "+from)
 	default:
-		t(part, orNone(quoteSome(values))+", "+from)
+		t(part, orNone(quoteSome(values))+", "+from+numberHint(values))
 	}
 }
 
@@ -86,7 +86,7 @@ func (t Trail) extraValues(x *extraMapping, values []string, ok bool) {
 		t.extra(x, "error: neither a string nor a list of strings")
 		return
 	}
-	t.extra(x, orNone(quoteSome(values)))
+	t.extra(x, orNone(quoteSome(values))+numberHint(values))
 }
 
 const notLookedAt = "not evaluated: "

@@ -51,3 +51,34 @@ func checkParamRef(r Reporter, ref *admissionregistrationv1.ParamRef, path *fiel
 		r.NotSupported(action, string(*ref.ParameterNotFoundAction), "Allow", "Deny")
 	}
 }
+
+// Taken are the names of documents of a kind, with where the first one of each is.
+type Taken map[string]string
+
+// Check reports a name that is invalid, or that an earlier document has.
+func (t Taken) Check(r Reporter, name string) {
+	CheckName(r, name)
+	if name == "" {
+		return
+	}
+	if first, taken := t[name]; taken {
+		hint := ""
+		if first != "" {
+			hint = "the first is in " + first
+		}
+		r.Errorf(field.NewPath("metadata", "name"), hint, "%q is taken by another document", name)
+		return
+	}
+	t[name] = r.Source
+}
+
+// CheckParamRef warns about params that only one of policy and binding knows.
+func CheckParamRef(r Reporter, kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef) {
+	path := field.NewPath("spec", "paramRef")
+	switch {
+	case kind != nil && ref == nil:
+		r.Warnf(path, "name the params, or drop paramKind from the policy", "the policy has paramKind, so params is null for this binding")
+	case kind == nil && ref != nil:
+		r.Warnf(path, "set spec.paramKind in the policy", "the policy has no paramKind, so this does nothing")
+	}
+}

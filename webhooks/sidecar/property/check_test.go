@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	strict "github.com/evanphx/json-patch/v5"
 	"gomodules.xyz/jsonpatch/v2"
 	evanphx "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,9 @@ func (w *world) decide(t testing.TB, in sidecar.Input) (sidecar.Decision, []byte
 		t.Errorf("an error, refusals and a patch at once: %+v", d)
 	}
 	pod := in.Request.Object.Raw
+	if r := d.Response(); !r.Allowed && len(r.Patches) > 0 { // the API server may take it for no answer, and lose the denial
+		t.Errorf("denied with a patch: %+v", r)
+	}
 	if d.Patches == nil {
 		return d, pod
 	}
@@ -46,7 +50,8 @@ func (w *world) decide(t testing.TB, in sidecar.Input) (sidecar.Decision, []byte
 	return d, out
 }
 
-// patched applies a patch as the API server does, with its library.
+// patched applies a patch as the API server does, with its library. That adds on replace of a missing member and copies null from one;
+// a library that refuses both must come to the same.
 func patched(t testing.TB, pod []byte, operations []jsonpatch.Operation) []byte {
 	t.Helper()
 	text := asJSON(t, operations)
@@ -60,6 +65,13 @@ func patched(t testing.TB, pod []byte, operations []jsonpatch.Operation) []byte 
 	out, err := patch.Apply(pod)
 	if err != nil {
 		t.Fatalf("%s does not apply to %s: %v", text, pod, err)
+	}
+	again, err := strict.DecodePatch(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if same, err := again.Apply(pod); err != nil || !reflect.DeepEqual(treeOf(t, same), treeOf(t, out)) {
+		t.Errorf("%s applies to %s differently: %s (%v), %s", text, pod, same, err, out)
 	}
 	return out
 }

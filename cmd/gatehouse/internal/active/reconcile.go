@@ -32,7 +32,7 @@ type Reconciler struct {
 	// NotSent returns a function that returns remarks on what an object matches and the API server does not send. It may be nil,
 	// and so may its result.
 	NotSent func(*config.Config) func(object any) []string
-	// Renotify has at most two channels. A value means that the report about the same resources has changed.
+	// Renotify has at most three channels. A value means that the report about the same resources has changed.
 	Renotify []<-chan struct{}
 	// RefuseEmptied makes a file that has lost all its documents an error.
 	RefuseEmptied bool
@@ -129,7 +129,9 @@ func (r *Reconciler) Start(ctx context.Context, documents *config.Config, found 
 	if r.Dir != "" && documents.Documents == 0 {
 		r.Current.Log.Warn("the directory has no documents: only custom resources are active", "dir", r.Dir)
 	}
-	r.complete.Store(complete)
+	if complete {
+		r.setComplete()
+	}
 	return nil
 }
 
@@ -151,7 +153,7 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 		case <-ctx.Done():
 		}
 	})
-	var renotify [2]<-chan struct{}
+	var renotify [3]<-chan struct{}
 	copy(renotify[:], r.Renotify)
 	incomplete := time.NewTicker(time.Second)
 	defer incomplete.Stop()
@@ -172,6 +174,8 @@ func (r *Reconciler) Run(ctx context.Context, state string) {
 		case <-renotify[0]:
 			r.notify()
 		case <-renotify[1]:
+			r.notify()
+		case <-renotify[2]:
 			r.notify()
 		case <-incomplete.C:
 			if r.complete.Load() {
@@ -231,7 +235,14 @@ func (r *Reconciler) reconcileResources(ctx context.Context) {
 		}
 	}
 	if read && !r.failed {
-		r.complete.Store(true)
+		r.setComplete()
+	}
+}
+
+// setComplete notes that everything that existed at the start is active. That is reported.
+func (r *Reconciler) setComplete() {
+	if !r.complete.Swap(true) {
+		r.notify()
 	}
 }
 

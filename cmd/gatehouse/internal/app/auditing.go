@@ -67,9 +67,6 @@ func (f *AuditOptions) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&f.results, "audit-results", openreports.DefaultResults, fmt.Sprintf("maximum results in a report, at most %d; the totals are always complete", openreports.MaxResults))
 	flags.StringVar(&f.bytes, "audit-reports-bytes", "2Mi", "maximum size of all reports together, such as 500Ki; above it, reports have fewer results, down to totals alone")
 	flags.StringSliceVar(&f.exclude, "audit-exclude-namespace", nil, "more namespaces that are not audited: those from which the API server sends nothing to Gatehouse; repeatable")
-	for _, name := range []string{"audit-every", "audit-qps", "audit-results", "audit-reports-bytes", "audit-exclude-namespace"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
-	}
 }
 
 // Validate returns all problems of the flags.
@@ -207,7 +204,8 @@ func fingerprint(c *config.Config) string {
 	digest := sha256.New()
 	out := json.NewEncoder(digest)
 	add := func(value any) { _ = out.Encode(value) } //nolint:errchkjson // API types can be encoded
-	for o := range c.Objects("SidecarProfile", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException") {
+	for o := range c.Objects("SidecarProfile", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"AdmissionPolicy", "AdmissionPolicyBinding", "PolicyException") {
 		add([]any{o.Kind, o.Object})
 	}
 	add(c.Policy.Configuration)
@@ -217,7 +215,7 @@ func fingerprint(c *config.Config) string {
 // policies returns the names of all policies, and of profiles: a refused injection is a result of one.
 func policies(c *config.Config) []openreports.Policy {
 	var all []openreports.Policy
-	for o := range c.Objects("ValidatingAdmissionPolicy", "AdmissionPolicy", "SidecarProfile") {
+	for o := range c.Objects("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "AdmissionPolicy", "SidecarProfile") {
 		all = append(all, openreports.Policy{Kind: o.Kind, Name: o.GetName()})
 	}
 	return all

@@ -67,6 +67,16 @@ kind: PolicyException
 metadata: {name: legacy, namespace: shop}
 spec: {policies: [{name: pods}], match: {namespaces: [shop]}, reason: moves}
 `, true},
+		"a mutating policy": {auditedPolicies + `
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: labels}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]
+`, true},
 		"a policy": {strings.Replace(auditedPolicies, `"true"`, `"1 == 1"`, 1), true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,13 +57,7 @@ func (f *CertificateOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.replica, "replica", "", "unique name of this replica (default: the host name, which is the pod's name)")
 	flags.StringVar(&f.clientCA, "client-ca", "", "PEM file with the CAs of client certificates; /authenticate rejects other callers (default with --self-signed-dir: the CA of that directory)")
 	flags.BoolVar(&f.requireClientForAll, "require-client-certificate", false, "reject callers of /mutate and /validate that have no client certificate of --client-ca")
-	for _, name := range []string{
-		"self-signed", "self-signed-secret", "self-signed-ca-duration", "self-signed-duration",
-		"cert-manager", "registration", "rotation-hold", "replica",
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist, here and below
-	}
-	_ = cmd.MarkFlagDirname("self-signed-dir")
+	_ = cmd.MarkFlagDirname("self-signed-dir") // the flags exist, here and below
 	for _, name := range []string{"tls-cert", "tls-key", "client-ca"} {
 		_ = cmd.MarkFlagFilename(name)
 	}

@@ -34,9 +34,6 @@ func (f *OperationOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&f.tracingEndpoint, "tracing-endpoint", "", "URL of a collector that receives traces of reviews with OTLP over HTTP; the default path is /v1/traces")
 	flags.Float64Var(&f.tracingRatio, "tracing-sample-ratio", 0, "share of reviews to trace if the API server sends no trace with them, from 0 to 1; reviews with a sampled trace are always traced")
 	flags.Float64Var(&f.memoryRatio, "memory-limit-ratio", 0.9, "share of the cgroup's memory limit that becomes Go's soft memory limit, from 0 to 1; 0 sets none; GOMEMLIMIT in the environment takes precedence")
-	for _, name := range []string{"tracing-endpoint", "tracing-sample-ratio", "memory-limit-ratio"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
-	}
 }
 
 // Validate returns all problems of the flags.

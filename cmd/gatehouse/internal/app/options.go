@@ -33,6 +33,8 @@ type Options struct {
 	Namespace  string
 	// CustomResources reports whether custom resources are configuration beside the directory.
 	CustomResources bool
+	// ManageRegistration reports whether the elected replica writes rules and selectors of the webhook configurations.
+	ManageRegistration bool
 	// OnEmptiedFile is the action on a change that leaves a file without documents.
 	OnEmptiedFile string
 	// CountPods is the pause between two counts of the pods of profiles, 0 for no counts.
@@ -68,6 +70,7 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 	flags.StringVarP(&f.Config, "config", "c", "", "directory with policies, profiles and other configuration (required without --custom-resources)")
 	flags.StringVar(&f.OnEmptiedFile, "on-emptied-file", EmptiedFileWarn, "what to do when a file of --config still exists and has lost all its documents: warn (use the rest) or refuse (keep the active configuration)")
 	flags.BoolVar(&f.CustomResources, "custom-resources", false, "read custom resources from the cluster too: SidecarProfiles, AdmissionPolicies and their bindings, PolicyExceptions, AccessTokens and TokenRevocations")
+	flags.BoolVar(&f.ManageRegistration, "manage-registration", false, "write rules and selectors of the webhook configurations, as the active policies and profiles need them, with --custom-resources; needs what gatehouse manifests --manage-registration prints")
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of this replica, with --custom-resources (default: that of the service account, else "+install.DefaultNamespace+")")
 	flags.DurationVar(&f.CountPods, "count-pods-every", 0, "interval between counts of the pods that profiles match, such as 5m, for the status of SidecarProfiles, with --custom-resources; needs the right to list pods in all namespaces (default: no counts)")
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file; policies and profiles look up objects in the cluster of its current context")
@@ -92,9 +95,6 @@ func (f *Options) AddFlags(cmd *cobra.Command) {
 		"log-format":      {"json", "text"},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flags exist
-	}
-	for _, name := range []string{"namespace", "count-pods-every", "listen", "ops-listen", "max-in-flight-bytes", "max-connections", "drain-delay"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	_ = cmd.MarkFlagDirname("config")
@@ -152,7 +152,7 @@ func (f *Options) Validate() error {
 func (f *Options) checkNames() []error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, flag := range []string{"namespace", "count-pods-every"} {
+	for _, flag := range []string{"manage-registration", "namespace", "count-pods-every"} {
 		if f.changed(flag) && !f.CustomResources {
 			problem("--%s needs --custom-resources", flag)
 		}

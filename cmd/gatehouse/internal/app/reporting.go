@@ -44,6 +44,8 @@ type reporting struct {
 	// audits is nil without --audit-every, and pods without --count-pods-every.
 	audits *background.Controller
 	pods   *podcount.Counter
+	// rules is nil without --manage-registration.
+	rules *managedRules
 	// assumed reports whether the registrations are the default because no flag names them.
 	assumed bool
 }
@@ -59,6 +61,9 @@ const (
 // configurations do not send. It is nil while these are not known. The configuration has the
 // kinds of workloads.
 func (r *reporting) notSent(c *config.Config) func(object any) []string {
+	if r.rules != nil {
+		r.rules.use(c)
+	}
 	if r.registrations == nil {
 		return nil
 	}
@@ -67,13 +72,16 @@ func (r *reporting) notSent(c *config.Config) func(object any) []string {
 	if !knowsMutating || !knowsValidating || r.assumed && len(mutating)+len(validating) == 0 {
 		return nil
 	}
-	ofProfiles, workloads := registration.ProfilesNotSent(mutating), workload.FromAPI(c.Workloads())
+	ofProfiles, workloads, sent := registration.ProfilesNotSent(mutating), workload.FromAPI(c.Workloads()), registration.SentBy(validating)
+	if r.rules != nil {
+		sent = sent.Managed(r.rules.publisher.Hint())
+	}
 	return func(object any) []string {
 		switch o := object.(type) {
 		case *v1alpha1.SidecarProfile:
 			return ofProfiles
 		case *v1alpha1.AdmissionPolicy:
-			return registration.NotSent(o, workloads, validating)
+			return registration.NotSent(o, workloads, sent)
 		default:
 			return nil
 		}
@@ -84,12 +92,19 @@ func (r *reporting) notSent(c *config.Config) func(object any) []string {
 func (r *reporting) follow(c *active.Reconciler) {
 	c.Report = func(report status.Report) {
 		report.Outdated = r.definitions.Outdated()
+		if r.rules != nil {
+			report.Needs = r.rules.report()
+		}
 		r.status.Use(report)
 	}
 	c.NotSent = r.notSent
-	c.Renotify = []<-chan struct{}{r.definitions.Changed(), nil}
+	c.Renotify = []<-chan struct{}{r.definitions.Changed(), nil, nil}
 	if r.registrations != nil {
 		c.Renotify[1] = r.registrations.Changed()
+	}
+	if r.rules != nil {
+		r.rules.complete = func() bool { return c.CheckComplete() == nil }
+		c.Renotify[2] = r.rules.publisher.Changed()
 	}
 }
 
@@ -120,6 +135,9 @@ func (r *reporting) run(ctx context.Context, group *errgroup.Group) {
 	}
 	if r.audits != nil {
 		elected = append(elected, r.audits.Run)
+	}
+	if r.rules != nil {
+		elected = append(elected, r.rules.publisher.Lead)
 	}
 	for _, run := range []func(context.Context){r.status.Run, r.definitions.Run, func(ctx context.Context) { r.candidate.Run(ctx, elected...) }} {
 		group.Go(func() error {
@@ -180,6 +198,11 @@ func (f *Options) reports(ctx context.Context, access *rest.Config, world *clust
 	}
 	if len(names) > 0 {
 		r.registrations = world.Registrations(names)
+	}
+	if f.ManageRegistration {
+		if r.rules, err = f.managedRules(unlimited, names, r.status, log); err != nil {
+			return nil, err
+		}
 	}
 	return r, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
@@ -57,8 +58,10 @@ func (d *decider) decide(ctx context.Context, t *Target, object Object, item raw
 	defer cancel()
 	d.text = appendObject(d.text[:0], object.GroupVersionKind, item)
 	var decision admit.Decision
+	var sent admission.Request
 	req, err := admit.Request(d.resources, request.Spec{Object: d.text, User: request.WithGroups(authenticationv1.UserInfo{Username: user})})
 	if err == nil {
+		sent = req
 		decision = d.Decide(limited, &req, d.template(&object, item), false)
 	} else {
 		decision.Err = err
@@ -69,6 +72,7 @@ func (d *decider) decide(ctx context.Context, t *Target, object Object, item raw
 	sink.Object(object)
 	r := reporter{sink, &object, t.GroupResource() == schemaSecrets}
 	r.report(&decision)
+	r.mutations(limited, d.Snapshot.Mutation, &sent, &decision)
 	if object.GroupKind() == (schema.GroupKind{Kind: "Pod"}) && decision.Injection != nil && !hasEnded(item) {
 		d.reportInjection(&object, decision.Injection, sink)
 	}

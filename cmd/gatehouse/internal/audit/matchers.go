@@ -7,6 +7,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/workload"
 )
@@ -43,25 +44,47 @@ func newMatchers(c *config.Config) *matchers {
 		if match == nil || len(one.Bindings) == 0 {
 			continue
 		}
-		p := matcher{
-			kind: one.Kind, name: one.Name, rules: creations(match.ResourceRules), exclude: creations(match.ExcludeResourceRules),
-			exact: match.MatchPolicy != nil && *match.MatchPolicy == admissionregistrationv1.Exact,
+		bindings := make([]*admissionregistrationv1.MatchResources, len(one.Bindings))
+		for i, b := range one.Bindings {
+			bindings[i] = b.MatchResources
 		}
-		for _, b := range one.Bindings {
-			if b.MatchResources == nil || len(b.MatchResources.ResourceRules) == 0 {
-				p.bindings = nil
-				break
-			}
-			p.bindings = append(p.bindings, creations(b.MatchResources.ResourceRules))
-		}
+		p := newMatcher(one.Kind, one.Name, match, bindings)
 		pods := resource{GroupResource: schema.GroupResource{Resource: "pods"}, namespaced: true, versions: []string{"v1"}}
 		checks = checks || one.ChecksTemplates && p.matches(&pods)
 		m.policies = append(m.policies, p)
+	}
+	for i := range c.Mutation.Policies {
+		p := &c.Mutation.Policies[i]
+		var bindings []*admissionregistrationv1.MatchResources
+		for k := range c.Mutation.Bindings {
+			if b := &c.Mutation.Bindings[k].Spec; b.PolicyName == p.Name {
+				bindings = append(bindings, b.MatchResources)
+			}
+		}
+		if p.Spec.MatchConstraints != nil && len(bindings) > 0 {
+			m.policies = append(m.policies, newMatcher(admit.MutationKind, p.Name, p.Spec.MatchConstraints, bindings))
+		}
 	}
 	if checks {
 		m.addWorkloads(workload.FromAPI(c.Workloads()))
 	}
 	return m
+}
+
+// newMatcher returns what a policy matches with its bindings, nil for one that matches all that the policy does.
+func newMatcher(kind, name string, match *admissionregistrationv1.MatchResources, bindings []*admissionregistrationv1.MatchResources) matcher {
+	p := matcher{
+		kind: kind, name: name, rules: creations(match.ResourceRules), exclude: creations(match.ExcludeResourceRules),
+		exact: match.MatchPolicy != nil && *match.MatchPolicy == admissionregistrationv1.Exact,
+	}
+	for _, b := range bindings {
+		if b == nil || len(b.ResourceRules) == 0 {
+			p.bindings = nil
+			break
+		}
+		p.bindings = append(p.bindings, creations(b.ResourceRules))
+	}
+	return p
 }
 
 // addWorkloads adds the kinds that have a pod template.

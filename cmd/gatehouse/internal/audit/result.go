@@ -26,6 +26,8 @@ const (
 	Warn Status = "warn"
 	// Error is an object, or a rule for an object, that cannot be decided.
 	Error Status = "error"
+	// Change is an object that a mutating policy would change.
+	Change Status = "change"
 	// Skip is a rule that an audit cannot evaluate, see Skipped, and a violation that a
 	// PolicyException exempts, see Result.Exception.
 	Skip Status = "skip"
@@ -53,7 +55,7 @@ func (o *Object) Home() string {
 type Result struct {
 	Object Object
 	Status Status
-	// Kind is that of the policy: AdmissionPolicy, ValidatingAdmissionPolicy, SidecarProfile, or
+	// Kind is that of the policy: AdmissionPolicy, ValidatingAdmissionPolicy, MutatingAdmissionPolicy, SidecarProfile, or
 	// that of an error that no policy causes, "".
 	Kind string
 	// Policy, Binding, Rule, Template and Exception are as in policy.Violation.

@@ -191,8 +191,10 @@ func (a *audit) plan(served *Served) {
 	set, left := a.Snapshot.Policy.ForObjects()
 	snapshot := *a.Snapshot
 	snapshot.Policy = set
-	a.Snapshot = &snapshot
 	a.out.Skipped = skippedRules(left)
+	var skipped []Skipped
+	snapshot.Mutation, skipped = knownMutations(a.Config, snapshot.Mutation)
+	a.Snapshot, a.out.Skipped = &snapshot, append(a.out.Skipped, skipped...)
 	a.out.Skipped = append(a.out.Skipped, newMatchers(a.Config).skipped(served, a.out.Skipped)...)
 	sortSkipped(a.out.Skipped)
 }

@@ -23,6 +23,15 @@ import (
 
 const shop = `{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {env: prod}}}`
 
+// mutating returns a MutatingAdmissionPolicy for ConfigMaps with its binding.
+func mutating(name, operation, condition, patch string) string {
+	return fmt.Sprintf(`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy, metadata: {name: %[1]s}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [%[2]s], resources: [configmaps]}]}, reinvocationPolicy: Never,
+  matchConditions: [{name: c, expression: %[3]q}], mutations: [{patchType: JSONPatch, jsonPatch: {expression: %[4]q}}]}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: %[1]s}, spec: {policyName: %[1]s}}`, name, operation, condition, patch)
+}
+
 func configMap(namespace, name, value string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %q, namespace: %q}, data: {a: %q}}`, name, namespace, value)
 }
@@ -91,6 +100,25 @@ func TestRun(t *testing.T) {
 				`AdmissionPolicy conditional : its match condition "c" reads request.operation, which an audit does not know`,
 				`AdmissionPolicy updates : it does not match the creation of objects`,
 				`AdmissionPolicy who validations[0]: it reads request.userInfo, which an audit does not know`,
+			},
+		},
+		"mutating policies": {
+			objects: []string{configMap("shop", "b", "bad"), configMap("shop", "c", "good")},
+			documents: []string{
+				good, mutating("fix", "CREATE", "object.data.a == 'bad'", `[JSONPatch{op: "replace", path: "/data/a", value: "good"}, JSONPatch{op: "add", path: "/metadata/labels", value: {"x": "y"}}]`),
+				mutating("nothing", "CREATE", "true", `[JSONPatch{op: "add", path: "/data/a", value: object.data.a}]`),
+				mutating("who", "CREATE", "request.userInfo.username == 'x' && oldObject == null", `[JSONPatch{op: "remove", path: "/data"}]`),
+				mutating("updates", "UPDATE", "true", `[JSONPatch{op: "remove", path: "/data"}]`),
+				mutating("broken", "CREATE", "object.metadata.name == 'c'", `[JSONPatch{op: "remove", path: "/none"}]`),
+			},
+			want: []string{
+				"change ConfigMap shop/b fix/: would change /data/a, /metadata/labels",
+				"fail ConfigMap shop/c broken/: JSON Patch: error in remove for path: '/none': Unable to remove nonexistent key: none: missing value",
+			},
+			coverage: "configmaps v1: 2",
+			skipped: []string{
+				`MutatingAdmissionPolicy updates : it does not match the creation of objects`,
+				`MutatingAdmissionPolicy who : it reads oldObject, request.userInfo, which an audit does not know`,
 			},
 		},
 		"secrets by their name": {

@@ -149,6 +149,12 @@ func adaptFlags(cmd *cobra.Command) {
 		case flag.Value.Type() == "duration":
 			adaptDurationFlag(flag)
 		}
+		// Shells offer files where nothing says what a flag takes.
+		_, file := flag.Annotations[cobra.BashCompFilenameExt]
+		_, directory := flag.Annotations[cobra.BashCompSubdirsInDir]
+		if _, says := cmd.GetFlagCompletionFunc(flag.Name); !says && !file && !directory && flag.Value.Type() != "bool" {
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions) // the flag exists
+		}
 	})
 	for _, sub := range cmd.Commands() {
 		adaptFlags(sub)

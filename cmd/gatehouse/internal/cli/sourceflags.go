@@ -29,7 +29,7 @@ type SourceFlags struct {
 	ClusterFlags
 	// WithCluster is for a directory beside what is active in the cluster.
 	WithCluster bool
-	// native is for the ValidatingAdmissionPolicies, if it is given, and partial accepts that the documents of the servers are not known.
+	// native is for the cluster's own admission policies, if it is given, and partial accepts that the documents of the servers are not known.
 	native, partial bool
 	// flags are those of the command.
 	flags *pflag.FlagSet
@@ -43,7 +43,7 @@ func (f *SourceFlags) active(dir string) bool { return dir == "" || f.WithCluste
 // isNativeGiven reports whether --native was given.
 func (f *SourceFlags) isNativeGiven() bool { return f.flags != nil && f.flags.Changed("native") }
 
-// Native reports whether the ValidatingAdmissionPolicies of the cluster decide.
+// Native reports whether the cluster's own admission policies decide.
 func (f *SourceFlags) Native(dir string) bool {
 	return f.native || f.flags != nil && f.active(dir) && !f.isNativeGiven()
 }
@@ -113,9 +113,9 @@ func (f *SourceFlags) Describe(dir string) string {
 	}
 	switch native := f.Native(dir); {
 	case native && !f.active(dir):
-		text += ", with its ValidatingAdmissionPolicies"
+		text += ", with its own admission policies"
 	case !native && f.active(dir) && f.flags != nil:
-		text += ", without its ValidatingAdmissionPolicies"
+		text += ", without its own admission policies"
 	}
 	return text
 }
@@ -277,7 +277,7 @@ func (s *Source) Unconsidered() (left []error) {
 		left = append(left, s.unconsidered)
 	}
 	if s.flags.active(s.dir) && !s.flags.Native(s.dir) {
-		left = append(left, errors.New("the ValidatingAdmissionPolicies of the cluster are not considered (--native=false)"))
+		left = append(left, errors.New("the admission policies of the cluster itself are not considered (--native=false)"))
 	}
 	return left
 }

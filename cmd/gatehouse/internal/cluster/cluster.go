@@ -132,6 +132,10 @@ func (c *Cluster) Close() { c.close() }
 func (c *Cluster) Provide(p *policy.Spec, m *mutation.Spec, s *sidecar.Spec) *View {
 	v := c.view(FindWatchTargets(p, m, s))
 	p.Objects, p.Authorizer = v, c.access.authorizer()
+	if m.Schemas == nil {
+		m.Schemas = mutation.NewCustomKinds(nil)
+	}
+	m.Schemas = &definitions{followers: v.params[definitionKind], others: m.Schemas}
 	s.Namespaces, s.ConfigMaps, s.Known = v, v, nil
 	return v
 }

@@ -135,57 +135,49 @@ func (o *Once) Resources() (all []*config.Resource, installed bool, err error) {
 	return all, installed, nil
 }
 
-// Native lists the cluster's own MutatingAdmissionPolicies and ValidatingAdmissionPolicies, and their bindings. Errors are as those of
-// Resources.
+// Native lists the cluster's own MutatingAdmissionPolicies and ValidatingAdmissionPolicies, and their bindings, in the newest version that is
+// served. Errors are as those of Resources.
 func (o *Once) Native() (*config.Config, error) {
-	out, group := &config.Config{}, admissionregistrationv1.SchemeGroupVersion
-	_, err := o.each(group.WithKind("ValidatingAdmissionPolicy"), func(u *unstructured.Unstructured) error {
-		out.Policy.Policies = append(out.Policy.Policies, policy.Policy{Source: config.ClusterSource})
-		return convert(u, &out.Policy.Policies[len(out.Policy.Policies)-1].ValidatingAdmissionPolicy)
-	})
-	if err != nil {
+	out := &config.Config{}
+	validating, mutating := &out.Policy, &out.Mutation
+	if _, err := addAll(o, "v1", "ValidatingAdmissionPolicy", func(p admissionregistrationv1.ValidatingAdmissionPolicy) {
+		validating.Policies = append(validating.Policies, policy.Policy{Source: config.ClusterSource, ValidatingAdmissionPolicy: p})
+	}); err != nil {
 		return nil, err
 	}
-	_, err = o.each(group.WithKind("ValidatingAdmissionPolicyBinding"), func(u *unstructured.Unstructured) error {
-		out.Policy.Bindings = append(out.Policy.Bindings, policy.Binding{Source: config.ClusterSource})
-		return convert(u, &out.Policy.Bindings[len(out.Policy.Bindings)-1].ValidatingAdmissionPolicyBinding)
-	})
-	if err != nil {
+	if _, err := addAll(o, "v1", "ValidatingAdmissionPolicyBinding", func(b admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+		validating.Bindings = append(validating.Bindings, policy.Binding{Source: config.ClusterSource, ValidatingAdmissionPolicyBinding: b})
+	}); err != nil {
 		return nil, err
 	}
-	return out, o.addMutating(&out.Mutation)
-}
-
-// addMutating adds the cluster's own MutatingAdmissionPolicies and their bindings, in the newest version that is served.
-func (o *Once) addMutating(out *mutation.Spec) error {
 	for _, version := range []string{"v1", "v1beta1"} { // they have the same fields
-		group := schema.GroupVersion{Group: admissionregistrationv1.GroupName, Version: version}
-		served, err := o.each(group.WithKind("MutatingAdmissionPolicy"), func(u *unstructured.Unstructured) error {
-			out.Policies = append(out.Policies, mutation.Policy{Source: config.ClusterSource})
-			return convert(u, &out.Policies[len(out.Policies)-1].MutatingAdmissionPolicy)
+		served, err := addAll(o, version, "MutatingAdmissionPolicy", func(p admissionregistrationv1.MutatingAdmissionPolicy) {
+			mutating.Policies = append(mutating.Policies, mutation.Policy{Source: config.ClusterSource, MutatingAdmissionPolicy: p})
 		})
-		switch {
-		case err != nil:
-			return err
-		case !served:
+		if err == nil && !served {
 			continue
 		}
-		_, err = o.each(group.WithKind("MutatingAdmissionPolicyBinding"), func(u *unstructured.Unstructured) error {
-			out.Bindings = append(out.Bindings, mutation.Binding{Source: config.ClusterSource})
-			return convert(u, &out.Bindings[len(out.Bindings)-1].MutatingAdmissionPolicyBinding)
-		})
-		return err
+		if err == nil {
+			_, err = addAll(o, version, "MutatingAdmissionPolicyBinding", func(b admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+				mutating.Bindings = append(mutating.Bindings, mutation.Binding{Source: config.ClusterSource, MutatingAdmissionPolicyBinding: b})
+			})
+		}
+		return out, err
 	}
-	return nil
+	return out, nil
 }
 
-// convert makes a typed object of one that was read.
-func convert(u *unstructured.Unstructured, into any) error {
-	u.SetManagedFields(nil)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
-		return fmt.Errorf("%s %q cannot be read: %w", u.GetKind(), u.GetName(), err)
-	}
-	return nil
+// addAll calls add with every object of a kind of the API server's policies. It is Once.each otherwise.
+func addAll[T any](o *Once, version, kind string, add func(T)) (served bool, err error) {
+	return o.each(schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: version, Kind: kind}, func(u *unstructured.Unstructured) error {
+		var object T
+		u.SetManagedFields(nil)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &object); err != nil {
+			return fmt.Errorf("%s %q cannot be read: %w", u.GetKind(), u.GetName(), err)
+		}
+		add(object)
+		return nil
+	})
 }
 
 // each calls f with every object of a kind, and reports whether the cluster has it. A missing right is a problem, any

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 )
 
 // store holds the objects of a watch, by namespace and name, without what no
@@ -75,10 +77,12 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 type param struct {
 	*unstructured.Unstructured
 	labels labels.Set
+	// kinds are the kinds of a CustomResourceDefinition, nil for another object.
+	kinds *mutation.CustomKinds
 }
 
-// strip returns what is kept of an object: it has no managed fields, and a param has its
-// labels. It is idempotent.
+// strip returns what is kept of an object: it has no managed fields, a param has its labels, and the schemas of a definition have no
+// descriptions. It is idempotent.
 func strip(object any) (any, error) {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -86,7 +90,12 @@ func strip(object any) (any, error) {
 	}
 	accessor.SetManagedFields(nil)
 	if u, ok := object.(*unstructured.Unstructured); ok {
-		return &param{u, u.GetLabels()}, nil
+		kept := &param{Unstructured: u, labels: u.GetLabels()}
+		if u.GroupVersionKind() == definitionKind {
+			withoutDescriptions(u.Object)
+			kept.kinds = mutation.NewCustomKinds([]*unstructured.Unstructured{u})
+		}
+		return kept, nil
 	}
 	return object, nil
 }

@@ -44,8 +44,8 @@ type WatchTargets struct {
 }
 
 // FindWatchTargets returns those of a configuration, which may have errors: the
-// params that bound policies name, the presets of profiles, and namespaces if
-// there is a policy or a profile at all.
+// params that bound policies name, the definitions of the custom resources that mutating policies match, the presets of profiles, and
+// namespaces if there is a policy or a profile at all.
 func FindWatchTargets(p *policy.Spec, m *mutation.Spec, s *sidecar.Spec) WatchTargets {
 	n := WatchTargets{Namespaces: len(p.Policies)+len(p.AdmissionPolicies)+len(m.Policies)+len(s.Profiles) > 0}
 	for _, one := range p.All() {
@@ -56,6 +56,7 @@ func FindWatchTargets(p *policy.Spec, m *mutation.Spec, s *sidecar.Spec) WatchTa
 	kinds := map[string]*admissionregistrationv1.ParamKind{}
 	for i := range m.Policies {
 		kinds[m.Policies[i].Name] = m.Policies[i].Spec.ParamKind
+		n.addDefinitions(m.Policies[i].Spec.MatchConstraints)
 	}
 	for i := range m.Bindings {
 		n.addParams(kinds[m.Bindings[i].Spec.PolicyName], m.Bindings[i].Spec.ParamRef)

@@ -121,6 +121,12 @@ func TestNeeds(t *testing.T) {
 			c.mutation.Policies[0].Spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "example.com/v1", Kind: "Limit"}
 			c.mutation.Bindings[0].Spec.ParamRef = &admissionregistrationv1.ParamRef{Namespace: "one"}
 		}, true, []Target{{limits, "one", ""}}},
+		{"policies that mutate custom resources", func(c *configuration) {
+			c.mutation.Policies = []mutation.Policy{mutating("example.com", "gears", "gears/status", "wheels"), mutating("apps", "*"), mutating("", "pods")}
+		}, true, []Target{{definitionKind, "", "gears.example.com"}, {definitionKind, "", "wheels.example.com"}}},
+		{"policies that mutate all resources of a group", func(c *configuration) {
+			c.mutation.Policies = []mutation.Policy{mutating("example.com", "gears"), mutating("example.org", "*")}
+		}, true, []Target{{definitionKind, "", ""}}},
 		{"many objects of a namespace", func(c *configuration) {
 			for i := range maxNames + 1 {
 				c.upstream("v1", "ConfigMap", [2]string{"one", fmt.Sprint("x", i)})

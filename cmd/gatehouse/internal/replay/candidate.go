@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -59,6 +61,8 @@ type configuration struct {
 	objects policy.Objects
 	// resources are those of Kubernetes and of its CustomResourceDefinitions.
 	resources *request.Resources
+	// readsUser reports whether a mutating policy reads who has sent a request: recordings redact a part of that.
+	readsUser bool
 	// snapshots return the compiled configuration, without and with a guard for redacted values.
 	snapshots [2]func() (*webhooks.Snapshot, error)
 }
@@ -68,6 +72,7 @@ func newConfiguration(c *config.Config) *configuration {
 	out := &configuration{config: c, objects: c.Policy.Objects}
 	definitions, _ := out.objects.List(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, "", nil)
 	out.resources = request.NewResources(definitions)
+	out.readsUser = slices.ContainsFunc(c.Mutation.Policies, func(p mutation.Policy) bool { return strings.Contains(p.Spec.String(), "userInfo") })
 	// Whether a kind is served is known for a review alone.
 	c.Policy.Objects = unknownScopes{out.objects}
 	for i := range out.snapshots {

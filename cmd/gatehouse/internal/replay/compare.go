@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -54,7 +55,7 @@ func compareAllowed(before, after *answer) (out difference) {
 			out.changes = append(out.changes, ChangedPatch)
 			out.rules = append(out.rules, patchRules(before, after)...)
 		case redacted.Unknown:
-			out.undecided = sidecars + "the patch differs where a value is redacted in the recording"
+			out.undecided = "the patch differs where a value is redacted in the recording"
 		case redacted.Same:
 		}
 	}
@@ -168,6 +169,9 @@ func (a *answer) recordedRules() (out []Rule) {
 			out = append(out, Rule{admit.InjectionKind, name, admit.InjectionRule})
 		}
 	}
+	if kind, name, ok := policyOf(a.status.Get("message").Text()); ok && len(out) == 0 {
+		out = append(out, Rule{Kind: kind, Name: name})
+	}
 	return out
 }
 
@@ -179,6 +183,7 @@ const (
 	Refused  Effect = "refused"
 	Warned   Effect = "warned"
 	Injected Effect = "injected"
+	Mutated  Effect = "mutated"
 )
 
 // Cause is a rule or profile that a recorded answer names, and what it has done.
@@ -193,8 +198,8 @@ func (c *Cause) Matches(names []string) bool {
 	return slices.Contains(names, c.Name) || slices.Contains(names, c.Kind+"/"+c.Name)
 }
 
-// RecordedCauses returns the rules that have refused or warned, and the profiles that were injected, as far as the
-// recorded answer names them. They are sorted.
+// RecordedCauses returns the rules that have refused or warned, the profiles that were injected and the mutating policies that changed
+// the object, as far as the recorded answer names them. They are sorted.
 func RecordedCauses(r *record.Review) []Cause {
 	if r.Token != nil || r.Request == nil {
 		return nil
@@ -215,6 +220,7 @@ func RecordedCauses(r *record.Review) []Cause {
 			add(Injected, Rule{Kind: admit.InjectionKind, Name: name})
 		}
 	}
+	add(Mutated, answer.mutations()...)
 	for _, warning := range answer.warnings.Elements() {
 		if kind, name, ok := policyOf(warning.Text()); ok {
 			add(Warned, Rule{Kind: kind, Name: name})
@@ -226,17 +232,22 @@ func RecordedCauses(r *record.Review) []Cause {
 	return slices.Compact(out)
 }
 
-// policyOf returns the policy that a message of an answer begins with, as policy.Set writes it:
-// "AdmissionPolicy 'team-label' denied request: …".
+// policyOf returns the policy that a message of an answer begins with, as policy.Set and mutation.Set write it:
+// "AdmissionPolicy 'team-label' denied request: …". Mutating policies are "policy 'x'", "policy "x"" and "MutatingAdmissionPolicy "x"".
 func policyOf(message string) (kind, name string, ok bool) {
-	message = strings.TrimPrefix(message, "Validation failed for ")
-	for _, kind := range [...]string{"ValidatingAdmissionPolicy", "AdmissionPolicy"} {
-		if rest, found := strings.CutPrefix(message, kind+" '"); found {
-			name, _, ok = strings.Cut(rest, "'")
-			return kind, name, ok
-		}
+	kind, rest, _ := strings.Cut(strings.TrimPrefix(message, "Validation failed for "), " ")
+	switch kind {
+	case "policy":
+		kind = admit.MutationKind
+	case admit.MutationKind, "ValidatingAdmissionPolicy", "AdmissionPolicy":
+	default:
+		return "", "", false
 	}
-	return "", "", false
+	if !strings.HasPrefix(rest, "'") && !strings.HasPrefix(rest, `"`) {
+		return "", "", false
+	}
+	name, _, ok = strings.Cut(rest[1:], rest[:1])
+	return kind, name, ok
 }
 
 // warningRules returns the rules that warnings come from.
@@ -288,8 +299,8 @@ func (a *answer) rulesOfFailure() (out []Rule) {
 	return sortedRules(out)
 }
 
-// patchRules returns the profiles that patches differ by: those with another verdict or another
-// revision, or else all that are applied.
+// patchRules returns the profiles and mutating policies that patches differ by: profiles with another verdict or another revision,
+// policies that one of the configurations does not have or has otherwise, or else all that have changed the object.
 func patchRules(before, after *answer) (out []Rule) {
 	was, is := before.profiles(), after.profiles()
 	earlier, later := revisions(before.patch), revisions(after.patch)
@@ -309,11 +320,42 @@ func patchRules(before, after *answer) (out []Rule) {
 			}
 		}
 	}
+	changed, changes := before.mutations(), after.mutations()
+	for _, rule := range slices.Concat(changed, changes) {
+		all = append(all, rule)
+		isSame := slices.Contains(changed, rule) && slices.Contains(changes, rule)
+		if !isSame || before.by != nil && after.by != nil && !after.by.hasMutationOf(before.by, rule.Name) {
+			out = append(out, rule)
+		}
+	}
 	if len(out) == 0 {
 		out = all
 	}
 	if len(out) == 0 {
 		out = append(out, Rule{Name: otherRule})
+	}
+	return out
+}
+
+// mutations returns the mutating policies that changed the object.
+func (a *answer) mutations() (out []Rule) {
+	add := func(name string) {
+		if rule := (Rule{Kind: admit.MutationKind, Name: name}); name != "" && !slices.Contains(out, rule) {
+			out = append(out, rule)
+		}
+	}
+	if a.mutation != nil {
+		for _, one := range a.mutation.Applied {
+			if one.Changed {
+				add(one.Policy)
+			}
+		}
+		return out
+	}
+	for one := range strings.SplitSeq(a.audit.Get(webhooks.MutatedByKey).Text(), ",") {
+		if name, _, isWhole := strings.Cut(one, "/"); isWhole { // the text may be cut
+			add(name)
+		}
 	}
 	return out
 }

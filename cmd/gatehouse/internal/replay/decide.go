@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record/redacted"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
@@ -51,11 +53,15 @@ type answer struct {
 	// status, warnings, patch and audit are members of the answer as it is sent, the patch as JSON.
 	status, warnings, patch, audit rawjson.Value
 
+	// by is the configuration that has decided, nil if it is not known.
+	by *configuration
+
 	// What follows is known of an answer that was computed.
 	violations []policy.Violation
 	verdicts   []sidecar.Verdict
 	policy     *policy.Decision
 	sidecar    *sidecar.Decision
+	mutation   *mutation.Decision
 }
 
 // decider decides reviews by one configuration. It is for one goroutine.
@@ -101,6 +107,8 @@ const (
 	sidecars    = "sidecar profiles: "
 	injected    = sidecars + "the pod has what the recorded profiles inject, and those of this configuration may inject something else"
 	unreadable  = "it cannot be read where it is redacted: "
+	mutations   = "mutating policies: "
+	mutated     = mutations + "the object is what the recorded ones made of it, and those of this configuration may make something else"
 )
 
 // decide decides an admission review as the server does: the same function, the same answer.
@@ -147,6 +155,8 @@ func (d *decider) validate(ctx context.Context, s *webhooks.Snapshot, item *item
 		out.undecided = unreadable + firstLine(out.failure)
 	case d.injectsOtherwise(ctx, s, item):
 		out.undecided = injected
+	case d.mutatesOtherwise(ctx, s, item):
+		out.undecided = mutated
 	}
 	return out
 }
@@ -172,12 +182,32 @@ func (i *item) hasOwnPaths() bool {
 	return len(i.segment.Header.Redaction.Paths) > len(record.DefaultPaths())
 }
 
-// mutate decides by sidecar profiles.
+// hasRedactedObject reports whether anything in an object is redacted that policies may read.
+func (i *item) hasRedactedObject() bool {
+	prefix := []byte(redacted.Prefix)
+	return bytes.Contains(i.request.Object.Raw, prefix) || bytes.Contains(i.request.OldObject.Raw, prefix) || i.lookups != nil && i.lookups.redacted
+}
+
+// mutate decides by mutating policies, and then by sidecar profiles.
 func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) answer {
-	decision := s.Sidecar.Decide(ctx, sidecar.Input{Request: item.request, Checked: true, Explain: d.explain})
+	request := item.request
+	changed := admit.Mutate(ctx, s.Mutation, &request, d.explain)
+	if undecided := d.undecidedMutation(item, &changed); undecided != "" || changed.Err != nil || changed.Refusal != nil {
+		response := changed.Response()
+		out := d.answer(item, &response)
+		out.mutation, out.undecided = &changed, undecided
+		if changed.Refusal != nil {
+			out.violations = admit.MutationViolations(&changed)
+		}
+		return out
+	}
+	decision := s.Sidecar.Decide(ctx, sidecar.Input{Request: request, Checked: true, Explain: d.explain})
 	response := decision.Response()
+	if response.Allowed && len(changed.Patch) > 0 {
+		response.Patches = append(changed.Patch, response.Patches...)
+	}
 	out := d.answer(item, &response)
-	out.verdicts, out.sidecar = decision.Verdicts, &decision
+	out.verdicts, out.sidecar, out.mutation = decision.Verdicts, &decision, &changed
 	out.violations = admit.Refusals(&decision)
 	switch {
 	case d.playback.missing != nil:
@@ -188,6 +218,19 @@ func (d *decider) mutate(ctx context.Context, s *webhooks.Snapshot, item *item) 
 		out.undecided = unreadable + firstLine(out.failure)
 	}
 	return out
+}
+
+// undecidedMutation returns why a replay cannot know what mutating policies decide, "" if it can. Their expressions have no guard for
+// redacted values.
+func (d *decider) undecidedMutation(item *item, changed *mutation.Decision) string {
+	switch {
+	case d.playback.lacking != nil:
+		return mutations + d.playback.lacking.Error()
+	case len(changed.Applied)+len(changed.Failures) > 0 && item.review.Redacted && (d.configuration.readsUser || item.hasRedactedObject()):
+		return mutations + redacted.Err.Error()
+	default:
+		return ""
+	}
 }
 
 // dependsOnRedacted reports whether what a decision says depends on a redacted value.

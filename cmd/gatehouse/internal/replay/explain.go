@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
@@ -97,6 +98,8 @@ type Explanation struct {
 	Undecided string
 	// Policy is that of policy.Set.Decide with explanations, nil unless policies decide.
 	Policy *policy.Decision
+	// Mutation is that of mutation.Set.Decide with explanations, nil unless mutating policies decide.
+	Mutation *mutation.Decision
 	// Sidecar is that of sidecar.Set.Decide with explanations, nil unless profiles decide.
 	Sidecar *sidecar.Decision
 }
@@ -137,6 +140,6 @@ func explain(ctx context.Context, of *Item, c *Candidate) (*Explanation, error) 
 	it.base, it.baseErr = r.library.find(it.source.Dir, &it.segment.Header, it.review)
 	w.explain = true
 	answer := w.answer(ctx, c, it)
-	out.Answer, out.Undecided, out.Policy, out.Sidecar = answer.public(), answer.undecided, answer.policy, answer.sidecar
+	out.Answer, out.Undecided, out.Policy, out.Mutation, out.Sidecar = answer.public(), answer.undecided, answer.policy, answer.mutation, answer.sidecar
 	return out, nil
 }

@@ -8,8 +8,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar/status"
@@ -64,6 +66,52 @@ func (c *configuration) hasProfilesOf(other *configuration) bool {
 			return has != had || !maps.Equal(data, before)
 		})
 	})
+}
+
+// mutatesOtherwise reports whether the mutating policies of the configuration may make something else of an object than the recorded
+// ones, which have been applied to it: those that are new change it, or one of the recorded ones that are gone or differ was about it.
+func (d *decider) mutatesOtherwise(ctx context.Context, s *webhooks.Snapshot, item *item) bool {
+	if item.base == d.configuration {
+		return false
+	}
+	d.playback.lacking = nil
+	request := item.request
+	changed := admit.Mutate(ctx, s.Mutation, &request, false)
+	if changed.Object != nil || changed.Err != nil || d.undecidedMutation(item, &changed) != "" {
+		return true
+	}
+	if item.base == nil || len(item.base.config.Mutation.Policies) == 0 {
+		return false
+	}
+	before, err := item.base.snapshots[plain]()
+	if err != nil {
+		return true
+	}
+	lookups := s.Mutation.Lookups()
+	lookups.Schemas = before.Mutation.Lookups().Schemas
+	had := before.Mutation.With(lookups).Decide(ctx, mutation.Input{Request: item.request})
+	return d.playback.lacking != nil || slices.ContainsFunc(had.Applied, func(a mutation.Application) bool { return !d.configuration.hasMutationOf(item.base, a.Policy) })
+}
+
+// hasMutationOf reports whether the configuration has the mutating policy of that name of another one, with the same bindings.
+func (c *configuration) hasMutationOf(other *configuration, name string) bool {
+	return equality.Semantic.DeepEqual(c.mutationSpecs(name), other.mutationSpecs(name))
+}
+
+// mutationSpecs returns the specs of a mutating policy, under "", and of its bindings by their names.
+func (c *configuration) mutationSpecs(name string) map[string]any {
+	specs := map[string]any{}
+	for i := range c.config.Mutation.Policies {
+		if p := &c.config.Mutation.Policies[i]; p.Name == name {
+			specs[""] = &p.Spec
+		}
+	}
+	for i := range c.config.Mutation.Bindings {
+		if b := &c.config.Mutation.Bindings[i]; b.Spec.PolicyName == name {
+			specs[b.Name] = &b.Spec
+		}
+	}
+	return specs
 }
 
 // sortedProfiles returns the sidecar profiles by name.

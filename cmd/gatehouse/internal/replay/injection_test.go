@@ -30,6 +30,7 @@ spec:
   injection: OptOut
   presets: [{name: limits, configMap: {namespace: shop, name: limits}}]
   template: {spec: {containers: [{name: proxy, image: registry.example/proxy, env: [{name: TEAM, value: "${presets.limits['team']}"}]}]}}`
+		mutated   = "mutating policies: the object is what the recorded ones made of it, and those of this configuration may make something else"
 		undecided = "sidecar profiles: the pod has what the recorded profiles inject, and those of this configuration may inject something else"
 	)
 	p, q := admissionPolicy("p", always), strings.Replace(admissionPolicy("p", always), "[CREATE]", "[CREATE, UPDATE]", 1)
@@ -52,6 +53,12 @@ spec:
 		{name: "the same profile, and the recorded configuration is not known", unknown: true, before: documents(shop, mesh, p), after: documents(p, mesh, shop)},
 		{name: "another revision, and the recorded configuration is not known", unknown: true, before: documents(shop, mesh, p), after: documents(shop, fmt.Sprintf(profile, "2"), p), want: undecided},
 		{name: "a profile less, and the recorded configuration is not known", unknown: true, before: documents(shop, mesh, p), after: documents(shop, p), want: undecided},
+		{name: "the same mutating policies", before: documents(shop, mutating("a", "b", "1"), p), after: documents(mutating("a", "b", "1"), shop, p)},
+		{name: "another mutation", before: documents(shop, mutating("a", "b", "1"), p), after: documents(shop, mutating("a", "b", "2"), p), want: mutated},
+		{name: "a mutating policy less", before: documents(shop, mutating("a", "b", "1"), p), after: documents(shop, p), want: mutated},
+		{name: "a mutating policy more, for other pods", before: documents(shop, p), after: documents(shop, mutating("a", "b", "1", "object.metadata.name == 'x'"), p)},
+		{name: "another mutation, and the recorded configuration is not known", unknown: true, before: documents(shop, mutating("a", "b", "1"), p), after: documents(shop, mutating("a", "b", "2"), p), want: mutated},
+		{name: "the same mutating policies, and the recorded configuration is not known", unknown: true, before: documents(shop, mutating("a", "b", "1"), p), after: documents(shop, mutating("a", "b", "1"), p)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -51,13 +51,14 @@ type playback struct {
 	segment *segment
 	lookups *lookups
 	now     time.Time
-	// missing is the first lookup of a sidecar profile that was not recorded.
-	missing error
+	// missing is the first lookup of a sidecar profile that was not recorded, and lacking that of anything.
+	missing, lacking error
 }
 
 // begin makes the playback answer for a review.
 func (p *playback) begin(item *item) {
-	p.base, p.segment, p.lookups, p.now, p.missing = item.base, item.segment, item.lookups, item.review.Time, nil
+	p.base, p.segment, p.lookups, p.now = item.base, item.segment, item.lookups, item.review.Time
+	p.missing, p.lacking = nil, nil
 }
 
 // answers returns the playback as lookups of a Snapshot. Without an authorizer at the recording, the
@@ -91,7 +92,7 @@ func (p *playback) namespace(name string) (*corev1.Namespace, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("reads namespace %q, %w", name, redacted.ErrMissing)
+	return nil, p.lack(fmt.Errorf("reads namespace %q, %w", name, redacted.ErrMissing))
 }
 
 // Namespace implements policy.Objects.
@@ -116,6 +117,13 @@ func (n sidecarNamespaces) Namespace(name string) (*corev1.Namespace, bool) {
 	return found, found != nil
 }
 
+// lack notes the error of a lookup that was not recorded, and returns it.
+func (p *playback) lack(err error) error {
+	p.lacking = cmp.Or(p.lacking, err)
+	return err
+}
+
+// miss notes the error of a lookup by a sidecar profile.
 func (p *playback) miss(err error) {
 	if p.missing == nil {
 		p.missing = err
@@ -148,7 +156,7 @@ func (p *playback) Namespaced(kind schema.GroupVersionKind) (bool, error) {
 	if !p.candidate.resources.Of(kind).Guessed {
 		return p.candidate.objects.Namespaced(kind) //nolint:wrapcheck // it is as in the server
 	}
-	return false, fmt.Errorf("reads params of kind %s, %w (hint: put its CustomResourceDefinition into the directory of the configuration)", kindText(kind), redacted.ErrMissing)
+	return false, p.lack(fmt.Errorf("reads params of kind %s, %w (hint: put its CustomResourceDefinition into the directory of the configuration)", kindText(kind), redacted.ErrMissing))
 }
 
 func kindText(kind schema.GroupVersionKind) string {
@@ -171,7 +179,7 @@ func (p *playback) Get(kind schema.GroupVersionKind, namespace, name string) (*u
 	case known:
 		return recorded, err
 	default:
-		return nil, fmt.Errorf("reads params %s %s, %w", kindText(kind), joinName(namespace, name), redacted.ErrMissing)
+		return nil, p.lack(fmt.Errorf("reads params %s %s, %w", kindText(kind), joinName(namespace, name), redacted.ErrMissing))
 	}
 }
 
@@ -230,7 +238,7 @@ func (p *playback) List(kind schema.GroupVersionKind, namespace string, selector
 	recorded, known, err := p.recordedList(kind, namespace, selector)
 	switch {
 	case !known && len(own) == 0:
-		return nil, fmt.Errorf("reads params %s %s by labels, %w", kindText(kind), joinName(namespace, "*"), redacted.ErrMissing)
+		return nil, p.lack(fmt.Errorf("reads params %s %s by labels, %w", kindText(kind), joinName(namespace, "*"), redacted.ErrMissing))
 	case !known:
 		return own, nil
 	case err != nil || len(own)+len(before) == 0:
@@ -292,7 +300,7 @@ func (p *playback) ConfigMapData(namespace, name string) (map[string]string, boo
 	case known:
 		return recorded, found
 	default:
-		p.miss(fmt.Errorf("reads preset v1/ConfigMap %s, %w", joinName(namespace, name), redacted.ErrMissing))
+		p.miss(p.lack(fmt.Errorf("reads preset v1/ConfigMap %s, %w", joinName(namespace, name), redacted.ErrMissing)))
 		return nil, false
 	}
 }
@@ -335,7 +343,7 @@ func (p *playback) Authorize(_ context.Context, a authorizer.Attributes) (author
 			return decision, one.Reason, nil
 		}
 	}
-	return authorizer.DecisionNoOpinion, "", fmt.Errorf("asks the authorizer for an answer %w", redacted.ErrMissing)
+	return authorizer.DecisionNoOpinion, "", p.lack(fmt.Errorf("asks the authorizer for an answer %w", redacted.ErrMissing))
 }
 
 //nolint:gochecknoglobals // constant

@@ -434,6 +434,7 @@ func (w *worker) compare(ctx context.Context, it *item) (before, after answer, d
 	recorded := w.run.Against == nil
 	if recorded {
 		before = recordedAnswer(it.review)
+		before.by = it.base
 	} else {
 		before = w.answer(ctx, w.run.Against, it)
 	}
@@ -461,5 +462,7 @@ func (w *worker) answer(ctx context.Context, c *Candidate, it *item) answer {
 		d.explain = w.explain
 		w.deciders[configuration] = d
 	}
-	return d.decide(ctx, it)
+	out := d.decide(ctx, it)
+	out.by = configuration
+	return out
 }

@@ -25,6 +25,27 @@ spec:
 	}())
 }
 
+// mutating returns a policy that sets a label of pods, with its binding, which has the same name.
+func mutating(name, label, value string, conditions ...string) string {
+	condition := "true"
+	if len(conditions) > 0 {
+		condition = conditions[0]
+	}
+	return fmt.Sprintf(`apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: ["v1"], operations: [CREATE], resources: [pods]}]}
+  matchConditions: [{name: c, expression: %[4]q}]
+  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: "Object{metadata: Object.metadata{labels: {'%[2]s': '%[3]s'}}}"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s}`, name, label, value, condition)
+}
+
 const (
 	shop = `apiVersion: v1
 kind: Namespace
@@ -66,10 +87,12 @@ type flip struct {
 const always, never = "true", "object.metadata.name == ''"
 
 func flips() []flip {
-	a, v := "AdmissionPolicy", "validations[0]"
+	a, v, m := "AdmissionPolicy", "validations[0]", "MutatingAdmissionPolicy"
 	inShop := request{namespace: "shop", object: pod("a", "")}
 	mutate := request{endpoint: "mutate", namespace: "shop", object: pod("a", "")}
 	withEnv := request{namespace: "shop", object: pod("a", `,"env":[{"name":"A","value":"hunter2hunter2"}]`)}
+	mutateEnv := withEnv
+	mutateEnv.endpoint = "mutate"
 	annotated := request{namespace: "shop", object: strings.Replace(pod("a", ""), `"labels"`, `"annotations":{"my-token":"hunter2hunter2"},"labels"`, 1)}
 	warn := "  validationActions: [Warn]"
 	readsEnv := "object.spec.containers.all(c, !has(c.env) || c.env.all(e, !e.value.startsWith('hunter')))"
@@ -92,6 +115,28 @@ func flips() []flip {
 		{
 			name: "changed patch", before: fmt.Sprintf(profile, "1"), after: fmt.Sprintf(profile, "2"), request: mutate,
 			changes: []replay.Change{replay.ChangedPatch}, rules: []replay.Rule{{Kind: "SidecarProfile", Name: "mesh"}},
+		},
+		{
+			name: "another mutating policy", before: documents(mutating("a", "b", "1"), mutating("z", "z", "1")), request: mutate,
+			after:   documents(mutating("a", "b", "2"), mutating("c", "c", "1"), mutating("z", "z", "1")),
+			changes: []replay.Change{replay.ChangedPatch}, rules: []replay.Rule{{Kind: m, Name: "a"}, {Kind: m, Name: "c"}},
+		},
+		{
+			name: "a mutating policy less", before: mutating("a", "b", "1"), after: shop, request: mutate,
+			changes: []replay.Change{replay.ChangedPatch}, rules: []replay.Rule{{Kind: m, Name: "a"}},
+		},
+		{
+			name: "a mutating policy that fails", before: mutating("a", "b", "1"), after: mutating("a", "b", "1", "object.metadata.none == ''"), request: mutate,
+			changes: []replay.Change{replay.NewlyRefused}, rules: []replay.Rule{{Kind: m, Name: "a"}},
+		},
+		{
+			name: "a mutating policy that failed", before: mutating("a", "b", "1", "object.metadata.none == ''"), after: mutating("a", "b", "1"), request: mutate,
+			changes: []replay.Change{replay.NewlyAdmitted}, rules: []replay.Rule{{Kind: m, Name: "a"}},
+		},
+		{name: "the same mutating policy", before: documents(mutating("a", "b", "1"), mutating("b", "b", "2")), after: documents(mutating("b", "b", "2"), mutating("a", "b", "1")), request: mutate},
+		{
+			name: "a mutating policy and a redacted value", before: mutating("a", "b", "1"), after: mutating("a", "b", "2"), request: mutateEnv,
+			undecided: "mutating policies: the result depends on a value that is redacted in the recording",
 		},
 		{name: "same patch", before: fmt.Sprintf(profile, "1"), after: fmt.Sprintf(profile, "1") + "\n", request: mutate},
 		{
@@ -178,7 +223,7 @@ func flips() []flip {
 		{
 			name: "a patch with a redacted value", before: documents(shop, fmt.Sprintf(profile, "1")), after: documents(shop, fmt.Sprintf(profile, "1"), admissionPolicy("p", always)),
 			request:   request{endpoint: "mutate", namespace: "shop", object: pod("a", `,"env":[{"name":"A","value":"registry.example/proxy:1"}]`)},
-			undecided: "sidecar profiles: the patch differs where a value is redacted in the recording",
+			undecided: "the patch differs where a value is redacted in the recording",
 		},
 		{
 			name: "an object of Gatehouse itself", before: shop, after: shop, undecided: "it is about an object of Gatehouse itself, which no policy decides on",

@@ -18,7 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
+	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
 )
 
 func begun() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
@@ -64,7 +64,7 @@ func (r *recorder) remove(name string) {
 	}
 }
 
-func newMirror(t *testing.T, s *replicastest.APIServer, now func() time.Time) *replicas.Mirror {
+func newMirror(t *testing.T, s *portforward.APIServer, now func() time.Time) *replicas.Mirror {
 	t.Helper()
 	cluster, err := replicas.NewCluster(&rest.Config{Host: s.URL})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestMirror(t *testing.T) {
 	t.Parallel()
 	a, b := newRecorder(t), newRecorder(t)
 	shared := newRecorder(t)
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{
+	s := portforward.NewAPIServer(t, map[string]http.Handler{
 		"a": a, "b": b, "c": shared, "d": shared, "off": debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler))}),
 	})
 	a.write("1-a.gatehouse.zst", "one", 0)
@@ -149,7 +149,7 @@ func TestMirror(t *testing.T) {
 // TestMirrorForbidden shows what cannot be listed, and removes nothing.
 func TestMirrorForbidden(t *testing.T) {
 	t.Parallel()
-	s := replicastest.NewAPIServer(t, nil)
+	s := portforward.NewAPIServer(t, nil)
 	m := newMirror(t, s, begun)
 	s.Close()
 	m.Sync(t.Context())
@@ -162,7 +162,7 @@ func TestMirrorForbidden(t *testing.T) {
 // TestMirrorHostile has a replica whose names and sizes are lies.
 func TestMirrorHostile(t *testing.T) {
 	t.Parallel()
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{"a": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := portforward.NewAPIServer(t, map[string]http.Handler{"a": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == debug.RecordingPath {
 			_, _ = io.WriteString(w, `{"files":[{"name":"../../evil.gatehouse.zst","bytes":1},{"name":"configuration-../x.yaml","bytes":1},{"name":"1.gatehouse.zst","bytes":-5},{"name":"2.gatehouse.zst","bytes":1},{"name":"configuration-0a.yaml","bytes":2}]}`)
 			return
@@ -194,7 +194,7 @@ func TestMirrorHostile(t *testing.T) {
 func TestMirrorLook(t *testing.T) {
 	t.Parallel()
 	looks := make(chan struct{}, 10)
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{"a": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := portforward.NewAPIServer(t, map[string]http.Handler{"a": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		looks <- struct{}{}
 		_, _ = fmt.Fprint(w, `{"files":[]}`)
 	})})
@@ -244,7 +244,7 @@ h_count 1
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{"a": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "path{is=%q} 1\n", r.URL.Path) })})
+	s := portforward.NewAPIServer(t, map[string]http.Handler{"a": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprintf(w, "path{is=%q} 1\n", r.URL.Path) })})
 	cluster, err := replicas.NewCluster(&rest.Config{Host: s.URL})
 	if err != nil {
 		t.Fatal(err)

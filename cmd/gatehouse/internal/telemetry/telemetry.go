@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
+	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -238,7 +239,7 @@ func attributes(o *review.Outcome) []slog.Attr {
 		attrs = append(attrs, slog.Bool("dryRun", true))
 	}
 	// Other audit annotations are written by policies and may repeat an object.
-	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, policy.DeniedByKey, policy.ExceptedByKey} {
+	for _, key := range []string{sidecar.AuditKey, sidecar.AuditKeyAgain, webhooks.MutatedByKey, webhooks.MutationIgnoredKey, policy.DeniedByKey, policy.ExceptedByKey} {
 		if value := o.Audit[key]; value != "" {
 			attrs = append(attrs, slog.String(key, truncate.Bytes(value, maxDetail)))
 		}

@@ -309,7 +309,8 @@ func hint(err error) string {
 func (c *Controller) publish(ctx context.Context, active *Active, findings *openreports.Findings, outcome *audit.Outcome, began time.Time) {
 	counts, total := findings.Policies(), openreports.Counts{}
 	for of, n := range counts {
-		total.Fail, total.Warn, total.Error, total.Skip = total.Fail+n.Fail, total.Warn+n.Warn, total.Error+n.Error, total.Skip+n.Skip
+		total.Fail, total.Warn, total.Error = total.Fail+n.Fail, total.Warn+n.Warn, total.Error+n.Error
+		total.Change, total.Skip = total.Change+n.Change, total.Skip+n.Skip
 		if !slices.Contains(active.Policies, of) && of.Name != "" {
 			delete(counts, of) // the names of labels are those of the configuration
 		}
@@ -332,7 +333,7 @@ func (c *Controller) publish(ctx context.Context, active *Active, findings *open
 	}
 	c.describe("Audit=True: %d objects at %s, %d violations, %d warnings, %d errors, %d rules skipped, %d resources unread%s", objects, began.UTC().Format(time.RFC3339),
 		total.Fail, total.Warn, total.Error, len(outcome.Skipped), incomplete, text)
-	c.cfg.Log.Info("audit", "objects", objects, "violations", total.Fail, "warnings", total.Warn, "errors", total.Error, "exempted", total.Skip,
+	c.cfg.Log.Info("audit", "objects", objects, "violations", total.Fail, "warnings", total.Warn, "errors", total.Error, "changes", total.Change, "exempted", total.Skip,
 		"skippedRules", len(outcome.Skipped), "unreadResources", incomplete, "seconds", c.cfg.Now().Sub(began).Seconds(),
 		"reports", len(reports.All), "written", changes.Written, "removed", changes.Removed, "bytes", reports.Bytes, "resultsPerReport", reports.Results, "omittedReports", reports.Omitted)
 }

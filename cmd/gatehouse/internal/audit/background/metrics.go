@@ -50,7 +50,7 @@ func newMetrics(every time.Duration) *metrics {
 			Name: "gatehouse_audit_report_writes_total", Help: "Writes of reports by outcome (written, removed, failed).",
 		}, []string{"outcome"}),
 		violations: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "gatehouse_audit_violations", Help: "Results of the last audit by policy and status (fail, warn, error, skip).",
+			Name: "gatehouse_audit_violations", Help: "Results of the last audit by policy and status (fail, warn, error, change, skip).",
 		}, []string{"kind", "policy", "status"}),
 		objects:  gauge("gatehouse_audit_objects", "Objects that the last audit evaluated."),
 		last:     gauge("gatehouse_audit_last_success_timestamp_seconds", "Time when the last audit ended whose results were published, as a Unix timestamp."),
@@ -109,7 +109,7 @@ func (m *metrics) publish(r result, wrote bool) {
 	defer m.mu.Unlock()
 	m.violations.Reset()
 	set := func(of openreports.Policy, n openreports.Counts) {
-		for status, count := range map[audit.Status]int64{audit.Fail: n.Fail, audit.Warn: n.Warn, audit.Error: n.Error, audit.Skip: n.Skip} {
+		for status, count := range map[audit.Status]int64{audit.Fail: n.Fail, audit.Warn: n.Warn, audit.Error: n.Error, audit.Change: n.Change, audit.Skip: n.Skip} {
 			m.violations.WithLabelValues(of.Kind, of.Name, string(status)).Set(float64(count))
 		}
 	}

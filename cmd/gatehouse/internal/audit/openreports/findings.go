@@ -49,7 +49,7 @@ func (p Policy) compare(q Policy) int {
 }
 
 // Counts are numbers of results by status.
-type Counts struct{ Fail, Warn, Error, Skip int64 }
+type Counts struct{ Fail, Warn, Error, Change, Skip int64 }
 
 func (c *Counts) add(s audit.Status) {
 	switch s {
@@ -59,6 +59,8 @@ func (c *Counts) add(s audit.Status) {
 		c.Warn++
 	case audit.Error:
 		c.Error++
+	case audit.Change:
+		c.Change++
 	case audit.Skip:
 		c.Skip++
 	case audit.Pass:
@@ -66,7 +68,7 @@ func (c *Counts) add(s audit.Status) {
 }
 
 // hasFindings reports whether there is a reason for a report.
-func (c *Counts) hasFindings() bool { return c.Fail+c.Warn+c.Error > 0 }
+func (c *Counts) hasFindings() bool { return c.Fail+c.Warn+c.Error+c.Change > 0 }
 
 // Findings is an audit.Sink. It keeps totals, and of each namespace as many results as fit into its
 // report. Which ones these are does not depend on the order in which they come: each policy has
@@ -193,7 +195,7 @@ func compareResults(a, b audit.Result) int {
 }
 
 func rank(s audit.Status) int {
-	return slices.Index([]audit.Status{audit.Fail, audit.Error, audit.Warn, audit.Skip}, s)
+	return slices.Index([]audit.Status{audit.Fail, audit.Error, audit.Warn, audit.Change, audit.Skip}, s)
 }
 
 // copied returns a result that shares no memory with the object that it is about, and is bounded.

@@ -51,6 +51,7 @@ func TestReports(t *testing.T) {
 	},
 		violation("shop", "names", "b", audit.Warn), violation("shop", "limits", "c", audit.Fail), violation("shop", "limits", "a", audit.Fail),
 		violation("shop", "limits", "e", audit.Error), exempt, violation("bank", "limits", "x", audit.Fail), violation("quiet", "limits", "y", audit.Skip), node,
+		violation("web", "ndots", "w", audit.Change),
 	)
 	var got []string
 	for _, r := range out.All {
@@ -77,6 +78,8 @@ func TestReports(t *testing.T) {
 		"  fail limits " + fmt.Sprintf(limits, "c"),
 		"  error limits " + fmt.Sprintf(limits, "e"),
 		"  warn names " + fmt.Sprintf(limits, "b"),
+		`"web" fail 0 warn 1 error 0 skip 0`,
+		"  warn ndots " + fmt.Sprintf(limits, "w"),
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the reports are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -119,7 +119,7 @@ func (f *Findings) report(namespace string, level int) Report {
 	r := Report{
 		Namespace: namespace,
 		Summary: v1alpha1.ReportSummary{
-			Fail: int(group.counts.Fail), Warn: int(group.counts.Warn), Error: int(group.counts.Error), Skip: int(group.counts.Skip),
+			Fail: int(group.counts.Fail), Warn: int(group.counts.Warn + group.counts.Change), Error: int(group.counts.Error), Skip: int(group.counts.Skip),
 		},
 		Configuration: configuration(level),
 	}
@@ -214,6 +214,9 @@ func Unread(c *audit.Coverage) string {
 func result(r *audit.Result) v1alpha1.ReportResult {
 	out := v1alpha1.ReportResult{
 		Source: Source, Policy: r.Policy, Rule: r.Rule, Result: v1alpha1.Result(r.Status), Scored: r.Status == audit.Fail, Description: r.Message,
+	}
+	if r.Status == audit.Change {
+		out.Result = v1alpha1.Result(audit.Warn) // reports have no result of that kind
 	}
 	if out.Policy == "" {
 		out.Policy = auditPolicy

@@ -68,6 +68,7 @@ const (
 	warn
 	failed // cannot be decided
 	excepted
+	changed
 	skip
 	end
 )
@@ -120,8 +121,8 @@ func (a *Aggregator) Result(r audit.Result) {
 	if one.said[of] {
 		return
 	}
-	bad := of == fail || of == warn || of == failed
-	if bad && !one.said[fail] && !one.said[warn] && !one.said[failed] {
+	isPlaced := one.said[fail] || one.said[warn] || one.said[failed] || one.said[changed]
+	if of != excepted && of != skip && !isPlaced {
 		a.addPlace(&one.place, &r.Object)
 	}
 	one.said[of] = true
@@ -173,6 +174,8 @@ func statusOf(r *audit.Result) (status, bool) {
 			return excepted, true
 		}
 		return skip, true
+	case audit.Change:
+		return changed, true
 	case audit.Pass:
 	}
 	return 0, false
@@ -188,6 +191,8 @@ func (c *Counts) add(of status) {
 		c.Error++
 	case excepted:
 		c.Excepted++
+	case changed:
+		c.Change++
 	case skip, end:
 		c.Skip++
 	}
@@ -268,7 +273,7 @@ func (a *Aggregator) Summary() *Summary {
 	}
 	slices.SortFunc(out.Rules, func(a, b Rule) int {
 		return cmp.Or(
-			-cmp.Compare(a.Fail, b.Fail), -cmp.Compare(a.Error, b.Error), -cmp.Compare(a.Warn, b.Warn),
+			-cmp.Compare(a.Fail, b.Fail), -cmp.Compare(a.Error, b.Error), -cmp.Compare(a.Warn, b.Warn), -cmp.Compare(a.Change, b.Change),
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Rule, b.Rule),
 		)
 	})

@@ -57,6 +57,8 @@ type Counts struct {
 	// those which an audit cannot decide by its nature.
 	Excepted int64 `json:"excepted"`
 	Skip     int64 `json:"skip"`
+	// Change is the number of objects that a mutating policy would change.
+	Change int64 `json:"change,omitempty"`
 }
 
 // Named is a name and the number of its objects.
@@ -72,7 +74,7 @@ type Rule struct {
 	Policy string `json:"policy,omitempty"`
 	Rule   string `json:"rule,omitempty"`
 	Counts
-	// Where says where the objects are that fail, warn or cannot be decided.
+	// Where says where the objects are that fail, warn, cannot be decided or would be changed.
 	Where
 	// Examples are the first objects of each status, failures first.
 	Examples []Example `json:"examples,omitempty"`

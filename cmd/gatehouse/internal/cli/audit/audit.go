@@ -55,13 +55,13 @@ func NewCommand(s cli.Streams) *cobra.Command {
 		Use:   "audit [--config DIR]",
 		Short: "Check what exists in a cluster against policies and profiles",
 		Long: `Audit reads the objects of a cluster that policies match, with your rights, and
-decides each as its creation would be decided now: it sets defaults, injects
-sidecars into pods and pod templates, and evaluates all policies. It changes
-nothing.
+decides each as its creation would be decided now: it sets defaults, applies mutating
+policies, injects sidecars into pods and pod templates, and evaluates all policies.
+It changes nothing.
 
 Without --config it decides by what is active in the cluster: custom resources, the
-documents that the running servers have in their own --config, and
-ValidatingAdmissionPolicies (not with --native=false). With --config it decides by
+documents that the running servers have in their own --config, and the cluster's own
+admission policies (not with --native=false). With --config it decides by
 the documents of a directory in their place, to see what a new policy would break;
 with --with-cluster too, by both. Namespaces and params come from the cluster. If
 the servers cannot be asked, the audit is not complete unless --partial is set.
@@ -70,6 +70,7 @@ the servers cannot be asked, the audit is not complete unless --partial is set.
   warn       a policy warns about it, or audits it
   error      cannot decide
   excepted   a PolicyException exempts it
+  change     a mutating policy would change it, with the paths
 
 For injection it counts pods whose sidecars are current, stale (of another
 revision), missing, declined (the pod opts out), or extra (a pod would not get them
@@ -114,13 +115,12 @@ that fails; otherwise 0.`,
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "audit only objects in these namespaces, as in shop,pay; repeatable; objects in no namespace are left out")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "audit only these kinds, as in Pod or deployments.apps; repeatable")
-	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse; ValidatingAdmissionPolicies judge them all the same; repeatable")
+	flags.StringSliceVar(&f.excluded, "exclude-namespace", excludedNamespaces(), "namespaces whose objects the API server does not send to Gatehouse; the cluster's own admission policies judge them all the same; repeatable")
 	flags.Var(&f.failOn, "fail-on", "exit with code 1 if there are more than N objects, or N%, of this kind: "+strings.Join(f.failOn.Names, ", ")+"; repeatable (default violations=0)")
 	flags.IntVar(&f.examples, "examples", 3, "examples of each rule and status")
 	flags.DurationVar(&f.timeout, "timeout", 0, "end the audit after this time and report what was judged until then (default none)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only violations, errors and what was not judged; no progress and no warnings about policies")
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"namespace": cobra.NoFileCompletions, "exclude-namespace": cobra.NoFileCompletions, "examples": cobra.NoFileCompletions, "timeout": cobra.NoFileCompletions,
 		"kind":    cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp),
 		"fail-on": cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp),
 	} {
@@ -284,12 +284,12 @@ func profileNames(loaded *resolve.CommandConfig) []string {
 	return names
 }
 
-// nativePolicies returns the names of the policies that the API server evaluates itself.
+// nativePolicies returns the kinds and names of the policies that the API server evaluates itself.
 func nativePolicies(loaded *resolve.CommandConfig) map[string]bool {
 	names := map[string]bool{}
-	for i := range loaded.Config.Policy.Policies {
-		if p := &loaded.Config.Policy.Policies[i]; p.Source == config.ClusterSource {
-			names[p.Name] = true
+	for o := range loaded.Config.Objects("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy") {
+		if o.Source == config.ClusterSource {
+			names[o.Kind+"/"+o.GetName()] = true
 		}
 	}
 	return names
@@ -299,12 +299,13 @@ func nativePolicies(loaded *resolve.CommandConfig) map[string]bool {
 type onlyNative struct {
 	audit.Sink
 	excluded []string
+	// policies has their kinds and names.
 	policies map[string]bool
 }
 
 // Result implements audit.Sink.
 func (s *onlyNative) Result(r audit.Result) {
-	if r.Kind == "" || r.Kind == nativeKind && s.policies[r.Policy] || !s.isExcluded(&r.Object) {
+	if r.Kind == "" || s.policies[r.Kind+"/"+r.Policy] || !s.isExcluded(&r.Object) {
 		s.Sink.Result(r)
 	}
 }
@@ -320,9 +321,6 @@ func (s *onlyNative) Injection(o audit.Object, profile string, state audit.Injec
 func (s *onlyNative) isExcluded(o *audit.Object) bool {
 	return slices.Contains(s.excluded, o.Home())
 }
-
-// nativeKind is the kind of policies that the API server evaluates itself. Those of a directory Gatehouse evaluates.
-const nativeKind = "ValidatingAdmissionPolicy"
 
 // progress says how far an audit is.
 type progress struct {

@@ -75,11 +75,12 @@ const (
 	violationsName = "violations"
 	warningsName   = "warnings"
 	exceptedName   = "excepted"
+	changesName    = "changes"
 )
 
 // newThresholds returns --fail-on without a value.
 func newThresholds() cli.Thresholds {
-	names := []string{violationsName, warningsName, exceptedName}
+	names := []string{violationsName, warningsName, exceptedName, changesName}
 	for _, state := range []audit.Injection{audit.Stale, audit.Missing, audit.Extra, audit.Declined} {
 		names = append(names, string(state))
 	}
@@ -177,6 +178,8 @@ func (r *report) count(name string) (n int64) {
 		return r.Totals.Warn
 	case exceptedName:
 		return r.Totals.Excepted
+	case changesName:
+		return r.Totals.Change
 	default:
 		for i := range r.Injection {
 			n += r.Injection[i].States[audit.Injection(name)]

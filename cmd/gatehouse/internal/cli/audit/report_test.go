@@ -77,6 +77,7 @@ func sampleSummary(examples int) *summary.Summary {
 	r.Exception = "shop/legacy-images"
 	a.Result(r)
 	a.Object(broken)
+	a.Result(audit.Result{Object: broken, Status: audit.Change, Kind: "MutatingAdmissionPolicy", Policy: "ndots", Message: "would change /spec/template"})
 	return a.Summary()
 }
 
@@ -336,7 +337,7 @@ func checkInert(t *testing.T, text string) {
 func TestOnlyNative(t *testing.T) {
 	t.Parallel()
 	a := summary.New(0, "proxy")
-	s := &onlyNative{Sink: a, excluded: []string{"kube-system"}, policies: map[string]bool{"p": true}}
+	s := &onlyNative{Sink: a, excluded: []string{"kube-system"}, policies: map[string]bool{"ValidatingAdmissionPolicy/p": true}}
 	namespace := audit.Object{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Name: "kube-system"}
 	for _, o := range []audit.Object{pod("kube-system", "a"), namespace, pod("shop", "b")} {
 		s.Object(o)

@@ -33,7 +33,7 @@ func testCluster() *fakeapi.Server {
 // TestTimeoutBeforeAnything: a time-out that ends before anything is judged is named as the reason.
 func TestTimeoutBeforeAnything(t *testing.T) {
 	t.Parallel()
-	kubeconfig := clitest.Kubeconfig(t, testCluster())
+	kubeconfig := fakeapi.Kubeconfig(t, testCluster())
 	got := clitest.Run(t.Context(), "", []string{"audit", "--kubeconfig", kubeconfig, "--timeout", "1ns"}, NewCommand)
 	if want := "gatehouse: --timeout 1ns ended before the policies were read (hint: a longer one)\n"; got.Code != cli.ExitUnknown || got.Err != want || got.Out != "" {
 		t.Errorf("got %+v, want %s", got, want)
@@ -53,7 +53,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		return nil, nil
 	}
-	got := clitest.Run(ctx, "", []string{"audit", "--kubeconfig", clitest.Kubeconfig(t, api)}, NewCommand)
+	got := clitest.Run(ctx, "", []string{"audit", "--kubeconfig", fakeapi.Kubeconfig(t, api)}, NewCommand)
 	for _, want := range []string{
 		"the audit was interrupted: objects that are not counted were not judged", "configmaps: the audit ended before all objects were read",
 		"0 objects: 0 fail, 0 warn, 0 excepted, 0 cannot be decided; the audit is not complete",
@@ -87,7 +87,7 @@ func TestNamespaceFilter(t *testing.T) {
 				}
 				return nil, nil
 			}
-			got := clitest.Run(t.Context(), "", []string{"audit", "--kubeconfig", clitest.Kubeconfig(t, api), "--partial", "-n", c.namespace, "-o", "json"}, NewCommand)
+			got := clitest.Run(t.Context(), "", []string{"audit", "--kubeconfig", fakeapi.Kubeconfig(t, api), "--partial", "-n", c.namespace, "-o", "json"}, NewCommand)
 			if got.Code != c.code || !strings.Contains(got.Out, c.says) {
 				t.Errorf("got %+v, want %d and %s", got, c.code, c.says)
 			}

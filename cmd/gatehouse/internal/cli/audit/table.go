@@ -26,13 +26,13 @@ func (r *report) print(out io.Writer, quiet bool) {
 	if !quiet {
 		line("%s, in %s", cli.FormatTime(&r.Began), r.elapsed())
 	}
-	rules := r.Rules
-	if quiet {
-		rules = nil
-		for i := range r.Rules {
-			if one := &r.Rules[i]; one.Fail+one.Error > 0 {
-				rules = append(rules, *one)
-			}
+	var rules, changes []summary.Rule
+	for i := range r.Rules {
+		one := &r.Rules[i]
+		if one.Fail+one.Error > 0 || !quiet && one.Warn+one.Excepted+one.Skip > 0 {
+			rules = append(rules, *one)
+		} else if one.Change > 0 && !quiet {
+			changes = append(changes, *one)
 		}
 	}
 	if len(rules) > 0 {
@@ -41,6 +41,14 @@ func (r *report) print(out io.Writer, quiet bool) {
 	}
 	if r.MoreRules > 0 {
 		line("and %s of further rules", countOf(r.MoreRules, "result"))
+	}
+	if len(changes) > 0 {
+		line("")
+		line("%8s  %s", "CHANGE", "POLICY")
+		for i := range changes {
+			line("%8s  %s", grouped(changes[i].Change), ruleTitle(&changes[i]))
+			printDetails(line, &changes[i].Where, changes[i].Examples)
+		}
 	}
 	if !quiet {
 		r.printInjection(line)
@@ -58,6 +66,9 @@ func (r *report) print(out io.Writer, quiet bool) {
 func (r *report) sentence() string {
 	t := &r.Totals
 	text := fmt.Sprintf("%s: %s fail, %s warn, %s excepted, %s cannot be decided", countOf(r.Objects, "object"), grouped(t.Fail), grouped(t.Warn), grouped(t.Excepted), grouped(t.Error))
+	if t.Change > 0 {
+		text += ", " + grouped(t.Change) + " would be changed"
+	}
 	if !r.Complete {
 		text += "; the audit is not complete"
 	}
@@ -71,20 +82,20 @@ func printRules(line func(string, ...any), rules []summary.Rule) {
 	for i := range rules {
 		one := &rules[i]
 		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), ruleTitle(one))
-		printWhere(line, &one.Where)
-		for j := range one.Examples {
-			x := &one.Examples[j]
-			line("%10s%-8s  %s", "", exampleLabel(x), exampleText(x))
-		}
+		printDetails(line, &one.Where, one.Examples)
 	}
 }
 
-func printWhere(line func(string, ...any), w *summary.Where) {
+// printDetails writes where objects are, and examples.
+func printDetails(line func(string, ...any), w *summary.Where, examples []summary.Example) {
 	if text := namesText(w.Kinds, w.MoreKinds); text != "" {
 		line("%10skinds     %s", "", text)
 	}
 	if text := namesText(w.Namespaces, w.MoreNamespaces); text != "" {
 		line("%10sin        %s", "", text)
+	}
+	for i := range examples {
+		line("%10s%-8s  %s", "", exampleLabel(&examples[i]), exampleText(&examples[i]))
 	}
 }
 
@@ -107,10 +118,7 @@ func (r *report) printInjection(line func(string, ...any)) {
 			cells = append(cells, grouped(p.States[state]))
 		}
 		line(row, append(cells, cli.InertName(p.Profile))...)
-		printWhere(line, &p.Where)
-		for j := range p.Examples {
-			line("%10s%-8s  %s", "", exampleLabel(&p.Examples[j]), exampleText(&p.Examples[j]))
-		}
+		printDetails(line, &p.Where, p.Examples)
 	}
 	if r.MoreProfiles > 0 {
 		line("and %s with profiles that are not in the configuration", countOf(r.MoreProfiles, "object"))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/cabundle"
@@ -59,9 +60,6 @@ func (f *commonFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.hold, "rotation-hold", rotation.DefaultHold, "--rotation-hold of the servers, to show when a hold ends")
 	f.Add(cmd)
 	_ = cmd.MarkFlagDirname("dir") // the flags exist
-	for _, name := range []string{"secret", "namespace", "registration", "rotation-hold"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 }
 
 // storage holds a state, and the registrations that trust it.
@@ -128,13 +126,14 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	}
 	var place storage
 	var client certs.Client
+	var objects dynamic.Interface
 	if f.dir == "" || len(registrations) > 0 {
-		if client, err = f.client(); err != nil {
+		if client, objects, err = f.clients(); err != nil {
 			return nil, err
 		}
 	}
 	if len(registrations) > 0 {
-		place.trusted = func(ctx context.Context) []trustEntry { return readTrust(ctx, client, registrations) }
+		place.trusted = func(ctx context.Context) []trustEntry { return readTrust(ctx, client, objects, registrations) }
 		place.handshake = func(ctx context.Context, entries []trustEntry) { makeHandshakes(ctx, client, registrations, entries) }
 	}
 	if f.dir != "" {
@@ -180,17 +179,21 @@ func (f *commonFlags) names() []string {
 	}
 }
 
-// client returns a client of the API server that the flags name.
-func (f *commonFlags) client() (certs.Client, error) {
+// clients returns the clients of the API server that the flags name.
+func (f *commonFlags) clients() (certs.Client, dynamic.Interface, error) {
 	config, err := f.Connect("--dir DIR for servers without a cluster")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := certs.NewClient(config)
 	if err != nil {
-		return nil, fmt.Errorf("no client for the API server: %w", err)
+		return nil, nil, fmt.Errorf("no client for the API server: %w", err)
 	}
-	return client, nil
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no client for the API server: %w", err)
+	}
+	return client, objects, nil
 }
 
 // read reads everything concurrently: each part may wait for an API server that does not
@@ -220,11 +223,13 @@ func (f *commonFlags) read(ctx context.Context, p *storage) *snapshot {
 }
 
 // readTrust reads what registrations trust.
-func readTrust(ctx context.Context, client certs.Client, registrations []cabundle.Registration) []trustEntry {
+func readTrust(ctx context.Context, client certs.Client, objects dynamic.Interface, registrations []cabundle.Registration) []trustEntry {
 	read, _ := cabundle.Read(ctx, client, registrations) // what cannot be read says so
 	var entries []trustEntry
 	for i := range read {
-		entries = append(entries, trustOf(&read[i])...)
+		of := trustOf(&read[i])
+		of[0].renewal = renewalRemarks(ctx, objects, &read[i])
+		entries = append(entries, of...)
 	}
 	return entries
 }

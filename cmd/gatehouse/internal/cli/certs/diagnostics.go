@@ -154,6 +154,15 @@ func (s *snapshot) diagnoseWebhook(e *trustEntry) []diagnostic {
 	if e.unknown {
 		return []diagnostic{{levelUnknown, e.name(), e.problem, ""}}
 	}
+	var notes []diagnostic
+	for _, remark := range e.renewal {
+		notes = append(notes, diagnostic{levelNote, e.object, remark, ""})
+	}
+	return append(notes, s.diagnoseTrust(e)...)
+}
+
+// diagnoseTrust checks the caBundle of a webhook that could be read.
+func (s *snapshot) diagnoseTrust(e *trustEntry) []diagnostic {
 	if e.problem != "" {
 		return []diagnostic{{levelProblem, e.name(), e.problem, "apply the output of gatehouse manifests, or name another with --registration"}}
 	}

@@ -83,7 +83,6 @@ nothing was requested, or the state cannot be read.`,
 	flags.BoolVar(&f.emergency, "emergency", false, "replace the CA as fast as possible, because its key may have leaked")
 	flags.BoolVar(&f.wait, "wait", false, "show the steps and return when the rotation is done")
 	flags.DurationVar(&f.timeout, "timeout", defaultTimeout, "maximum time to wait, with --wait")
-	_ = cmd.RegisterFlagCompletionFunc("timeout", cobra.NoFileCompletions) // the flag exists
 	f.add(cmd)
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")

@@ -58,6 +58,9 @@ type trustEntry struct {
 	// author is who wrote the bundle last, if that was not Gatehouse, and injector the
 	// annotation by which cert-manager's cainjector writes it.
 	author, injector string
+	// renewal is what of cert-manager's annotations and of the Certificate does not do what it says. The first entry of a
+	// configuration has it.
+	renewal []string
 	// probed reports whether a connection was made to see whether the bundle verifies the certificate, because there is no state
 	// that says so, and probeErr is why it does not, or why there is no connection.
 	probed   bool

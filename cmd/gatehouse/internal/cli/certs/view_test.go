@@ -169,6 +169,7 @@ func TestCertsView(t *testing.T) {
 		"cainjector writes no bundle": func(_ *testing.T, s *snapshot) {
 			s.entries[1].bundle, s.entries[1].remark, s.entries[1].injector = nil, "no caBundle", "cert-manager.io/inject-ca-from"
 		},
+		"a Certificate does not do what it says": func(_ *testing.T, s *snapshot) { s.entries[0].renewal = []string{"the Certificate a/b is not renewed"} },
 		"a registration cannot be read, and another is missing": func(_ *testing.T, s *snapshot) {
 			s.entries[0] = trustEntry{object: "MutatingWebhookConfiguration/gatehouse", unknown: true, problem: "may not be read"}
 			s.entries[1] = trustEntry{object: "ValidatingWebhookConfiguration/gatehouse", problem: "does not exist"}

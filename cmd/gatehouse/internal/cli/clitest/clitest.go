@@ -1,16 +1,11 @@
-// Package clitest runs commands in tests: in the process, or as the program "gatehouse" in a process or terminal of its own.
+// Package clitest runs commands in tests: in the process, or as the program "gatehouse" in a process of its own.
 package clitest
 
 import (
 	"bytes"
 	"context"
-	"io"
-	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,45 +37,6 @@ func Run(ctx context.Context, stdin string, args []string, commands ...func(cli.
 	var out, remarks bytes.Buffer
 	code := cli.Run(ctx, args, cli.Streams{In: strings.NewReader(stdin), Out: &out, Err: &remarks}, commands...)
 	return Result{code, out.String(), remarks.String()}
-}
-
-// Handler returns a handler that answers as the API server does.
-func Handler(api http.RoundTripper) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		response, err := api.RoundTrip(r)
-		if err != nil {
-			panic(http.ErrAbortHandler) // an error of the connection
-		}
-		defer func() { _ = response.Body.Close() }()
-		maps.Copy(w.Header(), response.Header)
-		w.WriteHeader(response.StatusCode)
-		_, _ = io.Copy(w, response.Body) // the client tells
-	})
-}
-
-// Kubeconfig starts an API server that answers as api does, and returns the path of a kubeconfig for it.
-func Kubeconfig(t *testing.T, api http.RoundTripper) string {
-	t.Helper()
-	server := httptest.NewServer(Handler(api))
-	t.Cleanup(server.Close)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// Counter is a reader of the bytes 0, 1, 2 and so on, in place of random ones.
-type Counter byte
-
-// Read fills p.
-func (c *Counter) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = byte(*c)
-		*c++
-	}
-	return len(p), nil
 }
 
 // CIToken is an access token, and CIDocument the document of it: issued from a Counter at noon of 2026-11-20, for a

@@ -173,18 +173,15 @@ func (c *console) decideAgain(ctx context.Context, page *decisionPage, item *rep
 func reasonsOf(e *replay.Explanation) string {
 	var out strings.Builder
 	line := decision.LinePrinter(&out)
+	if e.Mutation != nil {
+		decision.PrintMutations(line, "", e.Mutation.Evaluations, false)
+	}
 	if e.Sidecar != nil {
 		for i := range e.Sidecar.Verdicts {
 			v := &e.Sidecar.Verdicts[i]
 			line("SidecarProfile %s: %s  %s", cli.InertName(v.Profile), v.Reason, cli.Inert(v.Detail))
-			if v.Explanation == nil {
-				continue
-			}
-			for _, step := range v.Explanation.Steps {
-				line("    %s: %s  %s", cli.Inert(step.Name), cli.Inert(step.Result), cli.Inert(step.Detail))
-			}
-			for _, parameter := range v.Explanation.Parameters {
-				line("    parameter %s = %s (%s)", cli.InertName(parameter.Name), cli.Inert(parameter.Value), cli.Inert(parameter.From))
+			for _, step := range decision.ProfileSteps(v) {
+				line("    %s", cli.Inert(step))
 			}
 		}
 	}
@@ -214,9 +211,9 @@ func (p *decisionPage) setRequest(item *replay.Item) {
 // setDiff fills in what the patch changes: that of the recorded answer, or that of the one that was computed.
 func (p *decisionPage) setDiff(item *replay.Item) {
 	patch := p.Answer.Patch
-	p.DiffTitle = "What was injected"
+	p.DiffTitle = "What was changed"
 	if patch == "" && p.Again != nil {
-		patch, p.DiffTitle = p.Again.Patch, "What would be injected"
+		patch, p.DiffTitle = p.Again.Patch, "What would be changed"
 	}
 	if patch == "" {
 		return

@@ -230,7 +230,7 @@ func TestDecision(t *testing.T) {
 			"injected",
 			flags{recordings: []string{recorded}},
 			"uid-2",
-			[]string{"allowed", "patched", "SidecarProfile logs: applied", "What was injected", "image: registry.example/logs:1"},
+			[]string{"allowed", "patched", "SidecarProfile logs: applied", "What was changed", "image: registry.example/logs:1"},
 			nil,
 		},
 		{"warned", flags{recordings: []string{bare}}, "uid-3", []string{"warned", "denied request: no limits", "It is not decided again: the configuration that decided is not beside the recording", "AdmissionPolicy limits warned"}, nil},

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
 	tokencommand "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/token"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
+	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
 )
 
 // noon is the time of consoles in tests.
@@ -70,7 +70,7 @@ func (p *overviewPages) expect(path string, want []string, unwanted ...string) {
 	}
 }
 
-func clusterFlags(t *testing.T, s *replicastest.APIServer) flags {
+func clusterFlags(t *testing.T, s *portforward.APIServer) flags {
 	t.Helper()
 	var f flags
 	f.Kubeconfig = s.Kubeconfig(t)
@@ -80,7 +80,7 @@ func clusterFlags(t *testing.T, s *replicastest.APIServer) flags {
 // TestOverviewNoCluster shows a cluster that cannot be reached.
 func TestOverviewNoCluster(t *testing.T) {
 	t.Parallel()
-	s := replicastest.NewAPIServer(t, nil)
+	s := portforward.NewAPIServer(t, nil)
 	f := clusterFlags(t, s)
 	s.Close()
 	p := newOverview(t, f)

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
@@ -71,6 +72,8 @@ func (l *loaded) asked() *config.Config {
 	out := *l.Config
 	out.Policy.Policies = slices.DeleteFunc(slices.Clone(out.Policy.Policies), func(p policy.Policy) bool { return isFromCluster(p.Source) })
 	out.Policy.Bindings = slices.DeleteFunc(slices.Clone(out.Policy.Bindings), func(b policy.Binding) bool { return isFromCluster(b.Source) })
+	out.Mutation.Policies = slices.DeleteFunc(slices.Clone(out.Mutation.Policies), func(p mutation.Policy) bool { return isFromCluster(p.Source) })
+	out.Mutation.Bindings = slices.DeleteFunc(slices.Clone(out.Mutation.Bindings), func(b mutation.Binding) bool { return isFromCluster(b.Source) })
 	return &out
 }
 

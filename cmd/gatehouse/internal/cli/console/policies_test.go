@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 const testAddress = "127.0.0.1:8642"
@@ -117,6 +118,21 @@ func TestPolicies(t *testing.T) {
 	}
 	if status, _, text = newPolicyConsole(t, flags{recordings: []string{"x"}}).get("GET", "/policies", nil); status != http.StatusNotFound || !strings.Contains(text, "--config DIR") {
 		t.Error("without a configuration", status, text)
+	}
+}
+
+// TestMutatingPolicies lists policies that change objects, which no exception names, and shows one with its binding.
+func TestMutatingPolicies(t *testing.T) {
+	t.Parallel()
+	c := newPolicyConsole(t, flags{config: "../../../../../manifests/policies/mutating"})
+	_, _, text := c.get("GET", "/policies?q=ndots", nil)
+	c.wants(text, "1 policies and profiles", "MutatingAdmissionPolicyCREATE of podsMutatevalid0")
+	_, _, text = c.get("GET", "/policies/MutatingAdmissionPolicy/ndots", nil)
+	c.wants(text, "ActionsMutate", "policyName: ndots")
+	if found := exceptionsOf(&policyDoc{Kind: "MutatingAdmissionPolicy", Name: "a"}, []*policy.Exception{{PolicyException: v1alpha1.PolicyException{
+		Spec: v1alpha1.PolicyExceptionSpec{Policies: []v1alpha1.ExceptedPolicy{{Name: "a"}}},
+	}}}); len(found) > 0 {
+		t.Error("an exception", found)
 	}
 }
 

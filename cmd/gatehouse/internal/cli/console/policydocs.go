@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
@@ -28,7 +29,7 @@ const (
 	exceptionKind       = "PolicyException"
 )
 
-// policyDoc is a policy of either kind, or a profile.
+// policyDoc is a policy of any kind, or a profile.
 type policyDoc struct {
 	Kind, Name, Source string
 	Annotations        map[string]string
@@ -38,22 +39,30 @@ type policyDoc struct {
 	Bindings []bindingDoc
 }
 
-// bindingDoc is a binding of either kind.
+// bindingDoc is a binding of any kind.
 type bindingDoc struct {
 	Kind, Name, Source string
-	Spec               *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+	// Policy is the name of the policy.
+	Policy  string
+	Actions []admissionregistrationv1.ValidationAction
+	Spec    any
 }
 
 // policies returns all policies and profiles, the profiles last.
 func (l *loaded) policies() (all []policyDoc) {
-	of, own, native := &l.Config.Policy, []bindingDoc(nil), []bindingDoc(nil)
+	of, mutation := &l.Config.Policy, &l.Config.Mutation
+	var own, native, mutating []bindingDoc
 	for i := range of.AdmissionPolicyBindings {
 		b := &of.AdmissionPolicyBindings[i]
-		own = append(own, bindingDoc{"AdmissionPolicyBinding", b.Name, b.Source, &b.Spec})
+		own = append(own, bindingDoc{"AdmissionPolicyBinding", b.Name, b.Source, b.Spec.PolicyName, b.Spec.ValidationActions, &b.Spec})
 	}
 	for i := range of.Bindings {
 		b := &of.Bindings[i]
-		native = append(native, bindingDoc{"ValidatingAdmissionPolicyBinding", b.Name, b.Source, &b.Spec})
+		native = append(native, bindingDoc{"ValidatingAdmissionPolicyBinding", b.Name, b.Source, b.Spec.PolicyName, b.Spec.ValidationActions, &b.Spec})
+	}
+	for i := range mutation.Bindings {
+		b := &mutation.Bindings[i]
+		mutating = append(mutating, bindingDoc{"MutatingAdmissionPolicyBinding", b.Name, b.Source, b.Spec.PolicyName, []admissionregistrationv1.ValidationAction{"Mutate"}, &b.Spec})
 	}
 	for i := range of.AdmissionPolicies {
 		p := &of.AdmissionPolicies[i]
@@ -64,6 +73,11 @@ func (l *loaded) policies() (all []policyDoc) {
 		p := &of.Policies[i]
 		one := policyDoc{Kind: nativePolicyKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Matches: matchSummary(p.Spec.MatchConstraints)}
 		all = append(all, one.bound(native, nil))
+	}
+	for i := range mutation.Policies {
+		p := &mutation.Policies[i]
+		one := policyDoc{Kind: admit.MutationKind, Name: p.Name, Source: p.Source, Annotations: p.Annotations, Matches: matchSummary(p.Spec.MatchConstraints)}
+		all = append(all, one.bound(mutating, nil))
 	}
 	slices.SortStableFunc(all, func(a, b policyDoc) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind))
@@ -83,8 +97,8 @@ func (l *loaded) policies() (all []policyDoc) {
 func (p policyDoc) bound(bindings []bindingDoc, actions []admissionregistrationv1.ValidationAction) policyDoc {
 	names := map[string]bool{}
 	for _, b := range bindings {
-		if b.Spec.PolicyName == p.Name {
-			p.Bindings, actions = append(p.Bindings, b), slices.Concat(actions, b.Spec.ValidationActions)
+		if b.Policy == p.Name {
+			p.Bindings, actions = append(p.Bindings, b), slices.Concat(actions, b.Actions)
 		}
 	}
 	for _, action := range actions {
@@ -102,7 +116,7 @@ func (l *loaded) exceptionsOf(p *policyDoc) []*policy.Exception {
 func exceptionsOf(p *policyDoc, exceptions []*policy.Exception) []*policy.Exception {
 	return slices.DeleteFunc(exceptions, func(e *policy.Exception) bool {
 		return !slices.ContainsFunc(e.Spec.Policies, func(of v1alpha1.ExceptedPolicy) bool {
-			return of.Name == p.Name && (of.Kind == "" || of.Kind == p.Kind)
+			return of.Name == p.Name && (of.Kind == "" || of.Kind == p.Kind) && p.Kind != admit.MutationKind
 		})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -94,7 +95,7 @@ func (s *states) of(kind, namespace, name, source string) state {
 	switch {
 	case slices.Contains(s.loaded.LeftOut, object), out.Findings.Err() != nil:
 		out.Class, out.Text = "bad", "has errors"
-	case kind == nativePolicyKind:
+	case kind == nativePolicyKind, kind == admit.MutationKind:
 		out.Text = "the API server evaluates it"
 	case len(out.Conditions) == 0:
 		out.Text = "no status"

@@ -8,6 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
+	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
+	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
@@ -26,13 +28,7 @@ func PrintMutations(line func(string, ...any), template string, evaluations []mu
 			others++
 			continue
 		}
-		about := admit.MutationKind + " " + strict.Printable(e.Policy)
-		for _, part := range []struct{ what, name string }{{" with binding ", e.Binding}, {", param ", e.Param}, {", template ", template}} {
-			if part.name != "" {
-				about += part.what + strict.Printable(part.name)
-			}
-		}
-		about += ": " + mutationWhy(e)
+		about := RuleText(&policy.Violation{Kind: admit.MutationKind, Policy: e.Policy, Binding: e.Binding, Param: e.Param, Template: template}) + ": " + mutationWhy(e)
 		if e.Detail != "" {
 			about += "; " + cli.OneLine(e.Detail)
 		}
@@ -48,30 +44,15 @@ func PrintMutations(line func(string, ...any), template string, evaluations []mu
 
 // mutationWhy returns the reason of an evaluation for people.
 func mutationWhy(e *mutation.Evaluation) string {
-	switch e.Why {
-	case mutation.Evaluated:
-		if e.Again {
-			return "evaluated again, because a later policy changed the object"
-		}
-		return "evaluated"
-	case mutation.Exempt:
-		return "exempt"
-	case mutation.NotInForce:
-		return "without a binding"
-	case mutation.OtherRequest:
-		return "about other requests"
-	case mutation.NamespaceNotSelected:
-		return "namespace not selected"
-	case mutation.ObjectNotSelected:
-		return "object not selected"
-	case mutation.ConditionNotMet:
-		return "condition false"
-	case mutation.NoParams:
-		return "no params"
-	case mutation.Failed:
-		return "cannot be evaluated"
-	default:
-		return string(e.Why)
+	switch {
+	case e.Why == mutation.Evaluated && e.Again:
+		return "evaluated again, because a later policy changed the object"
+	case e.Why == mutation.ConditionNotMet:
+		return WhyText(policy.ConditionFalse)
+	case e.Why == mutation.Failed:
+		return WhyText(policy.Misconfigured)
+	default: // both have the same names
+		return WhyText(policy.Why(e.Why))
 	}
 }
 
@@ -95,4 +76,18 @@ func printMutation(line func(string, ...any), m *mutation.Mutation, all bool) {
 		}
 		line("          %s: %s → %s", cli.OneLine(c.Path), cli.OneLine(strings.TrimSpace(before)), cli.OneLine(strings.TrimSpace(after)))
 	}
+}
+
+// ProfileSteps returns the steps by which a sidecar profile was decided about, and its parameters, each on one line.
+func ProfileSteps(v *sidecar.Verdict) (steps []string) {
+	if v.Explanation == nil {
+		return nil
+	}
+	for _, step := range v.Explanation.Steps {
+		steps = append(steps, strings.TrimRight(step.Name+": "+step.Result+"  "+step.Detail, " "))
+	}
+	for _, parameter := range v.Explanation.Parameters {
+		steps = append(steps, fmt.Sprintf("parameter %s = %q (%s)", parameter.Name, parameter.Value, parameter.From))
+	}
+	return steps
 }

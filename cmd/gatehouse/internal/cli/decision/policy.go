@@ -3,6 +3,7 @@
 package decision
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,31 +71,23 @@ func PrintPolicies(line func(string, ...any), policies []policy.Evaluation, all 
 	line("  %d others are not evaluated: %s (hint: --all lists them)", sum, strings.Join(parts, ", "))
 }
 
-// WhyText returns the reason of an evaluation for people.
-func WhyText(why policy.Why) string {
-	switch why {
-	case policy.Evaluated:
-		return "evaluated"
-	case policy.Exempt:
-		return "exempt"
-	case policy.OtherRequest:
-		return "about other requests"
-	case policy.NamespaceNotSelected:
-		return "namespace not selected"
-	case policy.ObjectNotSelected:
-		return "object not selected"
-	case policy.ConditionFalse:
-		return "condition false"
-	case policy.NoParams:
-		return "no params"
-	case policy.NotInForce:
-		return "without a binding"
-	case policy.Misconfigured:
-		return "cannot be evaluated"
-	default:
-		return string(why)
-	}
+// whyTexts are the reasons of evaluations for people.
+//
+//nolint:gochecknoglobals // constant
+var whyTexts = map[policy.Why]string{
+	policy.Evaluated:            "evaluated",
+	policy.Exempt:               "exempt",
+	policy.OtherRequest:         "about other requests",
+	policy.NamespaceNotSelected: "namespace not selected",
+	policy.ObjectNotSelected:    "object not selected",
+	policy.ConditionFalse:       "condition false",
+	policy.NoParams:             "no params",
+	policy.NotInForce:           "without a binding",
+	policy.Misconfigured:        "cannot be evaluated",
 }
+
+// WhyText returns the reason of an evaluation for people.
+func WhyText(why policy.Why) string { return cmp.Or(whyTexts[why], string(why)) }
 
 // printEvaluation writes one policy.
 func printEvaluation(line func(string, ...any), p *policy.Evaluation, all bool) {

@@ -31,6 +31,7 @@ type manifestsFlags struct {
 	excludeNamespaces             []string
 	authentication                bool
 	customResources, crds         bool
+	managed                       bool
 	countPods, audit              bool
 	cluster                       cli.ClusterFlags
 	validate, validateOpen, parts []string
@@ -59,13 +60,14 @@ and the objects that it needs are printed too. With self-signed, and with --righ
 cert-manager, manifests also prints the ServiceAccount and roles of Gatehouse, with the
 reason for each permission, and the command line of serve. Where Gatehouse writes into
 its webhook configurations, it also prints a ValidatingAdmissionPolicy that limits
-these writes to caBundle; --part rights,certificates,registration omits it.
+these writes; --part rights,management,certificates,registration omits it.
 
 With --custom-resources you change policies and profiles with kubectl apply, and the
 registration stays: the API server sends pods, workloads, the resources of --validate,
 and Gatehouse's custom resources, so that invalid ones are rejected. The status of a
-policy says if the API server does not send what it matches. With --crds only the
-CustomResourceDefinitions are printed; apply them first.
+policy says if the API server does not send what it matches. With --manage-registration
+the registration follows: Gatehouse writes rules and selectors, as policies and profiles
+need them. With --crds only the CustomResourceDefinitions are printed; apply them first.
 
 With --audit only the rights for serve --audit-every are printed: to list exactly the
 resources that policies and profiles match, and to write reports. The policies are those
@@ -132,6 +134,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of Gatehouse (default: that of --service, else gatehouse-system)")
 	flags.StringSliceVar(&f.excludeNamespaces, "exclude-namespace", nil, "more namespaces from which nothing is sent, such as those of network and storage drivers")
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources and for any policy and profile, and print the roles for that")
+	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, which Gatehouse writes, and the permission for that; needs --custom-resources")
 	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
 	flags.BoolVar(&f.audit, "audit", false, "print only the rights that serve --audit-every needs: to what the active policies of the cluster match, or those of --config, and to reports")
 	f.cluster.Add(cmd)
@@ -144,12 +147,6 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
 	flags.StringVar(&f.clientKey, "client-key", "", "path of its key on the hosts of kube-apiserver")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist, here and below
-	// The client certificate and the kubeconfig are on other hosts.
-	for _, name := range []string{
-		"url", "service", "service-account", "name", "namespace", "exclude-namespace", "validate", "validate-open", "kubeconfig-path", "client-cert", "client-key",
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	_ = cmd.RegisterFlagCompletionFunc("part", cobra.FixedCompletions(partNames(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("certificates", cobra.FixedCompletions(certificateSources(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -237,7 +234,7 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, ExcludeNamespaces: f.excludeNamespaces,
-		CustomResources: f.customResources, CountPods: f.countPods,
+		CustomResources: f.customResources, CountPods: f.countPods, Managed: f.managed,
 		SelfSigned: f.certificates == selfSigned, Rights: f.rights, ServiceAccount: f.serviceAccount,
 	}
 	if err := f.check(&o); err != nil {
@@ -340,6 +337,19 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	}
 	if f.countPods && !f.customResources {
 		problem("--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
+	}
+	if f.managed {
+		if !f.customResources {
+			problem("--manage-registration needs --custom-resources: the replica that writes their status writes the rules")
+		}
+		for _, flag := range []struct {
+			name string
+			set  bool
+		}{{"config", f.config != ""}, {"validate", len(f.validate) > 0}, {"validate-open", len(f.validateOpen) > 0}} {
+			if flag.set {
+				problem("--manage-registration and --" + flag.name + " exclude each other: Gatehouse writes the rules")
+			}
+		}
 	}
 	if f.serviceAccount != "" && !f.rights && !f.customResources && f.certificates != selfSigned {
 		problem("--service-account needs --rights, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")

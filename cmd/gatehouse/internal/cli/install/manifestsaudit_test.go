@@ -44,7 +44,7 @@ func TestIncompleteAuditRights(t *testing.T) {
 				}
 				return nil, nil
 			}
-			got := clitest.Run(t.Context(), "", []string{"manifests", "--audit", "--kubeconfig", clitest.Kubeconfig(t, api)}, NewManifestsCommand)
+			got := clitest.Run(t.Context(), "", []string{"manifests", "--audit", "--kubeconfig", fakeapi.Kubeconfig(t, api)}, NewManifestsCommand)
 			if got.Code != c.code || !strings.Contains(got.Out+got.Err, c.says) || got.Code != cli.ExitYes && got.Out != "" {
 				t.Errorf("got %+v, want %d and %s", got, c.code, c.says)
 			}

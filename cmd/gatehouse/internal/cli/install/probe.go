@@ -89,7 +89,6 @@ read.`,
 	cmd.Flags().StringVar(&f.url, "url", "", "server to call in place of the webhooks of a cluster, https://HOST[:PORT]")
 	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "PEM file with the CAs that verify the certificate of --url (default the CAs of this machine)")
 	_ = cmd.MarkFlagFilename("ca-file") // the flags exist
-	_ = cmd.RegisterFlagCompletionFunc("url", cobra.NoFileCompletions)
 	return cmd
 }
 

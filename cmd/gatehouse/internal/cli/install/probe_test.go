@@ -162,8 +162,11 @@ func TestProbeFails(t *testing.T) {
 			answer: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "draining", http.StatusServiceUnavailable) },
 			want:   "the server is currently unable to handle the request",
 		},
-		"no review":             {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, want: "the answer is an AdmissionReview without a response"},
-		"of another request":    {answer: respond(t, func(r *admissionv1.AdmissionResponse) { r.UID = "other" }), want: `the response is for the request "other", not for "`},
+		"no review":          {answer: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }, want: "the API server takes this for no answer, and failurePolicy decides: webhook response was absent"},
+		"of another request": {answer: respond(t, func(r *admissionv1.AdmissionResponse) { r.UID = "other" }), want: `expected response.uid="`},
+		"a validating webhook that denies, with a patch": {answer: respond(t, func(r *admissionv1.AdmissionResponse) {
+			r.Allowed, r.Patch, r.PatchType = false, []byte("[]"), new(admissionv1.PatchTypeJSONPatch)
+		}), want: "validating webhook may not return response.patch"},
 		"another name":          {certified: "gatehouse.elsewhere.svc", want: "its caBundle does not verify the certificate: x509: certificate is valid for gatehouse.elsewhere.svc, not " + probedName},
 		"another CA":            {change: func(p *probed) { p.ca = other.ca }, want: "its caBundle does not verify the certificate: x509: "},
 		"no CA":                 {change: func(p *probed) { p.ca = nil }, want: "caBundle is empty, so the API server does not trust any certificate"},

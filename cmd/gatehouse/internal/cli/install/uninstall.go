@@ -118,10 +118,6 @@ func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout t
 	flags.DurationVar(&f.timeout, "timeout", timeout, timeoutUsage)
 	f.Add(cmd)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	for _, flag := range []string{"name", "namespace", "timeout"} {
-		// The flags exist.
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions)
-	}
 }
 
 // check returns all errors of the flags.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/test/support/terminal"
 )
 
 // TestUninstallAsks: somebody at a terminal sees what goes and where, and only a yes removes it.
@@ -25,7 +25,7 @@ func TestUninstallAsks(t *testing.T) {
 			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			s := clitest.OnScreen(t, "", "uninstall", "--registrations-only", "--kubeconfig", kubeconfig)
+			s := terminal.OnScreen(t, "", "uninstall", "--registrations-only", "--kubeconfig", kubeconfig)
 			s.Shows(t, "would remove ValidatingWebhookConfiguration/gatehouse")
 			s.Shows(t, "Remove these from the cluster of "+server.URL+"? [y/N] ")
 			if _, err := s.Keyboard.WriteString(answer + "\n"); err != nil {

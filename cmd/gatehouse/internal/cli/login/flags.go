@@ -79,9 +79,6 @@ func completeLoginFlags(cmd *cobra.Command) {
 	for _, flag := range []string{"issuer-ca", "client-secret-file", "server-ca"} {
 		_ = cmd.MarkFlagFilename(flag) // the flag exists
 	}
-	for _, flag := range []string{"issuer", "client-id", "server", "directory", "username", "issuer-ca-data", "server-ca-data"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
-	}
 }
 
 // named reports whether the flags name a way to log in.

@@ -72,9 +72,6 @@ Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or writ
 	for _, flag := range []string{"api-server-ca", "kubeconfig"} {
 		_ = cmd.MarkFlagFilename(flag) // the flag exists
 	}
-	for _, flag := range []string{"api-server", "name"} {
-		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.NoFileCompletions) // the flag exists
-	}
 	return cmd
 }
 

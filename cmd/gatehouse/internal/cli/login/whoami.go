@@ -70,7 +70,6 @@ Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 	for _, flag := range []string{"server-ca", "token-file"} {
 		_ = cmd.MarkFlagFilename(flag) // the flag exists
 	}
-	_ = cmd.RegisterFlagCompletionFunc("server", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
 

@@ -299,6 +299,11 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 		template = &admit.Template{Path: o.Template, Workload: o.Workload, Pod: e.sidecarInput(o).Request.Object.Raw}
 	}
 	out.Decision = e.decider.Decide(ctx, &req, template, explain)
+	if !explain && out.Err == nil { // explain shows the results
+		for _, text := range orderNotes(out.Mutated) {
+			out.note = strings.TrimPrefix(out.note+"; "+text, "; ")
+		}
+	}
 	if req.Operation != admissionv1.Delete {
 		if misplaced := misplacedWarnings(o); len(misplaced) > 0 {
 			out.Warnings, out.Warned = slices.Concat(misplaced, out.Warnings), true
@@ -359,6 +364,16 @@ const labelsHint = "put the Namespace into the --config directory, or among the 
 // cluster's.
 func newDocumentReviewer(c *config.Config) *crdadmission.Reviewer {
 	return crdadmission.New(func() *config.Config { return c })
+}
+
+// orderNotes says which mutating policies give different results in different orders.
+func orderNotes(all []admit.Mutated) (notes []string) {
+	for i := range all {
+		for k := range all[i].Conflicts {
+			notes = append(notes, "order matters: "+admit.ConflictText(&all[i].Conflicts[k])+" (hint: make one policy of them, or have them change different fields)")
+		}
+	}
+	return notes
 }
 
 // guessNote says what was assumed of a kind that is not known, if a policy names its group and resources.

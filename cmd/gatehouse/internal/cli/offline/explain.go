@@ -115,6 +115,8 @@ type explained struct {
 	Invalid diagnostic.List `json:"invalid,omitempty"`
 	// Mutations are what mutating policies do to the object, and to the pods of its template.
 	Mutations []explainedMutation `json:"mutations,omitempty"`
+	// GeneratedName is the name that policies see of an object with generateName.
+	GeneratedName string `json:"generatedName,omitempty"`
 	// Policies are all policies, also those that do not match the object. There are none for a pod that injection refuses.
 	Policies []policy.Evaluation `json:"policies,omitempty"`
 	// Verdict is the one of check.
@@ -205,7 +207,7 @@ func (x *explainer) explainObject(ctx context.Context, o *manifest.Object) *expl
 		x.explainSidecars(ctx, o, e)
 	}
 	e.Invalid = e.from.invalid
-	e.Mutations = explainMutations(e.from.Mutated)
+	e.Mutations, e.GeneratedName = explainMutations(e.from.Mutated), e.from.GeneratedName
 	e.Policies, e.Verdict, e.Error = e.from.Policies, e.from.verdict(), cmp.Or(e.from.problem(), e.Error)
 	return e
 }
@@ -299,6 +301,9 @@ func (e *explained) print(out io.Writer, all bool) {
 	}
 	if e.from.note != "" {
 		line("  note: %s", cli.OneLine(e.from.note))
+	}
+	if e.GeneratedName != "" {
+		line("  note: policies see the name %s, in place of one that the API server generates", cli.OneLine(e.GeneratedName))
 	}
 	for i := range e.Invalid {
 		line("  invalid: %s", cli.OneLine(e.Invalid[i].String()))

@@ -62,7 +62,7 @@ func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 		return nil
 	}
 	var problems []error
-	allowed := []string{"config", "output", "color", tokenFileFlag, "audience", "fetch-keys"}
+	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys"}
 	flags.Visit(func(given *pflag.Flag) {
 		if !slices.Contains(allowed, given.Name) {
 			problems = append(problems, fmt.Errorf("--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag))
@@ -209,54 +209,38 @@ func (e *explainedToken) checkAudiences(asked []string) {
 
 // tokenHint returns what to do about a token.
 func tokenHint(d *authn.Decision) string {
-	switch d.Reason {
-	case authn.ReasonForeign:
-		return "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself"
-	case authn.ReasonMalformed:
-		return "copy the whole token, without quotes"
-	case authn.ReasonTooLarge:
-		return "issue it with fewer groups, or fewer claims"
-	case authn.ReasonUnknownID:
-		return "its AccessToken document is not in this directory: it was revoked, or is not there yet"
-	case authn.ReasonWrongSecret:
-		return "it was issued for another document of this id: issue a token under a new id"
-	case authn.ReasonExpired:
-		return "log in again, or issue another token"
-	case authn.ReasonAudience:
-		if d.Backend == authn.JWTs {
-			return "it was issued for another client; issuer.audiences has those whose tokens are taken"
-		}
-		return "--audience says whom the token is shown to; kube-apiserver names those of its --api-audiences"
-	case authn.ReasonGuard:
-		return "change the identity, or give the source a prefix; guard.allowedGroups has the exceptions, for groups only"
-	case authn.ReasonRevoked:
-		return "log in again: a TokenRevocation ends only what was issued before it"
-	case authn.ReasonUnknownKey:
-		if d.Backend == authn.LoginTokens {
-			return "the key is not among login.keys: it was removed, or the token is of another Gatehouse"
-		}
-		return "the issuer does not have this key, or not any more: log in again"
-	case authn.ReasonSignature:
-		return "it was changed after it was signed, or somebody else signed it"
-	case authn.ReasonAlgorithm:
-		return "the issuer must sign with RSA or ECDSA"
-	case authn.ReasonNotYetValid:
-		return "the clocks of the issuer and of this machine are apart"
-	case authn.ReasonClaims:
-		return "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration"
-	case authn.ReasonKeys:
-		return "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked"
-	case authn.ReasonDeadline:
-		return "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists"
-	case authn.ReasonVersion:
-		return "log in again; all replicas should be of one version"
-	case authn.ReasonSourceGone:
-		return "log in again, at a directory that is configured"
-	case authn.ReasonOK:
-	case authn.ReasonCredentials, authn.ReasonInput, authn.ReasonSession, authn.ReasonDirectory:
-		// Tokens never have these reasons.
+	switch {
+	case d.Reason == authn.ReasonAudience && d.Backend == authn.JWTs:
+		return "it was issued for another client; issuer.audiences has those whose tokens are taken"
+	case d.Reason == authn.ReasonUnknownKey && d.Backend == authn.LoginTokens:
+		return "the key is not among login.keys: it was removed, or the token is of another Gatehouse"
+	default:
+		return tokenHints[d.Reason]
 	}
-	return ""
+}
+
+// tokenHints are the hints by reason, without those that tokens never have.
+//
+//nolint:gochecknoglobals // constant
+var tokenHints = map[authn.Reason]string{
+	authn.ReasonForeign:     "it is not of an issuer that is configured here, and no token of Gatehouse; kube-apiserver knows service account tokens and client certificates itself",
+	authn.ReasonMalformed:   "copy the whole token, without quotes",
+	authn.ReasonTooLarge:    "issue it with fewer groups, or fewer claims",
+	authn.ReasonUnknownID:   "its AccessToken document is not in this directory: it was revoked, or is not there yet",
+	authn.ReasonWrongSecret: "it was issued for another document of this id: issue a token under a new id",
+	authn.ReasonExpired:     "log in again, or issue another token",
+	authn.ReasonGuard:       "change the identity, or give the source a prefix; guard.allowedGroups has the exceptions, for groups only",
+	authn.ReasonRevoked:     "log in again: a TokenRevocation ends only what was issued before it",
+	authn.ReasonSignature:   "it was changed after it was signed, or somebody else signed it",
+	authn.ReasonAlgorithm:   "the issuer must sign with RSA or ECDSA",
+	authn.ReasonNotYetValid: "the clocks of the issuer and of this machine are apart",
+	authn.ReasonClaims:      "claims are the issuer's to change, mappings and rules are in the AuthenticationConfiguration",
+	authn.ReasonKeys:        "--fetch-keys asks the issuer for its keys; jwt.issuers has a keysFile for an issuer that is not asked",
+	authn.ReasonDeadline:    "its issuer's keys or its rules took too long: ask again, and look at the issuer and at rules that go through long lists",
+	authn.ReasonVersion:     "log in again; all replicas should be of one version",
+	authn.ReasonSourceGone:  "log in again, at a directory that is configured",
+	authn.ReasonAudience:    "--audience says whom the token is shown to; kube-apiserver names those of its --api-audiences",
+	authn.ReasonUnknownKey:  "the issuer does not have this key, or not any more: log in again",
 }
 
 // print writes the explanation for people. Flush of out has the error.

@@ -26,6 +26,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/jwt"
@@ -129,7 +130,7 @@ func (*tokenWorld) login(t *testing.T) string {
 			Login: &v1alpha1.LoginConfiguration{Keys: []v1alpha1.LoginKey{{Name: "a"}}},
 		}},
 		LoginKeys: []authn.LoginKey{{Name: "a", Secret: explainLoginKey()}},
-		Random:    new(clitest.Counter), Now: explainNow,
+		Random:    new(support.Counter), Now: explainNow,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -114,6 +114,12 @@ func (c *changes) err() error {
 	}
 }
 
+// fail notes why it is unknown what an object should become.
+func (c *changes) fail(o *manifest.Object, err error) {
+	message := strings.ReplaceAll(err.Error(), "\n", "; ")
+	c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: message}})...)
+}
+
 // inject decides about the pod of an object, and changes it.
 func (c *changes) inject(ctx context.Context, in *input, o *manifest.Object) {
 	pod := in.sidecarInput(o)

@@ -125,7 +125,7 @@ func TestLibraryTestsNameTheirPolicies(t *testing.T) {
 func TestLibraryLint(t *testing.T) {
 	t.Parallel()
 	for _, dir := range append(libraryFolders(t), ".") {
-		if report := new(lintFlags).lintPaths([]string{filepath.Join(library, dir)}, nil); len(report.findings) > 0 {
+		if report := new(lintFlags).lintPaths(t.Context(), []string{filepath.Join(library, dir)}, nil); len(report.findings) > 0 {
 			t.Errorf("%s: %v", dir, report.findings)
 		}
 	}
@@ -185,7 +185,13 @@ func TestLibraryTable(t *testing.T) {
 			}
 		}
 	}
-	if lines, policies := strings.Count(guide, "\n| `"), len(libraryPolicies(t, folders)); lines != policies {
+	configuration, _, _ := config.CompileDir(filepath.Join(library, "mutating"))
+	for _, p := range configuration.Mutation.Policies {
+		if !strings.Contains(guide, "\n| `"+p.Name+"` | `mutating` | ") {
+			t.Errorf("%s: the table has no line about the policy %s in mutating", libraryGuide, p.Name)
+		}
+	}
+	if lines, policies := strings.Count(guide, "\n| `"), len(libraryPolicies(t, folders))+len(configuration.Mutation.Policies); lines != policies {
 		t.Errorf("%s: the table has %d lines, and there are %d policies", libraryGuide, lines, policies)
 	}
 	for _, section := range librarySections(t) {

@@ -173,13 +173,13 @@ func (f *lintFlags) lint(ctx context.Context) (*lintReport, error) {
 	case f.cluster.Given():
 		return f.lintCluster(ctx)
 	default:
-		return f.lintPaths(paths, rendered), nil
+		return f.lintPaths(ctx, paths, rendered), nil
 	}
 }
 
 // lintPaths returns the report of files and directories, and of texts by their names, which are one configuration. A single directory
 // has something active.
-func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintReport {
+func (f *lintFlags) lintPaths(ctx context.Context, paths []string, texts map[string][]byte) *lintReport {
 	c, found, dir := (*config.Config)(nil), diagnostic.List(nil), ""
 	if len(paths) == 1 && len(texts) == 0 && cli.CheckDir("", paths[0]) == nil {
 		dir = paths[0]
@@ -188,7 +188,7 @@ func (f *lintFlags) lintPaths(paths []string, texts map[string][]byte) *lintRepo
 		c, found = config.InspectPaths(paths, texts)
 	}
 	snapshot, all := config.Compile(c, found)
-	r := newLintReport(c, found, all, dir, lintSamples(c, snapshot, paths))
+	r := newLintReport(ctx, c, found, all, dir, lintSamples(c, snapshot, paths))
 	switch {
 	case dir != "":
 		r.inactive = f.checkActive(c, dir)
@@ -208,13 +208,18 @@ func (f *lintFlags) lintCluster(ctx context.Context) (*lintReport, error) {
 	loaded, err := source.Load(ctx, nil)
 	if err != nil {
 		if f.config != "" {
-			if r := f.lintPaths([]string{f.config}, nil); r.errors > 0 {
+			if r := f.lintPaths(ctx, []string{f.config}, nil); r.errors > 0 {
 				return r, nil
 			}
 		}
 		return nil, err
 	}
-	r := newLintReport(loaded.Config, source.Found, loaded.Found, f.config, lint.Input{})
+	var paths []string
+	if f.config != "" {
+		paths = []string{f.config}
+	}
+	found := slices.Concat(loaded.Found, lintRegistration(ctx, source.Access, loaded.Config))
+	r := newLintReport(ctx, loaded.Config, source.Found, found, f.config, lintSamples(loaded.Config, loaded.Snapshot, paths))
 	r.where = f.cluster.Describe(f.config)
 	r.inactive = errors.Join(source.Unread(loaded)...)
 	if r.inactive == nil && !f.allowEmpty {
@@ -264,12 +269,13 @@ func (f *lintFlags) checkActive(c *config.Config, dir string) error {
 // newLintReport lints a configuration, about which reading it and all have found something. Sources are below the directory.
 //
 // Input has what mutating policies are tried by.
-func newLintReport(c *config.Config, read, found diagnostic.List, dir string, in lint.Input) *lintReport {
+func newLintReport(ctx context.Context, c *config.Config, read, found diagnostic.List, dir string, in lint.Input) *lintReport {
 	if c.Recording != nil {
 		_, ofRecording := record.CompileRules(c.Recording.Source, &c.Recording.RecordingConfiguration)
 		found = append(found, ofRecording...)
 	}
-	found = append(found, lintDocuments(c, read, found, in)...)
+	found = append(found, lintDocuments(ctx, c, read, found, in)...)
+	hintMutating(c, found)
 	found.Sort()
 	r := &lintReport{config: c}
 	at := newPositions(dir)
@@ -284,6 +290,19 @@ func newLintReport(c *config.Config, read, found diagnostic.List, dir string, in
 	}
 	sortByPosition(r.findings)
 	return r
+}
+
+// hintMutating says of exceptions that name a mutating policy what to do in place.
+func hintMutating(c *config.Config, found diagnostic.List) {
+	for i := range c.Mutation.Policies {
+		name := c.Mutation.Policies[i].Name
+		for k := range found {
+			if d := &found[k]; strings.HasPrefix(d.Object, "PolicyException/") && d.Message == fmt.Sprintf("there is no policy %q", name) {
+				d.Message = fmt.Sprintf("%q is a mutating policy, from which there are no exceptions", name)
+				d.Hint = "exclude the objects in the policy, by a match condition or excludeResourceRules"
+			}
+		}
+	}
 }
 
 // lintSamples returns the compiled mutating policies and the objects of the tests among files and directories, by which they are tried.
@@ -304,9 +323,9 @@ func lintSamples(c *config.Config, snapshot *webhooks.Snapshot, paths []string) 
 }
 
 // lintDocuments returns what only lint reports, about documents that could be read and fields that compile.
-func lintDocuments(c *config.Config, read, errs diagnostic.List, in lint.Input) diagnostic.List {
+func lintDocuments(ctx context.Context, c *config.Config, read, errs diagnostic.List, in lint.Input) diagnostic.List {
 	in.Policy, in.Mutating, in.Profiles, in.Now = c.Policy, c.Mutation, c.Sidecar.Profiles, time.Now()
-	found, err := lint.Lint(in)
+	found, err := lint.Lint(ctx, in)
 	if err != nil {
 		found = append(found, diagnostic.Diagnostic{Severity: diagnostic.Warning, Message: "policies are compiled, but not checked further: " + err.Error()})
 	}

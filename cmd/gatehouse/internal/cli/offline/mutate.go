@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"gomodules.xyz/jsonpatch/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -172,7 +173,7 @@ func (f *changeFlags) mutate(ctx context.Context, s cli.Streams, e *evaluator) e
 func (c *changes) mutate(ctx context.Context, e *evaluator, o *manifest.Object) (all []admit.Mutated, ok bool) {
 	req, err := admit.Request(e.resources, request.Spec{Object: o.JSON(), Namespace: e.namespace, User: e.user})
 	if err != nil {
-		c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
+		c.fail(o, err)
 		return nil, false
 	}
 	if all, ok = c.apply(ctx, e, o, &req, o.JSON(), ""); !ok || o.NoPod != "" || o.Workload == "" {
@@ -181,7 +182,7 @@ func (c *changes) mutate(ctx context.Context, e *evaluator, o *manifest.Object) 
 	pod := e.sidecarInput(o).Request.Object.Raw
 	text, err := admit.Defaulted(pod)
 	if err != nil {
-		c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
+		c.fail(o, err)
 		return all, false
 	}
 	created := webhooks.ForTemplate(req.Namespace, o.Workload, text).Request
@@ -194,7 +195,11 @@ func (c *changes) apply(ctx context.Context, e *evaluator, o *manifest.Object, r
 	before := req.Object.Raw
 	d := e.decider.Mutate(ctx, req, template, true)
 	for i := range d.Violations {
-		c.refused = append(c.refused, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: decision.ViolationLine(&d.Violations[i])}})...)
+		refused := diagnostic.Diagnostic{Severity: diagnostic.Error, Message: decision.ViolationLine(&d.Violations[i])}
+		if d.Violations[i].Reason == metav1.StatusReasonServiceUnavailable {
+			refused.Hint = "put its CustomResourceDefinition into the --config directory"
+		}
+		c.refused = append(c.refused, inObject(o, diagnostic.List{refused})...)
 	}
 	var patch []jsonpatch.Operation
 	err := d.Err
@@ -209,8 +214,7 @@ func (c *changes) apply(ctx context.Context, e *evaluator, o *manifest.Object, r
 		err = o.Apply(patch)
 	}
 	if err != nil {
-		message := strings.ReplaceAll(err.Error(), "\n", "; ")
-		c.unknown = append(c.unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: message}})...)
+		c.fail(o, err)
 	}
 	var names []string
 	for _, last := range lastChangesOf(d.Mutated) {
@@ -220,6 +224,9 @@ func (c *changes) apply(ctx context.Context, e *evaluator, o *manifest.Object, r
 	}
 	if len(names) > 0 && err == nil {
 		c.log.add(o, "changed by %s %s", admit.MutationKind, strings.Join(names, ", "))
+	}
+	for _, text := range orderNotes(d.Mutated) {
+		c.log.add(o, "%s", text)
 	}
 	return d.Mutated, err == nil && len(d.Violations) == 0
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -74,8 +73,9 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 			}
 			r := reviewer{
 				endpoint: webhooks.Endpoints()[at], snapshot: snapshot, documents: newDocumentReviewer(c),
-				out: bufio.NewWriter(s.Out), progress: s.Err, terminal: cli.IsTerminal(s.Err), last: time.Now(),
+				out: bufio.NewWriter(s.Out), remarks: s.Err, line: cli.NewLiveLine(s.Err),
 			}
+			defer r.line.Clear()
 			return r.run(cmd.Context(), s.In, args[1:])
 		},
 	}
@@ -86,7 +86,7 @@ Exit codes: 0 all are allowed, 1 any is denied, 2 any cannot be decided.`,
 // otherCommandHint returns the hint for an object that is not a review.
 func otherCommandHint(endpoint string) string {
 	return map[string]string{
-		"mutate":   " (hint: 'gatehouse inject' does to manifests what this endpoint would do)",
+		"mutate":   " (hint: 'gatehouse mutate' does to manifests what this endpoint would do)",
 		"validate": " (hint: 'gatehouse check' tells of manifests whether they would be admitted)",
 	}[endpoint]
 }
@@ -166,9 +166,8 @@ type reviewer struct {
 	snapshot  *webhooks.Snapshot
 	documents *crdadmission.Reviewer
 	out       *bufio.Writer
-	progress  io.Writer
-	terminal  bool
-	last      time.Time
+	remarks   io.Writer
+	line      *cli.LiveLine
 	counts    [unknown + 1]int
 }
 
@@ -189,7 +188,8 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 	if total == 0 {
 		return errors.New("no review was given (hint: name a file, or write reviews to standard input)")
 	}
-	_, _ = fmt.Fprintf(r.progress, "%s: %d allowed, %d denied, %d could not be decided\n",
+	r.line.Clear()
+	_, _ = fmt.Fprintf(r.remarks, "%s: %d allowed, %d denied, %d could not be decided\n",
 		diagnostic.Count(total, "review"), r.counts[allowed], r.counts[denied], r.counts[unknown])
 	switch {
 	case r.counts[unknown] > 0:
@@ -246,10 +246,7 @@ func (r *reviewer) one(ctx context.Context, text []byte, where string) error {
 			return err
 		}
 	}
-	if r.terminal && time.Since(r.last) > time.Second {
-		r.last = time.Now()
-		_, _ = fmt.Fprintf(r.progress, "%s…\n", diagnostic.Count(r.total(), "review"))
-	}
+	r.line.Show(func() string { return diagnostic.Count(r.total(), "review") })
 	if _, err := r.out.Write(answer); err != nil {
 		return err
 	}

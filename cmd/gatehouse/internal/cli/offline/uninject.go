@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
 )
 
@@ -50,8 +49,8 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 		return err
 	}
 	f.writeSkipped(f.notes(s))
-	var log changeLog
-	var unknown diagnostic.List
+	var changed changes
+	log := &changed.log
 	for _, source := range sources {
 		for _, o := range source.Objects {
 			if o.NoPod != "" {
@@ -64,7 +63,7 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 			}
 			switch {
 			case err != nil:
-				unknown = append(unknown, inObject(o, diagnostic.List{{Severity: diagnostic.Error, Message: err.Error()}})...)
+				changed.fail(o, err)
 			case len(removal.Patches) == 0:
 				log.add(o, "left as it is: nothing was injected")
 			default:
@@ -75,8 +74,8 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 			}
 		}
 	}
-	if err := unknown.Err(); err != nil {
+	if err := changed.err(); err != nil {
 		return err
 	}
-	return f.finish(s, sources, &log, "taken out")
+	return f.finish(s, sources, log, "taken out")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replicas/replicastest"
+	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
 
@@ -65,7 +65,7 @@ func admitted(id, namespace, name, user, decision string) *record.Review {
 }
 
 // runGet runs record get, and returns the file.
-func runGet(t *testing.T, s *replicastest.APIServer, args ...string) (result clitest.Result, file string) {
+func runGet(t *testing.T, s *portforward.APIServer, args ...string) (result clitest.Result, file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "out.gatehouse.zst")
 	return clitest.Run(t.Context(), "", append([]string{"record", "get", "--kubeconfig", s.Kubeconfig(t), "-f", file}, args...), NewCommand), file
@@ -77,9 +77,9 @@ func TestGetSharedDirectory(t *testing.T) {
 	const name, other = "20261120T120000.000Z-a.gatehouse.zst", "20261120T130000.000Z-b.gatehouse.zst"
 	done := segment(t, "a", admitted("a0", "shop", "cart", "joe", "allowed"), admitted("a1", "shop", "cart", "joe", "allowed"))
 	growing := segment(t, "b", admitted("b0", "shop", "cart", "ann", "allowed"), admitted("b1", "shop", "cart", "ann", "allowed"))
-	shared := replicastest.Recording(t, map[string][]byte{name: done, other: growing})
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{
-		"gatehouse-a": replicastest.Recording(t, map[string][]byte{other: growing[:len(growing)-6]}), "gatehouse-b": shared, "gatehouse-c": shared,
+	shared := recordingOf(t, map[string][]byte{name: done, other: growing})
+	s := portforward.NewAPIServer(t, map[string]http.Handler{
+		"gatehouse-a": recordingOf(t, map[string][]byte{other: growing[:len(growing)-6]}), "gatehouse-b": shared, "gatehouse-c": shared,
 	})
 	result, file := runGet(t, s, "-o", "json")
 	var got getResult
@@ -108,10 +108,10 @@ func TestGetProblems(t *testing.T) {
 	list := func(text string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 	}
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{
-		"a-good": replicastest.Recording(t, map[string][]byte{"1-a.gatehouse.zst": good, "2-a.gatehouse.zst": good[:len(good)-6]}),
+	s := portforward.NewAPIServer(t, map[string]http.Handler{
+		"a-good": recordingOf(t, map[string][]byte{"1-a.gatehouse.zst": good, "2-a.gatehouse.zst": good[:len(good)-6]}),
 		// The name of the damaged file would be one outside of the directory.
-		"b-damaged":   replicastest.Recording(t, map[string][]byte{"1-b.gatehouse.zst": append(bytes.Clone(good), "garbage"...), "2-b.gatehouse.zst": []byte("foreign")}),
+		"b-damaged":   recordingOf(t, map[string][]byte{"1-b.gatehouse.zst": append(bytes.Clone(good), "garbage"...), "2-b.gatehouse.zst": []byte("foreign")}),
 		"c-dead":      http.NotFoundHandler(),
 		"d-forbidden": http.NotFoundHandler(),
 		"e-off":       debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler))}),
@@ -148,11 +148,11 @@ func TestGetProblems(t *testing.T) {
 
 func TestGetNothing(t *testing.T) {
 	t.Parallel()
-	s := replicastest.NewAPIServer(t, map[string]http.Handler{"gatehouse-a": replicastest.Recording(t, nil)})
+	s := portforward.NewAPIServer(t, map[string]http.Handler{"gatehouse-a": recordingOf(t, nil)})
 	if result, file := runGet(t, s); result.Code != 1 || !strings.Contains(result.Err, "no reviews were recorded") || exists(file) {
 		t.Errorf("%+v", result)
 	}
-	empty := replicastest.NewAPIServer(t, nil)
+	empty := portforward.NewAPIServer(t, nil)
 	if result, _ := runGet(t, empty); result.Code != 2 || !strings.Contains(result.Err, "no running pod in namespace") {
 		t.Errorf("%+v", result)
 	}
@@ -184,4 +184,16 @@ func TestGetUsage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// recordingOf returns the handler of a listener for health and metrics with these files.
+func recordingOf(t *testing.T, files map[string][]byte) http.Handler {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Recording: dir})
 }

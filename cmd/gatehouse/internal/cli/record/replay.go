@@ -104,7 +104,6 @@ can be decided.`,
 	flags.Var(&f.failOn, "fail-on", "fail if there are more than N reviews, or N%, of this change; repeatable (default changed=0)")
 	_ = cmd.MarkFlagDirname("against") // the flags exist
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("show", cobra.NoFileCompletions)
 	cli.AddOutputFlag(cmd, &f.output, "table", "json")
 	return cmd
 }

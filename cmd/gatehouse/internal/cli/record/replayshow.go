@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 	"github.com/gatehouse-dev/gatehouse/webhooks/sidecar"
@@ -33,7 +34,9 @@ type replayedReview struct {
 	// Profiles and Policies explain the answer of the candidate.
 	Profiles []replayedProfile   `json:"profiles,omitempty"`
 	Policies []policy.Evaluation `json:"policies,omitempty"`
-	Limits   string              `json:"limits"`
+	// Mutations are those of mutating policies.
+	Mutations []mutation.Evaluation `json:"mutations,omitempty"`
+	Limits    string                `json:"limits"`
 
 	violations []policy.Violation
 }
@@ -124,29 +127,19 @@ func newReplayedReview(ctx context.Context, item *replay.Item, candidate, agains
 	if is.Policy != nil {
 		out.Policies, out.violations = is.Policy.Evaluations, is.Policy.Violations
 	}
+	if is.Mutation != nil {
+		out.Mutations = is.Mutation.Evaluations
+	}
 	if is.Sidecar != nil {
 		for i := range is.Sidecar.Verdicts {
-			out.Profiles = append(out.Profiles, newReplayedProfile(&is.Sidecar.Verdicts[i]))
+			v := &is.Sidecar.Verdicts[i]
+			out.Profiles = append(out.Profiles, replayedProfile{v.Profile, v.Reason, v.Detail, v.Revision, decision.ProfileSteps(v)})
 		}
 	}
 	if was.Answer != nil && is.Answer != nil && was.Answer.Patch != is.Answer.Patch {
 		out.Diff = patchDiff(item, was.Answer.Patch, is.Answer.Patch)
 	}
 	return out, nil
-}
-
-func newReplayedProfile(v *sidecar.Verdict) replayedProfile {
-	p := replayedProfile{Profile: v.Profile, Reason: v.Reason, Detail: v.Detail, Revision: v.Revision}
-	if v.Explanation == nil {
-		return p
-	}
-	for _, step := range v.Explanation.Steps {
-		p.Steps = append(p.Steps, strings.TrimRight(step.Name+": "+step.Result+"  "+step.Detail, " "))
-	}
-	for _, parameter := range v.Explanation.Parameters {
-		p.Steps = append(p.Steps, fmt.Sprintf("parameter %s = %q (%s)", parameter.Name, parameter.Value, parameter.From))
-	}
-	return p
 }
 
 // patchDiff returns the difference between the objects that two patches make of that of the request.
@@ -189,6 +182,11 @@ func (r *replayedReview) print(out io.Writer, all bool) {
 			text.WriteString(cli.OneLine(strings.TrimSuffix(one, "\n")) + "\n")
 		}
 		_, _ = out.Write(text.Bytes())
+	}
+	if len(r.Mutations) > 0 {
+		line("")
+		line("mutating policies of the candidate:")
+		decision.PrintMutations(line, "", r.Mutations, all)
 	}
 	if len(r.Profiles) > 0 {
 		line("")

@@ -81,9 +81,6 @@ its end.`,
 	flags.StringVar(&f.id, "id", "", "show only reviews whose ID begins with this")
 	flags.BoolVar(&f.full, "full", false, "with -o json or yaml: show requests, answers and lookups")
 	cli.AddOutputFlag(cmd, &f.output, "table", "json", "yaml") // it writes YAML itself, one document at a time
-	for _, name := range []string{"id", "policy", "name"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist, here and below
-	}
 	_ = cmd.RegisterFlagCompletionFunc("decision", cobra.FixedCompletions(decisions(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -74,9 +74,6 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
 	flags.DurationVar(&f.lasts, "for", debug.DefaultFor, "how long to keep the level, from 1s to 24h; the level with which serve was started is kept without a limit")
 	flags.StringVar(&f.address, "ops-address", "127.0.0.1:8080", "address of the server for health and metrics, on this host")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	for _, name := range []string{"for", "ops-address"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
-	}
 	return cmd
 }
 

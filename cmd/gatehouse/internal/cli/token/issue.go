@@ -87,9 +87,6 @@ yet: only then the token is shown.`,
 	cli.AddOutputFlag(cmd, &f.output, "yaml", "json")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	_ = cmd.MarkFlagRequired("user") // the flags exist
-	for _, name := range []string{"id", "user", "uid", "group", "extra", "audience", "ttl"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	return cmd
 }
 

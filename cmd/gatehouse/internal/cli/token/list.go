@@ -60,7 +60,6 @@ incomplete.`,
 	f.add(cmd, "directory of documents")
 	flags.StringVar(&f.user, "user", "", "show only the tokens of this user")
 	cli.AddOutputFlag(cmd, &f.output, "table", "json")
-	_ = cmd.RegisterFlagCompletionFunc("user", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
 

@@ -76,9 +76,6 @@ Everything else is deleted all the same.`,
 	flags.StringVar(&f.reason, "reason", "", "reason to store in the TokenRevocation, with --user")
 	cli.AddDryRunFlag(cmd, &f.dryRun)
 	cli.AddOutputFlag(cmd, &f.output, "text", "json")
-	for _, name := range []string{"user", "reason"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions) // the flags exist
-	}
 	return cmd
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/clitest"
+	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
@@ -34,7 +35,7 @@ var tokenNoon = time.Date(2026, 11, 20, 12, 0, 0, 500, time.UTC)
 func newTokenFlags(edit func(*tokenFlags)) *tokenFlags {
 	f := &tokenFlags{
 		id: "ci", user: "jane", ttl: 24 * time.Hour, output: "yaml",
-		now: func() time.Time { return tokenNoon }, random: new(clitest.Counter),
+		now: func() time.Time { return tokenNoon }, random: new(support.Counter),
 	}
 	if edit != nil {
 		edit(f)
@@ -281,7 +282,7 @@ func TestTokenIssueWaits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			var out, remarks bytes.Buffer
-			f := newTokenFlags(func(f *tokenFlags) { f.wait, f.Kubeconfig = c.wait, clitest.Kubeconfig(t, api) })
+			f := newTokenFlags(func(f *tokenFlags) { f.wait, f.Kubeconfig = c.wait, fakeapi.Kubeconfig(t, api) })
 			err := f.issue(ctx, cli.Streams{Out: &out, Err: &remarks})
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("the error is %v, want %q", err, c.want)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+	typedcoordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -21,6 +22,7 @@ const (
 	// reportLabel on a Lease tells that it is a report, and of which install.
 	reportLabel      = "gatehouse.dev/report"
 	digestAnnotation = "gatehouse.dev/digest"
+	needsAnnotation  = "gatehouse.dev/needs"
 
 	// renewPause is the shortest time after which a report without a change is written again, and
 	// reportPause that between two writes.
@@ -70,7 +72,7 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) writeReport(ctx context.Context) error {
 	lease := coordinationv1ac.Lease(c.lease, c.cfg.Namespace).
 		WithLabels(map[string]string{reportLabel: c.cfg.Group}).
-		WithAnnotations(map[string]string{digestAnnotation: c.current().Digest}).
+		WithAnnotations(c.annotations()).
 		WithSpec(coordinationv1ac.LeaseSpec().
 			WithHolderIdentity(c.cfg.Replica).
 			WithLeaseDurationSeconds(int32(heartbeatTimeout / time.Second)).
@@ -78,6 +80,16 @@ func (c *Controller) writeReport(ctx context.Context) error {
 	// The Lease is ours alone: whatever else is in these fields is a mistake.
 	_, err := c.cfg.Leases.Leases(c.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: c.manager, Force: true})
 	return err
+}
+
+// annotations returns those of the report.
+func (c *Controller) annotations() map[string]string {
+	current := c.current()
+	all := map[string]string{digestAnnotation: current.Digest}
+	if current.Needs != "" {
+		all[needsAnnotation] = current.Needs
+	}
+	return all
 }
 
 // removeReport removes the report, so that nobody waits for this process. Where it cannot,
@@ -106,7 +118,7 @@ func (c *Controller) leaseHint(class apierr.Class, cost string) string {
 
 // replica is another process of the install.
 type replica struct {
-	name, version, digest string
+	name, version, digest, needs string
 	// seen is when its report was last seen to change, by our clock: the clocks of replicas differ.
 	seen time.Time
 	// agreed is when it last reported what this replica uses, and differs since when it has
@@ -116,21 +128,22 @@ type replica struct {
 
 func (r *replica) isAlive(now time.Time) bool { return now.Sub(r.seen) <= heartbeatTimeout }
 
-// listReplicas reads the reports of the other processes, and removes those of processes that are gone.
-func (w *writer) listReplicas(ctx context.Context, digest string) error {
-	leases := w.c.cfg.Leases.Leases(w.c.cfg.Namespace)
-	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{reportLabel: w.c.cfg.Group}).String()})
+// listReplicas reads the reports of the other processes. It returns what was known of them and is new, by the names of their
+// Leases, and calls stale with those of processes that are gone.
+func (c *Controller) listReplicas(ctx context.Context, leases typedcoordinationv1.LeasesGetter, known map[string]*replica, digest string, stale func(*coordinationv1.Lease)) (map[string]*replica, error) {
+	selector := labels.SelectorFromSet(labels.Set{reportLabel: c.cfg.Group}).String()
+	list, err := leases.Leases(c.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := time.Now()
 	found := make(map[string]*replica, len(list.Items))
 	for i := range list.Items[:min(len(list.Items), mostReports)] {
 		lease := &list.Items[i]
-		if lease.Name == w.c.lease {
+		if lease.Name == c.lease {
 			continue
 		}
-		one := w.replicas[lease.Name]
+		one := known[lease.Name]
 		if one == nil {
 			one = &replica{name: lease.Name}
 			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
@@ -139,19 +152,19 @@ func (w *writer) listReplicas(ctx context.Context, digest string) error {
 		}
 		one.note(lease, digest, now)
 		if now.Sub(one.seen) > reportLife {
-			w.removeStale(ctx, lease)
+			stale(lease)
 			continue
 		}
 		found[lease.Name] = one
 	}
-	w.replicas = found
-	return nil
+	return found, nil
 }
 
 // note stores what a report says.
 func (r *replica) note(lease *coordinationv1.Lease, digest string, now time.Time) {
 	if r.version != lease.ResourceVersion {
 		r.version, r.digest, r.seen = lease.ResourceVersion, lease.Annotations[digestAnnotation], now
+		r.needs = lease.Annotations[needsAnnotation]
 	}
 	switch {
 	case r.digest == digest:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,13 +118,15 @@ func (w *writer) reconcile(ctx context.Context, current *current) {
 	if w.isWaiting(what) {
 		return
 	}
-	if err := w.listReplicas(ctx, current.Digest); err != nil {
+	replicas, err := w.c.listReplicas(ctx, w.c.cfg.Leases, w.replicas, current.Digest, func(lease *coordinationv1.Lease) { w.removeStale(ctx, lease) })
+	if err != nil {
 		class := apierr.Classify(err).Coarse()
 		w.c.fail(ctx, what, class, err, w.c.leaseHint(class, "no status is written"))
 		w.retry(what)
 		return
 	}
 	w.recover(what, what)
+	w.replicas = replicas
 	v := &view{current: current, now: time.Now()}
 	for _, one := range w.replicas {
 		if one.isAlive(v.now) {

@@ -3,6 +3,8 @@ package registration
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,10 @@ const guardEnding = "-registration"
 // its right to patch webhook configurations is for, which RBAC cannot express. It is
 // the API server's own policy: it holds while Gatehouse is down, and webhook
 // configurations are never sent to webhooks.
+//
+// Rules and selectors are restricted by what must not lock a cluster: match conditions, which stay as they are, excluded
+// namespaces, and new pods for the two webhooks whose match conditions do not have the exclusions. That less is sent is not restricted,
+// because it depends on the policies.
 //
 // The CA that is written is not restricted. A CA that an administrator confirms would
 // stop rotation, and CEL cannot parse certificates. With a CA of a thief, reviews
@@ -46,6 +52,14 @@ func (o *Options) guard() []Document {
 			Variables: []admissionregistrationv1.Variable{
 				{Name: "before", Expression: "dyn(has(oldObject.webhooks) ? oldObject.webhooks : [])"},
 				{Name: "after", Expression: "dyn(has(object.webhooks) ? object.webhooks : [])"},
+				{Name: "annotations", Expression: "has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"},
+				{Name: "bundle", Expression: fmt.Sprintf(`%q in variables.annotations ? [] : ["caBundle"]`, injectCAFrom)},
+				{Name: "excluded", Expression: fmt.Sprintf(`%[1]q in variables.annotations ? variables.annotations[%[1]q].split(",") : []`, ExcludedNamespaces)},
+				{Name: "fields", Expression: `variables.excluded.size() > 0 ? ["namespaceSelector", "objectSelector", "rules"] : []`},
+				{Name: "managed", Expression: "[" + quoted(append(MutatingNames(), ValidatingNames()...)) + "]"},
+				// Those whose rules or selectors change.
+				{Name: "rewritten", Expression: `variables.after.filter(w, !variables.before.exists(b, b.name == w.name && ` +
+					`variables.fields.all(k, (k in b) == (k in w) && (!(k in b) || b[k] == w[k]))))`},
 			},
 			Validations: []admissionregistrationv1.Validation{
 				{
@@ -63,20 +77,36 @@ func (o *Options) guard() []Document {
 					Expression: unchanged + `variables.before.map(w, w.name) == variables.after.map(w, w.name)`,
 				},
 				{
-					Message: "Gatehouse may change clientConfig.caBundle of webhooks and nothing else",
+					Message: "Gatehouse may change clientConfig.caBundle, rules and selectors of its webhooks and nothing else",
 					Expression: unchanged + `variables.after.all(w, variables.before.exists(b, b.name == w.name && ` +
-						`b.all(k, k in w) && ` +
-						`w.all(k, k == "clientConfig" || (k in b && b[k] == w[k])) && ` +
-						`b.clientConfig.all(k, k == "caBundle" || k in w.clientConfig) && ` +
-						`w.clientConfig.all(k, k == "caBundle" || (k in b.clientConfig && b.clientConfig[k] == w.clientConfig[k]))))`,
+						`b.all(k, k in w || (k in variables.fields && w.name in variables.managed)) && ` +
+						`w.all(k, k == "clientConfig" || (k in b && b[k] == w[k]) || (k in variables.fields && w.name in variables.managed)) && ` +
+						`b.clientConfig.all(k, k in variables.bundle || k in w.clientConfig) && ` +
+						`w.clientConfig.all(k, k in variables.bundle || (k in b.clientConfig && b.clientConfig[k] == w.clientConfig[k]))))`,
+				},
+				{
+					Message: "Gatehouse may have nothing sent from the namespaces of the annotation " + ExcludedNamespaces,
+					Expression: unchanged + `variables.rewritten.all(w, !has(w.rules) || w.rules.size() == 0 || ` +
+						`(has(w.namespaceSelector) && has(w.namespaceSelector.matchExpressions) && w.namespaceSelector.matchExpressions.exists(e, ` +
+						`e.key == "` + namespaceName + `" && e.operator == "NotIn" && variables.excluded.all(n, n in e.values))))`,
+				},
+				{
+					Message: "Gatehouse may have nothing but new pods sent for injection",
+					Expression: unchanged + `variables.rewritten.all(w, !(w.name in [` + quoted([]string{AskedMutate, DefaultMutate}) + `]) || !has(w.rules) || ` +
+						`w.rules.all(r, r.apiGroups == [""] && r.resources == ["pods"] && r.operations == ["CREATE"]))`,
+				},
+				{
+					Message:    fmt.Sprintf("Gatehouse may write at most %d rules for a webhook", MaxRules),
+					Expression: unchanged + fmt.Sprintf(`variables.rewritten.all(w, !has(w.rules) || w.rules.size() <= %d)`, MaxRules),
 				},
 			},
 		},
 	}
 	return []Document{
 		{
-			comment: `The ServiceAccount of Gatehouse can change caBundle of webhook configurations and nothing else. It cannot change where
-reviews are sent, which ones, and what happens without an answer. The API server evaluates this itself, without Gatehouse.`,
+			comment: `The ServiceAccount of Gatehouse can change caBundle of webhook configurations, rules and selectors of those with the annotation
+` + ExcludedNamespaces + `, and nothing else. It cannot change where reviews are sent, what is never sent, and what
+happens without an answer. The API server evaluates this itself, without Gatehouse.`,
 			object: policy,
 		},
 		{
@@ -89,4 +119,13 @@ reviews are sent, which ones, and what happens without an answer. The API server
 			},
 		},
 	}
+}
+
+// quoted returns strings as the elements of a list in CEL.
+func quoted(list []string) string {
+	all := make([]string, len(list))
+	for i, text := range list {
+		all[i] = strconv.Quote(text)
+	}
+	return strings.Join(all, ", ")
 }

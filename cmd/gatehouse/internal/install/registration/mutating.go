@@ -2,7 +2,6 @@ package registration
 
 import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks"
@@ -28,30 +27,6 @@ const asksExpression = `has(object.metadata.annotations) && object.metadata.anno
 //
 // Policies that change other objects have two more webhooks, by their failurePolicy.
 func (o *Options) mutating(policies *policySet) Document {
-	webhook := func(name string, policy admissionregistrationv1.FailurePolicyType, condition, expression string) admissionregistrationv1.MutatingWebhook {
-		return admissionregistrationv1.MutatingWebhook{
-			Name:                    name,
-			ClientConfig:            o.clientConfig(webhooks.MutatePath),
-			FailurePolicy:           &policy,
-			MatchPolicy:             new(admissionregistrationv1.Equivalent),
-			NamespaceSelector:       o.namespaceSelector(),
-			ObjectSelector:          &metav1.LabelSelector{},
-			ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(int32(mutateTimeout)),
-			AdmissionReviewVersions: []string{"v1"},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule: admissionregistrationv1.Rule{
-					APIGroups:   []string{corev1.GroupName},
-					APIVersions: []string{"v1"},
-					Resources:   []string{"pods"},
-					Scope:       new(admissionregistrationv1.NamespacedScope),
-				},
-			}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{notBreakGlass(), {Name: condition, Expression: expression}},
-		}
-	}
 	config := &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: typeMeta("MutatingWebhookConfiguration"), ObjectMeta: o.metadata()}
 	comment := "While Gatehouse is down, a pod that asks for injection is rejected, and every other pod is created without sidecars."
 	if o.injects() {
@@ -60,8 +35,8 @@ func (o *Options) mutating(policies *policySet) Document {
 			unasked, comment = admissionregistrationv1.Fail, "While Gatehouse is down, no pod is created, because a MutatingAdmissionPolicy that matches pods fails closed."
 		}
 		config.Webhooks = append(config.Webhooks,
-			webhook("asked.mutate.gatehouse.dev", admissionregistrationv1.Fail, "asks-for-injection", asksExpression),
-			webhook("default.mutate.gatehouse.dev", unasked, "does-not-ask-for-injection", "!("+asksExpression+")"))
+			o.mutatingWebhook(AskedMutate, admissionregistrationv1.Fail, notBreakGlass(), asking()),
+			o.mutatingWebhook(DefaultMutate, unasked, notBreakGlass(), notAsking()))
 	} else {
 		comment = "The resources that the policies change, and no others."
 	}
@@ -70,15 +45,15 @@ func (o *Options) mutating(policies *policySet) Document {
 		policy admissionregistrationv1.FailurePolicyType
 		sent   *sentRequests
 	}{
-		{"fail.mutate.gatehouse.dev", admissionregistrationv1.Fail, &policies.fail},
-		{"ignore.mutate.gatehouse.dev", admissionregistrationv1.Ignore, &policies.ignore},
+		{FailMutate, admissionregistrationv1.Fail, &policies.fail},
+		{IgnoreMutate, admissionregistrationv1.Ignore, &policies.ignore},
 	} {
 		if len(w.sent.atoms) == 0 {
 			continue
 		}
-		one := webhook(w.name, w.policy, "", "")
+		one := o.mutatingWebhook(w.name, w.policy, ownConditions()...)
 		w.sent.limit(&one.NamespaceSelector, &one.ObjectSelector)
-		one.Rules, one.MatchConditions = w.sent.rules(), ownConditions()
+		one.Rules = w.sent.rules()
 		if o.injects() {
 			one.MatchConditions = append(one.MatchConditions, notNewPod())
 		}
@@ -87,12 +62,48 @@ func (o *Options) mutating(policies *policySet) Document {
 	return Document{comment: comment, object: config}
 }
 
+// mutatingWebhook returns a webhook for new pods.
+func (o *Options) mutatingWebhook(name string, policy admissionregistrationv1.FailurePolicyType, conditions ...admissionregistrationv1.MatchCondition) admissionregistrationv1.MutatingWebhook {
+	return admissionregistrationv1.MutatingWebhook{
+		Name:                    name,
+		ClientConfig:            o.clientConfig(webhooks.MutatePath),
+		FailurePolicy:           &policy,
+		MatchPolicy:             new(admissionregistrationv1.Equivalent),
+		NamespaceSelector:       o.namespaceSelector(),
+		ObjectSelector:          &metav1.LabelSelector{},
+		ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          new(int32(mutateTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+		Rules:                   podCreation(),
+		MatchConditions:         conditions,
+	}
+}
+
+// asking lets pass pods that ask for injection, or mean to, and notAsking all others.
+func asking() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{Name: "asks-for-injection", Expression: asksExpression}
+}
+
+func notAsking() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{Name: "does-not-ask-for-injection", Expression: "!(" + asksExpression + ")"}
+}
+
+// newPodExpression is true for the creation of a pod.
+const newPodExpression = `request.operation == "CREATE" && request.resource.group == "" && request.resource.resource == "pods" &&
+(!has(request.subResource) || request.subResource == "")`
+
 // notNewPod excludes the creation of pods, which the webhooks for sidecars send.
 func notNewPod() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{
-		Name: "not-a-new-pod",
-		Expression: `!(request.operation == "CREATE" && request.resource.group == "" && request.resource.resource == "pods" &&
-(!has(request.subResource) || request.subResource == ""))`,
+		Name: "not-a-new-pod", Expression: "!(" + newPodExpression + ")",
+	}
+}
+
+// notNewPodThatAsks excludes the creation of pods that ask for injection.
+func notNewPodThatAsks() admissionregistrationv1.MatchCondition {
+	return admissionregistrationv1.MatchCondition{
+		Name: "not-a-new-pod-that-asks", Expression: "!(" + newPodExpression + " &&\n" + asksExpression + ")",
 	}
 }
 

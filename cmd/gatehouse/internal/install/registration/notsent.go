@@ -17,13 +17,40 @@ import (
 // maxNamed is how many resources a remark names.
 const maxNamed = 3
 
+// Sent is what the validating webhooks of an install send.
+type Sent struct {
+	*coverage
+
+	// hint is what the rules of a managed registration wait for, "" for one that people write.
+	hint string
+}
+
+// SentBy returns what the configurations send that register Gatehouse.
+func SentBy(configs []admissionregistrationv1.ValidatingWebhookConfiguration) *Sent {
+	var sent atomSet
+	for i := range configs {
+		for j := range configs[i].Webhooks {
+			for _, rule := range configs[i].Webhooks[j].Rules {
+				sent.add(rule)
+			}
+		}
+	}
+	return &Sent{coverage: newCoverage(&sent)}
+}
+
+// Managed returns the same of a registration that Gatehouse manages. The hint is what it waits for, "" for nothing.
+func (s *Sent) Managed(hint string) *Sent {
+	return &Sent{s.coverage, cmp.Or(hint, "Gatehouse adds that to its webhook configurations within seconds")}
+}
+
 // NotSent returns remarks on the resources that a policy matches and for which no webhook is called at all. A resource
 // counts as sent if a rule names it with one of the operations, in whatever version, scope and, where the policy names
-// several, group. Selectors and match conditions are not compared.
+// several, group; in a managed registration, if all that the policy matches is sent. Selectors and match conditions are not
+// compared.
 //
-// The configurations are those that register Gatehouse. The workloads are those of the PolicyConfiguration, whose pod
+// The workloads are those of the PolicyConfiguration, whose pod
 // templates the policy checks in addition to the usual ones; if they are invalid, they do not count.
-func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, configs []admissionregistrationv1.ValidatingWebhookConfiguration) []string {
+func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, sent *Sent) []string {
 	kinds, err := workload.New(workloads)
 	if err != nil {
 		kinds, _ = workload.New(nil) // which has nothing that could be wrong
@@ -38,24 +65,24 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	if wanted.atoms == nil {
 		wanted, flag = set.ignore, "--validate-open"
 	}
-	var sent atomSet
-	for i := range configs {
-		for j := range configs[i].Webhooks {
-			for _, rule := range configs[i].Webhooks[j].Rules {
-				sent.add(rule)
-			}
-		}
-	}
 	if wanted.full || sent.full {
 		return remarks
 	}
 	type action struct{ resource, operation string }
-	isSent, missing := map[action]bool{}, map[string][]string{}
+	isSent, missing, lacking := map[action]bool{}, map[string][]string{}, atomSet{atoms: map[atom]bool{}}
 	for a := range wanted.atoms {
-		isSent[action{a.resource, a.operation}] = isSent[action{a.resource, a.operation}] || sent.overlaps(a)
+		isSent[action{a.resource, a.operation}] = isSent[action{a.resource, a.operation}] || sent.covers(a, false) || sent.hint == "" && sent.overlaps(a)
 	}
 	for a := range wanted.atoms {
-		if name := a.kubectlName(); !isSent[action{a.resource, a.operation}] && !slices.Contains(missing[name], a.operation) {
+		is := isSent[action{a.resource, a.operation}]
+		if sent.hint != "" {
+			is = sent.covers(a, false)
+		}
+		if is {
+			continue
+		}
+		lacking.atoms[a] = true
+		if name := a.kubectlName(); !slices.Contains(missing[name], a.operation) {
 			missing[name] = append(missing[name], a.operation)
 		}
 	}
@@ -67,7 +94,27 @@ func NotSent(policy *v1alpha1.AdmissionPolicy, workloads []workload.Kind, config
 	if len(names) == 0 {
 		return remarks
 	}
-	return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse (hint: gatehouse manifests %s, or in the chart webhooks.validate.extraRules)", listNames(names), flag))
+	if sent.hint != "" {
+		return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse yet: %s", listNames(names), sent.hint))
+	}
+	return append(remarks, fmt.Sprintf("%s: not sent to Gatehouse (hint: gatehouse manifests %s %s, or in the chart webhooks.validate.extraRules: %s)",
+		listNames(names), flag, strings.Join(names, ","), ruleLines(lacking.boundedRules())))
+}
+
+// ruleLines returns rules as lines of YAML to paste.
+func ruleLines(rules []admissionregistrationv1.RuleWithOperations) string {
+	lines := make([]string, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		list := func(values []string) string { return "[" + quoted(values) + "]" }
+		var operations []string
+		for _, o := range r.Operations {
+			operations = append(operations, string(o))
+		}
+		lines[i] = fmt.Sprintf("\n- {apiGroups: %s, apiVersions: %s, operations: %s, resources: %s, scope: %q}",
+			list(r.APIGroups), list(r.APIVersions), list(operations), list(r.Resources), *r.Scope)
+	}
+	return strings.Join(lines, "")
 }
 
 // ProfilesNotSent returns a remark if no webhook is called for new pods, so that none gets sidecars. The configurations are

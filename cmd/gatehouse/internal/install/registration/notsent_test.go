@@ -34,7 +34,7 @@ func TestNotSent(t *testing.T) {
 	}
 	services := named("", "v1", "services", create, update)
 	custom := []workload.Kind{{Group: "argoproj.io", Kind: "Rollout", Resource: "rollouts", Template: []string{"spec", "template"}}}
-	const hint = ": not sent to Gatehouse (hint: gatehouse manifests --validate, or in the chart webhooks.validate.extraRules)"
+	const hint = ": not sent to Gatehouse (hint: gatehouse manifests --validate "
 	for name, c := range map[string]struct {
 		spec      v1alpha1.AdmissionPolicySpec
 		workloads []workload.Kind
@@ -45,7 +45,7 @@ func TestNotSent(t *testing.T) {
 		"in any version":                          {spec: about("", named("apps", "*,v1beta1", "deployments", create))},
 		"no rule":                                 {spec: about("")},
 		"a resource that is not":                  {spec: about("", services), want: []string{"services:CREATE,UPDATE" + hint}},
-		"and may fail open":                       {spec: about("Ignore", services), want: []string{"services:CREATE,UPDATE: not sent to Gatehouse (hint: gatehouse manifests --validate-open,"}},
+		"and may fail open":                       {spec: about("Ignore", services), want: []string{"services:CREATE,UPDATE: not sent to Gatehouse (hint: gatehouse manifests --validate-open services:CREATE,UPDATE,"}},
 		"until it is":                             {spec: about("", services), validate: "services"},
 		"for one operation":                       {spec: about("", services), validate: "services:CREATE", want: []string{"services:UPDATE" + hint}},
 		"by a wildcard":                           {spec: about("", services), validate: "*.*:*"},
@@ -72,7 +72,7 @@ func TestNotSent(t *testing.T) {
 					o.Validate = rulesOf(c.validate)
 				}
 			})
-			got := NotSent(&v1alpha1.AdmissionPolicy{Spec: c.spec}, c.workloads, validating)
+			got := NotSent(&v1alpha1.AdmissionPolicy{Spec: c.spec}, c.workloads, SentBy(validating))
 			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -88,5 +88,28 @@ func TestProfilesNotSent(t *testing.T) {
 	}
 	if got := ProfilesNotSent(nil); len(got) != 1 || !strings.HasPrefix(got[0], "no webhook sends pods to Gatehouse") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// What is missing is shown as a line to paste; in a managed registration, what it waits for.
+func TestNotSentHints(t *testing.T) {
+	t.Parallel()
+	validating, _ := configurationsOf(t, func(o *Options) { o.SelfSigned, o.CustomResources = true, true })
+	p := &v1alpha1.AdmissionPolicy{Spec: own(specWith("", named("", "v1", "services,pods", create, update)))}
+	p.Spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
+	sent := SentBy(validating)
+	for what, c := range map[string]struct {
+		sent *Sent
+		want string
+	}{
+		"by people": {sent, `services:CREATE,UPDATE: not sent to Gatehouse (hint: gatehouse manifests --validate services:CREATE,UPDATE, or in the chart webhooks.validate.extraRules: ` +
+			"\n" + `- {apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE", "UPDATE"], resources: ["services"], scope: "*"})`},
+		// The static rules are those of namespaced pods, and the policy names no scope.
+		"managed":        {sent.Managed(""), "pods:CREATE,UPDATE, services:CREATE,UPDATE: not sent to Gatehouse yet: Gatehouse adds that to its webhook configurations within seconds"},
+		"managed, waits": {sent.Managed("waiting"), "pods:CREATE,UPDATE, services:CREATE,UPDATE: not sent to Gatehouse yet: waiting"},
+	} {
+		if got := NotSent(p, nil, c.sent); len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s: got %q, want %q", what, got, c.want)
+		}
 	}
 }

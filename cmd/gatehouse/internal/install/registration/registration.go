@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,9 @@ type Options struct {
 	// CountPods adds the right to list pods in all namespaces, which serve
 	// --count-pods-every takes. It needs CustomResources.
 	CountPods bool
+	// Managed leaves rules and selectors of the webhooks to serve --manage-registration, with the right for that. It needs
+	// CustomResources, and excludes Spec, Validate and ValidateOpen.
+	Managed bool
 	// ServiceAccount is who Gatehouse is to the API server, in Namespace. It exists
 	// already. "" is one that has the name of the configurations, and is made.
 	ServiceAccount string
@@ -87,6 +91,9 @@ const (
 	certManagerNamespace = "cert-manager"
 )
 
+// namespaceName is the label of a namespace that has its name.
+const namespaceName = "kubernetes.io/metadata.name"
+
 // defaultName is the name of the webhook configurations that serve reads back by
 // default.
 const defaultName = "gatehouse"
@@ -108,7 +115,10 @@ func ForAdmission(o Options) (Admission, error) {
 	if o.grantsRights() {
 		add(PartRights, o.rights()...)
 	}
-	if o.SelfSigned {
+	if o.Managed {
+		add(PartManagement, o.managementRights()...)
+	}
+	if o.patches() {
 		add(PartGuard, o.guard()...)
 	}
 	if o.byCertManager() {
@@ -122,6 +132,10 @@ func ForAdmission(o Options) (Admission, error) {
 		return Admission{}, err
 	}
 	a.Notes = append(a.Notes, mutated.notes...)
+	if o.Managed {
+		add(PartRegistration, o.managed()...)
+		return a, nil
+	}
 	if !o.injects() && len(mutated.fail.atoms)+len(mutated.ignore.atoms) == 0 {
 		a.Notes = append(a.Notes, "there is no SidecarProfile: the mutating webhooks are left out")
 	} else {
@@ -131,6 +145,9 @@ func ForAdmission(o Options) (Admission, error) {
 	if err != nil {
 		return Admission{}, err
 	}
+	if fail.full || ignore.full {
+		return Admission{}, tooMany("the policies")
+	}
 	a.Notes = append(a.Notes, notes...)
 	if len(fail.atoms)+len(ignore.atoms) == 0 {
 		a.Notes = append(a.Notes, "no policy is active: the validating webhooks are left out")
@@ -139,6 +156,9 @@ func ForAdmission(o Options) (Admission, error) {
 	}
 	return a, nil
 }
+
+// patches reports whether Gatehouse has the right to patch its webhook configurations.
+func (o *Options) patches() bool { return o.SelfSigned || o.Managed }
 
 // byCertManager reports whether cert-manager issues the serving certificate.
 func (o *Options) byCertManager() bool { return len(o.CABundle) == 0 && !o.SelfSigned }
@@ -157,6 +177,9 @@ func (o *Options) check() error {
 	if len(o.CABundle) > 0 && o.grantsCertificateRights() {
 		problems = append(problems, errors.New("rights depend on the source of the certificate, which is unknown with a CA bundle"))
 	}
+	if o.Managed && (!o.CustomResources || o.Spec != nil || len(o.Validate)+len(o.ValidateOpen) > 0) {
+		problems = append(problems, errors.New("a managed registration needs custom resources, and has no rules of its own"))
+	}
 	if o.ServiceAccount != "" && len(validation.IsDNS1123Subdomain(o.ServiceAccount)) > 0 {
 		problems = append(problems, fmt.Errorf("service account %.100q: must be a DNS name in lower case (hint: gatehouse)", o.ServiceAccount))
 	}
@@ -168,16 +191,26 @@ func (o *Options) check() error {
 
 // namespaceSelector excludes namespaces. It does not exclude cluster-scoped objects.
 func (o *Options) namespaceSelector() *metav1.LabelSelector {
+	return excluding(o.excludedNamespaces())
+}
+
+// excludedNamespaces returns the namespaces that nothing is sent from.
+func (o *Options) excludedNamespaces() []string {
 	names := append([]string{o.Namespace, systemNamespace, leasesNamespace}, o.ExcludeNamespaces...)
 	if o.Server.Namespace != "" {
 		names = append(names, o.Server.Namespace)
 	}
 	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// excluding returns the selector of all namespaces but these.
+func excluding(names []string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		// The API server sets this label, so that clients cannot exclude a namespace with it.
-		Key:      "kubernetes.io/metadata.name",
+		Key:      namespaceName,
 		Operator: metav1.LabelSelectorOpNotIn,
-		Values:   slices.Compact(names),
+		Values:   names,
 	}}}
 }
 
@@ -186,6 +219,9 @@ func (o *Options) metadata() metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{Name: o.Name}
 	if o.byCertManager() {
 		meta.Annotations = map[string]string{injectCAFrom: o.Namespace + "/" + o.Name}
+	}
+	if o.Managed {
+		metav1.SetMetaDataAnnotation(&meta, ExcludedNamespaces, strings.Join(o.excludedNamespaces(), ","))
 	}
 	return meta
 }

@@ -151,6 +151,9 @@ func TestGolden(t *testing.T) {
 			o.SelfSigned, o.CustomResources = true, true
 			o.Validate, o.ValidateOpen = rulesOf("services,pods/exec"), rulesOf("ingresses.networking.k8s.io:DELETE,deployments.apps")
 		}),
+		"managed.yaml": options(func(o *Options) {
+			o.CustomResources, o.Managed, o.ExcludeNamespaces = true, true, []string{"calico-system"}
+		}),
 		// In the namespace default there are Events of all kinds, and no policy looks at anything.
 		"self-signed-default.yaml": options(func(o *Options) {
 			o.SelfSigned, o.Name, o.Namespace, o.ServiceAccount = true, "gate", "default", "robot"

@@ -20,6 +20,8 @@ const (
 	servingSecret = "-tls"
 	// contextRole is behind the name of the role for what policies look up.
 	contextRole = "-context"
+	// managementRole is behind the name of the role for rules and selectors.
+	managementRole = "-registration"
 	// certificatesRole is behind the name of all other roles.
 	certificatesRole = "-certificates"
 
@@ -80,6 +82,18 @@ func (o *Options) certificateRights(subject rbacv1.Subject) []Document {
 		})...)
 	}
 	return append(list, role("What Gatehouse may do with its registration.", "", name, subject, o.registrationRight())...)
+}
+
+// managementRights returns the right to write rules and selectors.
+func (o *Options) managementRights() []Document {
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: cmp.Or(o.ServiceAccount, o.Name), Namespace: o.Namespace}
+	r := right{
+		rule: rule(admissionregistrationv1.GroupName, o.Name, "mutatingwebhookconfigurations", "get", "patch"),
+		reason: `get, patch: the elected replica writes rules and selectors of its webhooks, as policies and profiles need them. The
+ValidatingAdmissionPolicy ` + o.Name + guardEnding + ` restricts it to that.`,
+	}
+	r.rule.Resources = append(r.rule.Resources, "validatingwebhookconfigurations")
+	return role("What Gatehouse may do with serve --manage-registration.", "", o.Name+managementRole, subject, r)
 }
 
 // needsNamespaces reports whether there are, or may be, policies or profiles.
@@ -195,6 +209,9 @@ func (o *Options) serve() string {
 		if o.CountPods {
 			words = append(words, "--count-pods-every 5m")
 		}
+	}
+	if o.Managed {
+		words = append(words, "--manage-registration")
 	}
 	words = append(words, "--in-cluster")
 	switch {

@@ -23,6 +23,8 @@ func withRights() map[string]Options {
 		"of resources, read by the API": options(func(o *Options) { o.Rights, o.CustomResources = true, true }),
 		"of resources, mounted":         options(func(o *Options) { o.CustomResources, o.Name = true, "gate" }),
 		"of resources, by URL":          options(withURL, func(o *Options) { o.CustomResources, o.Spec = true, spec() }),
+		"managed":                       options(func(o *Options) { o.SelfSigned, o.CustomResources, o.Managed = true, true, true }),
+		"managed, mounted":              options(func(o *Options) { o.CustomResources, o.Managed, o.Name = true, true, "gate" }),
 		"of no policy":                  options(func(o *Options) { o.SelfSigned, o.Spec = true, spec() }),
 	}
 }

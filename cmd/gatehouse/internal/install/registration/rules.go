@@ -63,9 +63,6 @@ func (o *Options) validated() (fail, ignore sentRequests, notes []string, err er
 			}
 		}
 	}
-	if fail.full || ignore.full {
-		return fail, ignore, nil, fmt.Errorf("the policies name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
-	}
 	if o.CustomResources || len(o.Validate)+len(o.ValidateOpen) > 0 {
 		// More is registered than what the configuration acts on, and its selectors do not apply to that.
 		fail.namespaces, fail.objects, ignore.namespaces, ignore.objects = nil, nil, nil, nil
@@ -85,9 +82,27 @@ func (o *Options) validated() (fail, ignore sentRequests, notes []string, err er
 // mutated returns the requests that the active policies match that change objects. They are as those of validated, but for the
 // creation of pods if the webhooks for sidecars get it.
 func (o *Options) mutated() (*policySet, error) {
+	s := o.mutatedBy()
+	if s.fail.full || s.ignore.full {
+		return nil, tooMany("the policies that change objects")
+	}
+	if o.injects() && s.fail.coverPodCreation() {
+		s.failsForPods = true
+		s.notes = append(s.notes, "a MutatingAdmissionPolicy with failurePolicy Fail matches new pods: while Gatehouse is down, no pod is created")
+	}
+	s.removeSentTwice()
+	if o.injects() {
+		s.fail.removeCovered(newPods())
+		s.ignore.removeCovered(newPods())
+	}
+	return s, nil
+}
+
+// mutatedBy returns all requests that the active policies match that change objects.
+func (o *Options) mutatedBy() *policySet {
 	s := &policySet{}
 	if o.Spec == nil {
-		return s, nil
+		return s
 	}
 	bound := map[string]bool{}
 	for i := range o.Spec.Mutation.Bindings {
@@ -100,22 +115,15 @@ func (o *Options) mutated() (*policySet, error) {
 			}, false)
 		}
 	}
-	if s.fail.full || s.ignore.full {
-		return nil, fmt.Errorf("the policies that change objects name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", maxAtoms)
-	}
-	if o.injects() && s.fail.coverPodCreation() {
-		s.failsForPods = true
-		s.notes = append(s.notes, "a MutatingAdmissionPolicy with failurePolicy Fail matches new pods: while Gatehouse is down, no pod is created")
-	}
+	return s
+}
+
+// removeSentTwice removes what the webhook that fails closed sends from what the other does, because every request is
+// answered by all policies. With selectors, it may not send it.
+func (s *policySet) removeSentTwice() {
 	if s.fail.namespaces == nil && s.fail.objects == nil {
 		s.ignore.removeCovered(&s.fail.atomSet)
 	}
-	if o.injects() {
-		pods := &atomSet{atoms: map[atom]bool{{"", all, "pods", string(admissionregistrationv1.AllScopes), string(admissionregistrationv1.Create)}: true}}
-		s.fail.removeCovered(pods)
-		s.ignore.removeCovered(pods)
-	}
-	return s, nil
 }
 
 // injects reports whether there are, or may be, profiles.
@@ -225,6 +233,11 @@ func (s *policySet) templates() atomSet {
 	return atoms
 }
 
+// tooMany returns the error of rules that have more than maxAtoms.
+func tooMany(policies string) error {
+	return fmt.Errorf("%s name more than %d combinations of group, version, resource and operation (hint: write \"*\" for groups, versions or resources)", policies, maxAtoms)
+}
+
 // maxAtoms is how many atoms a rule and a union of rules may have. It is far
 // above what policies say, and keeps the comparison of each with each short.
 const maxAtoms = 5000
@@ -252,6 +265,19 @@ func resourceCovers(a, b string) bool {
 	resource, sub, _ := strings.Cut(a, "/")
 	otherResource, otherSub, _ := strings.Cut(b, "/")
 	return (resource == all || resource == otherResource) && (sub == all || sub == otherSub)
+}
+
+// hasWildcardResource reports whether the atom names resources or subresources by a wildcard.
+func (a atom) hasWildcardResource() bool { return strings.Contains(a.resource, all) }
+
+// coveringResources returns every way to name the resource of the atom in one that covers it.
+func (a atom) coveringResources() []string {
+	resource, sub, _ := strings.Cut(a.resource, "/")
+	list := []string{a.resource, resource + "/" + all, all + "/" + all}
+	if sub == "" {
+		return append(list, all)
+	}
+	return append(list, all+"/"+sub)
 }
 
 // coverPodCreation reports whether an atom matches the creation of pods.
@@ -320,27 +346,15 @@ func (s *atomSet) add(rule admissionregistrationv1.RuleWithOperations) (excluded
 
 // removeCovered removes the atoms that one of other covers.
 func (s *atomSet) removeCovered(other *atomSet) {
-	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool {
-		for b := range other.atoms {
-			if b.covers(a) {
-				return true
-			}
-		}
-		return false
-	})
+	c := newCoverage(other)
+	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool { return c.covers(a, false) })
 }
 
 // rules are as few rules as show plainly what the atoms are about: one for each
 // combination of group, version, scope and operations, in a fixed order.
 func (s *atomSet) rules() []admissionregistrationv1.RuleWithOperations {
-	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool {
-		for b := range s.atoms {
-			if a != b && b.covers(a) {
-				return true
-			}
-		}
-		return false
-	})
+	c := newCoverage(s)
+	maps.DeleteFunc(s.atoms, func(a atom, _ bool) bool { return c.covers(a, true) })
 	// First the operations of each resource, then the resources with the same
 	// operations.
 	operations := map[atom][]string{}

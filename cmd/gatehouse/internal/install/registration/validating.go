@@ -139,27 +139,17 @@ func (o *Options) validating(fail, ignore sentRequests) Document {
 		policy admissionregistrationv1.FailurePolicyType
 		sent   sentRequests
 	}{
-		{"fail.validate.gatehouse.dev", admissionregistrationv1.Fail, fail},
-		{"ignore.validate.gatehouse.dev", admissionregistrationv1.Ignore, ignore},
+		{FailValidate, admissionregistrationv1.Fail, fail},
+		{IgnoreValidate, admissionregistrationv1.Ignore, ignore},
 	} {
 		if len(w.sent.atoms) == 0 {
 			continue
 		}
 		namespaces, objects := o.namespaceSelector(), &metav1.LabelSelector{}
 		w.sent.limit(&namespaces, &objects)
-		config.Webhooks = append(config.Webhooks, admissionregistrationv1.ValidatingWebhook{
-			Name:                    w.name,
-			ClientConfig:            o.clientConfig(webhooks.ValidatePath),
-			FailurePolicy:           new(w.policy),
-			MatchPolicy:             new(admissionregistrationv1.Equivalent),
-			NamespaceSelector:       namespaces,
-			ObjectSelector:          objects,
-			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			TimeoutSeconds:          new(int32(validateTimeout)),
-			AdmissionReviewVersions: []string{"v1"},
-			Rules:                   w.sent.rules(),
-			MatchConditions:         ownConditions(),
-		})
+		one := o.validatingWebhook(w.name, w.policy)
+		one.NamespaceSelector, one.ObjectSelector, one.Rules = namespaces, objects, w.sent.rules()
+		config.Webhooks = append(config.Webhooks, one)
 	}
 	comment := "The resources that the policies match, and no others."
 	switch {
@@ -171,4 +161,18 @@ other resources says so in its status (hint: --validate RESOURCE sends these too
 		comment = "Pods and workloads, because no configuration was given (hint: --config DIR registers what its policies match)."
 	}
 	return Document{comment: comment, object: config}
+}
+
+// validatingWebhook returns a webhook for policies, without rules and selectors.
+func (o *Options) validatingWebhook(name string, policy admissionregistrationv1.FailurePolicyType) admissionregistrationv1.ValidatingWebhook {
+	return admissionregistrationv1.ValidatingWebhook{
+		Name:                    name,
+		ClientConfig:            o.clientConfig(webhooks.ValidatePath),
+		FailurePolicy:           &policy,
+		MatchPolicy:             new(admissionregistrationv1.Equivalent),
+		SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+		TimeoutSeconds:          new(int32(validateTimeout)),
+		AdmissionReviewVersions: []string{"v1"},
+		MatchConditions:         ownConditions(),
+	}
 }

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook"
+	webhookrequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
@@ -89,9 +90,9 @@ func ofValidating(configuration string, w *admissionregistrationv1.ValidatingWeb
 
 // At returns a call of a server outside of the cluster, at a URL. A caBundle that is empty stands for the CAs of this machine.
 func At(target *url.URL, name string, caBundle []byte) Call {
-	return ofValidating(target.Scheme+"://"+target.Host, &admissionregistrationv1.ValidatingWebhook{
-		Name: name, ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(target.String()), CABundle: caBundle},
-	})
+	to, configuration := admissionregistrationv1.WebhookClientConfig{URL: new(target.String()), CABundle: caBundle}, target.Scheme+"://"+target.Host
+	w := &admissionregistrationv1.MutatingWebhook{Name: name, ClientConfig: to}
+	return Call{Configuration: configuration, Webhook: name, config: to, webhook: webhook.NewMutatingWebhookAccessor("", configuration, w)}
 }
 
 // Locate reads the address of the Service.
@@ -222,10 +223,10 @@ func (c *Call) Send(ctx context.Context, review *admissionv1.AdmissionReview, la
 		return nil, untrusted(certificate.Err)
 	case err != nil:
 		return nil, err
-	case got.Response == nil:
-		return nil, errors.New("the answer is an AdmissionReview without a response")
-	case got.Response.UID != review.Request.UID:
-		return nil, fmt.Errorf("the response is for the request %.100q, not for %q", got.Response.UID, review.Request.UID)
+	}
+	_, isValidating := c.webhook.GetValidatingWebhook()
+	if _, err := webhookrequest.VerifyAdmissionResponse(review.Request.UID, !isValidating, &got); err != nil {
+		return nil, fmt.Errorf("the API server takes this for no answer, and failurePolicy decides: %w", err)
 	}
 	return got.Response, nil
 }

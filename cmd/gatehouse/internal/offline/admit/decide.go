@@ -10,8 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	crdadmission "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/crd/admission"
@@ -66,6 +68,8 @@ type Decision struct {
 	Pod []byte
 	// Injection is the decision about the pod or the pod template, nil for an object without one.
 	Injection *sidecar.Decision
+	// GeneratedName is the name that the object has for policies, "" for one that has a name of its own.
+	GeneratedName string
 	// Violations are those of mutating policies, of injection, of Documents, and then those of policies.
 	Violations []policy.Violation
 	// Warnings are those that say more than violations. Warned reports whether the user gets any.
@@ -84,6 +88,25 @@ type Decision struct {
 
 	// refusals are the messages of those of injection.
 	refusals []string
+}
+
+// generatedSuffix stands for what the API server puts behind generateName: five of these letters and others.
+const generatedSuffix = "xxxxx"
+
+// generateName gives a new object a name, as the API server does between mutation and validation.
+func (out *Decision) generateName(req *admission.Request) error {
+	metadata := rawjson.Value(req.Object.Raw).Get("metadata")
+	prefix := metadata.Get("generateName").Text()
+	if req.Operation != admissionv1.Create || req.SubResource != "" || prefix == "" || metadata.Get("name").Text() != "" {
+		return nil
+	}
+	name := prefix[:min(len(prefix), names.MaxGeneratedNameLength)] + generatedSuffix
+	text, err := patched(req.Object.Raw, []jsonpatch.Operation{{Operation: "add", Path: "/metadata/name", Value: name}})
+	if err != nil {
+		return err
+	}
+	req.Object.Raw, req.Name, out.GeneratedName = text, name, name
+	return nil
 }
 
 // Decide decides about a request. Its object becomes what mutating policies and, of a new pod, injection make of it. The template is nil
@@ -116,6 +139,10 @@ func (d *Decider) Decide(ctx context.Context, req *admission.Request, template *
 	if d.Documents != nil && crdadmission.Concerns(req) {
 		response := d.Documents.Review(ctx, *req, true)
 		out.addDocument(&response)
+	}
+	if err := out.generateName(req); err != nil {
+		out.Err = err
+		return out
 	}
 	_, known := d.Snapshot.Policy.Lookups().Objects.Namespace(req.Namespace)
 	decision := d.Snapshot.Policy.Decide(ctx, policy.Input{Request: *req, Violations: true, Explain: explain || !known && req.Namespace != ""})
@@ -176,6 +203,9 @@ func (d *Decider) mutate(ctx context.Context, out *Decision, req *admission.Requ
 		out.Err, out.UnknownSidecars = errors.Join(out.Err, err), template != ""
 	} else if one.Refusal != nil {
 		violations := MutationViolations(&one.Decision)
+		if len(one.Failures) == 0 {
+			d.setRefusing(ctx, &violations[0], &sent, one.Evaluations)
+		}
 		for i := range violations {
 			violations[i].Template = template
 		}
@@ -194,6 +224,20 @@ func (d *Decider) mutate(ctx context.Context, out *Decision, req *admission.Requ
 		}
 	}
 	out.Mutated = append(out.Mutated, one)
+}
+
+// setRefusing sets the policy and the binding of a violation that failurePolicy does not decide on, by the evaluations of the request,
+// which may be nil.
+func (d *Decider) setRefusing(ctx context.Context, v *policy.Violation, sent *admission.Request, evaluations []mutation.Evaluation) {
+	if evaluations == nil {
+		evaluations = d.Snapshot.Mutation.Decide(ctx, mutation.Input{Request: *sent, Explain: true}).Evaluations
+	}
+	for i := range evaluations {
+		e := &evaluations[i]
+		if n := len(e.Mutations); n > 0 && e.Mutations[n-1].Error != "" {
+			v.Policy, v.Binding = e.Policy, e.Binding
+		}
+	}
 }
 
 // MutationKind is the kind of mutating policies.

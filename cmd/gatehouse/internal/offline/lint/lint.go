@@ -7,6 +7,7 @@ package lint
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -53,7 +54,7 @@ type Sample struct {
 
 // Lint returns the diagnostics of the policies, in a fixed order, without those of policy.Compile: expressions that do not compile
 // are skipped. An error means that the CEL environment could not be made.
-func Lint(in Input) (diagnostic.List, error) {
+func Lint(ctx context.Context, in Input) (diagnostic.List, error) {
 	l := &linter{in: in}
 	if err := l.prepare(); err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func Lint(in Input) (diagnostic.List, error) {
 		l.lintMutating(documents[p.Name], p)
 	}
 	if in.Mutations != nil {
-		l.lintSamples(documents)
+		l.lintSamples(ctx, documents)
 	}
 	for i := range in.Policy.AdmissionPolicies {
 		p := &in.Policy.AdmissionPolicies[i]
@@ -141,6 +142,7 @@ func (l *linter) lintPolicy(d document, given *admissionregistrationv1.Validatin
 	s.lintTypes()
 	s.lintNullObjects()
 	s.lintNamespaceObjects()
+	s.lintMessages()
 	s.lintOptionalFields()
 	s.lintCost()
 }

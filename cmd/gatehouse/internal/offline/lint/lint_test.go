@@ -38,7 +38,7 @@ func read(t *testing.T, documents string) lint.Input {
 // lintText returns the diagnostics of documents, one a line.
 func lintText(t *testing.T, documents string) string {
 	t.Helper()
-	found, err := lint.Lint(read(t, documents))
+	found, err := lint.Lint(t.Context(), read(t, documents))
 	must(t, err)
 	lines := make([]string, len(found))
 	for i, f := range found {

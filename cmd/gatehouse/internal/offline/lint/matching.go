@@ -25,6 +25,13 @@ func (s *subject) lintMatching() {
 		s.resources(rule, at.Index(i))
 		s.ruleOperations(rule, at.Index(i))
 		s.scope(rule, at.Index(i))
+		for k, resource := range rule.Resources {
+			if name, wildcard := strings.CutSuffix(resource, "/*"); wildcard && name != "*" && !slices.Contains(rule.Resources, name) &&
+				!slices.Equal(rule.Operations, []operation{admissionregistrationv1.Connect}) {
+				s.warn(Wildcard, at.Index(i).Child("resources").Index(k), "name the subresources that are meant, or "+quoted(name)+", too",
+					"%s matches %s itself, too", quoted(resource), quoted(name))
+			}
+		}
 	}
 }
 

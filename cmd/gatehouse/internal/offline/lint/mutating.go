@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/parser"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -15,17 +16,32 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/admit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/typecheck"
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 	"github.com/gatehouse-dev/gatehouse/webhooks/mutation"
 )
 
-// lintMutating lints one mutating policy: whether its apply configurations set atomic fields.
+// lintMutating lints one mutating policy: what it matches, its conditions and variables as those of any policy, and the fields that its
+// apply configurations set.
 func (l *linter) lintMutating(d document, p *mutation.Policy) {
-	if p.Spec.MatchConstraints == nil {
-		return
+	s := &subject{document: d, linter: l, spec: &admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		ParamKind: p.Spec.ParamKind, MatchConstraints: p.Spec.MatchConstraints, MatchConditions: p.Spec.MatchConditions,
+		FailurePolicy: new(admissionregistrationv1.Fail),
+	}}
+	for _, v := range p.Spec.Variables {
+		s.spec.Variables = append(s.spec.Variables, admissionregistrationv1.Variable{Name: v.Name, Expression: v.Expression})
 	}
-	kinds, _ := l.schemas.Match(p.Spec.MatchConstraints.ResourceRules)
+	s.read()
+	s.lintMatching()
+	s.lintTypes()
+	s.lintNullObjects()
+	s.lintNamespaceObjects()
+	s.lintOptionalFields()
+	s.lintSchemas()
+	if at := ruleFor(s.spec.MatchConstraints, "pods/resize", "pods/*", "*/resize", "*/*"); at != nil {
+		s.warn(Resize, at, "match pods alone, or exclude pods/resize by excludeResourceRules",
+			"it matches pods/resize: a webhook's change of metadata is kept there, and one that adds a container makes the client's valid resize fail")
+	}
 	for i := range p.Spec.Mutations {
 		m := &p.Spec.Mutations[i]
 		if m.ApplyConfiguration == nil {
@@ -39,17 +55,31 @@ func (l *linter) lintMutating(d document, p *mutation.Policy) {
 			path: field.NewPath("spec", "mutations").Index(i).Child("applyConfiguration", "expression"),
 			text: m.ApplyConfiguration.Expression, parsed: parsed,
 		}
-		s := &subject{document: d, linter: l}
 		walk(parsed.NativeRep().Expr(), func(part ast.Expr) {
 			if part.Kind() == ast.StructKind {
-				s.lintAtomic(e, part, kinds)
+				s.lintFields(e, part)
 			}
 		})
 	}
 }
 
-// lintAtomic reports the fields of an Object{…} in an expression that are atomic in the schema of a kind.
-func (s *subject) lintAtomic(e *expression, part ast.Expr, kinds []typecheck.Kind) {
+// lintSchemas reports resources of which no schema is known.
+func (s *subject) lintSchemas() {
+	if s.spec.MatchConstraints == nil {
+		return
+	}
+	for i, rule := range s.spec.MatchConstraints.ResourceRules {
+		for k, group := range rule.APIGroups {
+			if group != "*" && len(s.linter.schemas.Versions(group)) == 0 {
+				s.warn(UnknownResource, field.NewPath("spec", "matchConstraints", "resourceRules").Index(i).Child("apiGroups").Index(k),
+					"put the CustomResourceDefinition into the directory", "no schema of API group %s is known, without which its objects are refused, whatever failurePolicy says", quoted(group))
+			}
+		}
+	}
+}
+
+// lintFields reports the fields of an Object{…} in an expression that are atomic in the schema of a kind, or that no kind has.
+func (s *subject) lintFields(e *expression, part ast.Expr) {
 	root, rest, _ := strings.Cut(part.AsStruct().TypeName(), ".")
 	if root != "Object" {
 		return
@@ -57,14 +87,22 @@ func (s *subject) lintAtomic(e *expression, part ast.Expr, kinds []typecheck.Kin
 	for _, entry := range part.AsStruct().Fields() {
 		member := entry.AsStructField()
 		path := strings.Split(strings.TrimPrefix(rest+"."+member.Name(), "."), ".")
-		var named []string
+		var atomic, unknown, siblings []string
 		pointer := ""
-		for i := range kinds {
-			if at, atomic := atomicField(s.linter.converter(kinds[i].GroupVersionKind), kinds[i].GroupVersionKind, path); atomic {
-				named, pointer = append(named, kinds[i].String()), at
+		for i := range s.kinds {
+			found := resolveField(s.linter.converter(s.kinds[i].GroupVersionKind), s.kinds[i].GroupVersionKind, path)
+			switch {
+			case found.atomic:
+				atomic, pointer = append(atomic, s.kinds[i].String()), found.pointer
+			case found.siblings != nil:
+				unknown, siblings = append(unknown, s.kinds[i].String()), found.siblings
 			}
 		}
-		if len(named) == 0 {
+		if len(unknown) > 0 && len(unknown) == len(s.kinds) && s.allKinds {
+			s.reportAt(Type, e, entry.ID(), diagnostic.DidYouMean(member.Name(), siblings...),
+				"for %s: there is no field %s in %s", strings.Join(unknown, ", "), quoted(member.Name()), part.AsStruct().TypeName())
+		}
+		if len(atomic) == 0 {
 			continue
 		}
 		value, err := parser.Unparse(member.Value(), e.parsed.NativeRep().SourceInfo())
@@ -75,7 +113,7 @@ func (s *subject) lintAtomic(e *expression, part ast.Expr, kinds []typecheck.Kin
 		if strings.Contains(pointer, "/0/") {
 			hint += ", with an operation for each index"
 		}
-		s.reportAt(AtomicField, e, entry.ID(), hint, "for %s: %s is atomic, and an ApplyConfiguration that sets it fails", strings.Join(named, ", "), strings.Join(path, "."))
+		s.reportAt(AtomicField, e, entry.ID(), hint, "for %s: %s is atomic, and an ApplyConfiguration that sets it fails", strings.Join(atomic, ", "), strings.Join(path, "."))
 	}
 }
 
@@ -87,43 +125,61 @@ func (l *linter) converter(kind schema.GroupVersionKind) managedfields.TypeConve
 	return l.custom.TypeConverter(kind)
 }
 
-// atomicField reports whether a field of a kind is an atomic list, map or struct, and returns its JSON pointer, with the first element
-// of each list on the way.
-func atomicField(converter managedfields.TypeConverter, kind schema.GroupVersionKind, path []string) (pointer string, atomic bool) {
+// resolvedField is a field of a kind.
+type resolvedField struct {
+	// pointer is its JSON pointer, with the first element of each list on the way.
+	pointer string
+	// atomic reports whether it is an atomic list, map or struct.
+	atomic bool
+	// siblings are the fields that there are, sorted, if the kind does not have it.
+	siblings []string
+}
+
+// resolveField finds a field of a kind. Without a schema nothing is known of it.
+func resolveField(converter managedfields.TypeConverter, kind schema.GroupVersionKind, path []string) (out resolvedField) {
 	if converter == nil {
-		return "", false
+		return out
 	}
 	stub := &unstructured.Unstructured{}
 	stub.SetGroupVersionKind(kind)
 	value, err := converter.ObjectToTyped(stub)
 	if err != nil {
-		return "", false
+		return out
 	}
 	at, known := value.Schema().Resolve(value.TypeRef())
-	for _, name := range path {
+	for i, name := range path {
 		for known && at.List != nil && at.Map == nil {
-			pointer += "/0"
+			out.pointer += "/0"
 			at, known = value.Schema().Resolve(at.List.ElementType)
 		}
 		if !known || at.Map == nil {
-			return "", false
+			return out
 		}
 		of := at.Map.ElementType
-		if found, ok := at.Map.FindField(name); ok {
+		if found, ok := at.FindField(name); ok {
 			of = found.Type
+		} else if of == (smdschema.TypeRef{}) {
+			for _, f := range at.Fields {
+				out.siblings = append(out.siblings, f.Name)
+			}
+			if i < len(path)-1 {
+				out.siblings = nil // it is reported where it is set
+			}
+			return out
 		}
 		at, known = value.Schema().Resolve(of)
-		pointer += "/" + name
+		out.pointer += "/" + name
 	}
 	if known && at.List != nil && at.Map == nil && at.List.ElementRelationship != smdschema.Atomic {
 		at, known = value.Schema().Resolve(at.List.ElementType) // which may be an atomic struct, as in imagePullSecrets
 	}
-	return pointer, known && at.Scalar == nil &&
+	out.atomic = known && at.Scalar == nil &&
 		(at.List != nil && at.List.ElementRelationship == smdschema.Atomic || at.Map != nil && at.Map.ElementRelationship == smdschema.Atomic)
+	return out
 }
 
 // lintSamples tries mutating policies on the objects of tests: pairs whose order matters, and policies that change their own result.
-func (l *linter) lintSamples(documents map[string]document) {
+func (l *linter) lintSamples(ctx context.Context, documents map[string]document) {
 	reported := map[string]bool{}
 	warn := func(policy string, code Code, key string, at *field.Path, hint, format string, args ...any) {
 		if d, ok := documents[policy]; ok && !reported[key] {
@@ -133,7 +189,7 @@ func (l *linter) lintSamples(documents map[string]document) {
 	}
 	for _, sample := range l.in.Samples {
 		in := mutation.Input{Request: sample.Request}
-		found, _ := l.in.Mutations.Conflicts(context.Background(), in)
+		found, _ := l.in.Mutations.Conflicts(ctx, in)
 		for i := range found {
 			c := &found[i]
 			results := ""
@@ -143,12 +199,12 @@ func (l *linter) lintSamples(documents map[string]document) {
 			warn(c.First, Order, c.First+" "+c.Second, field.NewPath("spec"), "make one policy of them, or have them change different fields",
 				"for the object of %s, %s%s", sample.Name, admit.ConflictText(c), results)
 		}
-		d := l.in.Mutations.Decide(context.Background(), in)
+		d := l.in.Mutations.Decide(ctx, in)
 		if d.Object == nil {
 			continue
 		}
 		in.Explain, in.Request.Object.Raw = true, d.Object
-		again := l.in.Mutations.Decide(context.Background(), in)
+		again := l.in.Mutations.Decide(ctx, in)
 		if again.Object == nil {
 			continue
 		}

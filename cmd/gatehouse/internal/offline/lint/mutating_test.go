@@ -19,6 +19,7 @@ func TestMutating(t *testing.T) {
 			`for the object of test config/web, MutatingAdmissionPolicy "blue" and "green" give different results in different orders at /data/team`,
 			`"green" or "blue"`,
 		},
+		lint.Resize:        {"spec.matchConstraints.resourceRules[0].resources[1]", "makes the client's valid resize fail", "excludeResourceRules"},
 		lint.NotIdempotent: {"spec.mutations[0]", "a second pass over the result changes /data/a again"},
 	} {
 		t.Run(string(code), func(t *testing.T) {
@@ -38,6 +39,18 @@ func TestMutating(t *testing.T) {
 	merged := strings.Replace(lint.Example(lint.AtomicField), `args: ["--quiet"]`, `image: "a"`, 1)
 	if got := lintText(t, merged); got != "" {
 		t.Errorf("a field that is not atomic: %s", got)
+	}
+	for mistake, c := range map[string]struct{ right, want string }{
+		"resources: [pod]":              {"resources: [pods]", `spec.matchConstraints.resourceRules[0].resources[0]: API group "" has no resource "pod"`},
+		"operations: [CONNECT]":         {"operations: [CREATE]", `"pods" is not connected to`},
+		"Object.spec{container:":        {"Object.spec{containers:", `there is no field "container" in Object.spec (hint: did you mean "containers"?)`},
+		"containers{nam: c.name":        {"containers{name: c.name", `there is no field "nam" in Object.spec.containers (hint: did you mean "name"?)`},
+		"resources: [pods, configmaps]": {"resources: [pods]", ""},
+		"reinvocationPolicy: Never\n  matchConditions: [{name: a, expression: object.spec.host == ''}]": {"reinvocationPolicy: Never", `there is no field "host" in core/v1.PodSpec`},
+	} {
+		if got := lintText(t, strings.Replace(merged, c.right, mistake, 1)); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: got %q, want %q", mistake, got, c.want)
+		}
 	}
 	ignored := strings.Replace(lint.Example(lint.Order), "{name: blue}", `{name: blue, annotations: {gatehouse.dev/lint-ignore: order}}`, 1)
 	if got := lintText(t, ignored); got != "" {

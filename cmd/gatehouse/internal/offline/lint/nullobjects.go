@@ -3,11 +3,14 @@ package lint
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
@@ -109,6 +112,32 @@ func (s *subject) lintNamespaceObjects() {
 		if read := first(e.plain.AST.Expr(), func(part ast.Expr) bool { return isIdent(part, plugincel.NamespaceVarName) }); read != nil {
 			s.reportAt(NamespaceObject, e, read.ID(), "write a namespaceSelector, or ask in the validations",
 				"namespaceObject is always null in match conditions, also that of a request in a namespace")
+		}
+	}
+}
+
+// lintMessages reports messages of ValidatingAdmissionPolicies with control characters: for these the API server drops the whole warning.
+func (s *subject) lintMessages() {
+	if !strings.HasPrefix(s.object, "ValidatingAdmissionPolicy/") {
+		return
+	}
+	report := func(at *field.Path) {
+		s.warn(DroppedWarning, at, "write spaces", "the message has a control character, for which the API server drops the whole warning")
+	}
+	for i := range s.spec.Validations {
+		if strings.ContainsFunc(s.spec.Validations[i].Message, unicode.IsControl) {
+			report(field.NewPath("spec", "validations").Index(i).Child("message"))
+		}
+	}
+	for _, e := range s.expressions {
+		if e.role == message && contains(e.parsed.NativeRep().Expr(), func(part ast.Expr) bool {
+			if part.Kind() != ast.LiteralKind {
+				return false
+			}
+			text, isText := part.AsLiteral().Value().(string)
+			return isText && strings.ContainsFunc(text, unicode.IsControl)
+		}) {
+			report(e.path)
 		}
 	}
 }

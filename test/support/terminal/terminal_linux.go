@@ -1,4 +1,5 @@
-package clitest
+// Package terminal runs the program "gatehouse" in a terminal of its own, in tests.
+package terminal
 
 import (
 	"bytes"
@@ -27,7 +28,7 @@ type Screen struct {
 	text bytes.Buffer
 }
 
-// OnScreen runs the program of Main in a terminal of its own, as a person does. With redirect, standard output is the file of
+// OnScreen runs the program "gatehouse" of the test's PATH in a terminal of its own, as a person does. With redirect, standard output is the file of
 // that name.
 func OnScreen(t *testing.T, redirect string, args ...string) *Screen {
 	t.Helper()

@@ -1,12 +1,11 @@
-// Package replicastest is an API server for tests, through which they reach listeners of replicas.
-package replicastest
+// Package portforward is an API server for tests, through which they reach listeners of pods.
+package portforward
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/streaming/pkg/httpstream/spdy"
-
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/debug"
 )
 
 // APIServer is an API server with pods whose ports can be forwarded.
@@ -109,16 +106,4 @@ func (s *APIServer) Kubeconfig(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// Recording returns the handler of a listener for health and metrics with these files.
-func Recording(t *testing.T, files map[string][]byte) http.Handler {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return debug.Handler(debug.Options{Level: debug.NewLevel(new(slog.LevelVar), slog.New(slog.DiscardHandler)), Recording: dir})
 }

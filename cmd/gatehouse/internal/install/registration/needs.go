@@ -1,0 +1,293 @@
+package registration
+
+import (
+	"maps"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks"
+)
+
+// The names of the webhooks whose rules depend on policies and profiles.
+const (
+	AskedMutate    = "asked.mutate.gatehouse.dev"
+	DefaultMutate  = "default.mutate.gatehouse.dev"
+	FailMutate     = "fail.mutate.gatehouse.dev"
+	IgnoreMutate   = "ignore.mutate.gatehouse.dev"
+	FailValidate   = "fail.validate.gatehouse.dev"
+	IgnoreValidate = "ignore.validate.gatehouse.dev"
+)
+
+// MutatingNames returns the names of the mutating webhooks, in the order of their configuration.
+func MutatingNames() []string { return []string{AskedMutate, DefaultMutate, FailMutate, IgnoreMutate} }
+
+// ValidatingNames returns the names of the validating webhooks for policies, in the order of their configuration.
+func ValidatingNames() []string { return []string{FailValidate, IgnoreValidate} }
+
+// MaxRules bounds the rules of a webhook, and maxResources the names of resources in them. Rules that exceed them are merged
+// into wider ones.
+const (
+	MaxRules     = 64
+	maxResources = 500
+)
+
+// Requests are the requests that a webhook is called for. Exclusions of namespaces and match conditions come in addition.
+type Requests struct {
+	Rules []admissionregistrationv1.RuleWithOperations `json:"rules,omitempty"`
+	// Namespaces and Objects are the selectors that all policies of the webhook have, nil without such.
+	Namespaces *metav1.LabelSelector `json:"namespaces,omitempty"`
+	Objects    *metav1.LabelSelector `json:"objects,omitempty"`
+}
+
+// Needs are the requests that a configuration needs, by the name of the webhook that sends them. A webhook that is missing
+// sends nothing.
+type Needs map[string]Requests
+
+// NeedsOf returns what the active policies and profiles of a configuration need, and nothing else. A request that a policy
+// with failurePolicy Fail matches is sent by a webhook that fails closed; one that only policies with Ignore match is sent by
+// one that fails open.
+//
+// The webhooks for new pods divide them by what the pod asks for, so that no pod is sent twice: AskedMutate sends those that
+// ask for injection, and the others are sent by FailMutate if a policy that fails closed matches new pods, else by DefaultMutate.
+func NeedsOf(spec *webhooks.Spec) (Needs, error) {
+	o := &Options{Spec: spec}
+	fail, ignore, _, err := o.validated()
+	if err != nil {
+		return nil, err
+	}
+	mutated := o.mutatedBy()
+	for _, sent := range []*sentRequests{&fail, &ignore, &mutated.fail, &mutated.ignore} {
+		if sent.full {
+			*sent = sentRequests{atomSet: *everyRequest()}
+		}
+	}
+	podsFail := mutated.fail.coverPodCreation()
+	others := o.injects() || mutated.ignore.coverPodCreation()
+	if podsFail && others {
+		mutated.fail.namespaces, mutated.fail.objects = nil, nil // it sends the pods of all the others too
+	}
+	mutated.removeSentTwice()
+	mutated.ignore.removeCovered(newPods())
+	needs := Needs{}
+	for name, sent := range map[string]*sentRequests{
+		FailValidate: &fail, IgnoreValidate: &ignore, FailMutate: &mutated.fail, IgnoreMutate: &mutated.ignore,
+	} {
+		if len(sent.atoms) > 0 {
+			needs[name] = Requests{sent.boundedRules(), sent.namespaces, sent.objects}
+		}
+	}
+	if others || podsFail {
+		needs[AskedMutate] = Requests{Rules: podCreation()}
+	}
+	if others && !podsFail {
+		needs[DefaultMutate] = Requests{Rules: podCreation()}
+	}
+	return needs, nil
+}
+
+// podCreation returns the rule of the webhooks for sidecars.
+func podCreation() []admissionregistrationv1.RuleWithOperations {
+	return []admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups:   []string{corev1.GroupName},
+			APIVersions: []string{"v1"},
+			Resources:   []string{"pods"},
+			Scope:       new(admissionregistrationv1.NamespacedScope),
+		},
+	}}
+}
+
+// newPods returns the creation of pods, in any version and scope.
+func newPods() *atomSet {
+	return &atomSet{atoms: map[atom]bool{{"", all, "pods", string(admissionregistrationv1.AllScopes), string(admissionregistrationv1.Create)}: true}}
+}
+
+// everyRequest returns the widest set. What is never sent is excluded by match conditions.
+func everyRequest() *atomSet {
+	return &atomSet{atoms: map[atom]bool{{all, all, "*/*", string(admissionregistrationv1.AllScopes), all}: true}}
+}
+
+// boundedRules returns rules within MaxRules and maxResources that match at least the atoms. Each step gives up one more
+// distinction: versions, scopes, operations, resources, and groups at last.
+func (s *atomSet) boundedRules() []admissionregistrationv1.RuleWithOperations {
+	fits := func(rules []admissionregistrationv1.RuleWithOperations) bool {
+		names := 0
+		for i := range rules {
+			names += len(rules[i].Resources)
+		}
+		return len(rules) <= MaxRules && names <= maxResources
+	}
+	atoms := maps.Clone(s.atoms)
+	steps := []func(atom) []atom{
+		func(a atom) []atom { a.version = all; return []atom{a} },
+		func(a atom) []atom { a.scope = string(admissionregistrationv1.AllScopes); return []atom{a} },
+		nil, // operations, which depend on the others of the group
+		func(a atom) []atom { a.resource = "*/*"; return []atom{a} },
+		func(a atom) []atom { a.group = all; return []atom{a} },
+	}
+	rules := (&atomSet{atoms: maps.Clone(atoms)}).rules()
+	for _, widen := range steps {
+		if fits(rules) {
+			return rules
+		}
+		if widen == nil {
+			operations := map[string]map[string]bool{}
+			for a := range atoms {
+				if operations[a.group] == nil {
+					operations[a.group] = map[string]bool{}
+				}
+				operations[a.group][a.operation] = true
+			}
+			widen = func(a atom) (list []atom) {
+				for operation := range operations[a.group] {
+					a.operation = operation
+					list = append(list, a)
+				}
+				return list
+			}
+		}
+		wider := make(map[atom]bool, len(atoms))
+		for a := range atoms {
+			for _, b := range widen(a) {
+				wider[b] = true
+			}
+		}
+		atoms = wider
+		rules = (&atomSet{atoms: maps.Clone(atoms)}).rules()
+	}
+	return rules
+}
+
+// atomsOf returns the atoms of rules. Rules within MaxRules and maxResources have fewer than maxAtoms.
+func atomsOf(rules []admissionregistrationv1.RuleWithOperations) *atomSet {
+	s := &atomSet{atoms: map[atom]bool{}}
+	for _, rule := range rules {
+		s.add(rule)
+	}
+	if s.full {
+		return everyRequest()
+	}
+	return s
+}
+
+// Combine returns what the webhooks should send while replicas differ: a request is added when all replicas need it, and
+// removed when none does. Sent is what they send now. The needs of a replica are nil if they are not known: then it counts
+// as one that needs exactly what is sent now.
+func Combine(sent Needs, replicas ...Needs) Needs {
+	combined := Needs{}
+	for _, name := range slices.Concat(MutatingNames(), ValidatingNames()) {
+		list := make([]Requests, 0, len(replicas))
+		for _, of := range replicas {
+			if of == nil {
+				of = sent
+			}
+			list = append(list, of[name])
+		}
+		if len(list) == 0 {
+			list = append(list, sent[name])
+		}
+		if r := combine(sent[name], list); len(r.Rules) > 0 {
+			combined[name] = r
+		}
+	}
+	return combined
+}
+
+func combine(sent Requests, needs []Requests) Requests {
+	if !slices.ContainsFunc(needs, func(r Requests) bool { return !equality.Semantic.DeepEqual(r, needs[0]) }) {
+		return needs[0]
+	}
+	next := Requests{Namespaces: needs[0].Namespaces, Objects: needs[0].Objects}
+	sets := make([]*coverage, 0, len(needs))
+	for i := range needs {
+		// A selector that not all have would leave out what some need.
+		if len(needs[i].Rules) > 0 && !equality.Semantic.DeepEqual(needs[i].Namespaces, next.Namespaces) {
+			next.Namespaces = nil
+		}
+		if len(needs[i].Rules) > 0 && !equality.Semantic.DeepEqual(needs[i].Objects, next.Objects) {
+			next.Objects = nil
+		}
+		sets = append(sets, newCoverage(atomsOf(needs[i].Rules)))
+	}
+	result := &atomSet{atoms: map[atom]bool{}}
+	for _, set := range sets {
+		for a := range set.atoms {
+			if !slices.ContainsFunc(sets, func(other *coverage) bool { return !other.covers(a, false) }) {
+				result.atoms[a] = true
+			}
+		}
+	}
+	before := atomsOf(sent.Rules)
+	for a := range before.atoms {
+		if slices.ContainsFunc(sets, func(set *coverage) bool { return set.covers(a, false) }) {
+			result.atoms[a] = true
+		}
+	}
+	// A wide atom stays for as long as a replica needs a part of it that nothing else sends.
+	narrow := newCoverage(&atomSet{atoms: maps.Clone(result.atoms)})
+	for a := range before.atoms {
+		if narrow.covers(a, false) {
+			continue
+		}
+		for _, set := range sets {
+			for b := range set.atoms {
+				if a.covers(b) && !narrow.covers(b, false) {
+					result.atoms[a] = true
+				}
+			}
+		}
+	}
+	next.Rules = result.boundedRules()
+	return next
+}
+
+// coverage finds whether an atom of a set covers another without comparing it with each.
+type coverage struct {
+	*atomSet
+
+	// These report whether any atom of the set has a wildcard there.
+	group, version, resource, scope, operation bool
+}
+
+func newCoverage(s *atomSet) *coverage {
+	c := &coverage{atomSet: s}
+	for a := range s.atoms {
+		c.group, c.version, c.scope, c.operation = c.group || a.group == all, c.version || a.version == all, c.scope || a.scope == all, c.operation || a.operation == all
+		c.resource = c.resource || a.hasWildcardResource()
+	}
+	return c
+}
+
+// covers reports whether an atom of the set covers this one. Other leaves out the atom itself.
+func (c *coverage) covers(a atom, other bool) bool {
+	orAll := func(value string, has bool) []string {
+		if has && value != all {
+			return []string{value, all}
+		}
+		return []string{value}
+	}
+	resources := []string{a.resource}
+	if c.resource {
+		resources = a.coveringResources()
+	}
+	for _, group := range orAll(a.group, c.group) {
+		for _, version := range orAll(a.version, c.version) {
+			for _, scope := range orAll(a.scope, c.scope) {
+				for _, operation := range orAll(a.operation, c.operation) {
+					for _, resource := range resources {
+						b := atom{group, version, resource, scope, operation}
+						if c.atoms[b] && (!other || b != a) {
+							return true
+						}
+					}
+				}
+			}
+		}
+	}
+	return false
+}
