@@ -25,6 +25,8 @@ type Value struct {
 type Check struct {
 	// Allowed holds unless the pattern fails, and Skipped if it does not apply.
 	Allowed, Skipped celexpr.Expr
+	// global holds if it does not apply because of a global anchor that is in no list and no condition. It implies Skipped. None is never.
+	global celexpr.Expr
 }
 
 // holds returns the condition that a check holds.
@@ -65,6 +67,15 @@ type Compiler struct {
 // Compile translates a pattern.
 func (c *Compiler) Compile(v Value, pattern any) (Check, error) {
 	return c.value(v, pattern, nil, c.Names)
+}
+
+// ignored reports whether Kyverno ignores a key of a pattern: one of labels or annotations whose value is no text.
+func (c *Compiler) ignored(v Value, a anchored) bool {
+	if _, isText := a.pattern.(string); isText || v.Name != "labels" && v.Name != "annotations" {
+		return false
+	}
+	c.note("Kyverno ignores %q in %s, because its value is no text, and so does the policy", a.key, v.Name)
+	return true
 }
 
 func (c *Compiler) unsupported(path []string, construct, instead string) error {
@@ -219,7 +230,10 @@ func (c *Compiler) object(v Value, pattern map[string]any, path []string, names 
 		return Check{Allowed: celexpr.False, Skipped: celexpr.False}, nil
 	}
 	anchors, others := keys(pattern)
+	isIgnored := func(a anchored) bool { return c.ignored(v, a) }
+	anchors, others = slices.DeleteFunc(anchors, isIgnored), slices.DeleteFunc(others, isIgnored)
 	var applies, fails, allSkipped []celexpr.Expr
+	skipped, global := celexpr.False, celexpr.False
 	skippable := len(anchors) > 0
 	for _, a := range anchors {
 		check, err := c.anchor(v, a, path, names)
@@ -231,15 +245,18 @@ func (c *Compiler) object(v Value, pattern map[string]any, path []string, names 
 			skippable = false
 			continue
 		}
-		fails = append(fails, check.Allowed)
+		fails = append(fails, celexpr.Or(skipped, check.Allowed))
+		if !check.global.IsZero() {
+			skipped = celexpr.Or(skipped, celexpr.And(celexpr.And(fails...), check.global))
+		}
 		allSkipped = append(allSkipped, check.Skipped)
 		skippable = skippable && !check.Skipped.IsFalse()
 	}
-	// A condition that does not hold skips the object, whatever else there is.
+	// A condition that does not hold skips the object, whatever else there is, and a global anchor what follows it.
 	condition := celexpr.And(applies...)
-	allowed, skipped := []celexpr.Expr{celexpr.And(fails...)}, celexpr.False
+	allowed := []celexpr.Expr{celexpr.And(fails...)}
 	if skippable {
-		skipped = celexpr.And(allSkipped...)
+		skipped = celexpr.Or(skipped, celexpr.And(allSkipped...))
 	}
 	for _, a := range others {
 		check, err := c.anchor(v, a, path, names)
@@ -248,6 +265,9 @@ func (c *Compiler) object(v Value, pattern map[string]any, path []string, names 
 		}
 		// What comes behind something that does not apply is not looked at.
 		allowed = append(allowed, celexpr.Or(skipped, check.Allowed))
+		if !check.global.IsZero() {
+			global = celexpr.Or(global, celexpr.And(condition, celexpr.Not(skipped), celexpr.And(allowed...), check.global))
+		}
 		if !check.Skipped.IsFalse() {
 			skipped = celexpr.Or(skipped, celexpr.And(celexpr.And(allowed...), check.Skipped))
 		}
@@ -255,6 +275,9 @@ func (c *Compiler) object(v Value, pattern map[string]any, path []string, names 
 	out := Check{
 		Allowed: celexpr.Or(celexpr.Not(condition), celexpr.And(allowed...)),
 		Skipped: celexpr.Or(celexpr.Not(condition), skipped),
+	}
+	if !global.IsFalse() {
+		out.global = global
 	}
 	if len(out.Allowed.String())+len(out.Skipped.String()) > maxSize {
 		return Check{}, c.unsupported(path, "a pattern that becomes too large", "split the rule")
@@ -301,19 +324,24 @@ func (c *Compiler) anchor(v Value, a anchored, path []string, names celexpr.Name
 	if err != nil {
 		return Check{}, err
 	}
+	var global celexpr.Expr
+	if !check.global.IsZero() {
+		global = celexpr.And(has, check.global)
+	}
 	switch a.kind {
 	case "(":
 		return Check{Allowed: celexpr.And(has, check.Allowed), Skipped: celexpr.And(has, check.Skipped)}, nil
 	case "=":
-		return Check{Allowed: celexpr.Or(celexpr.Not(has), check.Allowed), Skipped: celexpr.And(has, check.Skipped)}, nil
+		return Check{Allowed: celexpr.Or(celexpr.Not(has), check.Allowed), Skipped: celexpr.And(has, check.Skipped), global: global}, nil
 	case "<": // what is not there is no reason to skip
-		return Check{Allowed: celexpr.True, Skipped: celexpr.And(has, celexpr.Not(check.holds()))}, nil
+		skipped := celexpr.And(has, celexpr.Not(check.holds()))
+		return Check{Allowed: celexpr.True, Skipped: skipped, global: skipped}, nil
 	default:
 		allowed := celexpr.And(has, check.Allowed)
 		if matchesAbsent(a.pattern) {
 			allowed = celexpr.Or(celexpr.Not(has), check.Allowed)
 		}
-		return Check{Allowed: allowed, Skipped: celexpr.And(has, check.Skipped)}, nil
+		return Check{Allowed: allowed, Skipped: celexpr.And(has, check.Skipped), global: global}, nil
 	}
 }
 
