@@ -175,7 +175,11 @@ func (g *generator) order() string {
 // condition returns a condition about a pod.
 func (g *generator) condition() object {
 	equals := pick(g, "Equals", "NotEquals")
-	switch g.IntN(10) {
+	switch g.IntN(12) {
+	case 10:
+		return condition("{{ request.object.spec.terminationGracePeriodSeconds }}", g.order(), int64(30))
+	case 11:
+		return condition("{{ request.object.metadata.labels.app }}", equals, pick[any](g, "web", "w*"))
 	case 0:
 		return condition("{{ request.object.spec.containers[].image }}", g.among(), pick(g, []any{"nginx:latest", "nginx:1.25"}, []any{"nginx*", "*r.io/*"}))
 	case 1:
@@ -246,11 +250,12 @@ func (g *generator) pod() object {
 	if g.chance(40) {
 		spec["initContainers"] = []any{g.container("init")}
 	}
-	for name, values := range map[string][]any{
-		"hostNetwork": {true, false}, "hostPID": {true}, "terminationGracePeriodSeconds": {int64(10), int64(30), int64(60)},
-	} {
+	for _, member := range []struct {
+		name   string
+		values []any
+	}{{"hostNetwork", []any{true, false}}, {"hostPID", []any{true}}, {"terminationGracePeriodSeconds", []any{int64(10), int64(30), int64(60)}}} {
 		if g.chance(30) {
-			spec[name] = pick(g, values...)
+			spec[member.name] = pick(g, member.values...)
 		}
 	}
 	if g.chance(40) {

@@ -35,7 +35,8 @@ import (
 
 var (
 	seed     = flag.Uint64("seed", 1, "seed of the generator")
-	policies = flag.Int("policies", 250, "number of policies")
+	policies = flag.Int("policies", 300, "number of policies")
+	show     = flag.Int("show", 5, "number of policies with other verdicts that are shown")
 )
 
 const program = "../../bin/gatehouse"
@@ -172,10 +173,9 @@ func TestSameVerdicts(t *testing.T) {
 	}
 	var results struct {
 		Results []struct {
-			Policy   string
-			Status   string
-			Outputs  []string
-			Problems []struct{ Construct string }
+			Policy, Status       string
+			Outputs, Differences []string
+			Problems             []struct{ Construct string }
 		}
 	}
 	if err := json.Unmarshal(report, &results); err != nil {
@@ -204,6 +204,9 @@ func TestSameVerdicts(t *testing.T) {
 		}
 		var cases []any
 		for i, c := range g.cases(objects) {
+			if c.operation == "DELETE" && strings.Contains(strings.Join(r.Differences, "\n"), "Kyverno refuses to delete") {
+				continue // the report names the difference
+			}
 			verdict := "Allowed"
 			if o.denies(t, &policy, requestOf(t, &c)) {
 				verdict = "Denied"
@@ -237,9 +240,8 @@ func TestSameVerdicts(t *testing.T) {
 	}
 	var outcome struct {
 		Cases []struct {
-			Test, Name  string
-			Passed      bool
-			Differences json.RawMessage
+			Test, Name string
+			Passed     bool
 		}
 	}
 	if err := json.Unmarshal(out, &outcome); err != nil {
@@ -248,31 +250,28 @@ func TestSameVerdicts(t *testing.T) {
 	if len(outcome.Cases) != verdicts {
 		t.Errorf("%d verdicts were compared, want %d", len(outcome.Cases), verdicts)
 	}
-	shown := 0
-	for _, c := range outcome.Cases {
-		if c.Passed {
-			continue
+	requests := map[string]any{}
+	for _, test := range tests {
+		of := test.(object)
+		for _, c := range of["cases"].([]any) {
+			requests[of["metadata"].(object)["name"].(string)+"/"+c.(object)["name"].(string)] = c
 		}
-		if shown++; shown > 10 {
-			continue
-		}
-		original, _ := json.Marshal(originals[c.Test])
-		text, _ := os.ReadFile(filepath.Join(output, c.Test+".yaml"))
-		var about any
-		for _, test := range tests {
-			if of := test.(map[string]any); of["metadata"].(map[string]any)["name"] == c.Test {
-				for _, one := range of["cases"].([]any) {
-					if one.(map[string]any)["name"] == c.Name {
-						about = one
-					}
-				}
-			}
-		}
-		request, _ := json.Marshal(about)
-		t.Errorf("%s/%s: another verdict than Kyverno's: %s\n%s\n%s\n%s", c.Test, c.Name, c.Differences, original, text, request)
 	}
-	if shown > 10 {
-		t.Errorf("%d verdicts differ", shown)
+	shown := map[string]bool{}
+	for _, c := range outcome.Cases {
+		if c.Passed || shown[c.Test] {
+			continue
+		}
+		if shown[c.Test] = true; len(shown) > *show {
+			continue
+		}
+		original, _ := json.Marshal(originals[c.Test]["spec"]) // it was read from JSON, here and below
+		request, _ := json.Marshal(requests[c.Test+"/"+c.Name])
+		text, _ := os.ReadFile(filepath.Join(output, c.Test+".yaml")) // it is only shown
+		t.Errorf("%s/%s: Kyverno's verdict is another one\n%s\n%s\n%s", c.Test, c.Name, original, text, request)
+	}
+	if len(shown) > *show {
+		t.Errorf("%d policies have other verdicts", len(shown))
 	}
 }
 

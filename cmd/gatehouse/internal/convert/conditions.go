@@ -19,8 +19,8 @@ type anyAll struct {
 	All []condition `json:"all,omitempty"`
 }
 
-// readConditions decodes conditions: a list, of which all must hold, or an object.
-func readConditions(value any) (anyAll, error) {
+// decodeConditions decodes conditions: a list, of which all must hold, or an object.
+func decodeConditions(value any) (anyAll, error) {
 	var out anyAll
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -42,38 +42,113 @@ func conditionField(field, list string, i int, raw any) string {
 	return fmt.Sprintf("%s.%s[%d]", field, list, i)
 }
 
-// conditions translates conditions. In the ones of elements, something that is missing makes a condition false; in others it is an error.
-func (c *ruleConverter) conditions(raw any, field string, s jmespath.Scope, lenient bool) (celexpr.Expr, error) {
-	read, err := readConditions(raw)
+// readConditions translates the conditions of any, and those of all.
+func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (any, all []translated, err error) {
+	read, err := decodeConditions(raw)
 	if err != nil {
-		return celexpr.Expr{}, unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err)
+		return nil, nil, unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err)
 	}
-	var all, any []celexpr.Expr
-	for i := range read.All {
-		e, err := c.condition(&read.All[i], conditionField(field, "all", i, raw), s, lenient)
-		if err != nil {
-			return e, err
+	if any, err = c.conditionList(read.Any, field, "any", raw, s); err != nil {
+		return nil, nil, err
+	}
+	if read.Any != nil && len(any) == 0 {
+		any = []translated{{holds: celexpr.False, there: celexpr.True}}
+	}
+	all, err = c.conditionList(read.All, field, "all", raw, s)
+	return any, all, err
+}
+
+// elementConditions returns the condition that conditions of an element hold. A value that is missing makes them false. As Kyverno does,
+// they are evaluated until one of any holds, and then until one of all does not hold.
+func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scope) (celexpr.Expr, error) {
+	any, all, err := c.readConditions(raw, field, s)
+	anyHolds, allHolds := celexpr.Bool(len(any) == 0), celexpr.True
+	for _, one := range slices.Backward(any) {
+		anyHolds = celexpr.And(one.there, celexpr.Or(one.holds, anyHolds))
+	}
+	for _, one := range slices.Backward(all) {
+		allHolds = celexpr.And(one.there, one.holds, allHolds)
+	}
+	return celexpr.And(anyHolds, allHolds), err
+}
+
+// allowedBy returns the condition that conditions do not hold, and that no value is missing.
+func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) (celexpr.Expr, error) {
+	any, all, err := c.readConditions(raw, field, s)
+	anyHolds, anyThere, allHolds, allThere := celexpr.Bool(len(any) == 0), celexpr.True, celexpr.True, celexpr.True
+	for _, one := range slices.Backward(any) {
+		anyHolds, anyThere = celexpr.Or(one.holds, anyHolds), celexpr.And(one.there, celexpr.Or(one.holds, anyThere))
+	}
+	for i, one := range slices.Backward(all) {
+		if len(any) > 0 || i < len(all)-1 { // else the evaluation fails, which denies the object too
+			allThere = celexpr.And(one.there, celexpr.Or(celexpr.Not(one.holds), allThere))
 		}
-		all = append(all, e)
+		allHolds = celexpr.And(one.holds, allHolds)
 	}
-	for i := range read.Any {
-		e, err := c.condition(&read.Any[i], conditionField(field, "any", i, raw), s, lenient)
-		if err != nil {
-			return e, err
+	if len(all) == 0 { // as above
+		anyThere = celexpr.True
+	}
+	return celexpr.And(anyThere, allThere, celexpr.Not(celexpr.And(anyHolds, allHolds))), err
+}
+
+// preconditions returns the condition that preconditions hold, and whether its evaluation can fail because a value is missing. That
+// denies the object, and neither && nor || may hide it.
+func (c *ruleConverter) preconditions(raw any, s jmespath.Scope) (holds celexpr.Expr, canFail bool, err error) {
+	any, all, err := c.readConditions(raw, "preconditions", s)
+	if err != nil {
+		return holds, false, err
+	}
+	fails := func(one translated) bool { return !one.there.IsTrue() }
+	anyFails, allFails := slices.ContainsFunc(any, fails), slices.ContainsFunc(all, fails)
+	anyHolds, allHolds := celexpr.Bool(len(any) == 0), celexpr.True
+	for i, one := range slices.Backward(any) {
+		if fails(one) && i < len(any)-1 {
+			anyHolds = celexpr.If(one.holds, celexpr.True, anyHolds)
+		} else {
+			anyHolds = celexpr.Or(one.holds, anyHolds)
 		}
-		any = append(any, e)
 	}
-	if read.Any != nil {
-		all = append([]celexpr.Expr{celexpr.Or(any...)}, all...)
+	for _, one := range slices.Backward(all) {
+		if fails(one) {
+			allHolds = celexpr.If(one.holds, allHolds, celexpr.False)
+		} else {
+			allHolds = celexpr.And(one.holds, allHolds)
+		}
 	}
-	return celexpr.And(all...), nil
+	switch {
+	case anyFails && allFails:
+		return holds, false, unsupported("preconditions", `give the values defaults, as in "|| ''"`, "any and all, both with values that can be missing")
+	case anyFails:
+		holds = celexpr.If(anyHolds, allHolds, celexpr.False)
+	case allFails:
+		holds = celexpr.If(allHolds, anyHolds, celexpr.False)
+	default:
+		holds = celexpr.And(anyHolds, allHolds)
+	}
+	return holds, anyFails || allFails, nil
+}
+
+// translated is a condition. Kyverno fails to evaluate it unless there holds.
+type translated struct{ holds, there celexpr.Expr }
+
+// conditionList translates conditions of a list.
+func (c *ruleConverter) conditionList(all []condition, field, list string, raw any, s jmespath.Scope) ([]translated, error) {
+	var out []translated
+	for i := range all {
+		one, err := c.condition(&all[i], conditionField(field, list, i, raw), s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
 }
 
 var operationForm = regexp.MustCompile(`^\{\{-?\s*request\.operation\s*(\|\|\s*['"` + "`" + `"]*[A-Z]*["` + "`" + `']*\s*)?\}\}$`)
 
 // operationsOf returns those of operations for which conditions that are about nothing else hold, and the conditions without them.
 func operationsOf(raw any, operations []string) ([]string, any) {
-	read, err := readConditions(raw)
+	read, err := decodeConditions(raw)
 	if err != nil {
 		return operations, raw
 	}
@@ -246,30 +321,30 @@ func at(field string, err error) error {
 }
 
 // condition translates a condition.
-func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope, lenient bool) (celexpr.Expr, error) {
+func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope) (translated, error) {
+	out := translated{there: celexpr.True}
 	key, err := c.resolve(one.Key, field+".key", s)
 	if err != nil {
-		return celexpr.Expr{}, err
+		return out, err
 	}
 	value, err := c.resolve(one.Value, field+".value", s)
 	if err != nil {
-		return celexpr.Expr{}, err
+		return out, err
 	}
-	e, err := c.compare(key, strings.ToLower(one.Operator), value)
+	out.holds, err = c.compare(key, strings.ToLower(one.Operator), value)
 	if err != nil {
-		return e, unsupported(field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err)
+		return out, unsupported(field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err)
 	}
-	var present []celexpr.Expr
-	for _, v := range []jmespath.Value{key, value} {
-		if v.Always() || v.Fails && !lenient && !v.Total {
-			continue
+	for _, v := range []jmespath.Value{value, key} {
+		switch {
+		case v.Always() || v.Total && isFalseOfNothing(one.Operator):
+		case v.Fails && !v.Total:
+			out.there = celexpr.And(v.Present, out.there)
+		default:
+			out.holds = celexpr.And(v.Present, out.holds)
 		}
-		if v.Total && isFalseOfNothing(one.Operator) {
-			continue
-		}
-		present = append(present, v.Present)
 	}
-	return celexpr.And(append(present, e)...), nil
+	return out, nil
 }
 
 // isFalseOfNothing reports whether an operator is false for an empty list.

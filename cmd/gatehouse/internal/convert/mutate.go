@@ -321,7 +321,7 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	if err := c.readLocal(f.Context, field+".context", &inner); err != nil {
 		return nil, nil, err
 	}
-	condition, err := c.conditions(f.Preconditions, field+".preconditions", inner, true)
+	condition, err := c.elementConditions(f.Preconditions, field+".preconditions", inner)
 	if err != nil {
 		return nil, nil, err
 	}

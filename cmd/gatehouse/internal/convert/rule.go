@@ -131,11 +131,14 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 // match translates what selects requests: filters, the operations of preconditions, and preconditions. Operations are those that Kyverno
 // sends without any. Patterns are not about deletions.
 func (c *ruleConverter) match(operations []string, patterns bool) error {
-	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
+	allowed, preconditions := operationsOf(c.rule.Preconditions, []string{"CREATE", "UPDATE", "DELETE", "CONNECT"})
+	filters, _, _ := c.rule.Match.all()
+	undecided := patterns && c.rule.Validate != nil && slices.Contains(allowed, "DELETE") && slices.ContainsFunc(filters, func(f filter) bool {
+		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
+	})
 	if patterns {
-		possible = []string{"CREATE", "UPDATE", "CONNECT"}
+		allowed = slices.DeleteFunc(slices.Clone(allowed), func(o string) bool { return o == "DELETE" })
 	}
-	allowed, preconditions := operationsOf(c.rule.Preconditions, possible)
 	c.object = celexpr.Raw("object")
 	read := func() error {
 		var err error
@@ -166,9 +169,12 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
 	if preconditions != nil {
-		e, err := c.conditions(preconditions, "preconditions", c.scope(), false)
+		e, canFail, err := c.preconditions(preconditions, c.scope())
 		if err != nil {
 			return err
+		}
+		if canFail && undecided {
+			c.note("Kyverno refuses to delete an object without a value that the preconditions name")
 		}
 		if !e.IsTrue() {
 			c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
@@ -440,8 +446,7 @@ func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, 
 		if of.deny.Conditions == nil {
 			return celexpr.False, nil
 		}
-		e, err := c.conditions(of.deny.Conditions, field+".deny.conditions", s, false)
-		return celexpr.Not(e), err
+		return c.allowedBy(of.deny.Conditions, field+".deny.conditions", s)
 	case of.pattern != nil:
 		check, err := c.pattern(of.pattern, field+".pattern", value, s)
 		return check.Allowed, err
@@ -504,7 +509,7 @@ func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Sc
 		if err := c.readLocal(f.Context, at+".context", &l.scope); err != nil {
 			return celexpr.Expr{}, err
 		}
-		condition, err := c.conditions(f.Preconditions, at+".preconditions", l.scope, true)
+		condition, err := c.elementConditions(f.Preconditions, at+".preconditions", l.scope)
 		if err != nil {
 			return celexpr.Expr{}, err
 		}
