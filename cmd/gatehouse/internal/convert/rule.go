@@ -131,9 +131,10 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 // match translates what selects requests: filters, the operations of preconditions, and preconditions. Operations are those that Kyverno
 // sends without any. Patterns are not about deletions.
 func (c *ruleConverter) match(operations []string, patterns bool) error {
-	allowed, preconditions := operationsOf(c.rule.Preconditions, []string{"CREATE", "UPDATE", "DELETE", "CONNECT"})
+	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
+	allowed, preconditions := operationsOf(c.rule.Preconditions, possible)
 	filters, _, _ := c.rule.Match.all()
-	undecided := patterns && c.rule.Validate != nil && slices.Contains(allowed, "DELETE") && slices.ContainsFunc(filters, func(f filter) bool {
+	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
 	})
 	if patterns {
@@ -173,8 +174,8 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		if err != nil {
 			return err
 		}
-		if canFail && undecided {
-			c.note("Kyverno refuses to delete an object without a value that the preconditions name")
+		if canFail && refusesMore && c.rule.Validate != nil {
+			c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
 		}
 		if !e.IsTrue() {
 			c.matched.conditions = append(c.matched.conditions, guard{"preconditions", e})
