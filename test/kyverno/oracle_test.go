@@ -57,8 +57,8 @@ func newOracle() *oracle {
 	return o
 }
 
-// denies reports whether a request is blocked, and whether that is because a rule cannot be evaluated.
-func (o *oracle) denies(t *testing.T, policy *kyvernov1.ClusterPolicy, request admissionv1.AdmissionRequest) (denied, failed bool) {
+// contextOf returns what the engine decides by.
+func (o *oracle) contextOf(t *testing.T, request admissionv1.AdmissionRequest) *policycontext.PolicyContext {
 	t.Helper()
 	user := kyvernov2.RequestInfo{AdmissionUserInfo: request.UserInfo}
 	kind := schema.GroupVersionKind{Group: request.Kind.Group, Version: request.Kind.Version, Kind: request.Kind.Kind}
@@ -66,7 +66,13 @@ func (o *oracle) denies(t *testing.T, policy *kyvernov1.ClusterPolicy, request a
 	if err != nil {
 		t.Fatal(err)
 	}
-	response := o.engine.Validate(context.Background(), ctx.WithPolicy(policy))
+	return ctx
+}
+
+// denies reports whether a request is blocked, and whether that is because a rule cannot be evaluated.
+func (o *oracle) denies(t *testing.T, policy *kyvernov1.ClusterPolicy, request admissionv1.AdmissionRequest) (denied, failed bool) {
+	t.Helper()
+	response := o.engine.Validate(context.Background(), o.contextOf(t, request).WithPolicy(policy))
 	for _, r := range response.PolicyResponse.Rules {
 		failed = failed || r.Status() == engineapi.RuleStatusError
 		denied = denied || failed || r.Status() == engineapi.RuleStatusFail
@@ -119,17 +125,21 @@ type testCase struct {
 	object, old map[string]any
 }
 
-// run runs the program, and returns its exit code and output.
-func run(t *testing.T, args ...string) (int, []byte, string) {
+// run runs the program, which must not end with an error, decodes its output, and returns the time of processors that it took.
+func run(t *testing.T, into any, args ...string) time.Duration {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
+	if err := cmd.Run(); err != nil && (cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1) { // 1 is an answer
+		t.Fatalf("%v: %v: %s", args, err, errs.String())
 	}
-	return cmd.ProcessState.ExitCode(), out.Bytes(), errs.String()
+	if into != nil {
+		if err := json.Unmarshal(out.Bytes(), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
 func writeJSON(t *testing.T, name string, values ...any) {
@@ -149,62 +159,68 @@ func writeJSON(t *testing.T, name string, values ...any) {
 	}
 }
 
-// TestSameVerdicts has generated policies and requests decided by both.
-func TestSameVerdicts(t *testing.T) {
+// result is what the report says of a policy.
+type result struct {
+	Policy, Status       string
+	Outputs, Differences []string
+	Problems             []struct{ Construct string }
+}
+
+// name returns the name of the policy.
+func (r *result) name() string { return strings.TrimPrefix(r.Policy, "ClusterPolicy/") }
+
+// generated are policies of the generator, by their names.
+type generated map[string]*kyvernov1.ClusterPolicy
+
+// convert converts generated policies, and returns them, what became of each, and the directory of the result.
+func convert(t *testing.T, g *generator, n int) (generated, []result, string) {
+	t.Helper()
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("build the program first: %v", err)
 	}
-	g := &generator{rand.New(rand.NewPCG(*seed, 0))}
-	o := newOracle()
 	dir := t.TempDir()
 	input, output := filepath.Join(dir, "policies.yaml"), filepath.Join(dir, "config")
-	originals := map[string]map[string]any{}
+	all := generated{}
 	var documents []any
-	for i := range *policies {
-		p := g.policy(fmt.Sprintf("p%d", i))
-		originals[fmt.Sprintf("p%d", i)] = p
-		documents = append(documents, p)
-	}
-	writeJSON(t, input, documents...)
-	code, report, errs := run(t, "convert", "-f", input, "-o", "json")
-	if code > 1 {
-		t.Fatalf("convert ends with %d: %s", code, errs)
-	}
-	var results struct {
-		Results []struct {
-			Policy, Status       string
-			Outputs, Differences []string
-			Problems             []struct{ Construct string }
-		}
-	}
-	if err := json.Unmarshal(report, &results); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := run(t, "convert", "-f", input, "-o", "dir", "--directory", output); code > 1 {
-		t.Fatalf("convert ends with %d: %s", code, errs)
-	}
-	objects := g.objects()
-	var tests []any
-	converted, verdicts, denials := 0, 0, 0
-	for _, r := range results.Results {
-		if r.Status == "NotConverted" {
-			t.Logf("%s: not converted: %v", r.Policy, r.Problems)
-			continue
-		}
-		converted++
-		_, name, _ := strings.Cut(r.Policy, "/")
+	for i := range n {
+		name := fmt.Sprintf("p%d", i)
+		of := g.policy(name)
 		var policy kyvernov1.ClusterPolicy
-		raw, err := json.Marshal(originals[name])
+		raw, err := json.Marshal(of)
 		if err == nil {
 			err = json.Unmarshal(raw, &policy)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		all[name] = &policy
+		documents = append(documents, of)
+	}
+	writeJSON(t, input, documents...)
+	var report struct{ Results []result }
+	run(t, &report, "convert", "-f", input, "-o", "json")
+	run(t, nil, "convert", "-f", input, "-o", "dir", "--directory", output)
+	return all, report.Results, output
+}
+
+// TestSameVerdicts has generated policies and requests decided by both.
+func TestSameVerdicts(t *testing.T) {
+	g := &generator{rand.New(rand.NewPCG(*seed, 0))}
+	o := newOracle()
+	originals, results, output := convert(t, g, *policies)
+	objects := g.objects()
+	var tests []any
+	converted, verdicts, denials := 0, 0, 0
+	for _, r := range results {
+		if r.Status == "NotConverted" {
+			t.Logf("%s: not converted: %v", r.Policy, r.Problems)
+			continue
+		}
+		converted++
 		var cases []any
 		for i, c := range g.cases(objects) {
 			verdict := "Allowed"
-			denied, failed := o.denies(t, &policy, requestOf(t, &c))
+			denied, failed := o.denies(t, originals[r.name()], requestOf(t, &c))
 			if failed && strings.Contains(strings.Join(r.Differences, "\n"), "Kyverno refuses other operations too") {
 				continue // the report names the difference
 			}
@@ -226,27 +242,22 @@ func TestSameVerdicts(t *testing.T) {
 			cases = append(cases, one)
 		}
 		tests = append(tests, map[string]any{
-			"apiVersion": "gatehouse.dev/v1alpha1", "kind": "Test", "metadata": map[string]any{"name": name}, "policies": r.Outputs[:1], "cases": cases,
+			"apiVersion": "gatehouse.dev/v1alpha1", "kind": "Test", "metadata": map[string]any{"name": r.name()}, "policies": r.Outputs[:1], "cases": cases,
 		})
 	}
 	t.Logf("%d of %d policies converted, %d verdicts, of these %d denials", converted, len(originals), verdicts, denials)
 	if converted < len(originals)*9/10 || denials == 0 || denials == verdicts {
 		t.Error("the generator proves too little")
 	}
-	writeJSON(t, filepath.Join(dir, "tests.yaml"), tests...)
-	code, out, errs := run(t, "test", "--config", output, filepath.Join(dir, "tests.yaml"), "-o", "json")
-	if code > 1 {
-		t.Fatalf("test ends with %d: %s", code, errs)
-	}
+	file := filepath.Join(t.TempDir(), "tests.yaml")
+	writeJSON(t, file, tests...)
 	var outcome struct {
 		Cases []struct {
 			Test, Name string
 			Passed     bool
 		}
 	}
-	if err := json.Unmarshal(out, &outcome); err != nil {
-		t.Fatal(err)
-	}
+	run(t, &outcome, "test", "--config", output, file, "-o", "json")
 	if len(outcome.Cases) != verdicts {
 		t.Errorf("%d verdicts were compared, want %d", len(outcome.Cases), verdicts)
 	}
@@ -265,7 +276,7 @@ func TestSameVerdicts(t *testing.T) {
 		if shown[c.Test] = true; len(shown) > *show {
 			continue
 		}
-		original, _ := json.Marshal(originals[c.Test]["spec"]) // it was read from JSON, here and below
+		original, _ := json.Marshal(originals[c.Test].Spec) // it was read from JSON, here and below
 		request, _ := json.Marshal(requests[c.Test+"/"+c.Name])
 		text, _ := os.ReadFile(filepath.Join(output, c.Test+".yaml")) // it is only shown
 		t.Errorf("%s/%s: Kyverno's verdict is another one\n%s\n%s\n%s", c.Test, c.Name, original, text, request)
@@ -273,32 +284,4 @@ func TestSameVerdicts(t *testing.T) {
 	if len(shown) > *show {
 		t.Errorf("%d policies have other verdicts", len(shown))
 	}
-}
-
-// TestSpeed compares what both take to decide about a pod of 5 KB, without reading policies and starting.
-func TestSpeed(t *testing.T) {
-	g := &generator{rand.New(rand.NewPCG(*seed, 1))}
-	o := newOracle()
-	var all []*kyvernov1.ClusterPolicy
-	for i := range 20 {
-		raw, err := json.Marshal(g.policy(fmt.Sprintf("p%d", i)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var p kyvernov1.ClusterPolicy
-		if err := json.Unmarshal(raw, &p); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, &p)
-	}
-	c := testCase{operation: "CREATE", object: g.largePod()}
-	request := requestOf(t, &c)
-	const rounds = 50
-	start := time.Now()
-	for range rounds {
-		for _, p := range all {
-			o.denies(t, p, request)
-		}
-	}
-	t.Logf("Kyverno: %s for a pod of %d bytes and %d policies", time.Since(start)/rounds, len(request.Object.Raw), len(all))
 }
