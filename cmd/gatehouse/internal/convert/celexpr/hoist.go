@@ -27,7 +27,7 @@ func Hoist(e Expr, taken func(name string) bool) (Expr, []Variable) {
 		if !found {
 			break
 		}
-		name := part.nameOf()
+		name := VariableName(part.nameOf()) // which a reserved word is not
 		for free := name; ; free += "2" {
 			if !taken(free) && !slices.ContainsFunc(out, func(v Variable) bool { return v.Name == free }) {
 				name = free
