@@ -32,6 +32,7 @@ func (g *generator) policy(name string) object {
 	if g.chance(25) {
 		rule["preconditions"] = g.conditions(g.condition)
 	}
+	rule["context"] = []any{object{"name": "app", "variable": object{"jmesPath": "request.object.metadata.labels.app", "default": pick[any](g, "none", "web")}}}
 	if g.chance(20) {
 		rule["exclude"] = object{"any": []any{object{"resources": g.filter()}}}
 	}
@@ -77,7 +78,7 @@ func (g *generator) anchored(key string) string {
 }
 
 func (g *generator) text() any {
-	return pick[any](g, "nginx*", "*:latest", "!*:latest", "?*", "*", "web | app", "web* & !*x", "*r.io/*", "nginx:1.2?", "!nginx:1.25", "a?p", "", nil)
+	return pick[any](g, "nginx*", "*:latest", "!*:latest", "?*", "*", "web | app", "web* & !*x", "*r.io/*", "nginx:1.2?", "!nginx:1.25", "a?p", "", nil, "{{ app }}", "{{ request.namespace }}")
 }
 
 func (g *generator) number() any {
@@ -175,7 +176,11 @@ func (g *generator) order() string {
 // condition returns a condition about a pod.
 func (g *generator) condition() object {
 	equals := pick(g, "Equals", "NotEquals")
-	switch g.IntN(12) {
+	switch g.IntN(14) {
+	case 12:
+		return condition("{{ app }}", pick(g, equals, g.among()), pick[any](g, "web", "w*", "none | web"))
+	case 13:
+		return condition("{{ request.object.spec.containers[].name }}", g.among(), []any{"{{ app }}", "web"})
 	case 10:
 		return condition("{{ request.object.spec.terminationGracePeriodSeconds }}", g.order(), int64(30))
 	case 11:

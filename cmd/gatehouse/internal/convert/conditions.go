@@ -274,6 +274,9 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 			if i == 0 {
 				out.Type = celexpr.ListOf(of.Type)
 			}
+			if !of.Constant && len(v) > 1 { // elements of a list are of one type in CEL
+				of.Expr = celexpr.Func("string", of.Expr)
+			}
 			all = append(all, of.Expr)
 		}
 		if len(constants) == len(v) {

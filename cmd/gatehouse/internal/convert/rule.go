@@ -308,6 +308,9 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 		return jmespath.Value{}, unsupported(field, "remove it", "a variable without a value")
 	}
 	v := e.Variable
+	if strings.Contains(v.JMESPath, "request.object") && slices.Contains(c.matched.operations, admissionregistrationv1.Delete) {
+		c.note("at a deletion, the variable %s is about the object that is deleted: with Kyverno it has no value", e.Name)
+	}
 	value := jmespath.Value{}
 	var err error
 	switch {
