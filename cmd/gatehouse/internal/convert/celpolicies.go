@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -103,7 +104,7 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 	}
 	made = converted{rule: o.Name, name: meta.Name}
 	if strings.HasSuffix(o.Kind, "MutatingPolicy") {
-		objects, notes, err := mutatingFromCEL(&extra, rest, meta, document.Metadata.Namespace)
+		objects, notes, err := mutatingFromCEL(o.Kind, &extra, rest, meta, document.Metadata.Namespace)
 		if err != nil {
 			return nil, made, nil, err
 		}
@@ -115,7 +116,10 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 	if err := strictly(rest, &spec); err != nil {
 		return nil, made, nil, unsupported("spec", "write the field in another way", "a spec that differs from Kubernetes': %s", err)
 	}
-	limitToNamespace(&spec.MatchConditions, document.Metadata.Namespace)
+	if err := checkExpressions(rest, "spec"); err != nil {
+		return nil, made, nil, err
+	}
+	limitToNamespace(o.Kind, document.Metadata.Namespace, &spec.MatchConditions)
 	for i := range spec.Validations {
 		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
 		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
@@ -145,7 +149,7 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 }
 
 // mutatingFromCEL returns the documents of a MutatingPolicy.
-func mutatingFromCEL(extra *celPolicySpec, rest map[string]json.RawMessage, meta metav1.ObjectMeta, namespace string) ([]any, []string, error) {
+func mutatingFromCEL(kind string, extra *celPolicySpec, rest map[string]json.RawMessage, meta metav1.ObjectMeta, namespace string) ([]any, []string, error) {
 	var spec admissionregistrationv1.MutatingAdmissionPolicySpec
 	if rest["targetMatchConstraints"] != nil {
 		return nil, nil, unsupported("spec.targetMatchConstraints", "change existing objects with kubectl", "the mutation of other objects than that of the request")
@@ -153,7 +157,20 @@ func mutatingFromCEL(extra *celPolicySpec, rest map[string]json.RawMessage, meta
 	if err := strictly(rest, &spec); err != nil {
 		return nil, nil, unsupported("spec", "write the field in another way", "a spec that differs from Kubernetes': %s", err)
 	}
-	limitToNamespace(&spec.MatchConditions, namespace)
+	if err := checkExpressions(rest, "spec"); err != nil {
+		return nil, nil, err
+	}
+	for i, m := range spec.Mutations {
+		switch {
+		case m.JSONPatch != nil && i < len(spec.Mutations)-1 && emptyValue.MatchString(m.JSONPatch.Expression):
+			return nil, nil, unsupported(fmt.Sprintf("spec.mutations[%d]", i), "join the mutations: ([JSONPatch{…}]) + (…)",
+				"an empty object that is added for a later mutation: the API server drops it before that")
+		case m.ApplyConfiguration != nil && mixedList.MatchString(m.ApplyConfiguration.Expression):
+			return nil, nil, unsupported(fmt.Sprintf("spec.mutations[%d]", i), "apply the new elements alone, which are merged into the list by their keys",
+				"a list of elements that there are, and of new ones")
+		}
+	}
+	limitToNamespace(kind, namespace, &spec.MatchConditions)
 	if spec.ReinvocationPolicy == "" {
 		spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	}
@@ -178,9 +195,45 @@ func matchesPods(m *admissionregistrationv1.MatchResources) bool {
 	})
 }
 
-// limitToNamespace adds the condition that an object is in the namespace of its policy, if that has one.
-func limitToNamespace(conditions *[]admissionregistrationv1.MatchCondition, namespace string) {
-	if namespace != "" {
+var (
+	// notOptional matches orValue() of a field that is chosen without a question mark.
+	notOptional = regexp.MustCompile(`(?:^|[^\w.?)\]"'])(?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*\.(?:orValue|hasValue)\(`)
+	ofVariable  = regexp.MustCompile(`^\W?variables\.\w+\.\w+\($`)
+	emptyValue  = regexp.MustCompile(`value:\s*\{\s*\}`)
+	mixedList   = regexp.MustCompile(`\+\s*\[\s*Object\.`)
+)
+
+// checkExpressions returns an error if an expression below a field fails when it is evaluated, which Kyverno forgives.
+func checkExpressions(value any, field string) error {
+	switch v := value.(type) {
+	case map[string]json.RawMessage:
+		return checkExpressions(toJSON(v), field)
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			if err := checkExpressions(v[key], field+"."+key); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, of := range v {
+			if err := checkExpressions(of, fmt.Sprintf("%s[%d]", field, i)); err != nil {
+				return err
+			}
+		}
+	case string:
+		for _, call := range notOptional.FindAllString(v, -1) {
+			if !ofVariable.MatchString(call) {
+				return unsupported(field, "write a question mark before the field, as in object.?metadata.?labels.orValue({})",
+					"%s…), of a field that is not optional: the evaluation fails", strings.TrimLeft(call, " !(\n"))
+			}
+		}
+	}
+	return nil
+}
+
+// limitToNamespace adds the condition that an object is in the namespace of its policy, if the policy is of a namespace.
+func limitToNamespace(kind, namespace string, conditions *[]admissionregistrationv1.MatchCondition) {
+	if strings.HasPrefix(kind, "Namespaced") {
 		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", namespace)}
 		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
 	}

@@ -633,6 +633,9 @@ func plainMessage(text string) string { return strings.Join(strings.Fields(text)
 // expressions takes over a rule that is written in CEL.
 func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
 	p.paramKind, p.paramRef, p.annotations, p.variables = of.ParamKind, of.ParamRef, of.AuditAnnotations, of.Variables
+	if err := checkExpressions(toJSON(of), "validate.cel"); err != nil {
+		return err
+	}
 	if len(c.matched.late) > 0 {
 		return unsupported("match", "write the condition in CEL", "a namespaceSelector among alternatives, together with CEL")
 	}

@@ -95,6 +95,17 @@ func rows() []struct{ name, rule, allowed, denied string } {
 		{"a default", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.terminationGracePeriodSeconds || ` + "`30`" + ` }}", operator: LessThan, value: 30}]}}}`, "{}\n{terminationGracePeriodSeconds: 30}", `{terminationGracePeriodSeconds: 29}`},
 		{"a filter", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.volumes[?hostPath].name || ` + "`[]`" + ` | length(@) }}", operator: GreaterThan, value: 0}]}}}`, "{}\n{volumes: [{name: a}]}", `{volumes: [{name: a, hostPath: {path: /}}]}`},
 		{"what is missing fails", `validate: {deny: {conditions: {any: [{key: "{{ request.object.metadata.labels.a }}", operator: Equals, value: x}]}}}`, `{metadata: {name: a, labels: {a: y}}}`, "{}\n{metadata: {name: a, labels: {a: x}}}"},
+		{"what is missing fails beside others", `validate: {deny: {conditions: {all: [{key: "{{ request.object.metadata.labels.a }}", operator: Equals, value: x}, {key: "{{ request.object.metadata.name }}", operator: Equals, value: b}]}}}`,
+			`{metadata: {name: a, labels: {a: x}}}`, "{}\n{metadata: {name: b, labels: {a: x}}}"},
+		{"preconditions about what is missing fail beside others", `preconditions: {all: [{key: "{{ request.object.metadata.labels.a }}", operator: Equals, value: x}, {key: "{{ request.object.metadata.name }}", operator: Equals, value: b}]}
+validate: {pattern: {spec: {hostPID: true}}}`, `{metadata: {name: a, labels: {a: x}}}`, "{}\n{metadata: {name: b, labels: {a: x}}}"},
+		{"elements of which something is missing", `validate: {foreach: [{list: request.object.spec.containers, preconditions: {any: [{key: "{{ element.image }}", operator: Equals, value: x}, {key: "{{ element.name }}", operator: Equals, value: a}]}, deny: {}}]}`,
+			"{containers: [{name: a}]}", "{containers: [{name: a, image: y}]}\n{containers: [{name: b, image: x}]}"},
+		{"a global anchor within a field that may be absent", `validate: {pattern: {spec: {=(securityContext): {<(runAsUser): ">0"}, ^(containers): [{image: "r/*"}]}}}`,
+			"{securityContext: {runAsUser: 0}, containers: [{name: a, image: x}]}\n{containers: [{name: a, image: r/x}]}", "{securityContext: {runAsUser: 1}, containers: [{name: a, image: x}]}"},
+		{"a label whose pattern is no text", `validate: {pattern: {metadata: {labels: {a: null, b: "?*"}}}}`, "{metadata: {name: a, labels: {a: x, b: c}}}", "{metadata: {name: a, labels: {a: x}}}"},
+		{"a list with what is computed", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].name }}", operator: AnyNotIn, value: ["{{ request.object.metadata.name }}", b]}]}}}`,
+			`{containers: [{name: a}, {name: b}]}`, `{containers: [{name: c}]}`},
 		{"foreach with deny", `validate: {foreach: [{list: "request.object.spec.[containers, initContainers][]", preconditions: {all: [{key: "{{ element.image }}", operator: Equals, value: "r/*"}]}, deny: {conditions: {any: [{key: "{{ element.name }}", operator: Equals, value: a}]}}}]}`,
 			"{containers: [{name: a, image: x}]}\n{containers: [{name: b, image: r/x}]}", "{containers: [{name: b}], initContainers: [{name: a, image: r/x}]}"},
 		{"foreach with a pattern", `validate: {foreach: [{list: request.object.spec.containers, pattern: {image: "r/*"}}]}`, `{containers: [{name: a, image: r/x}]}`, `{containers: [{name: a, image: x}]}`},
@@ -237,6 +248,26 @@ func TestNotConverted(t *testing.T) {
 		}
 		if p := out.Results[0].Problems[0]; !strings.Contains(p.Construct, row.construct) || p.Line != row.line || p.Instead == "" {
 			t.Errorf("%s: %+v, want %q in line %d", row.rule, p, row.construct, row.line)
+		}
+	}
+}
+
+// TestNotConvertedCEL wants expressions to be named that fail or do nothing outside of Kyverno.
+func TestNotConvertedCEL(t *testing.T) {
+	t.Parallel()
+	const match = "  matchConstraints: {resourceRules: [{apiGroups: [\"\"], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n"
+	for _, row := range []struct{ kind, rest, construct string }{
+		{"ValidatingPolicy", "  validations: [{expression: \"object.metadata.labels.orValue({}).size() > 0\"}]", "object.metadata.labels.orValue(…), of a field that is not optional"},
+		{"ValidatingPolicy", "  variables: [{name: l, expression: \"object.metadata.?labels\"}]\n  validations: [{expression: \"variables.l.orValue({}).size() > 0\"}]", ""},
+		{"MutatingPolicy", "  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: \"add\", path: \"/metadata/labels\", value: {}}]'}}, {patchType: JSONPatch, jsonPatch: {expression: '[]'}}]", "an empty object that is added for a later mutation"},
+		{"MutatingPolicy", "  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{volumes: object.spec.volumes + [Object.spec.volumes{name: \"a\"}]}}'}}]", "a list of elements that there are, and of new ones"},
+	} {
+		text := "apiVersion: policies.kyverno.io/v1\nkind: " + row.kind + "\nmetadata: {name: p, namespace: of}\nspec:\n" + match + row.rest
+		out := convert.Convert(read(t, "policy.yaml", text), convert.Options{})
+		if r := out.Results[0]; row.construct == "" && (r.Status == convert.Not || strings.Contains(string(out.Documents[0].Text), "request.namespace")) {
+			t.Errorf("%s: %+v", row.rest, r)
+		} else if row.construct != "" && (r.Status != convert.Not || !strings.Contains(r.Problems[0].Construct, row.construct)) {
+			t.Errorf("%s: %+v, want %q", row.rest, r, row.construct)
 		}
 	}
 }
