@@ -203,7 +203,8 @@ var (
 	mixedList   = regexp.MustCompile(`\+\s*\[\s*Object\.`)
 )
 
-// checkExpressions returns an error if an expression below a field fails when it is evaluated, which Kyverno forgives.
+// checkExpressions returns an error if an expression below a field fails when it is evaluated. CEL of Kubernetes 1.36, which Kyverno
+// has, takes a value that is not optional for one that is there.
 func checkExpressions(value any, field string) error {
 	switch v := value.(type) {
 	case map[string]json.RawMessage:
@@ -224,7 +225,7 @@ func checkExpressions(value any, field string) error {
 		for _, call := range notOptional.FindAllString(v, -1) {
 			if !ofVariable.MatchString(call) {
 				return unsupported(field, "write a question mark before the field, as in object.?metadata.?labels.orValue({})",
-					"%s…), of a field that is not optional: the evaluation fails", strings.TrimLeft(call, " !(\n"))
+					"%s…), of a field that is not optional: from Kubernetes 1.37 on, the evaluation fails", strings.TrimLeft(call, " !(\n"))
 			}
 		}
 	}

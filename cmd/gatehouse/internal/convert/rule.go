@@ -620,12 +620,19 @@ func (c *ruleConverter) message(one *v1alpha1.Validation, text string, s jmespat
 		one.Message = plainMessage(v.Literal.(string))
 	default:
 		one.MessageExpression = celexpr.Expr.Format(v.Expr)
-		one.Message = plainMessage(variableForm.ReplaceAllString(text, "…"))
+		for innermost.MatchString(text) {
+			text = innermost.ReplaceAllString(text, "…")
+		}
+		one.Message = plainMessage(text)
 	}
 	return nil
 }
 
-var variableForm = regexp.MustCompile(`\{\{.*?\}\}+`)
+var (
+	variableForm = regexp.MustCompile(`\{\{.*?\}\}+`)
+	// innermost matches a variable without others in it.
+	innermost = regexp.MustCompile(`\{\{[^{}]*\}\}`)
+)
 
 // plainMessage returns a message in the form that the API server accepts.
 func plainMessage(text string) string { return strings.Join(strings.Fields(text), " ") }
