@@ -3,7 +3,6 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,6 +28,7 @@ type celPolicySpec struct {
 			Controllers []string `json:"controllers"`
 		} `json:"podControllers,omitempty"`
 	} `json:"autogen,omitzero"`
+	Targets any `json:"targetMatchConstraints,omitempty"`
 }
 
 // enabled is a switch.
@@ -72,23 +72,22 @@ func (c *converter) celPolicy(o *manifest.Object) {
 // fromCEL returns the documents of a policy in CEL.
 func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made converted, notes []string, err error) {
 	var document struct {
-		Metadata metav1.ObjectMeta          `json:"metadata"`
-		Spec     map[string]json.RawMessage `json:"spec"`
+		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
 	if err := json.Unmarshal(o.JSON(), &document); err != nil {
 		return nil, made, nil, unsupported("", "correct the document", "a document that cannot be read: %s", err)
 	}
-	own, rest := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	for key, value := range document.Spec {
-		if slices.Contains(celFields(), key) {
-			own[key] = value
-		} else {
-			rest[key] = value
-		}
-	}
 	var extra celPolicySpec
-	if err := remarshal(own, &extra); err != nil {
-		return nil, made, nil, unsupported("spec", "correct the document", "a spec that cannot be read: %s", err)
+	var spec v1alpha1.AdmissionPolicySpec
+	var mutating admissionregistrationv1.MutatingAdmissionPolicySpec
+	mutates := strings.HasSuffix(o.Kind, "MutatingPolicy")
+	if mutates {
+		err = specOf(o, &mutating, &extra, append(celFields(), "targetMatchConstraints")...)
+	} else {
+		err = specOf(o, &spec, &extra, celFields()...)
+	}
+	if err != nil {
+		return nil, made, nil, err
 	}
 	switch {
 	case extra.Evaluation.Mode == "JSON":
@@ -103,21 +102,22 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 		meta.Name = document.Metadata.Namespace + "-" + o.Name
 	}
 	made = converted{rule: o.Name, name: meta.Name}
-	if strings.HasSuffix(o.Kind, "MutatingPolicy") {
-		objects, notes, err := mutatingFromCEL(o.Kind, &extra, rest, meta, document.Metadata.Namespace)
+	checked := any(spec)
+	if mutates {
+		checked = mutating
+	}
+	if err := checkExpressions(toJSON(checked), "spec"); err != nil {
+		return nil, made, nil, err
+	}
+	if mutates {
+		limitToNamespace(o.Kind, document.Metadata.Namespace, &mutating.MatchConditions)
+		objects, notes, err := mutatingFromCEL(&extra, &mutating, meta)
 		if err != nil {
 			return nil, made, nil, err
 		}
 		made.kind, made.mutates = "MutatingAdmissionPolicy", true
 		documents, err = encodeAll(objects, title(o), o.File)
 		return documents, made, notes, err
-	}
-	var spec v1alpha1.AdmissionPolicySpec
-	if err := strictly(rest, &spec); err != nil {
-		return nil, made, nil, unsupported("spec", "write the field in another way", "a spec that differs from Kubernetes': %s", err)
-	}
-	if err := checkExpressions(rest, "spec"); err != nil {
-		return nil, made, nil, err
 	}
 	limitToNamespace(o.Kind, document.Metadata.Namespace, &spec.MatchConditions)
 	for i := range spec.Validations {
@@ -149,16 +149,9 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 }
 
 // mutatingFromCEL returns the documents of a MutatingPolicy.
-func mutatingFromCEL(kind string, extra *celPolicySpec, rest map[string]json.RawMessage, meta metav1.ObjectMeta, namespace string) ([]any, []string, error) {
-	var spec admissionregistrationv1.MutatingAdmissionPolicySpec
-	if rest["targetMatchConstraints"] != nil {
+func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, meta metav1.ObjectMeta) ([]any, []string, error) {
+	if extra.Targets != nil {
 		return nil, nil, unsupported("spec.targetMatchConstraints", "change existing objects with kubectl", "the mutation of other objects than that of the request")
-	}
-	if err := strictly(rest, &spec); err != nil {
-		return nil, nil, unsupported("spec", "write the field in another way", "a spec that differs from Kubernetes': %s", err)
-	}
-	if err := checkExpressions(rest, "spec"); err != nil {
-		return nil, nil, err
 	}
 	for i, m := range spec.Mutations {
 		switch {
@@ -170,7 +163,6 @@ func mutatingFromCEL(kind string, extra *celPolicySpec, rest map[string]json.Raw
 				"a list of elements that there are, and of new ones")
 		}
 	}
-	limitToNamespace(kind, namespace, &spec.MatchConditions)
 	if spec.ReinvocationPolicy == "" {
 		spec.ReinvocationPolicy = admissionregistrationv1.NeverReinvocationPolicy
 	}
@@ -207,8 +199,6 @@ var (
 // has, takes a value that is not optional for one that is there.
 func checkExpressions(value any, field string) error {
 	switch v := value.(type) {
-	case map[string]json.RawMessage:
-		return checkExpressions(toJSON(v), field)
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
 			if err := checkExpressions(v[key], field+"."+key); err != nil {
@@ -238,29 +228,4 @@ func limitToNamespace(kind, namespace string, conditions *[]admissionregistratio
 		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", namespace)}
 		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
 	}
-}
-
-// remarshal decodes fields into a type.
-func remarshal(fields map[string]json.RawMessage, into any) error {
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
-}
-
-// strictly decodes fields into a type of which they must be fields.
-func strictly(fields map[string]json.RawMessage, into any) error {
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	value, err := decodeJSON(raw)
-	if err != nil {
-		return err
-	}
-	if err := compareStrictly(reflect.TypeOf(into).Elem(), value); err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
 }

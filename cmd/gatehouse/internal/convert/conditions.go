@@ -187,16 +187,6 @@ func operationsOf(raw any, operations []string) ([]string, any) {
 	return operations, rest
 }
 
-// toJSON returns a value as what a JSON decoder gives.
-func toJSON(value any) any {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil
-	}
-	out, _ := decodeJSON(raw)
-	return out
-}
-
 // operationCheck returns whether a condition holds for an operation, if it is about nothing else.
 func operationCheck(one *condition) (func(operation string) bool, bool) {
 	key, ok := one.Key.(string)
@@ -237,7 +227,7 @@ func operationCheck(one *condition) (func(operation string) bool, bool) {
 // resolve translates a part of a condition: a text with variables, a list of such, or a constant.
 func (c *ruleConverter) resolve(value any, field string, s jmespath.Scope) (jmespath.Value, error) {
 	v, err := c.resolveAny(value, s)
-	return v, at(field, err)
+	return v, atField(field, err)
 }
 
 func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value, error) {
@@ -309,8 +299,8 @@ func hasVariables(value any) bool {
 	return false
 }
 
-// at adds the field to an error of a translator.
-func at(field string, err error) error {
+// atField adds the field to an error of a translator.
+func atField(field string, err error) error {
 	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
 		return unsupported(field, of.Instead, "%s", of.Construct)
 	}

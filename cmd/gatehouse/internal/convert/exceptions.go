@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -67,22 +66,10 @@ func (c *converter) exceptions() {
 	}
 }
 
-// specOf decodes the spec of a document strictly.
-func specOf(o *manifest.Object, into any) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(o.JSON(), &fields); err != nil {
-		return unsupported("", "correct the document", "a document that cannot be read: %s", err)
-	}
-	if err := decodeStrictly(fields["spec"], into); err != nil {
-		return unsupported("spec", "correct the document", "a spec that cannot be read: %s", err)
-	}
-	return nil
-}
-
 // exception converts an exception of kyverno.io.
 func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec, error) {
 	var of kyvernoException
-	if err := specOf(o, &of); err != nil {
+	if err := specOf(o, &of, nil); err != nil {
 		return nil, err
 	}
 	switch {
@@ -179,7 +166,7 @@ func (c *converter) exceptedPolicies(policy string, rules []string) ([]v1alpha1.
 // celException converts an exception of policies.kyverno.io.
 func (c *converter) celException(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec, error) {
 	var of celException
-	if err := specOf(o, &of); err != nil {
+	if err := specOf(o, &of, nil); err != nil {
 		return nil, err
 	}
 	out := &v1alpha1.PolicyExceptionSpec{Reason: "converted from Kyverno: say why"}

@@ -123,25 +123,21 @@ func (c *ruleConverter) mutateObject() (*mutation, error) {
 	s := c.scope()
 	s.Names = s.Names.With("i")
 	root := place{expr: celexpr.Raw("object"), kind: c.matched.types(), name: "Object"}
-	var err error
 	switch {
 	case len(m.ForEach) > 0:
-		err = c.mutateLoops(out, m.ForEach, root, s)
+		for i := range m.ForEach { // each sees what the ones before it have changed
+			once, o := c.mutateLoop(&m.ForEach[i], fmt.Sprintf("mutate.foreach[%d]", i), root, s, 0)
+			c.addPatch(out, append(once, o...))
+		}
 	case m.PatchesJSON6902 != "":
-		err = c.jsonPatch(out, m.PatchesJSON6902, "mutate.patchesJson6902", root, s)
+		c.addPatch(out, c.jsonOperations(m.PatchesJSON6902, "mutate.patchesJson6902", root, s))
 	case m.PatchStrategicMerge != nil:
-		err = c.mergePatch(out, m.PatchStrategicMerge, "mutate.patchStrategicMerge", root, s)
+		c.mergePatch(out, m.PatchStrategicMerge, "mutate.patchStrategicMerge", root, s)
 	default:
-		err = unsupported("mutate", "remove the rule", "a mutation without a patch")
+		c.fail(unsupported("mutate", "remove the rule", "a mutation without a patch"))
 	}
-	if err != nil {
-		return nil, err
-	}
-	if c.params != nil {
-		out.params = c.params
-	}
-	out.matched, out.variables = c.matched, c.variables
-	return out, nil
+	out.params, out.matched, out.variables = c.params, c.matched, c.variables
+	return out, c.failed
 }
 
 // place is a part of an object that is there.
@@ -280,30 +276,17 @@ func (c *ruleConverter) addPatch(out *mutation, o operations) {
 	})
 }
 
-// mutateLoops translates loops, each into a mutation: it sees what the ones before it have changed.
-func (c *ruleConverter) mutateLoops(out *mutation, all []forEachMutate, root place, s jmespath.Scope) error {
-	for i := range all {
-		once, o, err := c.mutateLoop(&all[i], fmt.Sprintf("mutate.foreach[%d]", i), root, s, 0)
-		if err != nil {
-			return err
-		}
-		c.addPatch(out, append(once, o...))
-	}
-	return nil
-}
-
 // mutateLoop translates a loop: to operations that are the same for all elements, which are done once and before the others, and to
 // operations about each element.
-func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s jmespath.Scope, depth int) (once, all operations, err error) {
+func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s jmespath.Scope, depth int) (once, all operations) {
 	if depth > maxNesting {
-		return nil, nil, unsupported(field, "split the rule", "loops that are nested too deeply")
+		c.fail(unsupported(field, "split the rule", "loops that are nested too deeply"))
+		return nil, nil
 	}
 	list, err := jmespath.Translate(f.List, s)
-	if err != nil {
-		return nil, nil, atField(field+".list", err)
-	}
+	c.fail(atField(field+".list", err))
 	if k := list.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown {
-		return nil, nil, unsupported(field+".list", "name a list", "a loop over something that is no list")
+		c.fail(unsupported(field+".list", "name a list", "a loop over something that is no list"))
 	}
 	index := indexName(depth)
 	inner := s
@@ -318,34 +301,27 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 		}
 		return s.Root(name)
 	}
-	if err := c.readLocal(f.Context, field+".context", &inner); err != nil {
-		return nil, nil, err
-	}
+	c.fail(c.readLocal(f.Context, field+".context", &inner))
 	condition, err := c.elementConditions(f.Preconditions, field+".preconditions", inner)
-	if err != nil {
-		return nil, nil, err
-	}
+	c.fail(err)
 	var o operations
 	conditions := []celexpr.Expr{condition}
 	patch, isMerge := f.PatchStrategicMerge.(map[string]any)
 	switch {
 	case len(f.ForEach) > 0:
 		for i := range f.ForEach {
-			first, of, err := c.mutateLoop(&f.ForEach[i], fmt.Sprintf("%s.foreach[%d]", field, i), root, inner, depth+1)
-			if err != nil {
-				return nil, nil, err
-			}
+			first, of := c.mutateLoop(&f.ForEach[i], fmt.Sprintf("%s.foreach[%d]", field, i), root, inner, depth+1)
 			o = append(append(o, first...), of...)
 		}
 	case f.PatchesJSON6902 != "":
-		o, err = c.jsonOperations(f.PatchesJSON6902, field+".patchesJson6902", root, inner)
+		o = c.jsonOperations(f.PatchesJSON6902, field+".patchesJson6902", root, inner)
 	case isMerge:
 		b := &patcher{ruleConverter: c, scope: inner, field: field + ".patchStrategicMerge", loop: list.List(), element: element, index: index, depth: depth + 1}
 		var of []celexpr.Expr
-		o, of, err = b.object(root, patch, nil)
+		o, of = b.object(root, patch, nil)
 		conditions = append(conditions, of...)
 	default:
-		err = unsupported(field, "write the mutation in CEL", "a loop without a patch")
+		c.fail(unsupported(field, "write the mutation in CEL", "a loop without a patch"))
 	}
 	// An element that is removed moves those behind it.
 	holds := celexpr.And(conditions...)
@@ -359,11 +335,8 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 		once = append(once, operations{e}.when(celexpr.Macro(indexes, "exists", index, holds), nil)...)
 	}
 	backwards := strings.EqualFold(f.Order, "Descending") || f.Order == "" && strings.Contains(f.PatchesJSON6902, "op: remove")
-	return once, each(list.List(), index, holds, joinLists(perElement), backwards), err
+	return once, each(list.List(), index, holds, joinLists(perElement), backwards)
 }
-
-// atField is at under a name that locals do not hide.
-func atField(field string, err error) error { return at(field, err) }
 
 // emitMutations writes the policies of mutations, with their bindings.
 func (c *policyConverter) emitMutations(all []*mutation, name string, several bool, results []Result) {

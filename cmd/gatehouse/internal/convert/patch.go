@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
@@ -57,16 +58,23 @@ func hasAnyAnchor(patch any) bool {
 	return false
 }
 
-func (b *patcher) unsupported(path []string, instead, format string, args ...any) error {
-	return unsupported(strings.Join(append([]string{b.field}, path...), "\x00"), instead, format, args...)
+// in returns the field of a path in the patch.
+func (b *patcher) in(path []string) string {
+	return strings.Join(append([]string{b.field}, path...), "\x00")
+}
+
+// unsupported lets the translation fail.
+func (b *patcher) unsupported(path []string, instead, format string, args ...any) {
+	b.fail(unsupported(b.in(path), instead, format, args...))
 }
 
 // mergePatch translates a strategic merge patch of the object: as a configuration that is applied if it has neither anchors nor parts
 // that are replaced as a whole, else as operations.
-func (c *ruleConverter) mergePatch(out *mutation, patch any, field string, root place, s jmespath.Scope) error {
+func (c *ruleConverter) mergePatch(out *mutation, patch any, field string, root place, s jmespath.Scope) {
 	fields, ok := patch.(map[string]any)
 	if !ok {
-		return unsupported(field, "write an object", "a patch that is no object")
+		c.fail(unsupported(field, "write an object", "a patch that is no object"))
+		return
 	}
 	b := &patcher{ruleConverter: c, scope: s, field: field}
 	if !hasAnyAnchor(patch) && !hasVariables(patch) {
@@ -75,27 +83,24 @@ func (c *ruleConverter) mergePatch(out *mutation, patch any, field string, root 
 				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
 				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: e.Format()},
 			})
-			return nil
+			return
 		}
 	}
-	o, conditions, err := b.object(root, fields, nil)
-	if err != nil {
-		return err
-	}
+	o, conditions := b.object(root, fields, nil)
 	if e := celexpr.And(conditions...); !e.IsTrue() {
 		c.matched.conditions = append(c.matched.conditions, guard{"patch-applies", e})
 	}
 	if len(o) == 0 {
-		return unsupported(field, "remove the rule", "a patch that changes nothing")
+		c.fail(unsupported(field, "remove the rule", "a patch that changes nothing"))
 	}
 	c.addPatch(out, o)
-	return nil
 }
 
 // object returns the operations that merge a patch into an object, and the conditions of anchors without which it is not merged.
-func (b *patcher) object(at place, patch map[string]any, path []string) (operations, []celexpr.Expr, error) {
+func (b *patcher) object(at place, patch map[string]any, path []string) (operations, []celexpr.Expr) {
 	if len(path) > maxPatchDepth {
-		return nil, nil, b.unsupported(path, "split the rule", "a patch that is too deep")
+		b.unsupported(path, "split the rule", "a patch that is too deep")
+		return nil, nil
 	}
 	var out operations
 	var conditions []celexpr.Expr
@@ -104,41 +109,32 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 		here := append(slices.Clone(path), written)
 		value := patch[written]
 		if strings.HasPrefix(key, "$") {
-			return nil, nil, b.unsupported(here, "write the mutation in CEL", "the directive %s", key)
+			b.unsupported(here, "write the mutation in CEL", "the directive %s", key)
+			return nil, nil
 		}
 		if jmespath.HasVariables(key) {
-			o, err := b.computedMember(at, key, value, here)
-			if err != nil {
-				return nil, nil, err
-			}
+			o := b.computedMember(at, key, value, here)
 			out = append(out, o...)
 			continue
 		}
 		inner, has := at.member(key)
 		switch kind {
 		case "(", "<":
-			check, err := b.pattern(value, strings.Join(append([]string{b.field}, here...), "\x00"), jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope)
-			if err != nil {
-				return nil, nil, err
-			}
+			check, err := b.pattern(value, b.in(here), jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope)
+			b.fail(err)
 			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
 		case "+":
-			o, err := b.set(inner, stripAnchors(value), here)
-			if err != nil {
-				return nil, nil, err
-			}
+			o := b.set(inner, stripAnchors(value), here)
 			out = append(out, operations(nil).when(has, o)...)
 		case "":
-			o, nested, err := b.member(inner, has, value, here)
-			if err != nil {
-				return nil, nil, err
-			}
+			o, nested := b.member(inner, has, value, here)
 			out, conditions = append(out, o...), append(conditions, nested...)
 		default:
-			return nil, nil, b.unsupported(here, "write the mutation in CEL", "the anchor %s( ) in a patch", kind)
+			b.unsupported(here, "write the mutation in CEL", "the anchor %s( ) in a patch", kind)
+			return nil, nil
 		}
 	}
-	return out, conditions, nil
+	return out, conditions
 }
 
 // maxPatchDepth bounds the depth of a patch.
@@ -164,68 +160,51 @@ func isOperations(e celexpr.Expr) bool {
 }
 
 // set returns the operations that set a member to a value without anchors.
-func (b *patcher) set(at place, value any, path []string) (operations, error) {
-	e, present, err := b.literal(value, path)
-	if err != nil {
-		return nil, err
-	}
-	return single("add", at.path, e).when(present, nil), nil
+func (b *patcher) set(at place, value any, path []string) operations {
+	e, present := b.literal(value, path)
+	return single("add", at.path, e).when(present, nil)
 }
 
 // member returns the operations that merge a value into a member, which is there if has holds.
-func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (operations, []celexpr.Expr, error) {
+func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (operations, []celexpr.Expr) {
 	switch v := value.(type) {
 	case nil:
-		return single("remove", at.path, celexpr.Expr{}).when(has, nil), nil, nil
+		return single("remove", at.path, celexpr.Expr{}).when(has, nil), nil
 	case map[string]any:
-		o, conditions, err := b.object(at, v, path)
-		if err != nil {
-			return nil, nil, err
-		}
+		o, conditions := b.object(at, v, path)
 		if len(conditions) > 0 {
-			conditions = append([]celexpr.Expr{has}, conditions...)
-			return o, conditions, nil
+			return o, append([]celexpr.Expr{has}, conditions...)
 		}
 		if has.IsTrue() {
-			return o, nil, nil
+			return o, nil
 		}
 		if b.index != "" && at.path.isStatic() { // what the loop adds to an object must not replace what it has added before
 			empty := single("add", at.path, celexpr.Raw("{}"))
-			return append(operations(nil).when(has, empty), o...), nil, nil
+			return append(operations(nil).when(has, empty), o...), nil
 		}
 		stripped := stripAnchors(v)
 		if fields, ok := stripped.(map[string]any); ok && len(fields) == 0 {
-			return nil, nil, nil
+			return nil, nil
 		}
-		added, err := b.set(at, stripped, path)
-		return o.when(has, added), nil, err
+		return o.when(has, b.set(at, stripped, path)), nil
 	case []any:
 		if len(v) > 0 {
 			if _, ok := v[0].(map[string]any); ok {
 				return b.list(at, has, v, path)
 			}
 		}
-		o, err := b.set(at, value, path)
-		return o, nil, err
-	default:
-		o, err := b.set(at, value, path)
-		return o, nil, err
 	}
+	return b.set(at, value, path), nil
 }
 
 // computedMember returns the operations that set a member of a map whose name has variables.
-func (b *patcher) computedMember(at place, key string, value any, path []string) (operations, error) {
+func (b *patcher) computedMember(at place, key string, value any, path []string) operations {
 	name, err := jmespath.Template(key, b.scope)
-	if err != nil {
-		return nil, atField(strings.Join(append([]string{b.field}, path...), "\x00"), err)
-	}
-	e, present, err := b.literal(value, path)
-	if err != nil {
-		return nil, err
-	}
+	b.fail(atField(b.in(path), err))
+	e, present := b.literal(value, path)
 	escaped := celexpr.Call(celexpr.Call(name.Text(), "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
 	to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped)
-	return single("add", to, e).when(present, nil), nil
+	return single("add", to, e).when(present, nil)
 }
 
 // stripAnchors returns a patch without conditions, and with fields that are added if they are absent.
@@ -252,7 +231,7 @@ func stripAnchors(patch any) any {
 }
 
 // list returns the operations that merge elements into a list, by their names or by conditions.
-func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (operations, []celexpr.Expr, error) {
+func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (operations, []celexpr.Expr) {
 	key := mergeKey(at)
 	optional := celexpr.If(has, at.expr, celexpr.List())
 	index := indexName(b.depth)
@@ -270,16 +249,14 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 		here := append(slices.Clone(path), strconv.Itoa(i))
 		fields, ok := item.(map[string]any)
 		if !ok {
-			return nil, nil, b.unsupported(here, "write the mutation in CEL", "a list of values of several types")
+			b.unsupported(here, "write the mutation in CEL", "a list of values of several types")
+			return nil, nil
 		}
 		if hasAnyAnchor(fields) {
-			o, of, err := b.object(element, b.withoutElement(fields, key), here)
-			if err != nil {
-				return nil, nil, err
-			}
-			if global := hasGlobal(fields); global {
+			o, of := b.object(element, b.withoutElement(fields, key), here)
+			if hasGlobal(fields) {
 				if len(o) > 0 {
-					return nil, nil, b.unsupported(here, "write the mutation in CEL", "a global anchor beside what it changes, in an element of a list")
+					b.unsupported(here, "write the mutation in CEL", "a global anchor beside what it changes, in an element of a list")
 				}
 				conditions = append(conditions, has, celexpr.Macro(celexpr.Func("lists.range", celexpr.Func("size", at.expr)), "exists", index, celexpr.And(of...)))
 				continue
@@ -292,24 +269,15 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 			continue
 		}
 		if key == "" {
-			o, err := b.set(at, items, path)
-			return o, nil, err
-		}
-		o, err := b.namedElement(at, index, element, fields, key, here)
-		if err != nil {
-			return nil, nil, err
+			return b.set(at, items, path), nil
 		}
 		added = append(added, item)
-		out = append(out, o...)
+		out = append(out, b.namedElement(at, index, element, fields, key, here)...)
 	}
-	if len(added) == 0 {
-		return out, conditions, nil
+	if len(added) == 0 || b.isLoop(at) {
+		return out, conditions
 	}
-	if b.isLoop(at) {
-		return out, conditions, nil
-	}
-	whole, err := b.set(at, added, path)
-	return out.when(has, whole), conditions, err
+	return out.when(has, b.set(at, added, path)), conditions
 }
 
 // hasGlobal reports whether an element of a patch is a condition of the whole rule.
@@ -357,10 +325,11 @@ func (b *patcher) withoutElement(fields map[string]any, key string) map[string]a
 var elementName = regexp.MustCompile(`^\{\{\s*element0?\.name\s*\}\}$`)
 
 // namedElement returns the operations that merge an element with a name into a list, which is there.
-func (b *patcher) namedElement(at place, index string, element place, fields map[string]any, key string, path []string) (operations, error) {
+func (b *patcher) namedElement(at place, index string, element place, fields map[string]any, key string, path []string) operations {
 	name, ok := fields[key]
 	if !ok {
-		return nil, b.unsupported(path, "name the element", "an element without %q", key)
+		b.unsupported(path, "name the element", "an element without %q", key)
+		return nil
 	}
 	rest := map[string]any{}
 	for k, v := range fields {
@@ -368,28 +337,19 @@ func (b *patcher) namedElement(at place, index string, element place, fields map
 			rest[k] = v
 		}
 	}
-	merged, conditions, err := b.object(element, rest, path)
-	if err != nil {
-		return nil, err
-	}
+	merged, conditions := b.object(element, rest, path)
 	if text, ok := name.(string); ok && elementName.MatchString(text) && b.isLoop(at) {
-		return merged.when(celexpr.And(conditions...), nil), nil
+		return merged.when(celexpr.And(conditions...), nil)
 	}
-	value, _, err := b.literal(name, path)
-	if err != nil {
-		return nil, err
-	}
+	value, _ := b.literal(name, path)
 	same := celexpr.Eq(celexpr.Field(element.expr, key), value)
 	exists := celexpr.Macro(at.expr, "exists", "e", celexpr.Eq(celexpr.Field(celexpr.Raw("e"), key), value))
 	if !element.kind.IsAlways(key) {
 		same = celexpr.And(celexpr.Has(element.expr, key), same)
 		exists = celexpr.Macro(at.expr, "exists", "e", celexpr.And(celexpr.Has(celexpr.Raw("e"), key), celexpr.Eq(celexpr.Field(celexpr.Raw("e"), key), value)))
 	}
-	whole, _, err := b.literal(fields, path)
-	if err != nil {
-		return nil, err
-	}
-	return each(at.expr, index, same, merged, false).when(exists, single("add", at.path.member("0"), whole)), nil
+	whole, _ := b.literal(fields, path)
+	return each(at.expr, index, same, merged, false).when(exists, single("add", at.path.member("0"), whole))
 }
 
 // mergeKey returns the member by which the elements of a list are merged, "" for a list that is replaced.
@@ -404,34 +364,29 @@ func mergeKey(at place) string {
 }
 
 // literal returns a value of a patch as an expression, and the condition that its variables have values.
-func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr, err error) {
+func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 	present = celexpr.True
 	switch v := value.(type) {
 	case string:
 		if !jmespath.HasVariables(v) {
-			return celexpr.Str(v), present, nil
+			return celexpr.Str(v), present
 		}
 		of, err := jmespath.Template(v, b.scope)
-		if err != nil {
-			return e, present, atField(strings.Join(append([]string{b.field}, path...), "\x00"), err)
-		}
+		b.fail(atField(b.in(path), err))
 		if !of.Always() && !of.Fails && !of.Total {
 			present = of.Present
 		}
-		return of.Expr, present, nil
+		return of.Expr, present
 	case []any:
 		items := make([]celexpr.Expr, len(v))
 		for i, item := range v {
-			of, with, err := b.literal(item, path)
-			if err != nil {
-				return e, present, err
-			}
+			of, with := b.literal(item, path)
 			if hasVariables(v) && len(v) > 1 {
 				of = celexpr.Func("dyn", of)
 			}
 			items[i], present = of, celexpr.And(present, with)
 		}
-		return celexpr.List(items...), present, nil
+		return celexpr.List(items...), present
 	case map[string]any:
 		var parts []string
 		kinds := map[string]bool{}
@@ -440,21 +395,19 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr, er
 		}
 		for _, key := range sortedKeys(v) {
 			if jmespath.HasVariables(key) {
-				return e, present, b.unsupported(path, "write the mutation in CEL", "a key with variables in an object that is added")
+				b.unsupported(path, "write the mutation in CEL", "a key with variables in an object that is added")
+				return e, present
 			}
-			of, with, err := b.literal(v[key], path)
-			if err != nil {
-				return e, present, err
-			}
+			of, with := b.literal(v[key], path)
 			present = celexpr.And(present, with)
 			if len(kinds) > 1 || hasObjects(v[key]) || hasVariables(v) {
 				of = celexpr.Func("dyn", of)
 			}
 			parts = append(parts, celexpr.Quote(key)+": "+of.String())
 		}
-		return celexpr.Raw("{" + strings.Join(parts, ", ") + "}"), present, nil
+		return celexpr.Raw("{" + strings.Join(parts, ", ") + "}"), present
 	default:
-		return celexpr.Literal(value), present, nil
+		return celexpr.Literal(value), present
 	}
 }
 
@@ -537,17 +490,8 @@ func isAtomic(of celexpr.Type) bool {
 	}, of.IsNamed)
 }
 
-// jsonPatch translates a JSON patch.
-func (c *ruleConverter) jsonPatch(out *mutation, text, field string, root place, s jmespath.Scope) error {
-	o, err := c.jsonOperations(text, field, root, s)
-	if err == nil {
-		c.addPatch(out, o)
-	}
-	return err
-}
-
 // jsonOperations translates the operations of a JSON patch, whose text is YAML with variables.
-func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespath.Scope) (operations, error) {
+func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespath.Scope) operations {
 	holes := map[string]string{}
 	cut := variableForm.ReplaceAllStringFunc(text, func(variable string) string {
 		name := fmt.Sprintf("hole-%d-", len(holes))
@@ -555,17 +499,16 @@ func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespat
 		return name
 	})
 	raw, err := yaml.YAMLToJSON([]byte(cut))
-	if err != nil {
-		return nil, unsupported(field, "correct it", "a JSON patch that cannot be parsed")
-	}
 	for name, variable := range holes {
 		quoted := strconv.Quote(variable)
 		raw = []byte(strings.ReplaceAll(string(raw), name, quoted[1:len(quoted)-1]))
 	}
-	decoded, err := decodeJSON(raw)
-	list, ok := decoded.([]any)
-	if err != nil || !ok {
-		return nil, unsupported(field, "correct it", "a JSON patch that is no list")
+	var list []any
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &list)
+	}
+	if err != nil {
+		c.fail(unsupported(field, "correct it", "a JSON patch that cannot be read"))
 	}
 	b := &patcher{ruleConverter: c, scope: s, field: field}
 	var out operations
@@ -574,45 +517,33 @@ func (c *ruleConverter) jsonOperations(text, field string, root place, s jmespat
 		op, _ := fields["op"].(string)
 		path, _ := fields["path"].(string)
 		if slices.ContainsFunc(strings.Split(path, "/"), func(step string) bool { return len(step) > 1 && step[0] == '-' && isIndex(step[1:]) }) {
-			return nil, unsupported(field, "name the element", "the path %s, which counts from the end of a list", path)
+			b.unsupported(nil, "name the element", "the path %s, which counts from the end of a list", path)
 		}
 		if !strings.HasPrefix(path, "/") {
-			return nil, unsupported(field, "write a JSON pointer", "an operation without a path")
+			b.unsupported(nil, "write a JSON pointer", "an operation without a path")
+			break
 		}
-		o, err := b.operation(op, path, fields["value"], root)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, o...)
+		out = append(out, b.operation(op, path, fields["value"], root)...)
 	}
-	return out, nil
+	return out
 }
 
 // operation translates an operation of a JSON patch. What is missing on the way to its path is added.
-func (b *patcher) operation(op, path string, value any, at place) (operations, error) {
+func (b *patcher) operation(op, path string, value any, at place) operations {
 	var out operations
-	chain := at.expr
 	exists := celexpr.True
 	steps := splitPointer(path)
 	for i, step := range steps {
 		last := i == len(steps)-1
 		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
 		if jmespath.HasVariables(step) || step == "-" || isIndex(step) {
-			next, err := b.indexed(at, step, last)
-			if err != nil {
-				return nil, err
+			if isIndex(step) {
+				exists = celexpr.And(exists, celexpr.Rel(celexpr.Func("size", at.expr), ">", celexpr.Raw(step)))
 			}
-			if jmespath.HasVariables(step) || isIndex(step) {
-				if !jmespath.HasVariables(step) {
-					exists = celexpr.And(exists, celexpr.Rel(celexpr.Func("size", at.expr), ">", celexpr.Raw(step)))
-				}
-			}
-			chain = celexpr.OptAt(chain, celexpr.Raw("0"))
-			at = next
+			at = b.indexed(at, step, last)
 			continue
 		}
 		inner, has := at.member(name)
-		chain = celexpr.OptField(chain, name)
 		if !last && op == "add" && !has.IsTrue() {
 			empty := celexpr.Raw("{}")
 			if isIndex(steps[i+1]) || steps[i+1] == "-" || jmespath.HasVariables(steps[i+1]) && inner.kind.Kind() == celexpr.Sequence {
@@ -625,18 +556,16 @@ func (b *patcher) operation(op, path string, value any, at place) (operations, e
 	}
 	switch op {
 	case "add", "replace":
-		e, present, err := b.literal(value, nil)
-		if err != nil {
-			return nil, err
-		}
+		e, present := b.literal(value, nil)
 		if op == "replace" && !exists.IsTrue() {
 			op = "add" // of a member that is there, both are the same
 		}
-		return append(out, single(op, at.path, e).when(present, nil)...), nil
+		return append(out, single(op, at.path, e).when(present, nil)...)
 	case "remove":
-		return single("remove", at.path, celexpr.Expr{}).when(exists, nil), nil
+		return single("remove", at.path, celexpr.Expr{}).when(exists, nil)
 	default:
-		return nil, b.unsupported(nil, "write the mutation in CEL", "the operation %q", op)
+		b.unsupported(nil, "write the mutation in CEL", "the operation %q", op)
+		return nil
 	}
 }
 
@@ -665,26 +594,25 @@ func isIndex(step string) bool {
 }
 
 // indexed returns an element of a list, or a member of a map whose name has variables.
-func (b *patcher) indexed(at place, step string, last bool) (place, error) {
+func (b *patcher) indexed(at place, step string, last bool) place {
 	next := place{kind: at.kind.Elem(), name: at.name}
 	switch {
 	case step == "-":
 		if !last {
-			return next, b.unsupported(nil, "name the element", "a path behind the end of a list")
+			b.unsupported(nil, "name the element", "a path behind the end of a list")
+			return next
 		}
 		next.path = at.path.member("-")
 	case isIndex(step):
 		next.path, next.expr = at.path.member(step), celexpr.At(at.expr, celexpr.Raw(step))
 	default:
 		of, err := jmespath.Template(strings.ReplaceAll(step, "~1", "/"), b.scope)
-		if err != nil {
-			return next, atField(b.field, err)
-		}
+		b.fail(atField(b.field, err))
 		next.path, next.expr = at.path.computed(of.Expr), celexpr.At(at.expr, of.Expr)
 		if of.Type.Kind() != celexpr.Number {
 			escaped := celexpr.Call(celexpr.Call(of.Text(), "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
 			next.path = append(slices.Clone(at.path), celexpr.Raw("/"), escaped)
 		}
 	}
-	return next, nil
+	return next
 }

@@ -32,6 +32,15 @@ type ruleConverter struct {
 	notes     []string
 	// ofNamespace is that of converted.
 	ofNamespace map[string][]string
+	// failed is the first construct that has no translation.
+	failed error
+}
+
+// fail keeps the first error.
+func (c *ruleConverter) fail(err error) {
+	if c.failed == nil {
+		c.failed = err
+	}
 }
 
 func (c *ruleConverter) note(format string, args ...any) {
@@ -328,12 +337,12 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 		}
 		value, err = jmespath.Translate(v.JMESPath, inner)
 		if err != nil {
-			return value, at(field+".variable.jmesPath", err)
+			return value, atField(field+".variable.jmesPath", err)
 		}
 	case v.JMESPath != "":
 		value, err = jmespath.Translate(v.JMESPath, s)
 		if err != nil {
-			return value, at(field+".variable.jmesPath", err)
+			return value, atField(field+".variable.jmesPath", err)
 		}
 	default:
 		if value, err = c.resolve(v.Value, field+".variable.value", s); err != nil {
@@ -371,7 +380,7 @@ func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.S
 		}
 		c.ofNamespace[e.Name] = []string{m[1], m[2] + m[3]}
 	}
-	return v, at(field+".apiCall.jmesPath", err)
+	return v, atField(field+".apiCall.jmesPath", err)
 }
 
 // metadataPath matches the path of a label or annotation.
@@ -491,7 +500,7 @@ func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jm
 	for _, note := range compiler.Notes {
 		c.note("%s", note)
 	}
-	return check, at(field, err)
+	return check, atField(field, err)
 }
 
 // maxNesting bounds loops within loops.
@@ -550,7 +559,7 @@ func (l *loop) all(body celexpr.Expr) celexpr.Expr {
 func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting int) (*loop, error) {
 	v, err := jmespath.Translate(list, s)
 	if err != nil {
-		return nil, at(field+".list", err)
+		return nil, atField(field+".list", err)
 	}
 	l := &loop{list: v.List()}
 	elem := v.Type.Elem()
