@@ -43,25 +43,27 @@ func conditionField(field, list string, i int, raw any) string {
 }
 
 // readConditions translates the conditions of any, and those of all.
-func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (any, all []translated, err error) {
+func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (any, all []translated) {
 	read, err := decodeConditions(raw)
 	if err != nil {
-		return nil, nil, unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err)
+		c.fail(unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err))
 	}
-	if any, err = c.conditionList(read.Any, field, "any", raw, s); err != nil {
-		return nil, nil, err
+	for i := range read.Any {
+		any = append(any, c.condition(&read.Any[i], conditionField(field, "any", i, raw), s))
 	}
 	if read.Any != nil && len(any) == 0 {
 		any = []translated{{holds: celexpr.False, there: celexpr.True}}
 	}
-	all, err = c.conditionList(read.All, field, "all", raw, s)
-	return any, all, err
+	for i := range read.All {
+		all = append(all, c.condition(&read.All[i], conditionField(field, "all", i, raw), s))
+	}
+	return any, all
 }
 
 // elementConditions returns the condition that conditions of an element hold. A value that is missing makes them false. As Kyverno does,
 // they are evaluated until one of any holds, and then until one of all does not hold.
-func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scope) (celexpr.Expr, error) {
-	any, all, err := c.readConditions(raw, field, s)
+func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scope) celexpr.Expr {
+	any, all := c.readConditions(raw, field, s)
 	anyHolds, allHolds := celexpr.Bool(len(any) == 0), celexpr.True
 	for _, one := range slices.Backward(any) {
 		anyHolds = celexpr.And(one.there, celexpr.Or(one.holds, anyHolds))
@@ -69,12 +71,12 @@ func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scop
 	for _, one := range slices.Backward(all) {
 		allHolds = celexpr.And(one.there, one.holds, allHolds)
 	}
-	return celexpr.And(anyHolds, allHolds), err
+	return celexpr.And(anyHolds, allHolds)
 }
 
 // allowedBy returns the condition that conditions do not hold, and that no value is missing.
-func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) (celexpr.Expr, error) {
-	any, all, err := c.readConditions(raw, field, s)
+func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) celexpr.Expr {
+	any, all := c.readConditions(raw, field, s)
 	anyHolds, anyThere, allHolds, allThere := celexpr.Bool(len(any) == 0), celexpr.True, celexpr.True, celexpr.True
 	for _, one := range slices.Backward(any) {
 		anyHolds, anyThere = celexpr.Or(one.holds, anyHolds), celexpr.And(one.there, celexpr.Or(one.holds, anyThere))
@@ -88,16 +90,13 @@ func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) (cele
 	if len(all) == 0 { // as above
 		anyThere = celexpr.True
 	}
-	return celexpr.And(anyThere, allThere, celexpr.Not(celexpr.And(anyHolds, allHolds))), err
+	return celexpr.And(anyThere, allThere, celexpr.Not(celexpr.And(anyHolds, allHolds)))
 }
 
 // preconditions returns the condition that preconditions hold, and whether its evaluation can fail because a value is missing. That
 // denies the object, and neither && nor || may hide it.
-func (c *ruleConverter) preconditions(raw any, s jmespath.Scope) (holds celexpr.Expr, canFail bool, err error) {
-	any, all, err := c.readConditions(raw, "preconditions", s)
-	if err != nil {
-		return holds, false, err
-	}
+func (c *ruleConverter) preconditions(raw any, s jmespath.Scope) (holds celexpr.Expr, canFail bool) {
+	any, all := c.readConditions(raw, "preconditions", s)
 	fails := func(one translated) bool { return !one.there.IsTrue() }
 	anyFails, allFails := slices.ContainsFunc(any, fails), slices.ContainsFunc(all, fails)
 	anyHolds, allHolds := celexpr.Bool(len(any) == 0), celexpr.True
@@ -117,32 +116,17 @@ func (c *ruleConverter) preconditions(raw any, s jmespath.Scope) (holds celexpr.
 	}
 	switch {
 	case anyFails && allFails:
-		return holds, false, unsupported("preconditions", `give the values defaults, as in "|| ''"`, "any and all, both with values that can be missing")
+		c.fail(unsupported("preconditions", `give the values defaults, as in "|| ''"`, "any and all, both with values that can be missing"))
 	case anyFails:
-		holds = celexpr.If(anyHolds, allHolds, celexpr.False)
+		return celexpr.If(anyHolds, allHolds, celexpr.False), true
 	case allFails:
-		holds = celexpr.If(allHolds, anyHolds, celexpr.False)
-	default:
-		holds = celexpr.And(anyHolds, allHolds)
+		return celexpr.If(allHolds, anyHolds, celexpr.False), true
 	}
-	return holds, anyFails || allFails, nil
+	return celexpr.And(anyHolds, allHolds), false
 }
 
 // translated is a condition. Kyverno fails to evaluate it unless there holds.
 type translated struct{ holds, there celexpr.Expr }
-
-// conditionList translates conditions of a list.
-func (c *ruleConverter) conditionList(all []condition, field, list string, raw any, s jmespath.Scope) ([]translated, error) {
-	var out []translated
-	for i := range all {
-		one, err := c.condition(&all[i], conditionField(field, list, i, raw), s)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, one)
-	}
-	return out, nil
-}
 
 var operationForm = regexp.MustCompile(`^\{\{-?\s*request\.operation\s*(\|\|\s*['"` + "`" + `"]*[A-Z]*["` + "`" + `']*\s*)?\}\}$`)
 
@@ -225,9 +209,10 @@ func operationCheck(one *condition) (func(operation string) bool, bool) {
 }
 
 // resolve translates a part of a condition: a text with variables, a list of such, or a constant.
-func (c *ruleConverter) resolve(value any, field string, s jmespath.Scope) (jmespath.Value, error) {
+func (c *ruleConverter) resolve(value any, field string, s jmespath.Scope) jmespath.Value {
 	v, err := c.resolveAny(value, s)
-	return v, atField(field, err)
+	c.fail(atField(field, err))
+	return v
 }
 
 func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value, error) {
@@ -314,20 +299,13 @@ func atField(field string, err error) error {
 }
 
 // condition translates a condition.
-func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope) (translated, error) {
-	out := translated{there: celexpr.True}
-	key, err := c.resolve(one.Key, field+".key", s)
+func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope) translated {
+	key, value := c.resolve(one.Key, field+".key", s), c.resolve(one.Value, field+".value", s)
+	holds, err := c.compare(key, strings.ToLower(one.Operator), value)
 	if err != nil {
-		return out, err
+		c.fail(unsupported(field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err))
 	}
-	value, err := c.resolve(one.Value, field+".value", s)
-	if err != nil {
-		return out, err
-	}
-	out.holds, err = c.compare(key, strings.ToLower(one.Operator), value)
-	if err != nil {
-		return out, unsupported(field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err)
-	}
+	out := translated{holds: holds, there: celexpr.True}
 	for _, v := range []jmespath.Value{value, key} {
 		switch {
 		case v.Always() || v.Total && isFalseOfNothing(one.Operator):
@@ -337,7 +315,7 @@ func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope
 			out.holds = celexpr.And(v.Present, out.holds)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // isFalseOfNothing reports whether an operator is false for an empty list.

@@ -283,8 +283,7 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 		c.fail(unsupported(field, "split the rule", "loops that are nested too deeply"))
 		return nil, nil
 	}
-	list, err := jmespath.Translate(f.List, s)
-	c.fail(atField(field+".list", err))
+	list := c.translate(f.List, field+".list", s)
 	if k := list.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown {
 		c.fail(unsupported(field+".list", "name a list", "a loop over something that is no list"))
 	}
@@ -301,9 +300,8 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 		}
 		return s.Root(name)
 	}
-	c.fail(c.readLocal(f.Context, field+".context", &inner))
-	condition, err := c.elementConditions(f.Preconditions, field+".preconditions", inner)
-	c.fail(err)
+	c.readLocal(f.Context, field+".context", &inner)
+	condition := c.elementConditions(f.Preconditions, field+".preconditions", inner)
 	var o operations
 	conditions := []celexpr.Expr{condition}
 	patch, isMerge := f.PatchStrategicMerge.(map[string]any)

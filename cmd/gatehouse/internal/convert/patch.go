@@ -120,8 +120,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 		inner, has := at.member(key)
 		switch kind {
 		case "(", "<":
-			check, err := b.pattern(value, b.in(here), jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope)
-			b.fail(err)
+			check := b.pattern(value, b.in(here), jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope)
 			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
 		case "+":
 			o := b.set(inner, stripAnchors(value), here)

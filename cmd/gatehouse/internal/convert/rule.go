@@ -172,17 +172,12 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		of := celexpr.Eq(celexpr.Raw("request.namespace"), celexpr.Str(c.policy.Metadata.Namespace))
 		c.matched.conditions = append([]guard{{"namespace-of-policy", of}}, c.matched.conditions...)
 	}
-	if err := c.readContext(c.rule.Context, "context", c.scope()); err != nil {
-		return err
-	}
+	c.readContext(c.scope())
 	for _, m := range c.rule.CELPreconditions {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
 	if preconditions != nil {
-		e, canFail, err := c.preconditions(preconditions, c.scope())
-		if err != nil {
-			return err
-		}
+		e, canFail := c.preconditions(preconditions, c.scope())
 		if canFail && refusesMore && c.rule.Validate != nil {
 			c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
 		}
@@ -191,12 +186,13 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		}
 	}
 	if !deletes || len(c.matched.operations) == 1 {
-		return nil
+		return c.failed
 	}
 	// Match conditions see no variables, and all other expressions do.
 	c.object = celexpr.Raw("variables.resource")
 	c.variables = append(c.variables, admissionregistrationv1.Variable{Name: "resource", Expression: changedOrDeleted})
-	return c.readContext(c.rule.Context, "context", c.scope())
+	c.readContext(c.scope())
+	return c.failed
 }
 
 // changedOrDeleted is the object that a request is about.
@@ -272,14 +268,11 @@ func (c *ruleConverter) request() jmespath.Value {
 	}}
 }
 
-// readContext defines the variables of a context, in their order.
-func (c *ruleConverter) readContext(entries []contextEntry, field string, s jmespath.Scope) error {
-	for i := range entries {
-		e := &entries[i]
-		v, err := c.contextValue(e, fmt.Sprintf("%s[%d]", field, i), s)
-		if err != nil {
-			return err
-		}
+// readContext defines the variables of the rule, in their order.
+func (c *ruleConverter) readContext(s jmespath.Scope) {
+	for i := range c.rule.Context {
+		e := &c.rule.Context[i]
+		v := c.contextValue(e, fmt.Sprintf("context[%d]", i), s)
 		if c.context == nil {
 			c.context = map[string]jmespath.Value{}
 		}
@@ -288,99 +281,90 @@ func (c *ruleConverter) readContext(entries []contextEntry, field string, s jmes
 		}
 		c.context[e.Name] = v
 	}
-	return nil
+}
+
+// translate translates an expression in JMESPath.
+func (c *ruleConverter) translate(text, field string, s jmespath.Scope) jmespath.Value {
+	v, err := jmespath.Translate(text, s)
+	c.fail(atField(field, err))
+	return v
 }
 
 // contextValue returns the value of a variable.
-func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.Scope) (jmespath.Value, error) {
+func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.Scope) jmespath.Value {
+	refuse := func(below, instead, construct string) jmespath.Value {
+		c.fail(unsupported(field+below, instead, "%s", construct))
+		return jmespath.Value{}
+	}
 	switch {
 	case e.APICall != nil:
 		if e.APICall.Service == nil && e.APICall.Method == "" && e.APICall.Default == nil && namespaceCall.MatchString(e.APICall.URLPath) {
 			return c.askNamespace(e, field, s)
 		}
-		return jmespath.Value{}, unsupported(field+".apiCall", "use params, or a controller that writes what is needed into a label or annotation",
-			"a request to the API server or a service")
+		return refuse(".apiCall", "use params, or a controller that writes what is needed into a label or annotation", "a request to the API server or a service")
 	case e.ImageRegistry != nil:
-		return jmespath.Value{}, unsupported(field+".imageRegistry", "keep it in a program that reads registries", "a request to an image registry")
+		return refuse(".imageRegistry", "keep it in a program that reads registries", "a request to an image registry")
 	case e.GlobalReference != nil:
-		return jmespath.Value{}, unsupported(field+".globalReference", "use params", "an entry of Kyverno's global context")
+		return refuse(".globalReference", "use params", "an entry of Kyverno's global context")
 	case e.ConfigMap != nil:
 		if c.params != nil && *c.params != *e.ConfigMap {
-			return jmespath.Value{}, unsupported(field+".configMap", "put both into one ConfigMap", "a second ConfigMap")
+			return refuse(".configMap", "put both into one ConfigMap", "a second ConfigMap")
 		}
 		if hasVariables(e.ConfigMap.Name) || hasVariables(e.ConfigMap.Namespace) {
-			return jmespath.Value{}, unsupported(field+".configMap", "use a paramRef without a name, or a fixed one", "a ConfigMap whose name is computed")
+			return refuse(".configMap", "use a paramRef without a name, or a fixed one", "a ConfigMap whose name is computed")
 		}
 		c.params = e.ConfigMap
-		return jmespath.Of(celexpr.Raw("params"), celexpr.Object(reflect.TypeFor[corev1.ConfigMap]())), nil
+		return jmespath.Of(celexpr.Raw("params"), celexpr.Object(reflect.TypeFor[corev1.ConfigMap]()))
 	case e.Variable == nil:
-		return jmespath.Value{}, unsupported(field, "remove it", "a variable without a value")
+		return refuse("", "remove it", "a variable without a value")
 	}
 	v := e.Variable
 	if strings.Contains(v.JMESPath, "request.object") && slices.Contains(c.matched.operations, admissionregistrationv1.Delete) {
 		c.note("at a deletion, the variable %s is about the object that is deleted: with Kyverno it has no value", e.Name)
 	}
-	value := jmespath.Value{}
-	var err error
+	var value jmespath.Value
 	switch {
 	case v.JMESPath != "" && v.Value != nil:
-		inner := s
-		data, err := c.resolve(v.Value, field+".variable.value", s)
-		if err != nil {
-			return data, err
-		}
+		data, inner := c.resolve(v.Value, field+".variable.value", s), s
 		inner.Root = func(name string) (jmespath.Value, error) {
 			if fields, ok := data.Literal.(map[string]any); ok && data.Constant {
 				return jmespath.Const(fields[name]), nil
 			}
 			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "jmesPath of a value that is computed", Instead: "write it in CEL"}
 		}
-		value, err = jmespath.Translate(v.JMESPath, inner)
-		if err != nil {
-			return value, atField(field+".variable.jmesPath", err)
-		}
+		value = c.translate(v.JMESPath, field+".variable.jmesPath", inner)
 	case v.JMESPath != "":
-		value, err = jmespath.Translate(v.JMESPath, s)
-		if err != nil {
-			return value, atField(field+".variable.jmesPath", err)
-		}
+		value = c.translate(v.JMESPath, field+".variable.jmesPath", s)
 	default:
-		if value, err = c.resolve(v.Value, field+".variable.value", s); err != nil {
-			return value, err
-		}
+		value = c.resolve(v.Value, field+".variable.value", s)
 	}
-	if v.Default != nil {
-		fallback, err := c.resolve(v.Default, field+".variable.default", s)
-		if err != nil {
-			return value, err
-		}
-		if !value.Always() {
-			value = jmespath.Value{Expr: value.OrElse(fallback.Expr), Type: value.Type, Name: value.Name}
-			if value.Type.Kind() == celexpr.Unknown {
-				value.Type = fallback.Type
-			}
-		}
+	if v.Default == nil || value.Always() {
+		return value
 	}
-	return value, nil
+	fallback := c.resolve(v.Default, field+".variable.default", s)
+	value = jmespath.Value{Expr: value.OrElse(fallback.Expr), Type: value.Type, Name: value.Name}
+	if value.Type.Kind() == celexpr.Unknown {
+		value.Type = fallback.Type
+	}
+	return value
 }
 
 var namespaceCall = regexp.MustCompile(`^/api/v1/namespaces/\{\{\s*request\.(namespace|object\.metadata\.namespace)\s*\}\}$`)
 
 // askNamespace returns what a rule asks of the namespace of the object.
-func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.Scope) (jmespath.Value, error) {
+func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.Scope) jmespath.Value {
 	namespace := jmespath.Of(celexpr.Raw("namespaceObject"), celexpr.Object(reflect.TypeFor[corev1.Namespace]()))
 	if e.APICall.JMESPath == "" {
-		return namespace, nil
+		return namespace
 	}
 	s.Root = func(name string) (jmespath.Value, error) { return namespace.Member(name), nil }
-	v, err := jmespath.Translate(e.APICall.JMESPath, s)
 	if m := metadataPath.FindStringSubmatch(e.APICall.JMESPath); m != nil {
 		if c.ofNamespace == nil {
 			c.ofNamespace = map[string][]string{}
 		}
 		c.ofNamespace[e.Name] = []string{m[1], m[2] + m[3]}
 	}
-	return v, atField(field+".apiCall.jmesPath", err)
+	return c.translate(e.APICall.JMESPath, field+".apiCall.jmesPath", s)
 }
 
 // metadataPath matches the path of a label or annotation.
@@ -398,17 +382,13 @@ func (c *ruleConverter) rules(p *part, v *validateRule) error {
 	s := c.scope()
 	object := jmespath.Of(c.object, c.matched.types())
 	var e celexpr.Expr
-	var err error
 	if len(v.ForEach) > 0 {
-		e, err = c.loops(v.ForEach, "validate", s, 0)
+		e = c.loops(v.ForEach, "validate", s, 0)
 	} else {
-		e, err = c.check(checkable{v.Pattern, v.AnyPattern, v.Deny}, "validate", object, s)
-	}
-	if err != nil {
-		return err
+		e = c.check(checkable{v.Pattern, v.AnyPattern, v.Deny}, "validate", object, s)
 	}
 	if e.IsTrue() {
-		return unsupported("validate", "remove the rule", "a rule that never fails")
+		c.fail(unsupported("validate", "remove the rule", "a rule that never fails"))
 	}
 	if late := and(c.matched.late); !late.IsTrue() {
 		e = celexpr.Or(celexpr.Not(late), e)
@@ -416,11 +396,9 @@ func (c *ruleConverter) rules(p *part, v *validateRule) error {
 	e = c.extractGuards(e)
 	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
 	one.Expression = celexpr.Condition(c.hoist(e)).Format()
-	if err := c.message(&one, v.Message, s); err != nil {
-		return err
-	}
+	c.message(&one, v.Message, s)
 	p.validations = append(p.validations, one)
-	return nil
+	return c.failed
 }
 
 // hoist makes variables of parts of an expression that stand in it several times.
@@ -453,42 +431,32 @@ func (c *ruleConverter) extractGuards(e celexpr.Expr) celexpr.Expr {
 }
 
 // check translates what a value is checked by.
-func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, s jmespath.Scope) (celexpr.Expr, error) {
+func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, s jmespath.Scope) celexpr.Expr {
 	switch {
+	case of.deny != nil && of.deny.Conditions == nil:
+		return celexpr.False
 	case of.deny != nil:
-		if of.deny.Conditions == nil {
-			return celexpr.False, nil
-		}
 		return c.allowedBy(of.deny.Conditions, field+".deny.conditions", s)
 	case of.pattern != nil:
-		check, err := c.pattern(of.pattern, field+".pattern", value, s)
-		return check.Allowed, err
-	case of.anyPattern != nil:
-		// It is enough that one holds, or that none of them fails.
-		var holds, allowed []celexpr.Expr
-		for i, one := range of.anyPattern {
-			check, err := c.pattern(one, fmt.Sprintf("%s.anyPattern[%d]", field, i), value, s)
-			if err != nil {
-				return celexpr.Expr{}, err
-			}
-			allowed = append(allowed, check.Allowed)
-			if check.Skipped.IsFalse() {
-				holds = append(holds, check.Allowed)
-			} else {
-				holds = append(holds, celexpr.And(celexpr.Not(check.Skipped), check.Allowed))
-			}
-		}
-		if any := celexpr.Or(holds...); any.Equal(celexpr.Or(allowed...)) {
-			return any, nil
-		}
-		return celexpr.Or(append(holds, celexpr.And(allowed...))...), nil
-	default:
-		return celexpr.Expr{}, unsupported(field, "write it in CEL", "a rule without a pattern, conditions or a loop")
+		return c.pattern(of.pattern, field+".pattern", value, s).Allowed
+	case of.anyPattern == nil:
+		c.fail(unsupported(field, "write it in CEL", "a rule without a pattern, conditions or a loop"))
 	}
+	// It is enough that one holds, or that none of them fails.
+	var holds, allowed []celexpr.Expr
+	for i, one := range of.anyPattern {
+		check := c.pattern(one, fmt.Sprintf("%s.anyPattern[%d]", field, i), value, s)
+		allowed = append(allowed, check.Allowed)
+		holds = append(holds, celexpr.And(celexpr.Not(check.Skipped), check.Allowed))
+	}
+	if any := celexpr.Or(holds...); any.Equal(celexpr.Or(allowed...)) {
+		return any
+	}
+	return celexpr.Or(append(holds, celexpr.And(allowed...))...)
 }
 
 // pattern translates a pattern.
-func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope) (pattern.Check, error) {
+func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope) pattern.Check {
 	compiler := pattern.Compiler{Names: s.Names, Resolve: func(text string) (any, error) {
 		v, err := jmespath.Template(text, s)
 		if err != nil || v.Constant {
@@ -500,44 +468,35 @@ func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jm
 	for _, note := range compiler.Notes {
 		c.note("%s", note)
 	}
-	return check, atField(field, err)
+	c.fail(atField(field, err))
+	return check
 }
 
 // maxNesting bounds loops within loops.
 const maxNesting = 5
 
 // loops translates loops, of which each must allow all its elements.
-func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Scope, nesting int) (celexpr.Expr, error) {
+func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Scope, nesting int) celexpr.Expr {
 	if nesting > maxNesting {
-		return celexpr.Expr{}, unsupported(field+".foreach", "split the rule", "loops that are nested too deeply")
+		c.fail(unsupported(field+".foreach", "split the rule", "loops that are nested too deeply"))
+		return celexpr.False
 	}
 	var out []celexpr.Expr
 	for i := range all {
 		f := &all[i]
 		at := fmt.Sprintf("%s.foreach[%d]", field, i)
-		l, err := c.openLoop(f.List, at, s, nesting)
-		if err != nil {
-			return celexpr.Expr{}, err
-		}
-		if err := c.readLocal(f.Context, at+".context", &l.scope); err != nil {
-			return celexpr.Expr{}, err
-		}
-		condition, err := c.elementConditions(f.Preconditions, at+".preconditions", l.scope)
-		if err != nil {
-			return celexpr.Expr{}, err
-		}
+		l := c.openLoop(f.List, at, s, nesting)
+		c.readLocal(f.Context, at+".context", &l.scope)
+		condition := c.elementConditions(f.Preconditions, at+".preconditions", l.scope)
 		var body celexpr.Expr
 		if len(f.ForEach) > 0 {
-			body, err = c.loops(f.ForEach, at, l.scope, nesting+1)
+			body = c.loops(f.ForEach, at, l.scope, nesting+1)
 		} else {
-			body, err = c.check(checkable{f.Pattern, f.AnyPattern, f.Deny}, at, l.element, l.scope)
+			body = c.check(checkable{f.Pattern, f.AnyPattern, f.Deny}, at, l.element, l.scope)
 		}
-		if err != nil {
-			return celexpr.Expr{}, err
-		}
-		out = append(out, l.all(celexpr.Or(celexpr.Not(condition), body)))
+		out = append(out, celexpr.Macro(l.list, "all", l.name, celexpr.Or(celexpr.Not(condition), body)))
 	}
-	return celexpr.And(out...), nil
+	return celexpr.And(out...)
 }
 
 // loop is a loop over the elements of a list.
@@ -546,21 +505,11 @@ type loop struct {
 	name    string
 	element jmespath.Value
 	scope   jmespath.Scope
-	// indexed reports whether the index of the element is used.
-	indexed *bool
-}
-
-// all returns the condition that a body holds for all elements.
-func (l *loop) all(body celexpr.Expr) celexpr.Expr {
-	return celexpr.Macro(l.list, "all", l.name, body)
 }
 
 // openLoop translates the list of a loop.
-func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting int) (*loop, error) {
-	v, err := jmespath.Translate(list, s)
-	if err != nil {
-		return nil, atField(field+".list", err)
-	}
+func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting int) *loop {
+	v := c.translate(list, field+".list", s)
 	l := &loop{list: v.List()}
 	elem := v.Type.Elem()
 	switch v.Type.Kind() { //nolint:exhaustive // others are elements themselves
@@ -587,18 +536,14 @@ func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting i
 		}
 		return outer(name)
 	}
-	return l, nil
+	return l
 }
 
 // readLocal defines the variables of a loop.
-func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmespath.Scope) error {
+func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmespath.Scope) {
 	for i := range entries {
-		e := &entries[i]
-		v, err := c.contextValue(e, fmt.Sprintf("%s[%d]", field, i), *s)
-		if err != nil {
-			return err
-		}
-		outer := s.Root
+		e, outer := &entries[i], s.Root
+		v := c.contextValue(e, fmt.Sprintf("%s[%d]", field, i), *s)
 		s.Root = func(name string) (jmespath.Value, error) {
 			if name == e.Name {
 				return v, nil
@@ -606,35 +551,29 @@ func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmesp
 			return outer(name)
 		}
 	}
-	return nil
 }
 
 // message sets the message of a rule, or the expression that makes it.
-func (c *ruleConverter) message(one *v1alpha1.Validation, text string, s jmespath.Scope) error {
+func (c *ruleConverter) message(one *v1alpha1.Validation, text string, s jmespath.Scope) {
 	text = plainMessage(text)
 	if text == "" {
 		text = "rule " + c.rule.Name + " failed"
 	}
-	one.Message = text
-	if !jmespath.HasVariables(text) {
-		one.Message = plainMessage(text)
-		return nil
-	}
-	v, err := jmespath.Template(text, s)
-	switch {
-	case err != nil:
-		c.note("the message shows %s as they are written", "the variables {{ }}")
-		one.Message = plainMessage(text)
-	case v.Constant:
-		one.Message = plainMessage(v.Literal.(string))
-	default:
-		one.MessageExpression = celexpr.Expr.Format(v.Expr)
-		for innermost.MatchString(text) {
-			text = innermost.ReplaceAllString(text, "…")
+	if jmespath.HasVariables(text) {
+		v, err := jmespath.Template(text, s)
+		switch {
+		case err != nil:
+			c.note("the message shows the variables {{ }} as they are written")
+		case v.Constant:
+			text = fmt.Sprint(v.Literal)
+		default:
+			one.MessageExpression = v.Expr.Format()
+			for innermost.MatchString(text) {
+				text = innermost.ReplaceAllString(text, "…")
+			}
 		}
-		one.Message = plainMessage(text)
 	}
-	return nil
+	one.Message = plainMessage(text)
 }
 
 var (
