@@ -290,7 +290,7 @@ func (c *policyConverter) hasAutogen() bool {
 			if of == nil {
 				continue
 			}
-			blocks, _, _ := of.all()
+			blocks, _, _ := of.all("")
 			for j := range blocks {
 				if !allows(&blocks[j]) {
 					return false

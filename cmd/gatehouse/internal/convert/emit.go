@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -106,9 +107,8 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 	if first.params != nil {
 		spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 	}
-	if strings.EqualFold(c.policy.Spec.FailurePolicy, "Ignore") || strings.EqualFold(c.policy.Spec.WebhookConfiguration.FailurePolicy, "Ignore") {
-		ignore := admissionregistrationv1.Ignore
-		spec.FailurePolicy = &ignore
+	if failure := c.failurePolicy(); failure == admissionregistrationv1.Ignore {
+		spec.FailurePolicy = &failure
 	}
 	for _, p := range g.parts {
 		spec.AuditAnnotations = append(spec.AuditAnnotations, p.annotations...)
@@ -145,10 +145,7 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 	}
 	if err != nil {
 		for _, i := range g.indexes {
-			prefix := []string{"spec", "rules", fmt.Sprint(i)}
-			results[i].Status = Not
-			results[i].Differences = nil
-			results[i].Problems = append(results[i].Problems, problemOf(c.source, err, prefix))
+			c.refuseRule(&results[i], i, err)
 		}
 		return
 	}
@@ -178,6 +175,26 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 	}
 }
 
+// failurePolicy returns what follows if a rule cannot be evaluated.
+func (c *policyConverter) failurePolicy() admissionregistrationv1.FailurePolicyType {
+	if strings.EqualFold(c.policy.Spec.FailurePolicy, "Ignore") || strings.EqualFold(c.policy.Spec.WebhookConfiguration.FailurePolicy, "Ignore") {
+		return admissionregistrationv1.Ignore
+	}
+	return admissionregistrationv1.Fail
+}
+
+// refuseRule changes the result of a rule, of which nothing could be written.
+func (c *policyConverter) refuseRule(result *Result, index int, err error) {
+	result.Status, result.Differences = Not, nil
+	result.Problems = append(result.Problems, problemOf(c.source, err, []string{"spec", "rules", fmt.Sprint(index)}))
+}
+
+// paramsOf returns the reference to a ConfigMap.
+func paramsOf(r *configMapReference) *admissionregistrationv1.ParamRef {
+	deny := admissionregistrationv1.DenyAction
+	return &admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: &deny}
+}
+
 // mentions reports whether an expression of a policy has a part.
 func mentions(spec *v1alpha1.AdmissionPolicySpec, part string) bool {
 	return slices.ContainsFunc(spec.Validations, func(v v1alpha1.Validation) bool { return strings.Contains(v.Expression, part) }) ||
@@ -203,12 +220,7 @@ func (c *policyConverter) matchConditions(guards []guard) []admissionregistratio
 func (p *part) bindings(name string) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
 	base := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: p.actions, ParamRef: p.paramRef}
 	if p.params != nil {
-		deny := admissionregistrationv1.DenyAction
-		namespace := p.params.Namespace
-		if namespace == "" {
-			namespace = "default"
-		}
-		base.ParamRef = &admissionregistrationv1.ParamRef{Name: p.params.Name, Namespace: namespace, ParameterNotFoundAction: &deny}
+		base.ParamRef = paramsOf(p.params)
 	}
 	binding := func(suffix string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 		return admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name + suffix}, Spec: spec}

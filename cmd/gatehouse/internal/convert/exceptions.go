@@ -86,23 +86,19 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 		}
 		out.Policies = append(out.Policies, policies...)
 	}
-	blocks, names, any := of.Match.all()
+	blocks, fields, any := of.Match.all("spec.match")
 	var all []celexpr.Expr
 	for i := range blocks {
-		field := strings.TrimSuffix("spec.match."+names[i], ".")
-		b, err := readFilter(&blocks[i], field, celexpr.Raw("object"))
+		b, err := readFilter(&blocks[i], fields[i], celexpr.Raw("object"))
 		if err != nil {
 			return nil, err
 		}
-		if len(b.late) > 0 { // here the namespace is known
-			b.conditions = append(b.conditions, b.late...)
-		}
 		pod := slices.ContainsFunc(b.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() })
 		if len(b.targets) > 0 && !pod && c.isAboutTemplates(of) {
-			return nil, unsupported(field+".resources.kinds", "add Pod, as which pod templates are checked, and name the workload in match.names",
+			return nil, unsupported(fields[i]+".resources.kinds", "add Pod, as which pod templates are checked, and name the workload in match.names",
 				"an exception for workloads from a rule about pods")
 		}
-		e := and(b.conditions)
+		e := b.all()
 		if len(b.targets) > 0 {
 			e = celexpr.And(kindCondition(b.targets), e)
 		}

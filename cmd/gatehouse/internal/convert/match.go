@@ -186,6 +186,11 @@ type block struct {
 	late       []guard
 }
 
+// all returns the conjunction of all conditions.
+func (b *block) all() celexpr.Expr {
+	return celexpr.And(and(b.conditions), and(b.late))
+}
+
 // unsupportedError is a part of a rule that has no translation.
 type unsupportedError struct {
 	// field is the path in the rule, construct what stands there, and instead what to write.
@@ -393,22 +398,21 @@ func operationCondition(operations []string) celexpr.Expr {
 	return celexpr.In(celexpr.Raw("request.operation"), names...)
 }
 
-// all returns the alternatives of filters, and whether one is enough.
-func (f *filters) all() (blocks []filter, names []string, any bool) {
+// all returns the alternatives of filters, with their fields below one, and whether one is enough.
+func (f *filters) all(field string) (blocks []filter, fields []string, any bool) {
+	list := "any"
 	switch {
 	case len(f.Any) > 0:
-		for i := range f.Any {
-			names = append(names, fmt.Sprintf("any[%d]", i))
-		}
-		return f.Any, names, true
+		blocks, any = f.Any, true
 	case len(f.All) > 0:
-		for i := range f.All {
-			names = append(names, fmt.Sprintf("all[%d]", i))
-		}
-		return f.All, names, false
+		blocks, list = f.All, "all"
 	default:
-		return []filter{f.filter}, []string{""}, true
+		return []filter{f.filter}, []string{field}, true
 	}
+	for i := range blocks {
+		fields = append(fields, fmt.Sprintf("%s.%s[%d]", field, list, i))
+	}
+	return blocks, fields, any
 }
 
 // readMatch translates the filters of a rule. Operations are those of a filter that names none, and of all filters those count that are
@@ -416,22 +420,19 @@ func (f *filters) all() (blocks []filter, names []string, any bool) {
 func readMatch(r *rule, operations []string, allowed func(operation string) bool, object celexpr.Expr, partial func(error) bool) (*matched, error) {
 	m := &matched{}
 	var blocks []*block
-	filters, names, any := r.Match.all()
+	filters, fields, any := r.Match.all("match")
+	if !any && len(filters) > 1 {
+		return nil, unsupported("match.all", "join them in one", "several filters that must all match")
+	}
 	for i := range filters {
-		b, err := readFilter(&filters[i], strings.TrimSuffix("match."+names[i], "."), object)
+		b, err := readFilter(&filters[i], fields[i], object)
 		if err != nil {
 			return nil, err
 		}
-		if len(b.targets) == 0 && any {
-			return nil, unsupported(strings.TrimSuffix("match."+names[i], "."), "name the kinds", "a filter without kinds")
+		if len(b.targets) == 0 {
+			return nil, unsupported(fields[i], "name the kinds", "a filter without kinds")
 		}
 		blocks = append(blocks, b)
-	}
-	if !any {
-		blocks = []*block{mergeAll(blocks)}
-		if len(blocks[0].targets) == 0 {
-			return nil, unsupported("match.all", "name the kinds", "filters that no request matches")
-		}
 	}
 	m.addBlocks(blocks, operations, allowed)
 	if len(m.rules) == 0 {
@@ -446,36 +447,6 @@ func readMatch(r *rule, operations []string, allowed func(operation string) bool
 		}
 	}
 	return m, nil
-}
-
-// mergeAll returns the block of all blocks together.
-func mergeAll(blocks []*block) *block {
-	out := &block{}
-	for i, b := range blocks {
-		switch {
-		case len(b.targets) == 0:
-		case len(out.targets) == 0:
-			out.targets = b.targets
-		default:
-			out.targets = slices.DeleteFunc(slices.Clone(out.targets), func(t target) bool { return !slices.Contains(b.targets, t) })
-		}
-		switch {
-		case len(b.operations) == 0:
-		case len(out.operations) == 0:
-			out.operations = b.operations
-		default:
-			out.operations = slices.DeleteFunc(slices.Clone(out.operations), func(o string) bool { return !slices.Contains(b.operations, o) })
-		}
-		out.conditions = append(out.conditions, b.conditions...)
-		out.late = append(out.late, b.late...)
-		if b.selector != nil && i == 0 {
-			out.selector = b.selector
-		}
-	}
-	if len(out.late) != 1 {
-		out.selector = nil
-	}
-	return out
 }
 
 // addBlocks adds the resources of all alternatives, and conditions for what they do not have in common.
@@ -514,15 +485,12 @@ func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(o
 		}
 		return
 	}
-	first, same := and(append(slices.Clone(blocks[0].conditions), blocks[0].late...)), true
-	for _, b := range blocks[1:] {
-		same = same && first.Equal(and(append(slices.Clone(b.conditions), b.late...)))
-	}
+	same := !slices.ContainsFunc(blocks, func(b *block) bool { return !b.all().Equal(blocks[0].all()) })
 	var alternatives []celexpr.Expr
 	late := false
 	for _, b := range blocks {
 		late = late || len(b.late) > 0
-		e := and(append(slices.Clone(b.conditions), b.late...))
+		e := b.all()
 		if !same {
 			e = celexpr.And(kindCondition(b.targets), e)
 		}
@@ -531,11 +499,7 @@ func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(o
 		}
 		alternatives = append(alternatives, e)
 	}
-	if e := celexpr.Or(alternatives...); late {
-		m.late = append(m.late, guard{"match", e})
-	} else if !e.IsTrue() {
-		m.conditions = append(m.conditions, guard{"match", e})
-	}
+	m.add(guard{"match", celexpr.Or(alternatives...)}, late)
 }
 
 // hasWildcard reports whether a selector is none of Kubernetes.
@@ -553,23 +517,22 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 	if f == nil {
 		return nil
 	}
-	blocks, names, any := f.all()
+	blocks, fields, any := f.all("exclude")
 	var all []celexpr.Expr
 	late := false
 	name := ""
 	for i := range blocks {
-		b, err := readFilter(&blocks[i], strings.TrimSuffix("exclude."+names[i], "."), object)
+		b, err := readFilter(&blocks[i], fields[i], object)
 		if err != nil {
 			if any && partial(err) { // less is excluded
 				continue
 			}
 			return err
 		}
-		e := and(append(slices.Clone(b.conditions), b.late...))
-		if len(b.conditions)+len(b.late) == 1 {
-			name = append(slices.Clone(b.conditions), b.late...)[0].name
-		} else {
-			name = "object"
+		e := b.all()
+		name = "object"
+		if guards := append(slices.Clone(b.conditions), b.late...); len(guards) == 1 {
+			name = guards[0].name
 		}
 		if len(b.targets) > 0 && !m.areAll(b.targets) {
 			e = celexpr.And(kindCondition(b.targets), e)
@@ -582,22 +545,24 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 		late = late || len(b.late) > 0
 		all = append(all, e)
 	}
-	var excluded celexpr.Expr
+	excluded := celexpr.And(all...)
 	if any {
 		excluded = celexpr.Or(all...)
-	} else {
-		excluded = celexpr.And(all...)
 	}
 	if len(all) == 0 || excluded.IsFalse() {
 		return nil
 	}
-	g := guard{"not-excluded-by-" + name, celexpr.Not(excluded)}
+	m.add(guard{"not-excluded-by-" + name, celexpr.Not(excluded)}, late)
+	return nil
+}
+
+// add adds a condition, which is late if it needs the namespace.
+func (m *matched) add(g guard, late bool) {
 	if late {
 		m.late = append(m.late, g)
-	} else {
+	} else if !g.expr.IsTrue() {
 		m.conditions = append(m.conditions, g)
 	}
-	return nil
 }
 
 // areAll reports whether all that is matched is among these targets.

@@ -359,10 +359,7 @@ func (c *policyConverter) emitMutations(all []*mutation, name string, several bo
 
 // emitMutation writes a policy that mutates, and its binding.
 func (c *policyConverter) emitMutation(m *mutation, name string, result *Result) {
-	failure := admissionregistrationv1.Fail
-	if strings.EqualFold(c.policy.Spec.FailurePolicy, "Ignore") || strings.EqualFold(c.policy.Spec.WebhookConfiguration.FailurePolicy, "Ignore") {
-		failure = admissionregistrationv1.Ignore
-	}
+	failure := c.failurePolicy()
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: withoutEphemeral(m.matched.rules)},
 		MatchConditions:  c.matchConditions(m.matched.conditions),
@@ -376,8 +373,7 @@ func (c *policyConverter) emitMutation(m *mutation, name string, result *Result)
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}
 	if m.params != nil {
 		spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
-		deny := admissionregistrationv1.DenyAction
-		binding.ParamRef = &admissionregistrationv1.ParamRef{Name: m.params.Name, Namespace: namespaceOf(m.params), ParameterNotFoundAction: &deny}
+		binding.ParamRef = paramsOf(m.params)
 	}
 	const version = "admissionregistration.k8s.io/v1"
 	documents, err := c.documents([]any{
@@ -388,8 +384,7 @@ func (c *policyConverter) emitMutation(m *mutation, name string, result *Result)
 		err = checkCompiles(documents)
 	}
 	if err != nil {
-		result.Status, result.Differences = Not, nil
-		result.Problems = append(result.Problems, problemOf(c.source, err, []string{"spec", "rules", fmt.Sprint(m.index)}))
+		c.refuseRule(result, m.index, err)
 		return
 	}
 	c.out.Documents = append(c.out.Documents, documents...)
@@ -408,12 +403,4 @@ func withoutEphemeral(rules []admissionregistrationv1.NamedRuleWithOperations) [
 		out[i].Resources = slices.DeleteFunc(slices.Clone(out[i].Resources), func(r string) bool { return r == "pods/ephemeralcontainers" })
 	}
 	return out
-}
-
-// namespaceOf returns the namespace of a ConfigMap.
-func namespaceOf(r *configMapReference) string {
-	if r.Namespace == "" {
-		return "default"
-	}
-	return r.Namespace
 }

@@ -454,26 +454,7 @@ func (b *patcher) applied(of, at place, key string, value any) (celexpr.Expr, bo
 			return celexpr.Literal(v), key != "nodeSelector" && key != "matchLabels" && len(v) > 0
 		}
 		return b.apply(at, v)
-	case []any:
-		merge := mergeKey(at)
-		if merge != "name" && merge != "mountPath" {
-			return celexpr.Expr{}, false
-		}
-		var items []celexpr.Expr
-		for _, item := range v {
-			fields, ok := item.(map[string]any)
-			if !ok || fields[merge] == nil {
-				return celexpr.Expr{}, false
-			}
-			e, ok := b.apply(place{kind: at.kind.Elem(), name: at.name}, fields)
-			if !ok {
-				return celexpr.Expr{}, false
-			}
-			items = append(items, e)
-		}
-		b.note("new elements of %s come last, and first with Kyverno", key)
-		return celexpr.List(items...), len(items) > 0
-	case nil:
+	case nil, []any:
 		return celexpr.Expr{}, false
 	default:
 		return celexpr.Literal(v), at.kind.Kind() != celexpr.Unknown

@@ -142,7 +142,7 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 func (c *ruleConverter) match(operations []string, patterns bool) error {
 	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 	allowed, preconditions := operationsOf(c.rule.Preconditions, possible)
-	filters, _, _ := c.rule.Match.all()
+	filters, _, _ := c.rule.Match.all("match")
 	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
 	})

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -368,10 +369,7 @@ func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1al
 			one.Namespace = text
 		}
 		if name, ok := values["serviceAccountName"].(string); ok {
-			namespace := o.Namespace
-			if namespace == "" {
-				namespace = "default"
-			}
+			namespace := cmp.Or(o.Namespace, "default")
 			one.User = &authenticationv1.UserInfo{Username: "system:serviceaccount:" + namespace + ":" + name}
 		}
 	}
@@ -436,10 +434,7 @@ func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, erro
 		}
 		done[*rule.params] = true
 		data := t.paramData(rule)
-		namespace := rule.params.Namespace
-		if namespace == "" {
-			namespace = "default"
-		}
+		namespace := cmp.Or(rule.params.Namespace, "default")
 		if err := add(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": rule.params.Name, "namespace": namespace}, "data": data}); err != nil {
 			return nil, err
 		}
@@ -457,10 +452,7 @@ func (t *testConverter) namespaces(rules []converted) []map[string]any {
 	}
 	if slices.ContainsFunc(rules, func(r converted) bool { return r.namespace }) {
 		for _, o := range t.objects {
-			name := o.Namespace
-			if name == "" {
-				name = "default"
-			}
+			name := cmp.Or(o.Namespace, "default")
 			if all[name] == nil {
 				all[name] = map[string]any{"name": name}
 			}
