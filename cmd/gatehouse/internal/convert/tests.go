@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -121,10 +123,7 @@ func (t *testConverter) convert() error {
 	outputs := map[string][]converted{}
 	var order []string
 	for i := range t.test.Results {
-		_, name, _ := strings.Cut("/"+t.test.Results[i].Policy, "/")
-		if at := strings.LastIndex(name, "/"); at >= 0 {
-			name = name[at+1:]
-		}
+		name := path.Base(t.test.Results[i].Policy)
 		t.test.Results[i].Policy = name
 		for _, made := range t.byPolicy[name] {
 			key := made.kind + "/" + made.name
@@ -164,29 +163,48 @@ func (t *testConverter) readValues() error {
 	if t.test.Values != nil {
 		t.values = *t.test.Values
 	}
-	if t.test.Variables != "" {
-		objects, err := t.file(t.test.Variables)
-		if err != nil || len(objects) == 0 {
-			return unsupported("variables", "correct the path", "values that cannot be read: %v", err)
+	var user struct {
+		UserInfo *authenticationv1.UserInfo `json:"userInfo"`
+	}
+	for _, of := range []struct {
+		field, file string
+		into        any
+	}{{"variables", t.test.Variables, &t.values}, {"userinfo", t.test.UserInfo, &user}} {
+		if of.file == "" {
+			continue
 		}
-		if err := json.Unmarshal(objects[0].JSON(), &t.values); err != nil {
-			return unsupported("variables", "correct the file", "values that cannot be read: %s", err)
+		objects, err := t.file(of.file)
+		if err == nil && len(objects) == 0 {
+			err = errors.New("it has no document")
+		}
+		if err == nil {
+			err = json.Unmarshal(objects[0].JSON(), of.into)
+		}
+		if err != nil {
+			return unsupported(of.field, "correct the path or file", "a file that cannot be read: %s", err)
 		}
 	}
-	if t.test.UserInfo != "" {
-		objects, err := t.file(t.test.UserInfo)
-		if err != nil || len(objects) == 0 {
-			return unsupported("userinfo", "correct the path", "a user that cannot be read: %v", err)
-		}
-		var of struct {
-			UserInfo *authenticationv1.UserInfo `json:"userInfo"`
-		}
-		if err := json.Unmarshal(objects[0].JSON(), &of); err != nil {
-			return unsupported("userinfo", "correct the file", "a user that cannot be read: %s", err)
-		}
-		t.user = of.UserInfo
-	}
+	t.user = user.UserInfo
 	return nil
+}
+
+// valuesOf returns the values of variables for rules and an object, or for all objects if its name is "".
+func (t *testConverter) valuesOf(rules []converted, object string) map[string]any {
+	out := map[string]any{}
+	maps.Copy(out, t.values.GlobalValues)
+	for _, p := range t.values.Policies {
+		for _, r := range p.Rules {
+			if slices.ContainsFunc(rules, func(c converted) bool { return c.rule == r.Name }) {
+				maps.Copy(out, r.Values)
+			}
+		}
+		for _, r := range p.Resources {
+			if object == "" || r.Name == object {
+				maps.Copy(out, r.Values)
+			}
+		}
+	}
+	return out
 }
 
 // emit writes the test of a policy, of which rules are what became of Kyverno's.
@@ -360,31 +378,13 @@ func (t *testConverter) expect(one *v1alpha1.TestCase, audit, exact bool, failin
 // request sets the request of a case.
 func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1alpha1.TestCase) {
 	raw := &runtime.RawExtension{Raw: bytes.Clone(o.JSON())}
-	operation := ""
-	take := func(values map[string]any) {
-		if text, ok := values["request.operation"].(string); ok {
-			operation = text
-		}
-		if text, ok := values["request.namespace"].(string); ok && o.Namespace == "" {
-			one.Namespace = text
-		}
-		if name, ok := values["serviceAccountName"].(string); ok {
-			namespace := cmp.Or(o.Namespace, "default")
-			one.User = &authenticationv1.UserInfo{Username: "system:serviceaccount:" + namespace + ":" + name}
-		}
+	values := t.valuesOf(rules, o.Name)
+	operation, _ := values["request.operation"].(string)
+	if text, ok := values["request.namespace"].(string); ok && o.Namespace == "" {
+		one.Namespace = text
 	}
-	take(t.values.GlobalValues)
-	for _, p := range t.values.Policies {
-		for _, r := range p.Rules {
-			if slices.ContainsFunc(rules, func(c converted) bool { return c.rule == r.Name }) {
-				take(r.Values)
-			}
-		}
-		for _, r := range p.Resources {
-			if r.Name == o.Name {
-				take(r.Values)
-			}
-		}
+	if name, ok := values["serviceAccountName"].(string); ok {
+		one.User = &authenticationv1.UserInfo{Username: "system:serviceaccount:" + cmp.Or(o.Namespace, "default") + ":" + name}
 	}
 	switch operation {
 	case "UPDATE":
@@ -460,16 +460,8 @@ func (t *testConverter) namespaces(rules []converted) []map[string]any {
 	}
 	for _, rule := range rules {
 		for variable, path := range rule.ofNamespace {
-			value, ok := t.values.GlobalValues[variable].(string)
-			for _, p := range t.values.Policies {
-				for _, r := range p.Rules {
-					if text, given := r.Values[variable].(string); given && r.Name == rule.rule {
-						value, ok = text, true
-					}
-				}
-			}
-			for _, metadata := range all {
-				if ok {
+			if value, ok := t.valuesOf([]converted{rule}, "")[variable].(string); ok {
+				for _, metadata := range all {
 					metadata[path[0]] = map[string]any{path[1]: value}
 				}
 			}
@@ -485,26 +477,12 @@ func (t *testConverter) namespaces(rules []converted) []map[string]any {
 // paramData returns the data of a ConfigMap, from values such as NAME.data.KEY.
 func (t *testConverter) paramData(rule converted) map[string]string {
 	data := map[string]string{}
-	take := func(values map[string]any) {
-		for name, value := range values {
-			if _, key, ok := strings.Cut(name, ".data."); ok {
-				if text, isText := value.(string); isText {
-					data[strings.Trim(key, `"`)] = text
-				} else if raw, err := json.Marshal(value); err == nil {
-					data[strings.Trim(key, `"`)] = string(raw)
-				}
-			}
-		}
-	}
-	take(t.values.GlobalValues)
-	for _, p := range t.values.Policies {
-		for _, r := range p.Rules {
-			if r.Name == rule.rule {
-				take(r.Values)
-			}
-		}
-		for _, r := range p.Resources {
-			take(r.Values)
+	for name, value := range t.valuesOf([]converted{rule}, "") {
+		_, key, ok := strings.Cut(name, ".data.")
+		if text, isText := value.(string); ok && isText {
+			data[strings.Trim(key, `"`)] = text
+		} else if raw, err := json.Marshal(value); ok && err == nil {
+			data[strings.Trim(key, `"`)] = string(raw)
 		}
 	}
 	return data
