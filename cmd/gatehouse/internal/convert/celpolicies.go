@@ -49,28 +49,40 @@ func (c *converter) celPolicy(o *manifest.Object) {
 		c.refuse(o, "", unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", o.Kind))
 		return
 	}
-	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted}
-	documents, made, notes, err := c.fromCEL(o)
+	objects, made, notes, err := c.fromCEL(o)
+	if _, ok := c.publish(o, objects, nil, notes, err); ok {
+		c.byPolicy[o.Name] = append(c.byPolicy[o.Name], made)
+	}
+}
+
+// publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
+// could be converted.
+func (c *converter) publish(o *manifest.Object, objects []any, beside []Document, notes []string, err error) ([]Document, bool) {
+	var documents []Document
 	if err == nil {
-		err = checkCompiles(documents)
+		documents, err = encodeAll(objects, title(o), o.File)
+	}
+	if err == nil {
+		err = checkCompiles(append(slices.Clone(beside), documents...))
 	}
 	if err != nil {
 		c.refuse(o, "", err)
-		return
+		return nil, false
 	}
-	if r.Differences = notes; len(notes) > 0 {
+	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
+	if len(notes) > 0 {
 		r.Status = Different
 	}
 	for _, d := range documents {
 		r.Outputs = append(r.Outputs, d.Kind+"/"+d.Name)
 	}
-	c.byPolicy[o.Name] = append(c.byPolicy[o.Name], made)
 	c.out.Documents = append(c.out.Documents, documents...)
 	c.out.Results = append(c.out.Results, r)
+	return documents, true
 }
 
-// fromCEL returns the documents of a policy in CEL.
-func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made converted, notes []string, err error) {
+// fromCEL returns what a policy in CEL becomes.
+func (c *converter) fromCEL(o *manifest.Object) (objects []any, made converted, notes []string, err error) {
 	var document struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
@@ -111,13 +123,9 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 	}
 	if mutates {
 		limitToNamespace(o.Kind, document.Metadata.Namespace, &mutating.MatchConditions)
-		objects, notes, err := mutatingFromCEL(&extra, &mutating, meta)
-		if err != nil {
-			return nil, made, nil, err
-		}
 		made.kind, made.mutates = "MutatingAdmissionPolicy", true
-		documents, err = encodeAll(objects, title(o), o.File)
-		return documents, made, notes, err
+		objects, notes, err = mutatingFromCEL(&extra, &mutating, meta)
+		return objects, made, notes, err
 	}
 	limitToNamespace(o.Kind, document.Metadata.Namespace, &spec.MatchConditions)
 	for i := range spec.Validations {
@@ -134,7 +142,6 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 	made.audit = !slices.Contains(actions, admissionregistrationv1.Deny)
 	made.namespace = mentions(&spec, "namespaceObject")
 	made.templates = extra.hasAutogen() && matchesPods(spec.MatchConstraints)
-	var objects []any
 	if made.kind = "ValidatingAdmissionPolicy"; made.templates {
 		made.kind = "AdmissionPolicy"
 		spec.ValidationActions = actions
@@ -144,8 +151,7 @@ func (c *converter) fromCEL(o *manifest.Object) (documents []Document, made conv
 		binding := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: actions}
 		objects = []any{typed(version, made.kind, meta, spec.Upstream()), typed(version, made.kind+"Binding", metav1.ObjectMeta{Name: meta.Name}, binding)}
 	}
-	documents, err = encodeAll(objects, title(o), o.File)
-	return documents, made, notes, err
+	return objects, made, nil, nil
 }
 
 // mutatingFromCEL returns the documents of a MutatingPolicy.

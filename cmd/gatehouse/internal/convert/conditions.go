@@ -398,24 +398,12 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 
 // order translates a comparison of numbers, quantities or durations.
 func (c *ruleConverter) order(key jmespath.Value, operator string, value jmespath.Value) (celexpr.Expr, error) {
-	left, right := key.Type.Kind(), value.Type.Kind()
-	if key.Constant && !value.Constant {
-		flipped := map[string]string{"<": ">", ">": "<", "<=": ">=", ">=": "<="}[operator]
-		return c.order(value, flipped, key)
+	left := key.Type.Kind()
+	if !value.Constant {
+		return celexpr.Expr{}, errors.New("a value that is computed")
 	}
 	if left == celexpr.Sequence || left == celexpr.Map || left == celexpr.Truth {
 		return celexpr.False, nil
-	}
-	if !value.Constant {
-		switch {
-		case left == celexpr.Number && right == celexpr.Number:
-			return celexpr.Rel(key.Expr, operator, value.Expr), nil
-		case left == celexpr.Quantity || right == celexpr.Quantity:
-			a, b := celexpr.Func("quantity", key.Text()), celexpr.Func("quantity", value.Text())
-			return celexpr.Rel(celexpr.Call(a, "compareTo", b), operator, celexpr.Int(0)), nil
-		default:
-			return celexpr.Expr{}, errors.New("values of which nothing says that they are numbers")
-		}
 	}
 	switch literal := value.Literal.(type) {
 	case int64, float64:

@@ -285,7 +285,7 @@ func (c *policyConverter) policyDocuments(
 			objects = append(objects, typed("admissionregistration.k8s.io/v1", kind+"Binding", b.ObjectMeta, b.Spec))
 		}
 	}
-	return c.documents(objects)
+	return encodeAll(objects, title(c.source), c.source.File)
 }
 
 // object is a document that is written.
@@ -298,11 +298,6 @@ type object struct {
 
 func typed(apiVersion, kind string, meta metav1.ObjectMeta, spec any) *object {
 	return &object{apiVersion, kind, meta, spec}
-}
-
-// documents encodes objects that are made of the policy.
-func (c *policyConverter) documents(objects []any) ([]Document, error) {
-	return encodeAll(objects, title(c.source), c.source.File)
 }
 
 // encodeAll encodes objects that are made of one document.

@@ -72,26 +72,16 @@ type constraintMatch struct {
 func (c *converter) constraints() {
 	known := map[string]bool{}
 	for _, o := range c.templates {
-		documents, kind, err := c.template(o)
-		if known[kind] = true; err == nil {
-			err = checkCompiles(documents)
-		}
-		if err != nil {
-			c.refuse(o, "", err)
-			for _, of := range c.constraintObjects {
-				if of.Kind == kind {
-					c.refuse(of, "", unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
-				}
-			}
-			continue
-		}
-		c.out.Documents = append(c.out.Documents, documents...)
-		c.out.Results = append(c.out.Results, Result{
-			Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Outputs: []string{documents[0].Kind + "/" + documents[0].Name},
-		})
+		policy, kind, err := c.template(o)
+		known[kind] = true
+		documents, ok := c.publish(o, []any{policy}, nil, nil, err)
 		for _, of := range c.constraintObjects {
-			if of.Kind == kind {
+			switch {
+			case of.Kind != kind:
+			case ok:
 				c.constraint(of, documents)
+			default:
+				c.refuse(of, "", unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
 			}
 		}
 	}
@@ -103,12 +93,12 @@ func (c *converter) constraints() {
 }
 
 // template converts a template to a policy whose params are the constraints.
-func (c *converter) template(o *manifest.Object) ([]Document, string, error) {
+func (c *converter) template(o *manifest.Object) (policy any, kind string, err error) {
 	var t constraintTemplate
 	if err := json.Unmarshal(o.JSON(), &t); err != nil {
 		return nil, "", unsupported("", "correct the document", "a document that cannot be read: %s", err)
 	}
-	kind := t.Spec.CRD.Spec.Names.Kind
+	kind = t.Spec.CRD.Spec.Names.Kind
 	var source *celSource
 	for i, target := range t.Spec.Targets {
 		for j, code := range target.Code {
@@ -147,8 +137,7 @@ func (c *converter) template(o *manifest.Object) ([]Document, string, error) {
 		}, source.Variables...),
 		Validations: source.Validations,
 	}
-	documents, err := encodeAll([]any{typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec)}, title(o), o.File)
-	return documents, kind, err
+	return typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec), kind, nil
 }
 
 // resourceRule returns a rule for new and changed objects.
@@ -162,42 +151,24 @@ func resourceRule(groups, resources []string) admissionregistrationv1.NamedRuleW
 // constraint converts a constraint to the params of the policy of its template, and a binding.
 func (c *converter) constraint(o *manifest.Object, template []Document) {
 	var of constraint
-	err := json.Unmarshal(o.JSON(), &of)
-	if err != nil {
+	if err := json.Unmarshal(o.JSON(), &of); err != nil {
 		c.refuse(o, "", unsupported("", "correct the document", "a document that cannot be read: %s", err))
 		return
 	}
-	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted}
-	binding, err := c.constraintBinding(&of, template[0].Name, &r)
-	var documents []Document
-	if err == nil {
-		params := typed("constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, map[string]any{"parameters": of.Spec.Parameters})
-		if of.Spec.Parameters == nil {
-			params.Spec = map[string]any{}
-		}
-		documents, err = encodeAll([]any{
-			params, typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
-		}, title(o), o.File)
+	var notes []string
+	binding, err := c.constraintBinding(&of, template[0].Name, &notes)
+	params := map[string]any{}
+	if of.Spec.Parameters != nil {
+		params["parameters"] = of.Spec.Parameters
 	}
-	if err == nil {
-		err = checkCompiles(append(slices.Clone(template), documents...))
-	}
-	if err != nil {
-		c.refuse(o, "", err)
-		return
-	}
-	for _, d := range documents {
-		r.Outputs = append(r.Outputs, d.Kind+"/"+d.Name)
-	}
-	if len(r.Differences) > 0 {
-		r.Status = Different
-	}
-	c.out.Documents = append(c.out.Documents, documents...)
-	c.out.Results = append(c.out.Results, r)
+	c.publish(o, []any{
+		typed("constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, params),
+		typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
+	}, template, notes, err)
 }
 
 // constraintBinding returns the binding of a constraint.
-func (c *converter) constraintBinding(of *constraint, policy string, r *Result) (*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec, error) {
+func (c *converter) constraintBinding(of *constraint, policy string, notes *[]string) (*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec, error) {
 	if of.Spec.Scoped != nil {
 		return nil, unsupported("spec.scopedEnforcementActions", "write enforcementAction", "actions that differ by enforcement point")
 	}
@@ -241,7 +212,7 @@ func (c *converter) constraintBinding(of *constraint, policy string, r *Result) 
 	}
 	if err := addNamespaces(out.MatchResources, m, func(err error) bool {
 		if c.options.Partial {
-			r.Differences = append(r.Differences, "without "+err.Error()+": the policy applies to more requests")
+			*notes = append(*notes, "without "+err.Error()+": the policy applies to more requests")
 		}
 		return c.options.Partial
 	}); err != nil {

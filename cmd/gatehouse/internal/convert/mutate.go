@@ -376,10 +376,10 @@ func (c *policyConverter) emitMutation(m *mutation, name string, result *Result)
 		binding.ParamRef = paramsOf(m.params)
 	}
 	const version = "admissionregistration.k8s.io/v1"
-	documents, err := c.documents([]any{
+	documents, err := encodeAll([]any{
 		typed(version, "MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
 		typed(version, "MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
-	})
+	}, title(c.source), c.source.File)
 	if err == nil {
 		err = checkCompiles(documents)
 	}
