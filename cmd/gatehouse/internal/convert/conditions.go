@@ -269,19 +269,32 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 
 // hasVariables reports whether there are variables in a value.
 func hasVariables(value any) bool {
-	switch v := value.(type) {
-	case string:
-		return jmespath.HasVariables(v)
-	case []any:
-		return slices.ContainsFunc(v, hasVariables)
-	case map[string]any:
-		for key, of := range v {
-			if jmespath.HasVariables(key) || hasVariables(of) {
-				return true
-			}
+	return some(value, func(key string, v any) bool {
+		text, _ := v.(string)
+		return jmespath.HasVariables(key) || jmespath.HasVariables(text)
+	})
+}
+
+// some reports whether something holds for a value or a part of it. Key is the name of the part in an object.
+func some(value any, is func(key string, part any) bool) bool {
+	var walk func(key string, part any) bool
+	walk = func(key string, part any) bool {
+		if is(key, part) {
+			return true
 		}
+		switch v := part.(type) {
+		case map[string]any:
+			for name, of := range v {
+				if walk(name, of) {
+					return true
+				}
+			}
+		case []any:
+			return slices.ContainsFunc(v, func(of any) bool { return walk("", of) })
+		}
+		return false
 	}
-	return false
+	return walk("", value)
 }
 
 // atField adds the field to an error of a translator.

@@ -43,19 +43,22 @@ func splitAnchor(written string) (kind, key string) {
 	}
 }
 
-// hasAnyAnchor reports whether there is an anchor in a patch.
-func hasAnyAnchor(patch any) bool {
-	switch p := patch.(type) {
-	case map[string]any:
-		for key, value := range p {
-			if kind, _ := splitAnchor(key); kind != "" || hasAnyAnchor(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(p, hasAnyAnchor)
-	}
-	return false
+// hasAnchor reports whether there is an anchor in a patch, of this kind unless it is "".
+func hasAnchor(patch any, of string) bool {
+	return some(patch, func(key string, _ any) bool {
+		kind, _ := splitAnchor(key)
+		return kind != "" && (of == "" || kind == of)
+	})
+}
+
+// hasObjects reports whether a value has objects in it, whose types differ.
+func hasObjects(value any) bool {
+	return some(value, func(_ string, v any) bool { _, ok := v.(map[string]any); return ok })
+}
+
+// escaped returns a text as a step of a JSON pointer.
+func escaped(text celexpr.Expr) celexpr.Expr {
+	return celexpr.Call(celexpr.Call(text, "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
 }
 
 // in returns the field of a path in the patch.
@@ -77,7 +80,7 @@ func (c *ruleConverter) mergePatch(out *mutation, patch any, field string, root 
 		return
 	}
 	b := &patcher{ruleConverter: c, scope: s, field: field}
-	if !hasAnyAnchor(patch) && !hasVariables(patch) {
+	if !hasAnchor(patch, "") && !hasVariables(patch) {
 		if e, ok := b.apply(root, fields); ok {
 			out.mutations = append(out.mutations, admissionregistrationv1.Mutation{
 				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
@@ -113,8 +116,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 			return nil, nil
 		}
 		if jmespath.HasVariables(key) {
-			o := b.computedMember(at, key, value, here)
-			out = append(out, o...)
+			out = append(out, b.computedMember(at, key, value, here)...)
 			continue
 		}
 		inner, has := at.member(key)
@@ -123,8 +125,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 			check := b.pattern(value, b.in(here), jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope)
 			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
 		case "+":
-			o := b.set(inner, stripAnchors(value), here)
-			out = append(out, operations(nil).when(has, o)...)
+			out = append(out, operations(nil).when(has, b.set(inner, stripAnchors(value), here))...)
 		case "":
 			o, nested := b.member(inner, has, value, here)
 			out, conditions = append(out, o...), append(conditions, nested...)
@@ -201,8 +202,7 @@ func (b *patcher) computedMember(at place, key string, value any, path []string)
 	name, err := jmespath.Template(key, b.scope)
 	b.fail(atField(b.in(path), err))
 	e, present := b.literal(value, path)
-	escaped := celexpr.Call(celexpr.Call(name.Text(), "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
-	to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped)
+	to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
 	return single("add", to, e).when(present, nil)
 }
 
@@ -251,9 +251,9 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 			b.unsupported(here, "write the mutation in CEL", "a list of values of several types")
 			return nil, nil
 		}
-		if hasAnyAnchor(fields) {
+		if hasAnchor(fields, "") {
 			o, of := b.object(element, b.withoutElement(fields, key), here)
-			if hasGlobal(fields) {
+			if hasAnchor(fields, "<") {
 				if len(o) > 0 {
 					b.unsupported(here, "write the mutation in CEL", "a global anchor beside what it changes, in an element of a list")
 				}
@@ -262,9 +262,9 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 			}
 			if b.isLoop(at) {
 				out = append(out, o.when(celexpr.And(of...), nil)...)
-				continue
+			} else {
+				out = append(out, each(optional, index, celexpr.And(of...), o, false)...)
 			}
-			out = append(out, each(optional, index, celexpr.And(of...), o, false)...)
 			continue
 		}
 		if key == "" {
@@ -277,21 +277,6 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 		return out, conditions
 	}
 	return out.when(has, b.set(at, added, path)), conditions
-}
-
-// hasGlobal reports whether an element of a patch is a condition of the whole rule.
-func hasGlobal(patch any) bool {
-	switch p := patch.(type) {
-	case map[string]any:
-		for key, value := range p {
-			if kind, _ := splitAnchor(key); kind == "<" || hasGlobal(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(p, hasGlobal)
-	}
-	return false
 }
 
 // isLoop reports whether a list is that of the loop around the patch, so that the patch is about its element.
@@ -407,18 +392,6 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 		return celexpr.Raw("{" + strings.Join(parts, ", ") + "}"), present
 	default:
 		return celexpr.Literal(value), present
-	}
-}
-
-// hasObjects reports whether a value has objects in it, whose types differ.
-func hasObjects(value any) bool {
-	switch v := value.(type) {
-	case map[string]any:
-		return true
-	case []any:
-		return slices.ContainsFunc(v, hasObjects)
-	default:
-		return false
 	}
 }
 
@@ -590,8 +563,7 @@ func (b *patcher) indexed(at place, step string, last bool) place {
 		b.fail(atField(b.field, err))
 		next.path, next.expr = at.path.computed(of.Expr), celexpr.At(at.expr, of.Expr)
 		if of.Type.Kind() != celexpr.Number {
-			escaped := celexpr.Call(celexpr.Call(of.Text(), "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
-			next.path = append(slices.Clone(at.path), celexpr.Raw("/"), escaped)
+			next.path = append(slices.Clone(at.path), celexpr.Raw("/"), escaped(of.Text()))
 		}
 	}
 	return next
