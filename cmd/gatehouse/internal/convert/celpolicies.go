@@ -46,7 +46,7 @@ func (c *converter) celPolicy(o *manifest.Object) {
 	switch o.Kind {
 	case "ValidatingPolicy", "MutatingPolicy", "NamespacedValidatingPolicy", "NamespacedMutatingPolicy":
 	default:
-		c.refuse(o, "", unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", o.Kind))
+		c.refuse(o, unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", o.Kind))
 		return
 	}
 	objects, made, notes, err := c.fromCEL(o)
@@ -66,7 +66,7 @@ func (c *converter) publish(o *manifest.Object, objects []any, beside []Document
 		err = checkCompiles(append(slices.Clone(beside), documents...))
 	}
 	if err != nil {
-		c.refuse(o, "", err)
+		c.refuse(o, err)
 		return nil, false
 	}
 	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}

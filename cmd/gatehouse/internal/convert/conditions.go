@@ -43,29 +43,29 @@ func conditionField(field, list string, i int, raw any) string {
 }
 
 // readConditions translates the conditions of any, and those of all.
-func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (any, all []translated) {
+func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (either, all []translated) {
 	read, err := decodeConditions(raw)
 	if err != nil {
 		c.fail(unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err))
 	}
 	for i := range read.Any {
-		any = append(any, c.condition(&read.Any[i], conditionField(field, "any", i, raw), s))
+		either = append(either, c.condition(&read.Any[i], conditionField(field, "any", i, raw), s))
 	}
-	if read.Any != nil && len(any) == 0 {
-		any = []translated{{holds: celexpr.False, there: celexpr.True}}
+	if read.Any != nil && len(either) == 0 {
+		either = []translated{{holds: celexpr.False, there: celexpr.True}}
 	}
 	for i := range read.All {
 		all = append(all, c.condition(&read.All[i], conditionField(field, "all", i, raw), s))
 	}
-	return any, all
+	return either, all
 }
 
 // elementConditions returns the condition that conditions of an element hold. A value that is missing makes them false. As Kyverno does,
 // they are evaluated until one of any holds, and then until one of all does not hold.
 func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scope) celexpr.Expr {
-	any, all := c.readConditions(raw, field, s)
-	anyHolds, allHolds := celexpr.Bool(len(any) == 0), celexpr.True
-	for _, one := range slices.Backward(any) {
+	either, all := c.readConditions(raw, field, s)
+	anyHolds, allHolds := celexpr.Bool(len(either) == 0), celexpr.True
+	for _, one := range slices.Backward(either) {
 		anyHolds = celexpr.And(one.there, celexpr.Or(one.holds, anyHolds))
 	}
 	for _, one := range slices.Backward(all) {
@@ -76,13 +76,13 @@ func (c *ruleConverter) elementConditions(raw any, field string, s jmespath.Scop
 
 // allowedBy returns the condition that conditions do not hold, and that no value is missing.
 func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) celexpr.Expr {
-	any, all := c.readConditions(raw, field, s)
-	anyHolds, anyThere, allHolds, allThere := celexpr.Bool(len(any) == 0), celexpr.True, celexpr.True, celexpr.True
-	for _, one := range slices.Backward(any) {
+	either, all := c.readConditions(raw, field, s)
+	anyHolds, anyThere, allHolds, allThere := celexpr.Bool(len(either) == 0), celexpr.True, celexpr.True, celexpr.True
+	for _, one := range slices.Backward(either) {
 		anyHolds, anyThere = celexpr.Or(one.holds, anyHolds), celexpr.And(one.there, celexpr.Or(one.holds, anyThere))
 	}
 	for i, one := range slices.Backward(all) {
-		if len(any) > 0 || i < len(all)-1 { // else the evaluation fails, which denies the object too
+		if len(either) > 0 || i < len(all)-1 { // else the evaluation fails, which denies the object too
 			allThere = celexpr.And(one.there, celexpr.Or(celexpr.Not(one.holds), allThere))
 		}
 		allHolds = celexpr.And(one.holds, allHolds)
@@ -96,12 +96,12 @@ func (c *ruleConverter) allowedBy(raw any, field string, s jmespath.Scope) celex
 // preconditions returns the condition that preconditions hold, and whether its evaluation can fail because a value is missing. That
 // denies the object, and neither && nor || may hide it.
 func (c *ruleConverter) preconditions(raw any, s jmespath.Scope) (holds celexpr.Expr, canFail bool) {
-	any, all := c.readConditions(raw, "preconditions", s)
+	either, all := c.readConditions(raw, "preconditions", s)
 	fails := func(one translated) bool { return !one.there.IsTrue() }
-	anyFails, allFails := slices.ContainsFunc(any, fails), slices.ContainsFunc(all, fails)
-	anyHolds, allHolds := celexpr.Bool(len(any) == 0), celexpr.True
-	for i, one := range slices.Backward(any) {
-		if fails(one) && i < len(any)-1 {
+	anyFails, allFails := slices.ContainsFunc(either, fails), slices.ContainsFunc(all, fails)
+	anyHolds, allHolds := celexpr.Bool(len(either) == 0), celexpr.True
+	for i, one := range slices.Backward(either) {
+		if fails(one) && i < len(either)-1 {
 			anyHolds = celexpr.If(one.holds, celexpr.True, anyHolds)
 		} else {
 			anyHolds = celexpr.Or(one.holds, anyHolds)
@@ -472,7 +472,7 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 		if value.Expr.Mentions("*\"") || value.Expr.Mentions("\"*") {
 			return celexpr.Expr{}, errors.New("wildcards in a value that is computed")
 		}
-		switch value.Type.Kind() {
+		switch value.Type.Kind() { //nolint:exhaustive // others are no lists
 		case celexpr.Sequence:
 			return celexpr.Rel(key.Expr, "in", value.Expr), nil
 		case celexpr.String: // a list in JSON, as in a ConfigMap, or one value

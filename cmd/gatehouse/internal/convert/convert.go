@@ -140,7 +140,7 @@ func (c *converter) object(o *manifest.Object) {
 	case kind.Group == "constraints.gatekeeper.sh":
 		c.constraintObjects = append(c.constraintObjects, o)
 	case strings.HasSuffix(kind.Group, "kyverno.io") && kind.Group != "cli.kyverno.io" && kind.Group != "chainsaw.kyverno.io":
-		c.refuse(o, "", unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", kind.Kind))
+		c.refuse(o, unsupported("kind", "keep Kyverno for it, or use a controller", "the kind %s", kind.Kind))
 	default:
 		c.out.Others++
 	}
@@ -149,11 +149,11 @@ func (c *converter) object(o *manifest.Object) {
 // title returns the kind and name of a document.
 func title(o *manifest.Object) string { return o.Kind + "/" + o.Name }
 
-// refuse adds the result that something could not be converted. The field of the error is below prefix.
-func (c *converter) refuse(o *manifest.Object, rule string, err error, prefix ...string) {
-	r := Result{Policy: title(o), Rule: rule, File: o.File, Line: o.Line(prefix...), Status: Not}
-	r.Problems = append(r.Problems, problemOf(o, err, prefix))
-	c.out.Results = append(c.out.Results, r)
+// refuse adds the result that a document could not be converted.
+func (c *converter) refuse(o *manifest.Object, err error) {
+	c.out.Results = append(c.out.Results, Result{
+		Policy: title(o), File: o.File, Line: o.Line(), Status: Not, Problems: []Problem{problemOf(o, err, nil)},
+	})
 }
 
 // problemOf returns what an error says, with its place.
@@ -184,7 +184,7 @@ type policyConverter struct {
 func (c *converter) kyverno(o *manifest.Object) {
 	var p policy
 	if err := decodeDocument(o.JSON(), &p); err != nil {
-		c.refuse(o, "", unsupported("", "correct the document", "a document that cannot be read: %s", err))
+		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
 		return
 	}
 	p.Kind = o.Kind
@@ -222,7 +222,7 @@ func (c *converter) kyverno(o *manifest.Object) {
 		}
 	}
 	if len(results) == 0 {
-		c.refuse(o, "", unsupported("spec", "remove it", "a policy without rules"))
+		c.refuse(o, unsupported("spec", "remove it", "a policy without rules"))
 	}
 	c.out.Results = append(c.out.Results, results...)
 }

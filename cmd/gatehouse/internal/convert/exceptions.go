@@ -56,7 +56,7 @@ func (c *converter) exceptions() {
 			documents, err = encodeAll([]any{typed(v1alpha1.GroupVersion.String(), "PolicyException", meta, spec)}, title(o), o.File)
 		}
 		if err != nil {
-			c.refuse(o, "", err)
+			c.refuse(o, err)
 			continue
 		}
 		c.out.Documents = append(c.out.Documents, documents...)
@@ -86,7 +86,7 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 		}
 		out.Policies = append(out.Policies, policies...)
 	}
-	blocks, fields, any := of.Match.all("spec.match")
+	blocks, fields, oneOf := of.Match.all("spec.match")
 	var all []celexpr.Expr
 	for i := range blocks {
 		b, err := readFilter(&blocks[i], fields[i], celexpr.Raw("object"))
@@ -108,7 +108,7 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 		all = append(all, e)
 	}
 	matches := celexpr.And(all...)
-	if any {
+	if oneOf {
 		matches = celexpr.Or(all...)
 	}
 	if matches.IsTrue() {

@@ -81,13 +81,13 @@ func (c *converter) constraints() {
 			case ok:
 				c.constraint(of, documents)
 			default:
-				c.refuse(of, "", unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
+				c.refuse(of, unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
 			}
 		}
 	}
 	for _, o := range c.constraintObjects {
 		if !known[o.Kind] {
-			c.refuse(o, "", unsupported("kind", "convert it together with its template", "a constraint whose template is not among the documents"))
+			c.refuse(o, unsupported("kind", "convert it together with its template", "a constraint whose template is not among the documents"))
 		}
 	}
 }
@@ -112,13 +112,8 @@ func (c *converter) template(o *manifest.Object) (policy any, kind string, err e
 		}
 	}
 	if source == nil {
-		rego := ""
 		for i, target := range t.Spec.Targets {
-			rego += target.Rego
-			for _, code := range target.Code {
-				rego += string(code.Source)
-			}
-			if strings.Contains(rego, "data.inventory") {
+			if strings.Contains(fmt.Sprint(toJSON(target)), "data.inventory") {
 				return nil, kind, unsupported(fmt.Sprintf("spec.targets[%d]", i), "let a controller write what is needed into a label, or use params", "code in Rego that reads other objects of the cluster")
 			}
 		}
@@ -152,7 +147,7 @@ func resourceRule(groups, resources []string) admissionregistrationv1.NamedRuleW
 func (c *converter) constraint(o *manifest.Object, template []Document) {
 	var of constraint
 	if err := json.Unmarshal(o.JSON(), &of); err != nil {
-		c.refuse(o, "", unsupported("", "correct the document", "a document that cannot be read: %s", err))
+		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
 		return
 	}
 	var notes []string

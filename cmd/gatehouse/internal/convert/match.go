@@ -301,8 +301,8 @@ func anyOf(v celexpr.Expr, texts []string) celexpr.Expr {
 // labelCondition returns the condition that one of optional labels or annotations has this name and value, with wildcards in both.
 func labelCondition(of celexpr.Expr, key, value string) celexpr.Expr {
 	if !strings.ContainsAny(key, "*?") {
-		member := celexpr.Expr{}
-		if member = celexpr.OptField(of, key); value == "*" {
+		member := celexpr.OptField(of, key)
+		if value == "*" {
 			return celexpr.Call(member, "hasValue")
 		}
 		if value == "" || strings.ContainsAny(value, "*?") {
@@ -399,11 +399,11 @@ func operationCondition(operations []string) celexpr.Expr {
 }
 
 // all returns the alternatives of filters, with their fields below one, and whether one is enough.
-func (f *filters) all(field string) (blocks []filter, fields []string, any bool) {
+func (f *filters) all(field string) (blocks []filter, fields []string, oneOf bool) {
 	list := "any"
 	switch {
 	case len(f.Any) > 0:
-		blocks, any = f.Any, true
+		blocks, oneOf = f.Any, true
 	case len(f.All) > 0:
 		blocks, list = f.All, "all"
 	default:
@@ -412,7 +412,7 @@ func (f *filters) all(field string) (blocks []filter, fields []string, any bool)
 	for i := range blocks {
 		fields = append(fields, fmt.Sprintf("%s.%s[%d]", field, list, i))
 	}
-	return blocks, fields, any
+	return blocks, fields, oneOf
 }
 
 // readMatch translates the filters of a rule. Operations are those of a filter that names none, and of all filters those count that are
@@ -420,8 +420,8 @@ func (f *filters) all(field string) (blocks []filter, fields []string, any bool)
 func readMatch(r *rule, operations []string, allowed func(operation string) bool, object celexpr.Expr, partial func(error) bool) (*matched, error) {
 	m := &matched{}
 	var blocks []*block
-	filters, fields, any := r.Match.all("match")
-	if !any && len(filters) > 1 {
+	filters, fields, oneOf := r.Match.all("match")
+	if !oneOf && len(filters) > 1 {
 		return nil, unsupported("match.all", "join them in one", "several filters that must all match")
 	}
 	for i := range filters {
@@ -517,14 +517,14 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 	if f == nil {
 		return nil
 	}
-	blocks, fields, any := f.all("exclude")
+	blocks, fields, oneOf := f.all("exclude")
 	var all []celexpr.Expr
 	late := false
 	name := ""
 	for i := range blocks {
 		b, err := readFilter(&blocks[i], fields[i], object)
 		if err != nil {
-			if any && partial(err) { // less is excluded
+			if oneOf && partial(err) { // less is excluded
 				continue
 			}
 			return err
@@ -546,7 +546,7 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 		all = append(all, e)
 	}
 	excluded := celexpr.And(all...)
-	if any {
+	if oneOf {
 		excluded = celexpr.Or(all...)
 	}
 	if len(all) == 0 || excluded.IsFalse() {

@@ -235,8 +235,10 @@ func (c *ruleConverter) root(local func(name string) (jmespath.Value, bool)) fun
 		case "target":
 			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "the variable target, an existing object", Instead: "change existing objects with kubectl"}
 		default:
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: fmt.Sprintf("the variable %q, which the rule does not define", name),
-				Instead: "define it in the rule's context"}
+			return jmespath.Value{}, &jmespath.UnsupportedError{
+				Construct: fmt.Sprintf("the variable %q, which the rule does not define", name),
+				Instead:   "define it in the rule's context",
+			}
 		}
 	}
 }
@@ -449,8 +451,8 @@ func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, 
 		allowed = append(allowed, check.Allowed)
 		holds = append(holds, celexpr.And(celexpr.Not(check.Skipped), check.Allowed))
 	}
-	if any := celexpr.Or(holds...); any.Equal(celexpr.Or(allowed...)) {
-		return any
+	if holding := celexpr.Or(holds...); holding.Equal(celexpr.Or(allowed...)) {
+		return holding
 	}
 	return celexpr.Or(append(holds, celexpr.And(allowed...))...)
 }

@@ -19,8 +19,9 @@ import (
 )
 
 // read returns the objects of a file of manifests.
-func read(t *testing.T, name, text string) []*manifest.Object {
+func read(t *testing.T, text string) []*manifest.Object {
 	t.Helper()
+	const name = "policy.yaml"
 	workloads, err := manifest.NewWorkloads(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -67,47 +68,71 @@ func rows() []struct{ name, rule, allowed, denied string } {
 	return []struct{ name, rule, allowed, denied string }{
 		{"a key that is absent fails", `validate: {pattern: {spec: {hostNetwork: false}}}`, `{hostNetwork: false}`, "{}\n{hostNetwork: true}"},
 		{"=( ) only if present", `validate: {pattern: {spec: {=(hostNetwork): false}}}`, "{}\n{hostNetwork: false}", `{hostNetwork: true}`},
-		{"X( ) must be absent", `validate: {pattern: {spec: {=(volumes): [{X(hostPath): "null"}]}}}`, "{}\n{volumes: [{name: a, emptyDir: {}}]}",
-			`{volumes: [{name: a, emptyDir: {}}, {name: b, hostPath: {path: /x}}]}`},
-		{"( ) skips the element", `validate: {pattern: {spec: {containers: [{(name): "a*", image: "r/*"}]}}}`,
-			"{containers: [{name: b, image: x}]}\n{containers: [{name: a, image: r/x}, {name: b, image: x}]}", `{containers: [{name: ab, image: x}]}`},
-		{"( ) in a map skips the rule", `validate: {pattern: {metadata: {labels: {(app): web}}, spec: {hostNetwork: false}}}`,
+		{
+			"X( ) must be absent", `validate: {pattern: {spec: {=(volumes): [{X(hostPath): "null"}]}}}`, "{}\n{volumes: [{name: a, emptyDir: {}}]}",
+			`{volumes: [{name: a, emptyDir: {}}, {name: b, hostPath: {path: /x}}]}`,
+		},
+		{
+			"( ) skips the element", `validate: {pattern: {spec: {containers: [{(name): "a*", image: "r/*"}]}}}`,
+			"{containers: [{name: b, image: x}]}\n{containers: [{name: a, image: r/x}, {name: b, image: x}]}", `{containers: [{name: ab, image: x}]}`,
+		},
+		{
+			"( ) in a map skips the rule", `validate: {pattern: {metadata: {labels: {(app): web}}, spec: {hostNetwork: false}}}`,
 			"{metadata: {name: a, labels: {app: x}}}\n{metadata: {name: a, labels: {app: web}}, spec: {hostNetwork: false}}",
-			"{metadata: {name: a}}\n{metadata: {name: a, labels: {app: web}}}"},
+			"{metadata: {name: a}}\n{metadata: {name: a, labels: {app: web}}}",
+		},
 		{"<( ) skips the rule", `validate: {pattern: {spec: {<(hostNetwork): true, hostPID: false}}}`, "{hostNetwork: false}\n{hostPID: false}", "{}\n{hostNetwork: true, hostPID: true}"},
 		{"^( ) one element", `validate: {pattern: {spec: {^(containers): [{name: a}]}}}`, `{containers: [{name: a}, {name: b}]}`, `{containers: [{name: b}]}`},
-		{"wildcards", `validate: {pattern: {spec: {containers: [{image: "*:*&!*:latest"}]}}}`, `{containers: [{name: a, image: "x:1"}]}`,
-			"{containers: [{name: a, image: x}]}\n{containers: [{name: a, image: \"x:latest\"}]}"},
+		{
+			"wildcards", `validate: {pattern: {spec: {containers: [{image: "*:*&!*:latest"}]}}}`, `{containers: [{name: a, image: "x:1"}]}`,
+			"{containers: [{name: a, image: x}]}\n{containers: [{name: a, image: \"x:latest\"}]}",
+		},
 		{"? is one character", `validate: {pattern: {spec: {nodeName: "n?-*"}}}`, "{nodeName: n1-}\n{nodeName: nx-y}", "{nodeName: n-1}\n{nodeName: xn1-}\n{}"},
 		{"alternatives", `validate: {pattern: {spec: {dnsPolicy: "None | Cluster*"}}}`, "{dnsPolicy: None}\n{dnsPolicy: ClusterFirst}", "{dnsPolicy: Default}\n{}"},
-		{"quantities", `validate: {pattern: {spec: {containers: [{resources: {limits: {memory: "<=1Gi"}}}]}}}`,
-			"{containers: [{name: a, resources: {limits: {memory: 1024Mi}}}]}\n{containers: [{name: a, resources: {limits: {cpu: 1}}}]}", `{containers: [{name: a, resources: {limits: {memory: 2G}}}]}`},
+		{
+			"quantities", `validate: {pattern: {spec: {containers: [{resources: {limits: {memory: "<=1Gi"}}}]}}}`,
+			"{containers: [{name: a, resources: {limits: {memory: 1024Mi}}}]}\n{containers: [{name: a, resources: {limits: {cpu: 1}}}]}", `{containers: [{name: a, resources: {limits: {memory: 2G}}}]}`,
+		},
 		{"a range", `validate: {pattern: {spec: {priority: 10-20}}}`, "{priority: 10}\n{priority: 20}", "{priority: 9}\n{priority: 21}\n{}"},
 		{"outside of a range", `validate: {pattern: {spec: {priority: 10!-20}}}`, "{priority: 9}\n{}", "{priority: 10}"},
 		{"durations", `validate: {pattern: {metadata: {annotations: {ttl: ">=1m"}}}}`, `{metadata: {name: a, annotations: {ttl: 60s}}}`, "{metadata: {name: a, annotations: {ttl: 59s}}}\n{metadata: {name: a, annotations: {ttl: x}}}"},
 		{"a scalar over a list", `validate: {pattern: {spec: {=(containers): [{=(command): "!sh"}]}}}`, `{containers: [{name: a, command: [bash]}]}`, `{containers: [{name: a, command: [bash, sh]}]}`},
 		{"labels by wildcards", `validate: {pattern: {metadata: {labels: {"app.io/*": "?*"}}}}`, `{metadata: {name: a, labels: {app.io/x: y}}}`, "{metadata: {name: a, labels: {x: y}}}\n{metadata: {name: a}}"},
 		{"anyPattern", `validate: {anyPattern: [{spec: {hostPID: true}}, {spec: {hostIPC: true}}]}`, "{hostPID: true}\n{hostIPC: true}", `{}`},
-		{"deny any", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].image }}", operator: AnyIn, value: ["x:*"]}]}}}`,
-			`{containers: [{name: a, image: "y:1"}]}`, `{containers: [{name: a, image: "y:1"}, {name: b, image: "x:1"}]}`},
-		{"deny all", `validate: {deny: {conditions: {all: [{key: "{{ length(request.object.spec.containers) }}", operator: GreaterThan, value: 1}, {key: "{{ request.object.metadata.labels.a || '' }}", operator: NotEquals, value: b}]}}}`,
-			"{containers: [{name: a}]}\n{metadata: {name: a, labels: {a: b}}, spec: {containers: [{name: a}, {name: b}]}}", `{containers: [{name: a}, {name: b}]}`},
+		{
+			"deny any", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].image }}", operator: AnyIn, value: ["x:*"]}]}}}`,
+			`{containers: [{name: a, image: "y:1"}]}`, `{containers: [{name: a, image: "y:1"}, {name: b, image: "x:1"}]}`,
+		},
+		{
+			"deny all", `validate: {deny: {conditions: {all: [{key: "{{ length(request.object.spec.containers) }}", operator: GreaterThan, value: 1}, {key: "{{ request.object.metadata.labels.a || '' }}", operator: NotEquals, value: b}]}}}`,
+			"{containers: [{name: a}]}\n{metadata: {name: a, labels: {a: b}}, spec: {containers: [{name: a}, {name: b}]}}", `{containers: [{name: a}, {name: b}]}`,
+		},
 		{"a default", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.terminationGracePeriodSeconds || ` + "`30`" + ` }}", operator: LessThan, value: 30}]}}}`, "{}\n{terminationGracePeriodSeconds: 30}", `{terminationGracePeriodSeconds: 29}`},
 		{"a filter", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.volumes[?hostPath].name || ` + "`[]`" + ` | length(@) }}", operator: GreaterThan, value: 0}]}}}`, "{}\n{volumes: [{name: a}]}", `{volumes: [{name: a, hostPath: {path: /}}]}`},
 		{"what is missing fails", `validate: {deny: {conditions: {any: [{key: "{{ request.object.metadata.labels.a }}", operator: Equals, value: x}]}}}`, `{metadata: {name: a, labels: {a: y}}}`, "{}\n{metadata: {name: a, labels: {a: x}}}"},
-		{"what is missing fails beside others", `validate: {deny: {conditions: {all: [{key: "{{ request.object.metadata.labels.a }}", operator: Equals, value: x}, {key: "{{ request.object.metadata.name }}", operator: Equals, value: b}]}}}`,
-			`{metadata: {name: a, labels: {a: x}}}`, "{}\n{metadata: {name: b, labels: {a: x}}}"},
+		{
+			"what is missing fails beside others", `validate: {deny: {conditions: {all: [{key: "{{ request.object.metadata.labels.a }}", operator: Equals, value: x}, {key: "{{ request.object.metadata.name }}", operator: Equals, value: b}]}}}`,
+			`{metadata: {name: a, labels: {a: x}}}`, "{}\n{metadata: {name: b, labels: {a: x}}}",
+		},
 		{"preconditions about what is missing fail beside others", `preconditions: {all: [{key: "{{ request.object.metadata.labels.a }}", operator: Equals, value: x}, {key: "{{ request.object.metadata.name }}", operator: Equals, value: b}]}
 validate: {pattern: {spec: {hostPID: true}}}`, `{metadata: {name: a, labels: {a: x}}}`, "{}\n{metadata: {name: b, labels: {a: x}}}"},
-		{"elements of which something is missing", `validate: {foreach: [{list: request.object.spec.containers, preconditions: {any: [{key: "{{ element.image }}", operator: Equals, value: x}, {key: "{{ element.name }}", operator: Equals, value: a}]}, deny: {}}]}`,
-			"{containers: [{name: a}]}", "{containers: [{name: a, image: y}]}\n{containers: [{name: b, image: x}]}"},
-		{"a global anchor within a field that may be absent", `validate: {pattern: {spec: {=(securityContext): {<(runAsUser): ">0"}, ^(containers): [{image: "r/*"}]}}}`,
-			"{securityContext: {runAsUser: 0}, containers: [{name: a, image: x}]}\n{containers: [{name: a, image: r/x}]}", "{securityContext: {runAsUser: 1}, containers: [{name: a, image: x}]}"},
+		{
+			"elements of which something is missing", `validate: {foreach: [{list: request.object.spec.containers, preconditions: {any: [{key: "{{ element.image }}", operator: Equals, value: x}, {key: "{{ element.name }}", operator: Equals, value: a}]}, deny: {}}]}`,
+			"{containers: [{name: a}]}", "{containers: [{name: a, image: y}]}\n{containers: [{name: b, image: x}]}",
+		},
+		{
+			"a global anchor within a field that may be absent", `validate: {pattern: {spec: {=(securityContext): {<(runAsUser): ">0"}, ^(containers): [{image: "r/*"}]}}}`,
+			"{securityContext: {runAsUser: 0}, containers: [{name: a, image: x}]}\n{containers: [{name: a, image: r/x}]}", "{securityContext: {runAsUser: 1}, containers: [{name: a, image: x}]}",
+		},
 		{"a label whose pattern is no text", `validate: {pattern: {metadata: {labels: {a: null, b: "?*"}}}}`, "{metadata: {name: a, labels: {a: x, b: c}}}", "{metadata: {name: a, labels: {a: x}}}"},
-		{"a list with what is computed", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].name }}", operator: AnyNotIn, value: ["{{ request.object.metadata.name }}", b]}]}}}`,
-			`{containers: [{name: a}, {name: b}]}`, `{containers: [{name: c}]}`},
-		{"foreach with deny", `validate: {foreach: [{list: "request.object.spec.[containers, initContainers][]", preconditions: {all: [{key: "{{ element.image }}", operator: Equals, value: "r/*"}]}, deny: {conditions: {any: [{key: "{{ element.name }}", operator: Equals, value: a}]}}}]}`,
-			"{containers: [{name: a, image: x}]}\n{containers: [{name: b, image: r/x}]}", "{containers: [{name: b}], initContainers: [{name: a, image: r/x}]}"},
+		{
+			"a list with what is computed", `validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].name }}", operator: AnyNotIn, value: ["{{ request.object.metadata.name }}", b]}]}}}`,
+			`{containers: [{name: a}, {name: b}]}`, `{containers: [{name: c}]}`,
+		},
+		{
+			"foreach with deny", `validate: {foreach: [{list: "request.object.spec.[containers, initContainers][]", preconditions: {all: [{key: "{{ element.image }}", operator: Equals, value: "r/*"}]}, deny: {conditions: {any: [{key: "{{ element.name }}", operator: Equals, value: a}]}}}]}`,
+			"{containers: [{name: a, image: x}]}\n{containers: [{name: b, image: r/x}]}", "{containers: [{name: b}], initContainers: [{name: a, image: r/x}]}",
+		},
 		{"foreach with a pattern", `validate: {foreach: [{list: request.object.spec.containers, pattern: {image: "r/*"}}]}`, `{containers: [{name: a, image: r/x}]}`, `{containers: [{name: a, image: x}]}`},
 		{"context", `context: [{name: allowed, variable: {value: [a, b]}}]
 validate: {deny: {conditions: {any: [{key: "{{ request.object.spec.containers[].name }}", operator: AnyNotIn, value: "{{ allowed }}"}]}}}`, `{containers: [{name: a}]}`, `{containers: [{name: a}, {name: c}]}`},
@@ -118,16 +143,20 @@ validate: {pattern: {spec: {hostPID: true}}}`, "{}\n{metadata: {name: a, labels:
 validate: {pattern: {spec: {hostPID: true}}}`, `{metadata: {name: a, namespace: kube-x}}`, `{metadata: {name: a, namespace: x}}`},
 		{"names and selectors", `match: {any: [{resources: {kinds: [Pod], names: ["a*"], selector: {matchLabels: {x: "?*"}}}}]}
 validate: {pattern: {spec: {hostPID: true}}}`, "{metadata: {name: a}}\n{metadata: {name: b, labels: {x: y}}}", `{metadata: {name: a, labels: {x: y}}}`},
-		{"pod templates", `validate: {pattern: {spec: {containers: [{image: "r/*"}]}}}`,
+		{
+			"pod templates", `validate: {pattern: {spec: {containers: [{image: "r/*"}]}}}`,
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: r/x}]}}}}",
-			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: x}]}}}}"},
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: x}]}}}}",
+		},
 		{"Pod Security", `validate: {podSecurity: {level: baseline, version: latest}}`, `{containers: [{name: a, image: x}]}`, `{hostNetwork: true, containers: [{name: a, image: x}]}`},
 		{"other kinds", `match: {any: [{resources: {kinds: [ConfigMap]}}]}
 validate: {pattern: {data: {a: "?*"}}}`, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {a: b}}\n{}", `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {b: c}}`},
-		{"null rules", `match: {any: [{resources: {kinds: [ClusterRole]}}]}
+		{
+			"null rules", `match: {any: [{resources: {kinds: [ClusterRole]}}]}
 validate: {deny: {conditions: {any: [{key: "{{ contains(request.object.rules[].verbs[], '*') }}", operator: Equals, value: true}]}}}`,
 			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get]}]}",
-			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get, "*"]}]}`},
+			`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: [{verbs: [get, "*"]}]}`,
+		},
 		{"a custom resource", `match: {any: [{resources: {kinds: [x.io/v1/Thing]}}]}
 validate: {pattern: {spec: {host: "?*.io", port: ">80"}}}`, "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {host: a.io, port: 81}}", "{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {host: a.com, port: 81}}\n{apiVersion: x.io/v1, kind: Thing, metadata: {name: a}, spec: {host: a.io, port: 80}}"},
 		{"CEL", `celPreconditions: [{name: c, expression: "object.metadata.name != 'b'"}]
@@ -142,7 +171,7 @@ func TestVerdicts(t *testing.T) {
 	for _, row := range rows() {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			out := convert.Convert(read(t, "policy.yaml", clusterPolicy(row.rule)), convert.Options{})
+			out := convert.Convert(read(t, clusterPolicy(row.rule)), convert.Options{})
 			if len(out.Results) != 1 || out.Results[0].Status == convert.Not {
 				t.Fatalf("not converted: %+v", out.Results)
 			}
@@ -187,19 +216,25 @@ func TestMutations(t *testing.T) {
 	for _, row := range []struct{ name, rule, pod, want string }{
 		{"a label", `mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}`, `{metadata: {name: x}}`, `labels: {a: b}`},
 		{"a field that is absent", `mutate: {patchStrategicMerge: {spec: {+(nodeName): a}}}`, `{metadata: {name: x}, spec: {nodeName: b}}`, `nodeName: b`},
-		{"an element by a condition", `mutate: {patchStrategicMerge: {spec: {containers: [{(image): "r/*", imagePullPolicy: Always}]}}}`,
+		{
+			"an element by a condition", `mutate: {patchStrategicMerge: {spec: {containers: [{(image): "r/*", imagePullPolicy: Always}]}}}`,
 			`{metadata: {name: x}, spec: {containers: [{name: a, image: x, imagePullPolicy: Never}, {name: b, image: r/x, imagePullPolicy: Never}]}}`,
-			`containers: [{image: x, imagePullPolicy: Never, name: a}, {image: r/x, imagePullPolicy: Always, name: b}]`},
+			`containers: [{image: x, imagePullPolicy: Never, name: a}, {image: r/x, imagePullPolicy: Always, name: b}]`,
+		},
 		{"an atomic list", `mutate: {patchStrategicMerge: {spec: {nodeSelector: {a: b}}}}`, `{metadata: {name: x}}`, `nodeSelector: {a: b}`},
 		{"operations", "mutate:\n  patchesJson6902: |-\n    - {op: add, path: /metadata/annotations/a~1b, value: \"{{ request.namespace }}\"}", `{metadata: {name: x}}`, `annotations: {a/b: default}`},
-		{"a loop", `mutate: {foreach: [{list: request.object.spec.containers, patchStrategicMerge: {metadata: {annotations: {"x/{{ element.name }}": "y"}}}}]}`,
-			`{metadata: {name: x}, spec: {containers: [{name: a}, {name: b}]}}`, `annotations: {x/a: "y", x/b: "y"}`},
-		{"removal in a loop", "mutate:\n  foreach:\n    - list: request.object.spec.volumes\n      order: Descending\n      preconditions: {all: [{key: \"{{ element.name }}\", operator: AnyIn, value: [a, b]}]}\n      patchesJson6902: |-\n        - {op: remove, path: \"/spec/volumes/{{elementIndex}}\"}",
-			`{metadata: {name: x}, spec: {volumes: [{name: a}, {name: c}, {name: b}]}}`, `volumes: [{name: c}]`},
+		{
+			"a loop", `mutate: {foreach: [{list: request.object.spec.containers, patchStrategicMerge: {metadata: {annotations: {"x/{{ element.name }}": "y"}}}}]}`,
+			`{metadata: {name: x}, spec: {containers: [{name: a}, {name: b}]}}`, `annotations: {x/a: "y", x/b: "y"}`,
+		},
+		{
+			"removal in a loop", "mutate:\n  foreach:\n    - list: request.object.spec.volumes\n      order: Descending\n      preconditions: {all: [{key: \"{{ element.name }}\", operator: AnyIn, value: [a, b]}]}\n      patchesJson6902: |-\n        - {op: remove, path: \"/spec/volumes/{{elementIndex}}\"}",
+			`{metadata: {name: x}, spec: {volumes: [{name: a}, {name: c}, {name: b}]}}`, `volumes: [{name: c}]`,
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			out := convert.Convert(read(t, "policy.yaml", clusterPolicy(row.rule)), convert.Options{})
+			out := convert.Convert(read(t, clusterPolicy(row.rule)), convert.Options{})
 			if out.Results[0].Status == convert.Not {
 				t.Fatalf("not converted: %+v", out.Results)
 			}
@@ -241,7 +276,7 @@ func TestNotConverted(t *testing.T) {
 		{"validate:\n  pattern: {spec: {nodeName: \"{{ nothing }}\"}}", `the variable "nothing"`, 9},
 		{"validate: {pattern: {metadata: {labels: {a: \"{{ request.\\\"object\\\".metadata.name }}\"}}}}", "which is the workload and not the pod", 7},
 	} {
-		out := convert.Convert(read(t, "policy.yaml", clusterPolicy(row.rule)), convert.Options{})
+		out := convert.Convert(read(t, clusterPolicy(row.rule)), convert.Options{})
 		if len(out.Results) != 1 || out.Results[0].Status != convert.Not || len(out.Documents) > 0 {
 			t.Errorf("%s: converted: %+v", row.rule, out.Results)
 			continue
@@ -263,7 +298,7 @@ func TestNotConvertedCEL(t *testing.T) {
 		{"MutatingPolicy", "  mutations: [{patchType: ApplyConfiguration, applyConfiguration: {expression: 'Object{spec: Object.spec{volumes: object.spec.volumes + [Object.spec.volumes{name: \"a\"}]}}'}}]", "a list of elements that there are, and of new ones"},
 	} {
 		text := "apiVersion: policies.kyverno.io/v1\nkind: " + row.kind + "\nmetadata: {name: p, namespace: of}\nspec:\n" + match + row.rest
-		out := convert.Convert(read(t, "policy.yaml", text), convert.Options{})
+		out := convert.Convert(read(t, text), convert.Options{})
 		if r := out.Results[0]; row.construct == "" && (r.Status == convert.Not || strings.Contains(string(out.Documents[0].Text), "request.namespace")) {
 			t.Errorf("%s: %+v", row.rest, r)
 		} else if row.construct != "" && (r.Status != convert.Not || !strings.Contains(r.Problems[0].Construct, row.construct)) {
@@ -286,7 +321,7 @@ validate: {pattern: {spec: {hostPID: true}}}`, convert.Not},
 		{`match: {any: [{clusterRoles: [admin], resources: {kinds: [Pod]}}]}
 validate: {pattern: {spec: {hostPID: true}}}`, convert.Not},
 	} {
-		objects := read(t, "policy.yaml", clusterPolicy(row.rule))
+		objects := read(t, clusterPolicy(row.rule))
 		if out := convert.Convert(objects, convert.Options{}); out.Results[0].Status != convert.Not {
 			t.Errorf("%s: converted without --partial", row.rule)
 		}
@@ -300,7 +335,7 @@ validate: {pattern: {spec: {hostPID: true}}}`, convert.Not},
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	rule := `validate: {message: "not {{ request.object.metadata.name }}", pattern: {spec: {containers: [{(name): "a*", image: "r/*", securityContext: {privileged: false}}]}}}`
-	out := convert.Convert(read(t, "policy.yaml", clusterPolicy(rule)), convert.Options{Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}})
+	out := convert.Convert(read(t, clusterPolicy(rule)), convert.Options{Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}})
 	const want = `apiVersion: gatehouse.dev/v1alpha1
 kind: AdmissionPolicy
 metadata:

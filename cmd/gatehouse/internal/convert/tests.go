@@ -94,7 +94,7 @@ func (o *Output) tests(c *converter, objects []*manifest.Object, read ReadFile) 
 		}
 		t := &testConverter{converter: c, source: object, read: read, dir: path.Dir(object.File), patched: map[string][]*manifest.Object{}}
 		if err := t.convert(); err != nil {
-			c.refuse(object, "", err)
+			c.refuse(object, err)
 			continue
 		}
 		r := Result{Policy: title(object), File: object.File, Line: object.Line(), Status: Converted, Differences: t.skipped}
