@@ -191,7 +191,6 @@ func (c *converter) kyverno(o *manifest.Object) {
 	pc := &policyConverter{converter: c, source: o, policy: &p}
 	pc.autogen = pc.hasAutogen()
 	var parts []*part
-	var indexes []int
 	results := make([]Result, len(p.Spec.Rules))
 	var mutations []*mutation
 	for i := range p.Spec.Rules {
@@ -208,14 +207,15 @@ func (c *converter) kyverno(o *manifest.Object) {
 		}
 		result.Differences = rc.notes
 		if made != nil {
-			parts, indexes = append(parts, made), append(indexes, i)
+			made.index = i
+			parts = append(parts, made)
 		}
 		for _, m := range mutates {
 			m.index = i
 			mutations = append(mutations, m)
 		}
 	}
-	pc.emit(parts, indexes, mutations, results)
+	pc.emit(parts, mutations, results)
 	for i := range results {
 		if results[i].Status == Converted && len(results[i].Differences) > 0 {
 			results[i].Status = Different

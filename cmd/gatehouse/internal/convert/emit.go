@@ -16,10 +16,7 @@ import (
 )
 
 // group are parts that are one policy: rules for the same requests, with the same consequences.
-type group struct {
-	parts   []*part
-	indexes []int
-}
+type group []*part
 
 // key returns what parts of one policy have in common.
 func (p *part) key() string {
@@ -44,18 +41,17 @@ func (p *part) needsOwn() bool {
 }
 
 // emit writes the documents of all rules of a policy.
-func (c *policyConverter) emit(parts []*part, indexes []int, mutations []*mutation, results []Result) {
-	var groups []*group
-	byKey := map[string]*group{}
-	for i, p := range parts {
-		key := p.key()
-		g := byKey[key]
-		if g == nil || p.podSecurity != nil || !compatible(g.parts, p) {
-			g = &group{}
-			byKey[key] = g
-			groups = append(groups, g)
+func (c *policyConverter) emit(parts []*part, mutations []*mutation, results []Result) {
+	var groups []group
+	byKey := map[string]int{}
+	for _, p := range parts {
+		i, ok := byKey[p.key()]
+		if !ok || p.podSecurity != nil || !compatible(groups[i], p) {
+			i = len(groups)
+			byKey[p.key()] = i
+			groups = append(groups, nil)
 		}
-		g.parts, g.indexes = append(g.parts, p), append(g.indexes, indexes[i])
+		groups[i] = append(groups[i], p)
 	}
 	name := c.policy.Metadata.Name
 	if c.policy.Kind == "Policy" {
@@ -65,7 +61,7 @@ func (c *policyConverter) emit(parts []*part, indexes []int, mutations []*mutati
 	for _, g := range groups {
 		of := name
 		if several {
-			of = joinName(name, g.parts[0].rule)
+			of = joinName(name, g[0].rule)
 		}
 		c.emitGroup(g, of, results)
 	}
@@ -94,8 +90,8 @@ func compatible(parts []*part, p *part) bool {
 }
 
 // emitGroup writes a policy with its bindings.
-func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
-	first := g.parts[0]
+func (c *policyConverter) emitGroup(g group, name string, results []Result) {
+	first := g[0]
 	meta := keptMeta(name, c.policy.Metadata)
 	spec := v1alpha1.AdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{
@@ -110,7 +106,7 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 	if failure := c.failurePolicy(); failure == admissionregistrationv1.Ignore {
 		spec.FailurePolicy = &failure
 	}
-	for _, p := range g.parts {
+	for _, p := range g {
 		spec.AuditAnnotations = append(spec.AuditAnnotations, p.annotations...)
 		for _, v := range p.variables {
 			if !slices.Contains(spec.Variables, v) {
@@ -144,14 +140,14 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 		err = checkCompiles(documents)
 	}
 	if err != nil {
-		for _, i := range g.indexes {
-			c.refuseRule(&results[i], i, err)
+		for _, p := range g {
+			c.refuseRule(&results[p.index], p.index, err)
 		}
 		return
 	}
 	c.out.Documents = append(c.out.Documents, documents...)
 	at := 0
-	for i, p := range g.parts {
+	for _, p := range g {
 		made := converted{
 			rule: p.rule, kind: kind, name: name, audit: !slices.Contains(p.actions, admissionregistrationv1.Deny), templates: p.templates, params: p.params,
 			namespace: first.matched.selector != nil || mentions(&spec, "namespaceObject"), ofNamespace: p.ofNamespace,
@@ -166,10 +162,10 @@ func (c *policyConverter) emitGroup(g *group, name string, results []Result) {
 		}
 		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
 		for _, d := range documents {
-			results[g.indexes[i]].Outputs = append(results[g.indexes[i]].Outputs, d.Kind+"/"+d.Name)
+			results[p.index].Outputs = append(results[p.index].Outputs, d.Kind+"/"+d.Name)
 		}
 		if kind == "AdmissionPolicy" && slices.Contains(p.actions, admissionregistrationv1.Deny) && p.existing && slices.Contains(p.matched.operations, admissionregistrationv1.Update) {
-			results[g.indexes[i]].Differences = append(results[g.indexes[i]].Differences,
+			results[p.index].Differences = append(results[p.index].Differences,
 				"an update of an object that violates the rule already is allowed only if it does not make it worse")
 		}
 	}

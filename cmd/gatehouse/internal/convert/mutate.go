@@ -344,7 +344,7 @@ func (c *policyConverter) emitMutations(all []*mutation, name string, several bo
 	}
 	for _, m := range all {
 		of := name
-		if several && (len(rules) > 1 || m.suffix == "") && len(rules) > 1 {
+		if several && len(rules) > 1 {
 			of = joinName(name, m.rule)
 		}
 		if m.suffix != "" {

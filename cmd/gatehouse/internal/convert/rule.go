@@ -51,7 +51,9 @@ func (c *ruleConverter) note(format string, args ...any) {
 
 // part is what a rule becomes: a part of a policy, which it shares with rules of the same requests and consequences.
 type part struct {
-	rule    string
+	rule string
+	// index is that of the rule.
+	index   int
 	matched *matched
 	// templates reports whether pod templates are checked.
 	templates bool
