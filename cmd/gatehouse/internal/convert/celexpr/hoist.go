@@ -62,9 +62,6 @@ func (e Expr) repeated() (Expr, bool) {
 			}
 		} else {
 			for _, arg := range of.args {
-				if of.kind == global && of.text == "has" && arg.kind == member { // replace leaves it
-					arg = arg.args[0]
-				}
 				walk(arg, loops)
 			}
 		}
@@ -92,31 +89,18 @@ func (e Expr) isFree(text string, loops []string) bool {
 	if len(loops) == 0 {
 		return true
 	}
-	for _, word := range wordForm.FindAllString(text, -1) {
-		if slices.Contains(loops, word) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(wordForm.FindAllString(text, -1), func(word string) bool { return slices.Contains(loops, word) })
 }
 
 // replace returns the expression with another one in place of parts with this text.
 func (e Expr) replace(text string, by Expr) Expr {
-	if e.kind != atom && e.String() == text {
+	if e.String() == text {
 		return by
 	}
-	if len(e.args) == 0 {
-		return e
-	}
 	out := e
-	out.args = make([]Expr, len(e.args))
-	for i, arg := range e.args {
-		if e.kind == global && e.text == "has" && arg.kind == member { // whether a member is there cannot be asked of a variable
-			arg.args = []Expr{arg.args[0].replace(text, by)}
-			out.args[i] = arg
-			continue
-		}
-		out.args[i] = arg.replace(text, by)
+	out.args = nil
+	for _, arg := range e.args {
+		out.args = append(out.args, arg.replace(text, by))
 	}
 	return out
 }

@@ -121,7 +121,7 @@ func (s Scope) function(name string, nodes []parsing.ASTNode) (Value, error) {
 			if operator == "+" {
 				return of(first.Type, celexpr.Add(first.Expr, args[1].Expr))
 			}
-			return of(first.Type, celexpr.Arithmetic(first.Expr, operator, args[1].Expr))
+			return of(first.Type, celexpr.Subtract(first.Expr, args[1].Expr))
 		}
 	case "to_array":
 		if first.Type.Kind() == celexpr.Sequence {

@@ -112,7 +112,7 @@ func (v Value) Element(index int) Value {
 	out := Value{Type: v.Type.Elem(), Name: v.Name}
 	at := func(list celexpr.Expr) celexpr.Expr {
 		if index < 0 {
-			return celexpr.Arithmetic(celexpr.Func("size", list), "-", celexpr.Int(int64(-index)))
+			return celexpr.Subtract(celexpr.Func("size", list), celexpr.Int(int64(-index)))
 		}
 		return celexpr.Int(int64(index))
 	}
