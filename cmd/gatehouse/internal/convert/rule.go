@@ -200,7 +200,7 @@ func (c *ruleConverter) scope() jmespath.Scope {
 	return jmespath.Scope{Root: c.root(func(name string) (jmespath.Value, bool) {
 		v, ok := c.context[name]
 		return v, ok
-	}), Note: func(text string) { c.note("%s", text) }}
+	})}
 }
 
 // root returns the values of names.
@@ -559,7 +559,6 @@ func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting i
 	l.element = jmespath.Of(celexpr.Raw(l.name), elem)
 	l.element.Name = v.Name
 	outer := s.Root
-	l.scope.Note = s.Note
 	l.scope.Root = func(name string) (jmespath.Value, error) {
 		switch name {
 		case "element", fmt.Sprintf("element%d", nesting):

@@ -1,6 +1,8 @@
 package jmespath
 
 import (
+	"slices"
+
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 )
 
@@ -62,9 +64,22 @@ func Const(value any) Value {
 // Of returns a value that is always there.
 func Of(e celexpr.Expr, t celexpr.Type) Value { return Value{Expr: e, Type: t} }
 
-// computed returns what a function makes of a value: it is there if the value is.
-func computed(from Value, t celexpr.Type, of func(celexpr.Expr) celexpr.Expr) Value {
-	return Value{Expr: of(from.Expr), Present: from.Present, Fails: from.Fails, Type: t, Total: from.Total, Name: from.Name}
+// computed returns what is computed from values: it is there if they all are.
+func computed(e celexpr.Expr, t celexpr.Type, from ...Value) Value {
+	out := Of(e, t)
+	out.Name = from[0].Name
+	for _, v := range from {
+		if !v.Always() && !v.Total {
+			out.Present, out.Fails = celexpr.And(out.Present, v.Present), true
+		}
+	}
+	return out
+}
+
+// mayBe reports whether the value is of one of these kinds, or of an unknown one.
+func (v Value) mayBe(kinds ...celexpr.Kind) bool {
+	k := v.Type.Kind()
+	return k == celexpr.Unknown || slices.Contains(kinds, k)
 }
 
 // Member returns a member of a value.
