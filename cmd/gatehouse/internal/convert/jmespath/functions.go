@@ -28,38 +28,43 @@ func methods() map[string]method {
 
 // function translates the call of a function.
 func (s Scope) function(name string, args []Value) Value {
+	var first Value
+	if len(args) > 0 {
+		first = args[0]
+	}
+	of := func(t celexpr.Type, e celexpr.Expr) Value {
+		out := computed(e, t, args...)
+		out.Name = first.Name
+		return out
+	}
 	signature := fmt.Sprintf("%s/%d", name, len(args))
 	if m, ok := methods()[signature]; ok {
 		var texts []celexpr.Expr
 		for _, arg := range args[1:] {
 			texts = append(texts, arg.Text())
 		}
-		return computed(celexpr.Call(args[0].Text(), m.name, texts...), m.result, args...)
+		return of(m.result, celexpr.Call(first.Text(), m.name, texts...))
 	}
-	of := func(kind celexpr.Kind, e celexpr.Expr) Value { return computed(e, celexpr.Plain(kind), args...) }
-	var first Value
-	if len(args) > 0 {
-		first = args[0]
-	}
+	text, number := celexpr.Plain(celexpr.String), celexpr.Plain(celexpr.Number)
 	switch signature {
 	case "contains/2":
 		return s.contains(first, args[1])
 	case "join/2":
-		return of(celexpr.String, celexpr.Call(args[1].Expr, "join", first.Text()))
+		return of(text, celexpr.Call(args[1].Expr, "join", first.Text()))
 	case "keys/1":
 		if first.mayBe(celexpr.Map, celexpr.Struct) { // a loop over a map is one over its keys
 			list := celexpr.Call(first.Expr, "map", celexpr.Raw("key"), celexpr.Raw("key"))
-			v := computed(list, celexpr.ListOf(celexpr.Plain(celexpr.String)), first)
+			v := of(celexpr.ListOf(text), list)
 			v.Name, v.keysOf = "keys", first.Expr
 			return v
 		}
 	case "length/1":
 		if first.mayBe(celexpr.Sequence, celexpr.Map, celexpr.String, celexpr.Quantity) {
-			return of(celexpr.Number, celexpr.Func("size", first.Expr))
+			return of(number, celexpr.Func("size", first.Expr))
 		}
 	case "max/1", "min/1", "sum/1":
 		if first.Type.Elem().Kind() == celexpr.Number {
-			return of(celexpr.Number, celexpr.Call(first.Expr, name))
+			return of(number, celexpr.Call(first.Expr, name))
 		}
 	case "regex_match/2":
 		return s.matches(first, args[1])
@@ -77,12 +82,12 @@ func (s Scope) function(name string, args []Value) Value {
 		if first.Type.Kind() == celexpr.Number {
 			return first
 		}
-		return of(celexpr.Number, celexpr.Func("double", first.Text()))
+		return of(number, celexpr.Func("double", first.Text()))
 	case "to_string/1":
 		if !first.mayBe(celexpr.String, celexpr.Quantity, celexpr.Number, celexpr.Truth) {
 			return s.refuse("name the fields that matter", "to_string() of an object or a list: CEL writes no JSON")
 		}
-		return of(celexpr.String, first.Text())
+		return of(text, first.Text())
 	case "values/1":
 		return s.values(first)
 	default:

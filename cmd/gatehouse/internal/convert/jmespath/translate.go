@@ -204,7 +204,7 @@ func (s Scope) construct(n *parsing.ASTNode) Value {
 		return s.flatten(&n.Children[0])
 	case parsing.ASTProjection, parsing.ASTFilterProjection:
 		list := s.node(&n.Children[0])
-		if !list.mayBe(celexpr.Sequence) {
+		if !list.mayBe(celexpr.Sequence) || list.ByName != nil {
 			return s.refuse("name a list", "a projection of something that is no list")
 		}
 		return s.each(list, n.Children[1:])

@@ -67,7 +67,6 @@ func Of(e celexpr.Expr, t celexpr.Type) Value { return Value{Expr: e, Type: t} }
 // computed returns what is computed from values: it is there if they all are.
 func computed(e celexpr.Expr, t celexpr.Type, from ...Value) Value {
 	out := Of(e, t)
-	out.Name = from[0].Name
 	for _, v := range from {
 		if !v.Always() && !v.Total {
 			out.Present, out.Fails = celexpr.And(out.Present, v.Present), true
