@@ -28,11 +28,8 @@ func Hoist(e Expr, taken func(name string) bool) (Expr, []Variable) {
 			break
 		}
 		name := part.nameOf()
-		for free := name; ; free += "2" {
-			if !taken(free) && !slices.ContainsFunc(out, func(v Variable) bool { return v.Name == free }) {
-				name = free
-				break
-			}
+		for taken(name) || slices.ContainsFunc(out, func(v Variable) bool { return v.Name == name }) {
+			name += "2"
 		}
 		out = append(out, Variable{name, part})
 		e = e.replace(part.String(), Raw("variables."+name))
@@ -54,22 +51,19 @@ func (e Expr) repeated() (Expr, bool) {
 	length := 0
 	var walk func(of Expr, loops []string)
 	walk = func(of Expr, loops []string) {
-		if of.kind == call && isLoop(of.text) && len(of.args) > 2 {
-			walk(of.args[0], loops)
-			inner := append(slices.Clone(loops), of.args[1].text)
-			for _, arg := range of.args[2:] {
-				walk(arg, inner)
+		inner := loops
+		for i, arg := range of.args {
+			if i > 1 && of.kind == call && isLoop(of.text) {
+				inner = append(slices.Clone(loops), of.args[1].text)
 			}
-		} else {
-			for _, arg := range of.args {
-				walk(arg, loops)
-			}
+			walk(arg, inner)
 		}
 		if of.kind != call && of.kind != member && of.kind != sum && of.kind != list {
 			return
 		}
 		text := of.String()
-		if !of.isFree(text, loops) || strings.Contains(text, "JSONPatch{") { // variables have no patches
+		isBound := slices.ContainsFunc(wordForm.FindAllString(text, -1), func(word string) bool { return slices.Contains(loops, word) })
+		if isBound || strings.Contains(text, "JSONPatch{") { // variables have no patches
 			return
 		}
 		count[text]++
@@ -83,14 +77,6 @@ func (e Expr) repeated() (Expr, bool) {
 }
 
 var wordForm = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
-
-// isFree reports whether an expression uses no variables of loops around it.
-func (e Expr) isFree(text string, loops []string) bool {
-	if len(loops) == 0 {
-		return true
-	}
-	return !slices.ContainsFunc(wordForm.FindAllString(text, -1), func(word string) bool { return slices.Contains(loops, word) })
-}
 
 // replace returns the expression with another one in place of parts with this text.
 func (e Expr) replace(text string, by Expr) Expr {

@@ -1,14 +1,12 @@
 package celexpr
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -83,16 +81,15 @@ func (t *Type) add(of reflect.Type) {
 
 // Kind returns the kind of the value, and Unknown if alternatives differ.
 func (t Type) Kind() Kind {
-	if len(t.alternatives) == 0 {
-		return Unknown
-	}
-	first := kindOf(t.alternatives[0])
-	for _, other := range t.alternatives[1:] {
-		if kindOf(other) != first {
+	kind := Unknown
+	for i, of := range t.alternatives {
+		if k := kindOf(of); i == 0 {
+			kind = k
+		} else if k != kind {
 			return Unknown
 		}
 	}
-	return first
+	return kind
 }
 
 // IsNamed reports whether the value has a Go type of this name.
@@ -109,33 +106,21 @@ func (t Type) IsText() bool { return t.Kind() == String || t.Kind() == Quantity 
 // Is reports whether the value has this Go type for certain.
 func (t Type) Is(of reflect.Type) bool { return len(t.alternatives) == 1 && t.alternatives[0] == of }
 
+// kindOf returns the kind of a Go type. What writes its own JSON may be anything.
 func kindOf(t reflect.Type) Kind {
-	switch t {
-	case reflect.TypeFor[resource.Quantity]():
+	switch k := t.Kind(); {
+	case t == reflect.TypeFor[resource.Quantity]():
 		return Quantity
-	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
-		reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[metav1.FieldsV1]():
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()):
 		return Unknown
-	}
-	switch t.Kind() { //nolint:exhaustive // others may be anything
-	case reflect.String:
-		return String
-	case reflect.Bool:
-		return Truth
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32,
-		reflect.Uint64:
+	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8: // its JSON is text, and upstream's expressions see bytes
+		return Unknown
+	case k >= reflect.Int && k <= reflect.Float64:
 		return Number
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return Unknown // its JSON is text, and upstream's expressions see bytes
-		}
-		return Sequence
-	case reflect.Map:
-		return Map
-	case reflect.Struct:
-		return Struct
 	default:
-		return Unknown
+		return map[reflect.Kind]Kind{
+			reflect.String: String, reflect.Bool: Truth, reflect.Slice: Sequence, reflect.Map: Map, reflect.Struct: Struct,
+		}[k]
 	}
 }
 

@@ -305,24 +305,13 @@ func Wildcard(v celexpr.Expr, text string) celexpr.Expr {
 	}
 }
 
+var escapeForm = regexp.MustCompile(`\\[.+()|[\]{}$]`)
+
 // Expression returns the regular expression of a text with wildcards.
 func Expression(text string) string {
-	var b strings.Builder
-	b.WriteString("^")
-	for _, r := range text {
-		switch {
-		case r == '*':
-			b.WriteString(".*")
-		case r == '?':
-			b.WriteString(".")
-		case strings.ContainsRune(`.+()|[]{}^$\`, r) && r != '\\' && r != '^':
-			b.WriteString("[" + string(r) + "]")
-		default:
-			b.WriteString(regexp.QuoteMeta(string(r)))
-		}
-	}
-	form := b.String() + "$"
-	return strings.TrimSuffix(form, ".*$")
+	form := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(text))
+	form = escapeForm.ReplaceAllStringFunc(form, func(escape string) string { return "[" + escape[1:] + "]" })
+	return strings.TrimSuffix("^"+form+"$", ".*$")
 }
 
 // MatchWildcard reports whether a text matches one with wildcards.
