@@ -309,8 +309,8 @@ var escapeForm = regexp.MustCompile(`\\[.+()|[\]{}$]`)
 
 // Expression returns the regular expression of a text with wildcards.
 func Expression(text string) string {
-	form := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(text))
-	form = escapeForm.ReplaceAllStringFunc(form, func(escape string) string { return "[" + escape[1:] + "]" })
+	form := escapeForm.ReplaceAllStringFunc(regexp.QuoteMeta(text), func(escape string) string { return "[" + escape[1:] + "]" })
+	form = strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(form)
 	return strings.TrimSuffix("^"+form+"$", ".*$")
 }
 
