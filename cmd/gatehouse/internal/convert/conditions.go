@@ -234,9 +234,6 @@ func hasVariables(value any) bool {
 // at adds the field to an error of a translator.
 func at(field string, err error) error {
 	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
-		return unsupported(field, of.Instead, "%s", of.Construct)
-	}
-	if of, ok := errors.AsType[*pattern.UnsupportedError](err); ok {
 		for _, step := range of.Path {
 			field += "\x00" + step
 		}

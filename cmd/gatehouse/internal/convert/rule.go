@@ -471,14 +471,8 @@ func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, 
 
 // pattern translates a pattern.
 func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope) (pattern.Check, error) {
-	compiler := pattern.Compiler{Names: s.Names, Resolve: func(text string) (any, error) {
-		v, err := jmespath.Template(text, s)
-		if err != nil || v.Constant {
-			return v.Literal, err
-		}
-		return v.Expr, nil
-	}}
-	check, err := compiler.Compile(pattern.Value{Expr: value.Expr, Type: value.Type, Name: value.Name}, of)
+	compiler := pattern.Compiler{Scope: s}
+	check, err := compiler.Compile(value, of)
 	for _, note := range compiler.Notes {
 		c.note("%s", note)
 	}

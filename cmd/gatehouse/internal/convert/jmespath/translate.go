@@ -24,6 +24,9 @@ const (
 
 // UnsupportedError is a construct that has no translation.
 type UnsupportedError struct {
+	// Path is that of the construct in a pattern.
+	Path []string
+	// Construct is what it is, and Instead what to write in its place.
 	Construct, Instead string
 }
 

@@ -14,15 +14,8 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 )
-
-// Value is the part of an object that a pattern is about.
-type Value struct {
-	Expr celexpr.Expr
-	Type celexpr.Type
-	// Name is what the value is called, for the variables of loops.
-	Name string
-}
 
 // Check are the conditions of a pattern on a value that is there.
 type Check struct {
@@ -36,17 +29,6 @@ func always(allowed celexpr.Expr) Check { return Check{Allowed: allowed, Skipped
 // holds returns the condition that a check holds.
 func (c Check) holds() celexpr.Expr { return celexpr.And(celexpr.Not(c.Skipped), c.Allowed) }
 
-// UnsupportedError is a construct that has no translation.
-type UnsupportedError struct {
-	// Path is that of the construct in the pattern.
-	Path []string
-	// Construct is what it is, and Instead what to write in its place.
-	Construct, Instead string
-}
-
-// Error implements error.
-func (e *UnsupportedError) Error() string { return e.Construct }
-
 // Limits of a pattern, which is untrusted.
 const (
 	maxDepth = 40
@@ -57,11 +39,8 @@ const (
 
 // Compiler translates patterns.
 type Compiler struct {
-	// Names are taken by variables.
-	Names celexpr.Names
-	// Resolve returns the value of a scalar with variables, as a literal or as an expression. Without it there are none.
-	Resolve func(text string) (any, error)
-
+	// Scope is what variables in the pattern see.
+	Scope jmespath.Scope
 	// Notes say in what the translation differs.
 	Notes []string
 
@@ -70,16 +49,17 @@ type Compiler struct {
 	err error
 }
 
-// Compile translates a pattern.
-func (c *Compiler) Compile(v Value, pattern any) (Check, error) {
-	check := c.value(v, pattern, nil, c.Names)
+// Compile translates a pattern of a value that is there.
+func (c *Compiler) Compile(v jmespath.Value, pattern any) (Check, error) {
+	v = jmespath.Value{Expr: v.Expr, Type: v.Type, Name: v.Name}
+	check := c.value(v, pattern, nil, c.Scope.Names)
 	return check, c.err
 }
 
 // refuse records that there is no translation.
 func (c *Compiler) refuse(path []string, construct, instead string) Check {
 	if c.err == nil {
-		c.err = &UnsupportedError{Path: slices.Clone(path), Construct: construct, Instead: instead}
+		c.err = &jmespath.UnsupportedError{Path: slices.Clone(path), Construct: construct, Instead: instead}
 	}
 	return Check{}
 }
@@ -91,7 +71,7 @@ func (c *Compiler) note(format string, args ...any) {
 }
 
 // value translates the pattern of a value that is there.
-func (c *Compiler) value(v Value, pattern any, path []string, names celexpr.Names) Check {
+func (c *Compiler) value(v jmespath.Value, pattern any, path []string, names celexpr.Names) Check {
 	if c.nodes++; len(path) > maxDepth || c.nodes > maxNodes {
 		return c.refuse(path, "a pattern that is too large", "split the rule")
 	}
@@ -109,17 +89,18 @@ func (c *Compiler) value(v Value, pattern any, path []string, names celexpr.Name
 }
 
 // scalar translates the pattern of a value that is no list.
-func (c *Compiler) scalar(v Value, pattern any, path []string) Check {
-	if text, ok := pattern.(string); ok && strings.Contains(text, "{{") && c.Resolve != nil {
-		value, err := c.Resolve(text)
-		if err != nil && c.err == nil {
-			c.err = err
+func (c *Compiler) scalar(v jmespath.Value, pattern any, path []string) Check {
+	if text, ok := pattern.(string); ok && jmespath.HasVariables(text) {
+		value, err := jmespath.Template(text, c.Scope)
+		if err != nil {
+			c.err = cmp.Or(c.err, err)
+			return Check{}
 		}
-		if dynamic, ok := value.(celexpr.Expr); ok {
+		if !value.Constant {
 			c.note("the value of %q is compared as it is, without wildcards and operators in it", text)
-			return always(celexpr.Eq(v.Expr, dynamic))
+			return always(celexpr.Eq(v.Expr, value.Expr))
 		}
-		pattern = value
+		pattern = value.Literal
 	}
 	e, err := Scalar(v.Expr, v.Type, pattern)
 	if err != nil {
@@ -129,13 +110,13 @@ func (c *Compiler) scalar(v Value, pattern any, path []string) Check {
 }
 
 // list translates the pattern of a list. Kyverno reads its first element alone, which describes all elements of the object's list.
-func (c *Compiler) list(v Value, pattern []any, path []string, names celexpr.Names) Check {
+func (c *Compiler) list(v jmespath.Value, pattern []any, path []string, names celexpr.Names) Check {
 	if k := v.Type.Kind(); k != celexpr.Sequence && k != celexpr.Unknown || len(pattern) == 0 {
 		return always(celexpr.False)
 	}
 	at := append(slices.Clone(path), "0")
 	name, inner := names.Element(v.Name)
-	element := Value{Expr: celexpr.Raw(name), Type: v.Type.Elem(), Name: v.Name}
+	element := jmespath.Value{Expr: celexpr.Raw(name), Type: v.Type.Elem(), Name: v.Name}
 	var of Check
 	switch first := pattern[0].(type) {
 	case []any:
@@ -200,7 +181,7 @@ func hasAnchors(pattern any) bool {
 }
 
 // object translates the pattern of an object.
-func (c *Compiler) object(v Value, pattern map[string]any, path []string, names celexpr.Names) Check {
+func (c *Compiler) object(v jmespath.Value, pattern map[string]any, path []string, names celexpr.Names) Check {
 	switch v.Type.Kind() { //nolint:exhaustive // others may be objects
 	case celexpr.String, celexpr.Quantity, celexpr.Number, celexpr.Truth, celexpr.Sequence:
 		return always(celexpr.False)
@@ -234,20 +215,14 @@ func (c *Compiler) object(v Value, pattern map[string]any, path []string, names 
 }
 
 // member translates a key of a pattern. A condition holds if it applies.
-func (c *Compiler) member(v Value, a anchored, path []string, names celexpr.Names) Check {
+func (c *Compiler) member(v jmespath.Value, a anchored, path []string, names celexpr.Names) Check {
 	path = append(slices.Clone(path), a.written)
 	if isWildcardKey(v.Name, a.key) {
 		return c.wildcardKey(v, a, path)
 	}
-	of, _ := v.Type.Member(a.key)
-	inner := Value{Expr: celexpr.Field(v.Expr, a.key), Type: of, Name: a.key}
-	has := celexpr.Has(v.Expr, a.key)
-	switch {
-	case v.Type.IsAlways(a.key):
-		has = celexpr.True
-	case v.Type.IsNullable(a.key):
-		has = celexpr.And(has, celexpr.Rel(inner.Expr, "!=", celexpr.Raw("null")))
-	}
+	inner := v.Member(a.key)
+	has := celexpr.And(inner.Present)
+	inner.Opt, inner.Present = celexpr.Expr{}, celexpr.Expr{}
 	hasNot := celexpr.Not(has)
 	switch a.kind {
 	case "X":
@@ -277,7 +252,7 @@ func (c *Compiler) member(v Value, a anchored, path []string, names celexpr.Name
 }
 
 // exists translates the pattern of ^( ): each of its elements describes an element of the list.
-func (c *Compiler) exists(v Value, pattern any, path []string, names celexpr.Names) celexpr.Expr {
+func (c *Compiler) exists(v jmespath.Value, pattern any, path []string, names celexpr.Names) celexpr.Expr {
 	items, ok := pattern.([]any)
 	all := celexpr.Bool(ok)
 	name, inner := names.Element(v.Name)
@@ -286,7 +261,7 @@ func (c *Compiler) exists(v Value, pattern any, path []string, names celexpr.Nam
 		if !ok {
 			return celexpr.False
 		}
-		element := Value{Expr: celexpr.Raw(name), Type: v.Type.Elem(), Name: v.Name}
+		element := jmespath.Value{Expr: celexpr.Raw(name), Type: v.Type.Elem(), Name: v.Name}
 		check := c.value(element, fields, append(slices.Clone(path), strconv.Itoa(i)), inner)
 		all = celexpr.And(all, celexpr.Macro(v.Expr, "exists", name, check.holds()))
 	}
@@ -299,7 +274,7 @@ func isWildcardKey(of, key string) bool {
 }
 
 // wildcardKey translates a label or annotation whose name has wildcards.
-func (c *Compiler) wildcardKey(v Value, a anchored, path []string) Check {
+func (c *Compiler) wildcardKey(v jmespath.Value, a anchored, path []string) Check {
 	key := celexpr.Raw("key")
 	matches := Wildcard(key, a.key)
 	none := celexpr.Not(celexpr.Macro(v.Expr, "exists", "key", matches))
@@ -310,7 +285,7 @@ func (c *Compiler) wildcardKey(v Value, a anchored, path []string) Check {
 		return c.refuse(path, "wildcards in a key with the anchor "+a.kind+"( )", "name the keys")
 	}
 	c.note("of several keys that match %q, Kyverno picks one at random, and the policy wants one with such a value", a.key)
-	of := c.scalar(Value{Expr: celexpr.At(v.Expr, key), Type: v.Type.Elem()}, a.pattern, path)
+	of := c.scalar(v.At(key), a.pattern, path)
 	found := celexpr.Macro(v.Expr, "exists", "key", celexpr.And(matches, of.Allowed))
 	if a.kind == "=" {
 		found = celexpr.Or(none, found)
@@ -319,20 +294,15 @@ func (c *Compiler) wildcardKey(v Value, a anchored, path []string) Check {
 }
 
 // chain translates members within each other that end in a scalar: it reads better with optional fields than with has() for each of them.
-func chain(v Value, a anchored) (celexpr.Expr, bool) {
-	expr, of, name, key, pattern, optional := v.Expr, v.Type, v.Name, a.key, a.pattern, 0
+func chain(v jmespath.Value, a anchored) (celexpr.Expr, bool) {
+	key, pattern, optional := a.key, a.pattern, 0
 	for {
-		member, known := of.Member(key)
-		if !known || of.IsNullable(key) || isWildcardKey(name, key) {
+		if _, known := v.Type.Member(key); !known || v.Type.IsNullable(key) || isWildcardKey(v.Name, key) {
 			return celexpr.Expr{}, false
 		}
-		if optional > 0 || !of.IsAlways(key) {
-			expr = celexpr.OptField(expr, key)
+		if v = v.Member(key); !v.Always() {
 			optional++
-		} else {
-			expr = celexpr.Field(expr, key)
 		}
-		of, name = member, key
 		fields, ok := pattern.(map[string]any)
 		if !ok {
 			break
@@ -346,17 +316,17 @@ func chain(v Value, a anchored) (celexpr.Expr, bool) {
 			return celexpr.Expr{}, false
 		}
 	}
-	if text, ok := pattern.(string); optional == 0 || ok && strings.Contains(text, "{{") {
+	if text, ok := pattern.(string); optional == 0 || ok && jmespath.HasVariables(text) {
 		return celexpr.Expr{}, false
 	}
 	if pattern == "*" {
-		return celexpr.Call(expr, "hasValue"), true
+		return celexpr.Call(v.Opt, "hasValue"), true
 	}
 	absent := absentMatches(pattern)
-	zero := fallback(of.Kind(), pattern, absent)
+	zero := fallback(v.Type.Kind(), pattern, absent)
 	if zero == nil || absent && optional > 1 { // only the last one may be absent
 		return celexpr.Expr{}, false
 	}
-	e, err := Scalar(celexpr.Call(expr, "orValue", celexpr.Literal(zero)), of, pattern)
+	e, err := Scalar(v.OrElse(celexpr.Literal(zero)), v.Type, pattern)
 	return e, err == nil && strings.Count(e.String(), ".orValue(") == 1
 }
