@@ -196,13 +196,14 @@ func Eq(left, right Expr) Expr { return Rel(left, "==", right) }
 
 // In reports whether a value is in a list. Of one element it is a comparison.
 func In(value Expr, items ...Expr) Expr {
-	if len(items) == 1 {
-		return Eq(value, items[0])
-	}
-	if len(items) == 0 {
+	switch len(items) {
+	case 0:
 		return False
+	case 1:
+		return Eq(value, items[0])
+	default:
+		return Rel(value, "in", List(items...))
 	}
-	return Rel(value, "in", List(items...))
 }
 
 // Add returns a sum, or texts or lists joined.

@@ -451,9 +451,9 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 	if left.Type.Kind() != celexpr.Unknown {
 		out.Type = left.Type
 	}
+	out.Expr = left.OrElse(right.Expr)
 	switch literal := right.Literal.(type) {
 	case string:
-		out.Expr = left.OrElse(right.Expr)
 		if literal != "" && left.Type.Kind() != celexpr.Number {
 			empty := left.OrElse(celexpr.Str(""))
 			value := left.Expr
@@ -467,8 +467,6 @@ func (s Scope) or(n *parsing.ASTNode) Value {
 			out.Type = celexpr.Type{}
 		}
 		out.Expr = celexpr.Or(left.OrElse(celexpr.False), celexpr.Bool(literal))
-	default:
-		out.Expr = left.OrElse(right.Expr)
 	}
 	return out
 }
@@ -492,10 +490,7 @@ func (s Scope) compare(n *parsing.ASTNode) Value {
 	}
 	switch {
 	case right.Constant && right.Literal == nil:
-		equal = celexpr.Not(left.Present)
-		if left.Always() {
-			equal = celexpr.False
-		}
+		equal = celexpr.Not(celexpr.And(left.Present))
 	case left.Always() && right.Always():
 		equal = celexpr.Eq(left.Expr, right.Expr)
 	case right.Constant && right.Literal == false && left.Type.Kind() == celexpr.Truth && !left.Opt.IsZero():

@@ -128,14 +128,12 @@ func (v Value) Element(index int) Value {
 // OrElse returns the value, or a constant where it is missing.
 func (v Value) OrElse(fallback celexpr.Expr) celexpr.Expr {
 	switch {
-	case v.Always():
-		return v.Expr
 	case !v.Opt.IsZero():
 		return celexpr.Call(v.Opt, "orValue", fallback)
 	case v.Total && fallback.String() == "[]":
 		return v.Expr
 	default:
-		return celexpr.If(v.Present, v.Expr, fallback)
+		return celexpr.If(celexpr.And(v.Present), v.Expr, fallback)
 	}
 }
 
@@ -144,15 +142,10 @@ func (v Value) List() celexpr.Expr { return v.OrElse(celexpr.List()) }
 
 // optional returns the value as an optional one.
 func (v Value) optional() celexpr.Expr {
-	some := celexpr.Func("optional.of", v.Expr)
-	switch {
-	case !v.Opt.IsZero():
+	if !v.Opt.IsZero() {
 		return v.Opt
-	case v.Always():
-		return some
-	default:
-		return celexpr.If(v.Present, some, celexpr.Func("optional.none"))
 	}
+	return celexpr.If(celexpr.And(v.Present), celexpr.Func("optional.of", v.Expr), celexpr.Func("optional.none"))
 }
 
 // Holds returns the condition that a value is neither missing nor empty nor false.
