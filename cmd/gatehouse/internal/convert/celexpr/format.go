@@ -41,7 +41,7 @@ func (e Expr) print(indent string, broken bool) string {
 		separator, branch = "\n"+indent, "\n"+deeper
 	}
 	switch e.kind {
-	case atom:
+	case none, atom:
 		return e.text
 	case ternary:
 		return operand(e.args[0], or, indent) + branch + "? " + operand(e.args[1], or, deeper+"  ") + branch + ": " +

@@ -118,7 +118,7 @@ func (s Scope) contains(of, what Value) Value {
 		list = of.Expr
 	}
 	e := celexpr.Rel(what.Expr, "in", list)
-	switch of.Type.Kind() {
+	switch of.Type.Kind() { //nolint:exhaustive // others contain nothing
 	case celexpr.String, celexpr.Quantity:
 		e = celexpr.Call(of.Expr, "contains", what.Text())
 	case celexpr.Sequence:

@@ -186,7 +186,7 @@ func (s Scope) node(n *parsing.ASTNode) Value {
 
 // construct translates a node by its type.
 func (s Scope) construct(n *parsing.ASTNode) Value {
-	switch n.NodeType {
+	switch n.NodeType { //nolint:exhaustive // others have no translation
 	case parsing.ASTLiteral:
 		return s.literal(n.Value)
 	case parsing.ASTCurrentNode, parsing.ASTIdentity:

@@ -167,7 +167,7 @@ func (v Value) Holds() celexpr.Expr {
 		value = celexpr.True
 	case celexpr.Struct:
 		value = celexpr.Rel(value, "!=", celexpr.Raw("{}"))
-	default:
+	case celexpr.Unknown:
 		value = celexpr.Not(celexpr.In(value, celexpr.False, celexpr.Raw("null"), celexpr.Str(""), celexpr.List(), celexpr.Raw("{}")))
 	}
 	return celexpr.And(present, value)

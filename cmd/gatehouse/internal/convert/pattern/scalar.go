@@ -116,7 +116,7 @@ func oneOf(v celexpr.Expr, kind celexpr.Kind, constants ...any) celexpr.Expr {
 
 // stringPattern translates the pattern of a string.
 func stringPattern(v celexpr.Expr, of celexpr.Type, pattern string) (celexpr.Expr, error) {
-	var any, literals []celexpr.Expr
+	var out, literals []celexpr.Expr
 	for _, conjunction := range parse(pattern) {
 		if of.Kind() == celexpr.String && len(conjunction) == 1 && conjunction[0].isLiteral() {
 			literals = append(literals, celexpr.Str(conjunction[0].operand))
@@ -130,12 +130,12 @@ func stringPattern(v celexpr.Expr, of celexpr.Type, pattern string) (celexpr.Exp
 			}
 			all = celexpr.And(all, e)
 		}
-		any = append(any, all)
+		out = append(out, all)
 	}
 	if len(literals) > 0 {
-		any = append([]celexpr.Expr{celexpr.In(v, literals...)}, any...)
+		out = append([]celexpr.Expr{celexpr.In(v, literals...)}, out...)
 	}
-	return celexpr.Or(any...), nil
+	return celexpr.Or(out...), nil
 }
 
 // condition returns the condition that a value compares so.
@@ -221,15 +221,6 @@ func Compare(v celexpr.Expr, of celexpr.Type, operator, operand string) (celexpr
 
 // durationForm matches what Go's time.ParseDuration reads.
 const durationForm = `^[+-]?([0-9]+([.][0-9]*)?(ns|us|ms|s|m|h))+$`
-
-// isDuration returns the condition that a string is a duration.
-func isDuration(v celexpr.Expr) celexpr.Expr {
-	return celexpr.Call(v, "matches", celexpr.Str(durationForm))
-}
-
-func compareDuration(v celexpr.Expr, operator string, with time.Duration) celexpr.Expr {
-	return celexpr.Rel(celexpr.Func("duration", v), operator, celexpr.Func("duration", celexpr.Str(with.String())))
-}
 
 func compareQuantity(v celexpr.Expr, operator, operand string) celexpr.Expr {
 	left, right := celexpr.Func("quantity", v), celexpr.Func("quantity", celexpr.Str(operand))
