@@ -307,7 +307,7 @@ func Expression(text string) string {
 
 // MatchWildcard reports whether a text matches one with wildcards.
 func MatchWildcard(pattern, text string) bool {
-	return regexp.MustCompile("(?s)" + Expression(pattern)).MatchString(text)
+	return pattern == text || strings.ContainsAny(pattern, "*?") && regexp.MustCompile("(?s)"+Expression(pattern)).MatchString(text)
 }
 
 // absentMatches reports whether a pattern holds for what is not there. Kyverno compares numbers in strings with 0 then.
