@@ -300,9 +300,6 @@ func some(value any, is func(key string, part any) bool) bool {
 // atField adds the field to an error of a translator.
 func atField(field string, err error) error {
 	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
-		return unsupported(field, of.Instead, "%s", of.Construct)
-	}
-	if of, ok := errors.AsType[*pattern.UnsupportedError](err); ok {
 		for _, step := range of.Path {
 			field += "\x00" + step
 		}

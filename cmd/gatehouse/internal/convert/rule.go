@@ -214,7 +214,7 @@ func (c *ruleConverter) scope() jmespath.Scope {
 	return jmespath.Scope{Root: c.root(func(name string) (jmespath.Value, bool) {
 		v, ok := c.context[name]
 		return v, ok
-	}), Note: func(text string) { c.note("%s", text) }}
+	})}
 }
 
 // root returns the values of names.
@@ -461,14 +461,8 @@ func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, 
 
 // pattern translates a pattern.
 func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope) pattern.Check {
-	compiler := pattern.Compiler{Names: s.Names, Resolve: func(text string) (any, error) {
-		v, err := jmespath.Template(text, s)
-		if err != nil || v.Constant {
-			return v.Literal, err
-		}
-		return v.Expr, nil
-	}}
-	check, err := compiler.Compile(pattern.Value{Expr: value.Expr, Type: value.Type, Name: value.Name}, of)
+	compiler := pattern.Compiler{Scope: s}
+	check, err := compiler.Compile(value, of)
 	for _, note := range compiler.Notes {
 		c.note("%s", note)
 	}
@@ -530,7 +524,6 @@ func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting i
 	l.element = jmespath.Of(celexpr.Raw(l.name), elem)
 	l.element.Name = v.Name
 	outer := s.Root
-	l.scope.Note = s.Note
 	l.scope.Root = func(name string) (jmespath.Value, error) {
 		switch name {
 		case "element", fmt.Sprintf("element%d", nesting):

@@ -3,6 +3,8 @@
 package celexpr
 
 import (
+	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,12 +28,12 @@ const (
 	and
 	relation
 	sum
-	product
 	unary
 	atom   // text
 	call   // args[0].text(args[1:]...)
 	global // text(args...)
 	member // args[0] + text
+	has    // has(args[0] + text)
 	list
 )
 
@@ -78,12 +80,7 @@ func Double(value float64) Expr {
 }
 
 // Bool returns a constant.
-func Bool(value bool) Expr {
-	if value {
-		return True
-	}
-	return False
-}
+func Bool(value bool) Expr { return Raw(strconv.FormatBool(value)) }
 
 // List returns a list.
 func List(items ...Expr) Expr { return Expr{kind: list, args: items} }
@@ -112,22 +109,13 @@ func Literal(value any) Expr {
 		return List(items...)
 	case map[string]any:
 		var parts []string
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			parts = append(parts, Quote(key)+": "+Literal(v[key]).String())
 		}
 		return Raw("{" + strings.Join(parts, ", ") + "}")
 	default:
 		return Expr{}
 	}
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // IsZero reports whether there is no expression.
@@ -154,23 +142,20 @@ func Or(all ...Expr) Expr { return logical(or, "||", False, True, all) }
 // logical joins operands without repetitions. Neutral is what an operand may be without an effect, and deciding is what the result is
 // as soon as an operand is that.
 func logical(of kind, operator string, neutral, deciding Expr, all []Expr) Expr {
-	var kept []Expr
-	var add func(e Expr) bool
-	add = func(e Expr) bool {
-		switch {
-		case e.IsZero() || e.Equal(neutral):
-		case e.Equal(deciding):
-			return false
-		case e.kind == of:
-			return !slices.ContainsFunc(e.args, func(arg Expr) bool { return !add(arg) })
-		case !slices.ContainsFunc(kept, e.Equal):
-			kept = append(kept, e)
-		}
-		return true
-	}
+	var operands, kept []Expr
 	for _, e := range all {
-		if !add(e) {
+		if e.kind == of {
+			operands = append(operands, e.args...)
+		} else {
+			operands = append(operands, e)
+		}
+	}
+	for _, e := range operands {
+		switch {
+		case e.Equal(deciding):
 			return deciding
+		case !e.IsZero() && !e.Equal(neutral) && !slices.ContainsFunc(kept, e.Equal):
+			kept = append(kept, e)
 		}
 	}
 	switch len(kept) {
@@ -193,9 +178,9 @@ func Not(e Expr) Expr {
 	case e.kind == unary && e.text == "!":
 		return e.args[0]
 	case e.kind == relation && e.text == "==":
-		return Expr{kind: relation, text: "!=", args: e.args}
+		return Rel(e.args[0], "!=", e.args[1])
 	case e.kind == relation && e.text == "!=":
-		return Expr{kind: relation, text: "==", args: e.args}
+		return Eq(e.args[0], e.args[1])
 	default:
 		return Expr{kind: unary, text: "!", args: []Expr{e}}
 	}
@@ -211,13 +196,14 @@ func Eq(left, right Expr) Expr { return Rel(left, "==", right) }
 
 // In reports whether a value is in a list. Of one element it is a comparison.
 func In(value Expr, items ...Expr) Expr {
-	if len(items) == 1 {
-		return Eq(value, items[0])
-	}
-	if len(items) == 0 {
+	switch len(items) {
+	case 0:
 		return False
+	case 1:
+		return Eq(value, items[0])
+	default:
+		return Rel(value, "in", List(items...))
 	}
-	return Rel(value, "in", List(items...))
 }
 
 // Add returns a sum, or texts or lists joined.
@@ -231,13 +217,8 @@ func Add(all ...Expr) Expr {
 	return Expr{kind: sum, text: "+", args: all}
 }
 
-// Arithmetic returns left operator right for -, *, / and %.
-func Arithmetic(left Expr, operator string, right Expr) Expr {
-	if operator == "-" {
-		return Expr{kind: sum, text: operator, args: []Expr{left, right}}
-	}
-	return Expr{kind: product, text: operator, args: []Expr{left, right}}
-}
+// Subtract returns a difference.
+func Subtract(left, right Expr) Expr { return Expr{kind: sum, text: "-", args: []Expr{left, right}} }
 
 // Condition returns an expression whose type is bool before it is evaluated, as the API server wants of rules.
 func Condition(e Expr) Expr {
@@ -309,51 +290,25 @@ func (e Expr) of(mapped Expr, variable string) (Expr, bool) {
 			words++
 		}
 	}
-	if words != 1 || e.countAtoms(variable) != 1 || e.Mentions(mapped.args[1].text) && mapped.args[1].text != variable {
+	out := e.replace(variable, mapped.args[2])
+	if words != 1 || out.Equal(e) || e.Mentions(mapped.args[1].text) && mapped.args[1].text != variable {
 		return Expr{}, false
 	}
-	return e.withAtom(variable, mapped.args[2]), true
-}
-
-// countAtoms returns how often a name is an operand.
-func (e Expr) countAtoms(name string) int {
-	if e.kind == atom && e.text == name {
-		return 1
-	}
-	n := 0
-	for _, arg := range e.args {
-		n += arg.countAtoms(name)
-	}
-	return n
-}
-
-// withAtom returns the expression with another one in place of a name.
-func (e Expr) withAtom(name string, by Expr) Expr {
-	if e.kind == atom && e.text == name {
-		return by
-	}
-	out := e
-	out.args = nil
-	for _, arg := range e.args {
-		out.args = append(out.args, arg.withAtom(name, by))
-	}
-	return out
+	return out, true
 }
 
 // Field returns the value of a member that is there.
-func Field(of Expr, name string) Expr {
-	if isName(name) {
-		return Expr{kind: member, text: "." + name, args: []Expr{of}}
-	}
-	return Expr{kind: member, text: "[" + Quote(name) + "]", args: []Expr{of}}
-}
+func Field(of Expr, name string) Expr { return memberOf(of, "", name) }
 
 // OptField returns a member as an optional value.
-func OptField(of Expr, name string) Expr {
+func OptField(of Expr, name string) Expr { return memberOf(of, "?", name) }
+
+func memberOf(of Expr, optional, name string) Expr {
+	text := "[" + optional + Quote(name) + "]"
 	if isName(name) {
-		return Expr{kind: member, text: ".?" + name, args: []Expr{of}}
+		text = "." + optional + name
 	}
-	return Expr{kind: member, text: "[?" + Quote(name) + "]", args: []Expr{of}}
+	return Expr{kind: member, text: text, args: []Expr{of}}
 }
 
 // At returns an element of a list that is there, or the member of a name that an expression has.
@@ -366,35 +321,23 @@ func OptAt(of, index Expr) Expr {
 	return Expr{kind: member, text: "[?" + index.String() + "]", args: []Expr{of}}
 }
 
+// Index returns an element.
+func Index(of Expr, index int) Expr { return At(of, Int(int64(index))) }
+
 // Has reports whether an object has a member.
 func Has(of Expr, name string) Expr {
 	if isName(name) {
-		return Func("has", Field(of, name))
+		return Expr{kind: has, text: "." + name, args: []Expr{of}}
 	}
 	return Rel(Str(name), "in", of)
 }
 
-// Index returns an element.
-func Index(of Expr, index int) Expr { return At(of, Int(int64(index))) }
+var nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// isName reports whether a member can be written behind a dot.
+// isName reports whether a member can be written behind a dot, and a variable can have a name.
 func isName(name string) bool {
-	if name == "" || isReserved(name) {
-		return false
-	}
-	for i, r := range name {
-		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !letter && (i == 0 || r < '0' || r > '9') {
-			return false
-		}
-	}
-	return true
-}
-
-// isReserved reports whether CEL does not parse a word as a name.
-func isReserved(word string) bool {
-	return slices.Contains([]string{
+	return nameForm.MatchString(name) && !slices.Contains([]string{
 		"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop", "namespace", "null",
 		"package", "return", "true", "var", "void", "while",
-	}, word)
+	}, name)
 }

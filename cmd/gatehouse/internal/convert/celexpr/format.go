@@ -1,63 +1,94 @@
 package celexpr
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// Lines that are longer are broken.
+const width = 100
 
 // String returns the expression on one line.
-func (e Expr) String() string {
-	var b strings.Builder
-	e.write(&b)
-	return b.String()
-}
+func (e Expr) String() string { return e.print("", false) }
 
-// binds returns how tightly an expression binds, for parentheses.
-func (e Expr) binds() kind { return min(e.kind, atom) }
+// Format returns the expression for a document: on one line if it is short, and otherwise broken at && and ||, at ? and in loops.
+func (e Expr) Format() string { return e.lines("") }
 
-// operand returns e as an operand of what binds so tightly, in parentheses if it binds less.
-func (e Expr) operand(of kind) string {
-	text := e.String()
-	if e.binds() < of {
-		return "(" + text + ")"
+// lines returns the expression, whose first line has a beginning already, and the others this indentation.
+func (e Expr) lines(indent string) string {
+	if text := e.String(); len(indent)+len(text) <= width {
+		return text
 	}
-	return text
+	return e.print(indent, true)
 }
 
-func (e Expr) write(b *strings.Builder) {
+// print returns the expression on one line, or broken where it can be.
+func (e Expr) print(indent string, broken bool) string {
+	// operand returns an operand of what binds so tightly, in parentheses if it binds less.
+	operand := func(arg Expr, of kind, indent string) string {
+		open, end := "", ""
+		if min(arg.kind, atom) < of {
+			open, end, indent = "(", ")", indent+" "
+		}
+		if broken {
+			return open + arg.lines(indent) + end
+		}
+		return open + arg.String() + end
+	}
+	deeper := indent + "  "
+	separator, branch := " ", " "
+	if broken {
+		separator, branch = "\n"+indent, "\n"+deeper
+	}
 	switch e.kind {
-	case none:
-	case atom:
-		b.WriteString(e.text)
+	case none, atom:
+		return e.text
 	case ternary:
-		b.WriteString(e.args[0].operand(or) + " ? " + e.args[1].operand(or) + " : " + e.args[2].operand(ternary))
-	case or, and:
-		for i, arg := range e.args {
-			if i > 0 {
-				b.WriteString(" " + e.text + " ")
-			}
-			b.WriteString(arg.operand(e.kind + 1))
+		return operand(e.args[0], or, indent) + branch + "? " + operand(e.args[1], or, deeper+"  ") + branch + ": " +
+			operand(e.args[2], ternary, deeper+"  ")
+	case or, and, sum, relation:
+		if e.kind == relation {
+			separator = " "
 		}
-	case relation:
-		b.WriteString(e.args[0].operand(sum) + " " + e.text + " " + e.args[1].operand(sum))
-	case sum, product:
+		var b strings.Builder
 		for i, arg := range e.args {
-			of := e.kind
-			if i > 0 {
-				b.WriteString(" " + e.text + " ")
-				if e.text != "+" {
-					of++
-				}
+			of := e.kind + 1
+			if e.text == "+" || e.text == "-" && i == 0 {
+				of = sum
 			}
-			b.WriteString(arg.operand(of))
+			if i > 0 {
+				b.WriteString(" " + e.text + separator)
+			}
+			b.WriteString(operand(arg, of, indent))
 		}
+		return b.String()
 	case unary:
-		b.WriteString(e.text + e.args[0].operand(unary))
+		return e.text + operand(e.args[0], unary, indent+" ")
 	case call:
-		b.WriteString(e.args[0].operand(atom) + "." + e.text + "(" + join(e.args[1:]) + ")")
+		before := operand(e.args[0], atom, indent) + "." + e.text + "("
+		text := before + join(e.args[1:]) + ")"
+		last := (indent + text)[strings.LastIndexByte(indent+text, '\n')+1:]
+		if broken && len(last) > width && len(e.args) == 3 && isLoop(e.text) {
+			return before + e.args[1].text + ",\n" + deeper + e.args[2].lines(deeper) + "\n" + indent + ")"
+		}
+		return text
 	case global:
-		b.WriteString(e.text + "(" + join(e.args) + ")")
+		return e.text + "(" + join(e.args) + ")"
 	case member:
-		b.WriteString(e.args[0].operand(atom) + e.text)
+		return operand(e.args[0], atom, indent) + e.text
+	case has:
+		return "has(" + operand(e.args[0], atom, indent) + e.text + ")"
 	case list:
-		b.WriteString("[" + join(e.args) + "]")
+		if !broken {
+			return "[" + join(e.args) + "]"
+		}
+		parts := make([]string, len(e.args))
+		for i, arg := range e.args {
+			parts[i] = deeper + arg.lines(deeper)
+		}
+		return "[\n" + strings.Join(parts, ",\n") + "\n" + indent + "]"
+	default:
+		return ""
 	}
 }
 
@@ -69,76 +100,7 @@ func join(all []Expr) string {
 	return strings.Join(parts, ", ")
 }
 
-// Lines that are longer are broken.
-const width = 100
-
-// Format returns the expression for a document: on one line if it is short, and otherwise broken at && and ||, at ? and in loops.
-func (e Expr) Format() string { return e.lines("") }
-
-// lines returns the expression, whose first line has a beginning already, and the others this indentation.
-func (e Expr) lines(indent string) string {
-	text := e.String()
-	if len(indent)+len(text) <= width {
-		return text
-	}
-	deeper := indent + "  "
-	switch e.kind { //nolint:exhaustive // others are not broken
-	case or, and:
-		parts := make([]string, len(e.args))
-		for i, arg := range e.args {
-			parts[i] = arg.within(e.kind+1, indent)
-		}
-		return strings.Join(parts, " "+e.text+"\n"+indent)
-	case sum:
-		parts := make([]string, len(e.args))
-		for i, arg := range e.args {
-			parts[i] = arg.within(sum, indent)
-		}
-		return strings.Join(parts, " "+e.text+"\n"+indent)
-	case ternary:
-		return e.args[0].within(or, indent) + "\n" + deeper + "? " + e.args[1].within(or, deeper+"  ") + "\n" + deeper + ": " +
-			e.args[2].within(ternary, deeper+"  ")
-	case unary:
-		return e.text + e.args[0].within(unary, indent+" ")
-	case relation:
-		if e.args[1].kind == list {
-			return e.args[0].within(sum, indent) + " " + e.text + " " + e.args[1].lines(indent)
-		}
-	case list:
-		parts := make([]string, len(e.args))
-		for i, arg := range e.args {
-			parts[i] = deeper + arg.lines(deeper)
-		}
-		return "[\n" + strings.Join(parts, ",\n") + "\n" + indent + "]"
-	case call:
-		receiver := e.args[0].within(atom, indent)
-		if n := len(e.args); n == 3 && e.args[1].kind == atom && isLoop(e.text) {
-			return receiver + "." + e.text + "(" + e.args[1].text + ",\n" + deeper + e.args[2].lines(deeper) + "\n" + indent + ")"
-		}
-		if e.text == "flatten" {
-			return receiver + ".flatten()"
-		}
-		if len(e.args) > 1 {
-			return receiver + "." + e.text + "(" + join(e.args[1:]) + ")"
-		}
-	}
-	return text
-}
-
-// within is lines for an operand.
-func (e Expr) within(of kind, indent string) string {
-	if e.binds() < of {
-		return "(" + e.lines(indent+" ") + ")"
-	}
-	return e.lines(indent)
-}
-
 // isLoop reports whether a macro has a variable and a body.
 func isLoop(name string) bool {
-	switch name {
-	case "all", "exists", "exists_one", "filter", "map", "optMap", "optFlatMap":
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]string{"all", "exists", "exists_one", "filter", "map", "optMap", "optFlatMap"}, name)
 }

@@ -27,12 +27,12 @@ func Hoist(e Expr, taken func(name string) bool) (Expr, []Variable) {
 		if !found {
 			break
 		}
-		name := VariableName(part.nameOf()) // which a reserved word is not
-		for free := name; ; free += "2" {
-			if !taken(free) && !slices.ContainsFunc(out, func(v Variable) bool { return v.Name == free }) {
-				name = free
-				break
-			}
+		name := part.nameOf()
+		if !isName(name) { // it is a word that CEL reserves
+			name += "Value"
+		}
+		for taken(name) || slices.ContainsFunc(out, func(v Variable) bool { return v.Name == name }) {
+			name += "2"
 		}
 		out = append(out, Variable{name, part})
 		e = e.replace(part.String(), Raw("variables."+name))
@@ -54,25 +54,19 @@ func (e Expr) repeated() (Expr, bool) {
 	length := 0
 	var walk func(of Expr, loops []string)
 	walk = func(of Expr, loops []string) {
-		if of.kind == call && isLoop(of.text) && len(of.args) > 2 {
-			walk(of.args[0], loops)
-			inner := append(slices.Clone(loops), of.args[1].text)
-			for _, arg := range of.args[2:] {
-				walk(arg, inner)
+		inner := loops
+		for i, arg := range of.args {
+			if i > 1 && of.kind == call && isLoop(of.text) {
+				inner = append(slices.Clone(loops), of.args[1].text)
 			}
-		} else {
-			for _, arg := range of.args {
-				if of.kind == global && of.text == "has" && arg.kind == member { // replace leaves it
-					arg = arg.args[0]
-				}
-				walk(arg, loops)
-			}
+			walk(arg, inner)
 		}
 		if of.kind != call && of.kind != member && of.kind != sum && of.kind != list {
 			return
 		}
 		text := of.String()
-		if !of.isFree(text, loops) || strings.Contains(text, "JSONPatch{") { // variables have no patches
+		isBound := slices.ContainsFunc(wordForm.FindAllString(text, -1), func(word string) bool { return slices.Contains(loops, word) })
+		if isBound || strings.Contains(text, "JSONPatch{") { // variables have no patches
 			return
 		}
 		count[text]++
@@ -87,36 +81,15 @@ func (e Expr) repeated() (Expr, bool) {
 
 var wordForm = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
-// isFree reports whether an expression uses no variables of loops around it.
-func (e Expr) isFree(text string, loops []string) bool {
-	if len(loops) == 0 {
-		return true
-	}
-	for _, word := range wordForm.FindAllString(text, -1) {
-		if slices.Contains(loops, word) {
-			return false
-		}
-	}
-	return true
-}
-
 // replace returns the expression with another one in place of parts with this text.
 func (e Expr) replace(text string, by Expr) Expr {
-	if e.kind != atom && e.String() == text {
+	if e.String() == text {
 		return by
 	}
-	if len(e.args) == 0 {
-		return e
-	}
 	out := e
-	out.args = make([]Expr, len(e.args))
-	for i, arg := range e.args {
-		if e.kind == global && e.text == "has" && arg.kind == member { // whether a member is there cannot be asked of a variable
-			arg.args = []Expr{arg.args[0].replace(text, by)}
-			out.args[i] = arg
-			continue
-		}
-		out.args[i] = arg.replace(text, by)
+	out.args = nil
+	for _, arg := range e.args {
+		out.args = append(out.args, arg.replace(text, by))
 	}
 	return out
 }

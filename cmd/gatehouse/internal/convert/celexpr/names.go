@@ -44,26 +44,3 @@ func singular(plural string) string {
 		return strings.TrimSuffix(name, "s")
 	}
 }
-
-// VariableName makes a name of words: "allowed-registries" becomes allowedRegistries.
-func VariableName(words string) string {
-	var b strings.Builder
-	upper := false
-	for _, r := range words {
-		switch {
-		case r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' && b.Len() > 0 || r == '_':
-			if upper && b.Len() > 0 {
-				b.WriteString(strings.ToUpper(string(r)))
-			} else {
-				b.WriteRune(r)
-			}
-			upper = false
-		default:
-			upper = true
-		}
-	}
-	if name := b.String(); isName(name) {
-		return name
-	}
-	return "value" + b.String()
-}

@@ -1,14 +1,12 @@
 package celexpr
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -32,9 +30,6 @@ const (
 type Type struct {
 	// alternatives are the Go types that the value may have, such as those of several kinds of objects.
 	alternatives []reflect.Type
-	// kind is that of a value without a Go type, and elem the type of its elements.
-	kind Kind
-	elem *Type
 	// mergeKey is that of a list whose elements are merged.
 	mergeKey string
 	// object reports whether the value is an object of the API, which has metadata.
@@ -47,27 +42,54 @@ func Object(alternatives ...reflect.Type) Type { return Type{alternatives: alter
 // TypeOf returns the type of a value that is one of these Go types. Without any, nothing is known.
 func TypeOf(alternatives ...reflect.Type) Type { return Type{alternatives: alternatives} }
 
-// Plain returns the type of a scalar.
-func Plain(kind Kind) Type { return Type{kind: kind} }
+// Plain returns the type of a string, a number or a truth value.
+func Plain(kind Kind) Type {
+	return TypeOf(map[Kind]reflect.Type{
+		String: reflect.TypeFor[string](), Number: reflect.TypeFor[int64](), Truth: reflect.TypeFor[bool](),
+	}[kind])
+}
 
 // ListOf returns the type of a list.
-func ListOf(elem Type) Type { return Type{kind: Sequence, elem: &elem} }
+func ListOf(elem Type) Type { return elem.made(reflect.SliceOf) }
 
 // MapOf returns the type of a map.
-func MapOf(elem Type) Type { return Type{kind: Map, elem: &elem} }
+func MapOf(elem Type) Type {
+	return elem.made(func(of reflect.Type) reflect.Type { return reflect.MapOf(reflect.TypeFor[string](), of) })
+}
+
+// made returns the type of something that is made of values of a type.
+func (t Type) made(of func(reflect.Type) reflect.Type) Type {
+	if len(t.alternatives) == 0 {
+		return TypeOf(of(reflect.TypeFor[any]()))
+	}
+	var out Type
+	for _, elem := range t.alternatives {
+		out.add(of(elem))
+	}
+	return out
+}
+
+// add adds an alternative.
+func (t *Type) add(of reflect.Type) {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if !slices.Contains(t.alternatives, of) {
+		t.alternatives = append(t.alternatives, of)
+	}
+}
 
 // Kind returns the kind of the value, and Unknown if alternatives differ.
 func (t Type) Kind() Kind {
-	if len(t.alternatives) == 0 {
-		return t.kind
-	}
-	first := kindOf(t.alternatives[0])
-	for _, other := range t.alternatives[1:] {
-		if kindOf(other) != first {
+	kind := Unknown
+	for i, of := range t.alternatives {
+		if k := kindOf(of); i == 0 {
+			kind = k
+		} else if k != kind {
 			return Unknown
 		}
 	}
-	return first
+	return kind
 }
 
 // IsNamed reports whether the value has a Go type of this name.
@@ -84,46 +106,28 @@ func (t Type) IsText() bool { return t.Kind() == String || t.Kind() == Quantity 
 // Is reports whether the value has this Go type for certain.
 func (t Type) Is(of reflect.Type) bool { return len(t.alternatives) == 1 && t.alternatives[0] == of }
 
+// kindOf returns the kind of a Go type. What writes its own JSON may be anything.
 func kindOf(t reflect.Type) Kind {
-	switch t {
-	case reflect.TypeFor[resource.Quantity]():
+	switch k := t.Kind(); {
+	case t == reflect.TypeFor[resource.Quantity]():
 		return Quantity
-	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
-		reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[runtime.RawExtension](), reflect.TypeFor[metav1.FieldsV1]():
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()):
 		return Unknown
-	}
-	switch t.Kind() { //nolint:exhaustive // others may be anything
-	case reflect.String:
-		return String
-	case reflect.Bool:
-		return Truth
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32,
-		reflect.Uint64:
+	case k == reflect.Slice && t.Elem().Kind() == reflect.Uint8: // its JSON is text, and upstream's expressions see bytes
+		return Unknown
+	case k >= reflect.Int && k <= reflect.Float64:
 		return Number
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return Unknown // its JSON is text, and upstream's expressions see bytes
-		}
-		return Sequence
-	case reflect.Map:
-		return Map
-	case reflect.Struct:
-		return Struct
 	default:
-		return Unknown
+		return map[reflect.Kind]Kind{
+			reflect.String: String, reflect.Bool: Truth, reflect.Slice: Sequence, reflect.Map: Map, reflect.Struct: Struct,
+		}[k]
 	}
 }
 
 // Member returns the type of a member, and false if the object certainly has no member of that name.
 func (t Type) Member(name string) (Type, bool) {
-	if len(t.alternatives) == 0 {
-		if t.elem != nil && t.kind == Map {
-			return *t.elem, true
-		}
-		return Type{}, t.kind == Unknown || t.kind == Map
-	}
 	var out Type
-	known := false
+	known := len(t.alternatives) == 0
 	for _, of := range t.alternatives {
 		var found reflect.Type
 		switch kindOf(of) { //nolint:exhaustive // others have no members
@@ -134,68 +138,47 @@ func (t Type) Member(name string) (Type, bool) {
 		case Unknown:
 			return Type{}, true
 		}
-		if found == nil {
-			continue
+		if found != nil {
+			known = true
+			out.add(found)
+			out.mergeKey = fieldOf(of, name).Tag.Get("patchMergeKey")
 		}
-		known = true
-		for found.Kind() == reflect.Pointer {
-			found = found.Elem()
-		}
-		if !slices.Contains(out.alternatives, found) {
-			out.alternatives = append(out.alternatives, found)
-		}
-		out.mergeKey = mergeKeyOf(of, name)
 	}
 	return out, known
 }
 
-// mergeKeyOf returns the merge key of a list in a struct.
-func mergeKeyOf(of reflect.Type, name string) string {
-	if of.Kind() != reflect.Struct {
-		return ""
-	}
-	for field := range of.Fields() {
-		if key, _, _ := strings.Cut(field.Tag.Get("json"), ","); key == name {
-			return field.Tag.Get("patchMergeKey")
+// fieldOf returns the field of a struct for a member, and the zero value if there is none.
+func fieldOf(of reflect.Type, name string) reflect.StructField {
+	if of.Kind() == reflect.Struct {
+		for field := range of.Fields() {
+			if key, _, _ := strings.Cut(field.Tag.Get("json"), ","); key == name {
+				return field
+			}
 		}
 	}
-	return ""
+	return reflect.StructField{}
 }
 
 // IsNullable reports whether the API server writes null for a member that is not set.
 func (t Type) IsNullable(name string) bool {
 	return slices.ContainsFunc(t.alternatives, func(of reflect.Type) bool {
-		if of.Kind() != reflect.Struct {
+		field := fieldOf(of, name)
+		if field.Type == nil || !slices.Contains([]reflect.Kind{reflect.Slice, reflect.Map, reflect.Pointer}, field.Type.Kind()) {
 			return false
 		}
-		for field := range of.Fields() {
-			key, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-			k := field.Type.Kind()
-			if key == name && (k == reflect.Slice || k == reflect.Map || k == reflect.Pointer) {
-				return !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
-			}
-		}
-		return false
+		options := field.Tag.Get("json")
+		return !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero")
 	})
 }
 
 // Elem returns the type of the elements of a list or map.
 func (t Type) Elem() Type {
-	if t.elem != nil {
-		return *t.elem
-	}
 	var out Type
 	for _, of := range t.alternatives {
 		if k := kindOf(of); k != Sequence && k != Map {
 			return Type{}
 		}
-		elem := of.Elem()
-		for elem.Kind() == reflect.Pointer {
-			elem = elem.Elem()
-		}
-		if !slices.Contains(out.alternatives, elem) {
-			out.alternatives = append(out.alternatives, elem)
-		}
+		out.add(of.Elem())
 	}
 	return out
 }
@@ -209,24 +192,22 @@ func (t Type) IsAlways(name string) bool {
 		return false
 	}
 	return !slices.ContainsFunc(t.alternatives, func(of reflect.Type) bool {
-		return !slices.Contains(required()[of.PkgPath()+"."+of.Name()], name)
+		return !slices.Contains(strings.Fields(required()[of.String()]), name)
 	})
 }
 
 // required returns the members of types that the API server requires, of those that policies name often.
-func required() map[string][]string {
-	const core, apps = "k8s.io/api/core/v1.", "k8s.io/api/apps/v1."
-	return map[string][]string{
-		core + "Pod": {"metadata", "spec"}, core + "PodSpec": {"containers"}, core + "Container": {"name"},
-		core + "EphemeralContainer": {"name"}, core + "Volume": {"name"}, core + "VolumeMount": {"name", "mountPath"},
-		core + "EnvVar": {"name"}, core + "ContainerPort": {"containerPort"}, core + "Service": {"metadata", "spec"}, core + "Namespace": {"metadata"},
-		core + "PodTemplateSpec": {"spec"}, core + "ConfigMap": {"metadata"}, core + "Secret": {"metadata"},
-		apps + "Deployment": {"metadata", "spec"}, apps + "DeploymentSpec": {"template", "selector"},
-		apps + "StatefulSet": {"metadata", "spec"}, apps + "StatefulSetSpec": {"template", "selector"},
-		apps + "DaemonSet": {"metadata", "spec"}, apps + "DaemonSetSpec": {"template", "selector"},
-		"k8s.io/api/batch/v1.CronJob": {"metadata", "spec"}, "k8s.io/api/batch/v1.CronJobSpec": {"schedule", "jobTemplate"},
-		"k8s.io/api/batch/v1.JobTemplateSpec": {"spec"}, "k8s.io/api/batch/v1.JobSpec": {"template"}, "k8s.io/api/batch/v1.Job": {"metadata", "spec"},
-		apps + "ReplicaSet": {"metadata", "spec"}, core + "ReplicationController": {"metadata", "spec"},
-		"k8s.io/api/networking/v1.Ingress": {"metadata", "spec"},
+func required() map[string]string {
+	return map[string]string{
+		"v1.Pod": "metadata spec", "v1.PodSpec": "containers", "v1.PodTemplateSpec": "spec",
+		"v1.Container": "name", "v1.EphemeralContainer": "name", "v1.ContainerPort": "containerPort", "v1.EnvVar": "name",
+		"v1.Volume": "name", "v1.VolumeMount": "name mountPath",
+		"v1.Service": "metadata spec", "v1.Namespace": "metadata", "v1.ConfigMap": "metadata", "v1.Secret": "metadata", "v1.Ingress": "metadata spec",
+		"v1.Deployment": "metadata spec", "v1.DeploymentSpec": "template selector",
+		"v1.StatefulSet": "metadata spec", "v1.StatefulSetSpec": "template selector",
+		"v1.DaemonSet": "metadata spec", "v1.DaemonSetSpec": "template selector",
+		"v1.ReplicaSet": "metadata spec", "v1.ReplicationController": "metadata spec",
+		"v1.CronJob": "metadata spec", "v1.CronJobSpec": "schedule jobTemplate",
+		"v1.JobTemplateSpec": "spec", "v1.Job": "metadata spec", "v1.JobSpec": "template",
 	}
 }

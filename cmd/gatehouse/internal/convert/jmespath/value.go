@@ -1,6 +1,9 @@
 package jmespath
 
 import (
+	"reflect"
+	"slices"
+
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 )
 
@@ -35,26 +38,14 @@ func (v Value) Always() bool { return v.Present.IsZero() }
 // Const returns a constant.
 func Const(value any) Value {
 	v := Value{Expr: celexpr.Literal(value), Literal: value, Constant: true}
-	switch x := value.(type) {
-	case string:
-		v.Type = celexpr.Plain(celexpr.String)
-	case int64, float64, int:
-		v.Type = celexpr.Plain(celexpr.Number)
-	case bool:
-		v.Type = celexpr.Plain(celexpr.Truth)
-	case []any:
-		elem := celexpr.Type{}
-		for i, item := range x {
-			if of := Const(item).Type; i == 0 {
-				elem = of
-			} else if of.Kind() != elem.Kind() {
-				elem = celexpr.Type{}
-				break
-			}
+	if value != nil {
+		v.Type = celexpr.TypeOf(reflect.TypeOf(value))
+	}
+	if list, ok := value.([]any); ok && len(list) > 0 {
+		elem := Const(list[0]).Type
+		if !slices.ContainsFunc(list, func(item any) bool { return Const(item).Type.Kind() != elem.Kind() }) {
+			v.Type = celexpr.ListOf(elem)
 		}
-		v.Type = celexpr.ListOf(elem)
-	case map[string]any:
-		v.Type = celexpr.MapOf(celexpr.Type{})
 	}
 	return v
 }
@@ -62,22 +53,30 @@ func Const(value any) Value {
 // Of returns a value that is always there.
 func Of(e celexpr.Expr, t celexpr.Type) Value { return Value{Expr: e, Type: t} }
 
-// computed returns what a function makes of a value: it is there if the value is.
-func computed(from Value, t celexpr.Type, of func(celexpr.Expr) celexpr.Expr) Value {
-	return Value{Expr: of(from.Expr), Present: from.Present, Fails: from.Fails, Type: t, Total: from.Total, Name: from.Name}
+// computed returns what is computed from values: it is there if they all are.
+func computed(e celexpr.Expr, t celexpr.Type, from ...Value) Value {
+	out := Of(e, t)
+	for _, v := range from {
+		if !v.Always() && !v.Total {
+			out.Present, out.Fails = celexpr.And(out.Present, v.Present), true
+		}
+	}
+	return out
+}
+
+// mayBe reports whether the value is of one of these kinds, or of an unknown one.
+func (v Value) mayBe(kinds ...celexpr.Kind) bool {
+	k := v.Type.Kind()
+	return k == celexpr.Unknown || slices.Contains(kinds, k)
 }
 
 // Member returns a member of a value.
 func (v Value) Member(name string) Value {
-	t, known := v.Type.Member(name)
-	if !known {
-		t = celexpr.Type{}
-	}
+	t, _ := v.Type.Member(name)
 	out := Value{Expr: celexpr.Field(v.Expr, name), Type: t, Name: name, Fails: v.Fails || v.Always()}
 	switch {
 	case !v.Opt.IsZero():
-		out.Opt = celexpr.OptField(v.Opt, name)
-		out.Present = celexpr.Call(out.Opt, "hasValue")
+		out.setOpt(celexpr.OptField(v.Opt, name))
 	case !v.Always():
 		out.Present = celexpr.And(v.Present, celexpr.Has(v.Expr, name))
 	case v.Type.IsAlways(name):
@@ -92,55 +91,49 @@ func (v Value) Member(name string) Value {
 	return out
 }
 
+// setOpt sets the value as an optional one, which says whether it is there.
+func (v *Value) setOpt(e celexpr.Expr) { v.Opt, v.Present = e, celexpr.Call(e, "hasValue") }
+
+// orOpt returns the value as an optional one if it has that form, and otherwise as it is.
+func (v Value) orOpt() celexpr.Expr {
+	if v.Opt.IsZero() {
+		return v.Expr
+	}
+	return v.Opt
+}
+
 // At returns the member whose name is the value of an expression.
 func (v Value) At(key celexpr.Expr) Value {
-	out := Value{Expr: celexpr.At(v.Expr, key), Type: v.Type.Elem(), Fails: true}
-	if v.Type.Kind() != celexpr.Map {
-		out.Type = celexpr.Type{}
+	out := Value{Expr: celexpr.At(v.Expr, key), Fails: true}
+	if v.Type.Kind() == celexpr.Map {
+		out.Type = v.Type.Elem()
 	}
-	base := v.Opt
-	if base.IsZero() {
-		base = v.Expr
-	}
-	out.Opt = celexpr.OptAt(base, key)
-	out.Present = celexpr.Call(out.Opt, "hasValue")
+	out.setOpt(celexpr.OptAt(v.orOpt(), key))
 	return out
 }
 
 // Element returns an element of a list, from its end if the index is negative.
 func (v Value) Element(index int) Value {
-	out := Value{Type: v.Type.Elem(), Name: v.Name}
-	at := func(list celexpr.Expr) celexpr.Expr {
-		if index < 0 {
-			return celexpr.Arithmetic(celexpr.Func("size", list), "-", celexpr.Int(int64(-index)))
-		}
-		return celexpr.Int(int64(index))
-	}
-	out.Expr = celexpr.At(v.Expr, at(v.Expr))
-	base := v.Opt
-	if base.IsZero() {
-		base = v.Expr
-	}
+	out := Value{Expr: celexpr.Index(v.Expr, index), Type: v.Type.Elem(), Name: v.Name}
 	if index >= 0 {
-		out.Opt = celexpr.OptAt(base, at(base))
-		out.Present = celexpr.Call(out.Opt, "hasValue")
-	} else {
-		out.Present = celexpr.And(v.Present, celexpr.Rel(celexpr.Func("size", v.Expr), ">=", celexpr.Int(int64(-index))))
+		out.setOpt(celexpr.OptAt(v.orOpt(), celexpr.Int(int64(index))))
+		return out
 	}
+	size, last := celexpr.Func("size", v.Expr), celexpr.Int(int64(-index))
+	out.Expr = celexpr.At(v.Expr, celexpr.Subtract(size, last))
+	out.Present = celexpr.And(v.Present, celexpr.Rel(size, ">=", last))
 	return out
 }
 
 // OrElse returns the value, or a constant where it is missing.
 func (v Value) OrElse(fallback celexpr.Expr) celexpr.Expr {
 	switch {
-	case v.Always():
-		return v.Expr
 	case !v.Opt.IsZero():
 		return celexpr.Call(v.Opt, "orValue", fallback)
 	case v.Total && fallback.String() == "[]":
 		return v.Expr
 	default:
-		return celexpr.If(v.Present, v.Expr, fallback)
+		return celexpr.If(celexpr.And(v.Present), v.Expr, fallback)
 	}
 }
 
@@ -149,41 +142,35 @@ func (v Value) List() celexpr.Expr { return v.OrElse(celexpr.List()) }
 
 // optional returns the value as an optional one.
 func (v Value) optional() celexpr.Expr {
-	some := celexpr.Func("optional.of", v.Expr)
-	switch {
-	case !v.Opt.IsZero():
+	if !v.Opt.IsZero() {
 		return v.Opt
-	case v.Always():
-		return some
-	default:
-		return celexpr.If(v.Present, some, celexpr.Func("optional.none"))
 	}
+	return celexpr.If(celexpr.And(v.Present), celexpr.Func("optional.of", v.Expr), celexpr.Func("optional.none"))
 }
 
 // Holds returns the condition that a value is neither missing nor empty nor false.
 func (v Value) Holds() celexpr.Expr {
-	var of celexpr.Expr
+	value, present := v.Expr, v.Present
+	zero, isKnown := map[celexpr.Kind]celexpr.Expr{
+		celexpr.Truth: celexpr.False, celexpr.String: celexpr.Str(""), celexpr.Quantity: celexpr.Str(""),
+	}[v.Type.Kind()]
+	if isKnown && !v.Opt.IsZero() {
+		value, present = v.OrElse(zero), celexpr.True
+	}
 	switch v.Type.Kind() {
 	case celexpr.Truth:
-		if !v.Opt.IsZero() {
-			return celexpr.Call(v.Opt, "orValue", celexpr.False)
-		}
-		of = v.Expr
 	case celexpr.String, celexpr.Quantity:
-		if !v.Opt.IsZero() {
-			return celexpr.Rel(celexpr.Call(v.Opt, "orValue", celexpr.Str("")), "!=", celexpr.Str(""))
-		}
-		of = celexpr.Rel(v.Expr, "!=", celexpr.Str(""))
+		value = celexpr.Rel(value, "!=", zero)
 	case celexpr.Sequence, celexpr.Map:
-		of = celexpr.Rel(celexpr.Func("size", v.Expr), ">", celexpr.Int(0))
+		value = celexpr.Rel(celexpr.Func("size", value), ">", celexpr.Int(0))
 	case celexpr.Number:
-		of = celexpr.True
+		value = celexpr.True
 	case celexpr.Struct:
-		of = celexpr.Rel(v.Expr, "!=", celexpr.Raw("{}"))
-	default:
-		of = celexpr.Not(celexpr.In(v.Expr, celexpr.False, celexpr.Raw("null"), celexpr.Str(""), celexpr.List(), celexpr.Raw("{}")))
+		value = celexpr.Rel(value, "!=", celexpr.Raw("{}"))
+	case celexpr.Unknown:
+		value = celexpr.Not(celexpr.In(value, celexpr.False, celexpr.Raw("null"), celexpr.Str(""), celexpr.List(), celexpr.Raw("{}")))
 	}
-	return celexpr.And(v.Present, of)
+	return celexpr.And(present, value)
 }
 
 // Text returns the value as a string.

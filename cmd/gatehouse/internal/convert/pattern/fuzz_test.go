@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 )
 
 // FuzzCompile translates patterns that nobody has written, and wants an expression of bounded size or an error.
@@ -23,8 +24,10 @@ func FuzzCompile(f *testing.F) {
 		if json.Unmarshal(data, &value) != nil {
 			return
 		}
-		var c Compiler
-		check, err := c.Compile(Value{Expr: celexpr.Raw("object"), Type: celexpr.Object(reflect.TypeFor[corev1.Pod]())}, value)
+		c := Compiler{Scope: jmespath.Scope{Root: func(name string) (jmespath.Value, error) {
+			return jmespath.Of(celexpr.Raw(name), celexpr.Type{}), nil
+		}}}
+		check, err := c.Compile(jmespath.Of(celexpr.Raw("object"), celexpr.Object(reflect.TypeFor[corev1.Pod]())), value)
 		if n := len(check.Allowed.String()); err == nil && n > 8*maxSize+len(data)*8 {
 			t.Errorf("the expression has %d bytes", n)
 		}
