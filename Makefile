@@ -77,6 +77,11 @@ test-all: test ## Run all tests, those under load, of releases and with many ran
 	$(PROGRAM_TEST) -tags registration -run '^TestRegistration' -timeout 15m ./test/e2e
 	@$(MAKE) --no-print-directory test-release
 	@$(MAKE) --no-print-directory differential N=5000
+	@$(MAKE) --no-print-directory test-kyverno
+
+.PHONY: test-kyverno
+test-kyverno: build ## Compare converted policies with Kyverno's own engine (a large download), by SEED and POLICIES of generated ones.
+	cd test/kyverno && go test -p 1 -count 1 -timeout 30m . -args $(if $(SEED),-seed $(SEED)) $(if $(POLICIES),-policies $(POLICIES))
 
 .PHONY: test-versions
 test-versions: ## Run all tests on each API server of test/controlplane but the default one.

@@ -44,6 +44,7 @@ func layerList() []string {
 		in + "crd",
 		in + "auth",
 		in + "offline",
+		in + "convert",
 		in + "audit",
 		in + "debug",
 		in + "replicas",

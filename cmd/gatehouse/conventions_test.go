@@ -16,7 +16,7 @@ import (
 // imperatives are the words with which a short description may begin.
 func imperatives() []string {
 	return []string{
-		"Add", "Answer", "Check", "Create", "Delete", "Explain", "Fetch", "Find", "Forget", "Issue", "List", "Log", "Print", "Remove", "Request", "Revoke", "Run", "Show", "Test", "Update", "Write",
+		"Add", "Answer", "Check", "Convert", "Create", "Delete", "Explain", "Fetch", "Find", "Forget", "Issue", "List", "Log", "Print", "Remove", "Request", "Revoke", "Run", "Show", "Test", "Update", "Write",
 	}
 }
 

@@ -48,6 +48,7 @@ func commands() []func(cli.Streams) *cobra.Command {
 		offline.NewCheckCommand,
 		offline.NewExplainCommand,
 		offline.NewTestCommand,
+		offline.NewConvertCommand,
 		record.NewCommand,
 		record.NewReplayCommand,
 		audit.NewCommand,

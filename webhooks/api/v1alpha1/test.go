@@ -111,6 +111,10 @@ type TestExpectation struct {
 	// list expects none.
 	// +optional
 	Violations []TestViolation `json:"violations,omitzero"`
+	// Audited are all violations that are warned about or audited and do not deny the
+	// request, in any order. An empty list expects none.
+	// +optional
+	Audited []TestViolation `json:"audited,omitzero"`
 	// Warnings are all warnings for the client, in order. An empty list expects
 	// none.
 	// +optional

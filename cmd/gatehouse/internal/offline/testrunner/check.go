@@ -123,11 +123,14 @@ func (d *document) expectation(field string, e *v1alpha1.TestExpectation) {
 	if e.AuditAnnotations != nil && len(e.AuditAnnotations) == 0 {
 		d.report(field+".auditAnnotations", "is empty and says nothing", "remove it, or name a key")
 	}
-	if e.Verdict == "" && e.Violations == nil && e.Warnings == nil && e.AuditAnnotations == nil && e.Exceptions == nil && !expectsObject(e) {
+	if e.Verdict == "" && e.Violations == nil && e.Audited == nil && e.Warnings == nil && e.AuditAnnotations == nil && e.Exceptions == nil && !expectsObject(e) {
 		d.report(field, "expects nothing, so the case cannot fail", "say at least the verdict: "+strings.Join(verdicts, ", "))
 	}
 	for i := range e.Violations {
 		d.violation(strict.Element(field+".violations", i), &e.Violations[i])
+	}
+	for i := range e.Audited {
+		d.violation(strict.Element(field+".audited", i), &e.Audited[i])
 	}
 	d.exceptions(field+".exceptions", e.Exceptions)
 	switch {

@@ -94,7 +94,10 @@ func Judge(expect *v1alpha1.TestExpectation, got *Outcome) []Difference {
 		found = append(found, d)
 	}
 	if expect.Violations != nil || expect.Verdict != got.Verdict { // they show why the verdict differs
-		found = append(found, judgeViolations(expect.Violations, got.Violations)...)
+		found = append(found, judgeViolations("violations", expect.Violations, got.Violations)...)
+	}
+	if expect.Audited != nil {
+		found = append(found, judgeViolations("audited", expect.Audited, got.audited())...)
 	}
 	if expect.Warnings != nil {
 		found = appendList(found, "warnings", expect.Warnings, got.Warnings)
@@ -155,8 +158,14 @@ func compareLists(expected, got []string) []Line {
 	return lines
 }
 
-// judgeViolations pairs expected violations with those of the outcome. Of the rest, those that are most alike are one difference.
-func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) []Difference {
+// audited returns the violations that are warned about or audited.
+func (o *Outcome) audited() []policy.Violation {
+	return slices.DeleteFunc(slices.Clone(o.Others), func(v policy.Violation) bool { return v.Outcome != policy.Violated && v.Outcome != policy.Failed })
+}
+
+// judgeViolations pairs the expected violations of a field with those of the outcome. Of the rest, those that are most alike are one
+// difference.
+func judgeViolations(field string, expected []v1alpha1.TestViolation, got []policy.Violation) []Difference {
 	pair := matchViolations(expected, got)
 	var missing, over []int
 	for i := range expected {
@@ -172,7 +181,7 @@ func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) 
 	near := pairNearMisses(expected, got, missing, over)
 	var found []Difference
 	for _, i := range missing {
-		d := Difference{Field: fmt.Sprintf("violations[%d]", i), Problem: Missing, Lines: compareViolation(&expected[i], nil)}
+		d := Difference{Field: fmt.Sprintf("%s[%d]", field, i), Problem: Missing, Lines: compareViolation(&expected[i], nil)}
 		if j, ok := near[i]; ok {
 			d.Problem, d.Lines = Different, compareViolation(&expected[i], &got[j])
 			over = slices.DeleteFunc(over, func(k int) bool { return k == j })
@@ -180,7 +189,7 @@ func judgeViolations(expected []v1alpha1.TestViolation, got []policy.Violation) 
 		found = append(found, d)
 	}
 	for _, j := range over {
-		found = append(found, Difference{Field: "violations", Problem: Unexpected, Lines: compareViolation(nil, &got[j])})
+		found = append(found, Difference{Field: field, Problem: Unexpected, Lines: compareViolation(nil, &got[j])})
 	}
 	return found
 }

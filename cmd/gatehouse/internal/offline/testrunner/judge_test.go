@@ -138,14 +138,16 @@ func TestJudgeLooksAtEveryField(t *testing.T) {
 	expect := v1alpha1.TestExpectation{
 		Verdict: v1alpha1.TestDenied, Violations: []v1alpha1.TestViolation{want("policy=p", "binding=b", "rule=r", "template=t", "message=m")},
 		Warnings: []string{"w"}, AuditAnnotations: map[string]string{"a": "b"}, Exceptions: []string{"n/e"},
-		Object: &runtime.RawExtension{Raw: []byte(`{"a":[{"name":"x","b":1}],"gone":null}`)},
-		Patch:  []v1alpha1.TestOperation{{Op: "add", Path: "/a", Value: &runtime.RawExtension{Raw: []byte(`[{"name":"w"},{"name":"x","b":1}]`)}}},
+		Audited: []v1alpha1.TestViolation{want("rule=audited")},
+		Object:  &runtime.RawExtension{Raw: []byte(`{"a":[{"name":"x","b":1}],"gone":null}`)},
+		Patch:   []v1alpha1.TestOperation{{Op: "add", Path: "/a", Value: &runtime.RawExtension{Raw: []byte(`[{"name":"w"},{"name":"x","b":1}]`)}}},
 	}
 	got := func() Outcome {
 		return Outcome{
 			Verdict: v1alpha1.TestDenied, Violations: []policy.Violation{v}, Warnings: []string{"w"},
 			AuditAnnotations: map[string]string{"a": "b"}, Exceptions: []string{"n/e"},
-			sent: []byte(`{}`), object: []byte(`{"a":[{"name":"w"},{"name":"x","b":1}]}`),
+			Others: []policy.Violation{{Rule: "audited", Outcome: policy.Violated}, {Rule: "other", Outcome: policy.Excepted}},
+			sent:   []byte(`{}`), object: []byte(`{"a":[{"name":"w"},{"name":"x","b":1}]}`),
 		}
 	}
 	same := got()
@@ -169,6 +171,8 @@ func TestJudgeLooksAtEveryField(t *testing.T) {
 				}
 			}
 			other.Violations = nil
+		case "Audited":
+			other.Others = nil
 		case "ObjectFile":
 			continue // it is Object once the test is loaded
 		case "Object", "Patch":

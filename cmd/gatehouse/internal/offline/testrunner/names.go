@@ -70,10 +70,12 @@ func (k *Names) Check(all []*Case) diagnostic.List {
 			seen[c.About] = true
 			found = append(found, k.checkAbout(c)...)
 		}
-		for i := range c.Expect.Violations {
-			if f, wrong := k.checkViolation(c, &c.Expect.Violations[i]); wrong {
-				f.Field = strict.Element(c.Field+".expect.violations", i) + "." + f.Field
-				found = append(found, f)
+		for field, all := range map[string][]v1alpha1.TestViolation{"violations": c.Expect.Violations, "audited": c.Expect.Audited} {
+			for i := range all {
+				if f, wrong := k.checkViolation(c, &all[i]); wrong {
+					f.Field = strict.Element(c.Field+".expect."+field, i) + "." + f.Field
+					found = append(found, f)
+				}
 			}
 		}
 	}

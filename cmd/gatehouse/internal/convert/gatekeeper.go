@@ -1,0 +1,246 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+)
+
+// constraintTemplate is a ConstraintTemplate of Gatekeeper.
+type constraintTemplate struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		CRD struct {
+			Spec struct {
+				Names struct {
+					Kind string `json:"kind"`
+				} `json:"names"`
+			} `json:"spec"`
+		} `json:"crd"`
+		Targets []struct {
+			Rego string `json:"rego"`
+			Code []struct {
+				Engine string          `json:"engine"`
+				Source json.RawMessage `json:"source"`
+			} `json:"code"`
+		} `json:"targets"`
+	} `json:"spec"`
+}
+
+// celSource is a template's code in CEL.
+type celSource struct {
+	FailurePolicy   *admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
+	MatchConditions []admissionregistrationv1.MatchCondition   `json:"matchCondition,omitempty"`
+	Conditions      []admissionregistrationv1.MatchCondition   `json:"matchConditions,omitempty"`
+	Variables       []admissionregistrationv1.Variable         `json:"variables,omitempty"`
+	Validations     []admissionregistrationv1.Validation       `json:"validations"`
+	GenerateVAP     any                                        `json:"generateVAP,omitempty"`
+}
+
+// constraint is a constraint: the params of a template, and what it is applied to.
+type constraint struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		EnforcementAction string          `json:"enforcementAction,omitempty"`
+		Match             constraintMatch `json:"match,omitzero"`
+		Parameters        any             `json:"parameters,omitempty"`
+		Scoped            any             `json:"scopedEnforcementActions,omitempty"`
+	} `json:"spec"`
+}
+
+type constraintMatch struct {
+	Kinds []struct {
+		APIGroups []string `json:"apiGroups"`
+		Kinds     []string `json:"kinds"`
+	} `json:"kinds,omitempty"`
+	Scope              string                `json:"scope,omitempty"`
+	Namespaces         []string              `json:"namespaces,omitempty"`
+	ExcludedNamespaces []string              `json:"excludedNamespaces,omitempty"`
+	LabelSelector      *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	NamespaceSelector  *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	Name               string                `json:"name,omitempty"`
+	Source             string                `json:"source,omitempty"`
+}
+
+// constraints converts the templates, each with its constraints.
+func (c *converter) constraints() {
+	known := map[string]bool{}
+	for _, o := range c.templates {
+		policy, kind, err := c.template(o)
+		known[kind] = true
+		documents, ok := c.publish(o, []any{policy}, nil, nil, err)
+		for _, of := range c.constraintObjects {
+			switch {
+			case of.Kind != kind:
+			case ok:
+				c.constraint(of, documents)
+			default:
+				c.refuse(of, unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
+			}
+		}
+	}
+	for _, o := range c.constraintObjects {
+		if !known[o.Kind] {
+			c.refuse(o, unsupported("kind", "convert it together with its template", "a constraint whose template is not among the documents"))
+		}
+	}
+}
+
+// template converts a template to a policy whose params are the constraints.
+func (c *converter) template(o *manifest.Object) (policy any, kind string, err error) {
+	var t constraintTemplate
+	if err := json.Unmarshal(o.JSON(), &t); err != nil {
+		return nil, "", unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	}
+	kind = t.Spec.CRD.Spec.Names.Kind
+	var source *celSource
+	for i, target := range t.Spec.Targets {
+		for j, code := range target.Code {
+			if code.Engine != "K8sNativeValidation" {
+				continue
+			}
+			source = &celSource{}
+			if err := decodeStrictly(code.Source, source); err != nil {
+				return nil, kind, unsupported(fmt.Sprintf("spec.targets[%d].code[%d].source", i, j), "correct the template", "code that cannot be read: %s", err)
+			}
+		}
+	}
+	if source == nil {
+		for i, target := range t.Spec.Targets {
+			if strings.Contains(fmt.Sprint(toJSON(target)), "data.inventory") {
+				return nil, kind, unsupported(fmt.Sprintf("spec.targets[%d]", i), "let a controller write what is needed into a label, or use params", "code in Rego that reads other objects of the cluster")
+			}
+		}
+		return nil, kind, unsupported("spec.targets[0]", "write the rule in CEL: it reads nothing but the object and the parameters", "code in Rego")
+	}
+	spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		ParamKind:       &admissionregistrationv1.ParamKind{APIVersion: "constraints.gatekeeper.sh/v1beta1", Kind: kind},
+		FailurePolicy:   source.FailurePolicy,
+		MatchConditions: append(source.MatchConditions, source.Conditions...),
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+			resourceRule([]string{"*"}, []string{"*"}),
+		}},
+		Variables: append([]admissionregistrationv1.Variable{
+			{Name: "params", Expression: "has(params.spec.parameters) ? params.spec.parameters : null"},
+			{Name: "anyObject", Expression: `request.operation == "DELETE" ? oldObject : object`},
+		}, source.Variables...),
+		Validations: source.Validations,
+	}
+	return typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec), kind, nil
+}
+
+// resourceRule returns a rule for new and changed objects.
+func resourceRule(groups, resources []string) admissionregistrationv1.NamedRuleWithOperations {
+	out := admissionregistrationv1.NamedRuleWithOperations{}
+	out.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	out.APIGroups, out.APIVersions, out.Resources = groups, []string{"*"}, resources
+	return out
+}
+
+// constraint converts a constraint to the params of the policy of its template, and a binding.
+func (c *converter) constraint(o *manifest.Object, template []Document) {
+	var of constraint
+	if err := json.Unmarshal(o.JSON(), &of); err != nil {
+		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
+		return
+	}
+	var notes []string
+	binding, err := c.constraintBinding(&of, template[0].Name, &notes)
+	params := map[string]any{}
+	if of.Spec.Parameters != nil {
+		params["parameters"] = of.Spec.Parameters
+	}
+	c.publish(o, []any{
+		typed("constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, params),
+		typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
+	}, template, notes, err)
+}
+
+// constraintBinding returns the binding of a constraint.
+func (c *converter) constraintBinding(of *constraint, policy string, notes *[]string) (*admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec, error) {
+	if of.Spec.Scoped != nil {
+		return nil, unsupported("spec.scopedEnforcementActions", "write enforcementAction", "actions that differ by enforcement point")
+	}
+	m := &of.Spec.Match
+	for name, given := range map[string]bool{"scope": m.Scope != "" && m.Scope != "*", "name": m.Name != "", "source": m.Source != "" && m.Source != "All"} {
+		if given {
+			return nil, unsupported("spec.match."+name, "write a match condition in the template", "the filter %s", name)
+		}
+	}
+	actions := map[string]admissionregistrationv1.ValidationAction{
+		"": admissionregistrationv1.Deny, "deny": admissionregistrationv1.Deny, "warn": admissionregistrationv1.Warn, "dryrun": admissionregistrationv1.Audit,
+	}
+	action, known := actions[of.Spec.EnforcementAction]
+	if !known {
+		return nil, unsupported("spec.enforcementAction", "write deny, warn or dryrun", "the action %q", of.Spec.EnforcementAction)
+	}
+	deny := admissionregistrationv1.DenyAction
+	out := &admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: policy, ValidationActions: []admissionregistrationv1.ValidationAction{action},
+		ParamRef:       &admissionregistrationv1.ParamRef{Name: of.Metadata.Name, ParameterNotFoundAction: &deny},
+		MatchResources: &admissionregistrationv1.MatchResources{ObjectSelector: m.LabelSelector, NamespaceSelector: m.NamespaceSelector},
+	}
+	if len(c.options.Actions) > 0 {
+		out.ValidationActions = c.options.Actions
+	}
+	for i, k := range m.Kinds {
+		for _, kind := range k.Kinds {
+			groups := k.APIGroups
+			targets, err := targetsOf(kind)
+			if err != nil {
+				return nil, unsupported(fmt.Sprintf("spec.match.kinds[%d]", i), "name the kinds", "%s", err)
+			}
+			var resources []string
+			for _, t := range targets {
+				if !slices.Contains(resources, t.resource) {
+					resources = append(resources, t.resource)
+				}
+			}
+			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(groups, resources))
+		}
+	}
+	if err := addNamespaces(out.MatchResources, m, func(err error) bool {
+		if c.options.Partial {
+			*notes = append(*notes, "without "+err.Error()+": the policy applies to more requests")
+		}
+		return c.options.Partial
+	}); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// addNamespaces adds the namespaces of a constraint to a selector.
+func addNamespaces(to *admissionregistrationv1.MatchResources, m *constraintMatch, partial func(error) bool) error {
+	for _, list := range []struct {
+		field    string
+		names    []string
+		operator metav1.LabelSelectorOperator
+	}{{"namespaces", m.Namespaces, metav1.LabelSelectorOpIn}, {"excludedNamespaces", m.ExcludedNamespaces, metav1.LabelSelectorOpNotIn}} {
+		names := list.names
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, "*") }); i >= 0 {
+			err := unsupported(fmt.Sprintf("spec.match.%s[%d]", list.field, i), "name the namespaces, or select them by a label", "the wildcard %q", names[i])
+			if list.operator == metav1.LabelSelectorOpIn || !partial(err) {
+				return err
+			}
+			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.Contains(n, "*") })
+		}
+		if len(names) == 0 {
+			continue
+		}
+		if to.NamespaceSelector == nil {
+			to.NamespaceSelector = &metav1.LabelSelector{}
+		}
+		to.NamespaceSelector = to.NamespaceSelector.DeepCopy()
+		to.NamespaceSelector.MatchExpressions = append(to.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: "kubernetes.io/metadata.name", Operator: list.operator, Values: names,
+		})
+	}
+	return nil
+}

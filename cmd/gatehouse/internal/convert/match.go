@@ -1,0 +1,621 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
+	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+)
+
+// target is a resource that a rule matches.
+type target struct {
+	group, version, resource, kind string
+	// connect reports whether requests for it are connections.
+	connect bool
+	// of is the Go type of its objects, nil if it is not known.
+	of reflect.Type
+}
+
+// connections are the kinds of what connections send, with their resources.
+func connections() map[string]string {
+	return map[string]string{
+		"PodExecOptions": "pods/exec", "PodAttachOptions": "pods/attach", "PodPortForwardOptions": "pods/portforward", "PodProxyOptions": "pods/proxy",
+		"NodeProxyOptions": "nodes/proxy", "ServiceProxyOptions": "services/proxy",
+	}
+}
+
+var versionForm = regexp.MustCompile(`^(v\d+((alpha|beta)\d+)?|\*)$`)
+
+// splitKind splits Kyverno's name of a kind: group/version/Kind/subresource, of which Kind alone is needed.
+func splitKind(name string) (group, version, kind, subresource string) {
+	parts := strings.Split(name, "/")
+	last := strings.Split(parts[len(parts)-1], ".")
+	parts = append(parts[:len(parts)-1], last...)
+	switch len(parts) {
+	case 1:
+		return "*", "*", parts[0], ""
+	case 2:
+		switch {
+		case name == "*/*":
+			return "*", "*", "*", "*"
+		case parts[0] == "*" && strings.ToLower(parts[1]) == parts[1]:
+			return "*", "*", "*", parts[1]
+		case versionForm.MatchString(parts[0]):
+			return "*", parts[0], parts[1], ""
+		default:
+			return "*", "*", parts[0], parts[1]
+		}
+	case 3:
+		if versionForm.MatchString(parts[0]) {
+			return "*", parts[0], parts[1], parts[2]
+		}
+		return parts[0], parts[1], parts[2], ""
+	case 4:
+		return parts[0], parts[1], parts[2], parts[3]
+	default:
+		return "", "", "", ""
+	}
+}
+
+//nolint:gochecknoglobals // they are made once
+var (
+	resources = sync.OnceValue(func() *request.Resources { return request.NewResources(nil) })
+	kinds     = sync.OnceValue(func() []schema.GroupVersionKind {
+		all := slices.Collect(maps.Keys(builtin.Scheme().AllKnownTypes()))
+		slices.SortFunc(all, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
+		return all
+	})
+)
+
+// targetsOf returns the resources of a kind.
+func targetsOf(name string) ([]target, error) {
+	group, version, kind, sub := splitKind(name)
+	suffix := ""
+	if sub != "" {
+		suffix = "/" + sub
+	}
+	if kind == "" {
+		return nil, fmt.Errorf("the kind %q", name)
+	}
+	if kind == "*" {
+		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: isConnection(sub)}}, nil
+	}
+	if resource := connections()[kind]; resource != "" {
+		return []target{{group: "", version: "v1", resource: resource, kind: kind, connect: true}}, nil
+	}
+	var found []target
+	for _, gvk := range kinds() {
+		as := resources().Of(gvk)
+		if as.Guessed || !pattern.MatchWildcard(group, gvk.Group) || !pattern.MatchWildcard(version, gvk.Version) || !pattern.MatchWildcard(kind, gvk.Kind) {
+			continue
+		}
+		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name + suffix, kind: gvk.Kind, connect: isConnection(sub)}
+		if sub == "" || sub == "status" || sub == "ephemeralcontainers" || sub == "resize" {
+			t.of = builtin.Scheme().AllKnownTypes()[gvk]
+		}
+		found = append(found, t)
+	}
+	found = preferred(found, version)
+	if len(found) == 0 {
+		if strings.ContainsAny(kind, "*?") {
+			return nil, fmt.Errorf("the kind %q, whose wildcards match none of Kubernetes", name)
+		}
+		as := resources().Of(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+		found = []target{{group: group, version: version, resource: as.Name + suffix, kind: kind, connect: isConnection(sub)}}
+	}
+	return found, nil
+}
+
+// isConnection reports whether requests for a subresource are connections.
+func isConnection(subresource string) bool {
+	return slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource)
+}
+
+// preferred drops versions that are served beside a stable one, unless the rule names a version, and groups that are gone.
+func preferred(all []target, version string) []target {
+	stable := func(t target) bool {
+		return !strings.ContainsAny(strings.TrimPrefix(t.version, "v"), "abcdefghijklmnopqrstuvwxyz")
+	}
+	hasStable := map[string]bool{}
+	for _, t := range all {
+		if stable(t) {
+			hasStable[t.kind] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(t target) bool {
+		return version == "*" && hasStable[t.kind] && !stable(t)
+	})
+}
+
+// matched is what the filters of a rule come to.
+type matched struct {
+	targets []target
+	// operations are those of all targets.
+	operations []admissionregistrationv1.OperationType
+	// rules select requests by resource and operation.
+	rules []admissionregistrationv1.NamedRuleWithOperations
+	// selector is that of namespaces, and nil for all.
+	selector *metav1.LabelSelector
+	// conditions must hold besides, each with what it is about. Those of late need the namespace, which match conditions do not have.
+	conditions, late []guard
+	// notes say in what the translation differs.
+	notes []string
+}
+
+// guard is a condition with its name.
+type guard struct {
+	name string
+	expr celexpr.Expr
+}
+
+// types returns what is known of the object.
+func (m *matched) types() celexpr.Type {
+	var all []reflect.Type
+	for _, t := range m.targets {
+		if t.of == nil {
+			return celexpr.Object()
+		}
+		if !slices.Contains(all, t.of) {
+			all = append(all, t.of)
+		}
+	}
+	return celexpr.Object(all...)
+}
+
+// block is the meaning of one filter.
+type block struct {
+	targets    []target
+	operations []string
+	selector   *metav1.LabelSelector
+	conditions []guard
+	late       []guard
+}
+
+// all returns the conjunction of all conditions.
+func (b *block) all() celexpr.Expr {
+	return celexpr.And(and(b.conditions), and(b.late))
+}
+
+// unsupportedError is a part of a rule that has no translation.
+type unsupportedError struct {
+	// field is the path in the rule, construct what stands there, and instead what to write.
+	field, construct, instead string
+}
+
+// Error implements error.
+func (e *unsupportedError) Error() string { return e.construct }
+
+func unsupported(field, instead, format string, args ...any) error {
+	return &unsupportedError{field: field, construct: fmt.Sprintf(format, args...), instead: instead}
+}
+
+// subject is the object that filters are about.
+func subjectMember(object celexpr.Expr, names ...string) celexpr.Expr {
+	e := celexpr.Field(object, "metadata")
+	for _, name := range names {
+		e = celexpr.OptField(e, name)
+	}
+	return e
+}
+
+// readFilter translates a filter.
+func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
+	b := &block{operations: f.Resources.Operations}
+	if len(f.Roles)+len(f.ClusterRoles) > 0 {
+		name := "roles"
+		if len(f.ClusterRoles) > 0 {
+			name = "clusterRoles"
+		}
+		return nil, unsupported(field+"."+name, "name the users and groups in subjects, or ask authorizer in a match condition",
+			"roles of the user, which Kyverno looks up in the cluster")
+	}
+	r := &f.Resources
+	at := field + ".resources"
+	for i, kind := range r.Kinds {
+		targets, err := targetsOf(kind)
+		if err != nil {
+			return nil, unsupported(fmt.Sprintf("%s.kinds[%d]", at, i), "name the kinds", "%s", err)
+		}
+		for _, t := range targets {
+			if !slices.Contains(b.targets, t) {
+				b.targets = append(b.targets, t)
+			}
+		}
+	}
+	names := r.Names
+	if r.Name != "" {
+		names = append([]string{r.Name}, names...)
+		if len(r.Names) > 0 {
+			return nil, unsupported(at+".names", "write one of them", "both name and names")
+		}
+	}
+	if len(names) > 0 {
+		name := celexpr.Call(celexpr.Call(subjectMember(object, "name"), "or", subjectMember(object, "generateName")), "orValue", celexpr.Str(""))
+		if slices.ContainsFunc(b.targets, func(t target) bool { return t.connect }) {
+			name = celexpr.Field(celexpr.Raw("request"), "name")
+		}
+		b.conditions = append(b.conditions, guard{"name", anyOf(name, names)})
+	}
+	if len(r.Namespaces) > 0 {
+		namespace := celexpr.Raw("request.namespace")
+		if slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" }) {
+			namespace = celexpr.Raw("request.name")
+		}
+		b.conditions = append(b.conditions, guard{"namespace", anyOf(namespace, r.Namespaces)})
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
+		of := subjectMember(object, "annotations")
+		b.conditions = append(b.conditions, guard{"annotation", labelCondition(of, key, r.Annotations[key])})
+	}
+	if r.Selector != nil {
+		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, subjectMember(object, "labels"))})
+	}
+	if s := r.NamespaceSelector; s != nil {
+		if slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" }) {
+			b.conditions = append(b.conditions, guard{"namespace", celexpr.False})
+		}
+		b.selector = s
+		b.late = append(b.late, guard{"namespace", selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels"))})
+	}
+	if len(f.Subjects) > 0 {
+		user, err := subjectsCondition(f.Subjects)
+		if err != nil {
+			return nil, unsupported(field+".subjects", "name a user, a group or a service account", "%s", err)
+		}
+		b.conditions = append(b.conditions, guard{"user", user})
+	}
+	return b, nil
+}
+
+// anyOf returns the condition that a string matches one of several texts with wildcards.
+func anyOf(v celexpr.Expr, texts []string) celexpr.Expr {
+	var literals, all []celexpr.Expr
+	for _, text := range texts {
+		if strings.ContainsAny(text, "*?") {
+			all = append(all, pattern.Wildcard(v, text))
+		} else {
+			literals = append(literals, celexpr.Str(text))
+		}
+	}
+	if len(literals) > 0 {
+		all = append([]celexpr.Expr{celexpr.In(v, literals...)}, all...)
+	}
+	return celexpr.Or(all...)
+}
+
+// labelCondition returns the condition that one of optional labels or annotations has this name and value, with wildcards in both.
+func labelCondition(of celexpr.Expr, key, value string) celexpr.Expr {
+	if !strings.ContainsAny(key, "*?") {
+		member := celexpr.OptField(of, key)
+		if value == "*" {
+			return celexpr.Call(member, "hasValue")
+		}
+		if value == "" || strings.ContainsAny(value, "*?") {
+			return celexpr.Call(celexpr.Macro(member, "optMap", "value", pattern.Wildcard(celexpr.Raw("value"), value)), "orValue", celexpr.False)
+		}
+		return celexpr.Eq(celexpr.Call(member, "orValue", celexpr.Str("")), celexpr.Str(value))
+	}
+	all := celexpr.Call(of, "orValue", celexpr.Raw("{}"))
+	matches := celexpr.And(pattern.Wildcard(celexpr.Raw("key"), key), pattern.Wildcard(celexpr.At(all, celexpr.Raw("key")), value))
+	return celexpr.Macro(all, "exists", "key", matches)
+}
+
+// selectorCondition returns the condition that optional labels match a selector.
+func selectorCondition(s *metav1.LabelSelector, labels celexpr.Expr) celexpr.Expr {
+	var all []celexpr.Expr
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		all = append(all, labelCondition(labels, key, s.MatchLabels[key]))
+	}
+	for _, r := range s.MatchExpressions {
+		member := celexpr.OptField(labels, r.Key)
+		has := celexpr.Call(member, "hasValue")
+		var values []celexpr.Expr
+		for _, value := range r.Values {
+			values = append(values, celexpr.Str(value))
+		}
+		in := celexpr.And(has, celexpr.In(celexpr.Call(member, "orValue", celexpr.Str("")), values...))
+		switch r.Operator {
+		case metav1.LabelSelectorOpIn:
+			all = append(all, in)
+		case metav1.LabelSelectorOpNotIn:
+			all = append(all, celexpr.Not(in))
+		case metav1.LabelSelectorOpExists:
+			all = append(all, has)
+		case metav1.LabelSelectorOpDoesNotExist:
+			all = append(all, celexpr.Not(has))
+		}
+	}
+	return celexpr.And(all...)
+}
+
+// subjectsCondition returns the condition that the user is one of several.
+func subjectsCondition(subjects []rbacv1.Subject) (celexpr.Expr, error) {
+	user, groups := celexpr.Raw("request.userInfo.username"), celexpr.Raw("request.userInfo.groups")
+	var all []celexpr.Expr
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			all = append(all, pattern.Wildcard(user, s.Name))
+		case rbacv1.ServiceAccountKind:
+			all = append(all, pattern.Wildcard(user, "system:serviceaccount:"+s.Namespace+":"+s.Name))
+		case rbacv1.GroupKind:
+			if strings.ContainsAny(s.Name, "*?") {
+				all = append(all, celexpr.Macro(groups, "exists", "group", pattern.Wildcard(celexpr.Raw("group"), s.Name)))
+			} else {
+				all = append(all, celexpr.Rel(celexpr.Str(s.Name), "in", groups))
+			}
+		default:
+			return celexpr.Expr{}, fmt.Errorf("a subject of the kind %q", s.Kind)
+		}
+	}
+	return celexpr.Or(all...), nil
+}
+
+// and returns the conjunction of guards.
+func and(guards []guard) celexpr.Expr {
+	var all []celexpr.Expr
+	for _, g := range guards {
+		all = append(all, g.expr)
+	}
+	return celexpr.And(all...)
+}
+
+// kindCondition returns the condition that a request is about one of several targets.
+func kindCondition(targets []target) celexpr.Expr {
+	var names []celexpr.Expr
+	for _, t := range targets {
+		if t.kind == "*" {
+			return celexpr.True
+		}
+		if name := celexpr.Str(t.kind); !slices.ContainsFunc(names, name.Equal) {
+			names = append(names, name)
+		}
+	}
+	return celexpr.In(celexpr.Raw("request.kind.kind"), names...)
+}
+
+// operationCondition returns the condition that a request is one of several operations.
+func operationCondition(operations []string) celexpr.Expr {
+	var names []celexpr.Expr
+	for _, o := range operations {
+		names = append(names, celexpr.Str(o))
+	}
+	return celexpr.In(celexpr.Raw("request.operation"), names...)
+}
+
+// all returns the alternatives of filters, with their fields below one, and whether one is enough.
+func (f *filters) all(field string) (blocks []filter, fields []string, oneOf bool) {
+	list := "any"
+	switch {
+	case len(f.Any) > 0:
+		blocks, oneOf = f.Any, true
+	case len(f.All) > 0:
+		blocks, list = f.All, "all"
+	default:
+		return []filter{f.filter}, []string{field}, true
+	}
+	for i := range blocks {
+		fields = append(fields, fmt.Sprintf("%s.%s[%d]", field, list, i))
+	}
+	return blocks, fields, oneOf
+}
+
+// readMatch translates the filters of a rule. Operations are those of a filter that names none, and of all filters those count that are
+// allowed.
+func readMatch(r *rule, operations []string, allowed func(operation string) bool, object celexpr.Expr, partial func(error) bool) (*matched, error) {
+	m := &matched{}
+	var blocks []*block
+	filters, fields, oneOf := r.Match.all("match")
+	if !oneOf && len(filters) > 1 {
+		return nil, unsupported("match.all", "join them in one", "several filters that must all match")
+	}
+	for i := range filters {
+		b, err := readFilter(&filters[i], fields[i], object)
+		if err != nil {
+			return nil, err
+		}
+		if len(b.targets) == 0 {
+			return nil, unsupported(fields[i], "name the kinds", "a filter without kinds")
+		}
+		blocks = append(blocks, b)
+	}
+	m.addBlocks(blocks, operations, allowed)
+	if len(m.rules) == 0 {
+		return nil, unsupported("match", "remove the rule", "a rule that never applies: its operations exclude each other")
+	}
+	if err := m.addExclude(r.Exclude, object, partial); err != nil {
+		return nil, err
+	}
+	for _, t := range m.targets {
+		if t.of == nil && !t.connect && t.kind != "*" && !strings.Contains(t.resource, "/") {
+			m.notes = append(m.notes, fmt.Sprintf("the resource of the kind %s is taken to be %q", t.kind, t.resource))
+		}
+	}
+	return m, nil
+}
+
+// addBlocks adds the resources of all alternatives, and conditions for what they do not have in common.
+func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(operation string) bool) {
+	byOperation := map[string][]target{}
+	opsOf := func(b *block, t target) []string {
+		of := operations
+		switch {
+		case len(b.operations) > 0:
+			of = b.operations
+		case t.connect:
+			of = []string{"CONNECT"}
+		}
+		return slices.DeleteFunc(slices.Clone(of), func(o string) bool { return !allowed(o) })
+	}
+	for _, b := range blocks {
+		for _, t := range b.targets {
+			if !slices.Contains(m.targets, t) {
+				m.targets = append(m.targets, t)
+			}
+			for _, o := range opsOf(b, t) {
+				if !slices.Contains(byOperation[o], t) {
+					byOperation[o] = append(byOperation[o], t)
+				}
+			}
+		}
+	}
+	m.addRules(byOperation)
+	if len(blocks) == 1 {
+		b := blocks[0]
+		m.conditions = append(m.conditions, b.conditions...)
+		if b.selector != nil && !hasWildcard(b.selector) {
+			m.selector = b.selector
+		} else {
+			m.late = append(m.late, b.late...)
+		}
+		return
+	}
+	same := !slices.ContainsFunc(blocks, func(b *block) bool { return !b.all().Equal(blocks[0].all()) })
+	var alternatives []celexpr.Expr
+	late := false
+	for _, b := range blocks {
+		late = late || len(b.late) > 0
+		e := b.all()
+		if !same {
+			e = celexpr.And(kindCondition(b.targets), e)
+		}
+		if len(b.operations) > 0 && !slices.Equal(b.operations, blocks[0].operations) {
+			e = celexpr.And(operationCondition(b.operations), e)
+		}
+		alternatives = append(alternatives, e)
+	}
+	m.add(guard{"match", celexpr.Or(alternatives...)}, late)
+}
+
+// hasWildcard reports whether a selector is none of Kubernetes.
+func hasWildcard(s *metav1.LabelSelector) bool {
+	for key, value := range s.MatchLabels {
+		if strings.ContainsAny(key+value, "*?") {
+			return true
+		}
+	}
+	return false
+}
+
+// addExclude adds the condition that a request is not excluded.
+func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error) bool) error {
+	if f == nil {
+		return nil
+	}
+	blocks, fields, oneOf := f.all("exclude")
+	var all []celexpr.Expr
+	late := false
+	name := ""
+	for i := range blocks {
+		b, err := readFilter(&blocks[i], fields[i], object)
+		if err != nil {
+			if oneOf && partial(err) { // less is excluded
+				continue
+			}
+			return err
+		}
+		e := b.all()
+		name = "object"
+		if guards := append(slices.Clone(b.conditions), b.late...); len(guards) == 1 {
+			name = guards[0].name
+		}
+		if len(b.targets) > 0 && !m.areAll(b.targets) {
+			e = celexpr.And(kindCondition(b.targets), e)
+			name = "kind"
+		}
+		if len(b.operations) > 0 {
+			e = celexpr.And(operationCondition(b.operations), e)
+			name = "operation"
+		}
+		late = late || len(b.late) > 0
+		all = append(all, e)
+	}
+	excluded := celexpr.And(all...)
+	if oneOf {
+		excluded = celexpr.Or(all...)
+	}
+	if len(all) == 0 || excluded.IsFalse() {
+		return nil
+	}
+	m.add(guard{"not-excluded-by-" + name, celexpr.Not(excluded)}, late)
+	return nil
+}
+
+// add adds a condition, which is late if it needs the namespace.
+func (m *matched) add(g guard, late bool) {
+	if late {
+		m.late = append(m.late, g)
+	} else if !g.expr.IsTrue() {
+		m.conditions = append(m.conditions, g)
+	}
+}
+
+// areAll reports whether all that is matched is among these targets.
+func (m *matched) areAll(targets []target) bool {
+	return !slices.ContainsFunc(m.targets, func(t target) bool {
+		return !slices.ContainsFunc(targets, func(o target) bool { return o.kind == t.kind || o.kind == "*" })
+	})
+}
+
+// addRules makes the rules that select requests.
+func (m *matched) addRules(byOperation map[string][]target) {
+	type key struct{ group, version, operations string }
+	operationsOf := map[target][]string{}
+	for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
+		for _, t := range byOperation[o] {
+			operationsOf[t] = append(operationsOf[t], o)
+		}
+		if len(byOperation[o]) > 0 {
+			m.operations = append(m.operations, admissionregistrationv1.OperationType(o))
+		}
+	}
+	resourcesOf := map[key][]string{}
+	var order []key
+	for _, t := range m.targets {
+		k := key{t.group, t.version, strings.Join(operationsOf[t], ",")}
+		if k.operations == "" {
+			continue
+		}
+		if resourcesOf[k] == nil {
+			order = append(order, k)
+		}
+		resourcesOf[k] = append(resourcesOf[k], t.resource)
+		if t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" && strings.Contains(k.operations, "UPDATE") {
+			resourcesOf[k] = append(resourcesOf[k], "pods/ephemeralcontainers")
+		}
+	}
+	for _, k := range order {
+		out := admissionregistrationv1.NamedRuleWithOperations{}
+		for o := range strings.SplitSeq(k.operations, ",") {
+			out.Operations = append(out.Operations, admissionregistrationv1.OperationType(o))
+		}
+		out.APIGroups, out.APIVersions, out.Resources = []string{k.group}, []string{k.version}, resourcesOf[k]
+		if i := slices.IndexFunc(m.rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Equal(r.Operations, out.Operations) && slices.Equal(r.APIGroups, out.APIGroups) && slices.Equal(r.Resources, out.Resources)
+		}); i >= 0 { // another version
+			m.rules[i].APIVersions = append(m.rules[i].APIVersions, k.version)
+			continue
+		}
+		m.rules = append(m.rules, out)
+	}
+}
+
+// onlyPods reports whether all that a filter matches are pods.
+func (m *matched) onlyPods() bool {
+	return len(m.targets) > 0 && !slices.ContainsFunc(m.targets, func(t target) bool { return t.of != reflect.TypeFor[corev1.Pod]() || t.resource != "pods" })
+}
