@@ -1,6 +1,7 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -85,7 +86,7 @@ func TestHTTPService(t *testing.T) {
 		"not allowed":    {status(http.StatusUnauthorized), "status 401", true},
 		"too much":       {func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, endless{r.Context()}) }, "more than 1048576 bytes", false},
 		"a large header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 128<<10)) }, "server response headers exceeded", true},
-		"too slow":       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer in time", true},
+		"too slow":       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, errTime.Error(), true},
 		"drops": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				_, _ = io.WriteString(w, " ")
@@ -95,7 +96,7 @@ func TestHTTPService(t *testing.T) {
 				case <-time.After(20 * time.Millisecond):
 				}
 			}
-		}, "did not answer in time", true},
+		}, errTime.Error(), true},
 		"a redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusFound) }, "redirects are not followed", true},
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
@@ -109,8 +110,12 @@ func TestHTTPService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, ca := service(t, test.handler)
+			timeout := time.Minute
+			if test.want == errTime.Error() {
+				timeout = time.Second
+			}
 			ask := asks(t, &config.GroupSource{Secret: []byte("secret"), Config: &v1alpha1.GroupSource{
-				Timeout: &metav1.Duration{Duration: 2 * time.Second}, CertificateAuthority: ca, HTTP: &v1alpha1.HTTPGroups{URL: url + "/v1/groups", TokenFile: "x"},
+				Timeout: &metav1.Duration{Duration: timeout}, CertificateAuthority: ca, HTTP: &v1alpha1.HTTPGroups{URL: url + "/v1/groups", TokenFile: "x"},
 			}})
 			names, err := ask()
 			checkAnswer(t, names, err, test.want, test.outage)
@@ -169,7 +174,7 @@ func TestHTTPRequest(t *testing.T) {
 		})
 		certificate, key := clientPair(t)
 		ask := asks(t, &config.GroupSource{Secret: []byte("secret"), Certificate: certificate, Key: key, Config: &v1alpha1.GroupSource{
-			CertificateAuthority: ca, HTTP: &v1alpha1.HTTPGroups{URL: address + "/v1", Method: method, ClientCertificateFile: "x", ClientKeyFile: "y", TokenFile: "z"},
+			Timeout: &metav1.Duration{Duration: time.Minute}, CertificateAuthority: ca, HTTP: &v1alpha1.HTTPGroups{URL: address + "/v1", Method: method, ClientCertificateFile: "x", ClientKeyFile: "y", TokenFile: "z"},
 		}})
 		if names, err := ask(); err != nil || !slices.Equal(names, []string{"a"}) {
 			t.Fatalf("%q, %v", names, err)
@@ -207,7 +212,7 @@ func TestUserInfo(t *testing.T) {
 				}
 				test.handler(w, r)
 			})
-			names, err := asks(t, &config.GroupSource{Config: &v1alpha1.GroupSource{CertificateAuthority: ca, UserInfo: &v1alpha1.UserInfoGroups{URL: address}}})()
+			names, err := asks(t, &config.GroupSource{Config: &v1alpha1.GroupSource{Timeout: &metav1.Duration{Duration: time.Minute}, CertificateAuthority: ca, UserInfo: &v1alpha1.UserInfoGroups{URL: address}}})()
 			checkAnswer(t, names, err, test.want, test.outage)
 		})
 	}
@@ -222,8 +227,8 @@ type graph struct {
 	tokens atomic.Int64
 	// busy is how many calls are answered with 429, after which Retry-After is one second.
 	busy int64
-	// next replaces the address of the next page.
-	next string
+	// next replaces the address of the next page, and retryAfter the second that a busy service asks for.
+	next, retryAfter string
 }
 
 func (g *graph) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -240,7 +245,7 @@ func (g *graph) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if atomic.AddInt64(&g.busy, -1) >= 0 {
-		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Retry-After", cmp.Or(g.retryAfter, "1"))
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	}
@@ -295,7 +300,7 @@ func TestGraph(t *testing.T) {
 		"a path for a user": {&graph{groups: ids, page: 1}, nil, "../groups/x", "", false, 1},
 		"another secret":    {&graph{}, func(s *config.GroupSource) { s.Secret = []byte("old") }, "o-1", "token of the application: status 401", true, 0},
 		"busy":              {&graph{groups: ids[:1], page: 1, busy: 2}, nil, "o-1", "g-000", false, 1},
-		"busy for too long": {&graph{groups: ids[:1], page: 1, busy: 20}, func(s *config.GroupSource) { s.Config.Timeout = &metav1.Duration{Duration: 1500 * time.Millisecond} }, "o-1", "status 429", true, 1},
+		"busy for too long": {&graph{groups: ids[:1], page: 1, busy: 20, retryAfter: "3600"}, nil, "o-1", "status 429", true, 1},
 		"too many":          {&graph{groups: ids, page: 100}, func(s *config.GroupSource) { s.Config.MaxGroups = 150 }, "o-1", "more than 150 groups", false, 1},
 		"a page elsewhere":  {&graph{groups: ids, page: 100, next: "https://evil.example/v1.0/x"}, nil, "o-1", "at another address", false, 1},
 		"a page by HTTP":    {&graph{groups: ids, page: 100, next: "http://127.0.0.1/v1.0/x"}, nil, "o-1", "at another address", false, 1},
@@ -304,7 +309,7 @@ func TestGraph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address, ca := service(t, test.graph.ServeHTTP)
-			s := &config.GroupSource{Secret: []byte("secret"), Issuer: "https://issuer.example", Config: &v1alpha1.GroupSource{Name: "corp", CertificateAuthority: ca, Graph: &v1alpha1.GraphGroups{
+			s := &config.GroupSource{Secret: []byte("secret"), Issuer: "https://issuer.example", Config: &v1alpha1.GroupSource{Name: "corp", CertificateAuthority: ca, Timeout: &metav1.Duration{Duration: time.Minute}, Graph: &v1alpha1.GraphGroups{
 				TenantID: "tenant", ClientID: "client", ClientSecretFile: "x",
 				URL: address + "/v1.0", TokenURL: address + "/tenant/oauth2/v2.0/token",
 			}}}
