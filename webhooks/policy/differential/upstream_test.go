@@ -336,7 +336,9 @@ func (i interfaces) GetObjectConvertor() runtime.ObjectConvertor {
 	return converter{clientgoscheme.Scheme}
 }
 
-func (i interfaces) GetObjectCreater() runtime.ObjectCreater { return newObjects{clientgoscheme.Scheme} }
+func (i interfaces) GetObjectCreater() runtime.ObjectCreater {
+	return newObjects{clientgoscheme.Scheme}
+}
 
 type newObjects struct{ runtime.ObjectCreater }
 
