@@ -245,7 +245,7 @@ func (r *review) isMatch(p *compiledPolicy, binding string, m matching.Match) bo
 // fail notes that a policy could not be evaluated.
 func (r *review) fail(p *compiledPolicy, binding string, err error, reason metav1.StatusReason) {
 	failure := Failure{Policy: p.name, Binding: binding, Message: err.Error(), Ignored: p.ignores, reason: reason}
-	if !r.reinvoking || !slices.Contains(r.failures, failure) { // what is configured is the same both times
+	if reason != "" || !r.reinvoking || !slices.Contains(r.failures, failure) { // what is configured is the same both times
 		r.failures = append(r.failures, failure)
 	}
 	if reason == "" {

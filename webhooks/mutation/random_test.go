@@ -22,7 +22,11 @@ var (
 // TestRandomSameAsUpstream holds random policies and objects against upstream. `make differential N=…` tries more.
 func TestRandomSameAsUpstream(t *testing.T) {
 	t.Parallel()
+	seeds := []int64{2348} // a policy fails for two params when it runs again
 	for seed := *differentialSeed; seed < *differentialSeed+int64(*differentialN); seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		g := generator{rand.New(rand.NewPCG(1, uint64(seed)))}
 		policies := g.policies()
 		object, old, change := g.object()
