@@ -48,6 +48,7 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 		return r.converted(req), nil
 	}
 	req.Kind.Group, req.Kind.Version = resource.Group, resource.Version
+	renamed := r.IsRenamed(resource)
 	for _, object := range [...]struct {
 		from *payload
 		to   *runtime.RawExtension
@@ -60,7 +61,7 @@ func (r *request) convert(resource schema.GroupVersionResource) (*request, error
 			r.review.fail(err)
 			return nil, err
 		}
-		if r.IsRenamed(resource) {
+		if renamed {
 			object.to.Raw = equivalent.WithVersion(text, resource.GroupVersion().String())
 			continue
 		}

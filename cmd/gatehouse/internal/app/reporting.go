@@ -58,8 +58,8 @@ const (
 )
 
 // notSent returns a function that returns remarks on what an object matches and the webhook
-// configurations do not send, and on what it costs that they send everything. It is nil while these are not known. The configuration has the
-// kinds of workloads.
+// configurations do not send, and on what it costs that they send everything. It is nil while
+// these are not known. The configuration has the kinds of workloads.
 func (r *reporting) notSent(c *config.Config) func(object any) (notSent, warnings []string) {
 	if r.rules != nil {
 		r.rules.use(c)

@@ -9,10 +9,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
@@ -82,29 +84,24 @@ func readCluster(ctx context.Context, access *rest.Config, workloads *manifest.W
 
 // readResource returns the objects of a resource.
 func readResource(ctx context.Context, client dynamic.Interface, of schema.GroupVersionResource, workloads *manifest.Workloads) ([]*manifest.Object, error) {
-	const page = 250
 	var objects []*manifest.Object
-	for next := ""; ; {
-		list, err := client.Resource(of).List(ctx, metav1.ListOptions{Limit: page, Continue: next})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			o := &list.Items[i]
-			o.SetManagedFields(nil)
-			unstructured.RemoveNestedField(o.Object, "status")
-			text, err := yaml.Marshal(o.Object)
-			if err != nil {
-				return nil, err
-			}
-			name := of.Resource + "/" + o.GetName()
-			if o.GetNamespace() != "" {
-				name = of.Resource + "/" + o.GetNamespace() + "/" + o.GetName()
-			}
-			objects = append(objects, manifest.Read(name, text, workloads).Objects...)
-		}
-		if next = list.GetContinue(); next == "" {
-			return objects, nil
-		}
+	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return client.Resource(of).List(ctx, options)
 	}
+	err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		o, _ := item.(*unstructured.Unstructured)
+		o.SetManagedFields(nil)
+		unstructured.RemoveNestedField(o.Object, "status")
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return err
+		}
+		name := of.Resource + "/" + o.GetName()
+		if o.GetNamespace() != "" {
+			name = of.Resource + "/" + o.GetNamespace() + "/" + o.GetName()
+		}
+		objects = append(objects, manifest.Read(name, text, workloads).Objects...)
+		return nil
+	})
+	return objects, err
 }
