@@ -98,7 +98,7 @@ func mutate(ctx context.Context, s *Snapshot, in Input) admission.Response {
 		in.Request.Object.Raw, in.Index = changed.Object, nil
 	}
 	response := s.inject(ctx, in)
-	if response.Allowed {
+	if response.Allowed && len(changed.Patch) > 0 {
 		// The patches apply one after the other: together they make the object of the request what both have made of it.
 		response.Patches = append(changed.Patch, response.Patches...)
 	}

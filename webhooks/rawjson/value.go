@@ -329,12 +329,11 @@ func skipText(data []byte, i int) int {
 	}
 }
 
-// isPlain reports whether the first eight bytes of a string are printable ASCII without quotes and backslashes.
-func isPlain(s string) bool {
+// word returns the first eight bytes of a string.
+func word(s string) uint64 {
 	_ = s[7]
-	w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	return special(w) == 0
 }
 
 // AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
@@ -343,9 +342,13 @@ func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
-		if len(s)-i >= 8 && isPlain(s[i:]) {
-			i += 8
-			continue
+		if len(s)-i >= 8 {
+			hit := special(word(s[i:]))
+			if hit == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(hit) >> 3
 		}
 		b := s[i]
 		if b >= 0x20 && b != '"' && b != '\\' && b < utf8.RuneSelf {

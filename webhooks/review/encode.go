@@ -143,7 +143,11 @@ func appendStrings(dst []byte, list []string) []byte {
 	return append(dst, ']')
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string {
+	keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
+	slices.Sort(keys)
+	return keys
+}
 
 // maxPooled bounds the buffers that are kept between requests.
 const maxPooled = 256 << 10

@@ -3,6 +3,7 @@ package review
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,8 @@ type fieldReader struct {
 	// unique is true if it is known that no object has a member twice.
 	unique bool
 	err    error
+	// copied has the strings that were read, so that most requests need one piece of memory for all of them.
+	copied strings.Builder
 }
 
 // fail keeps the error that a field is not what it must be. The field is name, or
@@ -36,7 +39,7 @@ func (d *fieldReader) fail(parent, name, want string) {
 func (d *fieldReader) string(parent, name string, v rawjson.Value) string {
 	switch v.Kind() {
 	case rawjson.String:
-		return intern(v)
+		return d.text(v)
 	case rawjson.Null:
 		return ""
 	default:
@@ -128,13 +131,11 @@ func (d *fieldReader) user(name string, v rawjson.Value, into *authenticationv1.
 		case `"groups"`:
 			into.Groups = d.strings(name, "groups", value)
 		case `"extra"`:
-			extra := d.members(name, "extra", value)
-			if extra.Len() == 0 {
-				continue
-			}
-			into.Extra = make(map[string]authenticationv1.ExtraValue)
-			for key, value := range extra.Members() {
-				into.Extra[key.Text()] = d.strings(name, "extra", value)
+			for key, value := range d.members(name, "extra", value).Members() {
+				if into.Extra == nil {
+					into.Extra = make(map[string]authenticationv1.ExtraValue)
+				}
+				into.Extra[d.text(key)] = d.strings(name, "extra", value)
 			}
 		default:
 			d.unknown(name, key)
@@ -158,9 +159,9 @@ func (d *fieldReader) strings(parent, name string, v rawjson.Value) []string {
 	}
 }
 
-// intern returns the string of a value. Strings that nearly every review holds are
+// text returns the string of a value. Strings that nearly every review holds are
 // not copied.
-func intern(v rawjson.Value) string {
+func (d *fieldReader) text(v rawjson.Value) string {
 	switch string(v) {
 	case `""`:
 		return ""
@@ -184,7 +185,15 @@ func intern(v rawjson.Value) string {
 		return "system:serviceaccounts"
 	case `"system:masters"`:
 		return "system:masters"
-	default:
+	}
+	if bytes.IndexByte(v, '\\') >= 0 {
 		return v.Text()
 	}
+	const usual = 320 // bytes
+	if d.copied.Len() == 0 {
+		d.copied.Grow(usual)
+	}
+	start := d.copied.Len()
+	d.copied.Write(v[1 : len(v)-1])
+	return d.copied.String()[start:]
 }

@@ -192,10 +192,10 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, t
 		return true
 	}
 	defer h.finish(w, r, x)
-	ctx, cancel := context.WithDeadline(r.Context(), x.outcome.Started.Add(decisionTime(timeout)))
-	defer cancel()
+	ctx := &deadline{request: r.Context(), at: x.outcome.Started.Add(decisionTime(timeout))}
+	defer ctx.end()
 
-	failed := h.answer(ctx, w, r, x)
+	failed := h.answer(ctx, w, r, x) //nolint:contextcheck // ctx is a context of the request
 	if x.memory.isDropped() {
 		x.discarded = true
 		return true

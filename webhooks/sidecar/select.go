@@ -177,13 +177,17 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 	if p.NamespaceSelector != nil {
 		switch s.request.ns().matches(p) {
 		case no:
-			v.step("namespaceSelector", "no", describeSelector(p.NamespaceSelector, "the namespace", s.request.ns().labels))
+			if v.Explanation != nil {
+				v.step("namespaceSelector", "no", describeSelector(p.NamespaceSelector, "the namespace", s.request.ns().labels))
+			}
 			return NamespaceNotSelected
 		case cannotDecide:
 			v.step("namespaceSelector", "unknown", fmt.Sprintf("namespace %q is unknown", s.request.namespaceName))
 			unknown = true
 		case yes:
-			v.step("namespaceSelector", "yes", p.NamespaceSelector.String())
+			if v.Explanation != nil {
+				v.step("namespaceSelector", "yes", p.NamespaceSelector.String())
+			}
 		}
 	}
 	if p.ObjectSelector != nil {
@@ -194,7 +198,9 @@ func (s *selector) selects(v *Verdict, p *profile.Profile) Reason {
 			}
 			return ObjectNotSelected
 		}
-		v.step("objectSelector", "yes", p.ObjectSelector.String())
+		if v.Explanation != nil {
+			v.step("objectSelector", "yes", p.ObjectSelector.String())
+		}
 	}
 	if s.request.first.IsMirror {
 		v.step("static pod", "no", StaticPod.Text())

@@ -252,16 +252,15 @@ func (s *Status) Marshal() string {
 	dst = append(dst, ']')
 	slices.Sort(s.Created)
 	dst = appendStrings(dst, `,"created":`, slices.Compact(s.Created))
-	for i, fieldPath := range slices.Sorted(maps.Keys(s.Originals)) {
-		if i == 0 {
-			dst = append(dst, `,"originals":{`...)
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = rawjson.AppendString(dst, fieldPath)
-		dst = append(append(dst, ':'), s.Originals[fieldPath]...)
-	}
 	if len(s.Originals) > 0 {
+		dst = append(dst, `,"originals":{`...)
+		for i, fieldPath := range slices.Sorted(maps.Keys(s.Originals)) {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = rawjson.AppendString(dst, fieldPath)
+			dst = append(append(dst, ':'), s.Originals[fieldPath]...)
+		}
 		dst = append(dst, '}')
 	}
 	return string(append(dst, '}'))

@@ -27,6 +27,7 @@ var errLongHandshake = errors.New("tls: the client has sent too much before the 
 type handshakeConn struct {
 	net.Conn
 
+	connection *connection
 	// left bytes may be read until done is set, after the handshake.
 	left int
 	done bool
@@ -60,7 +61,8 @@ type acceptor struct {
 	tls      *tls.Config
 	// onAccept gets a connection before its handshake, and onDrop one that no server
 	// gets.
-	onAccept, onDrop func(*tls.Conn)
+	onAccept func(*tls.Conn) *connection
+	onDrop   func(*connection)
 	// follow returns what follows the reads of a connection over HTTP/2 without a client certificate, nil for none.
 	follow func(*tls.Conn) *connection
 	// onFailure gets the error of a handshake, and onRetry the error for which no
@@ -89,7 +91,7 @@ func (a *acceptor) serve() error {
 		pause = 0
 		inner := &handshakeConn{Conn: accepted, left: handshakeBytes}
 		conn := tls.Server(inner, a.tls)
-		a.onAccept(conn)
+		inner.connection = a.onAccept(conn)
 		go a.handshake(conn, inner)
 	}
 }
@@ -112,7 +114,7 @@ func (a *acceptor) handshake(conn *tls.Conn, inner *handshakeConn) {
 			err = errHTTP
 		}
 		a.onFailure(conn, err)
-		a.drop(conn)
+		a.drop(inner)
 		return
 	}
 	inner.done = true
@@ -131,13 +133,13 @@ func (a *acceptor) handshake(conn *tls.Conn, inner *handshakeConn) {
 		_ = socket.SetWriteBuffer(socketBytes) // as above
 	}
 	if !to.handOver(conn) {
-		a.drop(conn)
+		a.drop(inner)
 	}
 }
 
-func (a *acceptor) drop(conn *tls.Conn) {
-	_ = conn.NetConn().Close() // the connection is not used any more
-	a.onDrop(conn)
+func (a *acceptor) drop(conn *handshakeConn) {
+	_ = conn.Close() // the connection is not used any more
+	a.onDrop(conn.connection)
 }
 
 // looksLikeHTTP reports whether the first five bytes are those of an HTTP method.

@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"net"
-	"net/http"
-	"sync"
+	"sync/atomic"
 )
 
 // busyConnections counts the connections on which a call is in progress or may be about
@@ -12,27 +10,21 @@ import (
 // request that it reads while it shuts down, and its caller does not know whether it was
 // served (measured: most stops under load lost one call on HTTP/1.1).
 type busyConnections struct {
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
-	// none is closed when no connection is busy. It is set by wait.
+	count atomic.Int64
+	// none has an element once no connection is busy. It may be from an earlier time.
 	none chan struct{}
 }
 
-// setState follows http.Server.ConnState.
-func (b *busyConnections) setState(conn net.Conn, state http.ConnState) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch state {
-	case http.StateNew, http.StateActive:
-		if b.conns == nil {
-			b.conns = make(map[net.Conn]struct{})
-		}
-		b.conns[conn] = struct{}{}
-	case http.StateIdle, http.StateHijacked, http.StateClosed:
-		delete(b.conns, conn)
-		if len(b.conns) == 0 && b.none != nil {
-			close(b.none)
-			b.none = nil
+// set notes whether a connection is busy.
+func (b *busyConnections) set(c *connection, busy bool) {
+	switch {
+	case c.busy.Swap(busy) == busy:
+	case busy:
+		b.count.Add(1)
+	case b.count.Add(-1) == 0:
+		select {
+		case b.none <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -40,16 +32,11 @@ func (b *busyConnections) setState(conn net.Conn, state http.ConnState) {
 // wait returns when no connection is busy, or with ctx. It is called once, after
 // the listener has been closed.
 func (b *busyConnections) wait(ctx context.Context) {
-	b.mu.Lock()
-	if len(b.conns) == 0 {
-		b.mu.Unlock()
-		return
-	}
-	none := make(chan struct{})
-	b.none = none
-	b.mu.Unlock()
-	select {
-	case <-none:
-	case <-ctx.Done():
+	for b.count.Load() > 0 {
+		select {
+		case <-b.none:
+		case <-ctx.Done():
+			return
+		}
 	}
 }

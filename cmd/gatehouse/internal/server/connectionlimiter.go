@@ -66,6 +66,12 @@ type connection struct {
 	http2 bool
 	// timer closes the connection if no call comes.
 	timer *time.Timer
+	// busy is that of busyConnections.
+	busy atomic.Bool
+	// active reports whether a call is in progress, and closes is how long after it was accepted the connection is closed if none is.
+	active   atomic.Bool
+	closes   atomic.Int64
+	accepted time.Time
 
 	// whole is the number of calls in progress that have arrived whole.
 	whole atomic.Int32
@@ -80,11 +86,9 @@ type connection struct {
 	// left is how many bytes may come until the connection weighs http2Weight. It is for the reader alone.
 	left int
 
-	// The rest is guarded by the limiter's lock: the weight, whether a whole call has come over the connection, whether a call is in
-	// progress, and when the connection is closed if none is.
-	weight         fairqueue.Entry[*connection]
-	proven, active bool
-	closes         time.Time
+	// The rest is guarded by the limiter's lock: the weight, and whether a whole call has come over the connection.
+	weight fairqueue.Entry[*connection]
+	proven bool
 }
 
 // connectionKey is the key of the connection in the context of a call.
@@ -107,20 +111,22 @@ func callerOf(r *http.Request) review.Caller {
 }
 
 // add adds a connection. If there are too many, it closes others, or this one.
-func (l *connectionLimiter) add(conn net.Conn, expires time.Time) {
-	c := &connection{expires: expires, limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String())}
+func (l *connectionLimiter) add(conn net.Conn, expires time.Time) *connection {
+	c := &connection{expires: expires, accepted: time.Now(), limiter: l, conn: conn, client: login.ClientOf(conn.RemoteAddr().String())}
 	c.weight.Value, c.weight.Address = c, c.client
 	l.mu.Lock()
 	if l.all == nil {
 		l.all, l.clients = make(map[net.Conn]*connection), make(map[netip.Prefix]int)
 	}
-	c.closes, c.timer = time.Now().Add(l.firstCall), time.AfterFunc(l.firstCall, c.closeIdle)
+	c.closes.Store(int64(l.firstCall))
+	c.timer = time.AfterFunc(l.firstCall, c.closeIdle)
 	l.all[c.conn] = c
 	l.clients[c.client]++
 	l.unproven.Add(&c.weight, 1)
 	closed := l.enforce(c)
 	l.mu.Unlock()
 	l.report(closed)
+	return c
 }
 
 // find returns a connection that was added, after its handshake. It is nil if the connection was closed because of the
@@ -281,13 +287,22 @@ func (c *connection) remove() {
 	}
 }
 
-// closeIdle closes the connection if its time has passed and no call is in progress.
+// closeIdle closes the connection if its time has passed and no call is in progress, and looks again later otherwise.
 func (c *connection) closeIdle() {
-	c.limiter.mu.Lock()
-	defer c.limiter.mu.Unlock()
-	if c.limiter.all[c.conn] == c && !c.active && !time.Now().Before(c.closes) {
-		c.close()
+	l := c.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all[c.conn] != c {
+		return
 	}
+	wait := l.firstCall // that of an active one becomes no shorter
+	if !c.active.Load() {
+		if wait = time.Duration(c.closes.Load()) - time.Since(c.accepted); wait <= 0 {
+			c.close()
+			return
+		}
+	}
+	c.timer.Reset(wait)
 }
 
 // reviewConnection returns the connection of a request for review.Options.
@@ -345,25 +360,27 @@ func (c *connection) prove() {
 
 // setState follows http.Server.ConnState.
 func (l *connectionLimiter) setState(conn net.Conn, state http.ConnState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.all[conn]
-	if c == nil {
-		return
+	if c := l.find(conn, false); c != nil {
+		c.setState(state)
 	}
+}
+
+// setState follows http.Server.ConnState. It takes no lock for a call, and leaves it to closeIdle to set the timer.
+func (c *connection) setState(state http.ConnState) {
 	switch state {
 	case http.StateNew:
 	case http.StateActive:
-		c.active = true
+		c.active.Store(true)
 	case http.StateIdle:
-		c.active = false
-		wait := l.firstCall
-		if c.proven {
+		wait := c.limiter.firstCall
+		if c.isProven.Load() {
 			wait = idleTimeout
 		}
-		c.closes = time.Now().Add(wait)
-		c.timer.Reset(wait)
+		c.closes.Store(int64(time.Since(c.accepted) + wait))
+		c.active.Store(false)
 	case http.StateHijacked, http.StateClosed:
+		c.limiter.mu.Lock()
+		defer c.limiter.mu.Unlock()
 		c.remove()
 	}
 }

@@ -22,7 +22,7 @@ func (s *Server) ExpireUnused() {
 	defer s.limiter.mu.Unlock()
 	for _, c := range s.limiter.all {
 		if !c.proven {
-			c.closes = time.Now()
+			c.closes.Store(0)
 			c.timer.Reset(0)
 		}
 	}

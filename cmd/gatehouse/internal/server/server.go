@@ -113,6 +113,7 @@ type Server struct {
 func New(o Options) *Server {
 	return &Server{
 		options:    o,
+		busy:       busyConnections{none: make(chan struct{}, 1)},
 		limiter:    connectionLimiter{limit: cmp.Or(o.Connections, maxUncertified), firstCall: firstCallTimeout, turns: make(chan struct{}, turns)},
 		opsLimiter: connectionLimiter{limit: maxOps, firstCall: firstCallTimeout},
 	}
@@ -197,16 +198,14 @@ func (s *Server) acceptor(connections *connectionLog) *acceptor {
 	addr := o.Reviews.Addr()
 	return &acceptor{
 		listener: o.Reviews, tls: config, others: newHandover(addr), certified: newHandover(addr),
-		onAccept: func(conn *tls.Conn) {
-			s.busy.setState(conn, http.StateNew)
+		onAccept: func(conn *tls.Conn) *connection {
 			// Jitter keeps connections that were made together from ending together.
-			s.limiter.add(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
+			c := s.limiter.add(conn, time.Now().Add(age+rand.N(age/2+1))) //nolint:gosec // jitter, no secret
+			s.busy.set(c, true)
+			return c
 		},
-		follow: s.limiter.follow,
-		onDrop: func(conn *tls.Conn) {
-			s.limiter.setState(conn, http.StateClosed)
-			s.busy.setState(conn, http.StateClosed)
-		},
+		follow:  s.limiter.follow,
+		onDrop:  func(c *connection) { s.setState(c, http.StateClosed) },
 		onRetry: func(err error) { connections.warn(err.Error()) },
 		onFailure: func(conn *tls.Conn, err error) {
 			if o.HandshakeFailed != nil {
@@ -229,8 +228,11 @@ func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
 		ErrorLog:          errorLog,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: certifiedStreams},
 		ConnState: func(conn net.Conn, state http.ConnState) {
-			s.busy.setState(conn, state)
-			s.limiter.setState(conn, state)
+			if over, ok := conn.(*tls.Conn); ok {
+				if inner, ok := over.NetConn().(*handshakeConn); ok {
+					s.setState(inner.connection, state)
+				}
+			}
 		},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, connectionKey{}, s.limiter.find(conn, certified))
@@ -247,6 +249,12 @@ func (s *Server) reviews(certified bool, errorLog *log.Logger) *http.Server {
 		}
 	}
 	return server
+}
+
+// setState follows http.Server.ConnState for a connection for reviews.
+func (s *Server) setState(c *connection, state http.ConnState) {
+	s.busy.set(c, state == http.StateNew || state == http.StateActive)
+	c.setState(state)
 }
 
 // closing asks the caller for a new connection while the server drains, and when the

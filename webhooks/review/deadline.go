@@ -1,0 +1,67 @@
+package review
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// deadline is the context of a decision: it ends with that of the request, and at a time. Most decisions ask for Err alone, so that a
+// timer is made only for who asks for Done.
+type deadline struct {
+	request context.Context //nolint:containedctx // it is a context itself
+	at      time.Time
+
+	once  sync.Once
+	timed atomic.Pointer[timedContext]
+}
+
+// timedContext is a context with a timer.
+type timedContext struct {
+	context.Context
+
+	stop context.CancelFunc
+}
+
+// Deadline implements context.Context.
+func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
+
+// Done implements context.Context.
+func (d *deadline) Done() <-chan struct{} {
+	d.once.Do(func() {
+		ctx, stop := context.WithDeadline(d.request, d.at)
+		d.timed.Store(&timedContext{ctx, stop})
+	})
+	return d.timed.Load().Done()
+}
+
+// Err implements context.Context.
+func (d *deadline) Err() error {
+	if timed := d.timed.Load(); timed != nil {
+		return timed.Err()
+	}
+	if err := d.request.Err(); err != nil {
+		return err
+	}
+	if time.Until(d.at) <= 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Value implements context.Context. Package context looks for a context that descends from this one and was made after Done, and starts a
+// goroutine for it if it does not find the timer's.
+func (d *deadline) Value(key any) any {
+	if timed := d.timed.Load(); timed != nil {
+		return timed.Value(key)
+	}
+	return nil
+}
+
+// end stops the timer, if there is one.
+func (d *deadline) end() {
+	if timed := d.timed.Load(); timed != nil {
+		timed.stop()
+	}
+}
