@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -85,10 +86,13 @@ func readCluster(ctx context.Context, access *rest.Config, workloads *manifest.W
 // readResource returns the objects of a resource.
 func readResource(ctx context.Context, client dynamic.Interface, of schema.GroupVersionResource, workloads *manifest.Workloads) ([]*manifest.Object, error) {
 	var objects []*manifest.Object
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, _, err := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return client.Resource(of).List(ctx, options)
+	}).List(ctx, metav1.ListOptions{}) // all at once if a page has expired
+	if err != nil {
+		return nil, err
 	}
-	err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+	err = meta.EachListItem(list, func(item runtime.Object) error {
 		o, _ := item.(*unstructured.Unstructured)
 		o.SetManagedFields(nil)
 		unstructured.RemoveNestedField(o.Object, "status")
