@@ -6,7 +6,7 @@ import (
 
 	apply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/webhookconfig"
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 )
 
 // kind is a kind of webhook configuration.

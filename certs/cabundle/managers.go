@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/webhookconfig"
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 )
 
 // FieldManager is the field manager of every Publisher.

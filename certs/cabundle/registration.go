@@ -18,8 +18,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
-	"github.com/gatehouse-dev/gatehouse/internal/webhookconfig"
 )
 
 // Registration names a webhook configuration.

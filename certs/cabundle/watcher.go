@@ -14,8 +14,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
-	"github.com/gatehouse-dev/gatehouse/internal/webhookconfig"
 )
 
 // Subject is what the Events of this package are about.

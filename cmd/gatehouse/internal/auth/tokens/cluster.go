@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/pager"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -176,21 +176,13 @@ func statusOf(u *unstructured.Unstructured) v1alpha1.AccessTokenStatus {
 	return status
 }
 
-// pages returns a reader of all objects of a kind.
-func pages(client dynamic.ResourceInterface) *pager.ListPager {
-	return pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) })
-}
-
-// each reads all objects of a kind: page by page, or at once if a page has expired.
+// each reads all objects of a kind.
 func each(ctx context.Context, client dynamic.ResourceInterface, resource string, do func(*unstructured.Unstructured)) error {
-	list, _, err := pages(client).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return explain(err, "list", resource, "")
-	}
-	return meta.EachListItem(list, func(item runtime.Object) error {
-		do(item.(*unstructured.Unstructured)) //nolint:forcetypeassert // the client's lists have nothing else
+	err := paging.Objects(ctx, client.List, metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
+		do(u)
 		return nil
 	})
+	return explain(err, "list", resource, "")
 }
 
 // Delete deletes the tokens' objects, each only if it is still the one that was

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -80,7 +81,9 @@ func (l *Logouts) Run(ctx context.Context) {
 func (l *Logouts) sweep(ctx context.Context) error {
 	before, deleted := time.Now().Add(-l.keep), false
 	var failed error
-	list := pages(l.cluster.revocations)
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return l.cluster.revocations.List(ctx, o)
+	})
 	list.PageBufferSize = 0
 	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: logoutLabel}, func(item runtime.Object) error {
 		u := item.(*unstructured.Unstructured) //nolint:forcetypeassert // the client's lists have nothing else

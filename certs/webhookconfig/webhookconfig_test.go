@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	admissionregistrationv1client "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
-	"github.com/gatehouse-dev/gatehouse/internal/webhookconfig"
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 	"github.com/gatehouse-dev/gatehouse/test/support/fakeapi"
 )
 
