@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 	"github.com/gatehouse-dev/gatehouse/test/support/certstest"
 )
 
@@ -92,7 +93,7 @@ func bundleIn(o *configuration, webhook string) []byte {
 func applied(o *configuration) []string {
 	var names []string
 	for i := range o.Webhooks {
-		if name := o.Webhooks[i].Name; newObject(validating, &o.ObjectMeta).isApplied(name) {
+		if name := o.Webhooks[i].Name; newObject(webhookconfig.Validating, o).isApplied(name) {
 			names = append(names, name)
 		}
 	}
@@ -138,7 +139,7 @@ func applyBundles(object, patch map[string]any) (map[string]any, *http.Response)
 			if !bytes.Equal(w.ClientConfig.CABundle, bundle) {
 				// Whoever managed it does not any more. That is all that others manage here.
 				o.ManagedFields = slices.DeleteFunc(o.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
-					return f.Manager != FieldManager && managesBundle(f.FieldsV1.GetRawBytes(), w.Name)
+					return f.Manager != FieldManager && len(webhookconfig.Managers([]metav1.ManagedFieldsEntry{f}, w.Name, "clientConfig", "caBundle")) > 0
 				})
 			}
 			w.ClientConfig.CABundle = bundle

@@ -1,13 +1,13 @@
 package cabundle
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 )
 
 // FieldManager is the field manager of every Publisher.
@@ -26,10 +26,7 @@ type Manager struct {
 // managers returns those of an entry's caBundle, the latest first.
 func (o *object) managers(entry string) []Manager {
 	var list []Manager
-	for _, f := range o.fields {
-		if f.FieldsV1 == nil || f.Subresource != "" || !managesBundle(f.FieldsV1.GetRawBytes(), entry) {
-			continue
-		}
+	for _, f := range webhookconfig.Managers(o.fields, entry, "clientConfig", "caBundle") {
 		m := Manager{Name: f.Manager, Operation: string(f.Operation)}
 		if f.Time != nil {
 			m.Time = f.Time.UTC()
@@ -65,14 +62,4 @@ func (o *object) foreignManager(entry string) (Manager, bool) {
 		return Manager{}, false
 	}
 	return list[0], true
-}
-
-// managesBundle reports whether a set of fields, in the notation of managedFields, has
-// the caBundle of an entry.
-func managesBundle(fields []byte, entry string) bool {
-	var set fieldpath.Set
-	if set.FromJSON(bytes.NewReader(fields)) != nil {
-		return false
-	}
-	return set.Has(fieldpath.MakePathOrDie("webhooks", fieldpath.KeyByFields("name", entry), "clientConfig", "caBundle"))
 }

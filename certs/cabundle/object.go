@@ -38,20 +38,21 @@ type entry struct {
 	bundle *bundle
 }
 
-func newObject(k kind, meta *metav1.ObjectMeta) *object {
+func newObject(k kind, c *admissionregistrationv1.ValidatingWebhookConfiguration) *object {
 	o := &object{
-		target:          target{kind: k, name: meta.Name},
-		uid:             meta.UID,
-		resourceVersion: meta.ResourceVersion,
-		deleting:        meta.DeletionTimestamp != nil,
-		fields:          meta.ManagedFields,
+		target:          target{kind: k, name: c.Name},
+		uid:             c.UID,
+		resourceVersion: c.ResourceVersion,
+		deleting:        c.DeletionTimestamp != nil,
+		fields:          c.ManagedFields,
 	}
-	o.setInjector(meta.Annotations)
+	o.setInjector(c.Annotations)
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		raw := string(w.ClientConfig.CABundle)
+		o.entries = append(o.entries, entry{name: w.Name, server: serverName(&w.ClientConfig), raw: raw, bundle: parseBundle(raw)})
+	}
 	return o
-}
-
-func newEntry(name string, c *admissionregistrationv1.WebhookClientConfig) entry {
-	return entry{name: name, server: serverName(c), raw: string(c.CABundle), bundle: parseBundle(string(c.CABundle))}
 }
 
 // serverName returns the name that kube-apiserver verifies a certificate for, see

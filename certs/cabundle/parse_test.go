@@ -113,17 +113,6 @@ func FuzzParseBundle(f *testing.F) {
 	})
 }
 
-func FuzzManagesBundle(f *testing.F) {
-	f.Add(`{"f:webhooks":{"k:{\"name\":\"one\"}":{".":{},"f:clientConfig":{"f:caBundle":{}}}}}`, "one")
-	f.Add(`{"f:webhooks":{"k:1":{},"k:{}":{},"v:x":[]}}`, "")
-	f.Add(`{"f:webhooks":null}`, "one")
-	f.Fuzz(func(t *testing.T, fields, entry string) {
-		if managesBundle([]byte(fields), entry) && !strings.Contains(fields, "aBundle") && !strings.Contains(fields, `\u`) {
-			t.Errorf("%q is said to have a caBundle", fields)
-		}
-	})
-}
-
 func TestRead(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)

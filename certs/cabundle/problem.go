@@ -28,7 +28,7 @@ const (
 // requestProblem returns the problem of a request that failed.
 func requestProblem(ctx context.Context, t target, verb string, err error) *problem {
 	class := apierr.Classify(err)
-	r := kube.Request{Object: t.String(), Verb: verb, Resource: t.kind.resource()}
+	r := kube.Request{Object: t.String(), Verb: verb, Resource: t.kind.Resource()}
 	r.Right = fmt.Sprintf("a ClusterRole must allow %s of the %s %q", verb, r.Resource, t.name)
 	explained := r.Explain(ctx, err)
 	switch class {

@@ -312,13 +312,13 @@ func (p *Publisher) tryWrite(ctx context.Context, t target) *problem {
 	if conflict && (r.class != classPublisher || time.Now().Before(r.retry)) {
 		return p.conflict(ctx, r, o, theirs)
 	}
-	patch, err := t.kind.patch(t.name, o.resourceVersion, p.patch(o, names))
+	patch, err := patchOf(t, o.resourceVersion, p.patch(o, names))
 	if err != nil {
 		return p.fail(ctx, r, o.reference(), requestProblem(ctx, t, "patch", err))
 	}
 	request, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
-	err = t.kind.calls(p.cfg.Client).apply(request, t.name, patch)
+	err = t.kind.Apply(request, p.cfg.Client.AdmissionregistrationV1().RESTClient(), t.name, FieldManager, patch)
 	switch {
 	case apierrors.IsConflict(err):
 		return requestProblem(ctx, t, "patch", err)

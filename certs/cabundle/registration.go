@@ -18,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
@@ -32,9 +33,9 @@ type Registration struct {
 
 // String returns the registration as ParseRegistration reads it.
 func (r Registration) String() string {
-	for _, k := range kinds() {
+	for _, k := range webhookconfig.Kinds() {
 		if string(k) == r.Kind {
-			return k.prefix() + "/" + r.Name
+			return prefix(k) + "/" + r.Name
 		}
 	}
 	return r.Name
@@ -45,17 +46,17 @@ func (r Registration) String() string {
 func ParseRegistration(text string) (Registration, error) {
 	name := text
 	var r Registration
-	if prefix, rest, hasKind := strings.Cut(text, "/"); hasKind {
+	if before, rest, hasKind := strings.Cut(text, "/"); hasKind {
 		name = rest
 		var allowed []string
-		for _, k := range kinds() {
-			allowed = append(allowed, k.prefix())
-			if k.prefix() == prefix {
+		for _, k := range webhookconfig.Kinds() {
+			allowed = append(allowed, prefix(k))
+			if prefix(k) == before {
 				r.Kind = string(k)
 			}
 		}
 		if r.Kind == "" {
-			return Registration{}, fmt.Errorf("registration %s: the kind %s is not known, allowed are %s (hint: mutating/NAME, or NAME alone for whichever exist)", quote(text), quote(prefix), strings.Join(allowed, " and "))
+			return Registration{}, fmt.Errorf("registration %s: the kind %s is not known, allowed are %s (hint: mutating/NAME, or NAME alone for whichever exist)", quote(text), quote(before), strings.Join(allowed, " and "))
 		}
 	}
 	if wrong := validation.NameIsDNSSubdomain(name, false); len(wrong) > 0 {
@@ -83,7 +84,7 @@ type group []int
 func targetsOf(registrations []Registration) (targets []target, groups []group) {
 	for _, r := range registrations {
 		var g group
-		for _, k := range kinds() {
+		for _, k := range webhookconfig.Kinds() {
 			if r.Kind != "" && r.Kind != string(k) {
 				continue
 			}

@@ -122,12 +122,12 @@ func (w *Watcher) readOnce(ctx context.Context) error {
 func getObject(ctx context.Context, client certs.Client, t target) (*object, error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.Timeout)
 	defer cancel()
-	found, err := t.kind.calls(client).get(ctx, t.name)
+	found, err := t.kind.Get(ctx, client.AdmissionregistrationV1().RESTClient(), t.name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return t.kind.convert(found), nil
+	return newObject(t.kind, found), nil
 }

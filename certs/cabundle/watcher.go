@@ -10,11 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/gatehouse-dev/gatehouse/certs"
 	"github.com/gatehouse-dev/gatehouse/certs/internal/kube"
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
@@ -107,20 +107,20 @@ func (w *Watcher) Changed() <-chan struct{} {
 // event of it, and when a watch cannot begin. A list that fails ends the watch, which begins
 // again after a pause.
 func (w *Watcher) follow(ctx context.Context, i int, t target) {
-	calls := t.kind.calls(w.cfg.Client)
-	options := kube.SelectName(t.name)
+	client, options := w.cfg.Client.AdmissionregistrationV1(), kube.SelectName(t.name)
 	read := func() error {
 		request, cancel := context.WithTimeout(ctx, kube.Timeout)
 		defer cancel()
-		list, err := calls.list(request, metav1.ListOptions{FieldSelector: options.FieldSelector})
-		if err != nil {
+		found, err := t.kind.Find(request, client.RESTClient(), t.name)
+		switch {
+		case err != nil:
 			return err
+		case found == nil:
+			w.update(i, nil)
+		default:
+			w.update(i, newObject(t.kind, found))
 		}
-		found, err := t.kind.find(list, t.name)
-		if err == nil {
-			w.update(i, found)
-		}
-		return err
+		return nil
 	}
 	record := func(err error) bool {
 		if ctx.Err() != nil {
@@ -133,7 +133,12 @@ func (w *Watcher) follow(ctx context.Context, i int, t target) {
 		w.setProblem(i, p)
 		return err == nil
 	}
-	open := func(ctx context.Context) (watch.Interface, error) { return calls.watch(ctx, options) }
+	open := func(ctx context.Context) (watch.Interface, error) {
+		if t.kind == webhookconfig.Mutating {
+			return client.MutatingWebhookConfigurations().Watch(ctx, options)
+		}
+		return client.ValidatingWebhookConfigurations().Watch(ctx, options)
+	}
 	began := func(err error) {
 		if err != nil {
 			_ = read() // which fails for the same reason, or not at all

@@ -3,6 +3,7 @@ package attack
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -66,7 +67,10 @@ func attacks() []attack {
 		{"1,000 handshakes that stop short", 1_000, 20, unspoken("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")},
 		{"3,000 idle connections", 3_000, 2, http1("", "", 0)},
 		{"plain HTTP", 20, 500, unspoken("GET / HTTP/1.1\r\nHost: x\r\n\r\n")},
-		{"other paths and logins", 8, 1_000, others},
+		{"other paths and logins", 8, 1_000, requests(others()...)},
+		{"forged logout tokens", 8, 1_000, requests(logout(forgedToken()))},
+		{"forged logout tokens from 200 networks", 300, 20, fromAddresses("127.1.%d.1", requests(logout(forgedToken())))},
+		{"logouts that stop short from 200 networks", 300, 20, fromAddresses("127.1.%d.1", http1(logout(forgedToken())[:1_000], "", 0))},
 	}
 }
 
@@ -372,25 +376,51 @@ func unspoken(begin string) doer {
 	}
 }
 
-// others calls what is for people, and paths that do not exist.
-func others(ctx context.Context, t *target, reached *atomic.Int64) error {
-	for _, request := range []string{
+// others are calls of what is for people, and of paths that do not exist.
+func others() []string {
+	return []string{
 		"GET /login HTTP/1.1\r\nHost: x\r\n\r\n",
 		"POST /login HTTP/1.1\r\nHost: x\r\nAuthorization: Basic YTpi\r\nContent-Length: 0\r\n\r\n",
 		"GET /whoami HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + strings.Repeat("a.", 8*kibibyte) + "\r\n\r\n",
 		"POST /authenticate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n",
 		"GET /" + strings.Repeat("a", 8*kibibyte) + " HTTP/1.1\r\nHost: x\r\n\r\n",
-	} {
-		conn, err := t.tls(ctx, "http/1.1")
-		if err != nil {
-			return err
-		}
-		err = exchange(ctx, conn, request, reached)
-		if err != nil {
-			return err
-		}
 	}
-	return nil
+}
+
+// forgedToken is a logout token as large as one may be, of which the signature alone is wrong.
+func forgedToken() string {
+	const largest = 16 * kibibyte
+	encode := base64.RawURLEncoding.EncodeToString
+	now := time.Now().Unix()
+	token := func(padding int) string {
+		claims := fmt.Sprintf(`{"iss":"https://issuer.example","aud":"kubernetes","sid":"a","jti":"a","iat":%d,"exp":%d,`+
+			`"events":{"http://schemas.openid.net/event/backchannel-logout":{}},"padding":"%s"}`, now, now+3600, strings.Repeat("a", padding))
+		return encode([]byte(`{"alg":"ES256","kid":"one"}`)) + "." + encode([]byte(claims)) + "." + encode([]byte(strings.Repeat("\x01", 64)))
+	}
+	return token((largest - len(token(0))) * 3 / 4)
+}
+
+// logout is a call of /logout.
+func logout(token string) string {
+	const field = "logout_token="
+	return fmt.Sprintf("POST /logout HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n%s%s", len(field)+len(token), field, token)
+}
+
+// requests makes calls, each on a connection of its own.
+func requests(texts ...string) doer {
+	return func(ctx context.Context, t *target, reached *atomic.Int64) error {
+		for _, text := range texts {
+			conn, err := t.tls(ctx, "http/1.1")
+			if err != nil {
+				return err
+			}
+			err = exchange(ctx, conn, text, reached)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func exchange(ctx context.Context, conn *tls.Conn, request string, reached *atomic.Int64) error {

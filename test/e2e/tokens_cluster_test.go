@@ -80,21 +80,9 @@ func newTokenCluster(t *testing.T) *tokenCluster {
 // register applies the registration and the rights.
 func (c *tokenCluster) register(t *testing.T) {
 	t.Helper()
-	printed, err := gatehouse.Run(t.Context(), "manifests", "--service", system+"/gatehouse", "--ca-file", c.path("ca.crt"), "--custom-resources")
+	printed, err := gatehouse.Run(t.Context(), "manifests", "--service", system+"/gatehouse", "--ca-file", c.path("ca.crt"), "--custom-resources", "--back-channel-logout")
 	must(t, err)
 	must(t, c.apply(t.Context(), printed))
-	must(t, c.apply(t.Context(), `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: gatehouse-logouts}
-rules: [{apiGroups: [gatehouse.dev], resources: [tokenrevocations], verbs: [create, delete]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: gatehouse-logouts}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: gatehouse-logouts}
-subjects: [{kind: ServiceAccount, name: gatehouse, namespace: `+system+`}]
-`))
 }
 
 func (c *tokenCluster) start(t *testing.T, number int) {

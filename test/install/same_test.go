@@ -110,3 +110,36 @@ func TestSameComponents(t *testing.T) {
 		}
 	}
 }
+
+// TestSameRights: the ServiceAccount of Gatehouse gets the same rights from the chart and from "gatehouse manifests".
+func TestSameRights(t *testing.T) {
+	t.Parallel()
+	for flag, value := range map[string]string{
+		"--custom-resources": "webhooks.manage=false", "--manage-registration": "webhooks.manage=true",
+		"--count-pods": `podCounts.every="5m"`, "--back-channel-logout": `authentication.backChannelLogout="24h"`,
+	} {
+		flags := []string{"manifests", "--service", system + "/" + name, "--certificates", "self-signed", "--custom-resources", flag}
+		printed, charted := granted(newVariant(t, flag, run(t, binary(t), flags...))), granted(chartedWith(t, "webhooks.manage=false", value))
+		if difference := diff.Diff(printed, charted); len(printed) < 4 || !equality.Semantic.DeepEqual(printed, charted) {
+			t.Errorf("%s and %s: %d roles differ, - manifests, + helm:\n%s", flag, value, len(printed), difference)
+		}
+	}
+}
+
+// granted returns the rules of the roles that are bound to the ServiceAccount of Gatehouse, by kind, namespace and name.
+func granted(v *variant) map[string]any {
+	rules, roles := map[string]any{}, map[string]any{}
+	for _, o := range v.objects {
+		rules[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object["rules"]
+	}
+	for _, o := range v.objects {
+		subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+		if len(subjects) != 1 || subjects[0].(map[string]any)["name"] != name {
+			continue
+		}
+		ref, _, _ := unstructured.NestedStringMap(o.Object, "roleRef")
+		role := ref["kind"] + " " + o.GetNamespace() + "/" + ref["name"]
+		roles[role] = rules[role]
+	}
+	return roles
+}

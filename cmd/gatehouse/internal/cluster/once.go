@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/tools/pager"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -38,8 +38,6 @@ var (
 )
 
 const (
-	// pageSize is how many objects one request reads.
-	pageSize = 500
 	// maxRemembered bounds the remembered objects, and maxLists the remembered lists.
 	maxRemembered, maxLists = 2048, 64
 	// maxBytes bounds the memory of the remembered objects, and that of the remembered lists, besides one that is
@@ -187,14 +185,8 @@ func (o *Once) each(kind schema.GroupVersionKind, f func(*unstructured.Unstructu
 	if errors.Is(err, policy.ErrNotServed) {
 		return false, nil
 	}
-	source := &paramSource{kind: kind, client: o.cluster.dynamic}
 	if err == nil {
-		err = eachPage(o.ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return source.list(ctx, r, "", options)
-		}, func(object runtime.Object) error {
-			u, _ := object.(*unstructured.Unstructured)
-			return f(u)
-		})
+		err = paging.Objects(o.ctx, o.cluster.dynamic.Resource(r.GroupVersionResource).List, metav1.ListOptions{}, f)
 	}
 	switch {
 	case apierrors.IsForbidden(err):
@@ -205,13 +197,6 @@ func (o *Once) each(kind schema.GroupVersionKind, f func(*unstructured.Unstructu
 	default:
 		return true, nil
 	}
-}
-
-// eachPage lists objects a page at a time.
-func eachPage(ctx context.Context, list pager.ListPageFunc, f func(runtime.Object) error) error {
-	p := pager.New(list)
-	p.PageSize, p.PageBufferSize = pageSize, 0
-	return p.EachListItem(ctx, metav1.ListOptions{}, f)
 }
 
 // resourceName returns the plural with its group, or the kind if the plural is not known.
@@ -413,11 +398,8 @@ func (o *Once) List(kind schema.GroupVersionKind, namespace string, selector lab
 			return nil, err
 		}
 		var list []*unstructured.Unstructured
-		err = eachPage(o.ctx, func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = selector.String()
-			return (&paramSource{kind: kind, client: o.cluster.dynamic}).list(ctx, r, namespace, options)
-		}, func(object runtime.Object) error {
-			u, _ := object.(*unstructured.Unstructured)
+		options := metav1.ListOptions{LabelSelector: selector.String()}
+		err = paging.Objects(o.ctx, o.cluster.dynamic.Resource(r.GroupVersionResource).Namespace(namespace).List, options, func(u *unstructured.Unstructured) error {
 			u.SetManagedFields(nil)
 			list = append(list, u)
 			return nil

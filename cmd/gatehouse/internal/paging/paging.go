@@ -1,5 +1,5 @@
-// Package paging reads all objects of a resource from an API server, page by page and as JSON, so
-// that neither memory nor the load of the API server grows with their number.
+// Package paging reads all objects of a resource from an API server, page by page: a List as JSON, so
+// that neither memory nor the load of the API server grows with their number, and Objects what a command needs in memory.
 package paging
 
 import (

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -22,8 +23,6 @@ const (
 	revocationResource = "tokenrevocations"
 	// manager is who the API server notes as the author of objects made here.
 	manager = "gatehouse-token"
-	// page is how many objects are read at one time.
-	page = 500
 )
 
 // Cluster is a Store of custom resources, for whoever the client is to the API
@@ -92,7 +91,7 @@ func (*Cluster) create(ctx context.Context, client dynamic.ResourceInterface, re
 // name is there, and what is wrong is in Found.
 func (c *Cluster) List(ctx context.Context) (Listing, error) {
 	listing := Listing{Unused: map[string]string{}, Pending: map[string]bool{}}
-	err := each(ctx, c.tokens, tokenResource, "", func(u *unstructured.Unstructured) { listing.addToken(u) })
+	err := each(ctx, c.tokens, tokenResource, listing.addToken)
 	if err != nil {
 		return Listing{}, err
 	}
@@ -109,7 +108,7 @@ func (c *Cluster) Revocations(ctx context.Context) ([]authn.Revocation, diagnost
 		all   []authn.Revocation
 		found diagnostic.List
 	)
-	err := each(ctx, c.revocations, revocationResource, "", func(u *unstructured.Unstructured) {
+	err := each(ctx, c.revocations, revocationResource, func(u *unstructured.Unstructured) {
 		r := config.ReadResource(u)
 		found = append(found, r.Found...)
 		if value, ok := r.Value.(*v1alpha1.TokenRevocation); ok && r.Found.Err() == nil {
@@ -177,21 +176,13 @@ func statusOf(u *unstructured.Unstructured) v1alpha1.AccessTokenStatus {
 	return status
 }
 
-// each reads all objects of a kind with labels, page by page.
-func each(ctx context.Context, client dynamic.ResourceInterface, resource, labels string, do func(*unstructured.Unstructured)) error {
-	options := metav1.ListOptions{Limit: page, LabelSelector: labels}
-	for {
-		list, err := client.List(ctx, options)
-		if err != nil {
-			return explain(err, "list", resource, "")
-		}
-		for i := range list.Items {
-			do(&list.Items[i])
-		}
-		if options.Continue = list.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
+// each reads all objects of a kind.
+func each(ctx context.Context, client dynamic.ResourceInterface, resource string, do func(*unstructured.Unstructured)) error {
+	err := paging.Objects(ctx, client.List, metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
+		do(u)
+		return nil
+	})
+	return explain(err, "list", resource, "")
 }
 
 // Delete deletes the tokens' objects, each only if it is still the one that was

@@ -11,9 +11,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 
+	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -74,18 +77,33 @@ func (l *Logouts) Run(ctx context.Context) {
 	}
 }
 
+// sweep reads page by page, so that a replica does not hold all logouts once more. If a page expires while it deletes, it begins again.
 func (l *Logouts) sweep(ctx context.Context) error {
-	before := time.Now().Add(-l.keep)
+	before, deleted := time.Now().Add(-l.keep), false
 	var failed error
-	err := each(ctx, l.cluster.revocations, revocationResource, logoutLabel, func(u *unstructured.Unstructured) {
-		if failed != nil || !u.GetCreationTimestamp().Time.Before(before) {
-			return
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return l.cluster.revocations.List(ctx, o)
+	})
+	list.PageBufferSize = 0
+	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: logoutLabel}, func(item runtime.Object) error {
+		u := item.(*unstructured.Unstructured) //nolint:forcetypeassert // the client's lists have nothing else
+		if !u.GetCreationTimestamp().Time.Before(before) {
+			return nil
 		}
 		uid := u.GetUID()
 		err := explain(l.cluster.revocations.Delete(ctx, u.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), "delete", revocationResource, u.GetName())
 		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) { // by another replica
 			failed = err
 		}
+		deleted = true
+		return failed
 	})
-	return errors.Join(err, failed)
+	switch {
+	case failed != nil:
+		return failed
+	case deleted && apierr.Classify(err) == apierr.Expired:
+		return l.sweep(ctx)
+	default:
+		return explain(err, "list", revocationResource, "")
+	}
 }

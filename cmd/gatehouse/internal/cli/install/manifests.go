@@ -32,7 +32,7 @@ type manifestsFlags struct {
 	authentication                bool
 	customResources, crds         bool
 	managed                       bool
-	countPods, audit              bool
+	countPods, logouts, audit     bool
 	cluster                       cli.ClusterFlags
 	validate, validateOpen, parts []string
 	rights                        bool
@@ -136,6 +136,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.customResources, "custom-resources", false, "for serve --custom-resources: register Gatehouse for its custom resources and for any policy and profile, and print the roles for that")
 	flags.BoolVar(&f.managed, "manage-registration", false, "for serve --manage-registration: print webhooks without rules and selectors, which Gatehouse writes, and the permission for that; needs --custom-resources")
 	flags.BoolVar(&f.countPods, "count-pods", false, "also print the permission to list pods in all namespaces, for serve --count-pods-every; needs --custom-resources")
+	flags.BoolVar(&f.logouts, "back-channel-logout", false, "also print the permission to create and delete TokenRevocations, for serve --back-channel-logout; needs --custom-resources")
 	flags.BoolVar(&f.audit, "audit", false, "print only the rights that serve --audit-every needs: to what the active policies of the cluster match, or those of --config, and to reports")
 	f.cluster.Add(cmd)
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
@@ -234,7 +235,7 @@ func (f *manifestsFlags) checkMode(cmd *cobra.Command) error {
 func (f *manifestsFlags) forAdmission() ([]byte, []string, error) {
 	o := registration.Options{
 		Name: f.name, ExcludeNamespaces: f.excludeNamespaces,
-		CustomResources: f.customResources, CountPods: f.countPods, Managed: f.managed,
+		CustomResources: f.customResources, CountPods: f.countPods, Logouts: f.logouts, Managed: f.managed,
 		SelfSigned: f.certificates == selfSigned, Rights: f.rights, ServiceAccount: f.serviceAccount,
 	}
 	if err := f.check(&o); err != nil {
@@ -337,6 +338,9 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	}
 	if f.countPods && !f.customResources {
 		problem("--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
+	}
+	if f.logouts && !f.customResources {
+		problem("--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
 	}
 	if f.managed {
 		if !f.customResources {

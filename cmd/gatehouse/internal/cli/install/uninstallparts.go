@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
 	"github.com/gatehouse-dev/gatehouse/internal/sleep"
@@ -176,9 +176,8 @@ func (u *uninstaller) find(ctx context.Context, p *uninstallPart) *unstructured.
 // may be a name that is too long for a label, and then there is none.
 func (u *uninstaller) findLeases(ctx context.Context, label, value string) {
 	all := u.part(leftoversStage, coordinationv1.GroupName, "Lease", u.flags.namespace, "")
-	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return u.of(all).List(ctx, o) })
-	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: label}, func(item runtime.Object) error {
-		if o, ok := item.(*unstructured.Unstructured); ok && o.GetLabels()[label] == value {
+	err := paging.Objects(ctx, u.of(all).List, metav1.ListOptions{LabelSelector: label}, func(o *unstructured.Unstructured) error {
+		if o.GetLabels()[label] == value {
 			p := u.part(leftoversStage, coordinationv1.GroupName, "Lease", u.flags.namespace, o.GetName())
 			p.Outcome, p.uid = uninstallFound, o.GetUID()
 			u.parts = append(u.parts, p)

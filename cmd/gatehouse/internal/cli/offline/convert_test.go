@@ -118,9 +118,14 @@ func policyServer(t *testing.T, answers map[string]string) string {
 		path := r.URL.Path
 		if next := r.URL.Query().Get("continue"); next != "" {
 			path += "?" + next
+		} else if answers[path+"?all"] != "" && !r.URL.Query().Has("limit") {
+			path += "?all"
 		}
 		w.Header().Set("Content-Type", "application/json")
 		answer := answers[path]
+		if answer == expired {
+			w.WriteHeader(http.StatusGone)
+		}
 		if answer == "" {
 			w.WriteHeader(http.StatusForbidden)
 			answer = fmt.Sprintf(`{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "cannot list resource \"%s\" in API group \"x\""}`, filepath.Base(path))
@@ -142,6 +147,9 @@ func policyServer(t *testing.T, answers map[string]string) string {
 	}
 	return name
 }
+
+// expired is the answer for a page that has expired.
+const expired = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410, "reason": "Expired", "message": "the continue token is too old"}`
 
 // TestConvertCluster converts what a cluster has.
 func TestConvertCluster(t *testing.T) {
@@ -176,7 +184,9 @@ func TestConvertCluster(t *testing.T) {
 		"/apis/templates.gatekeeper.sh/v1": resources("templates.gatekeeper.sh/v1", "constrainttemplates=ConstraintTemplate"),
 		"/apis/constraints.gatekeeper.sh/v1beta1":    resources("constraints.gatekeeper.sh/v1beta1", "named=Named"),
 		"/apis/kyverno.io/v1/clusterpolicies":        list("second", policy("one")),
-		"/apis/kyverno.io/v1/clusterpolicies?second": list("", policy("two")),
+		"/apis/kyverno.io/v1/clusterpolicies?second": list("third", policy("two")),
+		"/apis/kyverno.io/v1/clusterpolicies?third":  expired,
+		"/apis/kyverno.io/v1/clusterpolicies?all":    list("", policy("one"), policy("two")),
 		"/apis/kyverno.io/v2/policyexceptions": list("", `{"apiVersion": "kyverno.io/v2", "kind": "PolicyException", "metadata": {"name": "e", "namespace": "n"},
 			"spec": {"exceptions": [{"policyName": "two", "ruleNames": ["r"]}], "match": {"any": [{"resources": {"kinds": ["ConfigMap"], "names": ["z*"]}}]}}}`),
 		"/apis/templates.gatekeeper.sh/v1/constrainttemplates": list("", `{"apiVersion": "templates.gatekeeper.sh/v1", "kind": "ConstraintTemplate", "metadata": {"name": "named"}, "spec": {"crd": {"spec": {"names": {"kind": "Named"}}},

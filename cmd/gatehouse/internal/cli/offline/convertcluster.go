@@ -9,15 +9,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/paging"
 	"github.com/gatehouse-dev/gatehouse/internal/apierr"
 )
 
@@ -85,11 +84,7 @@ func readCluster(ctx context.Context, access *rest.Config, workloads *manifest.W
 // readResource returns the objects of a resource.
 func readResource(ctx context.Context, client dynamic.Interface, of schema.GroupVersionResource, workloads *manifest.Workloads) ([]*manifest.Object, error) {
 	var objects []*manifest.Object
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return client.Resource(of).List(ctx, options)
-	}
-	err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		o, _ := item.(*unstructured.Unstructured)
+	err := paging.Objects(ctx, client.Resource(of).List, metav1.ListOptions{}, func(o *unstructured.Unstructured) error {
 		o.SetManagedFields(nil)
 		unstructured.RemoveNestedField(o.Object, "status")
 		text, err := yaml.Marshal(o.Object)

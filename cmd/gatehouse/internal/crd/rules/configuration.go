@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/gatehouse-dev/gatehouse/certs/webhookconfig"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
@@ -43,54 +41,35 @@ type webhook struct {
 
 // configuration is a webhook configuration, with the webhooks whose rules depend on policies.
 type configuration struct {
-	kind string
+	kind webhookconfig.Kind
 	meta *metav1.ObjectMeta
 	// names are those that it should have.
 	names    []string
 	webhooks []webhook
-	apply    func(ctx context.Context, patch []byte) error
 }
 
 // read returns the configurations of a name that exist and are not being deleted.
 func (p *Publisher) read(ctx context.Context, name string) ([]*configuration, error) {
-	api := p.cfg.Client.AdmissionregistrationV1()
-	options := metav1.PatchOptions{FieldManager: FieldManager(p.cfg.Install), Force: new(true)}
 	var found []*configuration
-	m, err := api.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return nil, err
-	default:
-		c := &configuration{kind: "MutatingWebhookConfiguration", meta: &m.ObjectMeta, names: registration.MutatingNames()}
-		c.apply = func(ctx context.Context, patch []byte) error {
-			_, err := api.MutatingWebhookConfigurations().Patch(ctx, name, types.ApplyPatchType, patch, options)
-			return err
+	for _, kind := range webhookconfig.Kinds() {
+		read, err := kind.Get(ctx, p.cfg.Client.AdmissionregistrationV1().RESTClient(), name)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && read.DeletionTimestamp != nil:
+			continue
+		case err != nil:
+			return nil, err
 		}
-		for i := range m.Webhooks {
-			w := &m.Webhooks[i]
+		c := &configuration{kind: kind, meta: &read.ObjectMeta, names: registration.ValidatingNames()}
+		if kind == webhookconfig.Mutating {
+			c.names = registration.MutatingNames()
+		}
+		for i := range read.Webhooks {
+			w := &read.Webhooks[i]
 			c.add(w.Name, w.Rules, w.NamespaceSelector, w.ObjectSelector)
 		}
 		found = append(found, c)
 	}
-	v, err := api.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return nil, err
-	default:
-		c := &configuration{kind: "ValidatingWebhookConfiguration", meta: &v.ObjectMeta, names: registration.ValidatingNames()}
-		c.apply = func(ctx context.Context, patch []byte) error {
-			_, err := api.ValidatingWebhookConfigurations().Patch(ctx, name, types.ApplyPatchType, patch, options)
-			return err
-		}
-		for i := range v.Webhooks {
-			w := &v.Webhooks[i]
-			c.add(w.Name, w.Rules, w.NamespaceSelector, w.ObjectSelector)
-		}
-		found = append(found, c)
-	}
-	return slices.DeleteFunc(found, func(c *configuration) bool { return c.meta.DeletionTimestamp != nil }), nil
+	return found, nil
 }
 
 func (c *configuration) add(name string, rules []admissionregistrationv1.RuleWithOperations, namespaces, objects *metav1.LabelSelector) {
@@ -99,7 +78,7 @@ func (c *configuration) add(name string, rules []admissionregistrationv1.RuleWit
 	}
 }
 
-func (c *configuration) String() string { return c.kind + " " + c.meta.Name }
+func (c *configuration) String() string { return string(c.kind) + " " + c.meta.Name }
 
 // plan is a configuration and the patch that makes it as desired.
 type plan struct {
@@ -192,13 +171,8 @@ func (c *configuration) fieldsOf(w *webhook, needs registration.Requests, exclud
 
 // managers returns the field managers of a field of a webhook.
 func (c *configuration) managers(webhook, field string) []string {
-	path := fieldpath.MakePathOrDie("webhooks", fieldpath.KeyByFields("name", webhook), field)
 	var list []string
-	for _, f := range c.meta.ManagedFields {
-		var set fieldpath.Set
-		if f.FieldsV1 == nil || f.Subresource != "" || set.FromJSON(bytes.NewReader(f.FieldsV1.GetRawBytes())) != nil || !set.Has(path) {
-			continue
-		}
+	for _, f := range webhookconfig.Managers(c.meta.ManagedFields, webhook, field) {
 		list = append(list, f.Manager)
 	}
 	return list
@@ -208,7 +182,8 @@ func (c *configuration) managers(webhook, field string) []string {
 // patch is invalid.
 func (p *Publisher) write(ctx context.Context, plans []plan) error {
 	for _, one := range plans {
-		if err := one.apply(ctx, one.patch); err != nil && !apierrors.IsNotFound(err) {
+		err := one.kind.Apply(ctx, p.cfg.Client.AdmissionregistrationV1().RESTClient(), one.meta.Name, FieldManager(p.cfg.Install), one.patch)
+		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("%s: %w", one.configuration, err)
 		}
 	}

@@ -54,6 +54,9 @@ type Options struct {
 	// CountPods adds the right to list pods in all namespaces, which serve
 	// --count-pods-every takes. It needs CustomResources.
 	CountPods bool
+	// Logouts adds the right to create and delete TokenRevocations, for serve
+	// --back-channel-logout. It needs CustomResources.
+	Logouts bool
 	// Managed leaves rules and selectors of the webhooks to serve --manage-registration, with the right for that. It needs
 	// CustomResources, and excludes Spec, Validate and ValidateOpen.
 	Managed bool

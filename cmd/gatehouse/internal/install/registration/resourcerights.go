@@ -64,7 +64,15 @@ patch: to count repeated Events. Nothing else depends on either.`,
 These are pods of all namespaces, because a profile can match any of them.`,
 		})
 	}
-	list := role("What Gatehouse may do with its custom resources. It writes only their status.", "", name, subject, rights...)
+	writes := "only their status"
+	if o.Logouts {
+		writes += ", and the TokenRevocations of logouts"
+		rights = append(rights, right{
+			rule:   rule(group, "", "tokenrevocations", "create", "delete"),
+			reason: "create: the logouts of JWT issuers, on all replicas.\ndelete: those that are older than serve --back-channel-logout, by the label gatehouse.dev/logout.",
+		})
+	}
+	list := role("What Gatehouse may do with its custom resources. It writes "+writes+".", "", name, subject, rights...)
 	return append(list, role("What the replicas of Gatehouse report to each other about custom resources.", o.Namespace, name, subject, right{
 		rule: rule(coordinationv1.GroupName, "", "leases", "create", "delete", "get", "list", "patch", "update"),
 		reason: `create, get, update: one replica is elected to write status and Events, audit and count pods.

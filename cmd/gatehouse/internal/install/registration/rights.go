@@ -209,6 +209,9 @@ func (o *Options) serve() string {
 		if o.CountPods {
 			words = append(words, "--count-pods-every 5m")
 		}
+		if o.Logouts {
+			words = append(words, "--back-channel-logout 24h")
+		}
 	}
 	if o.Managed {
 		words = append(words, "--manage-registration")
