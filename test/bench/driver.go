@@ -462,7 +462,8 @@ func (d *driver) readMemory(_ context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		r.memory = append(r.memory, memory{server.kind, server.configuration, float64(status.VmRSS) / (1 << 20), float64(status.VmHWM) / (1 << 20)})
+		own := func(resident uint64) float64 { return float64(resident-status.RssFile) / (1 << 20) }
+		r.memory = append(r.memory, memory{server.kind, server.configuration, own(status.VmRSS), own(status.VmHWM)})
 	}
 	return nil
 }

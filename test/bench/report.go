@@ -43,7 +43,8 @@ func (a allocations) minus(b allocations) allocations {
 	return allocations{objects: a.objects - b.objects, bytes: a.bytes - b.bytes}
 }
 
-// memory is what a server holds after all rounds, in MiB.
+// memory is what a server holds after all rounds, in MiB, without the pages of its program: how many of these the kernel maps, and keeps, does
+// not depend on the server.
 type memory struct {
 	kind, configuration string
 	resident, peak      float64
