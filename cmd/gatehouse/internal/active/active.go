@@ -174,7 +174,7 @@ func limitGarbage() {
 func setGCPercent() {
 	const (
 		garbage     = 16 << 20 // bytes
-		most, least = 150, 50  // percent of what is alive
+		most, least = 300, 50  // percent of what is alive
 	)
 	if os.Getenv("GOGC") != "" {
 		return
