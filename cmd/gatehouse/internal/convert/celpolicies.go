@@ -50,39 +50,31 @@ func (c *converter) celPolicy(o *manifest.Object) {
 		return
 	}
 	objects, made, notes, err := c.fromCEL(o)
-	if _, ok := c.publish(o, objects, nil, notes, err); ok {
+	if c.publish(o, objects, notes, err) {
 		c.byPolicy[o.Name] = append(c.byPolicy[o.Name], made)
 	}
 }
 
 // publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
 // could be converted.
-func (c *converter) publish(o *manifest.Object, objects []any, beside []Document, notes []string, err error) ([]Document, bool) {
-	var documents []Document
-	if err == nil {
-		documents, err = encodeAll(objects, title(o), o.File)
-	}
-	if err == nil {
-		err = checkCompiles(append(slices.Clone(beside), documents...))
-	}
-	if err != nil {
-		c.refuse(o, err)
-		return nil, false
-	}
+func (c *converter) publish(o *manifest.Object, objects []*object, notes []string, err error, beside ...Document) bool {
 	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
 	if len(notes) > 0 {
 		r.Status = Different
 	}
-	for _, d := range documents {
-		r.Outputs = append(r.Outputs, d.Kind+"/"+d.Name)
+	if err == nil {
+		r.Outputs, err = c.write(o, objects, beside...)
 	}
-	c.out.Documents = append(c.out.Documents, documents...)
+	if err != nil {
+		c.refuse(o, err)
+		return false
+	}
 	c.out.Results = append(c.out.Results, r)
-	return documents, true
+	return true
 }
 
 // fromCEL returns what a policy in CEL becomes.
-func (c *converter) fromCEL(o *manifest.Object) (objects []any, made converted, notes []string, err error) {
+func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made converted, notes []string, err error) {
 	var document struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
@@ -145,17 +137,16 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []any, made converted, 
 	if made.kind = "ValidatingAdmissionPolicy"; made.templates {
 		made.kind = "AdmissionPolicy"
 		spec.ValidationActions = actions
-		objects = []any{typed(v1alpha1.GroupVersion.String(), made.kind, meta, spec)}
+		objects = []*object{own(made.kind, meta, spec)}
 	} else {
-		const version = "admissionregistration.k8s.io/v1"
 		binding := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: actions}
-		objects = []any{typed(version, made.kind, meta, spec.Upstream()), typed(version, made.kind+"Binding", metav1.ObjectMeta{Name: meta.Name}, binding)}
+		objects = []*object{upstream(made.kind, meta, spec.Upstream()), upstream(made.kind+"Binding", metav1.ObjectMeta{Name: meta.Name}, binding)}
 	}
 	return objects, made, nil, nil
 }
 
 // mutatingFromCEL returns the documents of a MutatingPolicy.
-func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, meta metav1.ObjectMeta) ([]any, []string, error) {
+func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, meta metav1.ObjectMeta) ([]*object, []string, error) {
 	if extra.Targets != nil {
 		return nil, nil, unsupported("spec.targetMatchConstraints", "change existing objects with kubectl", "the mutation of other objects than that of the request")
 	}
@@ -176,9 +167,8 @@ func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.Mutatin
 	if extra.hasAutogen() && matchesPods(spec.MatchConstraints) {
 		notes = append(notes, "the pods that workloads create are changed, and not the templates of the workloads")
 	}
-	const version = "admissionregistration.k8s.io/v1"
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}
-	return []any{typed(version, "MutatingAdmissionPolicy", meta, spec), typed(version, "MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, notes, nil
+	return []*object{upstream("MutatingAdmissionPolicy", meta, spec), upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, notes, nil
 }
 
 // hasAutogen reports whether Kyverno applies a policy about pods to pod templates.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
@@ -127,17 +128,14 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 			spec.MatchConstraints.ResourceRules[i].APIVersions = []string{"*"}
 		}
 	}
-	bindings, err := first.bindings(name)
-	var documents []Document
 	kind := "ValidatingAdmissionPolicy"
 	if first.needsOwn() {
 		kind = "AdmissionPolicy"
 	}
+	bindings, err := first.bindings(name)
+	var outputs []string
 	if err == nil {
-		documents, err = c.policyDocuments(kind, meta, spec, first, bindings)
-	}
-	if err == nil {
-		err = checkCompiles(documents)
+		outputs, err = c.write(c.source, policyObjects(kind, meta, spec, first, bindings))
 	}
 	if err != nil {
 		for _, p := range g {
@@ -145,7 +143,6 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 		}
 		return
 	}
-	c.out.Documents = append(c.out.Documents, documents...)
 	at := 0
 	for _, p := range g {
 		made := converted{
@@ -161,9 +158,7 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 			at++
 		}
 		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
-		for _, d := range documents {
-			results[p.index].Outputs = append(results[p.index].Outputs, d.Kind+"/"+d.Name)
-		}
+		results[p.index].Outputs = outputs
 		if kind == "AdmissionPolicy" && slices.Contains(p.actions, admissionregistrationv1.Deny) && p.existing && slices.Contains(p.matched.operations, admissionregistrationv1.Update) {
 			results[p.index].Differences = append(results[p.index].Differences,
 				"an update of an object that violates the rule already is allowed only if it does not make it worse")
@@ -250,38 +245,28 @@ func namespaceSelector(operator metav1.LabelSelectorOperator, names []string) *a
 	}}}
 }
 
-// policyDocuments returns a policy and its bindings.
-func (c *policyConverter) policyDocuments(
+// policyObjects returns a policy and its bindings.
+func policyObjects(
 	kind string, meta metav1.ObjectMeta, spec v1alpha1.AdmissionPolicySpec, p *part, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding,
-) ([]Document, error) {
-	var objects []any
+) []*object {
+	objects := []*object{upstream(kind, meta, spec.Upstream())}
+	bindingOf := upstream
 	if kind == "AdmissionPolicy" {
-		if !p.templates {
-			spec.WorkloadTemplates = ""
-			if p.matched.onlyPods() {
-				spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
-			}
+		if !p.templates && p.matched.onlyPods() {
+			spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
 		}
 		if !p.existing {
 			spec.ExistingViolations = v1alpha1.DenyExisting
 		}
-		single := len(bindings) == 1 && bindings[0].Spec.ParamRef == nil
-		if single {
-			spec.ValidationActions = p.actions
+		if len(bindings) == 1 && bindings[0].Spec.ParamRef == nil {
+			spec.ValidationActions, bindings = p.actions, nil
 		}
-		objects = append(objects, typed(v1alpha1.GroupVersion.String(), kind, meta, spec))
-		for _, b := range bindings {
-			if !single {
-				objects = append(objects, typed(v1alpha1.GroupVersion.String(), "AdmissionPolicyBinding", b.ObjectMeta, b.Spec))
-			}
-		}
-	} else {
-		objects = append(objects, typed("admissionregistration.k8s.io/v1", kind, meta, spec.Upstream()))
-		for _, b := range bindings {
-			objects = append(objects, typed("admissionregistration.k8s.io/v1", kind+"Binding", b.ObjectMeta, b.Spec))
-		}
+		objects, bindingOf = []*object{own(kind, meta, spec)}, own
 	}
-	return encodeAll(objects, title(c.source), c.source.File)
+	for _, b := range bindings {
+		objects = append(objects, bindingOf(kind+"Binding", b.ObjectMeta, b.Spec))
+	}
+	return objects
 }
 
 // object is a document that is written.
@@ -292,22 +277,34 @@ type object struct {
 	Spec       any               `json:"spec"`
 }
 
-func typed(apiVersion, kind string, meta metav1.ObjectMeta, spec any) *object {
-	return &object{apiVersion, kind, meta, spec}
+// own returns a document of Gatehouse, and upstream one of Kubernetes.
+func own(kind string, meta metav1.ObjectMeta, spec any) *object {
+	return &object{v1alpha1.GroupVersion.String(), kind, meta, spec}
 }
 
-// encodeAll encodes objects that are made of one document.
-func encodeAll(objects []any, from, file string) ([]Document, error) {
-	var out []Document
+func upstream(kind string, meta metav1.ObjectMeta, spec any) *object {
+	return &object{"admissionregistration.k8s.io/v1", kind, meta, spec}
+}
+
+// write writes the documents that an object becomes, and returns their kinds and names. With others beside them, they must be a valid
+// configuration, except for exceptions, which have no expiry yet.
+func (c *converter) write(from *manifest.Object, objects []*object, beside ...Document) (outputs []string, err error) {
+	var documents []Document
 	for _, o := range objects {
-		of := o.(*object)
-		text, err := encode(of)
+		text, err := encode(o)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Document{Kind: of.Kind, Name: of.Metadata.Name, From: from, File: file, Text: text})
+		documents = append(documents, Document{Kind: o.Kind, Name: o.Metadata.Name, From: title(from), File: from.File, Text: text})
+		outputs = append(outputs, o.Kind+"/"+o.Metadata.Name)
 	}
-	return out, nil
+	if objects[0].Kind != "PolicyException" {
+		err = checkCompiles(slices.Concat(beside, documents))
+	}
+	if err == nil {
+		c.out.Documents = append(c.out.Documents, documents...)
+	}
+	return outputs, err
 }
 
 // checkCompiles returns an error if documents are no valid configuration.

@@ -50,19 +50,7 @@ func (c *converter) exceptions() {
 		} else {
 			spec, err = c.celException(o)
 		}
-		var documents []Document
-		if err == nil {
-			meta := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}
-			documents, err = encodeAll([]any{typed(v1alpha1.GroupVersion.String(), "PolicyException", meta, spec)}, title(o), o.File)
-		}
-		if err != nil {
-			c.refuse(o, err)
-			continue
-		}
-		c.out.Documents = append(c.out.Documents, documents...)
-		c.out.Results = append(c.out.Results, Result{
-			Policy: title(o), File: o.File, Line: o.Line(), Status: Different, Outputs: []string{"PolicyException/" + o.Name}, Differences: []string{expiryNote},
-		})
+		c.publish(o, []*object{own("PolicyException", metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, spec)}, []string{expiryNote}, err)
 	}
 }
 

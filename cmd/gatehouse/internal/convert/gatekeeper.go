@@ -74,12 +74,15 @@ func (c *converter) constraints() {
 	for _, o := range c.templates {
 		policy, kind, err := c.template(o)
 		known[kind] = true
-		documents, ok := c.publish(o, []any{policy}, nil, nil, err)
+		var template Document
+		if c.publish(o, []*object{policy}, nil, err) {
+			template = c.out.Documents[len(c.out.Documents)-1]
+		}
 		for _, of := range c.constraintObjects {
 			switch {
 			case of.Kind != kind:
-			case ok:
-				c.constraint(of, documents)
+			case template.Name != "":
+				c.constraint(of, template)
 			default:
 				c.refuse(of, unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
 			}
@@ -93,7 +96,7 @@ func (c *converter) constraints() {
 }
 
 // template converts a template to a policy whose params are the constraints.
-func (c *converter) template(o *manifest.Object) (policy any, kind string, err error) {
+func (c *converter) template(o *manifest.Object) (policy *object, kind string, err error) {
 	var t constraintTemplate
 	if err := json.Unmarshal(o.JSON(), &t); err != nil {
 		return nil, "", unsupported("", "correct the document", "a document that cannot be read: %s", err)
@@ -132,7 +135,7 @@ func (c *converter) template(o *manifest.Object) (policy any, kind string, err e
 		}, source.Variables...),
 		Validations: source.Validations,
 	}
-	return typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec), kind, nil
+	return upstream("ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec), kind, nil
 }
 
 // resourceRule returns a rule for new and changed objects.
@@ -144,22 +147,22 @@ func resourceRule(groups, resources []string) admissionregistrationv1.NamedRuleW
 }
 
 // constraint converts a constraint to the params of the policy of its template, and a binding.
-func (c *converter) constraint(o *manifest.Object, template []Document) {
+func (c *converter) constraint(o *manifest.Object, template Document) {
 	var of constraint
 	if err := json.Unmarshal(o.JSON(), &of); err != nil {
 		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
 		return
 	}
 	var notes []string
-	binding, err := c.constraintBinding(&of, template[0].Name, &notes)
+	binding, err := c.constraintBinding(&of, template.Name, &notes)
 	params := map[string]any{}
 	if of.Spec.Parameters != nil {
 		params["parameters"] = of.Spec.Parameters
 	}
-	c.publish(o, []any{
-		typed("constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, params),
-		typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
-	}, template, notes, err)
+	c.publish(o, []*object{
+		{"constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, params},
+		upstream("ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
+	}, notes, err, template)
 }
 
 // constraintBinding returns the binding of a constraint.

@@ -375,22 +375,15 @@ func (c *policyConverter) emitMutation(m *mutation, name string, result *Result)
 		spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 		binding.ParamRef = paramsOf(m.params)
 	}
-	const version = "admissionregistration.k8s.io/v1"
-	documents, err := encodeAll([]any{
-		typed(version, "MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
-		typed(version, "MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
-	}, title(c.source), c.source.File)
-	if err == nil {
-		err = checkCompiles(documents)
-	}
+	outputs, err := c.write(c.source, []*object{
+		upstream("MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
+		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
+	})
 	if err != nil {
 		c.refuseRule(result, m.index, err)
 		return
 	}
-	c.out.Documents = append(c.out.Documents, documents...)
-	for _, d := range documents {
-		result.Outputs = append(result.Outputs, d.Kind+"/"+d.Name)
-	}
+	result.Outputs = append(result.Outputs, outputs...)
 	c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], converted{
 		rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
 	})
