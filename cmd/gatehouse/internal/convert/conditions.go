@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // anyAll are conditions: of any at least one must hold, and of all each.
@@ -261,7 +262,7 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 		return out, nil
 	case map[string]any:
 		if hasVariables(v) {
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "an object with variables", Instead: "write it in CEL"}
+			return jmespath.Value{}, unsupported("", "write it in CEL", "an object with variables")
 		}
 	}
 	return jmespath.Const(value), nil
@@ -297,13 +298,10 @@ func some(value any, is func(key string, part any) bool) bool {
 	return walk("", value)
 }
 
-// atField adds the field to an error of a translator.
-func atField(field string, err error) error {
+// atField adds the field, and a path below it, to an error of a translator.
+func atField(field string, err error, path ...string) error {
 	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
-		for _, step := range of.Path {
-			field += "\x00" + step
-		}
-		return unsupported(field, of.Instead, "%s", of.Construct)
+		return &jmespath.UnsupportedError{Path: slices.Concat(strict.Steps(field), path, of.Path), Construct: of.Construct, Instead: of.Instead}
 	}
 	return err
 }

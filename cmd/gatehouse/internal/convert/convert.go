@@ -18,8 +18,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Options say how to convert.
@@ -159,14 +159,8 @@ func (c *converter) refuse(o *manifest.Object, err error) {
 // problemOf returns what an error says, with its place.
 func problemOf(o *manifest.Object, err error, prefix []string) Problem {
 	p := Problem{Construct: err.Error(), File: o.File, Line: o.Line(prefix...)}
-	if of, ok := errors.AsType[*unsupportedError](err); ok {
-		p.Instead = of.instead
-		field, below, _ := strings.Cut(of.field, "\x00")
-		steps := append(slices.Clone(prefix), strict.Steps(field)...)
-		if below != "" {
-			steps = append(steps, strings.Split(below, "\x00")...)
-		}
-		p.Line = o.Line(steps...)
+	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
+		p.Instead, p.Line = of.Instead, o.Line(slices.Concat(prefix, of.Path)...)
 	}
 	return p
 }
@@ -247,9 +241,9 @@ func (c *ruleConverter) convert(index int) (*part, []*mutation, error) {
 	r := c.rule
 	switch {
 	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
-		return nil, nil, &unsupportedError{construct: "a policy that is not about requests (admission: false)", instead: "audit what exists with gatehouse audit"}
+		return nil, nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
 	case c.policy.Spec.ApplyRules == "One" && len(c.policy.Spec.Rules) > 1 && index > 0 && !c.partial(errors.New("applyRules: One")):
-		return nil, nil, &unsupportedError{construct: "a rule that is applied only if none before it is (applyRules: One)", instead: "exclude in each rule what the others are about"}
+		return nil, nil, unsupported("", "exclude in each rule what the others are about", "a rule that is applied only if none before it is (applyRules: One)")
 	case r.Generate != nil:
 		return nil, nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")
 	case r.VerifyImages != nil:
@@ -261,7 +255,7 @@ func (c *ruleConverter) convert(index int) (*part, []*mutation, error) {
 		made, err := c.validate()
 		return made, nil, err
 	default:
-		return nil, nil, &unsupportedError{construct: "a rule that does nothing", instead: "remove it"}
+		return nil, nil, unsupported("", "remove it", "a rule that does nothing")
 	}
 }
 

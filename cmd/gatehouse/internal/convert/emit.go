@@ -316,7 +316,7 @@ func checkCompiles(documents []Document) error {
 	c, found := config.InspectPaths(nil, map[string][]byte{"converted.yaml": text})
 	_, all := config.Compile(c, found)
 	if err := all.Err(); err != nil {
-		return &unsupportedError{construct: "a rule whose translation is not valid: " + strings.Join(strings.Fields(err.Error()), " "), instead: "write it in CEL"}
+		return unsupported("", "write it in CEL", "a rule whose translation is not valid: %s", plainMessage(err.Error()))
 	}
 	return nil
 }

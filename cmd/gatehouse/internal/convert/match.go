@@ -17,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // target is a resource that a rule matches.
@@ -191,17 +193,9 @@ func (b *block) all() celexpr.Expr {
 	return celexpr.And(and(b.conditions), and(b.late))
 }
 
-// unsupportedError is a part of a rule that has no translation.
-type unsupportedError struct {
-	// field is the path in the rule, construct what stands there, and instead what to write.
-	field, construct, instead string
-}
-
-// Error implements error.
-func (e *unsupportedError) Error() string { return e.construct }
-
+// unsupported returns the error of a construct at a field of the rule.
 func unsupported(field, instead, format string, args ...any) error {
-	return &unsupportedError{field: field, construct: fmt.Sprintf(format, args...), instead: instead}
+	return &jmespath.UnsupportedError{Path: strict.Steps(field), Construct: fmt.Sprintf(format, args...), Instead: instead}
 }
 
 // subject is the object that filters are about.

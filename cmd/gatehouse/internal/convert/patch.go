@@ -61,14 +61,9 @@ func escaped(text celexpr.Expr) celexpr.Expr {
 	return celexpr.Call(celexpr.Call(text, "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
 }
 
-// in returns the field of a path in the patch.
-func (b *patcher) in(path []string) string {
-	return strings.Join(append([]string{b.field}, path...), "\x00")
-}
-
 // unsupported lets the translation fail.
 func (b *patcher) unsupported(path []string, instead, format string, args ...any) {
-	b.fail(unsupported(b.in(path), instead, format, args...))
+	b.fail(atField(b.field, unsupported("", instead, format, args...), path...))
 }
 
 // mergePatch translates a strategic merge patch of the object: as a configuration that is applied if it has neither anchors nor parts
@@ -122,7 +117,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 		inner, has := at.member(key)
 		switch kind {
 		case "(", "<":
-			check := b.pattern(value, b.in(here), jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope)
+			check := b.pattern(value, b.field, jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope, here...)
 			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
 		case "+":
 			out = append(out, operations(nil).when(has, b.set(inner, stripAnchors(value), here))...)
@@ -200,7 +195,7 @@ func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (
 // computedMember returns the operations that set a member of a map whose name has variables.
 func (b *patcher) computedMember(at place, key string, value any, path []string) operations {
 	name, err := jmespath.Template(key, b.scope)
-	b.fail(atField(b.in(path), err))
+	b.fail(atField(b.field, err, path...))
 	e, present := b.literal(value, path)
 	to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
 	return single("add", to, e).when(present, nil)
@@ -356,7 +351,7 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 			return celexpr.Str(v), present
 		}
 		of, err := jmespath.Template(v, b.scope)
-		b.fail(atField(b.in(path), err))
+		b.fail(atField(b.field, err, path...))
 		if !of.Always() && !of.Fails && !of.Total {
 			present = of.Present
 		}

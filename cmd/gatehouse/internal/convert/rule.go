@@ -235,12 +235,9 @@ func (c *ruleConverter) root(local func(name string) (jmespath.Value, bool)) fun
 		case "images":
 			return c.images(), nil
 		case "target":
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "the variable target, an existing object", Instead: "change existing objects with kubectl"}
+			return jmespath.Value{}, unsupported("", "change existing objects with kubectl", "the variable target, an existing object")
 		default:
-			return jmespath.Value{}, &jmespath.UnsupportedError{
-				Construct: fmt.Sprintf("the variable %q, which the rule does not define", name),
-				Instead:   "define it in the rule's context",
-			}
+			return jmespath.Value{}, unsupported("", "define it in the rule's context", "the variable %q, which the rule does not define", name)
 		}
 	}
 }
@@ -334,7 +331,7 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 			if fields, ok := data.Literal.(map[string]any); ok && data.Constant {
 				return jmespath.Const(fields[name]), nil
 			}
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "jmesPath of a value that is computed", Instead: "write it in CEL"}
+			return jmespath.Value{}, unsupported("", "write it in CEL", "jmesPath of a value that is computed")
 		}
 		value = c.translate(v.JMESPath, field+".variable.jmesPath", inner)
 	case v.JMESPath != "":
@@ -459,14 +456,14 @@ func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, 
 	return celexpr.Or(append(holds, celexpr.And(allowed...))...)
 }
 
-// pattern translates a pattern.
-func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope) pattern.Check {
+// pattern translates a pattern at a path below a field.
+func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope, path ...string) pattern.Check {
 	compiler := pattern.Compiler{Scope: s}
 	check, err := compiler.Compile(value, of)
 	for _, note := range compiler.Notes {
 		c.note("%s", note)
 	}
-	c.fail(atField(field, err))
+	c.fail(atField(field, err, path...))
 	return check
 }
 
@@ -529,7 +526,7 @@ func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting i
 		case "element", fmt.Sprintf("element%d", nesting):
 			return l.element, nil
 		case "elementIndex", fmt.Sprintf("elementIndex%d", nesting):
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "the index of an element", Instead: "name the element"}
+			return jmespath.Value{}, unsupported("", "name the element", "the index of an element")
 		}
 		return outer(name)
 	}
