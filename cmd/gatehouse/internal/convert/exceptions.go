@@ -86,14 +86,7 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 			return nil, unsupported(fields[i]+".resources.kinds", "add Pod, as which pod templates are checked, and name the workload in match.names",
 				"an exception for workloads from a rule about pods")
 		}
-		e := b.all()
-		if len(b.targets) > 0 {
-			e = celexpr.And(kindCondition(b.targets), e)
-		}
-		if len(b.operations) > 0 {
-			e = celexpr.And(operationCondition(b.operations), e)
-		}
-		all = append(all, e)
+		all = append(all, b.condition(true, true))
 	}
 	matches := celexpr.And(all...)
 	if oneOf {

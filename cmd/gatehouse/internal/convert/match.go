@@ -153,8 +153,8 @@ type matched struct {
 	rules []admissionregistrationv1.NamedRuleWithOperations
 	// selector is that of namespaces, and nil for all.
 	selector *metav1.LabelSelector
-	// conditions must hold besides, each with what it is about. Those of late need the namespace, which match conditions do not have.
-	conditions, late []guard
+	// conditions must hold besides, each with what it is about.
+	conditions []guard
 	// notes say in what the translation differs.
 	notes []string
 }
@@ -163,6 +163,21 @@ type matched struct {
 type guard struct {
 	name string
 	expr celexpr.Expr
+}
+
+// isLate reports whether a condition needs the namespace, which match conditions do not have.
+func (g guard) isLate() bool { return g.expr.Mentions("namespaceObject") }
+
+// takeLate removes the conditions that match conditions cannot have, and returns their conjunction.
+func (m *matched) takeLate() celexpr.Expr {
+	var late []celexpr.Expr
+	m.conditions = slices.DeleteFunc(m.conditions, func(g guard) bool {
+		if g.isLate() {
+			late = append(late, g.expr)
+		}
+		return g.isLate()
+	})
+	return celexpr.And(late...)
 }
 
 // types returns what is known of the object.
@@ -185,12 +200,21 @@ type block struct {
 	operations []string
 	selector   *metav1.LabelSelector
 	conditions []guard
-	late       []guard
 }
 
-// all returns the conjunction of all conditions.
-func (b *block) all() celexpr.Expr {
-	return celexpr.And(and(b.conditions), and(b.late))
+// condition returns the conjunction of all conditions, with that of the kinds and of the operations if they count.
+func (b *block) condition(kinds, operations bool) celexpr.Expr {
+	all := make([]celexpr.Expr, 2, 2+len(b.conditions))
+	if operations && len(b.operations) > 0 {
+		all[0] = celexpr.In(celexpr.Raw("request.operation"), texts(b.operations)...)
+	}
+	if kinds && len(b.targets) > 0 {
+		all[1] = kindCondition(b.targets)
+	}
+	for _, g := range b.conditions {
+		all = append(all, g.expr)
+	}
+	return celexpr.And(all...)
 }
 
 // unsupported returns the error of a construct at a field of the rule.
@@ -245,9 +269,10 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		}
 		b.conditions = append(b.conditions, guard{"name", anyOf(name, names)})
 	}
+	isNamespace := slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" })
 	if len(r.Namespaces) > 0 {
 		namespace := celexpr.Raw("request.namespace")
-		if slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" }) {
+		if isNamespace {
 			namespace = celexpr.Raw("request.name")
 		}
 		b.conditions = append(b.conditions, guard{"namespace", anyOf(namespace, r.Namespaces)})
@@ -259,19 +284,19 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 	if r.Selector != nil {
 		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, subjectMember(object, "labels"))})
 	}
-	if s := r.NamespaceSelector; s != nil {
-		if slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" }) {
-			b.conditions = append(b.conditions, guard{"namespace", celexpr.False})
-		}
-		b.selector = s
-		b.late = append(b.late, guard{"namespace", selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels"))})
-	}
 	if len(f.Subjects) > 0 {
 		user, err := subjectsCondition(f.Subjects)
 		if err != nil {
 			return nil, unsupported(field+".subjects", "name a user, a group or a service account", "%s", err)
 		}
 		b.conditions = append(b.conditions, guard{"user", user})
+	}
+	if s := r.NamespaceSelector; s != nil {
+		if isNamespace {
+			b.conditions = append(b.conditions, guard{"namespace", celexpr.False})
+		}
+		b.selector = s
+		b.conditions = append(b.conditions, guard{"namespace", selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels"))})
 	}
 	return b, nil
 }
@@ -318,11 +343,7 @@ func selectorCondition(s *metav1.LabelSelector, labels celexpr.Expr) celexpr.Exp
 	for _, r := range s.MatchExpressions {
 		member := celexpr.OptField(labels, r.Key)
 		has := celexpr.Call(member, "hasValue")
-		var values []celexpr.Expr
-		for _, value := range r.Values {
-			values = append(values, celexpr.Str(value))
-		}
-		in := celexpr.And(has, celexpr.In(celexpr.Call(member, "orValue", celexpr.Str("")), values...))
+		in := celexpr.And(has, celexpr.In(celexpr.Call(member, "orValue", celexpr.Str("")), texts(r.Values)...))
 		switch r.Operator {
 		case metav1.LabelSelectorOpIn:
 			all = append(all, in)
@@ -360,36 +381,27 @@ func subjectsCondition(subjects []rbacv1.Subject) (celexpr.Expr, error) {
 	return celexpr.Or(all...), nil
 }
 
-// and returns the conjunction of guards.
-func and(guards []guard) celexpr.Expr {
-	var all []celexpr.Expr
-	for _, g := range guards {
-		all = append(all, g.expr)
+// texts returns strings as literals.
+func texts(all []string) []celexpr.Expr {
+	out := make([]celexpr.Expr, len(all))
+	for i, text := range all {
+		out[i] = celexpr.Str(text)
 	}
-	return celexpr.And(all...)
+	return out
 }
 
 // kindCondition returns the condition that a request is about one of several targets.
 func kindCondition(targets []target) celexpr.Expr {
-	var names []celexpr.Expr
+	var names []string
 	for _, t := range targets {
 		if t.kind == "*" {
 			return celexpr.True
 		}
-		if name := celexpr.Str(t.kind); !slices.ContainsFunc(names, name.Equal) {
-			names = append(names, name)
+		if !slices.Contains(names, t.kind) {
+			names = append(names, t.kind)
 		}
 	}
-	return celexpr.In(celexpr.Raw("request.kind.kind"), names...)
-}
-
-// operationCondition returns the condition that a request is one of several operations.
-func operationCondition(operations []string) celexpr.Expr {
-	var names []celexpr.Expr
-	for _, o := range operations {
-		names = append(names, celexpr.Str(o))
-	}
-	return celexpr.In(celexpr.Raw("request.operation"), names...)
+	return celexpr.In(celexpr.Raw("request.kind.kind"), texts(names)...)
 }
 
 // all returns the alternatives of filters, with their fields below one, and whether one is enough.
@@ -470,30 +482,21 @@ func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(o
 	}
 	m.addRules(byOperation)
 	if len(blocks) == 1 {
-		b := blocks[0]
-		m.conditions = append(m.conditions, b.conditions...)
-		if b.selector != nil && !hasWildcard(b.selector) {
-			m.selector = b.selector
-		} else {
-			m.late = append(m.late, b.late...)
+		m.conditions = blocks[0].conditions
+		if s := blocks[0].selector; s != nil && !hasWildcard(s) {
+			m.selector = s
+			m.takeLate()
 		}
 		return
 	}
-	same := !slices.ContainsFunc(blocks, func(b *block) bool { return !b.all().Equal(blocks[0].all()) })
+	differ := slices.ContainsFunc(blocks, func(b *block) bool { return !b.condition(false, false).Equal(blocks[0].condition(false, false)) })
 	var alternatives []celexpr.Expr
-	late := false
 	for _, b := range blocks {
-		late = late || len(b.late) > 0
-		e := b.all()
-		if !same {
-			e = celexpr.And(kindCondition(b.targets), e)
-		}
-		if len(b.operations) > 0 && !slices.Equal(b.operations, blocks[0].operations) {
-			e = celexpr.And(operationCondition(b.operations), e)
-		}
-		alternatives = append(alternatives, e)
+		alternatives = append(alternatives, b.condition(differ, !slices.Equal(b.operations, blocks[0].operations)))
 	}
-	m.add(guard{"match", celexpr.Or(alternatives...)}, late)
+	if e := celexpr.Or(alternatives...); !e.IsTrue() {
+		m.conditions = append(m.conditions, guard{"match", e})
+	}
 }
 
 // hasWildcard reports whether a selector is none of Kubernetes.
@@ -513,7 +516,6 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 	}
 	blocks, fields, oneOf := f.all("exclude")
 	var all []celexpr.Expr
-	late := false
 	name := ""
 	for i := range blocks {
 		b, err := readFilter(&blocks[i], fields[i], object)
@@ -523,21 +525,18 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 			}
 			return err
 		}
-		e := b.all()
 		name = "object"
-		if guards := append(slices.Clone(b.conditions), b.late...); len(guards) == 1 {
-			name = guards[0].name
+		if len(b.conditions) == 1 {
+			name = b.conditions[0].name
 		}
-		if len(b.targets) > 0 && !m.areAll(b.targets) {
-			e = celexpr.And(kindCondition(b.targets), e)
+		kinds := len(b.targets) > 0 && !m.areAll(b.targets)
+		if kinds {
 			name = "kind"
 		}
 		if len(b.operations) > 0 {
-			e = celexpr.And(operationCondition(b.operations), e)
 			name = "operation"
 		}
-		late = late || len(b.late) > 0
-		all = append(all, e)
+		all = append(all, b.condition(kinds, true))
 	}
 	excluded := celexpr.And(all...)
 	if oneOf {
@@ -546,17 +545,8 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 	if len(all) == 0 || excluded.IsFalse() {
 		return nil
 	}
-	m.add(guard{"not-excluded-by-" + name, celexpr.Not(excluded)}, late)
+	m.conditions = append(m.conditions, guard{"not-excluded-by-" + name, celexpr.Not(excluded)})
 	return nil
-}
-
-// add adds a condition, which is late if it needs the namespace.
-func (m *matched) add(g guard, late bool) {
-	if late {
-		m.late = append(m.late, g)
-	} else if !g.expr.IsTrue() {
-		m.conditions = append(m.conditions, g)
-	}
 }
 
 // areAll reports whether all that is matched is among these targets.

@@ -116,7 +116,7 @@ func (c *ruleConverter) mutateObject() (*mutation, error) {
 	}) {
 		return nil, unsupported("match", "match CREATE and UPDATE", "the mutation of connections")
 	}
-	if len(c.matched.late) > 0 {
+	if !c.matched.takeLate().IsTrue() {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
 	out := &mutation{rule: c.rule.Name}

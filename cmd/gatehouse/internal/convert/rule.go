@@ -391,10 +391,7 @@ func (c *ruleConverter) rules(p *part, v *validateRule) error {
 	if e.IsTrue() {
 		c.fail(unsupported("validate", "remove the rule", "a rule that never fails"))
 	}
-	if late := and(c.matched.late); !late.IsTrue() {
-		e = celexpr.Or(celexpr.Not(late), e)
-	}
-	e = c.extractGuards(e)
+	e = celexpr.Or(celexpr.Not(c.matched.takeLate()), e)
 	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
 	one.Expression = celexpr.Condition(c.hoist(e)).Format()
 	c.message(&one, v.Message, s)
@@ -409,24 +406,6 @@ func (c *ruleConverter) hoist(e celexpr.Expr) celexpr.Expr {
 	})
 	for _, v := range variables {
 		c.variables = append(c.variables, admissionregistrationv1.Variable{Name: v.Name, Expression: v.Expr.Format()})
-	}
-	return e
-}
-
-// extractGuards moves conditions that match conditions cannot have into the expression.
-func (c *ruleConverter) extractGuards(e celexpr.Expr) celexpr.Expr {
-	var kept []guard
-	var late []celexpr.Expr
-	for _, g := range c.matched.conditions {
-		if g.expr.Mentions("namespaceObject") {
-			late = append(late, g.expr)
-		} else {
-			kept = append(kept, g)
-		}
-	}
-	c.matched.conditions = kept
-	if len(late) > 0 {
-		e = celexpr.Or(celexpr.Not(celexpr.And(late...)), e)
 	}
 	return e
 }
@@ -585,7 +564,7 @@ func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
 	if err := checkExpressions(toJSON(of), "validate.cel"); err != nil {
 		return err
 	}
-	if len(c.matched.late) > 0 {
+	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "write the condition in CEL", "a namespaceSelector among alternatives, together with CEL")
 	}
 	for i, v := range of.Expressions {
@@ -617,7 +596,7 @@ func (c *ruleConverter) podSecurity(p *part, of *kyvernoPSS) error {
 		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
 	}
 	p.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
-	if len(c.matched.late) > 0 {
+	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives, together with podSecurity")
 	}
 	for i := range c.matched.rules {
