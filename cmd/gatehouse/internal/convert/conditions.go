@@ -270,32 +270,10 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 
 // hasVariables reports whether there are variables in a value.
 func hasVariables(value any) bool {
-	return some(value, func(key string, v any) bool {
+	return pattern.Some(value, func(key string, v any) bool {
 		text, _ := v.(string)
 		return jmespath.HasVariables(key) || jmespath.HasVariables(text)
 	})
-}
-
-// some reports whether something holds for a value or a part of it. Key is the name of the part in an object.
-func some(value any, is func(key string, part any) bool) bool {
-	var walk func(key string, part any) bool
-	walk = func(key string, part any) bool {
-		if is(key, part) {
-			return true
-		}
-		switch v := part.(type) {
-		case map[string]any:
-			for name, of := range v {
-				if walk(name, of) {
-					return true
-				}
-			}
-		case []any:
-			return slices.ContainsFunc(v, func(of any) bool { return walk("", of) })
-		}
-		return false
-	}
-	return walk("", value)
 }
 
 // atField adds the field, and a path below it, to an error of a translator.

@@ -120,7 +120,7 @@ func (c *ruleConverter) mutateObject() (*mutation, error) {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
 	out := &mutation{rule: c.rule.Name}
-	s := c.scope()
+	s := c.scope
 	s.Names = s.Names.With("i")
 	root := place{expr: celexpr.Raw("object"), kind: c.matched.types(), name: "Object"}
 	switch {
@@ -291,15 +291,8 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	inner := s
 	element := jmespath.Of(celexpr.At(list.List(), celexpr.Raw(index)), list.Type.Elem())
 	element.Name = list.Name
-	inner.Root = func(name string) (jmespath.Value, error) {
-		switch name {
-		case "element", fmt.Sprintf("element%d", depth):
-			return element, nil
-		case "elementIndex", fmt.Sprintf("elementIndex%d", depth):
-			return jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number)), nil
-		}
-		return s.Root(name)
-	}
+	number := jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number))
+	inner.Root = inLoop(s.Root, depth, element, &number)
 	c.readLocal(f.Context, field+".context", &inner)
 	condition := c.elementConditions(f.Preconditions, field+".preconditions", inner)
 	var o operations

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
 )
 
 // patcher translates a strategic merge patch into operations.
@@ -28,32 +29,12 @@ type patcher struct {
 	depth int
 }
 
-var patchAnchor = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
-
-// splitAnchor returns the anchor of a key, "(" for a condition, and the key.
-func splitAnchor(written string) (kind, key string) {
-	m := patchAnchor.FindStringSubmatch(strings.TrimSpace(written))
-	switch {
-	case m == nil:
-		return "", written
-	case m[1] == "":
-		return "(", m[2]
-	default:
-		return m[1], m[2]
-	}
-}
-
-// hasAnchor reports whether there is an anchor in a patch, of this kind unless it is "".
-func hasAnchor(patch any, of string) bool {
-	return some(patch, func(key string, _ any) bool {
-		kind, _ := splitAnchor(key)
-		return kind != "" && (of == "" || kind == of)
-	})
-}
+// anyAnchor are all kinds of anchors.
+const anyAnchor = "(+<=X^"
 
 // hasObjects reports whether a value has objects in it, whose types differ.
 func hasObjects(value any) bool {
-	return some(value, func(_ string, v any) bool { _, ok := v.(map[string]any); return ok })
+	return pattern.Some(value, func(_ string, v any) bool { _, ok := v.(map[string]any); return ok })
 }
 
 // escaped returns a text as a step of a JSON pointer.
@@ -75,7 +56,7 @@ func (c *ruleConverter) mergePatch(out *mutation, patch any, field string, root 
 		return
 	}
 	b := &patcher{ruleConverter: c, scope: s, field: field}
-	if !hasAnchor(patch, "") && !hasVariables(patch) {
+	if !pattern.HasAnchor(patch, anyAnchor) && !hasVariables(patch) {
 		if e, ok := b.apply(root, fields); ok {
 			out.mutations = append(out.mutations, admissionregistrationv1.Mutation{
 				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
@@ -103,7 +84,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 	var out operations
 	var conditions []celexpr.Expr
 	for _, written := range sortedKeys(patch) {
-		kind, key := splitAnchor(written)
+		kind, key := pattern.SplitAnchor(written)
 		here := append(slices.Clone(path), written)
 		value := patch[written]
 		if strings.HasPrefix(key, "$") {
@@ -207,7 +188,7 @@ func stripAnchors(patch any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for written, value := range p {
-			kind, key := splitAnchor(written)
+			kind, key := pattern.SplitAnchor(written)
 			if kind == "" || kind == "+" {
 				out[key] = stripAnchors(value)
 			}
@@ -246,9 +227,9 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 			b.unsupported(here, "write the mutation in CEL", "a list of values of several types")
 			return nil, nil
 		}
-		if hasAnchor(fields, "") {
+		if pattern.HasAnchor(fields, anyAnchor) {
 			o, of := b.object(element, b.withoutElement(fields, key), here)
-			if hasAnchor(fields, "<") {
+			if pattern.HasAnchor(fields, "<") {
 				if len(o) > 0 {
 					b.unsupported(here, "write the mutation in CEL", "a global anchor beside what it changes, in an element of a list")
 				}
@@ -291,7 +272,7 @@ func (b *patcher) withoutElement(fields map[string]any, key string) map[string]a
 	}
 	out := map[string]any{}
 	for written, value := range fields {
-		if _, name := splitAnchor(written); name == "name" || name == key {
+		if _, name := pattern.SplitAnchor(written); name == "name" || name == key {
 			if text, ok := value.(string); ok && elementName.MatchString(text) {
 				continue
 			}

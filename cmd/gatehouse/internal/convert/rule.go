@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -24,8 +25,8 @@ type ruleConverter struct {
 	// matched is what the rule is about, and object the expression of the object.
 	matched *matched
 	object  celexpr.Expr
-	// context has the variables of the rule.
-	context map[string]jmespath.Value
+	// scope is what expressions of the rule see.
+	scope jmespath.Scope
 	// used are the context variables that become variables of the policy, in their order.
 	variables []admissionregistrationv1.Variable
 	params    *configMapReference
@@ -174,12 +175,12 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		of := celexpr.Eq(celexpr.Raw("request.namespace"), celexpr.Str(c.policy.Metadata.Namespace))
 		c.matched.conditions = append([]guard{{"namespace-of-policy", of}}, c.matched.conditions...)
 	}
-	c.readContext(c.scope())
+	c.readContext()
 	for _, m := range c.rule.CELPreconditions {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
 	if preconditions != nil {
-		e, canFail := c.preconditions(preconditions, c.scope())
+		e, canFail := c.preconditions(preconditions, c.scope)
 		if canFail && refusesMore && c.rule.Validate != nil {
 			c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
 		}
@@ -193,7 +194,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	// Match conditions see no variables, and all other expressions do.
 	c.object = celexpr.Raw("variables.resource")
 	c.variables = append(c.variables, admissionregistrationv1.Variable{Name: "resource", Expression: changedOrDeleted})
-	c.readContext(c.scope())
+	c.readContext()
 	return c.failed
 }
 
@@ -209,36 +210,23 @@ func (c *ruleConverter) partial(err error) bool {
 	return true
 }
 
-// scope returns what expressions of the rule see.
-func (c *ruleConverter) scope() jmespath.Scope {
-	return jmespath.Scope{Root: c.root(func(name string) (jmespath.Value, bool) {
-		v, ok := c.context[name]
-		return v, ok
-	})}
-}
-
-// root returns the values of names.
-func (c *ruleConverter) root(local func(name string) (jmespath.Value, bool)) func(name string) (jmespath.Value, error) {
-	return func(name string) (jmespath.Value, error) {
-		if v, ok := local(name); ok {
-			return v, nil
-		}
-		switch name {
-		case "request":
-			return c.request(), nil
-		case "serviceAccountName", "serviceAccountNamespace":
-			user := celexpr.Raw("request.userInfo.username")
-			index := map[string]int{"serviceAccountNamespace": 2, "serviceAccountName": 3}[name]
-			is := celexpr.Call(user, "startsWith", celexpr.Str("system:serviceaccount:"))
-			part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
-			return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
-		case "images":
-			return c.images(), nil
-		case "target":
-			return jmespath.Value{}, unsupported("", "change existing objects with kubectl", "the variable target, an existing object")
-		default:
-			return jmespath.Value{}, unsupported("", "define it in the rule's context", "the variable %q, which the rule does not define", name)
-		}
+// root returns the value of a name that Kyverno defines.
+func (c *ruleConverter) root(name string) (jmespath.Value, error) {
+	switch name {
+	case "request":
+		return c.request(), nil
+	case "serviceAccountName", "serviceAccountNamespace":
+		user := celexpr.Raw("request.userInfo.username")
+		index := map[string]int{"serviceAccountNamespace": 2, "serviceAccountName": 3}[name]
+		is := celexpr.Call(user, "startsWith", celexpr.Str("system:serviceaccount:"))
+		part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
+		return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
+	case "images":
+		return c.images(), nil
+	case "target":
+		return jmespath.Value{}, unsupported("", "change existing objects with kubectl", "the variable target, an existing object")
+	default:
+		return jmespath.Value{}, unsupported("", "define it in the rule's context", "the variable %q, which the rule does not define", name)
 	}
 }
 
@@ -269,19 +257,10 @@ func (c *ruleConverter) request() jmespath.Value {
 	}}
 }
 
-// readContext defines the variables of the rule, in their order.
-func (c *ruleConverter) readContext(s jmespath.Scope) {
-	for i := range c.rule.Context {
-		e := &c.rule.Context[i]
-		v := c.contextValue(e, fmt.Sprintf("context[%d]", i), s)
-		if c.context == nil {
-			c.context = map[string]jmespath.Value{}
-		}
-		if v.Name == "" {
-			v.Name = e.Name
-		}
-		c.context[e.Name] = v
-	}
+// readContext defines the variables of the rule.
+func (c *ruleConverter) readContext() {
+	c.scope = jmespath.Scope{Root: c.root}
+	c.readLocal(c.rule.Context, "context", &c.scope)
 }
 
 // translate translates an expression in JMESPath.
@@ -371,23 +350,11 @@ func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.S
 // metadataPath matches the path of a label or annotation.
 var metadataPath = regexp.MustCompile(`^metadata\.(labels|annotations)\.(?:"([^"]+)"|([A-Za-z0-9_]+))(?:\s*\|\|.*)?$`)
 
-// checkable has what an object, or an element of a loop, is checked by.
-type checkable struct {
-	pattern    any
-	anyPattern []any
-	deny       *deny
-}
-
 // rules translates a pattern, conditions or loops into a validation.
 func (c *ruleConverter) rules(p *part, v *validateRule) error {
-	s := c.scope()
+	s := c.scope
 	object := jmespath.Of(c.object, c.matched.types())
-	var e celexpr.Expr
-	if len(v.ForEach) > 0 {
-		e = c.loops(v.ForEach, "validate", s, 0)
-	} else {
-		e = c.check(checkable{v.Pattern, v.AnyPattern, v.Deny}, "validate", object, s)
-	}
+	e := c.check(&v.checks, "validate", object, s, 0)
 	if e.IsTrue() {
 		c.fail(unsupported("validate", "remove the rule", "a rule that never fails"))
 	}
@@ -410,21 +377,23 @@ func (c *ruleConverter) hoist(e celexpr.Expr) celexpr.Expr {
 	return e
 }
 
-// check translates what a value is checked by.
-func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, s jmespath.Scope) celexpr.Expr {
+// check translates what a value is checked by, within so many loops.
+func (c *ruleConverter) check(of *checks, field string, value jmespath.Value, s jmespath.Scope, nesting int) celexpr.Expr {
 	switch {
-	case of.deny != nil && of.deny.Conditions == nil:
+	case len(of.ForEach) > 0:
+		return c.loops(of.ForEach, field, s, nesting)
+	case of.Deny != nil && of.Deny.Conditions == nil:
 		return celexpr.False
-	case of.deny != nil:
-		return c.allowedBy(of.deny.Conditions, field+".deny.conditions", s)
-	case of.pattern != nil:
-		return c.pattern(of.pattern, field+".pattern", value, s).Allowed
-	case of.anyPattern == nil:
+	case of.Deny != nil:
+		return c.allowedBy(of.Deny.Conditions, field+".deny.conditions", s)
+	case of.Pattern != nil:
+		return c.pattern(of.Pattern, field+".pattern", value, s).Allowed
+	case of.AnyPattern == nil:
 		c.fail(unsupported(field, "write it in CEL", "a rule without a pattern, conditions or a loop"))
 	}
 	// It is enough that one holds, or that none of them fails.
 	var holds, allowed []celexpr.Expr
-	for i, one := range of.anyPattern {
+	for i, one := range of.AnyPattern {
 		check := c.pattern(one, fmt.Sprintf("%s.anyPattern[%d]", field, i), value, s)
 		allowed = append(allowed, check.Allowed)
 		holds = append(holds, celexpr.And(celexpr.Not(check.Skipped), check.Allowed))
@@ -462,12 +431,7 @@ func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Sc
 		l := c.openLoop(f.List, at, s, nesting)
 		c.readLocal(f.Context, at+".context", &l.scope)
 		condition := c.elementConditions(f.Preconditions, at+".preconditions", l.scope)
-		var body celexpr.Expr
-		if len(f.ForEach) > 0 {
-			body = c.loops(f.ForEach, at, l.scope, nesting+1)
-		} else {
-			body = c.check(checkable{f.Pattern, f.AnyPattern, f.Deny}, at, l.element, l.scope)
-		}
+		body := c.check(&f.checks, at, l.element, l.scope, nesting+1)
 		out = append(out, celexpr.Macro(l.list, "all", l.name, celexpr.Or(celexpr.Not(condition), body)))
 	}
 	return celexpr.And(out...)
@@ -499,24 +463,34 @@ func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting i
 	l.name, l.scope.Names = s.Names.Element(v.Name)
 	l.element = jmespath.Of(celexpr.Raw(l.name), elem)
 	l.element.Name = v.Name
-	outer := s.Root
-	l.scope.Root = func(name string) (jmespath.Value, error) {
-		switch name {
-		case "element", fmt.Sprintf("element%d", nesting):
-			return l.element, nil
-		case "elementIndex", fmt.Sprintf("elementIndex%d", nesting):
-			return jmespath.Value{}, unsupported("", "name the element", "the index of an element")
-		}
-		return outer(name)
-	}
+	l.scope.Root = inLoop(s.Root, nesting, l.element, nil)
 	return l
 }
 
-// readLocal defines the variables of a loop.
+// inLoop returns what names mean in a loop, whose index is nil if expressions do not know it.
+func inLoop(
+	outer func(string) (jmespath.Value, error), nesting int, element jmespath.Value, index *jmespath.Value,
+) func(string) (jmespath.Value, error) {
+	return func(name string) (jmespath.Value, error) {
+		switch name {
+		case "element", fmt.Sprintf("element%d", nesting):
+			return element, nil
+		case "elementIndex", fmt.Sprintf("elementIndex%d", nesting):
+			if index == nil {
+				return jmespath.Value{}, unsupported("", "name the element", "the index of an element")
+			}
+			return *index, nil
+		}
+		return outer(name)
+	}
+}
+
+// readLocal defines variables, in their order.
 func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmespath.Scope) {
 	for i := range entries {
 		e, outer := &entries[i], s.Root
 		v := c.contextValue(e, fmt.Sprintf("%s[%d]", field, i), *s)
+		v.Name = cmp.Or(v.Name, e.Name)
 		s.Root = func(name string) (jmespath.Value, error) {
 			if name == e.Name {
 				return v, nil

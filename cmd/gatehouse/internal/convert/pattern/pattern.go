@@ -155,40 +155,62 @@ type anchored struct {
 
 var anchorForm = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
 
+// SplitAnchor returns the anchor of a key, "(" for a condition and "" for none, and the key.
+func SplitAnchor(written string) (kind, key string) {
+	m := anchorForm.FindStringSubmatch(strings.TrimSpace(written))
+	if m == nil {
+		return "", written
+	}
+	return cmp.Or(m[1], "("), m[2]
+}
+
+// HasAnchor reports whether there is an anchor somewhere in a pattern, of one of these kinds.
+func HasAnchor(pattern any, kinds string) bool {
+	return Some(pattern, func(key string, _ any) bool {
+		kind, _ := SplitAnchor(key)
+		return kind != "" && strings.Contains(kinds, kind)
+	})
+}
+
+// Some reports whether something holds for a value or a part of it. Key is the name of the part in an object.
+func Some(value any, is func(key string, part any) bool) bool {
+	var walk func(key string, part any) bool
+	walk = func(key string, part any) bool {
+		if is(key, part) {
+			return true
+		}
+		switch v := part.(type) {
+		case map[string]any:
+			for name, of := range v {
+				if walk(name, of) {
+					return true
+				}
+			}
+		case []any:
+			return slices.ContainsFunc(v, func(of any) bool { return walk("", of) })
+		}
+		return false
+	}
+	return walk("", value)
+}
+
 // keys returns the keys of a pattern in the order of Kyverno: anchors first, of these conditions, and then the others, of these the ones
 // with anchors below, backwards.
 func keys(pattern map[string]any) (anchors, others []anchored) {
 	var front, back []anchored
 	for _, name := range slices.Sorted(maps.Keys(pattern)) {
-		a := anchored{written: name, key: name, pattern: pattern[name]}
-		if m := anchorForm.FindStringSubmatch(strings.TrimSpace(name)); m != nil {
-			a.kind, a.key = cmp.Or(m[1], "("), m[2]
-		}
+		a := anchored{written: name, pattern: pattern[name]}
+		a.kind, a.key = SplitAnchor(name)
 		switch {
 		case slices.Contains([]string{"(", "=", "X", "^"}, a.kind):
 			anchors = append(anchors, a)
-		case a.kind == "<" || hasAnchors(a.pattern):
+		case a.kind == "<" || HasAnchor(a.pattern, "(<=X^"):
 			front = append([]anchored{a}, front...)
 		default:
 			back = append(back, a)
 		}
 	}
 	return anchors, append(front, back...)
-}
-
-// hasAnchors reports whether there is an anchor somewhere in a pattern.
-func hasAnchors(pattern any) bool {
-	switch p := pattern.(type) {
-	case map[string]any:
-		for key, value := range p {
-			if m := anchorForm.FindStringSubmatch(strings.TrimSpace(key)); m != nil && m[1] != "+" || hasAnchors(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(p, hasAnchors)
-	}
-	return false
 }
 
 // object translates the pattern of an object.
