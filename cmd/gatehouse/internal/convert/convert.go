@@ -320,5 +320,15 @@ func keptMeta(name string, of metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
+// union returns a list with more elements, of which those that it has already are left out.
+func union[T comparable](list []T, more ...T) []T {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
 // sortedKeys returns the keys of a map in their order.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

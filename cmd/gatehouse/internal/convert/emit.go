@@ -109,11 +109,7 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 	}
 	for _, p := range g {
 		spec.AuditAnnotations = append(spec.AuditAnnotations, p.annotations...)
-		for _, v := range p.variables {
-			if !slices.Contains(spec.Variables, v) {
-				spec.Variables = append(spec.Variables, v)
-			}
-		}
+		spec.Variables = union(spec.Variables, p.variables...)
 		for _, v := range p.validations {
 			for taken := 2; slices.ContainsFunc(spec.Validations, func(o v1alpha1.Validation) bool { return o.Name == v.Name }); taken++ {
 				v.Name = fmt.Sprintf("%s-%d", ruleName(p.rule), taken)

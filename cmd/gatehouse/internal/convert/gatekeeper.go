@@ -127,7 +127,7 @@ func (c *converter) template(o *manifest.Object) (policy *object, kind string, e
 		FailurePolicy:   source.FailurePolicy,
 		MatchConditions: append(source.MatchConditions, source.Conditions...),
 		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
-			resourceRule([]string{"*"}, []string{"*"}),
+			resourceRule([]string{"*"}, "*"),
 		}},
 		Variables: append([]admissionregistrationv1.Variable{
 			{Name: "params", Expression: "has(params.spec.parameters) ? params.spec.parameters : null"},
@@ -139,11 +139,8 @@ func (c *converter) template(o *manifest.Object) (policy *object, kind string, e
 }
 
 // resourceRule returns a rule for new and changed objects.
-func resourceRule(groups, resources []string) admissionregistrationv1.NamedRuleWithOperations {
-	out := admissionregistrationv1.NamedRuleWithOperations{}
-	out.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
-	out.APIGroups, out.APIVersions, out.Resources = groups, []string{"*"}, resources
-	return out
+func resourceRule(groups []string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+	return newRule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}, groups, "*", resources...)
 }
 
 // constraint converts a constraint to the params of the policy of its template, and a binding.
@@ -194,18 +191,15 @@ func (c *converter) constraintBinding(of *constraint, policy string, notes *[]st
 	}
 	for i, k := range m.Kinds {
 		for _, kind := range k.Kinds {
-			groups := k.APIGroups
 			targets, err := targetsOf(kind)
 			if err != nil {
 				return nil, unsupported(fmt.Sprintf("spec.match.kinds[%d]", i), "name the kinds", "%s", err)
 			}
 			var resources []string
 			for _, t := range targets {
-				if !slices.Contains(resources, t.resource) {
-					resources = append(resources, t.resource)
-				}
+				resources = union(resources, t.resource)
 			}
-			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(groups, resources))
+			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(k.APIGroups, resources...))
 		}
 	}
 	if err := addNamespaces(out.MatchResources, m, func(err error) bool {

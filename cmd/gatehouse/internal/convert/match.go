@@ -130,17 +130,9 @@ func isConnection(subresource string) bool {
 
 // preferred drops versions that are served beside a stable one, unless the rule names a version, and groups that are gone.
 func preferred(all []target, version string) []target {
-	stable := func(t target) bool {
-		return !strings.ContainsAny(strings.TrimPrefix(t.version, "v"), "abcdefghijklmnopqrstuvwxyz")
-	}
-	hasStable := map[string]bool{}
-	for _, t := range all {
-		if stable(t) {
-			hasStable[t.kind] = true
-		}
-	}
-	return slices.DeleteFunc(all, func(t target) bool {
-		return version == "*" && hasStable[t.kind] && !stable(t)
+	isStable := func(t target) bool { return !strings.Contains(t.version, "a") } // neither alpha nor beta
+	return slices.DeleteFunc(slices.Clone(all), func(t target) bool {
+		return version == "*" && !isStable(t) && slices.ContainsFunc(all, func(o target) bool { return o.kind == t.kind && isStable(o) })
 	})
 }
 
@@ -187,9 +179,7 @@ func (m *matched) types() celexpr.Type {
 		if t.of == nil {
 			return celexpr.Object()
 		}
-		if !slices.Contains(all, t.of) {
-			all = append(all, t.of)
-		}
+		all = union(all, t.of)
 	}
 	return celexpr.Object(all...)
 }
@@ -249,11 +239,7 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		if err != nil {
 			return nil, unsupported(fmt.Sprintf("%s.kinds[%d]", at, i), "name the kinds", "%s", err)
 		}
-		for _, t := range targets {
-			if !slices.Contains(b.targets, t) {
-				b.targets = append(b.targets, t)
-			}
-		}
+		b.targets = union(b.targets, targets...)
 	}
 	names := r.Names
 	if r.Name != "" {
@@ -397,9 +383,7 @@ func kindCondition(targets []target) celexpr.Expr {
 		if t.kind == "*" {
 			return celexpr.True
 		}
-		if !slices.Contains(names, t.kind) {
-			names = append(names, t.kind)
-		}
+		names = union(names, t.kind)
 	}
 	return celexpr.In(celexpr.Raw("request.kind.kind"), texts(names)...)
 }
@@ -457,7 +441,7 @@ func readMatch(r *rule, operations []string, allowed func(operation string) bool
 
 // addBlocks adds the resources of all alternatives, and conditions for what they do not have in common.
 func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(operation string) bool) {
-	byOperation := map[string][]target{}
+	operationsOf := map[target][]string{}
 	opsOf := func(b *block, t target) []string {
 		of := operations
 		switch {
@@ -470,17 +454,11 @@ func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(o
 	}
 	for _, b := range blocks {
 		for _, t := range b.targets {
-			if !slices.Contains(m.targets, t) {
-				m.targets = append(m.targets, t)
-			}
-			for _, o := range opsOf(b, t) {
-				if !slices.Contains(byOperation[o], t) {
-					byOperation[o] = append(byOperation[o], t)
-				}
-			}
+			m.targets = union(m.targets, t)
+			operationsOf[t] = union(operationsOf[t], opsOf(b, t)...)
 		}
 	}
-	m.addRules(byOperation)
+	m.addRules(operationsOf)
 	if len(blocks) == 1 {
 		m.conditions = blocks[0].conditions
 		if s := blocks[0].selector; s != nil && !hasWildcard(s) {
@@ -501,12 +479,7 @@ func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(o
 
 // hasWildcard reports whether a selector is none of Kubernetes.
 func hasWildcard(s *metav1.LabelSelector) bool {
-	for key, value := range s.MatchLabels {
-		if strings.ContainsAny(key+value, "*?") {
-			return true
-		}
-	}
-	return false
+	return strings.ContainsAny(fmt.Sprint(s.MatchLabels), "*?")
 }
 
 // addExclude adds the condition that a request is not excluded.
@@ -557,46 +530,47 @@ func (m *matched) areAll(targets []target) bool {
 }
 
 // addRules makes the rules that select requests.
-func (m *matched) addRules(byOperation map[string][]target) {
-	type key struct{ group, version, operations string }
-	operationsOf := map[target][]string{}
-	for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
-		for _, t := range byOperation[o] {
-			operationsOf[t] = append(operationsOf[t], o)
-		}
-		if len(byOperation[o]) > 0 {
-			m.operations = append(m.operations, admissionregistrationv1.OperationType(o))
-		}
-	}
-	resourcesOf := map[key][]string{}
-	var order []key
+func (m *matched) addRules(operationsOf map[target][]string) {
+	var all []admissionregistrationv1.NamedRuleWithOperations
 	for _, t := range m.targets {
-		k := key{t.group, t.version, strings.Join(operationsOf[t], ",")}
-		if k.operations == "" {
+		var operations []admissionregistrationv1.OperationType
+		for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
+			if slices.Contains(operationsOf[t], o) {
+				operations = append(operations, admissionregistrationv1.OperationType(o))
+			}
+		}
+		if len(operations) == 0 {
 			continue
 		}
-		if resourcesOf[k] == nil {
-			order = append(order, k)
+		m.operations = union(m.operations, operations...)
+		i := slices.IndexFunc(all, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Equal(r.Operations, operations) && r.APIGroups[0] == t.group && r.APIVersions[0] == t.version
+		})
+		if i < 0 {
+			i = len(all)
+			all = append(all, newRule(operations, []string{t.group}, t.version))
 		}
-		resourcesOf[k] = append(resourcesOf[k], t.resource)
-		if t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" && strings.Contains(k.operations, "UPDATE") {
-			resourcesOf[k] = append(resourcesOf[k], "pods/ephemeralcontainers")
+		all[i].Resources = append(all[i].Resources, t.resource)
+		if t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" && slices.Contains(operations, admissionregistrationv1.Update) {
+			all[i].Resources = append(all[i].Resources, "pods/ephemeralcontainers")
 		}
 	}
-	for _, k := range order {
-		out := admissionregistrationv1.NamedRuleWithOperations{}
-		for o := range strings.SplitSeq(k.operations, ",") {
-			out.Operations = append(out.Operations, admissionregistrationv1.OperationType(o))
-		}
-		out.APIGroups, out.APIVersions, out.Resources = []string{k.group}, []string{k.version}, resourcesOf[k]
-		if i := slices.IndexFunc(m.rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
-			return slices.Equal(r.Operations, out.Operations) && slices.Equal(r.APIGroups, out.APIGroups) && slices.Equal(r.Resources, out.Resources)
+	for _, r := range all {
+		if i := slices.IndexFunc(m.rules, func(o admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Equal(r.Operations, o.Operations) && slices.Equal(r.APIGroups, o.APIGroups) && slices.Equal(r.Resources, o.Resources)
 		}); i >= 0 { // another version
-			m.rules[i].APIVersions = append(m.rules[i].APIVersions, k.version)
-			continue
+			m.rules[i].APIVersions = append(m.rules[i].APIVersions, r.APIVersions...)
+		} else {
+			m.rules = append(m.rules, r)
 		}
-		m.rules = append(m.rules, out)
 	}
+}
+
+// newRule returns a rule that selects requests.
+func newRule(operations []admissionregistrationv1.OperationType, groups []string, version string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+	out := admissionregistrationv1.NamedRuleWithOperations{}
+	out.Operations, out.APIGroups, out.APIVersions, out.Resources = operations, groups, []string{version}, resources
+	return out
 }
 
 // onlyPods reports whether all that a filter matches are pods.

@@ -307,7 +307,7 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	case f.PatchesJSON6902 != "":
 		o = c.jsonOperations(f.PatchesJSON6902, field+".patchesJson6902", root, inner)
 	case isMerge:
-		b := &patcher{ruleConverter: c, scope: inner, field: field + ".patchStrategicMerge", loop: list.List(), element: element, index: index, depth: depth + 1}
+		b := &patcher{ruleConverter: c, scope: inner, field: field + ".patchStrategicMerge", loop: list.List(), index: index, depth: depth + 1}
 		var of []celexpr.Expr
 		o, of = b.object(root, patch, nil)
 		conditions = append(conditions, of...)

@@ -21,9 +21,8 @@ type patcher struct {
 	*ruleConverter
 	scope jmespath.Scope
 	field string
-	// loop is the list of the loop around the patch, and element the element, none without one.
-	loop    celexpr.Expr
-	element jmespath.Value
+	// loop is the list of the loop around the patch, none without one.
+	loop celexpr.Expr
 	// index is that of the element, and depth the number of loops around the patch.
 	index string
 	depth int

@@ -45,9 +45,7 @@ func (c *ruleConverter) fail(err error) {
 }
 
 func (c *ruleConverter) note(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(c.notes, text) {
-		c.notes = append(c.notes, text)
-	}
+	c.notes = union(c.notes, fmt.Sprintf(format, args...))
 }
 
 // part is what a rule becomes: a part of a policy, which it shares with rules of the same requests and consequences.
