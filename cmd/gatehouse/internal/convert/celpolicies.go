@@ -55,24 +55,6 @@ func (c *converter) celPolicy(o *manifest.Object) {
 	}
 }
 
-// publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
-// could be converted.
-func (c *converter) publish(o *manifest.Object, objects []*object, notes []string, err error, beside ...Document) bool {
-	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
-	if len(notes) > 0 {
-		r.Status = Different
-	}
-	if err == nil {
-		r.Outputs, err = c.write(o, objects, beside...)
-	}
-	if err != nil {
-		c.refuse(o, err)
-		return false
-	}
-	c.out.Results = append(c.out.Results, r)
-	return true
-}
-
 // fromCEL returns what a policy in CEL becomes.
 func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made converted, notes []string, err error) {
 	var document struct {

@@ -178,35 +178,21 @@ func operationCheck(one *condition) (func(operation string) bool, bool) {
 	if !ok || !operationForm.MatchString(strings.TrimSpace(key)) {
 		return nil, false
 	}
-	var values []string
-	switch v := one.Value.(type) {
-	case string:
-		values = []string{v}
-	case []any:
-		for _, item := range v {
-			text, ok := item.(string)
-			if !ok {
-				return nil, false
-			}
-			values = append(values, text)
+	values, isList := one.Value.([]any)
+	if !isList {
+		values = []any{one.Value}
+	}
+	for _, v := range values {
+		if text, ok := v.(string); !ok || jmespath.HasVariables(text) {
+			return nil, false
 		}
-	default:
-		return nil, false
 	}
-	if slices.ContainsFunc(values, jmespath.HasVariables) {
-		return nil, false
-	}
-	is := func(o string) bool {
-		return slices.ContainsFunc(values, func(v string) bool { return pattern.MatchWildcard(v, o) })
-	}
-	switch strings.ToLower(one.Operator) {
-	case "equal", "equals", "in", "anyin", "allin":
-		return is, true
-	case "notequal", "notequals", "notin", "anynotin", "allnotin":
-		return func(o string) bool { return !is(o) }, true
-	default:
-		return nil, false
-	}
+	operator := strings.ToLower(one.Operator)
+	is := strings.Replace(operator, "not", "", 1)
+	return func(o string) bool {
+		among := slices.ContainsFunc(values, func(v any) bool { return pattern.MatchWildcard(v.(string), o) })
+		return among == (is == operator)
+	}, slices.Contains([]string{"equal", "equals", "in", "anyin", "allin"}, is)
 }
 
 // resolve translates a part of a condition: a text with variables, a list of such, or a constant.
@@ -319,17 +305,12 @@ func (c *ruleConverter) compare(key jmespath.Value, operator string, value jmesp
 		return celexpr.Not(e), err
 	case "in", "anyin", "allin", "notin", "anynotin", "allnotin":
 		return c.in(key, operator, value)
-	case "greaterthan", "durationgreaterthan":
-		return c.order(key, ">", value)
-	case "greaterthanorequals", "durationgreaterthanorequals":
-		return c.order(key, ">=", value)
-	case "lessthan", "durationlessthan":
-		return c.order(key, "<", value)
-	case "lessthanorequals", "durationlessthanorequals":
-		return c.order(key, "<=", value)
-	default:
+	}
+	order := map[string]string{"greaterthan": ">", "greaterthanorequals": ">=", "lessthan": "<", "lessthanorequals": "<="}[strings.TrimPrefix(operator, "duration")]
+	if order == "" {
 		return celexpr.Expr{}, errors.New("an unknown name")
 	}
+	return c.order(key, order, value)
 }
 
 // equal translates Equals.

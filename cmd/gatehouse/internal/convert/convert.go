@@ -94,7 +94,7 @@ func Convert(objects []*manifest.Object, options Options) *Output {
 	c.exceptions()
 	c.constraints()
 	if options.ReadFile != nil {
-		c.out.tests(&c, objects, options.ReadFile)
+		c.tests(objects, options.ReadFile)
 	}
 	return c.out
 }
@@ -149,12 +149,25 @@ func (c *converter) object(o *manifest.Object) {
 // title returns the kind and name of a document.
 func title(o *manifest.Object) string { return o.Kind + "/" + o.Name }
 
-// refuse adds the result that a document could not be converted.
-func (c *converter) refuse(o *manifest.Object, err error) {
-	c.out.Results = append(c.out.Results, Result{
-		Policy: title(o), File: o.File, Line: o.Line(), Status: Not, Problems: []Problem{problemOf(o, err, nil)},
-	})
+// publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
+// could be converted.
+func (c *converter) publish(o *manifest.Object, objects []*object, notes []string, err error, beside ...Document) bool {
+	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
+	if len(notes) > 0 {
+		r.Status = Different
+	}
+	if err == nil && len(objects) > 0 {
+		r.Outputs, err = c.write(o, objects, beside...)
+	}
+	if err != nil {
+		r.Status, r.Outputs, r.Differences, r.Problems = Not, nil, nil, []Problem{problemOf(o, err, nil)}
+	}
+	c.out.Results = append(c.out.Results, r)
+	return err == nil
 }
+
+// refuse adds the result that a document could not be converted.
+func (c *converter) refuse(o *manifest.Object, err error) { c.publish(o, nil, nil, err) }
 
 // problemOf returns what an error says, with its place.
 func problemOf(o *manifest.Object, err error, prefix []string) Problem {

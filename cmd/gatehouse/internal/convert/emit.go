@@ -78,16 +78,11 @@ func joinName(policy, rule string) string {
 
 // compatible reports whether a part can join others: its variables are not others of the same names.
 func compatible(parts []*part, p *part) bool {
-	for _, other := range parts {
-		for _, v := range p.variables {
-			for _, o := range other.variables {
-				if o.Name == v.Name && o.Expression != v.Expression {
-					return false
-				}
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.variables, func(v admissionregistrationv1.Variable) bool {
+		return slices.ContainsFunc(parts, func(other *part) bool {
+			return slices.ContainsFunc(other.variables, func(o admissionregistrationv1.Variable) bool { return o.Name == v.Name && o.Expression != v.Expression })
+		})
+	})
 }
 
 // emitGroup writes a policy with its bindings.

@@ -74,17 +74,13 @@ type part struct {
 // validate translates a rule that validates.
 func (c *ruleConverter) validate() (*part, error) {
 	v := c.rule.Validate
-	for _, bad := range []struct {
-		value              any
-		name, what, advice string
-	}{
-		{v.Manifests, "manifests", "the check of signed manifests", "keep it in a program that verifies signatures"},
-		{v.Assert, "assert", "an assertion tree", "write it in CEL"},
-		{c.rule.ImageExtractors, "", "image extractors", "name the fields in CEL"},
-	} {
-		if bad.value != nil {
-			return nil, unsupported("validate."+bad.name, bad.advice, "%s", bad.what)
-		}
+	switch {
+	case v.Manifests != nil:
+		return nil, unsupported("validate.manifests", "keep it in a program that verifies signatures", "the check of signed manifests")
+	case v.Assert != nil:
+		return nil, unsupported("validate.assert", "write it in CEL", "an assertion tree")
+	case c.rule.ImageExtractors != nil:
+		return nil, unsupported("validate", "name the fields in CEL", "image extractors")
 	}
 	operations := []string{"CREATE", "UPDATE"}
 	if v.Deny != nil && len(v.ForEach) == 0 {

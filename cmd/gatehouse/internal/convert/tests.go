@@ -87,22 +87,15 @@ type testConverter struct {
 	skipped []string
 }
 
-// Tests converts the Kyverno tests among objects, after their policies are converted. Files are read by their names.
-func (o *Output) tests(c *converter, objects []*manifest.Object, read ReadFile) {
+// tests converts the Kyverno tests among objects, after their policies are converted. Files are read by their names.
+func (c *converter) tests(objects []*manifest.Object, read ReadFile) {
 	for _, object := range objects {
 		if kind := object.GroupVersionKind(); kind.Group != "cli.kyverno.io" || kind.Kind != "Test" {
 			continue
 		}
 		t := &testConverter{converter: c, source: object, read: read, dir: path.Dir(object.File), patched: map[string][]*manifest.Object{}}
-		if err := t.convert(); err != nil {
-			c.refuse(object, err)
-			continue
-		}
-		r := Result{Policy: title(object), File: object.File, Line: object.Line(), Status: Converted, Differences: t.skipped}
-		if len(t.skipped) > 0 {
-			r.Status = Different
-		}
-		o.Results = append(o.Results, r)
+		err := t.convert()
+		c.publish(object, nil, t.skipped, err)
 	}
 }
 
@@ -378,46 +371,28 @@ func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1al
 	if name, ok := values["serviceAccountName"].(string); ok {
 		one.User = &authenticationv1.UserInfo{Username: "system:serviceaccount:" + cmp.Or(o.Namespace, "default") + ":" + name}
 	}
-	switch operation {
-	case "UPDATE":
-		one.Object = raw
-		one.OldObject = identity(o)
-	case "DELETE":
-		one.OldObject = raw
-	default:
-		one.Object = raw
-	}
-	if operation == "DELETE" || operation == "UPDATE" {
-		one.Operation = admissionv1.Operation(operation)
+	one.Object = raw
+	switch of := admissionv1.Operation(operation); of { //nolint:exhaustive // others are creations
+	case admissionv1.Update:
+		one.Operation, one.OldObject = of, identity(o)
+	case admissionv1.Delete:
+		one.Operation, one.Object, one.OldObject = of, nil, raw
 	}
 }
 
 // identity returns an object of which nothing but the kind and the name is known.
 func identity(o *manifest.Object) *runtime.RawExtension {
-	metadata := map[string]any{"name": o.Name}
-	if o.Namespace != "" {
-		metadata["namespace"] = o.Namespace
-	}
-	kind := o.GroupVersionKind()
-	raw, err := json.Marshal(map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": metadata})
-	if err != nil {
-		return nil
-	}
+	of := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}}
+	of.SetGroupVersionKind(o.GroupVersionKind())
+	raw, _ := json.Marshal(of) // it always has a form in JSON
 	return &runtime.RawExtension{Raw: raw}
 }
 
 // context returns the namespaces and params that the test defines.
 func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, error) {
-	var out []runtime.RawExtension
-	add := func(value any) error {
-		raw, err := json.Marshal(value)
-		out = append(out, runtime.RawExtension{Raw: raw})
-		return err
-	}
+	var objects []any
 	for _, metadata := range t.namespaces(rules) {
-		if err := add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}); err != nil {
-			return nil, err
-		}
+		objects = append(objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 	}
 	done := map[configMapReference]bool{}
 	for _, rule := range rules {
@@ -425,13 +400,16 @@ func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, erro
 			continue
 		}
 		done[*rule.params] = true
-		data := t.paramData(rule)
-		namespace := cmp.Or(rule.params.Namespace, "default")
-		if err := add(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": rule.params.Name, "namespace": namespace}, "data": data}); err != nil {
-			return nil, err
-		}
+		metadata := map[string]any{"name": rule.params.Name, "namespace": cmp.Or(rule.params.Namespace, "default")}
+		objects = append(objects, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": t.paramData(rule)})
 	}
-	return out, nil
+	out := make([]runtime.RawExtension, len(objects))
+	var errs []error
+	for i, o := range objects {
+		raw, err := json.Marshal(o)
+		out[i].Raw, errs = raw, append(errs, err)
+	}
+	return out, errors.Join(errs...)
 }
 
 // namespaces returns the metadata of the namespaces that the test defines, or that its objects are in if a policy needs them.
