@@ -205,8 +205,8 @@ func (c *converter) kyverno(o *manifest.Object) {
 		prefix := []string{"spec", "rules", fmt.Sprint(i)}
 		result := &results[i]
 		*result = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line(prefix...), Status: Converted}
-		rc := &ruleConverter{policyConverter: pc, rule: r}
-		made, mutates, err := rc.convert(i)
+		rc := &ruleConverter{policyConverter: pc, rule: r, index: i}
+		made, mutates, err := rc.convert()
 		if err != nil {
 			result.Status = Not
 			result.Problems = append(result.Problems, problemOf(o, err, prefix))
@@ -214,13 +214,9 @@ func (c *converter) kyverno(o *manifest.Object) {
 		}
 		result.Differences = rc.notes
 		if made != nil {
-			made.index = i
 			parts = append(parts, made)
 		}
-		for _, m := range mutates {
-			m.index = i
-			mutations = append(mutations, m)
-		}
+		mutations = append(mutations, mutates...)
 	}
 	pc.emit(parts, mutations, results)
 	for i := range results {
@@ -250,12 +246,12 @@ func decodeDocument(raw []byte, p *policy) error {
 }
 
 // convert translates a rule: to a part of a policy, or to mutations.
-func (c *ruleConverter) convert(index int) (*part, []*mutation, error) {
+func (c *ruleConverter) convert() (*part, []*mutation, error) {
 	r := c.rule
 	switch {
 	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
 		return nil, nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
-	case c.policy.Spec.ApplyRules == "One" && len(c.policy.Spec.Rules) > 1 && index > 0 && !c.partial(errors.New("applyRules: One")):
+	case c.policy.Spec.ApplyRules == "One" && c.index > 0 && !c.partial(errors.New("applyRules: One")):
 		return nil, nil, unsupported("", "exclude in each rule what the others are about", "a rule that is applied only if none before it is (applyRules: One)")
 	case r.Generate != nil:
 		return nil, nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")
@@ -277,13 +273,10 @@ func (c *policyConverter) hasAutogen() bool {
 	if controllers, ok := c.policy.Metadata.Annotations["pod-policies.kyverno.io/autogen-controllers"]; ok && strings.TrimSpace(controllers) == "none" {
 		return false
 	}
-	allows := func(f *filter) bool {
+	forbids := func(f *filter) bool {
 		r := &f.Resources
-		if r.Name != "" || len(r.Names) > 0 || r.Selector != nil || r.Annotations != nil {
-			return false
-		}
 		pod := slices.ContainsFunc(r.Kinds, func(name string) bool { _, _, kind, _ := splitKind(name); return kind == "Pod" })
-		return len(r.Kinds) <= 1 || !pod
+		return r.Name != "" || len(r.Names) > 0 || r.Selector != nil || r.Annotations != nil || len(r.Kinds) > 1 && pod
 	}
 	for i := range c.policy.Spec.Rules {
 		r := &c.policy.Spec.Rules[i]
@@ -297,11 +290,8 @@ func (c *policyConverter) hasAutogen() bool {
 			if of == nil {
 				continue
 			}
-			blocks, _, _ := of.all("")
-			for j := range blocks {
-				if !allows(&blocks[j]) {
-					return false
-				}
+			if blocks, _, _ := of.all(""); slices.ContainsFunc(blocks, forbids) {
+				return false
 			}
 		}
 	}

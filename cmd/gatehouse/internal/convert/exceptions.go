@@ -77,7 +77,7 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 	blocks, fields, oneOf := of.Match.all("spec.match")
 	var all []celexpr.Expr
 	for i := range blocks {
-		b, err := readFilter(&blocks[i], fields[i], celexpr.Raw("object"))
+		b, err := readFilter(blocks[i], fields[i], celexpr.Raw("object"))
 		if err != nil {
 			return nil, err
 		}

@@ -389,20 +389,18 @@ func kindCondition(targets []target) celexpr.Expr {
 }
 
 // all returns the alternatives of filters, with their fields below one, and whether one is enough.
-func (f *filters) all(field string) (blocks []filter, fields []string, oneOf bool) {
-	list := "any"
-	switch {
-	case len(f.Any) > 0:
-		blocks, oneOf = f.Any, true
-	case len(f.All) > 0:
-		blocks, list = f.All, "all"
-	default:
-		return []filter{f.filter}, []string{field}, true
+func (f *filters) all(field string) (blocks []*filter, fields []string, oneOf bool) {
+	list, name := f.Any, "any"
+	if len(list) == 0 {
+		list, name = f.All, "all"
 	}
-	for i := range blocks {
-		fields = append(fields, fmt.Sprintf("%s.%s[%d]", field, list, i))
+	for i := range list {
+		blocks, fields = append(blocks, &list[i]), append(fields, fmt.Sprintf("%s.%s[%d]", field, name, i))
 	}
-	return blocks, fields, oneOf
+	if len(list) == 0 {
+		return []*filter{&f.filter}, []string{field}, true
+	}
+	return blocks, fields, name == "any"
 }
 
 // readMatch translates the filters of a rule. Operations are those of a filter that names none, and of all filters those count that are
@@ -415,7 +413,7 @@ func readMatch(r *rule, operations []string, allowed func(operation string) bool
 		return nil, unsupported("match.all", "join them in one", "several filters that must all match")
 	}
 	for i := range filters {
-		b, err := readFilter(&filters[i], fields[i], object)
+		b, err := readFilter(filters[i], fields[i], object)
 		if err != nil {
 			return nil, err
 		}
@@ -491,7 +489,7 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 	var all []celexpr.Expr
 	name := ""
 	for i := range blocks {
-		b, err := readFilter(&blocks[i], fields[i], object)
+		b, err := readFilter(blocks[i], fields[i], object)
 		if err != nil {
 			if oneOf && partial(err) { // less is excluded
 				continue

@@ -46,7 +46,7 @@ func (c *ruleConverter) mutate() ([]*mutation, error) {
 		if err != nil {
 			return nil, err
 		}
-		rc := &ruleConverter{policyConverter: c.policyConverter, rule: other}
+		rc := &ruleConverter{policyConverter: c.policyConverter, rule: other, index: c.index}
 		of, err := rc.mutateObject()
 		if err != nil {
 			return nil, err
@@ -75,15 +75,11 @@ func (c *ruleConverter) forTemplate(path string, kinds []string) (*rule, error) 
 		if f == nil {
 			continue
 		}
-		for _, list := range [][]filter{f.Any, f.All} {
-			for i := range list {
-				if len(list[i].Resources.Kinds) > 0 {
-					list[i].Resources.Kinds = kinds
-				}
+		blocks, _, _ := f.all("")
+		for _, b := range blocks {
+			if len(b.Resources.Kinds) > 0 {
+				b.Resources.Kinds = kinds
 			}
-		}
-		if len(f.Resources.Kinds) > 0 {
-			f.Resources.Kinds = kinds
 		}
 	}
 	wrap := func(patch any) any {
@@ -119,7 +115,7 @@ func (c *ruleConverter) mutateObject() (*mutation, error) {
 	if !c.matched.takeLate().IsTrue() {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
-	out := &mutation{rule: c.rule.Name}
+	out := &mutation{rule: c.rule.Name, index: c.index}
 	s := c.scope
 	s.Names = s.Names.With("i")
 	root := place{expr: celexpr.Raw("object"), kind: c.matched.types(), name: "Object"}

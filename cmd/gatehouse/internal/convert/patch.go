@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -290,25 +291,23 @@ func (b *patcher) namedElement(at place, index string, element place, fields map
 		b.unsupported(path, "name the element", "an element without %q", key)
 		return nil
 	}
-	rest := map[string]any{}
-	for k, v := range fields {
-		if k != key {
-			rest[k] = v
-		}
-	}
+	rest := maps.Clone(fields)
+	delete(rest, key)
 	merged, conditions := b.object(element, rest, path)
 	if text, ok := name.(string); ok && elementName.MatchString(text) && b.isLoop(at) {
 		return merged.when(celexpr.And(conditions...), nil)
 	}
 	value, _ := b.literal(name, path)
-	same := celexpr.Eq(celexpr.Field(element.expr, key), value)
-	exists := celexpr.Macro(at.expr, "exists", "e", celexpr.Eq(celexpr.Field(celexpr.Raw("e"), key), value))
-	if !element.kind.IsAlways(key) {
-		same = celexpr.And(celexpr.Has(element.expr, key), same)
-		exists = celexpr.Macro(at.expr, "exists", "e", celexpr.And(celexpr.Has(celexpr.Raw("e"), key), celexpr.Eq(celexpr.Field(celexpr.Raw("e"), key), value)))
+	is := func(e celexpr.Expr) celexpr.Expr {
+		same := celexpr.Eq(celexpr.Field(e, key), value)
+		if element.kind.IsAlways(key) {
+			return same
+		}
+		return celexpr.And(celexpr.Has(e, key), same)
 	}
+	exists := celexpr.Macro(at.expr, "exists", "e", is(celexpr.Raw("e")))
 	whole, _ := b.literal(fields, path)
-	return each(at.expr, index, same, merged, false).when(exists, single("add", at.path.member("0"), whole))
+	return each(at.expr, index, is(element.expr), merged, false).when(exists, single("add", at.path.member("0"), whole))
 }
 
 // mergeKey returns the member by which the elements of a list are merged, "" for a list that is replaced.

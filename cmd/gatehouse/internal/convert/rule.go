@@ -22,6 +22,8 @@ import (
 type ruleConverter struct {
 	*policyConverter
 	rule *rule
+	// index is that of the rule.
+	index int
 	// matched is what the rule is about, and object the expression of the object.
 	matched *matched
 	object  celexpr.Expr
@@ -89,7 +91,7 @@ func (c *ruleConverter) validate() (*part, error) {
 	if err := c.match(operations, v.Deny == nil); err != nil {
 		return nil, err
 	}
-	p := &part{rule: c.rule.Name, matched: c.matched, override: v.FailureActionOverrides, params: c.params, ofNamespace: c.ofNamespace}
+	p := &part{rule: c.rule.Name, index: c.index, matched: c.matched, override: v.FailureActionOverrides, params: c.params, ofNamespace: c.ofNamespace}
 	if v.FailureActionOverrides == nil {
 		p.override = c.policy.Spec.ValidationFailureActionOverrides
 	}
@@ -140,7 +142,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 	allowed, preconditions := operationsOf(c.rule.Preconditions, possible)
 	filters, _, _ := c.rule.Match.all("match")
-	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f filter) bool {
+	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f *filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
 	})
 	if patterns {
@@ -422,43 +424,27 @@ func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Sc
 	for i := range all {
 		f := &all[i]
 		at := fmt.Sprintf("%s.foreach[%d]", field, i)
-		l := c.openLoop(f.List, at, s, nesting)
-		c.readLocal(f.Context, at+".context", &l.scope)
-		condition := c.elementConditions(f.Preconditions, at+".preconditions", l.scope)
-		body := c.check(&f.checks, at, l.element, l.scope, nesting+1)
-		out = append(out, celexpr.Macro(l.list, "all", l.name, celexpr.Or(celexpr.Not(condition), body)))
+		v := c.translate(f.List, at+".list", s)
+		list, elem := v.List(), v.Type.Elem()
+		switch v.Type.Kind() { //nolint:exhaustive // others are elements themselves
+		case celexpr.Sequence:
+		case celexpr.Unknown:
+			c.note("%s is taken for a list", f.List)
+		default:
+			list, elem = celexpr.List(v.Expr), v.Type
+			if !v.Always() {
+				list = celexpr.If(v.Present, list, celexpr.List())
+			}
+		}
+		name, names := s.Names.Element(v.Name)
+		element := jmespath.Value{Expr: celexpr.Raw(name), Type: elem, Name: v.Name}
+		inner := jmespath.Scope{Root: inLoop(s.Root, nesting, element, nil), Names: names}
+		c.readLocal(f.Context, at+".context", &inner)
+		condition := c.elementConditions(f.Preconditions, at+".preconditions", inner)
+		body := c.check(&f.checks, at, element, inner, nesting+1)
+		out = append(out, celexpr.Macro(list, "all", name, celexpr.Or(celexpr.Not(condition), body)))
 	}
 	return celexpr.And(out...)
-}
-
-// loop is a loop over the elements of a list.
-type loop struct {
-	list    celexpr.Expr
-	name    string
-	element jmespath.Value
-	scope   jmespath.Scope
-}
-
-// openLoop translates the list of a loop.
-func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting int) *loop {
-	v := c.translate(list, field+".list", s)
-	l := &loop{list: v.List()}
-	elem := v.Type.Elem()
-	switch v.Type.Kind() { //nolint:exhaustive // others are elements themselves
-	case celexpr.Sequence:
-	case celexpr.Unknown:
-		c.note("%s is taken for a list", list)
-	default:
-		l.list, elem = celexpr.List(v.Expr), v.Type
-		if !v.Always() {
-			l.list = celexpr.If(v.Present, l.list, celexpr.List())
-		}
-	}
-	l.name, l.scope.Names = s.Names.Element(v.Name)
-	l.element = jmespath.Of(celexpr.Raw(l.name), elem)
-	l.element.Name = v.Name
-	l.scope.Root = inLoop(s.Root, nesting, l.element, nil)
-	return l
 }
 
 // inLoop returns what names mean in a loop, whose index is nil if expressions do not know it.
