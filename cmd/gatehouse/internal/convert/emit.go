@@ -26,7 +26,7 @@ func (p *part) key() string {
 		conditions = append(conditions, g.name+g.expr.String())
 	}
 	raw, err := json.Marshal([]any{
-		p.matched.rules, p.matched.selector, conditions, p.templates, p.existing, p.actions, p.override, p.params, p.paramKind, p.paramRef,
+		p.matched.rules, p.matched.selector, conditions, p.templates, p.existing, p.actions, p.override, p.paramKind, p.paramRef,
 		p.podSecurity != nil,
 	})
 	if err != nil {
@@ -95,9 +95,6 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 		},
 		MatchConditions: c.matchConditions(first.matched.conditions),
 		PodSecurity:     first.podSecurity, ParamKind: first.paramKind,
-	}
-	if first.params != nil {
-		spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 	}
 	if failure := c.failurePolicy(); failure == admissionregistrationv1.Ignore {
 		spec.FailurePolicy = &failure
@@ -171,10 +168,14 @@ func (c *policyConverter) refuseRule(result *Result, index int, err error) {
 	result.Problems = append(result.Problems, problemOf(c.source, err, []string{"spec", "rules", fmt.Sprint(index)}))
 }
 
-// paramsOf returns the reference to a ConfigMap.
-func paramsOf(r *configMapReference) *admissionregistrationv1.ParamRef {
+// paramsOf returns the params of a policy that reads a ConfigMap, none without one.
+func paramsOf(r *configMapReference) (*admissionregistrationv1.ParamKind, *admissionregistrationv1.ParamRef) {
+	if r == nil {
+		return nil, nil
+	}
 	deny := admissionregistrationv1.DenyAction
-	return &admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: &deny}
+	return &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		&admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: &deny}
 }
 
 // mentions reports whether an expression of a policy has a part.
@@ -201,9 +202,6 @@ func (c *policyConverter) matchConditions(guards []guard) []admissionregistratio
 // that has its consequences itself.
 func (p *part) bindings(name string) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
 	base := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: p.actions, ParamRef: p.paramRef}
-	if p.params != nil {
-		base.ParamRef = paramsOf(p.params)
-	}
 	binding := func(suffix string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 		return admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name + suffix}, Spec: spec}
 	}

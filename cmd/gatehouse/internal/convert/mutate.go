@@ -83,8 +83,7 @@ func (c *ruleConverter) forTemplate(path string, kinds []string) (*rule, error) 
 		}
 	}
 	wrap := func(patch any) any {
-		steps := strings.Split(path, ".")
-		for _, step := range slices.Backward(steps) {
+		for _, step := range slices.Backward(strings.Split(path, ".")) {
 			patch = map[string]any{step: patch}
 		}
 		return patch
@@ -183,18 +182,8 @@ func (p pointer) text() celexpr.Expr {
 
 // member returns a member of a place, which is there if has holds.
 func (p place) member(name string) (inner place, has celexpr.Expr) {
-	kind, known := p.kind.Member(name)
-	if !known {
-		kind = celexpr.Type{}
-	}
-	has = celexpr.Has(p.expr, name)
-	switch {
-	case p.kind.IsAlways(name):
-		has = celexpr.True
-	case p.kind.IsNullable(name):
-		has = celexpr.And(has, celexpr.Rel(celexpr.Field(p.expr, name), "!=", celexpr.Raw("null")))
-	}
-	return place{path: p.path.member(name), expr: celexpr.Field(p.expr, name), kind: kind, name: p.name + "." + name}, has
+	v := jmespath.Of(p.expr, p.kind).Member(name)
+	return place{path: p.path.member(name), expr: v.Expr, kind: v.Type, name: p.name + "." + name}, celexpr.And(v.Present)
 }
 
 // operation returns an operation of a JSON patch.
@@ -327,22 +316,17 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 
 // emitMutations writes the policies of mutations, with their bindings.
 func (c *policyConverter) emitMutations(all []*mutation, name string, several bool, results []Result) {
-	rules := map[string]bool{}
-	for _, m := range all {
-		rules[m.rule] = true
-	}
 	for _, m := range all {
 		of := name
-		if several && len(rules) > 1 {
+		if several && slices.ContainsFunc(all, func(other *mutation) bool { return other.rule != m.rule }) {
 			of = joinName(name, m.rule)
 		}
 		if m.suffix != "" {
 			of = joinName(of, m.suffix)
 		}
-		if results[m.index].Status == Not { // another part of the rule could not be written
-			continue
+		if results[m.index].Status != Not { // all parts of the rule before it could be written
+			c.emitMutation(m, of, &results[m.index])
 		}
-		c.emitMutation(m, of, &results[m.index])
 	}
 }
 
@@ -360,10 +344,7 @@ func (c *policyConverter) emitMutation(m *mutation, name string, result *Result)
 		}
 	}
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}
-	if m.params != nil {
-		spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
-		binding.ParamRef = paramsOf(m.params)
-	}
+	spec.ParamKind, binding.ParamRef = paramsOf(m.params)
 	outputs, err := c.write(c.source, []*object{
 		upstream("MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
 		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),

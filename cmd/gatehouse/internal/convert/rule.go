@@ -95,6 +95,7 @@ func (c *ruleConverter) validate() (*part, error) {
 	if v.FailureActionOverrides == nil {
 		p.override = c.policy.Spec.ValidationFailureActionOverrides
 	}
+	p.paramKind, p.paramRef = paramsOf(c.params)
 	p.actions = c.actions(v.FailureAction)
 	p.templates = c.matched.onlyPods() && c.autogen
 	if raw := fmt.Sprint(toJSON(c.rule)); p.templates && strings.Contains(raw, `request."object"`) {
@@ -514,7 +515,10 @@ func plainMessage(text string) string { return strings.Join(strings.Fields(text)
 
 // expressions takes over a rule that is written in CEL.
 func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
-	p.paramKind, p.paramRef, p.annotations, p.variables = of.ParamKind, of.ParamRef, of.AuditAnnotations, of.Variables
+	if c.params == nil {
+		p.paramKind, p.paramRef = of.ParamKind, of.ParamRef
+	}
+	p.annotations, p.variables = of.AuditAnnotations, of.Variables
 	if err := checkExpressions(toJSON(of), "validate.cel"); err != nil {
 		return err
 	}

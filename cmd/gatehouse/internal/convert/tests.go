@@ -282,7 +282,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 		}
 		result := strings.ToLower(r.Result + r.Status)
 		of := slices.DeleteFunc(slices.Clone(rules), func(c converted) bool {
-			return r.Rule != "" && c.rule != strings.TrimPrefix(strings.TrimPrefix(r.Rule, "autogen-cronjob-"), "autogen-") && c.rule != r.Rule
+			return r.Rule != "" && c.rule != withoutAutogen(r.Rule) && c.rule != r.Rule
 		})
 		if len(of) == 0 || !slices.ContainsFunc(t.byPolicy[r.Policy], func(c converted) bool { return c.name == of[0].name }) {
 			continue
@@ -339,6 +339,11 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 		return nil, false, nil
 	}
 	return one, true, nil
+}
+
+// withoutAutogen returns the name of the rule that Kyverno made a rule of.
+func withoutAutogen(rule string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(rule, "autogen-cronjob-"), "autogen-")
 }
 
 func (t *testConverter) skip(text string) { t.skipped = union(t.skipped, text) }
