@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -60,8 +59,8 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	var document struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
-	if err := json.Unmarshal(o.JSON(), &document); err != nil {
-		return nil, made, nil, unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	if err := readDocument(o, &document); err != nil {
+		return nil, made, nil, err
 	}
 	var extra celPolicySpec
 	var spec v1alpha1.AdmissionPolicySpec

@@ -146,6 +146,14 @@ func (c *converter) object(o *manifest.Object) {
 	}
 }
 
+// partial reports whether a part may be left out, so that the policy refuses more, and notes it.
+func (c *converter) partial(err error, notes *[]string) bool {
+	if c.options.Partial {
+		*notes = union(*notes, "without "+err.Error()+": the policy applies to more requests")
+	}
+	return c.options.Partial
+}
+
 // title returns the kind and name of a document.
 func title(o *manifest.Object) string { return o.Kind + "/" + o.Name }
 
@@ -251,7 +259,7 @@ func (c *ruleConverter) convert() (*part, []*mutation, error) {
 	switch {
 	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
 		return nil, nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
-	case c.policy.Spec.ApplyRules == "One" && c.index > 0 && !c.partial(errors.New("applyRules: One")):
+	case c.policy.Spec.ApplyRules == "One" && c.index > 0 && !c.partial(errors.New("applyRules: One"), &c.notes):
 		return nil, nil, unsupported("", "exclude in each rule what the others are about", "a rule that is applied only if none before it is (applyRules: One)")
 	case r.Generate != nil:
 		return nil, nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")

@@ -229,9 +229,14 @@ func (p *part) bindings(name string) ([]admissionregistrationv1.ValidatingAdmiss
 }
 
 func namespaceSelector(operator metav1.LabelSelectorOperator, names []string) *admissionregistrationv1.MatchResources {
-	return &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "kubernetes.io/metadata.name", Operator: operator, Values: names},
-	}}}
+	return &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{namespaceNames(operator, names)},
+	}}
+}
+
+// namespaceNames returns the requirement that a namespace has one of several names, or none of them.
+func namespaceNames(operator metav1.LabelSelectorOperator, names []string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: operator, Values: names}
 }
 
 // policyObjects returns a policy and its bindings.

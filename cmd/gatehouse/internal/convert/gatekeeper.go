@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -98,8 +99,8 @@ func (c *converter) constraints() {
 // template converts a template to a policy whose params are the constraints.
 func (c *converter) template(o *manifest.Object) (policy *object, kind string, err error) {
 	var t constraintTemplate
-	if err := json.Unmarshal(o.JSON(), &t); err != nil {
-		return nil, "", unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	if err := readDocument(o, &t); err != nil {
+		return nil, "", err
 	}
 	kind = t.Spec.CRD.Spec.Names.Kind
 	var source *celSource
@@ -146,12 +147,12 @@ func resourceRule(groups []string, resources ...string) admissionregistrationv1.
 // constraint converts a constraint to the params of the policy of its template, and a binding.
 func (c *converter) constraint(o *manifest.Object, template Document) {
 	var of constraint
-	if err := json.Unmarshal(o.JSON(), &of); err != nil {
-		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
-		return
-	}
 	var notes []string
-	binding, err := c.constraintBinding(&of, template.Name, &notes)
+	var binding *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+	err := readDocument(o, &of)
+	if err == nil {
+		binding, err = c.constraintBinding(&of, template.Name, &notes)
+	}
 	params := map[string]any{}
 	if of.Spec.Parameters != nil {
 		params["parameters"] = of.Spec.Parameters
@@ -202,42 +203,28 @@ func (c *converter) constraintBinding(of *constraint, policy string, notes *[]st
 			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(k.APIGroups, resources...))
 		}
 	}
-	if err := addNamespaces(out.MatchResources, m, func(err error) bool {
-		if c.options.Partial {
-			*notes = append(*notes, "without "+err.Error()+": the policy applies to more requests")
-		}
-		return c.options.Partial
-	}); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// addNamespaces adds the namespaces of a constraint to a selector.
-func addNamespaces(to *admissionregistrationv1.MatchResources, m *constraintMatch, partial func(error) bool) error {
+	var names []metav1.LabelSelectorRequirement
 	for _, list := range []struct {
 		field    string
 		names    []string
 		operator metav1.LabelSelectorOperator
 	}{{"namespaces", m.Namespaces, metav1.LabelSelectorOpIn}, {"excludedNamespaces", m.ExcludedNamespaces, metav1.LabelSelectorOpNotIn}} {
-		names := list.names
-		if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, "*") }); i >= 0 {
-			err := unsupported(fmt.Sprintf("spec.match.%s[%d]", list.field, i), "name the namespaces, or select them by a label", "the wildcard %q", names[i])
-			if list.operator == metav1.LabelSelectorOpIn || !partial(err) {
-				return err
+		isWildcard := func(name string) bool { return strings.Contains(name, "*") }
+		if i := slices.IndexFunc(list.names, isWildcard); i >= 0 {
+			err := unsupported(fmt.Sprintf("spec.match.%s[%d]", list.field, i), "name the namespaces, or select them by a label", "the wildcard %q", list.names[i])
+			if list.operator == metav1.LabelSelectorOpIn || !c.partial(err, notes) {
+				return nil, err
 			}
-			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.Contains(n, "*") })
+			list.names = slices.DeleteFunc(list.names, isWildcard)
 		}
-		if len(names) == 0 {
-			continue
+		if len(list.names) > 0 {
+			names = append(names, namespaceNames(list.operator, list.names))
 		}
-		if to.NamespaceSelector == nil {
-			to.NamespaceSelector = &metav1.LabelSelector{}
-		}
-		to.NamespaceSelector = to.NamespaceSelector.DeepCopy()
-		to.NamespaceSelector.MatchExpressions = append(to.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: list.operator, Values: names,
-		})
 	}
-	return nil
+	if len(names) > 0 {
+		selector := cmp.Or(m.NamespaceSelector, &metav1.LabelSelector{})
+		selector.MatchExpressions = append(selector.MatchExpressions, names...)
+		out.MatchResources.NamespaceSelector = selector
+	}
+	return out, nil
 }

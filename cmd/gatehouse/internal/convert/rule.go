@@ -152,7 +152,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	c.object = celexpr.Raw("object")
 	read := func() error {
 		var err error
-		c.matched, err = readMatch(c.rule, operations, func(o string) bool { return slices.Contains(allowed, o) }, c.object, c.partial)
+		c.matched, err = readMatch(c.rule, operations, func(o string) bool { return slices.Contains(allowed, o) }, c.object, func(err error) bool { return c.partial(err, &c.notes) })
 		return err
 	}
 	if err := read(); err != nil {
@@ -197,15 +197,6 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 
 // changedOrDeleted is the object that a request is about.
 const changedOrDeleted = `request.operation == "DELETE" ? oldObject : object`
-
-// partial reports whether a part of the rule may be left out, so that the policy refuses more, and notes it.
-func (c *ruleConverter) partial(err error) bool {
-	if !c.options.Partial {
-		return false
-	}
-	c.note("without %s: the policy applies to more requests", err)
-	return true
-}
 
 // root returns the value of a name that Kyverno defines.
 func (c *ruleConverter) root(name string) (jmespath.Value, error) {
@@ -544,11 +535,9 @@ func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
 
 // podSecurity translates a rule by a Pod Security Standard.
 func (c *ruleConverter) podSecurity(p *part, of *kyvernoPSS) error {
-	if len(of.Exclude) > 0 {
-		if !c.partial(errors.New("the excluded controls")) {
-			return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
-				"controls of a Pod Security Standard that are left out")
-		}
+	if len(of.Exclude) > 0 && !c.partial(errors.New("the excluded controls"), &c.notes) {
+		return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
+			"controls of a Pod Security Standard that are left out")
 	}
 	if !c.matched.onlyPods() && !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
 		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
