@@ -207,26 +207,22 @@ func (c *converter) kyverno(o *manifest.Object) {
 	pc.autogen = pc.hasAutogen()
 	var parts []*part
 	results := make([]Result, len(p.Spec.Rules))
-	var mutations []*mutation
 	for i := range p.Spec.Rules {
 		r := &p.Spec.Rules[i]
 		prefix := []string{"spec", "rules", fmt.Sprint(i)}
 		result := &results[i]
 		*result = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line(prefix...), Status: Converted}
 		rc := &ruleConverter{policyConverter: pc, rule: r, index: i}
-		made, mutates, err := rc.convert()
+		made, err := rc.convert()
 		if err != nil {
 			result.Status = Not
 			result.Problems = append(result.Problems, problemOf(o, err, prefix))
 			continue
 		}
 		result.Differences = rc.notes
-		if made != nil {
-			parts = append(parts, made)
-		}
-		mutations = append(mutations, mutates...)
+		parts = append(parts, made...)
 	}
-	pc.emit(parts, mutations, results)
+	pc.emit(parts, results)
 	for i := range results {
 		if results[i].Status == Converted && len(results[i].Differences) > 0 {
 			results[i].Status = Different
@@ -240,39 +236,39 @@ func (c *converter) kyverno(o *manifest.Object) {
 
 // decodeDocument decodes a document whose metadata and status may have anything.
 func decodeDocument(raw []byte, p *policy) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	var document struct {
+		Metadata *metav1.ObjectMeta `json:"metadata"`
+		Spec     json.RawMessage    `json:"spec"`
+	}
+	document.Metadata = &p.Metadata
+	if err := json.Unmarshal(raw, &document); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(fields["metadata"], &p.Metadata); err != nil && fields["metadata"] != nil {
-		return err
-	}
-	if fields["spec"] == nil {
+	if document.Spec == nil {
 		return errors.New("spec is missing")
 	}
-	return decodeStrictly(fields["spec"], &p.Spec)
+	return decodeStrictly(document.Spec, &p.Spec)
 }
 
-// convert translates a rule: to a part of a policy, or to mutations.
-func (c *ruleConverter) convert() (*part, []*mutation, error) {
+// convert translates a rule: to a part of a policy, or to several that mutate.
+func (c *ruleConverter) convert() ([]*part, error) {
 	r := c.rule
 	switch {
 	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
-		return nil, nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
+		return nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
 	case c.policy.Spec.ApplyRules == "One" && c.index > 0 && !c.partial(errors.New("applyRules: One"), &c.notes):
-		return nil, nil, unsupported("", "exclude in each rule what the others are about", "a rule that is applied only if none before it is (applyRules: One)")
+		return nil, unsupported("", "exclude in each rule what the others are about", "a rule that is applied only if none before it is (applyRules: One)")
 	case r.Generate != nil:
-		return nil, nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")
+		return nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")
 	case r.VerifyImages != nil:
-		return nil, nil, unsupported("verifyImages", "keep it in a program that verifies signatures", "the verification of image signatures")
+		return nil, unsupported("verifyImages", "keep it in a program that verifies signatures", "the verification of image signatures")
 	case r.Mutate != nil:
-		made, err := c.mutate()
-		return nil, made, err
+		return c.mutate()
 	case r.Validate != nil:
 		made, err := c.validate()
-		return made, nil, err
+		return []*part{made}, err
 	default:
-		return nil, nil, unsupported("", "remove it", "a rule that does nothing")
+		return nil, unsupported("", "remove it", "a rule that does nothing")
 	}
 }
 

@@ -42,10 +42,15 @@ func (p *part) needsOwn() bool {
 }
 
 // emit writes the documents of all rules of a policy.
-func (c *policyConverter) emit(parts []*part, mutations []*mutation, results []Result) {
+func (c *policyConverter) emit(parts []*part, results []Result) {
 	var groups []group
+	var mutations []*part
 	byKey := map[string]int{}
 	for _, p := range parts {
+		if p.mutates {
+			mutations = append(mutations, p)
+			continue
+		}
 		i, ok := byKey[p.key()]
 		if !ok || p.podSecurity != nil || !compatible(groups[i], p) {
 			i = len(groups)

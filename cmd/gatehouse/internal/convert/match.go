@@ -48,30 +48,17 @@ func splitKind(name string) (group, version, kind, subresource string) {
 	parts := strings.Split(name, "/")
 	last := strings.Split(parts[len(parts)-1], ".")
 	parts = append(parts[:len(parts)-1], last...)
-	switch len(parts) {
-	case 1:
-		return "*", "*", parts[0], ""
-	case 2:
-		switch {
-		case name == "*/*":
-			return "*", "*", "*", "*"
-		case parts[0] == "*" && strings.ToLower(parts[1]) == parts[1]:
-			return "*", "*", "*", parts[1]
-		case versionForm.MatchString(parts[0]):
-			return "*", parts[0], parts[1], ""
-		default:
-			return "*", "*", parts[0], parts[1]
-		}
-	case 3:
-		if versionForm.MatchString(parts[0]) {
-			return "*", parts[0], parts[1], parts[2]
-		}
-		return parts[0], parts[1], parts[2], ""
-	case 4:
-		return parts[0], parts[1], parts[2], parts[3]
-	default:
+	group, version = "*", "*"
+	n, hasVersion := len(parts), versionForm.MatchString(parts[0])
+	switch isSubresource := n == 2 && parts[0] == "*" && strings.ToLower(parts[1]) == parts[1]; {
+	case n > 4:
 		return "", "", "", ""
+	case n == 4, n == 3 && !hasVersion:
+		group, version, parts = parts[0], parts[1], parts[2:]
+	case n > 1 && hasVersion && !isSubresource:
+		version, parts = parts[0], parts[1:]
 	}
+	return group, version, parts[0], strings.Join(parts[1:], "")
 }
 
 //nolint:gochecknoglobals // they are made once
@@ -405,40 +392,41 @@ func (f *filters) all(field string) (blocks []*filter, fields []string, oneOf bo
 
 // readMatch translates the filters of a rule. Operations are those of a filter that names none, and of all filters those count that are
 // allowed.
-func readMatch(r *rule, operations []string, allowed func(operation string) bool, object celexpr.Expr, partial func(error) bool) (*matched, error) {
+func (c *ruleConverter) readMatch(operations, allowed []string) error {
 	m := &matched{}
+	c.matched = m
 	var blocks []*block
-	filters, fields, oneOf := r.Match.all("match")
+	filters, fields, oneOf := c.rule.Match.all("match")
 	if !oneOf && len(filters) > 1 {
-		return nil, unsupported("match.all", "join them in one", "several filters that must all match")
+		return unsupported("match.all", "join them in one", "several filters that must all match")
 	}
 	for i := range filters {
-		b, err := readFilter(filters[i], fields[i], object)
+		b, err := readFilter(filters[i], fields[i], c.object)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(b.targets) == 0 {
-			return nil, unsupported(fields[i], "name the kinds", "a filter without kinds")
+			return unsupported(fields[i], "name the kinds", "a filter without kinds")
 		}
 		blocks = append(blocks, b)
 	}
 	m.addBlocks(blocks, operations, allowed)
 	if len(m.rules) == 0 {
-		return nil, unsupported("match", "remove the rule", "a rule that never applies: its operations exclude each other")
+		return unsupported("match", "remove the rule", "a rule that never applies: its operations exclude each other")
 	}
-	if err := m.addExclude(r.Exclude, object, partial); err != nil {
-		return nil, err
+	if err := c.addExclude(); err != nil {
+		return err
 	}
 	for _, t := range m.targets {
 		if t.of == nil && !t.connect && t.kind != "*" && !strings.Contains(t.resource, "/") {
 			m.notes = append(m.notes, fmt.Sprintf("the resource of the kind %s is taken to be %q", t.kind, t.resource))
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // addBlocks adds the resources of all alternatives, and conditions for what they do not have in common.
-func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(operation string) bool) {
+func (m *matched) addBlocks(blocks []*block, operations, allowed []string) {
 	operationsOf := map[target][]string{}
 	opsOf := func(b *block, t target) []string {
 		of := operations
@@ -448,7 +436,7 @@ func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(o
 		case t.connect:
 			of = []string{"CONNECT"}
 		}
-		return slices.DeleteFunc(slices.Clone(of), func(o string) bool { return !allowed(o) })
+		return slices.DeleteFunc(slices.Clone(of), func(o string) bool { return !slices.Contains(allowed, o) })
 	}
 	for _, b := range blocks {
 		for _, t := range b.targets {
@@ -481,17 +469,18 @@ func hasWildcard(s *metav1.LabelSelector) bool {
 }
 
 // addExclude adds the condition that a request is not excluded.
-func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error) bool) error {
-	if f == nil {
+func (c *ruleConverter) addExclude() error {
+	if c.rule.Exclude == nil {
 		return nil
 	}
-	blocks, fields, oneOf := f.all("exclude")
+	m := c.matched
+	blocks, fields, oneOf := c.rule.Exclude.all("exclude")
 	var all []celexpr.Expr
 	name := ""
 	for i := range blocks {
-		b, err := readFilter(blocks[i], fields[i], object)
+		b, err := readFilter(blocks[i], fields[i], c.object)
 		if err != nil {
-			if oneOf && partial(err) { // less is excluded
+			if oneOf && c.partial(err, &c.notes) { // less is excluded
 				continue
 			}
 			return err

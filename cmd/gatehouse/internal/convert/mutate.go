@@ -13,25 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 )
 
-// mutation is what a rule that mutates becomes: a MutatingAdmissionPolicy.
-type mutation struct {
-	rule string
-	// index is that of the rule, and suffix what the name of the policy has at its end, "" for the rule itself.
-	index     int
-	suffix    string
-	matched   *matched
-	variables []admissionregistrationv1.Variable
-	mutations []admissionregistrationv1.Mutation
-	params    *configMapReference
-}
-
 // mutate translates a rule that mutates. If Kyverno makes rules about pod templates of it, there are further mutations for these.
-func (c *ruleConverter) mutate() ([]*mutation, error) {
+func (c *ruleConverter) mutate() ([]*part, error) {
 	first, err := c.mutateObject()
 	if err != nil {
 		return nil, err
 	}
-	out := []*mutation{first}
+	out := []*part{first}
 	if !c.matched.onlyPods() || !c.autogen {
 		return out, nil
 	}
@@ -98,7 +86,7 @@ func (c *ruleConverter) forTemplate(path string, kinds []string) (*rule, error) 
 }
 
 // mutateObject translates the mutation of the object itself.
-func (c *ruleConverter) mutateObject() (*mutation, error) {
+func (c *ruleConverter) mutateObject() (*part, error) {
 	m := c.rule.Mutate
 	if len(m.Targets) > 0 {
 		return nil, unsupported("mutate.targets", "change existing objects with kubectl, or use a controller", "the mutation of other objects than that of the request")
@@ -114,7 +102,7 @@ func (c *ruleConverter) mutateObject() (*mutation, error) {
 	if !c.matched.takeLate().IsTrue() {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
-	out := &mutation{rule: c.rule.Name, index: c.index}
+	out := &part{rule: c.rule.Name, index: c.index, mutates: true}
 	s := c.scope
 	s.Names = s.Names.With("i")
 	root := place{expr: celexpr.Raw("object"), kind: c.matched.types(), name: "Object"}
@@ -251,7 +239,7 @@ func each(list celexpr.Expr, index string, condition celexpr.Expr, body operatio
 }
 
 // add adds the operations as a mutation of the policy.
-func (c *ruleConverter) addPatch(out *mutation, o operations) {
+func (c *ruleConverter) addPatch(out *part, o operations) {
 	if len(o) == 0 {
 		return
 	}
@@ -315,10 +303,10 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 }
 
 // emitMutations writes the policies of mutations, with their bindings.
-func (c *policyConverter) emitMutations(all []*mutation, name string, several bool, results []Result) {
+func (c *policyConverter) emitMutations(all []*part, name string, several bool, results []Result) {
 	for _, m := range all {
 		of := name
-		if several && slices.ContainsFunc(all, func(other *mutation) bool { return other.rule != m.rule }) {
+		if several && slices.ContainsFunc(all, func(other *part) bool { return other.rule != m.rule }) {
 			of = joinName(name, m.rule)
 		}
 		if m.suffix != "" {
@@ -331,7 +319,7 @@ func (c *policyConverter) emitMutations(all []*mutation, name string, several bo
 }
 
 // emitMutation writes a policy that mutates, and its binding.
-func (c *policyConverter) emitMutation(m *mutation, name string, result *Result) {
+func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
 	failure := c.failurePolicy()
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
 		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: withoutEphemeral(m.matched.rules)},

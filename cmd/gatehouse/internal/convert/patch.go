@@ -49,7 +49,7 @@ func (b *patcher) unsupported(path []string, instead, format string, args ...any
 
 // mergePatch translates a strategic merge patch of the object: as a configuration that is applied if it has neither anchors nor parts
 // that are replaced as a whole, else as operations.
-func (c *ruleConverter) mergePatch(out *mutation, patch any, field string, root place, s jmespath.Scope) {
+func (c *ruleConverter) mergePatch(out *part, patch any, field string, root place, s jmespath.Scope) {
 	fields, ok := patch.(map[string]any)
 	if !ok {
 		c.fail(unsupported(field, "write an object", "a patch that is no object"))

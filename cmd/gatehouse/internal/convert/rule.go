@@ -71,6 +71,11 @@ type part struct {
 	ofNamespace map[string][]string
 	paramKind   *admissionregistrationv1.ParamKind
 	paramRef    *admissionregistrationv1.ParamRef
+
+	// mutates reports whether the rule mutates, by mutations. Suffix is what the name of the policy has at its end, "" for the rule itself.
+	mutates   bool
+	mutations []admissionregistrationv1.Mutation
+	suffix    string
 }
 
 // validate translates a rule that validates.
@@ -150,12 +155,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		allowed = slices.DeleteFunc(slices.Clone(allowed), func(o string) bool { return o == "DELETE" })
 	}
 	c.object = celexpr.Raw("object")
-	read := func() error {
-		var err error
-		c.matched, err = readMatch(c.rule, operations, func(o string) bool { return slices.Contains(allowed, o) }, c.object, func(err error) bool { return c.partial(err, &c.notes) })
-		return err
-	}
-	if err := read(); err != nil {
+	if err := c.readMatch(operations, allowed); err != nil {
 		return err
 	}
 	deletes := slices.Contains(c.matched.operations, admissionregistrationv1.Delete)
@@ -163,7 +163,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		if c.object = celexpr.Raw("oldObject"); len(c.matched.operations) > 1 {
 			c.object = celexpr.Raw("(" + changedOrDeleted + ")")
 		}
-		if err := read(); err != nil {
+		if err := c.readMatch(operations, allowed); err != nil {
 			return err
 		}
 	}
