@@ -86,21 +86,23 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	if strings.HasPrefix(o.Kind, "Namespaced") {
 		meta.Name = document.Metadata.Namespace + "-" + o.Name
 	}
-	made = converted{rule: o.Name, name: meta.Name}
-	checked := any(spec)
+	made = converted{rule: o.Name, name: meta.Name, mutates: mutates}
+	checked, conditions := any(&spec), &spec.MatchConditions
 	if mutates {
-		checked = mutating
+		checked, conditions = &mutating, &mutating.MatchConditions
 	}
 	if err := checkExpressions(toJSON(checked), "spec"); err != nil {
 		return nil, made, nil, err
 	}
+	if strings.HasPrefix(o.Kind, "Namespaced") {
+		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", document.Metadata.Namespace)}
+		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
+	}
 	if mutates {
-		limitToNamespace(o.Kind, document.Metadata.Namespace, &mutating.MatchConditions)
-		made.kind, made.mutates = "MutatingAdmissionPolicy", true
+		made.kind = "MutatingAdmissionPolicy"
 		objects, notes, err = mutatingFromCEL(&extra, &mutating, meta)
 		return objects, made, notes, err
 	}
-	limitToNamespace(o.Kind, document.Metadata.Namespace, &spec.MatchConditions)
 	for i := range spec.Validations {
 		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
 		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
@@ -197,12 +199,4 @@ func checkExpressions(value any, field string) error {
 		}
 	}
 	return nil
-}
-
-// limitToNamespace adds the condition that an object is in the namespace of its policy, if the policy is of a namespace.
-func limitToNamespace(kind, namespace string, conditions *[]admissionregistrationv1.MatchCondition) {
-	if strings.HasPrefix(kind, "Namespaced") {
-		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", namespace)}
-		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
-	}
 }

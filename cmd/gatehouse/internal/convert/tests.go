@@ -202,25 +202,19 @@ func (t *testConverter) valuesOf(rules []converted, object string) map[string]an
 // emit writes the test of a policy, of which rules are what became of Kyverno's.
 func (t *testConverter) emit(rules []converted, several bool) error {
 	first := rules[0]
-	name := t.test.Metadata.Name
-	if name == "" {
-		name = t.test.Name
-	}
+	name := cmp.Or(t.test.Metadata.Name, t.test.Name)
 	if name == "" || several {
 		name = strings.TrimPrefix(name+"-"+first.name, "-")
 	}
-	out := v1alpha1.Test{Metadata: v1alpha1.TestMetadata{Name: name}, Policies: []string{first.kind + "/" + first.name}}
+	out := v1alpha1.Test{Metadata: v1alpha1.TestMetadata{Name: name}}
 	out.APIVersion, out.Kind = v1alpha1.GroupVersion.String(), "Test"
-	if first.mutates {
-		for _, r := range rules {
-			out.Policies = union(out.Policies, r.kind+"/"+r.name)
-		}
+	for _, r := range rules {
+		out.Policies = union(out.Policies, r.kind+"/"+r.name)
 	}
-	context, err := t.context(rules)
-	if err != nil {
+	var err error
+	if out.Context, err = t.context(rules); err != nil {
 		return err
 	}
-	out.Context = context
 	names := map[string]int{}
 	for _, object := range t.objects {
 		one, ok, err := t.testCase(object, rules)
@@ -379,18 +373,13 @@ func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1al
 	one.Object = raw
 	switch of := admissionv1.Operation(operation); of { //nolint:exhaustive // others are creations
 	case admissionv1.Update:
-		one.Operation, one.OldObject = of, identity(o)
+		one.Operation, one.OldObject = of, &runtime.RawExtension{}
+		known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}}
+		known.SetGroupVersionKind(o.GroupVersionKind())
+		one.OldObject.Raw, _ = json.Marshal(known) // it always has a form in JSON
 	case admissionv1.Delete:
 		one.Operation, one.Object, one.OldObject = of, nil, raw
 	}
-}
-
-// identity returns an object of which nothing but the kind and the name is known.
-func identity(o *manifest.Object) *runtime.RawExtension {
-	of := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}}
-	of.SetGroupVersionKind(o.GroupVersionKind())
-	raw, _ := json.Marshal(of) // it always has a form in JSON
-	return &runtime.RawExtension{Raw: raw}
 }
 
 // context returns the namespaces and params that the test defines.
