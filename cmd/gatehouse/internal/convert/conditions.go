@@ -488,10 +488,7 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 	if hasStars(key.Name) && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
 		literals = append(literals, celexpr.Str("*"))
 	}
-	if len(literals) > 0 {
-		all = append([]celexpr.Expr{celexpr.In(key.Expr, literals...)}, all...)
-	}
-	return celexpr.Or(all...), nil
+	return celexpr.Or(append([]celexpr.Expr{celexpr.In(key.Expr, literals...)}, all...)...), nil
 }
 
 // hasStars reports whether * is a usual value of a field, and means all there. Kyverno reads it as a wildcard.

@@ -302,25 +302,17 @@ func (c *policyConverter) hasAutogen() bool {
 	return true
 }
 
-// annotations are what is kept of a policy's annotations.
-func keptAnnotations(all map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range all {
-		if name, ok := strings.CutPrefix(key, "policies.kyverno.io/"); ok && slices.Contains([]string{"title", "category", "severity", "subject", "description"}, name) {
-			out[key] = value
+// keptMeta returns the metadata of a document that is made of another one, with those labels and annotations that are about what it says.
+func keptMeta(name string, of metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}}
+	for key, value := range of.Annotations {
+		field, ok := strings.CutPrefix(key, "policies.kyverno.io/")
+		if ok && slices.Contains([]string{"title", "category", "severity", "subject", "description"}, field) {
+			out.Annotations[key] = value
 		}
 	}
-	return out
-}
-
-// keptMeta returns the metadata of a document that is made of another one.
-func keptMeta(name string, of metav1.ObjectMeta) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{Name: name, Annotations: keptAnnotations(of.Annotations)}
 	for key, value := range of.Labels {
 		if !strings.Contains(key, "kyverno.io/") && !strings.HasPrefix(key, "app.kubernetes.io/managed-by") && !strings.HasPrefix(key, "helm.sh/") {
-			if out.Labels == nil {
-				out.Labels = map[string]string{}
-			}
 			out.Labels[key] = value
 		}
 	}

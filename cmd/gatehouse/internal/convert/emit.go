@@ -16,9 +16,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
-// group are parts that are one policy: rules for the same requests, with the same consequences.
-type group []*part
-
 // key returns what parts of one policy have in common.
 func (p *part) key() string {
 	var conditions []string
@@ -43,7 +40,7 @@ func (p *part) needsOwn() bool {
 
 // emit writes the documents of all rules of a policy.
 func (c *policyConverter) emit(parts []*part, results []Result) {
-	var groups []group
+	var groups [][]*part // those of one are one policy: rules for the same requests, with the same consequences
 	var mutations []*part
 	byKey := map[string]int{}
 	for _, p := range parts {
@@ -91,7 +88,7 @@ func compatible(parts []*part, p *part) bool {
 }
 
 // emitGroup writes a policy with its bindings.
-func (c *policyConverter) emitGroup(g group, name string, results []Result) {
+func (c *policyConverter) emitGroup(g []*part, name string, results []Result) {
 	first := g[0]
 	meta := keptMeta(name, c.policy.Metadata)
 	spec := v1alpha1.AdmissionPolicySpec{

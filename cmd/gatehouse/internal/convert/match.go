@@ -284,10 +284,7 @@ func anyOf(v celexpr.Expr, texts []string) celexpr.Expr {
 			literals = append(literals, celexpr.Str(text))
 		}
 	}
-	if len(literals) > 0 {
-		all = append([]celexpr.Expr{celexpr.In(v, literals...)}, all...)
-	}
-	return celexpr.Or(all...)
+	return celexpr.Or(append([]celexpr.Expr{celexpr.In(v, literals...)}, all...)...)
 }
 
 // labelCondition returns the condition that one of optional labels or annotations has this name and value, with wildcards in both.

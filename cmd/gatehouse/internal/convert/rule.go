@@ -290,21 +290,18 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 	if strings.Contains(v.JMESPath, "request.object") && slices.Contains(c.matched.operations, admissionregistrationv1.Delete) {
 		c.note("at a deletion, the variable %s is about the object that is deleted: with Kyverno it has no value", e.Name)
 	}
-	var value jmespath.Value
-	switch {
-	case v.JMESPath != "" && v.Value != nil:
-		data, inner := c.resolve(v.Value, field+".variable.value", s), s
-		inner.Root = func(name string) (jmespath.Value, error) {
+	value := c.resolve(v.Value, field+".variable.value", s)
+	of := s
+	if data := value; v.Value != nil {
+		of.Root = func(name string) (jmespath.Value, error) {
 			if fields, ok := data.Literal.(map[string]any); ok && data.Constant {
 				return jmespath.Const(fields[name]), nil
 			}
 			return jmespath.Value{}, unsupported("", "write it in CEL", "jmesPath of a value that is computed")
 		}
-		value = c.translate(v.JMESPath, field+".variable.jmesPath", inner)
-	case v.JMESPath != "":
-		value = c.translate(v.JMESPath, field+".variable.jmesPath", s)
-	default:
-		value = c.resolve(v.Value, field+".variable.value", s)
+	}
+	if v.JMESPath != "" {
+		value = c.translate(v.JMESPath, field+".variable.jmesPath", of)
 	}
 	if v.Default == nil || value.Always() {
 		return value

@@ -132,10 +132,7 @@ func stringPattern(v celexpr.Expr, of celexpr.Type, pattern string) (celexpr.Exp
 		}
 		out = append(out, all)
 	}
-	if len(literals) > 0 {
-		out = append([]celexpr.Expr{celexpr.In(v, literals...)}, out...)
-	}
-	return celexpr.Or(out...), nil
+	return celexpr.Or(append([]celexpr.Expr{celexpr.In(v, literals...)}, out...)...), nil
 }
 
 // condition returns the condition that a value compares so.
