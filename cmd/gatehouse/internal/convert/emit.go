@@ -40,7 +40,8 @@ func (p *part) needsOwn() bool {
 
 // emit writes the documents of all rules of a policy.
 func (c *policyConverter) emit(parts []*part, results []Result) {
-	var groups [][]*part // those of one are one policy: rules for the same requests, with the same consequences
+	// The parts of a group are one policy: rules for the same requests, with the same consequences.
+	var groups [][]*part
 	var mutations []*part
 	byKey := map[string]int{}
 	for _, p := range parts {

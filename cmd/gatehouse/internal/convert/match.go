@@ -78,11 +78,12 @@ func targetsOf(name string) ([]target, error) {
 	if sub != "" {
 		suffix = "/" + sub
 	}
+	connect := slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, sub)
 	if kind == "" {
 		return nil, fmt.Errorf("the kind %q", name)
 	}
 	if kind == "*" {
-		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: isConnection(sub)}}, nil
+		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: connect}}, nil
 	}
 	if resource := connections()[kind]; resource != "" {
 		return []target{{group: "", version: "v1", resource: resource, kind: kind, connect: true}}, nil
@@ -93,34 +94,25 @@ func targetsOf(name string) ([]target, error) {
 		if as.Guessed || !pattern.MatchWildcard(group, gvk.Group) || !pattern.MatchWildcard(version, gvk.Version) || !pattern.MatchWildcard(kind, gvk.Kind) {
 			continue
 		}
-		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name + suffix, kind: gvk.Kind, connect: isConnection(sub)}
+		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name + suffix, kind: gvk.Kind, connect: connect}
 		if sub == "" || sub == "status" || sub == "ephemeralcontainers" || sub == "resize" {
 			t.of = builtin.Scheme().AllKnownTypes()[gvk]
 		}
 		found = append(found, t)
 	}
-	found = preferred(found, version)
+	// Versions that are served beside a stable one are left out, unless the rule names a version.
+	all, isStable := slices.Clone(found), func(t target) bool { return !strings.Contains(t.version, "a") } // neither alpha nor beta
+	found = slices.DeleteFunc(found, func(t target) bool {
+		return version == "*" && !isStable(t) && slices.ContainsFunc(all, func(o target) bool { return o.kind == t.kind && isStable(o) })
+	})
 	if len(found) == 0 {
 		if strings.ContainsAny(kind, "*?") {
 			return nil, fmt.Errorf("the kind %q, whose wildcards match none of Kubernetes", name)
 		}
 		as := resources().Of(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
-		found = []target{{group: group, version: version, resource: as.Name + suffix, kind: kind, connect: isConnection(sub)}}
+		found = []target{{group: group, version: version, resource: as.Name + suffix, kind: kind, connect: connect}}
 	}
 	return found, nil
-}
-
-// isConnection reports whether requests for a subresource are connections.
-func isConnection(subresource string) bool {
-	return slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource)
-}
-
-// preferred drops versions that are served beside a stable one, unless the rule names a version, and groups that are gone.
-func preferred(all []target, version string) []target {
-	isStable := func(t target) bool { return !strings.Contains(t.version, "a") } // neither alpha nor beta
-	return slices.DeleteFunc(slices.Clone(all), func(t target) bool {
-		return version == "*" && !isStable(t) && slices.ContainsFunc(all, func(o target) bool { return o.kind == t.kind && isStable(o) })
-	})
 }
 
 // matched is what the filters of a rule come to.
@@ -199,13 +191,9 @@ func unsupported(field, instead, format string, args ...any) error {
 	return &jmespath.UnsupportedError{Path: strict.Steps(field), Construct: fmt.Sprintf(format, args...), Instead: instead}
 }
 
-// subject is the object that filters are about.
-func subjectMember(object celexpr.Expr, names ...string) celexpr.Expr {
-	e := celexpr.Field(object, "metadata")
-	for _, name := range names {
-		e = celexpr.OptField(e, name)
-	}
-	return e
+// metadata returns a field of the metadata of an object as an optional value.
+func metadata(object celexpr.Expr, name string) celexpr.Expr {
+	return celexpr.OptField(celexpr.Field(object, "metadata"), name)
 }
 
 // readFilter translates a filter.
@@ -236,7 +224,7 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		}
 	}
 	if len(names) > 0 {
-		name := celexpr.Call(celexpr.Call(subjectMember(object, "name"), "or", subjectMember(object, "generateName")), "orValue", celexpr.Str(""))
+		name := celexpr.Call(celexpr.Call(metadata(object, "name"), "or", metadata(object, "generateName")), "orValue", celexpr.Str(""))
 		if slices.ContainsFunc(b.targets, func(t target) bool { return t.connect }) {
 			name = celexpr.Field(celexpr.Raw("request"), "name")
 		}
@@ -251,11 +239,11 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		b.conditions = append(b.conditions, guard{"namespace", anyOf(namespace, r.Namespaces)})
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
-		of := subjectMember(object, "annotations")
+		of := metadata(object, "annotations")
 		b.conditions = append(b.conditions, guard{"annotation", labelCondition(of, key, r.Annotations[key])})
 	}
 	if r.Selector != nil {
-		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, subjectMember(object, "labels"))})
+		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, metadata(object, "labels"))})
 	}
 	if len(f.Subjects) > 0 {
 		user, err := subjectsCondition(f.Subjects)

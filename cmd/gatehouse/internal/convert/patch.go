@@ -92,7 +92,10 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 			return nil, nil
 		}
 		if jmespath.HasVariables(key) {
-			out = append(out, b.computedMember(at, key, value, here)...)
+			name, err := jmespath.Template(key, b.scope)
+			b.fail(atField(b.field, err, here...))
+			to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
+			out = append(out, b.set(place{path: to}, value, here)...)
 			continue
 		}
 		inner, has := at.member(key)
@@ -171,15 +174,6 @@ func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (
 		}
 	}
 	return b.set(at, value, path), nil
-}
-
-// computedMember returns the operations that set a member of a map whose name has variables.
-func (b *patcher) computedMember(at place, key string, value any, path []string) operations {
-	name, err := jmespath.Template(key, b.scope)
-	b.fail(atField(b.field, err, path...))
-	e, present := b.literal(value, path)
-	to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
-	return single("add", to, e).when(present, nil)
 }
 
 // stripAnchors returns a patch without conditions, and with fields that are added if they are absent.
@@ -312,11 +306,9 @@ func (b *patcher) namedElement(at place, index string, element place, fields map
 
 // mergeKey returns the member by which the elements of a list are merged, "" for a list that is replaced.
 func mergeKey(at place) string {
-	of := at.kind.Elem()
-	for _, key := range []string{"name", "mountPath", "containerPort", "ip", "topologyKey", "port", "devicePath", "uid"} {
-		if _, known := of.Member(key); known && of.Kind() == celexpr.Struct && at.kind.MergesBy() == key {
-			return key
-		}
+	keys := []string{"name", "mountPath", "containerPort", "ip", "topologyKey", "port", "devicePath", "uid"}
+	if key := at.kind.MergesBy(); slices.Contains(keys, key) && at.kind.Elem().Kind() == celexpr.Struct {
+		return key
 	}
 	return ""
 }
