@@ -35,11 +35,6 @@ type enabled struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// celFields are the fields of Kyverno's policies that Kubernetes' have not.
-func celFields() []string {
-	return []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
-}
-
 // celPolicy converts a ValidatingPolicy or MutatingPolicy.
 func (c *converter) celPolicy(o *manifest.Object) {
 	switch o.Kind {
@@ -66,12 +61,11 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 	var spec v1alpha1.AdmissionPolicySpec
 	var mutating admissionregistrationv1.MutatingAdmissionPolicySpec
 	mutates := strings.HasSuffix(o.Kind, "MutatingPolicy")
+	into, fields := any(&spec), []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
 	if mutates {
-		err = specOf(o, &mutating, &extra, append(celFields(), "targetMatchConstraints")...)
-	} else {
-		err = specOf(o, &spec, &extra, celFields()...)
+		into, fields = &mutating, append(fields, "targetMatchConstraints")
 	}
-	if err != nil {
+	if err := specOf(o, into, &extra, fields...); err != nil {
 		return nil, made, nil, err
 	}
 	switch {
@@ -87,12 +81,12 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made convert
 		meta.Name = document.Metadata.Namespace + "-" + o.Name
 	}
 	made = converted{rule: o.Name, name: meta.Name, mutates: mutates}
-	checked, conditions := any(&spec), &spec.MatchConditions
-	if mutates {
-		checked, conditions = &mutating, &mutating.MatchConditions
-	}
-	if err := checkExpressions(toJSON(checked), "spec"); err != nil {
+	if err := checkExpressions(toJSON(into), "spec"); err != nil {
 		return nil, made, nil, err
+	}
+	conditions := &spec.MatchConditions
+	if mutates {
+		conditions = &mutating.MatchConditions
 	}
 	if strings.HasPrefix(o.Kind, "Namespaced") {
 		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", document.Metadata.Namespace)}

@@ -21,7 +21,7 @@ type kyvernoException struct {
 	Exceptions  []exceptedRules `json:"exceptions"`
 	Match       filters         `json:"match"`
 	Conditions  any             `json:"conditions,omitempty"`
-	PodSecurity []pssExclusion  `json:"podSecurity,omitempty"`
+	PodSecurity []any           `json:"podSecurity,omitempty"`
 }
 
 type exceptedRules struct {

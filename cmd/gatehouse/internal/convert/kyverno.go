@@ -162,16 +162,9 @@ type condition struct {
 }
 
 type kyvernoPSS struct {
-	Level   string         `json:"level,omitempty"`
-	Version string         `json:"version,omitempty"`
-	Exclude []pssExclusion `json:"exclude,omitempty"`
-}
-
-type pssExclusion struct {
-	ControlName     string   `json:"controlName"`
-	Images          []string `json:"images,omitempty"`
-	RestrictedField string   `json:"restrictedField,omitempty"`
-	Values          []string `json:"values,omitempty"`
+	Level   string `json:"level,omitempty"`
+	Version string `json:"version,omitempty"`
+	Exclude []any  `json:"exclude,omitempty"`
 }
 
 type kyvernoExpression struct {

@@ -129,11 +129,8 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 	if len(c.options.Actions) > 0 {
 		return c.options.Actions
 	}
-	if action == "" {
-		action = c.policy.Spec.ValidationFailureAction
-	}
 	switch {
-	case strings.EqualFold(action, "Enforce"):
+	case strings.EqualFold(cmp.Or(action, c.policy.Spec.ValidationFailureAction), "Enforce"):
 		return []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	case c.policy.Spec.EmitWarning:
 		return []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit}
@@ -471,10 +468,7 @@ func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmesp
 
 // message sets the message of a rule, or the expression that makes it.
 func (c *ruleConverter) message(one *v1alpha1.Validation, text string, s jmespath.Scope) {
-	text = plainMessage(text)
-	if text == "" {
-		text = "rule " + c.rule.Name + " failed"
-	}
+	text = cmp.Or(plainMessage(text), "rule "+c.rule.Name+" failed")
 	if jmespath.HasVariables(text) {
 		v, err := jmespath.Template(text, s)
 		switch {
