@@ -373,10 +373,9 @@ func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1al
 	one.Object = raw
 	switch of := admissionv1.Operation(operation); of { //nolint:exhaustive // others are creations
 	case admissionv1.Update:
-		one.Operation, one.OldObject = of, &runtime.RawExtension{}
 		known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}}
 		known.SetGroupVersionKind(o.GroupVersionKind())
-		one.OldObject.Raw, _ = json.Marshal(known) // it always has a form in JSON
+		one.Operation, one.OldObject = of, &runtime.RawExtension{Object: known}
 	case admissionv1.Delete:
 		one.Operation, one.Object, one.OldObject = of, nil, raw
 	}
@@ -476,11 +475,10 @@ func expectObject(one *v1alpha1.TestCase, patched *manifest.Object) {
 		one.Expect.Patch = []v1alpha1.TestOperation{}
 		return
 	}
-	raw := bytes.Clone(patched.JSON())
+	one.Expect.Object = &runtime.RawExtension{Raw: bytes.Clone(patched.JSON())}
 	var pod map[string]any
-	if err := json.Unmarshal(raw, &pod); err == nil && patched.Kind == "Pod" {
+	if err := json.Unmarshal(patched.JSON(), &pod); err == nil && patched.Kind == "Pod" {
 		unstructured.RemoveNestedField(pod, "spec", "tolerations")
-		raw, _ = json.Marshal(pod) // it is JSON
+		one.Expect.Object = &runtime.RawExtension{Object: &unstructured.Unstructured{Object: pod}}
 	}
-	one.Expect.Object = &runtime.RawExtension{Raw: raw}
 }
