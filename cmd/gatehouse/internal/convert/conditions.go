@@ -35,14 +35,6 @@ func decodeConditions(value any) (anyAll, error) {
 	return out, err
 }
 
-// conditionField returns the path of a condition.
-func conditionField(field, list string, i int, raw any) string {
-	if _, ok := raw.([]any); ok {
-		return fmt.Sprintf("%s[%d]", field, i)
-	}
-	return fmt.Sprintf("%s.%s[%d]", field, list, i)
-}
-
 // readConditions translates the conditions of any, and those of all.
 func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (either, all []translated) {
 	read, err := decodeConditions(raw)
@@ -50,13 +42,16 @@ func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) 
 		c.fail(unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err))
 	}
 	for i := range read.Any {
-		either = append(either, c.condition(&read.Any[i], conditionField(field, "any", i, raw), s))
+		either = append(either, c.condition(&read.Any[i], fmt.Sprintf("%s.any[%d]", field, i), s))
 	}
 	if read.Any != nil && len(either) == 0 {
 		either = []translated{{holds: celexpr.False, there: celexpr.True}}
 	}
+	if _, isList := raw.([]any); !isList {
+		field += ".all"
+	}
 	for i := range read.All {
-		all = append(all, c.condition(&read.All[i], conditionField(field, "all", i, raw), s))
+		all = append(all, c.condition(&read.All[i], fmt.Sprintf("%s[%d]", field, i), s))
 	}
 	return either, all
 }

@@ -209,17 +209,14 @@ func (c *converter) kyverno(o *manifest.Object) {
 	results := make([]Result, len(p.Spec.Rules))
 	for i := range p.Spec.Rules {
 		r := &p.Spec.Rules[i]
-		prefix := []string{"spec", "rules", fmt.Sprint(i)}
-		result := &results[i]
-		*result = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line(prefix...), Status: Converted}
+		results[i] = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line("spec", "rules", fmt.Sprint(i)), Status: Converted}
 		rc := &ruleConverter{policyConverter: pc, rule: r, index: i}
 		made, err := rc.convert()
 		if err != nil {
-			result.Status = Not
-			result.Problems = append(result.Problems, problemOf(o, err, prefix))
+			pc.refuseRule(&results[i], i, err)
 			continue
 		}
-		result.Differences = rc.notes
+		results[i].Differences = rc.notes
 		parts = append(parts, made...)
 	}
 	pc.emit(parts, results)

@@ -320,9 +320,13 @@ func (c *policyConverter) emitMutations(all []*part, name string, several bool, 
 
 // emitMutation writes a policy that mutates, and its binding.
 func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
+	for i := range m.matched.rules { // a mutation cannot change a pod by the subresource for ephemeral containers
+		r := &m.matched.rules[i]
+		r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == "pods/ephemeralcontainers" })
+	}
 	failure := c.failurePolicy()
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: withoutEphemeral(m.matched.rules)},
+		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: m.matched.rules},
 		MatchConditions:  c.matchConditions(m.matched.conditions),
 		Variables:        m.variables, Mutations: m.mutations, FailurePolicy: &failure, ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
 	}
@@ -345,13 +349,4 @@ func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
 	c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], converted{
 		rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
 	})
-}
-
-// withoutEphemeral returns rules without the subresource for ephemeral containers, which a mutation cannot change a pod by.
-func withoutEphemeral(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
-	out := slices.Clone(rules)
-	for i := range out {
-		out[i].Resources = slices.DeleteFunc(slices.Clone(out[i].Resources), func(r string) bool { return r == "pods/ephemeralcontainers" })
-	}
-	return out
 }

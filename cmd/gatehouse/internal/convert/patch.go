@@ -264,15 +264,12 @@ func (b *patcher) withoutElement(fields map[string]any, key string) map[string]a
 	if b.loop.IsZero() {
 		return fields
 	}
-	out := map[string]any{}
-	for written, value := range fields {
-		if _, name := pattern.SplitAnchor(written); name == "name" || name == key {
-			if text, ok := value.(string); ok && elementName.MatchString(text) {
-				continue
-			}
-		}
-		out[written] = value
-	}
+	out := maps.Clone(fields)
+	maps.DeleteFunc(out, func(written string, value any) bool {
+		_, name := pattern.SplitAnchor(written)
+		text, ok := value.(string)
+		return (name == "name" || name == key) && ok && elementName.MatchString(text)
+	})
 	return out
 }
 

@@ -43,7 +43,7 @@ const (
 type Compiler struct {
 	// Scope is what variables in the pattern see.
 	Scope jmespath.Scope
-	// Notes say in what the translation differs.
+	// Notes say in what the translation differs. Some may say the same.
 	Notes []string
 
 	nodes int
@@ -76,9 +76,7 @@ func (c *Compiler) refuse(path []string, construct, instead string) Check {
 }
 
 func (c *Compiler) note(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, text) {
-		c.Notes = append(c.Notes, text)
-	}
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
 // value translates the pattern of a value that is there.
