@@ -340,10 +340,7 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 		return pattern.Compare(key.Expr, key.Type, "==", literal)
 	case bool:
 		if kind == celexpr.Truth {
-			if literal {
-				return key.Expr, nil
-			}
-			return celexpr.Not(key.Expr), nil
+			return celexpr.If(celexpr.Bool(literal), key.Expr, celexpr.Not(key.Expr)), nil
 		}
 		if kind != celexpr.Unknown {
 			return celexpr.False, nil
@@ -457,11 +454,8 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 		return celexpr.Bool(slices.ContainsFunc(items, func(item any) bool { return pattern.MatchWildcard(fmt.Sprint(item), text) })), nil
 	}
 	if len(items) == 1 && kind == celexpr.Truth {
-		switch fmt.Sprint(items[0]) {
-		case "true":
-			return key.Expr, nil
-		case "false":
-			return celexpr.Not(key.Expr), nil
+		if is := celexpr.Raw(fmt.Sprint(items[0])); is.IsTrue() || is.IsFalse() {
+			return celexpr.If(is, key.Expr, celexpr.Not(key.Expr)), nil
 		}
 	}
 	var literals, all []celexpr.Expr

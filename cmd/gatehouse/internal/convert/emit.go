@@ -32,7 +32,7 @@ func (p *part) key() string {
 	return string(raw)
 }
 
-// needsOwn returns why a policy cannot be a ValidatingAdmissionPolicy, "" if it can.
+// needsOwn reports whether a policy cannot be a ValidatingAdmissionPolicy.
 func (p *part) needsOwn() bool {
 	updates := slices.Contains(p.matched.operations, admissionregistrationv1.Update) && slices.Contains(p.actions, admissionregistrationv1.Deny)
 	return p.templates || p.podSecurity != nil || updates && p.existing

@@ -29,7 +29,7 @@ type ruleConverter struct {
 	object  celexpr.Expr
 	// scope is what expressions of the rule see.
 	scope jmespath.Scope
-	// used are the context variables that become variables of the policy, in their order.
+	// variables are those of the policy, in their order.
 	variables []admissionregistrationv1.Variable
 	params    *configMapReference
 	notes     []string

@@ -266,7 +266,7 @@ func (r *testResult) names(o *manifest.Object) bool {
 // testCase returns the case about an object, and false if nothing is expected of it.
 func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alpha1.TestCase, bool, error) {
 	listed := map[string]bool{}
-	var failing []v1alpha1.TestViolation
+	failing := []v1alpha1.TestViolation{}
 	var patched *manifest.Object
 	mutates, fails, exact := rules[0].mutates, false, true
 	for i := range t.test.Results {
@@ -345,9 +345,6 @@ func (t *testConverter) skip(text string) { t.skipped = union(t.skipped, text) }
 // expect sets the expected violations. They are not exact if it is not known what rules do that the test does not name, or which
 // expression of a rule is violated.
 func (t *testConverter) expect(one *v1alpha1.TestCase, audit, exact bool, failing []v1alpha1.TestViolation, fails bool) {
-	if failing == nil {
-		failing = []v1alpha1.TestViolation{}
-	}
 	switch {
 	case audit && exact:
 		one.Expect.Audited = failing
