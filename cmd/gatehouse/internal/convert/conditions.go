@@ -273,9 +273,10 @@ func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope
 		c.fail(unsupported(field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err))
 	}
 	out := translated{holds: holds, there: celexpr.True}
+	isFalseOfNothing := slices.Contains([]string{"anyin", "anynotin"}, strings.ToLower(one.Operator)) // of an empty list
 	for _, v := range []jmespath.Value{value, key} {
 		switch {
-		case v.Always() || v.Total && isFalseOfNothing(one.Operator):
+		case v.Always() || v.Total && isFalseOfNothing:
 		case v.Fails && !v.Total:
 			out.there = celexpr.And(v.Present, out.there)
 		default:
@@ -283,11 +284,6 @@ func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope
 		}
 	}
 	return out
-}
-
-// isFalseOfNothing reports whether an operator is false for an empty list.
-func isFalseOfNothing(operator string) bool {
-	return slices.Contains([]string{"anyin", "anynotin"}, strings.ToLower(operator))
 }
 
 // compare translates an operator. Key and value are there.
@@ -474,13 +470,10 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 			literals = append(literals, celexpr.Str(text))
 		}
 	}
-	if hasStars(key.Name) && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
+	// Of these fields, * is a usual value, and means all there. Kyverno reads it as a wildcard.
+	hasStars := slices.Contains([]string{"verbs", "resources", "apiGroups", "resourceNames", "nonResourceURLs"}, key.Name)
+	if hasStars && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
 		literals = append(literals, celexpr.Str("*"))
 	}
 	return celexpr.Or(append([]celexpr.Expr{celexpr.In(key.Expr, literals...)}, all...)...), nil
-}
-
-// hasStars reports whether * is a usual value of a field, and means all there. Kyverno reads it as a wildcard.
-func hasStars(field string) bool {
-	return slices.Contains([]string{"verbs", "resources", "apiGroups", "resourceNames", "nonResourceURLs"}, field)
 }

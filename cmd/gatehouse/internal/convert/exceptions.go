@@ -39,9 +39,6 @@ type celException struct {
 	ReportResult    any                                      `json:"reportResult,omitempty"`
 }
 
-// expiryNote is what is to be done with every exception.
-const expiryNote = "reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"
-
 // exceptions converts the exceptions, after the policies that they name.
 func (c *converter) exceptions() {
 	for _, o := range c.later {
@@ -52,7 +49,8 @@ func (c *converter) exceptions() {
 		} else {
 			spec, err = c.celException(o)
 		}
-		c.publish(o, []*object{own("PolicyException", metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, spec)}, []string{expiryNote}, err)
+		notes := []string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}
+		c.publish(o, []*object{own("PolicyException", metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, spec)}, notes, err)
 	}
 }
 

@@ -136,17 +136,15 @@ type guard struct {
 	expr celexpr.Expr
 }
 
-// isLate reports whether a condition needs the namespace, which match conditions do not have.
-func (g guard) isLate() bool { return g.expr.Mentions("namespaceObject") }
-
-// takeLate removes the conditions that match conditions cannot have, and returns their conjunction.
+// takeLate removes the conditions that need the namespace, which match conditions do not have, and returns their conjunction.
 func (m *matched) takeLate() celexpr.Expr {
 	var late []celexpr.Expr
 	m.conditions = slices.DeleteFunc(m.conditions, func(g guard) bool {
-		if g.isLate() {
+		isLate := g.expr.Mentions("namespaceObject")
+		if isLate {
 			late = append(late, g.expr)
 		}
-		return g.isLate()
+		return isLate
 	})
 	return celexpr.And(late...)
 }

@@ -58,15 +58,6 @@ func (c *Compiler) Compile(v jmespath.Value, pattern any) (Check, error) {
 	return check, c.err
 }
 
-// ignored reports whether Kyverno ignores a key of a pattern: one of labels or annotations whose value is no text.
-func (c *Compiler) ignored(v jmespath.Value, a anchored) bool {
-	if _, isText := a.pattern.(string); isText || v.Name != "labels" && v.Name != "annotations" {
-		return false
-	}
-	c.note("Kyverno ignores %q in %s, because its value is no text, and so does the policy", a.key, v.Name)
-	return true
-}
-
 // refuse records that there is no translation.
 func (c *Compiler) refuse(path []string, construct, instead string) Check {
 	if c.err == nil {
@@ -218,7 +209,13 @@ func (c *Compiler) object(v jmespath.Value, pattern map[string]any, path []strin
 		return always(celexpr.False)
 	}
 	anchors, others := keys(pattern)
-	isIgnored := func(a anchored) bool { return c.ignored(v, a) }
+	isIgnored := func(a anchored) bool {
+		if _, isText := a.pattern.(string); isText || v.Name != "labels" && v.Name != "annotations" {
+			return false
+		}
+		c.note("Kyverno ignores %q in %s, because its value is no text, and so does the policy", a.key, v.Name)
+		return true
+	}
 	anchors, others = slices.DeleteFunc(anchors, isIgnored), slices.DeleteFunc(others, isIgnored)
 	condition, fails, allSkipped := celexpr.True, celexpr.True, celexpr.Bool(len(anchors) > 0)
 	skipped, global := celexpr.False, celexpr.False
