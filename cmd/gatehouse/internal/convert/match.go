@@ -33,14 +33,6 @@ type target struct {
 	of reflect.Type
 }
 
-// connections are the kinds of what connections send, with their resources.
-func connections() map[string]string {
-	return map[string]string{
-		"PodExecOptions": "pods/exec", "PodAttachOptions": "pods/attach", "PodPortForwardOptions": "pods/portforward", "PodProxyOptions": "pods/proxy",
-		"NodeProxyOptions": "nodes/proxy", "ServiceProxyOptions": "services/proxy",
-	}
-}
-
 var versionForm = regexp.MustCompile(`^(v\d+((alpha|beta)\d+)?|\*)$`)
 
 // splitKind splits Kyverno's name of a kind: group/version/Kind/subresource, of which Kind alone is needed.
@@ -85,7 +77,11 @@ func targetsOf(name string) ([]target, error) {
 	if kind == "*" {
 		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: connect}}, nil
 	}
-	if resource := connections()[kind]; resource != "" {
+	connections := map[string]string{ // what they send, with their resources
+		"PodExecOptions": "pods/exec", "PodAttachOptions": "pods/attach", "PodPortForwardOptions": "pods/portforward", "PodProxyOptions": "pods/proxy",
+		"NodeProxyOptions": "nodes/proxy", "ServiceProxyOptions": "services/proxy",
+	}
+	if resource := connections[kind]; resource != "" {
 		return []target{{group: "", version: "v1", resource: resource, kind: kind, connect: true}}, nil
 	}
 	var found []target

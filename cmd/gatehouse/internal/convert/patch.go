@@ -32,11 +32,6 @@ type patcher struct {
 // anyAnchor are all kinds of anchors.
 const anyAnchor = "(+<=X^"
 
-// hasObjects reports whether a value has objects in it, whose types differ.
-func hasObjects(value any) bool {
-	return pattern.Some(value, func(_ string, v any) bool { _, ok := v.(map[string]any); return ok })
-}
-
 // escaped returns a text as a step of a JSON pointer.
 func escaped(text celexpr.Expr) celexpr.Expr {
 	return celexpr.Call(celexpr.Call(text, "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
@@ -347,7 +342,8 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 			}
 			of, with := b.literal(v[key], path)
 			present = celexpr.And(present, with)
-			if len(kinds) > 1 || hasObjects(v[key]) || hasVariables(v) {
+			hasObjects := pattern.Some(v[key], func(_ string, part any) bool { _, ok := part.(map[string]any); return ok }) // their types differ
+			if len(kinds) > 1 || hasObjects || hasVariables(v) {
 				of = celexpr.Func("dyn", of)
 			}
 			parts = append(parts, celexpr.Quote(key)+": "+of.String())
