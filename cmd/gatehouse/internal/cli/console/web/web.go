@@ -43,6 +43,7 @@ type Options struct {
 	About func() string
 	// Templates are HTML templates that define each View.Template, in files that end in .html. They call functions, and no methods:
 	// this html/template has none, since a call of a method by its name makes the linker keep every exported method, which are 12 MB.
+	// It is the code of Go's package otherwise: update it together with Go, for its security fixes.
 	Templates fs.FS
 	// Functions are those of the templates beside "inert", "command" and "number".
 	Functions template.FuncMap
