@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"maps"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -35,6 +36,15 @@ const (
 	reviewsPort = 9443
 	opsPort     = 8080
 )
+
+// TestMethodsAreDropped: a template that calls methods by their names makes the linker keep every exported method, which are 12 MiB.
+func TestMethodsAreDropped(t *testing.T) {
+	program, err := os.ReadFile(binary(t))
+	must(t, err)
+	if bytes.Contains(program, []byte("text/template.(*state).evalField")) {
+		t.Error("the program has text/template or html/template (hint: import github.com/DataDog/datadog-agent/pkg/template, build with the flags of the Makefile)")
+	}
+}
 
 // TestRegistrationFitsProgram: what the API server is told to call is what the program answers, by its own table, and
 // the Service leads there.

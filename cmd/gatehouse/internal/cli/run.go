@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,9 @@ func (e *ExitError) Unwrap() error { return e.Err }
 
 // Run runs the program with these commands and returns its exit code.
 func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {
+	if slices.Equal(args, []string{"--version"}) {
+		args = []string{"version"}
+	}
 	root := NewRoot(s, commands...)
 	root.SetArgs(args)
 	cmd, err := root, checkSubcommand(root, args)
@@ -107,9 +111,7 @@ bad input, unreachable).`,
 			out.yaml = wantsYAML(cmd)
 			return prepare(cmd, args)
 		},
-		Version: versions().String(),
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version and exit")
 	root.SetIn(s.In)
 	root.SetOut(s.Out)

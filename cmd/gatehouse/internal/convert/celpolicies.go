@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -36,11 +35,6 @@ type enabled struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
-// celFields are the fields of Kyverno's policies that Kubernetes' have not.
-func celFields() []string {
-	return []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
-}
-
 // celPolicy converts a ValidatingPolicy or MutatingPolicy.
 func (c *converter) celPolicy(o *manifest.Object) {
 	switch o.Kind {
@@ -50,55 +44,28 @@ func (c *converter) celPolicy(o *manifest.Object) {
 		return
 	}
 	objects, made, notes, err := c.fromCEL(o)
-	if _, ok := c.publish(o, objects, nil, notes, err); ok {
+	if c.publish(o, objects, notes, err) {
 		c.byPolicy[o.Name] = append(c.byPolicy[o.Name], made)
 	}
 }
 
-// publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
-// could be converted.
-func (c *converter) publish(o *manifest.Object, objects []any, beside []Document, notes []string, err error) ([]Document, bool) {
-	var documents []Document
-	if err == nil {
-		documents, err = encodeAll(objects, title(o), o.File)
-	}
-	if err == nil {
-		err = checkCompiles(append(slices.Clone(beside), documents...))
-	}
-	if err != nil {
-		c.refuse(o, err)
-		return nil, false
-	}
-	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
-	if len(notes) > 0 {
-		r.Status = Different
-	}
-	for _, d := range documents {
-		r.Outputs = append(r.Outputs, d.Kind+"/"+d.Name)
-	}
-	c.out.Documents = append(c.out.Documents, documents...)
-	c.out.Results = append(c.out.Results, r)
-	return documents, true
-}
-
 // fromCEL returns what a policy in CEL becomes.
-func (c *converter) fromCEL(o *manifest.Object) (objects []any, made converted, notes []string, err error) {
+func (c *converter) fromCEL(o *manifest.Object) (objects []*object, made converted, notes []string, err error) {
 	var document struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 	}
-	if err := json.Unmarshal(o.JSON(), &document); err != nil {
-		return nil, made, nil, unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	if err := readDocument(o, &document); err != nil {
+		return nil, made, nil, err
 	}
 	var extra celPolicySpec
 	var spec v1alpha1.AdmissionPolicySpec
 	var mutating admissionregistrationv1.MutatingAdmissionPolicySpec
 	mutates := strings.HasSuffix(o.Kind, "MutatingPolicy")
+	into, fields := any(&spec), []string{"validationActions", "webhookConfiguration", "evaluation", "autogen"}
 	if mutates {
-		err = specOf(o, &mutating, &extra, append(celFields(), "targetMatchConstraints")...)
-	} else {
-		err = specOf(o, &spec, &extra, celFields()...)
+		into, fields = &mutating, append(fields, "targetMatchConstraints")
 	}
-	if err != nil {
+	if err := specOf(o, into, &extra, fields...); err != nil {
 		return nil, made, nil, err
 	}
 	switch {
@@ -113,21 +80,23 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []any, made converted, 
 	if strings.HasPrefix(o.Kind, "Namespaced") {
 		meta.Name = document.Metadata.Namespace + "-" + o.Name
 	}
-	made = converted{rule: o.Name, name: meta.Name}
-	checked := any(spec)
-	if mutates {
-		checked = mutating
-	}
-	if err := checkExpressions(toJSON(checked), "spec"); err != nil {
+	made = converted{rule: o.Name, name: meta.Name, mutates: mutates}
+	if err := checkExpressions(toJSON(into), "spec"); err != nil {
 		return nil, made, nil, err
 	}
+	conditions := &spec.MatchConditions
 	if mutates {
-		limitToNamespace(o.Kind, document.Metadata.Namespace, &mutating.MatchConditions)
-		made.kind, made.mutates = "MutatingAdmissionPolicy", true
+		conditions = &mutating.MatchConditions
+	}
+	if strings.HasPrefix(o.Kind, "Namespaced") {
+		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", document.Metadata.Namespace)}
+		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
+	}
+	if mutates {
+		made.kind = "MutatingAdmissionPolicy"
 		objects, notes, err = mutatingFromCEL(&extra, &mutating, meta)
 		return objects, made, notes, err
 	}
-	limitToNamespace(o.Kind, document.Metadata.Namespace, &spec.MatchConditions)
 	for i := range spec.Validations {
 		spec.Validations[i].Message = plainMessage(spec.Validations[i].Message)
 		made.rules = append(made.rules, v1alpha1.IndexedRule(i))
@@ -145,17 +114,16 @@ func (c *converter) fromCEL(o *manifest.Object) (objects []any, made converted, 
 	if made.kind = "ValidatingAdmissionPolicy"; made.templates {
 		made.kind = "AdmissionPolicy"
 		spec.ValidationActions = actions
-		objects = []any{typed(v1alpha1.GroupVersion.String(), made.kind, meta, spec)}
+		objects = []*object{own(made.kind, meta, spec)}
 	} else {
-		const version = "admissionregistration.k8s.io/v1"
 		binding := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: actions}
-		objects = []any{typed(version, made.kind, meta, spec.Upstream()), typed(version, made.kind+"Binding", metav1.ObjectMeta{Name: meta.Name}, binding)}
+		objects = []*object{upstream(made.kind, meta, spec.Upstream()), upstream(made.kind+"Binding", metav1.ObjectMeta{Name: meta.Name}, binding)}
 	}
 	return objects, made, nil, nil
 }
 
 // mutatingFromCEL returns the documents of a MutatingPolicy.
-func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, meta metav1.ObjectMeta) ([]any, []string, error) {
+func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.MutatingAdmissionPolicySpec, meta metav1.ObjectMeta) ([]*object, []string, error) {
 	if extra.Targets != nil {
 		return nil, nil, unsupported("spec.targetMatchConstraints", "change existing objects with kubectl", "the mutation of other objects than that of the request")
 	}
@@ -176,9 +144,8 @@ func mutatingFromCEL(extra *celPolicySpec, spec *admissionregistrationv1.Mutatin
 	if extra.hasAutogen() && matchesPods(spec.MatchConstraints) {
 		notes = append(notes, "the pods that workloads create are changed, and not the templates of the workloads")
 	}
-	const version = "admissionregistration.k8s.io/v1"
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}
-	return []any{typed(version, "MutatingAdmissionPolicy", meta, spec), typed(version, "MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, notes, nil
+	return []*object{upstream("MutatingAdmissionPolicy", meta, spec), upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: meta.Name}, binding)}, notes, nil
 }
 
 // hasAutogen reports whether Kyverno applies a policy about pods to pod templates.
@@ -226,12 +193,4 @@ func checkExpressions(value any, field string) error {
 		}
 	}
 	return nil
-}
-
-// limitToNamespace adds the condition that an object is in the namespace of its policy, if the policy is of a namespace.
-func limitToNamespace(kind, namespace string, conditions *[]admissionregistrationv1.MatchCondition) {
-	if strings.HasPrefix(kind, "Namespaced") {
-		of := admissionregistrationv1.MatchCondition{Name: "namespace-of-policy", Expression: fmt.Sprintf("request.namespace == %q", namespace)}
-		*conditions = append([]admissionregistrationv1.MatchCondition{of}, *conditions...)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // anyAll are conditions: of any at least one must hold, and of all each.
@@ -34,14 +35,6 @@ func decodeConditions(value any) (anyAll, error) {
 	return out, err
 }
 
-// conditionField returns the path of a condition.
-func conditionField(field, list string, i int, raw any) string {
-	if _, ok := raw.([]any); ok {
-		return fmt.Sprintf("%s[%d]", field, i)
-	}
-	return fmt.Sprintf("%s.%s[%d]", field, list, i)
-}
-
 // readConditions translates the conditions of any, and those of all.
 func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) (either, all []translated) {
 	read, err := decodeConditions(raw)
@@ -49,13 +42,16 @@ func (c *ruleConverter) readConditions(raw any, field string, s jmespath.Scope) 
 		c.fail(unsupported(field, "write any and all, with key, operator and value", "conditions that cannot be read: %s", err))
 	}
 	for i := range read.Any {
-		either = append(either, c.condition(&read.Any[i], conditionField(field, "any", i, raw), s))
+		either = append(either, c.condition(&read.Any[i], fmt.Sprintf("%s.any[%d]", field, i), s))
 	}
 	if read.Any != nil && len(either) == 0 {
 		either = []translated{{holds: celexpr.False, there: celexpr.True}}
 	}
+	if _, isList := raw.([]any); !isList {
+		field += ".all"
+	}
 	for i := range read.All {
-		all = append(all, c.condition(&read.All[i], conditionField(field, "all", i, raw), s))
+		all = append(all, c.condition(&read.All[i], fmt.Sprintf("%s[%d]", field, i), s))
 	}
 	return either, all
 }
@@ -177,35 +173,21 @@ func operationCheck(one *condition) (func(operation string) bool, bool) {
 	if !ok || !operationForm.MatchString(strings.TrimSpace(key)) {
 		return nil, false
 	}
-	var values []string
-	switch v := one.Value.(type) {
-	case string:
-		values = []string{v}
-	case []any:
-		for _, item := range v {
-			text, ok := item.(string)
-			if !ok {
-				return nil, false
-			}
-			values = append(values, text)
+	values, isList := one.Value.([]any)
+	if !isList {
+		values = []any{one.Value}
+	}
+	for _, v := range values {
+		if text, ok := v.(string); !ok || jmespath.HasVariables(text) {
+			return nil, false
 		}
-	default:
-		return nil, false
 	}
-	if slices.ContainsFunc(values, jmespath.HasVariables) {
-		return nil, false
-	}
-	is := func(o string) bool {
-		return slices.ContainsFunc(values, func(v string) bool { return pattern.MatchWildcard(v, o) })
-	}
-	switch strings.ToLower(one.Operator) {
-	case "equal", "equals", "in", "anyin", "allin":
-		return is, true
-	case "notequal", "notequals", "notin", "anynotin", "allnotin":
-		return func(o string) bool { return !is(o) }, true
-	default:
-		return nil, false
-	}
+	operator := strings.ToLower(one.Operator)
+	is := strings.Replace(operator, "not", "", 1)
+	return func(o string) bool {
+		among := slices.ContainsFunc(values, func(v any) bool { return pattern.MatchWildcard(v.(string), o) })
+		return among == (is == operator)
+	}, slices.Contains([]string{"equal", "equals", "in", "anyin", "allin"}, is)
 }
 
 // resolve translates a part of a condition: a text with variables, a list of such, or a constant.
@@ -261,7 +243,7 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 		return out, nil
 	case map[string]any:
 		if hasVariables(v) {
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "an object with variables", Instead: "write it in CEL"}
+			return jmespath.Value{}, unsupported("", "write it in CEL", "an object with variables")
 		}
 	}
 	return jmespath.Const(value), nil
@@ -269,41 +251,16 @@ func (c *ruleConverter) resolveAny(value any, s jmespath.Scope) (jmespath.Value,
 
 // hasVariables reports whether there are variables in a value.
 func hasVariables(value any) bool {
-	return some(value, func(key string, v any) bool {
+	return pattern.Some(value, func(key string, v any) bool {
 		text, _ := v.(string)
 		return jmespath.HasVariables(key) || jmespath.HasVariables(text)
 	})
 }
 
-// some reports whether something holds for a value or a part of it. Key is the name of the part in an object.
-func some(value any, is func(key string, part any) bool) bool {
-	var walk func(key string, part any) bool
-	walk = func(key string, part any) bool {
-		if is(key, part) {
-			return true
-		}
-		switch v := part.(type) {
-		case map[string]any:
-			for name, of := range v {
-				if walk(name, of) {
-					return true
-				}
-			}
-		case []any:
-			return slices.ContainsFunc(v, func(of any) bool { return walk("", of) })
-		}
-		return false
-	}
-	return walk("", value)
-}
-
-// atField adds the field to an error of a translator.
-func atField(field string, err error) error {
+// atField adds the field, and a path below it, to an error of a translator.
+func atField(field string, err error, path ...string) error {
 	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
-		for _, step := range of.Path {
-			field += "\x00" + step
-		}
-		return unsupported(field, of.Instead, "%s", of.Construct)
+		return &jmespath.UnsupportedError{Path: slices.Concat(strict.Steps(field), path, of.Path), Construct: of.Construct, Instead: of.Instead}
 	}
 	return err
 }
@@ -316,9 +273,10 @@ func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope
 		c.fail(unsupported(field, "write the comparison in CEL", "the operator %s with %s", one.Operator, err))
 	}
 	out := translated{holds: holds, there: celexpr.True}
+	isFalseOfNothing := slices.Contains([]string{"anyin", "anynotin"}, strings.ToLower(one.Operator)) // of an empty list
 	for _, v := range []jmespath.Value{value, key} {
 		switch {
-		case v.Always() || v.Total && isFalseOfNothing(one.Operator):
+		case v.Always() || v.Total && isFalseOfNothing:
 		case v.Fails && !v.Total:
 			out.there = celexpr.And(v.Present, out.there)
 		default:
@@ -326,11 +284,6 @@ func (c *ruleConverter) condition(one *condition, field string, s jmespath.Scope
 		}
 	}
 	return out
-}
-
-// isFalseOfNothing reports whether an operator is false for an empty list.
-func isFalseOfNothing(operator string) bool {
-	return slices.Contains([]string{"anyin", "anynotin"}, strings.ToLower(operator))
 }
 
 // compare translates an operator. Key and value are there.
@@ -343,17 +296,12 @@ func (c *ruleConverter) compare(key jmespath.Value, operator string, value jmesp
 		return celexpr.Not(e), err
 	case "in", "anyin", "allin", "notin", "anynotin", "allnotin":
 		return c.in(key, operator, value)
-	case "greaterthan", "durationgreaterthan":
-		return c.order(key, ">", value)
-	case "greaterthanorequals", "durationgreaterthanorequals":
-		return c.order(key, ">=", value)
-	case "lessthan", "durationlessthan":
-		return c.order(key, "<", value)
-	case "lessthanorequals", "durationlessthanorequals":
-		return c.order(key, "<=", value)
-	default:
+	}
+	order := map[string]string{"greaterthan": ">", "greaterthanorequals": ">=", "lessthan": "<", "lessthanorequals": "<="}[strings.TrimPrefix(operator, "duration")]
+	if order == "" {
 		return celexpr.Expr{}, errors.New("an unknown name")
 	}
+	return c.order(key, order, value)
 }
 
 // equal translates Equals.
@@ -388,10 +336,7 @@ func (c *ruleConverter) equal(key, value jmespath.Value) (celexpr.Expr, error) {
 		return pattern.Compare(key.Expr, key.Type, "==", literal)
 	case bool:
 		if kind == celexpr.Truth {
-			if literal {
-				return key.Expr, nil
-			}
-			return celexpr.Not(key.Expr), nil
+			return celexpr.If(celexpr.Bool(literal), key.Expr, celexpr.Not(key.Expr)), nil
 		}
 		if kind != celexpr.Unknown {
 			return celexpr.False, nil
@@ -505,11 +450,8 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 		return celexpr.Bool(slices.ContainsFunc(items, func(item any) bool { return pattern.MatchWildcard(fmt.Sprint(item), text) })), nil
 	}
 	if len(items) == 1 && kind == celexpr.Truth {
-		switch fmt.Sprint(items[0]) {
-		case "true":
-			return key.Expr, nil
-		case "false":
-			return celexpr.Not(key.Expr), nil
+		if is := celexpr.Raw(fmt.Sprint(items[0])); is.IsTrue() || is.IsFalse() {
+			return celexpr.If(is, key.Expr, celexpr.Not(key.Expr)), nil
 		}
 	}
 	var literals, all []celexpr.Expr
@@ -528,16 +470,10 @@ func (c *ruleConverter) among(key, value jmespath.Value) (celexpr.Expr, error) {
 			literals = append(literals, celexpr.Str(text))
 		}
 	}
-	if hasStars(key.Name) && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
+	// Of these fields, * is a usual value, and means all there. Kyverno reads it as a wildcard.
+	hasStars := slices.Contains([]string{"verbs", "resources", "apiGroups", "resourceNames", "nonResourceURLs"}, key.Name)
+	if hasStars && !slices.ContainsFunc(literals, celexpr.Str("*").Equal) {
 		literals = append(literals, celexpr.Str("*"))
 	}
-	if len(literals) > 0 {
-		all = append([]celexpr.Expr{celexpr.In(key.Expr, literals...)}, all...)
-	}
-	return celexpr.Or(all...), nil
-}
-
-// hasStars reports whether * is a usual value of a field, and means all there. Kyverno reads it as a wildcard.
-func hasStars(field string) bool {
-	return slices.Contains([]string{"verbs", "resources", "apiGroups", "resourceNames", "nonResourceURLs"}, field)
+	return celexpr.Or(append([]celexpr.Expr{celexpr.In(key.Expr, literals...)}, all...)...), nil
 }

@@ -18,8 +18,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
-	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // Options say how to convert.
@@ -94,7 +94,7 @@ func Convert(objects []*manifest.Object, options Options) *Output {
 	c.exceptions()
 	c.constraints()
 	if options.ReadFile != nil {
-		c.out.tests(&c, objects, options.ReadFile)
+		c.tests(objects, options.ReadFile)
 	}
 	return c.out
 }
@@ -146,27 +146,42 @@ func (c *converter) object(o *manifest.Object) {
 	}
 }
 
+// partial reports whether a part may be left out, so that the policy refuses more, and notes it.
+func (c *converter) partial(err error, notes *[]string) bool {
+	if c.options.Partial {
+		*notes = union(*notes, "without "+err.Error()+": the policy applies to more requests")
+	}
+	return c.options.Partial
+}
+
 // title returns the kind and name of a document.
 func title(o *manifest.Object) string { return o.Kind + "/" + o.Name }
 
-// refuse adds the result that a document could not be converted.
-func (c *converter) refuse(o *manifest.Object, err error) {
-	c.out.Results = append(c.out.Results, Result{
-		Policy: title(o), File: o.File, Line: o.Line(), Status: Not, Problems: []Problem{problemOf(o, err, nil)},
-	})
+// publish writes the documents that an object becomes, which compile together with others, and its result. It reports whether the object
+// could be converted.
+func (c *converter) publish(o *manifest.Object, objects []*object, notes []string, err error, beside ...Document) bool {
+	r := Result{Policy: title(o), File: o.File, Line: o.Line(), Status: Converted, Differences: notes}
+	if len(notes) > 0 {
+		r.Status = Different
+	}
+	if err == nil && len(objects) > 0 {
+		r.Outputs, err = c.write(o, objects, beside...)
+	}
+	if err != nil {
+		r.Status, r.Outputs, r.Differences, r.Problems = Not, nil, nil, []Problem{problemOf(o, err, nil)}
+	}
+	c.out.Results = append(c.out.Results, r)
+	return err == nil
 }
+
+// refuse adds the result that a document could not be converted.
+func (c *converter) refuse(o *manifest.Object, err error) { c.publish(o, nil, nil, err) }
 
 // problemOf returns what an error says, with its place.
 func problemOf(o *manifest.Object, err error, prefix []string) Problem {
 	p := Problem{Construct: err.Error(), File: o.File, Line: o.Line(prefix...)}
-	if of, ok := errors.AsType[*unsupportedError](err); ok {
-		p.Instead = of.instead
-		field, below, _ := strings.Cut(of.field, "\x00")
-		steps := append(slices.Clone(prefix), strict.Steps(field)...)
-		if below != "" {
-			steps = append(steps, strings.Split(below, "\x00")...)
-		}
-		p.Line = o.Line(steps...)
+	if of, ok := errors.AsType[*jmespath.UnsupportedError](err); ok {
+		p.Instead, p.Line = of.Instead, o.Line(slices.Concat(prefix, of.Path)...)
 	}
 	return p
 }
@@ -192,30 +207,19 @@ func (c *converter) kyverno(o *manifest.Object) {
 	pc.autogen = pc.hasAutogen()
 	var parts []*part
 	results := make([]Result, len(p.Spec.Rules))
-	var mutations []*mutation
 	for i := range p.Spec.Rules {
 		r := &p.Spec.Rules[i]
-		prefix := []string{"spec", "rules", fmt.Sprint(i)}
-		result := &results[i]
-		*result = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line(prefix...), Status: Converted}
-		rc := &ruleConverter{policyConverter: pc, rule: r}
-		made, mutates, err := rc.convert(i)
+		results[i] = Result{Policy: title(o), Rule: r.Name, File: o.File, Line: o.Line("spec", "rules", fmt.Sprint(i)), Status: Converted}
+		rc := &ruleConverter{policyConverter: pc, rule: r, index: i}
+		made, err := rc.convert()
 		if err != nil {
-			result.Status = Not
-			result.Problems = append(result.Problems, problemOf(o, err, prefix))
+			pc.refuseRule(&results[i], i, err)
 			continue
 		}
-		result.Differences = rc.notes
-		if made != nil {
-			made.index = i
-			parts = append(parts, made)
-		}
-		for _, m := range mutates {
-			m.index = i
-			mutations = append(mutations, m)
-		}
+		results[i].Differences = rc.notes
+		parts = append(parts, made...)
 	}
-	pc.emit(parts, mutations, results)
+	pc.emit(parts, results)
 	for i := range results {
 		if results[i].Status == Converted && len(results[i].Differences) > 0 {
 			results[i].Status = Different
@@ -229,39 +233,39 @@ func (c *converter) kyverno(o *manifest.Object) {
 
 // decodeDocument decodes a document whose metadata and status may have anything.
 func decodeDocument(raw []byte, p *policy) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	var document struct {
+		Metadata *metav1.ObjectMeta `json:"metadata"`
+		Spec     json.RawMessage    `json:"spec"`
+	}
+	document.Metadata = &p.Metadata
+	if err := json.Unmarshal(raw, &document); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(fields["metadata"], &p.Metadata); err != nil && fields["metadata"] != nil {
-		return err
-	}
-	if fields["spec"] == nil {
+	if document.Spec == nil {
 		return errors.New("spec is missing")
 	}
-	return decodeStrictly(fields["spec"], &p.Spec)
+	return decodeStrictly(document.Spec, &p.Spec)
 }
 
-// convert translates a rule: to a part of a policy, or to mutations.
-func (c *ruleConverter) convert(index int) (*part, []*mutation, error) {
+// convert translates a rule: to a part of a policy, or to several that mutate.
+func (c *ruleConverter) convert() ([]*part, error) {
 	r := c.rule
 	switch {
 	case c.policy.Spec.Admission != nil && !*c.policy.Spec.Admission:
-		return nil, nil, &unsupportedError{construct: "a policy that is not about requests (admission: false)", instead: "audit what exists with gatehouse audit"}
-	case c.policy.Spec.ApplyRules == "One" && len(c.policy.Spec.Rules) > 1 && index > 0 && !c.partial(errors.New("applyRules: One")):
-		return nil, nil, &unsupportedError{construct: "a rule that is applied only if none before it is (applyRules: One)", instead: "exclude in each rule what the others are about"}
+		return nil, unsupported("", "audit what exists with gatehouse audit", "a policy that is not about requests (admission: false)")
+	case c.policy.Spec.ApplyRules == "One" && c.index > 0 && !c.partial(errors.New("applyRules: One"), &c.notes):
+		return nil, unsupported("", "exclude in each rule what the others are about", "a rule that is applied only if none before it is (applyRules: One)")
 	case r.Generate != nil:
-		return nil, nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")
+		return nil, unsupported("generate", "use a controller that creates the objects", "a rule that generates objects")
 	case r.VerifyImages != nil:
-		return nil, nil, unsupported("verifyImages", "keep it in a program that verifies signatures", "the verification of image signatures")
+		return nil, unsupported("verifyImages", "keep it in a program that verifies signatures", "the verification of image signatures")
 	case r.Mutate != nil:
-		made, err := c.mutate()
-		return nil, made, err
+		return c.mutate()
 	case r.Validate != nil:
 		made, err := c.validate()
-		return made, nil, err
+		return []*part{made}, err
 	default:
-		return nil, nil, &unsupportedError{construct: "a rule that does nothing", instead: "remove it"}
+		return nil, unsupported("", "remove it", "a rule that does nothing")
 	}
 }
 
@@ -270,13 +274,10 @@ func (c *policyConverter) hasAutogen() bool {
 	if controllers, ok := c.policy.Metadata.Annotations["pod-policies.kyverno.io/autogen-controllers"]; ok && strings.TrimSpace(controllers) == "none" {
 		return false
 	}
-	allows := func(f *filter) bool {
+	forbids := func(f *filter) bool {
 		r := &f.Resources
-		if r.Name != "" || len(r.Names) > 0 || r.Selector != nil || r.Annotations != nil {
-			return false
-		}
 		pod := slices.ContainsFunc(r.Kinds, func(name string) bool { _, _, kind, _ := splitKind(name); return kind == "Pod" })
-		return len(r.Kinds) <= 1 || !pod
+		return r.Name != "" || len(r.Names) > 0 || r.Selector != nil || r.Annotations != nil || len(r.Kinds) > 1 && pod
 	}
 	for i := range c.policy.Spec.Rules {
 		r := &c.policy.Spec.Rules[i]
@@ -290,40 +291,39 @@ func (c *policyConverter) hasAutogen() bool {
 			if of == nil {
 				continue
 			}
-			blocks, _, _ := of.all("")
-			for j := range blocks {
-				if !allows(&blocks[j]) {
-					return false
-				}
+			if blocks, _, _ := of.all(""); slices.ContainsFunc(blocks, forbids) {
+				return false
 			}
 		}
 	}
 	return true
 }
 
-// annotations are what is kept of a policy's annotations.
-func keptAnnotations(all map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range all {
-		if name, ok := strings.CutPrefix(key, "policies.kyverno.io/"); ok && slices.Contains([]string{"title", "category", "severity", "subject", "description"}, name) {
-			out[key] = value
+// keptMeta returns the metadata of a document that is made of another one, with those labels and annotations that are about what it says.
+func keptMeta(name string, of metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}}
+	for key, value := range of.Annotations {
+		field, ok := strings.CutPrefix(key, "policies.kyverno.io/")
+		if ok && slices.Contains([]string{"title", "category", "severity", "subject", "description"}, field) {
+			out.Annotations[key] = value
+		}
+	}
+	for key, value := range of.Labels {
+		if !strings.Contains(key, "kyverno.io/") && !strings.HasPrefix(key, "app.kubernetes.io/managed-by") && !strings.HasPrefix(key, "helm.sh/") {
+			out.Labels[key] = value
 		}
 	}
 	return out
 }
 
-// keptMeta returns the metadata of a document that is made of another one.
-func keptMeta(name string, of metav1.ObjectMeta) metav1.ObjectMeta {
-	out := metav1.ObjectMeta{Name: name, Annotations: keptAnnotations(of.Annotations)}
-	for key, value := range of.Labels {
-		if !strings.Contains(key, "kyverno.io/") && !strings.HasPrefix(key, "app.kubernetes.io/managed-by") && !strings.HasPrefix(key, "helm.sh/") {
-			if out.Labels == nil {
-				out.Labels = map[string]string{}
-			}
-			out.Labels[key] = value
+// union returns a list with more elements, of which those that it has already are left out.
+func union[T comparable](list []T, more ...T) []T {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
 		}
 	}
-	return out
+	return list
 }
 
 // sortedKeys returns the keys of a map in their order.

@@ -40,13 +40,21 @@ func toJSON(value any) any {
 	return out
 }
 
+// readDocument decodes a document, which may have other fields.
+func readDocument(o *manifest.Object, into any) error {
+	if err := json.Unmarshal(o.JSON(), into); err != nil {
+		return unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	}
+	return nil
+}
+
 // specOf decodes the spec of a document strictly. Fields that are named are left out of it, and decoded into another value.
 func specOf(o *manifest.Object, into, others any, names ...string) error {
 	var document struct {
 		Spec map[string]json.RawMessage `json:"spec"`
 	}
-	if err := json.Unmarshal(o.JSON(), &document); err != nil {
-		return unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	if err := readDocument(o, &document); err != nil {
+		return err
 	}
 	apart := map[string]json.RawMessage{}
 	for _, name := range names {

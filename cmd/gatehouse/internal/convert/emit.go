@@ -11,12 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/manifest"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
-
-// group are parts that are one policy: rules for the same requests, with the same consequences.
-type group []*part
 
 // key returns what parts of one policy have in common.
 func (p *part) key() string {
@@ -25,7 +23,7 @@ func (p *part) key() string {
 		conditions = append(conditions, g.name+g.expr.String())
 	}
 	raw, err := json.Marshal([]any{
-		p.matched.rules, p.matched.selector, conditions, p.templates, p.existing, p.actions, p.override, p.params, p.paramKind, p.paramRef,
+		p.matched.rules, p.matched.selector, conditions, p.templates, p.existing, p.actions, p.override, p.paramKind, p.paramRef,
 		p.podSecurity != nil,
 	})
 	if err != nil {
@@ -34,17 +32,23 @@ func (p *part) key() string {
 	return string(raw)
 }
 
-// needsOwn returns why a policy cannot be a ValidatingAdmissionPolicy, "" if it can.
+// needsOwn reports whether a policy cannot be a ValidatingAdmissionPolicy.
 func (p *part) needsOwn() bool {
 	updates := slices.Contains(p.matched.operations, admissionregistrationv1.Update) && slices.Contains(p.actions, admissionregistrationv1.Deny)
 	return p.templates || p.podSecurity != nil || updates && p.existing
 }
 
 // emit writes the documents of all rules of a policy.
-func (c *policyConverter) emit(parts []*part, mutations []*mutation, results []Result) {
-	var groups []group
+func (c *policyConverter) emit(parts []*part, results []Result) {
+	// The parts of a group are one policy: rules for the same requests, with the same consequences.
+	var groups [][]*part
+	var mutations []*part
 	byKey := map[string]int{}
 	for _, p := range parts {
+		if p.mutates {
+			mutations = append(mutations, p)
+			continue
+		}
 		i, ok := byKey[p.key()]
 		if !ok || p.podSecurity != nil || !compatible(groups[i], p) {
 			i = len(groups)
@@ -77,20 +81,15 @@ func joinName(policy, rule string) string {
 
 // compatible reports whether a part can join others: its variables are not others of the same names.
 func compatible(parts []*part, p *part) bool {
-	for _, other := range parts {
-		for _, v := range p.variables {
-			for _, o := range other.variables {
-				if o.Name == v.Name && o.Expression != v.Expression {
-					return false
-				}
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.variables, func(v admissionregistrationv1.Variable) bool {
+		return slices.ContainsFunc(parts, func(other *part) bool {
+			return slices.ContainsFunc(other.variables, func(o admissionregistrationv1.Variable) bool { return o.Name == v.Name && o.Expression != v.Expression })
+		})
+	})
 }
 
 // emitGroup writes a policy with its bindings.
-func (c *policyConverter) emitGroup(g group, name string, results []Result) {
+func (c *policyConverter) emitGroup(g []*part, name string, results []Result) {
 	first := g[0]
 	meta := keptMeta(name, c.policy.Metadata)
 	spec := v1alpha1.AdmissionPolicySpec{
@@ -100,19 +99,12 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 		MatchConditions: c.matchConditions(first.matched.conditions),
 		PodSecurity:     first.podSecurity, ParamKind: first.paramKind,
 	}
-	if first.params != nil {
-		spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
-	}
 	if failure := c.failurePolicy(); failure == admissionregistrationv1.Ignore {
 		spec.FailurePolicy = &failure
 	}
 	for _, p := range g {
 		spec.AuditAnnotations = append(spec.AuditAnnotations, p.annotations...)
-		for _, v := range p.variables {
-			if !slices.Contains(spec.Variables, v) {
-				spec.Variables = append(spec.Variables, v)
-			}
-		}
+		spec.Variables = union(spec.Variables, p.variables...)
 		for _, v := range p.validations {
 			for taken := 2; slices.ContainsFunc(spec.Validations, func(o v1alpha1.Validation) bool { return o.Name == v.Name }); taken++ {
 				v.Name = fmt.Sprintf("%s-%d", ruleName(p.rule), taken)
@@ -127,17 +119,14 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 			spec.MatchConstraints.ResourceRules[i].APIVersions = []string{"*"}
 		}
 	}
-	bindings, err := first.bindings(name)
-	var documents []Document
 	kind := "ValidatingAdmissionPolicy"
 	if first.needsOwn() {
 		kind = "AdmissionPolicy"
 	}
+	bindings, err := first.bindings(name)
+	var outputs []string
 	if err == nil {
-		documents, err = c.policyDocuments(kind, meta, spec, first, bindings)
-	}
-	if err == nil {
-		err = checkCompiles(documents)
+		outputs, err = c.write(c.source, policyObjects(kind, meta, spec, first, bindings))
 	}
 	if err != nil {
 		for _, p := range g {
@@ -145,7 +134,6 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 		}
 		return
 	}
-	c.out.Documents = append(c.out.Documents, documents...)
 	at := 0
 	for _, p := range g {
 		made := converted{
@@ -161,9 +149,7 @@ func (c *policyConverter) emitGroup(g group, name string, results []Result) {
 			at++
 		}
 		c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], made)
-		for _, d := range documents {
-			results[p.index].Outputs = append(results[p.index].Outputs, d.Kind+"/"+d.Name)
-		}
+		results[p.index].Outputs = outputs
 		if kind == "AdmissionPolicy" && slices.Contains(p.actions, admissionregistrationv1.Deny) && p.existing && slices.Contains(p.matched.operations, admissionregistrationv1.Update) {
 			results[p.index].Differences = append(results[p.index].Differences,
 				"an update of an object that violates the rule already is allowed only if it does not make it worse")
@@ -185,10 +171,14 @@ func (c *policyConverter) refuseRule(result *Result, index int, err error) {
 	result.Problems = append(result.Problems, problemOf(c.source, err, []string{"spec", "rules", fmt.Sprint(index)}))
 }
 
-// paramsOf returns the reference to a ConfigMap.
-func paramsOf(r *configMapReference) *admissionregistrationv1.ParamRef {
+// paramsOf returns the params of a policy that reads a ConfigMap, none without one.
+func paramsOf(r *configMapReference) (*admissionregistrationv1.ParamKind, *admissionregistrationv1.ParamRef) {
+	if r == nil {
+		return nil, nil
+	}
 	deny := admissionregistrationv1.DenyAction
-	return &admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: &deny}
+	return &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"},
+		&admissionregistrationv1.ParamRef{Name: r.Name, Namespace: cmp.Or(r.Namespace, "default"), ParameterNotFoundAction: &deny}
 }
 
 // mentions reports whether an expression of a policy has a part.
@@ -215,9 +205,6 @@ func (c *policyConverter) matchConditions(guards []guard) []admissionregistratio
 // that has its consequences itself.
 func (p *part) bindings(name string) ([]admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
 	base := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: p.actions, ParamRef: p.paramRef}
-	if p.params != nil {
-		base.ParamRef = paramsOf(p.params)
-	}
 	binding := func(suffix string, spec admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec) admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 		return admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name + suffix}, Spec: spec}
 	}
@@ -245,43 +232,38 @@ func (p *part) bindings(name string) ([]admissionregistrationv1.ValidatingAdmiss
 }
 
 func namespaceSelector(operator metav1.LabelSelectorOperator, names []string) *admissionregistrationv1.MatchResources {
-	return &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "kubernetes.io/metadata.name", Operator: operator, Values: names},
-	}}}
+	return &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{namespaceNames(operator, names)},
+	}}
 }
 
-// policyDocuments returns a policy and its bindings.
-func (c *policyConverter) policyDocuments(
+// namespaceNames returns the requirement that a namespace has one of several names, or none of them.
+func namespaceNames(operator metav1.LabelSelectorOperator, names []string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: operator, Values: names}
+}
+
+// policyObjects returns a policy and its bindings.
+func policyObjects(
 	kind string, meta metav1.ObjectMeta, spec v1alpha1.AdmissionPolicySpec, p *part, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding,
-) ([]Document, error) {
-	var objects []any
+) []*object {
+	objects := []*object{upstream(kind, meta, spec.Upstream())}
+	bindingOf := upstream
 	if kind == "AdmissionPolicy" {
-		if !p.templates {
-			spec.WorkloadTemplates = ""
-			if p.matched.onlyPods() {
-				spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
-			}
+		if !p.templates && p.matched.onlyPods() {
+			spec.WorkloadTemplates = v1alpha1.IgnoreTemplates
 		}
 		if !p.existing {
 			spec.ExistingViolations = v1alpha1.DenyExisting
 		}
-		single := len(bindings) == 1 && bindings[0].Spec.ParamRef == nil
-		if single {
-			spec.ValidationActions = p.actions
+		if len(bindings) == 1 && bindings[0].Spec.ParamRef == nil {
+			spec.ValidationActions, bindings = p.actions, nil
 		}
-		objects = append(objects, typed(v1alpha1.GroupVersion.String(), kind, meta, spec))
-		for _, b := range bindings {
-			if !single {
-				objects = append(objects, typed(v1alpha1.GroupVersion.String(), "AdmissionPolicyBinding", b.ObjectMeta, b.Spec))
-			}
-		}
-	} else {
-		objects = append(objects, typed("admissionregistration.k8s.io/v1", kind, meta, spec.Upstream()))
-		for _, b := range bindings {
-			objects = append(objects, typed("admissionregistration.k8s.io/v1", kind+"Binding", b.ObjectMeta, b.Spec))
-		}
+		objects, bindingOf = []*object{own(kind, meta, spec)}, own
 	}
-	return encodeAll(objects, title(c.source), c.source.File)
+	for _, b := range bindings {
+		objects = append(objects, bindingOf(kind+"Binding", b.ObjectMeta, b.Spec))
+	}
+	return objects
 }
 
 // object is a document that is written.
@@ -292,22 +274,34 @@ type object struct {
 	Spec       any               `json:"spec"`
 }
 
-func typed(apiVersion, kind string, meta metav1.ObjectMeta, spec any) *object {
-	return &object{apiVersion, kind, meta, spec}
+// own returns a document of Gatehouse, and upstream one of Kubernetes.
+func own(kind string, meta metav1.ObjectMeta, spec any) *object {
+	return &object{v1alpha1.GroupVersion.String(), kind, meta, spec}
 }
 
-// encodeAll encodes objects that are made of one document.
-func encodeAll(objects []any, from, file string) ([]Document, error) {
-	var out []Document
+func upstream(kind string, meta metav1.ObjectMeta, spec any) *object {
+	return &object{"admissionregistration.k8s.io/v1", kind, meta, spec}
+}
+
+// write writes the documents that an object becomes, and returns their kinds and names. With others beside them, they must be a valid
+// configuration, except for exceptions, which have no expiry yet.
+func (c *converter) write(from *manifest.Object, objects []*object, beside ...Document) (outputs []string, err error) {
+	var documents []Document
 	for _, o := range objects {
-		of := o.(*object)
-		text, err := encode(of)
+		text, err := encode(o)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Document{Kind: of.Kind, Name: of.Metadata.Name, From: from, File: file, Text: text})
+		documents = append(documents, Document{Kind: o.Kind, Name: o.Metadata.Name, From: title(from), File: from.File, Text: text})
+		outputs = append(outputs, o.Kind+"/"+o.Metadata.Name)
 	}
-	return out, nil
+	if objects[0].Kind != "PolicyException" {
+		err = checkCompiles(slices.Concat(beside, documents))
+	}
+	if err == nil {
+		c.out.Documents = append(c.out.Documents, documents...)
+	}
+	return outputs, err
 }
 
 // checkCompiles returns an error if documents are no valid configuration.
@@ -319,7 +313,7 @@ func checkCompiles(documents []Document) error {
 	c, found := config.InspectPaths(nil, map[string][]byte{"converted.yaml": text})
 	_, all := config.Compile(c, found)
 	if err := all.Err(); err != nil {
-		return &unsupportedError{construct: "a rule whose translation is not valid: " + strings.Join(strings.Fields(err.Error()), " "), instead: "write it in CEL"}
+		return unsupported("", "write it in CEL", "a rule whose translation is not valid: %s", plainMessage(err.Error()))
 	}
 	return nil
 }

@@ -17,14 +17,16 @@ import (
 
 // kyvernoException is the spec of a PolicyException of kyverno.io.
 type kyvernoException struct {
-	Background any `json:"background,omitempty"`
-	Exceptions []struct {
-		PolicyName string   `json:"policyName"`
-		RuleNames  []string `json:"ruleNames"`
-	} `json:"exceptions"`
-	Match       filters        `json:"match"`
-	Conditions  any            `json:"conditions,omitempty"`
-	PodSecurity []pssExclusion `json:"podSecurity,omitempty"`
+	Background  any             `json:"background,omitempty"`
+	Exceptions  []exceptedRules `json:"exceptions"`
+	Match       filters         `json:"match"`
+	Conditions  any             `json:"conditions,omitempty"`
+	PodSecurity []any           `json:"podSecurity,omitempty"`
+}
+
+type exceptedRules struct {
+	PolicyName string   `json:"policyName"`
+	RuleNames  []string `json:"ruleNames"`
 }
 
 // celException is the spec of a PolicyException of policies.kyverno.io.
@@ -37,9 +39,6 @@ type celException struct {
 	ReportResult    any                                      `json:"reportResult,omitempty"`
 }
 
-// expiryNote is what is to be done with every exception.
-const expiryNote = "reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"
-
 // exceptions converts the exceptions, after the policies that they name.
 func (c *converter) exceptions() {
 	for _, o := range c.later {
@@ -50,19 +49,8 @@ func (c *converter) exceptions() {
 		} else {
 			spec, err = c.celException(o)
 		}
-		var documents []Document
-		if err == nil {
-			meta := metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}
-			documents, err = encodeAll([]any{typed(v1alpha1.GroupVersion.String(), "PolicyException", meta, spec)}, title(o), o.File)
-		}
-		if err != nil {
-			c.refuse(o, err)
-			continue
-		}
-		c.out.Documents = append(c.out.Documents, documents...)
-		c.out.Results = append(c.out.Results, Result{
-			Policy: title(o), File: o.File, Line: o.Line(), Status: Different, Outputs: []string{"PolicyException/" + o.Name}, Differences: []string{expiryNote},
-		})
+		notes := []string{"reason and expiresAt are to be filled in, and its namespace must be one of the PolicyConfiguration's"}
+		c.publish(o, []*object{own("PolicyException", metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}, spec)}, notes, err)
 	}
 }
 
@@ -80,32 +68,28 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 	}
 	out := &v1alpha1.PolicyExceptionSpec{Reason: "converted from Kyverno: say why"}
 	for i, e := range of.Exceptions {
-		policies, err := c.exceptedPolicies(e.PolicyName, e.RuleNames)
+		policies, err := c.exceptedPolicies(fmt.Sprintf("spec.exceptions[%d]", i), e.PolicyName, e.RuleNames)
 		if err != nil {
-			return nil, unsupported(fmt.Sprintf("spec.exceptions[%d]", i), "convert it together with its policy", "%s", err)
+			return nil, err
 		}
 		out.Policies = append(out.Policies, policies...)
 	}
+	templates := slices.ContainsFunc(of.Exceptions, func(e exceptedRules) bool {
+		return slices.ContainsFunc(c.byPolicy[e.PolicyName], func(made converted) bool { return made.templates })
+	})
 	blocks, fields, oneOf := of.Match.all("spec.match")
 	var all []celexpr.Expr
 	for i := range blocks {
-		b, err := readFilter(&blocks[i], fields[i], celexpr.Raw("object"))
+		b, err := readFilter(blocks[i], fields[i], celexpr.Raw("object"))
 		if err != nil {
 			return nil, err
 		}
 		pod := slices.ContainsFunc(b.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() })
-		if len(b.targets) > 0 && !pod && c.isAboutTemplates(of) {
+		if len(b.targets) > 0 && !pod && templates {
 			return nil, unsupported(fields[i]+".resources.kinds", "add Pod, as which pod templates are checked, and name the workload in match.names",
 				"an exception for workloads from a rule about pods")
 		}
-		e := b.all()
-		if len(b.targets) > 0 {
-			e = celexpr.And(kindCondition(b.targets), e)
-		}
-		if len(b.operations) > 0 {
-			e = celexpr.And(operationCondition(b.operations), e)
-		}
-		all = append(all, e)
+		all = append(all, b.condition(true, true))
 	}
 	matches := celexpr.And(all...)
 	if oneOf {
@@ -118,31 +102,17 @@ func (c *converter) exception(o *manifest.Object) (*v1alpha1.PolicyExceptionSpec
 	return out, nil
 }
 
-// isAboutTemplates reports whether an exception is from a policy that checks pod templates.
-func (c *converter) isAboutTemplates(of kyvernoException) bool {
-	for _, e := range of.Exceptions {
-		if slices.ContainsFunc(c.byPolicy[e.PolicyName], func(made converted) bool { return made.templates }) {
-			return true
-		}
-	}
-	return false
-}
-
 // exceptedPolicies returns what rules of a policy became, as exceptions name it.
-func (c *converter) exceptedPolicies(policy string, rules []string) ([]v1alpha1.ExceptedPolicy, error) {
-	if at := strings.LastIndexByte(policy, '/'); at >= 0 {
-		policy = policy[at+1:]
-	}
+func (c *converter) exceptedPolicies(field, policy string, rules []string) ([]v1alpha1.ExceptedPolicy, error) {
+	const advice = "convert it together with its policy"
+	policy = policy[strings.LastIndexByte(policy, '/')+1:]
 	made := c.byPolicy[policy]
 	if len(made) == 0 {
-		return nil, fmt.Errorf("the policy %q, which is not among the documents that were converted", policy)
+		return nil, unsupported(field, advice, "the policy %q, which is not among the documents that were converted", policy)
 	}
 	var out []v1alpha1.ExceptedPolicy
 	for _, m := range made {
-		named := len(rules) == 0 || slices.ContainsFunc(rules, func(name string) bool {
-			name = strings.TrimPrefix(strings.TrimPrefix(name, "autogen-cronjob-"), "autogen-")
-			return name == "*" || name == m.rule
-		})
+		named := len(rules) == 0 || slices.ContainsFunc(rules, func(name string) bool { return name == "*" || withoutAutogen(name) == m.rule })
 		if !named || m.mutates {
 			continue
 		}
@@ -154,7 +124,7 @@ func (c *converter) exceptedPolicies(policy string, rules []string) ([]v1alpha1.
 		out[i].Rules = append(out[i].Rules, m.rules...)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("rules of %q that were not converted, or mutate", policy)
+		return nil, unsupported(field, advice, "rules of %q that were not converted, or mutate", policy)
 	}
 	return out, nil
 }
@@ -167,14 +137,13 @@ func (c *converter) celException(o *manifest.Object) (*v1alpha1.PolicyExceptionS
 	}
 	out := &v1alpha1.PolicyExceptionSpec{Reason: "converted from Kyverno: say why"}
 	for i, ref := range of.PolicyRefs {
-		policies, err := c.exceptedPolicies(ref.Name, nil)
+		policies, err := c.exceptedPolicies(fmt.Sprintf("spec.policyRefs[%d]", i), ref.Name, nil)
 		if err != nil {
-			return nil, unsupported(fmt.Sprintf("spec.policyRefs[%d]", i), "convert it together with its policy", "%s", err)
+			return nil, err
 		}
-		for j := range policies {
-			policies[j].Rules = nil
+		for _, p := range policies {
+			out.Policies = append(out.Policies, v1alpha1.ExceptedPolicy{Name: p.Name})
 		}
-		out.Policies = append(out.Policies, policies...)
 	}
 	if len(of.MatchConditions) == 0 {
 		return nil, unsupported("spec.matchConditions", "write a condition", "an exception for everything")

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -74,12 +75,15 @@ func (c *converter) constraints() {
 	for _, o := range c.templates {
 		policy, kind, err := c.template(o)
 		known[kind] = true
-		documents, ok := c.publish(o, []any{policy}, nil, nil, err)
+		var template Document
+		if c.publish(o, []*object{policy}, nil, err) {
+			template = c.out.Documents[len(c.out.Documents)-1]
+		}
 		for _, of := range c.constraintObjects {
 			switch {
 			case of.Kind != kind:
-			case ok:
-				c.constraint(of, documents)
+			case template.Name != "":
+				c.constraint(of, template)
 			default:
 				c.refuse(of, unsupported("kind", "convert the template first", "a constraint whose template is not converted"))
 			}
@@ -93,10 +97,10 @@ func (c *converter) constraints() {
 }
 
 // template converts a template to a policy whose params are the constraints.
-func (c *converter) template(o *manifest.Object) (policy any, kind string, err error) {
+func (c *converter) template(o *manifest.Object) (policy *object, kind string, err error) {
 	var t constraintTemplate
-	if err := json.Unmarshal(o.JSON(), &t); err != nil {
-		return nil, "", unsupported("", "correct the document", "a document that cannot be read: %s", err)
+	if err := readDocument(o, &t); err != nil {
+		return nil, "", err
 	}
 	kind = t.Spec.CRD.Spec.Names.Kind
 	var source *celSource
@@ -124,7 +128,7 @@ func (c *converter) template(o *manifest.Object) (policy any, kind string, err e
 		FailurePolicy:   source.FailurePolicy,
 		MatchConditions: append(source.MatchConditions, source.Conditions...),
 		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
-			resourceRule([]string{"*"}, []string{"*"}),
+			resourceRule([]string{"*"}, "*"),
 		}},
 		Variables: append([]admissionregistrationv1.Variable{
 			{Name: "params", Expression: "has(params.spec.parameters) ? params.spec.parameters : null"},
@@ -132,34 +136,31 @@ func (c *converter) template(o *manifest.Object) (policy any, kind string, err e
 		}, source.Variables...),
 		Validations: source.Validations,
 	}
-	return typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec), kind, nil
+	return upstream("ValidatingAdmissionPolicy", keptMeta(o.Name, t.Metadata), &spec), kind, nil
 }
 
 // resourceRule returns a rule for new and changed objects.
-func resourceRule(groups, resources []string) admissionregistrationv1.NamedRuleWithOperations {
-	out := admissionregistrationv1.NamedRuleWithOperations{}
-	out.Operations = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
-	out.APIGroups, out.APIVersions, out.Resources = groups, []string{"*"}, resources
-	return out
+func resourceRule(groups []string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+	return newRule([]admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}, groups, "*", resources...)
 }
 
 // constraint converts a constraint to the params of the policy of its template, and a binding.
-func (c *converter) constraint(o *manifest.Object, template []Document) {
+func (c *converter) constraint(o *manifest.Object, template Document) {
 	var of constraint
-	if err := json.Unmarshal(o.JSON(), &of); err != nil {
-		c.refuse(o, unsupported("", "correct the document", "a document that cannot be read: %s", err))
-		return
-	}
 	var notes []string
-	binding, err := c.constraintBinding(&of, template[0].Name, &notes)
+	var binding *admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+	err := readDocument(o, &of)
+	if err == nil {
+		binding, err = c.constraintBinding(&of, template.Name, &notes)
+	}
 	params := map[string]any{}
 	if of.Spec.Parameters != nil {
 		params["parameters"] = of.Spec.Parameters
 	}
-	c.publish(o, []any{
-		typed("constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, params),
-		typed("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
-	}, template, notes, err)
+	c.publish(o, []*object{
+		{"constraints.gatekeeper.sh/v1beta1", o.Kind, metav1.ObjectMeta{Name: o.Name}, params},
+		upstream("ValidatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: strings.ToLower(o.Kind) + "-" + o.Name}, binding),
+	}, notes, err, template)
 }
 
 // constraintBinding returns the binding of a constraint.
@@ -191,56 +192,39 @@ func (c *converter) constraintBinding(of *constraint, policy string, notes *[]st
 	}
 	for i, k := range m.Kinds {
 		for _, kind := range k.Kinds {
-			groups := k.APIGroups
 			targets, err := targetsOf(kind)
 			if err != nil {
 				return nil, unsupported(fmt.Sprintf("spec.match.kinds[%d]", i), "name the kinds", "%s", err)
 			}
 			var resources []string
 			for _, t := range targets {
-				if !slices.Contains(resources, t.resource) {
-					resources = append(resources, t.resource)
-				}
+				resources = union(resources, t.resource)
 			}
-			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(groups, resources))
+			out.MatchResources.ResourceRules = append(out.MatchResources.ResourceRules, resourceRule(k.APIGroups, resources...))
 		}
 	}
-	if err := addNamespaces(out.MatchResources, m, func(err error) bool {
-		if c.options.Partial {
-			*notes = append(*notes, "without "+err.Error()+": the policy applies to more requests")
-		}
-		return c.options.Partial
-	}); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// addNamespaces adds the namespaces of a constraint to a selector.
-func addNamespaces(to *admissionregistrationv1.MatchResources, m *constraintMatch, partial func(error) bool) error {
+	var names []metav1.LabelSelectorRequirement
 	for _, list := range []struct {
 		field    string
 		names    []string
 		operator metav1.LabelSelectorOperator
 	}{{"namespaces", m.Namespaces, metav1.LabelSelectorOpIn}, {"excludedNamespaces", m.ExcludedNamespaces, metav1.LabelSelectorOpNotIn}} {
-		names := list.names
-		if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, "*") }); i >= 0 {
-			err := unsupported(fmt.Sprintf("spec.match.%s[%d]", list.field, i), "name the namespaces, or select them by a label", "the wildcard %q", names[i])
-			if list.operator == metav1.LabelSelectorOpIn || !partial(err) {
-				return err
+		isWildcard := func(name string) bool { return strings.Contains(name, "*") }
+		if i := slices.IndexFunc(list.names, isWildcard); i >= 0 {
+			err := unsupported(fmt.Sprintf("spec.match.%s[%d]", list.field, i), "name the namespaces, or select them by a label", "the wildcard %q", list.names[i])
+			if list.operator == metav1.LabelSelectorOpIn || !c.partial(err, notes) {
+				return nil, err
 			}
-			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.Contains(n, "*") })
+			list.names = slices.DeleteFunc(list.names, isWildcard)
 		}
-		if len(names) == 0 {
-			continue
+		if len(list.names) > 0 {
+			names = append(names, namespaceNames(list.operator, list.names))
 		}
-		if to.NamespaceSelector == nil {
-			to.NamespaceSelector = &metav1.LabelSelector{}
-		}
-		to.NamespaceSelector = to.NamespaceSelector.DeepCopy()
-		to.NamespaceSelector.MatchExpressions = append(to.NamespaceSelector.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: "kubernetes.io/metadata.name", Operator: list.operator, Values: names,
-		})
 	}
-	return nil
+	if len(names) > 0 {
+		selector := cmp.Or(m.NamespaceSelector, &metav1.LabelSelector{})
+		selector.MatchExpressions = append(selector.MatchExpressions, names...)
+		out.MatchResources.NamespaceSelector = selector
+	}
+	return out, nil
 }

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"reflect"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,9 +12,6 @@ import (
 // images returns the value of the name images: the parts of the image names of a pod's containers, by the names of the containers.
 func (c *ruleConverter) images() jmespath.Value {
 	out := jmespath.Value{Expr: celexpr.Raw("images"), Name: "images", Members: map[string]jmespath.Value{}}
-	if !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of != nil }) {
-		return out
-	}
 	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
 		spec := jmespath.Of(c.object, c.matched.types())
 		for _, step := range c.templatePath() {
@@ -34,15 +30,12 @@ func (c *ruleConverter) images() jmespath.Value {
 
 // templatePath returns the path of the pod's spec in the object.
 func (c *ruleConverter) templatePath() []string {
-	t := c.matched.types()
 	for _, path := range [][]string{{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}} {
-		of, known := t, true
+		of := c.matched.types()
 		for _, step := range path {
-			if of, known = of.Member(step); !known {
-				break
-			}
+			of, _ = of.Member(step)
 		}
-		if known && of.Is(reflect.TypeFor[corev1.PodSpec]()) {
+		if of.Is(reflect.TypeFor[corev1.PodSpec]()) {
 			return path
 		}
 	}

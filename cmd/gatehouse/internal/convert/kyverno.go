@@ -128,13 +128,18 @@ type validateRule struct {
 	AllowExistingViolations *bool              `json:"allowExistingViolations,omitempty"`
 	Message                 string             `json:"message,omitempty"`
 	Manifests               any                `json:"manifests,omitempty"`
-	ForEach                 []forEachValidate  `json:"foreach,omitempty"`
-	Pattern                 any                `json:"pattern,omitempty"`
-	AnyPattern              []any              `json:"anyPattern,omitempty"`
-	Deny                    *deny              `json:"deny,omitempty"`
 	PodSecurity             *kyvernoPSS        `json:"podSecurity,omitempty"`
 	CEL                     *kyvernoExpression `json:"cel,omitempty"`
 	Assert                  any                `json:"assert,omitempty"`
+	checks
+}
+
+// checks are what an object, or an element of a loop, is checked by: one of them.
+type checks struct {
+	Pattern    any               `json:"pattern,omitempty"`
+	AnyPattern []any             `json:"anyPattern,omitempty"`
+	Deny       *deny             `json:"deny,omitempty"`
+	ForEach    []forEachValidate `json:"foreach,omitempty"`
 }
 
 type deny struct {
@@ -142,14 +147,11 @@ type deny struct {
 }
 
 type forEachValidate struct {
-	List          string            `json:"list,omitempty"`
-	ElementScope  *bool             `json:"elementScope,omitempty"`
-	Context       []contextEntry    `json:"context,omitempty"`
-	Preconditions any               `json:"preconditions,omitempty"`
-	Pattern       any               `json:"pattern,omitempty"`
-	AnyPattern    []any             `json:"anyPattern,omitempty"`
-	Deny          *deny             `json:"deny,omitempty"`
-	ForEach       []forEachValidate `json:"foreach,omitempty"`
+	List          string         `json:"list,omitempty"`
+	ElementScope  *bool          `json:"elementScope,omitempty"`
+	Context       []contextEntry `json:"context,omitempty"`
+	Preconditions any            `json:"preconditions,omitempty"`
+	checks
 }
 
 type condition struct {
@@ -160,16 +162,9 @@ type condition struct {
 }
 
 type kyvernoPSS struct {
-	Level   string         `json:"level,omitempty"`
-	Version string         `json:"version,omitempty"`
-	Exclude []pssExclusion `json:"exclude,omitempty"`
-}
-
-type pssExclusion struct {
-	ControlName     string   `json:"controlName"`
-	Images          []string `json:"images,omitempty"`
-	RestrictedField string   `json:"restrictedField,omitempty"`
-	Values          []string `json:"values,omitempty"`
+	Level   string `json:"level,omitempty"`
+	Version string `json:"version,omitempty"`
+	Exclude []any  `json:"exclude,omitempty"`
 }
 
 type kyvernoExpression struct {
@@ -182,19 +177,22 @@ type kyvernoExpression struct {
 }
 
 type mutateRule struct {
-	Targets                      []any           `json:"targets,omitempty"`
-	PatchStrategicMerge          any             `json:"patchStrategicMerge,omitempty"`
-	PatchesJSON6902              string          `json:"patchesJson6902,omitempty"`
-	ForEach                      []forEachMutate `json:"foreach,omitempty"`
-	MutateExistingOnPolicyUpdate any             `json:"mutateExistingOnPolicyUpdate,omitempty"`
+	Targets                      []any `json:"targets,omitempty"`
+	MutateExistingOnPolicyUpdate any   `json:"mutateExistingOnPolicyUpdate,omitempty"`
+	changes
 }
 
-type forEachMutate struct {
-	List                string          `json:"list,omitempty"`
-	Order               string          `json:"order,omitempty"`
-	Context             []contextEntry  `json:"context,omitempty"`
-	Preconditions       any             `json:"preconditions,omitempty"`
+// changes are how an object is changed: one of them.
+type changes struct {
 	PatchStrategicMerge any             `json:"patchStrategicMerge,omitempty"`
 	PatchesJSON6902     string          `json:"patchesJson6902,omitempty"`
 	ForEach             []forEachMutate `json:"foreach,omitempty"`
+}
+
+type forEachMutate struct {
+	List          string         `json:"list,omitempty"`
+	Order         string         `json:"order,omitempty"`
+	Context       []contextEntry `json:"context,omitempty"`
+	Preconditions any            `json:"preconditions,omitempty"`
+	changes
 }

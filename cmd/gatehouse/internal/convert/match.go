@@ -17,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/offline/request"
 	"github.com/gatehouse-dev/gatehouse/webhooks/builtin"
+	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
 
 // target is a resource that a rule matches.
@@ -31,14 +33,6 @@ type target struct {
 	of reflect.Type
 }
 
-// connections are the kinds of what connections send, with their resources.
-func connections() map[string]string {
-	return map[string]string{
-		"PodExecOptions": "pods/exec", "PodAttachOptions": "pods/attach", "PodPortForwardOptions": "pods/portforward", "PodProxyOptions": "pods/proxy",
-		"NodeProxyOptions": "nodes/proxy", "ServiceProxyOptions": "services/proxy",
-	}
-}
-
 var versionForm = regexp.MustCompile(`^(v\d+((alpha|beta)\d+)?|\*)$`)
 
 // splitKind splits Kyverno's name of a kind: group/version/Kind/subresource, of which Kind alone is needed.
@@ -46,30 +40,17 @@ func splitKind(name string) (group, version, kind, subresource string) {
 	parts := strings.Split(name, "/")
 	last := strings.Split(parts[len(parts)-1], ".")
 	parts = append(parts[:len(parts)-1], last...)
-	switch len(parts) {
-	case 1:
-		return "*", "*", parts[0], ""
-	case 2:
-		switch {
-		case name == "*/*":
-			return "*", "*", "*", "*"
-		case parts[0] == "*" && strings.ToLower(parts[1]) == parts[1]:
-			return "*", "*", "*", parts[1]
-		case versionForm.MatchString(parts[0]):
-			return "*", parts[0], parts[1], ""
-		default:
-			return "*", "*", parts[0], parts[1]
-		}
-	case 3:
-		if versionForm.MatchString(parts[0]) {
-			return "*", parts[0], parts[1], parts[2]
-		}
-		return parts[0], parts[1], parts[2], ""
-	case 4:
-		return parts[0], parts[1], parts[2], parts[3]
-	default:
+	group, version = "*", "*"
+	n, hasVersion := len(parts), versionForm.MatchString(parts[0])
+	switch isSubresource := n == 2 && parts[0] == "*" && strings.ToLower(parts[1]) == parts[1]; {
+	case n > 4:
 		return "", "", "", ""
+	case n == 4, n == 3 && !hasVersion:
+		group, version, parts = parts[0], parts[1], parts[2:]
+	case n > 1 && hasVersion && !isSubresource:
+		version, parts = parts[0], parts[1:]
 	}
+	return group, version, parts[0], strings.Join(parts[1:], "")
 }
 
 //nolint:gochecknoglobals // they are made once
@@ -89,13 +70,18 @@ func targetsOf(name string) ([]target, error) {
 	if sub != "" {
 		suffix = "/" + sub
 	}
+	connect := slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, sub)
 	if kind == "" {
 		return nil, fmt.Errorf("the kind %q", name)
 	}
 	if kind == "*" {
-		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: isConnection(sub)}}, nil
+		return []target{{group: group, version: version, resource: "*" + suffix, kind: "*", connect: connect}}, nil
 	}
-	if resource := connections()[kind]; resource != "" {
+	connections := map[string]string{ // what they send, with their resources
+		"PodExecOptions": "pods/exec", "PodAttachOptions": "pods/attach", "PodPortForwardOptions": "pods/portforward", "PodProxyOptions": "pods/proxy",
+		"NodeProxyOptions": "nodes/proxy", "ServiceProxyOptions": "services/proxy",
+	}
+	if resource := connections[kind]; resource != "" {
 		return []target{{group: "", version: "v1", resource: resource, kind: kind, connect: true}}, nil
 	}
 	var found []target
@@ -104,42 +90,25 @@ func targetsOf(name string) ([]target, error) {
 		if as.Guessed || !pattern.MatchWildcard(group, gvk.Group) || !pattern.MatchWildcard(version, gvk.Version) || !pattern.MatchWildcard(kind, gvk.Kind) {
 			continue
 		}
-		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name + suffix, kind: gvk.Kind, connect: isConnection(sub)}
+		t := target{group: gvk.Group, version: gvk.Version, resource: as.Name + suffix, kind: gvk.Kind, connect: connect}
 		if sub == "" || sub == "status" || sub == "ephemeralcontainers" || sub == "resize" {
 			t.of = builtin.Scheme().AllKnownTypes()[gvk]
 		}
 		found = append(found, t)
 	}
-	found = preferred(found, version)
+	// Versions that are served beside a stable one are left out, unless the rule names a version.
+	all, isStable := slices.Clone(found), func(t target) bool { return !strings.Contains(t.version, "a") } // neither alpha nor beta
+	found = slices.DeleteFunc(found, func(t target) bool {
+		return version == "*" && !isStable(t) && slices.ContainsFunc(all, func(o target) bool { return o.kind == t.kind && isStable(o) })
+	})
 	if len(found) == 0 {
 		if strings.ContainsAny(kind, "*?") {
 			return nil, fmt.Errorf("the kind %q, whose wildcards match none of Kubernetes", name)
 		}
 		as := resources().Of(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
-		found = []target{{group: group, version: version, resource: as.Name + suffix, kind: kind, connect: isConnection(sub)}}
+		found = []target{{group: group, version: version, resource: as.Name + suffix, kind: kind, connect: connect}}
 	}
 	return found, nil
-}
-
-// isConnection reports whether requests for a subresource are connections.
-func isConnection(subresource string) bool {
-	return slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource)
-}
-
-// preferred drops versions that are served beside a stable one, unless the rule names a version, and groups that are gone.
-func preferred(all []target, version string) []target {
-	stable := func(t target) bool {
-		return !strings.ContainsAny(strings.TrimPrefix(t.version, "v"), "abcdefghijklmnopqrstuvwxyz")
-	}
-	hasStable := map[string]bool{}
-	for _, t := range all {
-		if stable(t) {
-			hasStable[t.kind] = true
-		}
-	}
-	return slices.DeleteFunc(all, func(t target) bool {
-		return version == "*" && hasStable[t.kind] && !stable(t)
-	})
 }
 
 // matched is what the filters of a rule come to.
@@ -151,8 +120,8 @@ type matched struct {
 	rules []admissionregistrationv1.NamedRuleWithOperations
 	// selector is that of namespaces, and nil for all.
 	selector *metav1.LabelSelector
-	// conditions must hold besides, each with what it is about. Those of late need the namespace, which match conditions do not have.
-	conditions, late []guard
+	// conditions must hold besides, each with what it is about.
+	conditions []guard
 	// notes say in what the translation differs.
 	notes []string
 }
@@ -163,6 +132,19 @@ type guard struct {
 	expr celexpr.Expr
 }
 
+// takeLate removes the conditions that need the namespace, which match conditions do not have, and returns their conjunction.
+func (m *matched) takeLate() celexpr.Expr {
+	var late []celexpr.Expr
+	m.conditions = slices.DeleteFunc(m.conditions, func(g guard) bool {
+		isLate := g.expr.Mentions("namespaceObject")
+		if isLate {
+			late = append(late, g.expr)
+		}
+		return isLate
+	})
+	return celexpr.And(late...)
+}
+
 // types returns what is known of the object.
 func (m *matched) types() celexpr.Type {
 	var all []reflect.Type
@@ -170,9 +152,7 @@ func (m *matched) types() celexpr.Type {
 		if t.of == nil {
 			return celexpr.Object()
 		}
-		if !slices.Contains(all, t.of) {
-			all = append(all, t.of)
-		}
+		all = union(all, t.of)
 	}
 	return celexpr.Object(all...)
 }
@@ -183,34 +163,31 @@ type block struct {
 	operations []string
 	selector   *metav1.LabelSelector
 	conditions []guard
-	late       []guard
 }
 
-// all returns the conjunction of all conditions.
-func (b *block) all() celexpr.Expr {
-	return celexpr.And(and(b.conditions), and(b.late))
-}
-
-// unsupportedError is a part of a rule that has no translation.
-type unsupportedError struct {
-	// field is the path in the rule, construct what stands there, and instead what to write.
-	field, construct, instead string
-}
-
-// Error implements error.
-func (e *unsupportedError) Error() string { return e.construct }
-
-func unsupported(field, instead, format string, args ...any) error {
-	return &unsupportedError{field: field, construct: fmt.Sprintf(format, args...), instead: instead}
-}
-
-// subject is the object that filters are about.
-func subjectMember(object celexpr.Expr, names ...string) celexpr.Expr {
-	e := celexpr.Field(object, "metadata")
-	for _, name := range names {
-		e = celexpr.OptField(e, name)
+// condition returns the conjunction of all conditions, with that of the kinds and of the operations if they count.
+func (b *block) condition(kinds, operations bool) celexpr.Expr {
+	all := make([]celexpr.Expr, 2, 2+len(b.conditions))
+	if operations && len(b.operations) > 0 {
+		all[0] = celexpr.In(celexpr.Raw("request.operation"), texts(b.operations)...)
 	}
-	return e
+	if kinds && len(b.targets) > 0 {
+		all[1] = kindCondition(b.targets)
+	}
+	for _, g := range b.conditions {
+		all = append(all, g.expr)
+	}
+	return celexpr.And(all...)
+}
+
+// unsupported returns the error of a construct at a field of the rule.
+func unsupported(field, instead, format string, args ...any) error {
+	return &jmespath.UnsupportedError{Path: strict.Steps(field), Construct: fmt.Sprintf(format, args...), Instead: instead}
+}
+
+// metadata returns a field of the metadata of an object as an optional value.
+func metadata(object celexpr.Expr, name string) celexpr.Expr {
+	return celexpr.OptField(celexpr.Field(object, "metadata"), name)
 }
 
 // readFilter translates a filter.
@@ -231,11 +208,7 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		if err != nil {
 			return nil, unsupported(fmt.Sprintf("%s.kinds[%d]", at, i), "name the kinds", "%s", err)
 		}
-		for _, t := range targets {
-			if !slices.Contains(b.targets, t) {
-				b.targets = append(b.targets, t)
-			}
-		}
+		b.targets = union(b.targets, targets...)
 	}
 	names := r.Names
 	if r.Name != "" {
@@ -245,32 +218,26 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 		}
 	}
 	if len(names) > 0 {
-		name := celexpr.Call(celexpr.Call(subjectMember(object, "name"), "or", subjectMember(object, "generateName")), "orValue", celexpr.Str(""))
+		name := celexpr.Call(celexpr.Call(metadata(object, "name"), "or", metadata(object, "generateName")), "orValue", celexpr.Str(""))
 		if slices.ContainsFunc(b.targets, func(t target) bool { return t.connect }) {
 			name = celexpr.Field(celexpr.Raw("request"), "name")
 		}
 		b.conditions = append(b.conditions, guard{"name", anyOf(name, names)})
 	}
+	isNamespace := slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" })
 	if len(r.Namespaces) > 0 {
 		namespace := celexpr.Raw("request.namespace")
-		if slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" }) {
+		if isNamespace {
 			namespace = celexpr.Raw("request.name")
 		}
 		b.conditions = append(b.conditions, guard{"namespace", anyOf(namespace, r.Namespaces)})
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Annotations)) {
-		of := subjectMember(object, "annotations")
+		of := metadata(object, "annotations")
 		b.conditions = append(b.conditions, guard{"annotation", labelCondition(of, key, r.Annotations[key])})
 	}
 	if r.Selector != nil {
-		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, subjectMember(object, "labels"))})
-	}
-	if s := r.NamespaceSelector; s != nil {
-		if slices.ContainsFunc(b.targets, func(t target) bool { return t.kind == "Namespace" }) {
-			b.conditions = append(b.conditions, guard{"namespace", celexpr.False})
-		}
-		b.selector = s
-		b.late = append(b.late, guard{"namespace", selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels"))})
+		b.conditions = append(b.conditions, guard{"labels", selectorCondition(r.Selector, metadata(object, "labels"))})
 	}
 	if len(f.Subjects) > 0 {
 		user, err := subjectsCondition(f.Subjects)
@@ -278,6 +245,13 @@ func readFilter(f *filter, field string, object celexpr.Expr) (*block, error) {
 			return nil, unsupported(field+".subjects", "name a user, a group or a service account", "%s", err)
 		}
 		b.conditions = append(b.conditions, guard{"user", user})
+	}
+	if s := r.NamespaceSelector; s != nil {
+		if isNamespace {
+			b.conditions = append(b.conditions, guard{"namespace", celexpr.False})
+		}
+		b.selector = s
+		b.conditions = append(b.conditions, guard{"namespace", selectorCondition(s, celexpr.Raw("namespaceObject.metadata.?labels"))})
 	}
 	return b, nil
 }
@@ -292,10 +266,7 @@ func anyOf(v celexpr.Expr, texts []string) celexpr.Expr {
 			literals = append(literals, celexpr.Str(text))
 		}
 	}
-	if len(literals) > 0 {
-		all = append([]celexpr.Expr{celexpr.In(v, literals...)}, all...)
-	}
-	return celexpr.Or(all...)
+	return celexpr.Or(append([]celexpr.Expr{celexpr.In(v, literals...)}, all...)...)
 }
 
 // labelCondition returns the condition that one of optional labels or annotations has this name and value, with wildcards in both.
@@ -324,11 +295,7 @@ func selectorCondition(s *metav1.LabelSelector, labels celexpr.Expr) celexpr.Exp
 	for _, r := range s.MatchExpressions {
 		member := celexpr.OptField(labels, r.Key)
 		has := celexpr.Call(member, "hasValue")
-		var values []celexpr.Expr
-		for _, value := range r.Values {
-			values = append(values, celexpr.Str(value))
-		}
-		in := celexpr.And(has, celexpr.In(celexpr.Call(member, "orValue", celexpr.Str("")), values...))
+		in := celexpr.And(has, celexpr.In(celexpr.Call(member, "orValue", celexpr.Str("")), texts(r.Values)...))
 		switch r.Operator {
 		case metav1.LabelSelectorOpIn:
 			all = append(all, in)
@@ -366,92 +333,80 @@ func subjectsCondition(subjects []rbacv1.Subject) (celexpr.Expr, error) {
 	return celexpr.Or(all...), nil
 }
 
-// and returns the conjunction of guards.
-func and(guards []guard) celexpr.Expr {
-	var all []celexpr.Expr
-	for _, g := range guards {
-		all = append(all, g.expr)
+// texts returns strings as literals.
+func texts(all []string) []celexpr.Expr {
+	out := make([]celexpr.Expr, len(all))
+	for i, text := range all {
+		out[i] = celexpr.Str(text)
 	}
-	return celexpr.And(all...)
+	return out
 }
 
 // kindCondition returns the condition that a request is about one of several targets.
 func kindCondition(targets []target) celexpr.Expr {
-	var names []celexpr.Expr
+	var names []string
 	for _, t := range targets {
 		if t.kind == "*" {
 			return celexpr.True
 		}
-		if name := celexpr.Str(t.kind); !slices.ContainsFunc(names, name.Equal) {
-			names = append(names, name)
-		}
+		names = union(names, t.kind)
 	}
-	return celexpr.In(celexpr.Raw("request.kind.kind"), names...)
-}
-
-// operationCondition returns the condition that a request is one of several operations.
-func operationCondition(operations []string) celexpr.Expr {
-	var names []celexpr.Expr
-	for _, o := range operations {
-		names = append(names, celexpr.Str(o))
-	}
-	return celexpr.In(celexpr.Raw("request.operation"), names...)
+	return celexpr.In(celexpr.Raw("request.kind.kind"), texts(names)...)
 }
 
 // all returns the alternatives of filters, with their fields below one, and whether one is enough.
-func (f *filters) all(field string) (blocks []filter, fields []string, oneOf bool) {
-	list := "any"
-	switch {
-	case len(f.Any) > 0:
-		blocks, oneOf = f.Any, true
-	case len(f.All) > 0:
-		blocks, list = f.All, "all"
-	default:
-		return []filter{f.filter}, []string{field}, true
+func (f *filters) all(field string) (blocks []*filter, fields []string, oneOf bool) {
+	list, name := f.Any, "any"
+	if len(list) == 0 {
+		list, name = f.All, "all"
 	}
-	for i := range blocks {
-		fields = append(fields, fmt.Sprintf("%s.%s[%d]", field, list, i))
+	for i := range list {
+		blocks, fields = append(blocks, &list[i]), append(fields, fmt.Sprintf("%s.%s[%d]", field, name, i))
 	}
-	return blocks, fields, oneOf
+	if len(list) == 0 {
+		return []*filter{&f.filter}, []string{field}, true
+	}
+	return blocks, fields, name == "any"
 }
 
 // readMatch translates the filters of a rule. Operations are those of a filter that names none, and of all filters those count that are
 // allowed.
-func readMatch(r *rule, operations []string, allowed func(operation string) bool, object celexpr.Expr, partial func(error) bool) (*matched, error) {
+func (c *ruleConverter) readMatch(operations, allowed []string) error {
 	m := &matched{}
+	c.matched = m
 	var blocks []*block
-	filters, fields, oneOf := r.Match.all("match")
+	filters, fields, oneOf := c.rule.Match.all("match")
 	if !oneOf && len(filters) > 1 {
-		return nil, unsupported("match.all", "join them in one", "several filters that must all match")
+		return unsupported("match.all", "join them in one", "several filters that must all match")
 	}
 	for i := range filters {
-		b, err := readFilter(&filters[i], fields[i], object)
+		b, err := readFilter(filters[i], fields[i], c.object)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if len(b.targets) == 0 {
-			return nil, unsupported(fields[i], "name the kinds", "a filter without kinds")
+			return unsupported(fields[i], "name the kinds", "a filter without kinds")
 		}
 		blocks = append(blocks, b)
 	}
 	m.addBlocks(blocks, operations, allowed)
 	if len(m.rules) == 0 {
-		return nil, unsupported("match", "remove the rule", "a rule that never applies: its operations exclude each other")
+		return unsupported("match", "remove the rule", "a rule that never applies: its operations exclude each other")
 	}
-	if err := m.addExclude(r.Exclude, object, partial); err != nil {
-		return nil, err
+	if err := c.addExclude(); err != nil {
+		return err
 	}
 	for _, t := range m.targets {
 		if t.of == nil && !t.connect && t.kind != "*" && !strings.Contains(t.resource, "/") {
 			m.notes = append(m.notes, fmt.Sprintf("the resource of the kind %s is taken to be %q", t.kind, t.resource))
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // addBlocks adds the resources of all alternatives, and conditions for what they do not have in common.
-func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(operation string) bool) {
-	byOperation := map[string][]target{}
+func (m *matched) addBlocks(blocks []*block, operations, allowed []string) {
+	operationsOf := map[target][]string{}
 	opsOf := func(b *block, t target) []string {
 		of := operations
 		switch {
@@ -460,90 +415,67 @@ func (m *matched) addBlocks(blocks []*block, operations []string, allowed func(o
 		case t.connect:
 			of = []string{"CONNECT"}
 		}
-		return slices.DeleteFunc(slices.Clone(of), func(o string) bool { return !allowed(o) })
+		return slices.DeleteFunc(slices.Clone(of), func(o string) bool { return !slices.Contains(allowed, o) })
 	}
 	for _, b := range blocks {
 		for _, t := range b.targets {
-			if !slices.Contains(m.targets, t) {
-				m.targets = append(m.targets, t)
-			}
-			for _, o := range opsOf(b, t) {
-				if !slices.Contains(byOperation[o], t) {
-					byOperation[o] = append(byOperation[o], t)
-				}
-			}
+			m.targets = union(m.targets, t)
+			operationsOf[t] = union(operationsOf[t], opsOf(b, t)...)
 		}
 	}
-	m.addRules(byOperation)
+	m.addRules(operationsOf)
 	if len(blocks) == 1 {
-		b := blocks[0]
-		m.conditions = append(m.conditions, b.conditions...)
-		if b.selector != nil && !hasWildcard(b.selector) {
-			m.selector = b.selector
-		} else {
-			m.late = append(m.late, b.late...)
+		m.conditions = blocks[0].conditions
+		if s := blocks[0].selector; s != nil && !hasWildcard(s) {
+			m.selector = s
+			m.takeLate()
 		}
 		return
 	}
-	same := !slices.ContainsFunc(blocks, func(b *block) bool { return !b.all().Equal(blocks[0].all()) })
+	differ := slices.ContainsFunc(blocks, func(b *block) bool { return !b.condition(false, false).Equal(blocks[0].condition(false, false)) })
 	var alternatives []celexpr.Expr
-	late := false
 	for _, b := range blocks {
-		late = late || len(b.late) > 0
-		e := b.all()
-		if !same {
-			e = celexpr.And(kindCondition(b.targets), e)
-		}
-		if len(b.operations) > 0 && !slices.Equal(b.operations, blocks[0].operations) {
-			e = celexpr.And(operationCondition(b.operations), e)
-		}
-		alternatives = append(alternatives, e)
+		alternatives = append(alternatives, b.condition(differ, !slices.Equal(b.operations, blocks[0].operations)))
 	}
-	m.add(guard{"match", celexpr.Or(alternatives...)}, late)
+	if e := celexpr.Or(alternatives...); !e.IsTrue() {
+		m.conditions = append(m.conditions, guard{"match", e})
+	}
 }
 
 // hasWildcard reports whether a selector is none of Kubernetes.
 func hasWildcard(s *metav1.LabelSelector) bool {
-	for key, value := range s.MatchLabels {
-		if strings.ContainsAny(key+value, "*?") {
-			return true
-		}
-	}
-	return false
+	return strings.ContainsAny(fmt.Sprint(s.MatchLabels), "*?")
 }
 
 // addExclude adds the condition that a request is not excluded.
-func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error) bool) error {
-	if f == nil {
+func (c *ruleConverter) addExclude() error {
+	if c.rule.Exclude == nil {
 		return nil
 	}
-	blocks, fields, oneOf := f.all("exclude")
+	m := c.matched
+	blocks, fields, oneOf := c.rule.Exclude.all("exclude")
 	var all []celexpr.Expr
-	late := false
 	name := ""
 	for i := range blocks {
-		b, err := readFilter(&blocks[i], fields[i], object)
+		b, err := readFilter(blocks[i], fields[i], c.object)
 		if err != nil {
-			if oneOf && partial(err) { // less is excluded
+			if oneOf && c.partial(err, &c.notes) { // less is excluded
 				continue
 			}
 			return err
 		}
-		e := b.all()
 		name = "object"
-		if guards := append(slices.Clone(b.conditions), b.late...); len(guards) == 1 {
-			name = guards[0].name
+		if len(b.conditions) == 1 {
+			name = b.conditions[0].name
 		}
-		if len(b.targets) > 0 && !m.areAll(b.targets) {
-			e = celexpr.And(kindCondition(b.targets), e)
+		kinds := len(b.targets) > 0 && !m.areAll(b.targets)
+		if kinds {
 			name = "kind"
 		}
 		if len(b.operations) > 0 {
-			e = celexpr.And(operationCondition(b.operations), e)
 			name = "operation"
 		}
-		late = late || len(b.late) > 0
-		all = append(all, e)
+		all = append(all, b.condition(kinds, true))
 	}
 	excluded := celexpr.And(all...)
 	if oneOf {
@@ -552,17 +484,8 @@ func (m *matched) addExclude(f *filters, object celexpr.Expr, partial func(error
 	if len(all) == 0 || excluded.IsFalse() {
 		return nil
 	}
-	m.add(guard{"not-excluded-by-" + name, celexpr.Not(excluded)}, late)
+	m.conditions = append(m.conditions, guard{"not-excluded-by-" + name, celexpr.Not(excluded)})
 	return nil
-}
-
-// add adds a condition, which is late if it needs the namespace.
-func (m *matched) add(g guard, late bool) {
-	if late {
-		m.late = append(m.late, g)
-	} else if !g.expr.IsTrue() {
-		m.conditions = append(m.conditions, g)
-	}
 }
 
 // areAll reports whether all that is matched is among these targets.
@@ -573,46 +496,47 @@ func (m *matched) areAll(targets []target) bool {
 }
 
 // addRules makes the rules that select requests.
-func (m *matched) addRules(byOperation map[string][]target) {
-	type key struct{ group, version, operations string }
-	operationsOf := map[target][]string{}
-	for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
-		for _, t := range byOperation[o] {
-			operationsOf[t] = append(operationsOf[t], o)
-		}
-		if len(byOperation[o]) > 0 {
-			m.operations = append(m.operations, admissionregistrationv1.OperationType(o))
-		}
-	}
-	resourcesOf := map[key][]string{}
-	var order []key
+func (m *matched) addRules(operationsOf map[target][]string) {
+	var all []admissionregistrationv1.NamedRuleWithOperations
 	for _, t := range m.targets {
-		k := key{t.group, t.version, strings.Join(operationsOf[t], ",")}
-		if k.operations == "" {
+		var operations []admissionregistrationv1.OperationType
+		for _, o := range []string{"CREATE", "UPDATE", "DELETE", "CONNECT"} {
+			if slices.Contains(operationsOf[t], o) {
+				operations = append(operations, admissionregistrationv1.OperationType(o))
+			}
+		}
+		if len(operations) == 0 {
 			continue
 		}
-		if resourcesOf[k] == nil {
-			order = append(order, k)
+		m.operations = union(m.operations, operations...)
+		i := slices.IndexFunc(all, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Equal(r.Operations, operations) && r.APIGroups[0] == t.group && r.APIVersions[0] == t.version
+		})
+		if i < 0 {
+			i = len(all)
+			all = append(all, newRule(operations, []string{t.group}, t.version))
 		}
-		resourcesOf[k] = append(resourcesOf[k], t.resource)
-		if t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" && strings.Contains(k.operations, "UPDATE") {
-			resourcesOf[k] = append(resourcesOf[k], "pods/ephemeralcontainers")
+		all[i].Resources = append(all[i].Resources, t.resource)
+		if t.of == reflect.TypeFor[corev1.Pod]() && t.resource == "pods" && slices.Contains(operations, admissionregistrationv1.Update) {
+			all[i].Resources = append(all[i].Resources, "pods/ephemeralcontainers")
 		}
 	}
-	for _, k := range order {
-		out := admissionregistrationv1.NamedRuleWithOperations{}
-		for o := range strings.SplitSeq(k.operations, ",") {
-			out.Operations = append(out.Operations, admissionregistrationv1.OperationType(o))
-		}
-		out.APIGroups, out.APIVersions, out.Resources = []string{k.group}, []string{k.version}, resourcesOf[k]
-		if i := slices.IndexFunc(m.rules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
-			return slices.Equal(r.Operations, out.Operations) && slices.Equal(r.APIGroups, out.APIGroups) && slices.Equal(r.Resources, out.Resources)
+	for _, r := range all {
+		if i := slices.IndexFunc(m.rules, func(o admissionregistrationv1.NamedRuleWithOperations) bool {
+			return slices.Equal(r.Operations, o.Operations) && slices.Equal(r.APIGroups, o.APIGroups) && slices.Equal(r.Resources, o.Resources)
 		}); i >= 0 { // another version
-			m.rules[i].APIVersions = append(m.rules[i].APIVersions, k.version)
-			continue
+			m.rules[i].APIVersions = append(m.rules[i].APIVersions, r.APIVersions...)
+		} else {
+			m.rules = append(m.rules, r)
 		}
-		m.rules = append(m.rules, out)
 	}
+}
+
+// newRule returns a rule that selects requests.
+func newRule(operations []admissionregistrationv1.OperationType, groups []string, version string, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
+	out := admissionregistrationv1.NamedRuleWithOperations{}
+	out.Operations, out.APIGroups, out.APIVersions, out.Resources = operations, groups, []string{version}, resources
+	return out
 }
 
 // onlyPods reports whether all that a filter matches are pods.

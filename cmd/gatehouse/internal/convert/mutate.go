@@ -13,25 +13,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
 )
 
-// mutation is what a rule that mutates becomes: a MutatingAdmissionPolicy.
-type mutation struct {
-	rule string
-	// index is that of the rule, and suffix what the name of the policy has at its end, "" for the rule itself.
-	index     int
-	suffix    string
-	matched   *matched
-	variables []admissionregistrationv1.Variable
-	mutations []admissionregistrationv1.Mutation
-	params    *configMapReference
-}
-
 // mutate translates a rule that mutates. If Kyverno makes rules about pod templates of it, there are further mutations for these.
-func (c *ruleConverter) mutate() ([]*mutation, error) {
+func (c *ruleConverter) mutate() ([]*part, error) {
 	first, err := c.mutateObject()
 	if err != nil {
 		return nil, err
 	}
-	out := []*mutation{first}
+	out := []*part{first}
 	if !c.matched.onlyPods() || !c.autogen {
 		return out, nil
 	}
@@ -46,7 +34,7 @@ func (c *ruleConverter) mutate() ([]*mutation, error) {
 		if err != nil {
 			return nil, err
 		}
-		rc := &ruleConverter{policyConverter: c.policyConverter, rule: other}
+		rc := &ruleConverter{policyConverter: c.policyConverter, rule: other, index: c.index}
 		of, err := rc.mutateObject()
 		if err != nil {
 			return nil, err
@@ -75,20 +63,15 @@ func (c *ruleConverter) forTemplate(path string, kinds []string) (*rule, error) 
 		if f == nil {
 			continue
 		}
-		for _, list := range [][]filter{f.Any, f.All} {
-			for i := range list {
-				if len(list[i].Resources.Kinds) > 0 {
-					list[i].Resources.Kinds = kinds
-				}
+		blocks, _, _ := f.all("")
+		for _, b := range blocks {
+			if len(b.Resources.Kinds) > 0 {
+				b.Resources.Kinds = kinds
 			}
-		}
-		if len(f.Resources.Kinds) > 0 {
-			f.Resources.Kinds = kinds
 		}
 	}
 	wrap := func(patch any) any {
-		steps := strings.Split(path, ".")
-		for _, step := range slices.Backward(steps) {
+		for _, step := range slices.Backward(strings.Split(path, ".")) {
 			patch = map[string]any{step: patch}
 		}
 		return patch
@@ -103,7 +86,7 @@ func (c *ruleConverter) forTemplate(path string, kinds []string) (*rule, error) 
 }
 
 // mutateObject translates the mutation of the object itself.
-func (c *ruleConverter) mutateObject() (*mutation, error) {
+func (c *ruleConverter) mutateObject() (*part, error) {
 	m := c.rule.Mutate
 	if len(m.Targets) > 0 {
 		return nil, unsupported("mutate.targets", "change existing objects with kubectl, or use a controller", "the mutation of other objects than that of the request")
@@ -116,11 +99,11 @@ func (c *ruleConverter) mutateObject() (*mutation, error) {
 	}) {
 		return nil, unsupported("match", "match CREATE and UPDATE", "the mutation of connections")
 	}
-	if len(c.matched.late) > 0 {
+	if !c.matched.takeLate().IsTrue() {
 		return nil, unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives or excluded, in a rule that mutates")
 	}
-	out := &mutation{rule: c.rule.Name}
-	s := c.scope()
+	out := &part{rule: c.rule.Name, index: c.index, mutates: true}
+	s := c.scope
 	s.Names = s.Names.With("i")
 	root := place{expr: celexpr.Raw("object"), kind: c.matched.types(), name: "Object"}
 	switch {
@@ -187,18 +170,8 @@ func (p pointer) text() celexpr.Expr {
 
 // member returns a member of a place, which is there if has holds.
 func (p place) member(name string) (inner place, has celexpr.Expr) {
-	kind, known := p.kind.Member(name)
-	if !known {
-		kind = celexpr.Type{}
-	}
-	has = celexpr.Has(p.expr, name)
-	switch {
-	case p.kind.IsAlways(name):
-		has = celexpr.True
-	case p.kind.IsNullable(name):
-		has = celexpr.And(has, celexpr.Rel(celexpr.Field(p.expr, name), "!=", celexpr.Raw("null")))
-	}
-	return place{path: p.path.member(name), expr: celexpr.Field(p.expr, name), kind: kind, name: p.name + "." + name}, has
+	v := jmespath.Of(p.expr, p.kind).Member(name)
+	return place{path: p.path.member(name), expr: v.Expr, kind: v.Type, name: p.name + "." + name}, celexpr.And(v.Present)
 }
 
 // operation returns an operation of a JSON patch.
@@ -266,7 +239,7 @@ func each(list celexpr.Expr, index string, condition celexpr.Expr, body operatio
 }
 
 // add adds the operations as a mutation of the policy.
-func (c *ruleConverter) addPatch(out *mutation, o operations) {
+func (c *ruleConverter) addPatch(out *part, o operations) {
 	if len(o) == 0 {
 		return
 	}
@@ -291,15 +264,8 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	inner := s
 	element := jmespath.Of(celexpr.At(list.List(), celexpr.Raw(index)), list.Type.Elem())
 	element.Name = list.Name
-	inner.Root = func(name string) (jmespath.Value, error) {
-		switch name {
-		case "element", fmt.Sprintf("element%d", depth):
-			return element, nil
-		case "elementIndex", fmt.Sprintf("elementIndex%d", depth):
-			return jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number)), nil
-		}
-		return s.Root(name)
-	}
+	number := jmespath.Of(celexpr.Raw(index), celexpr.Plain(celexpr.Number))
+	inner.Root = inLoop(s.Root, depth, element, &number)
 	c.readLocal(f.Context, field+".context", &inner)
 	condition := c.elementConditions(f.Preconditions, field+".preconditions", inner)
 	var o operations
@@ -314,7 +280,7 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 	case f.PatchesJSON6902 != "":
 		o = c.jsonOperations(f.PatchesJSON6902, field+".patchesJson6902", root, inner)
 	case isMerge:
-		b := &patcher{ruleConverter: c, scope: inner, field: field + ".patchStrategicMerge", loop: list.List(), element: element, index: index, depth: depth + 1}
+		b := &patcher{ruleConverter: c, scope: inner, field: field + ".patchStrategicMerge", loop: list.List(), index: index, depth: depth + 1}
 		var of []celexpr.Expr
 		o, of = b.object(root, patch, nil)
 		conditions = append(conditions, of...)
@@ -337,31 +303,30 @@ func (c *ruleConverter) mutateLoop(f *forEachMutate, field string, root place, s
 }
 
 // emitMutations writes the policies of mutations, with their bindings.
-func (c *policyConverter) emitMutations(all []*mutation, name string, several bool, results []Result) {
-	rules := map[string]bool{}
-	for _, m := range all {
-		rules[m.rule] = true
-	}
+func (c *policyConverter) emitMutations(all []*part, name string, several bool, results []Result) {
 	for _, m := range all {
 		of := name
-		if several && len(rules) > 1 {
+		if several && slices.ContainsFunc(all, func(other *part) bool { return other.rule != m.rule }) {
 			of = joinName(name, m.rule)
 		}
 		if m.suffix != "" {
 			of = joinName(of, m.suffix)
 		}
-		if results[m.index].Status == Not { // another part of the rule could not be written
-			continue
+		if results[m.index].Status != Not { // all parts of the rule before it could be written
+			c.emitMutation(m, of, &results[m.index])
 		}
-		c.emitMutation(m, of, &results[m.index])
 	}
 }
 
 // emitMutation writes a policy that mutates, and its binding.
-func (c *policyConverter) emitMutation(m *mutation, name string, result *Result) {
+func (c *policyConverter) emitMutation(m *part, name string, result *Result) {
+	for i := range m.matched.rules { // a mutation cannot change a pod by the subresource for ephemeral containers
+		r := &m.matched.rules[i]
+		r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return name == "pods/ephemeralcontainers" })
+	}
 	failure := c.failurePolicy()
 	spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: withoutEphemeral(m.matched.rules)},
+		MatchConstraints: &admissionregistrationv1.MatchResources{NamespaceSelector: m.matched.selector, ResourceRules: m.matched.rules},
 		MatchConditions:  c.matchConditions(m.matched.conditions),
 		Variables:        m.variables, Mutations: m.mutations, FailurePolicy: &failure, ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
 	}
@@ -371,36 +336,17 @@ func (c *policyConverter) emitMutation(m *mutation, name string, result *Result)
 		}
 	}
 	binding := admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}
-	if m.params != nil {
-		spec.ParamKind = &admissionregistrationv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
-		binding.ParamRef = paramsOf(m.params)
-	}
-	const version = "admissionregistration.k8s.io/v1"
-	documents, err := encodeAll([]any{
-		typed(version, "MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
-		typed(version, "MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
-	}, title(c.source), c.source.File)
-	if err == nil {
-		err = checkCompiles(documents)
-	}
+	spec.ParamKind, binding.ParamRef = paramsOf(m.params)
+	outputs, err := c.write(c.source, []*object{
+		upstream("MutatingAdmissionPolicy", keptMeta(name, c.policy.Metadata), spec),
+		upstream("MutatingAdmissionPolicyBinding", metav1.ObjectMeta{Name: name}, binding),
+	})
 	if err != nil {
 		c.refuseRule(result, m.index, err)
 		return
 	}
-	c.out.Documents = append(c.out.Documents, documents...)
-	for _, d := range documents {
-		result.Outputs = append(result.Outputs, d.Kind+"/"+d.Name)
-	}
+	result.Outputs = append(result.Outputs, outputs...)
 	c.byPolicy[c.policy.Metadata.Name] = append(c.byPolicy[c.policy.Metadata.Name], converted{
 		rule: m.rule, kind: "MutatingAdmissionPolicy", name: name, mutates: true, params: m.params, namespace: m.matched.selector != nil,
 	})
-}
-
-// withoutEphemeral returns rules without the subresource for ephemeral containers, which a mutation cannot change a pod by.
-func withoutEphemeral(rules []admissionregistrationv1.NamedRuleWithOperations) []admissionregistrationv1.NamedRuleWithOperations {
-	out := slices.Clone(rules)
-	for i := range out {
-		out[i].Resources = slices.DeleteFunc(slices.Clone(out[i].Resources), func(r string) bool { return r == "pods/ephemeralcontainers" })
-	}
-	return out
 }

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/jmespath"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
 )
 
 // patcher translates a strategic merge patch into operations.
@@ -20,67 +22,36 @@ type patcher struct {
 	*ruleConverter
 	scope jmespath.Scope
 	field string
-	// loop is the list of the loop around the patch, and element the element, none without one.
-	loop    celexpr.Expr
-	element jmespath.Value
+	// loop is the list of the loop around the patch, none without one.
+	loop celexpr.Expr
 	// index is that of the element, and depth the number of loops around the patch.
 	index string
 	depth int
 }
 
-var patchAnchor = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
-
-// splitAnchor returns the anchor of a key, "(" for a condition, and the key.
-func splitAnchor(written string) (kind, key string) {
-	m := patchAnchor.FindStringSubmatch(strings.TrimSpace(written))
-	switch {
-	case m == nil:
-		return "", written
-	case m[1] == "":
-		return "(", m[2]
-	default:
-		return m[1], m[2]
-	}
-}
-
-// hasAnchor reports whether there is an anchor in a patch, of this kind unless it is "".
-func hasAnchor(patch any, of string) bool {
-	return some(patch, func(key string, _ any) bool {
-		kind, _ := splitAnchor(key)
-		return kind != "" && (of == "" || kind == of)
-	})
-}
-
-// hasObjects reports whether a value has objects in it, whose types differ.
-func hasObjects(value any) bool {
-	return some(value, func(_ string, v any) bool { _, ok := v.(map[string]any); return ok })
-}
+// anyAnchor are all kinds of anchors.
+const anyAnchor = "(+<=X^"
 
 // escaped returns a text as a step of a JSON pointer.
 func escaped(text celexpr.Expr) celexpr.Expr {
 	return celexpr.Call(celexpr.Call(text, "replace", celexpr.Str("~"), celexpr.Str("~0")), "replace", celexpr.Str("/"), celexpr.Str("~1"))
 }
 
-// in returns the field of a path in the patch.
-func (b *patcher) in(path []string) string {
-	return strings.Join(append([]string{b.field}, path...), "\x00")
-}
-
 // unsupported lets the translation fail.
 func (b *patcher) unsupported(path []string, instead, format string, args ...any) {
-	b.fail(unsupported(b.in(path), instead, format, args...))
+	b.fail(atField(b.field, unsupported("", instead, format, args...), path...))
 }
 
 // mergePatch translates a strategic merge patch of the object: as a configuration that is applied if it has neither anchors nor parts
 // that are replaced as a whole, else as operations.
-func (c *ruleConverter) mergePatch(out *mutation, patch any, field string, root place, s jmespath.Scope) {
+func (c *ruleConverter) mergePatch(out *part, patch any, field string, root place, s jmespath.Scope) {
 	fields, ok := patch.(map[string]any)
 	if !ok {
 		c.fail(unsupported(field, "write an object", "a patch that is no object"))
 		return
 	}
 	b := &patcher{ruleConverter: c, scope: s, field: field}
-	if !hasAnchor(patch, "") && !hasVariables(patch) {
+	if !pattern.HasAnchor(patch, anyAnchor) && !hasVariables(patch) {
 		if e, ok := b.apply(root, fields); ok {
 			out.mutations = append(out.mutations, admissionregistrationv1.Mutation{
 				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
@@ -108,7 +79,7 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 	var out operations
 	var conditions []celexpr.Expr
 	for _, written := range sortedKeys(patch) {
-		kind, key := splitAnchor(written)
+		kind, key := pattern.SplitAnchor(written)
 		here := append(slices.Clone(path), written)
 		value := patch[written]
 		if strings.HasPrefix(key, "$") {
@@ -116,13 +87,16 @@ func (b *patcher) object(at place, patch map[string]any, path []string) (operati
 			return nil, nil
 		}
 		if jmespath.HasVariables(key) {
-			out = append(out, b.computedMember(at, key, value, here)...)
+			name, err := jmespath.Template(key, b.scope)
+			b.fail(atField(b.field, err, here...))
+			to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
+			out = append(out, b.set(place{path: to}, value, here)...)
 			continue
 		}
 		inner, has := at.member(key)
 		switch kind {
 		case "(", "<":
-			check := b.pattern(value, b.in(here), jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope)
+			check := b.pattern(value, b.field, jmespath.Value{Expr: inner.expr, Type: inner.kind, Name: key}, b.scope, here...)
 			conditions = append(conditions, has, celexpr.Not(check.Skipped), check.Allowed)
 		case "+":
 			out = append(out, operations(nil).when(has, b.set(inner, stripAnchors(value), here))...)
@@ -197,22 +171,13 @@ func (b *patcher) member(at place, has celexpr.Expr, value any, path []string) (
 	return b.set(at, value, path), nil
 }
 
-// computedMember returns the operations that set a member of a map whose name has variables.
-func (b *patcher) computedMember(at place, key string, value any, path []string) operations {
-	name, err := jmespath.Template(key, b.scope)
-	b.fail(atField(b.in(path), err))
-	e, present := b.literal(value, path)
-	to := append(slices.Clone(at.path), celexpr.Raw("/"), escaped(name.Text()))
-	return single("add", to, e).when(present, nil)
-}
-
 // stripAnchors returns a patch without conditions, and with fields that are added if they are absent.
 func stripAnchors(patch any) any {
 	switch p := patch.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for written, value := range p {
-			kind, key := splitAnchor(written)
+			kind, key := pattern.SplitAnchor(written)
 			if kind == "" || kind == "+" {
 				out[key] = stripAnchors(value)
 			}
@@ -251,9 +216,9 @@ func (b *patcher) list(at place, has celexpr.Expr, items []any, path []string) (
 			b.unsupported(here, "write the mutation in CEL", "a list of values of several types")
 			return nil, nil
 		}
-		if hasAnchor(fields, "") {
+		if pattern.HasAnchor(fields, anyAnchor) {
 			o, of := b.object(element, b.withoutElement(fields, key), here)
-			if hasAnchor(fields, "<") {
+			if pattern.HasAnchor(fields, "<") {
 				if len(o) > 0 {
 					b.unsupported(here, "write the mutation in CEL", "a global anchor beside what it changes, in an element of a list")
 				}
@@ -294,15 +259,12 @@ func (b *patcher) withoutElement(fields map[string]any, key string) map[string]a
 	if b.loop.IsZero() {
 		return fields
 	}
-	out := map[string]any{}
-	for written, value := range fields {
-		if _, name := splitAnchor(written); name == "name" || name == key {
-			if text, ok := value.(string); ok && elementName.MatchString(text) {
-				continue
-			}
-		}
-		out[written] = value
-	}
+	out := maps.Clone(fields)
+	maps.DeleteFunc(out, func(written string, value any) bool {
+		_, name := pattern.SplitAnchor(written)
+		text, ok := value.(string)
+		return (name == "name" || name == key) && ok && elementName.MatchString(text)
+	})
 	return out
 }
 
@@ -315,34 +277,30 @@ func (b *patcher) namedElement(at place, index string, element place, fields map
 		b.unsupported(path, "name the element", "an element without %q", key)
 		return nil
 	}
-	rest := map[string]any{}
-	for k, v := range fields {
-		if k != key {
-			rest[k] = v
-		}
-	}
+	rest := maps.Clone(fields)
+	delete(rest, key)
 	merged, conditions := b.object(element, rest, path)
 	if text, ok := name.(string); ok && elementName.MatchString(text) && b.isLoop(at) {
 		return merged.when(celexpr.And(conditions...), nil)
 	}
 	value, _ := b.literal(name, path)
-	same := celexpr.Eq(celexpr.Field(element.expr, key), value)
-	exists := celexpr.Macro(at.expr, "exists", "e", celexpr.Eq(celexpr.Field(celexpr.Raw("e"), key), value))
-	if !element.kind.IsAlways(key) {
-		same = celexpr.And(celexpr.Has(element.expr, key), same)
-		exists = celexpr.Macro(at.expr, "exists", "e", celexpr.And(celexpr.Has(celexpr.Raw("e"), key), celexpr.Eq(celexpr.Field(celexpr.Raw("e"), key), value)))
+	is := func(e celexpr.Expr) celexpr.Expr {
+		same := celexpr.Eq(celexpr.Field(e, key), value)
+		if element.kind.IsAlways(key) {
+			return same
+		}
+		return celexpr.And(celexpr.Has(e, key), same)
 	}
+	exists := celexpr.Macro(at.expr, "exists", "e", is(celexpr.Raw("e")))
 	whole, _ := b.literal(fields, path)
-	return each(at.expr, index, same, merged, false).when(exists, single("add", at.path.member("0"), whole))
+	return each(at.expr, index, is(element.expr), merged, false).when(exists, single("add", at.path.member("0"), whole))
 }
 
 // mergeKey returns the member by which the elements of a list are merged, "" for a list that is replaced.
 func mergeKey(at place) string {
-	of := at.kind.Elem()
-	for _, key := range []string{"name", "mountPath", "containerPort", "ip", "topologyKey", "port", "devicePath", "uid"} {
-		if _, known := of.Member(key); known && of.Kind() == celexpr.Struct && at.kind.MergesBy() == key {
-			return key
-		}
+	keys := []string{"name", "mountPath", "containerPort", "ip", "topologyKey", "port", "devicePath", "uid"}
+	if key := at.kind.MergesBy(); slices.Contains(keys, key) && at.kind.Elem().Kind() == celexpr.Struct {
+		return key
 	}
 	return ""
 }
@@ -356,7 +314,7 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 			return celexpr.Str(v), present
 		}
 		of, err := jmespath.Template(v, b.scope)
-		b.fail(atField(b.in(path), err))
+		b.fail(atField(b.field, err, path...))
 		if !of.Always() && !of.Fails && !of.Total {
 			present = of.Present
 		}
@@ -384,7 +342,8 @@ func (b *patcher) literal(value any, path []string) (e, present celexpr.Expr) {
 			}
 			of, with := b.literal(v[key], path)
 			present = celexpr.And(present, with)
-			if len(kinds) > 1 || hasObjects(v[key]) || hasVariables(v) {
+			hasObjects := pattern.Some(v[key], func(_ string, part any) bool { _, ok := part.(map[string]any); return ok }) // their types differ
+			if len(kinds) > 1 || hasObjects || hasVariables(v) {
 				of = celexpr.Func("dyn", of)
 			}
 			parts = append(parts, celexpr.Quote(key)+": "+of.String())

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -21,12 +22,14 @@ import (
 type ruleConverter struct {
 	*policyConverter
 	rule *rule
+	// index is that of the rule.
+	index int
 	// matched is what the rule is about, and object the expression of the object.
 	matched *matched
 	object  celexpr.Expr
-	// context has the variables of the rule.
-	context map[string]jmespath.Value
-	// used are the context variables that become variables of the policy, in their order.
+	// scope is what expressions of the rule see.
+	scope jmespath.Scope
+	// variables are those of the policy, in their order.
 	variables []admissionregistrationv1.Variable
 	params    *configMapReference
 	notes     []string
@@ -44,9 +47,7 @@ func (c *ruleConverter) fail(err error) {
 }
 
 func (c *ruleConverter) note(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(c.notes, text) {
-		c.notes = append(c.notes, text)
-	}
+	c.notes = union(c.notes, fmt.Sprintf(format, args...))
 }
 
 // part is what a rule becomes: a part of a policy, which it shares with rules of the same requests and consequences.
@@ -70,22 +71,23 @@ type part struct {
 	ofNamespace map[string][]string
 	paramKind   *admissionregistrationv1.ParamKind
 	paramRef    *admissionregistrationv1.ParamRef
+
+	// mutates reports whether the rule mutates, by mutations. Suffix is what the name of the policy has at its end, "" for the rule itself.
+	mutates   bool
+	mutations []admissionregistrationv1.Mutation
+	suffix    string
 }
 
 // validate translates a rule that validates.
 func (c *ruleConverter) validate() (*part, error) {
 	v := c.rule.Validate
-	for _, bad := range []struct {
-		value              any
-		name, what, advice string
-	}{
-		{v.Manifests, "manifests", "the check of signed manifests", "keep it in a program that verifies signatures"},
-		{v.Assert, "assert", "an assertion tree", "write it in CEL"},
-		{c.rule.ImageExtractors, "", "image extractors", "name the fields in CEL"},
-	} {
-		if bad.value != nil {
-			return nil, unsupported("validate."+bad.name, bad.advice, "%s", bad.what)
-		}
+	switch {
+	case v.Manifests != nil:
+		return nil, unsupported("validate.manifests", "keep it in a program that verifies signatures", "the check of signed manifests")
+	case v.Assert != nil:
+		return nil, unsupported("validate.assert", "write it in CEL", "an assertion tree")
+	case c.rule.ImageExtractors != nil:
+		return nil, unsupported("validate", "name the fields in CEL", "image extractors")
 	}
 	operations := []string{"CREATE", "UPDATE"}
 	if v.Deny != nil && len(v.ForEach) == 0 {
@@ -94,10 +96,11 @@ func (c *ruleConverter) validate() (*part, error) {
 	if err := c.match(operations, v.Deny == nil); err != nil {
 		return nil, err
 	}
-	p := &part{rule: c.rule.Name, matched: c.matched, override: v.FailureActionOverrides, params: c.params, ofNamespace: c.ofNamespace}
+	p := &part{rule: c.rule.Name, index: c.index, matched: c.matched, override: v.FailureActionOverrides, params: c.params, ofNamespace: c.ofNamespace}
 	if v.FailureActionOverrides == nil {
 		p.override = c.policy.Spec.ValidationFailureActionOverrides
 	}
+	p.paramKind, p.paramRef = paramsOf(c.params)
 	p.actions = c.actions(v.FailureAction)
 	p.templates = c.matched.onlyPods() && c.autogen
 	if raw := fmt.Sprint(toJSON(c.rule)); p.templates && strings.Contains(raw, `request."object"`) {
@@ -126,11 +129,8 @@ func (c *policyConverter) actions(action string) []admissionregistrationv1.Valid
 	if len(c.options.Actions) > 0 {
 		return c.options.Actions
 	}
-	if action == "" {
-		action = c.policy.Spec.ValidationFailureAction
-	}
 	switch {
-	case strings.EqualFold(action, "Enforce"):
+	case strings.EqualFold(cmp.Or(action, c.policy.Spec.ValidationFailureAction), "Enforce"):
 		return []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	case c.policy.Spec.EmitWarning:
 		return []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit}
@@ -145,19 +145,14 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	possible := []string{"CREATE", "UPDATE", "DELETE", "CONNECT"}
 	allowed, preconditions := operationsOf(c.rule.Preconditions, possible)
 	filters, _, _ := c.rule.Match.all("match")
-	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f filter) bool {
+	refusesMore := len(allowed) < len(possible) || patterns && slices.ContainsFunc(filters, func(f *filter) bool {
 		return len(f.Resources.Operations) == 0 || slices.Contains(f.Resources.Operations, "DELETE")
 	})
 	if patterns {
 		allowed = slices.DeleteFunc(slices.Clone(allowed), func(o string) bool { return o == "DELETE" })
 	}
 	c.object = celexpr.Raw("object")
-	read := func() error {
-		var err error
-		c.matched, err = readMatch(c.rule, operations, func(o string) bool { return slices.Contains(allowed, o) }, c.object, c.partial)
-		return err
-	}
-	if err := read(); err != nil {
+	if err := c.readMatch(operations, allowed); err != nil {
 		return err
 	}
 	deletes := slices.Contains(c.matched.operations, admissionregistrationv1.Delete)
@@ -165,7 +160,7 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		if c.object = celexpr.Raw("oldObject"); len(c.matched.operations) > 1 {
 			c.object = celexpr.Raw("(" + changedOrDeleted + ")")
 		}
-		if err := read(); err != nil {
+		if err := c.readMatch(operations, allowed); err != nil {
 			return err
 		}
 	}
@@ -174,12 +169,12 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 		of := celexpr.Eq(celexpr.Raw("request.namespace"), celexpr.Str(c.policy.Metadata.Namespace))
 		c.matched.conditions = append([]guard{{"namespace-of-policy", of}}, c.matched.conditions...)
 	}
-	c.readContext(c.scope())
+	c.readContext()
 	for _, m := range c.rule.CELPreconditions {
 		c.matched.conditions = append(c.matched.conditions, guard{m.Name, celexpr.Func("", celexpr.Raw(m.Expression))})
 	}
 	if preconditions != nil {
-		e, canFail := c.preconditions(preconditions, c.scope())
+		e, canFail := c.preconditions(preconditions, c.scope)
 		if canFail && refusesMore && c.rule.Validate != nil {
 			c.note("Kyverno refuses other operations too, on an object without a value that the preconditions name")
 		}
@@ -193,55 +188,30 @@ func (c *ruleConverter) match(operations []string, patterns bool) error {
 	// Match conditions see no variables, and all other expressions do.
 	c.object = celexpr.Raw("variables.resource")
 	c.variables = append(c.variables, admissionregistrationv1.Variable{Name: "resource", Expression: changedOrDeleted})
-	c.readContext(c.scope())
+	c.readContext()
 	return c.failed
 }
 
 // changedOrDeleted is the object that a request is about.
 const changedOrDeleted = `request.operation == "DELETE" ? oldObject : object`
 
-// partial reports whether a part of the rule may be left out, so that the policy refuses more, and notes it.
-func (c *ruleConverter) partial(err error) bool {
-	if !c.options.Partial {
-		return false
-	}
-	c.note("without %s: the policy applies to more requests", err)
-	return true
-}
-
-// scope returns what expressions of the rule see.
-func (c *ruleConverter) scope() jmespath.Scope {
-	return jmespath.Scope{Root: c.root(func(name string) (jmespath.Value, bool) {
-		v, ok := c.context[name]
-		return v, ok
-	})}
-}
-
-// root returns the values of names.
-func (c *ruleConverter) root(local func(name string) (jmespath.Value, bool)) func(name string) (jmespath.Value, error) {
-	return func(name string) (jmespath.Value, error) {
-		if v, ok := local(name); ok {
-			return v, nil
-		}
-		switch name {
-		case "request":
-			return c.request(), nil
-		case "serviceAccountName", "serviceAccountNamespace":
-			user := celexpr.Raw("request.userInfo.username")
-			index := map[string]int{"serviceAccountNamespace": 2, "serviceAccountName": 3}[name]
-			is := celexpr.Call(user, "startsWith", celexpr.Str("system:serviceaccount:"))
-			part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
-			return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
-		case "images":
-			return c.images(), nil
-		case "target":
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "the variable target, an existing object", Instead: "change existing objects with kubectl"}
-		default:
-			return jmespath.Value{}, &jmespath.UnsupportedError{
-				Construct: fmt.Sprintf("the variable %q, which the rule does not define", name),
-				Instead:   "define it in the rule's context",
-			}
-		}
+// root returns the value of a name that Kyverno defines.
+func (c *ruleConverter) root(name string) (jmespath.Value, error) {
+	switch name {
+	case "request":
+		return c.request(), nil
+	case "serviceAccountName", "serviceAccountNamespace":
+		user := celexpr.Raw("request.userInfo.username")
+		index := map[string]int{"serviceAccountNamespace": 2, "serviceAccountName": 3}[name]
+		is := celexpr.Call(user, "startsWith", celexpr.Str("system:serviceaccount:"))
+		part := celexpr.Index(celexpr.Call(user, "split", celexpr.Str(":")), index)
+		return jmespath.Of(celexpr.If(is, part, celexpr.Str("")), celexpr.Plain(celexpr.String)), nil
+	case "images":
+		return c.images(), nil
+	case "target":
+		return jmespath.Value{}, unsupported("", "change existing objects with kubectl", "the variable target, an existing object")
+	default:
+		return jmespath.Value{}, unsupported("", "define it in the rule's context", "the variable %q, which the rule does not define", name)
 	}
 }
 
@@ -272,19 +242,10 @@ func (c *ruleConverter) request() jmespath.Value {
 	}}
 }
 
-// readContext defines the variables of the rule, in their order.
-func (c *ruleConverter) readContext(s jmespath.Scope) {
-	for i := range c.rule.Context {
-		e := &c.rule.Context[i]
-		v := c.contextValue(e, fmt.Sprintf("context[%d]", i), s)
-		if c.context == nil {
-			c.context = map[string]jmespath.Value{}
-		}
-		if v.Name == "" {
-			v.Name = e.Name
-		}
-		c.context[e.Name] = v
-	}
+// readContext defines the variables of the rule.
+func (c *ruleConverter) readContext() {
+	c.scope = jmespath.Scope{Root: c.root}
+	c.readLocal(c.rule.Context, "context", &c.scope)
 }
 
 // translate translates an expression in JMESPath.
@@ -326,21 +287,18 @@ func (c *ruleConverter) contextValue(e *contextEntry, field string, s jmespath.S
 	if strings.Contains(v.JMESPath, "request.object") && slices.Contains(c.matched.operations, admissionregistrationv1.Delete) {
 		c.note("at a deletion, the variable %s is about the object that is deleted: with Kyverno it has no value", e.Name)
 	}
-	var value jmespath.Value
-	switch {
-	case v.JMESPath != "" && v.Value != nil:
-		data, inner := c.resolve(v.Value, field+".variable.value", s), s
-		inner.Root = func(name string) (jmespath.Value, error) {
+	value := c.resolve(v.Value, field+".variable.value", s)
+	of := s
+	if data := value; v.Value != nil {
+		of.Root = func(name string) (jmespath.Value, error) {
 			if fields, ok := data.Literal.(map[string]any); ok && data.Constant {
 				return jmespath.Const(fields[name]), nil
 			}
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "jmesPath of a value that is computed", Instead: "write it in CEL"}
+			return jmespath.Value{}, unsupported("", "write it in CEL", "jmesPath of a value that is computed")
 		}
-		value = c.translate(v.JMESPath, field+".variable.jmesPath", inner)
-	case v.JMESPath != "":
-		value = c.translate(v.JMESPath, field+".variable.jmesPath", s)
-	default:
-		value = c.resolve(v.Value, field+".variable.value", s)
+	}
+	if v.JMESPath != "" {
+		value = c.translate(v.JMESPath, field+".variable.jmesPath", of)
 	}
 	if v.Default == nil || value.Always() {
 		return value
@@ -374,30 +332,15 @@ func (c *ruleConverter) askNamespace(e *contextEntry, field string, s jmespath.S
 // metadataPath matches the path of a label or annotation.
 var metadataPath = regexp.MustCompile(`^metadata\.(labels|annotations)\.(?:"([^"]+)"|([A-Za-z0-9_]+))(?:\s*\|\|.*)?$`)
 
-// checkable has what an object, or an element of a loop, is checked by.
-type checkable struct {
-	pattern    any
-	anyPattern []any
-	deny       *deny
-}
-
 // rules translates a pattern, conditions or loops into a validation.
 func (c *ruleConverter) rules(p *part, v *validateRule) error {
-	s := c.scope()
+	s := c.scope
 	object := jmespath.Of(c.object, c.matched.types())
-	var e celexpr.Expr
-	if len(v.ForEach) > 0 {
-		e = c.loops(v.ForEach, "validate", s, 0)
-	} else {
-		e = c.check(checkable{v.Pattern, v.AnyPattern, v.Deny}, "validate", object, s)
-	}
+	e := c.check(&v.checks, "validate", object, s, 0)
 	if e.IsTrue() {
 		c.fail(unsupported("validate", "remove the rule", "a rule that never fails"))
 	}
-	if late := and(c.matched.late); !late.IsTrue() {
-		e = celexpr.Or(celexpr.Not(late), e)
-	}
-	e = c.extractGuards(e)
+	e = celexpr.Or(celexpr.Not(c.matched.takeLate()), e)
 	one := v1alpha1.Validation{Name: ruleName(c.rule.Name)}
 	one.Expression = celexpr.Condition(c.hoist(e)).Format()
 	c.message(&one, v.Message, s)
@@ -416,39 +359,23 @@ func (c *ruleConverter) hoist(e celexpr.Expr) celexpr.Expr {
 	return e
 }
 
-// extractGuards moves conditions that match conditions cannot have into the expression.
-func (c *ruleConverter) extractGuards(e celexpr.Expr) celexpr.Expr {
-	var kept []guard
-	var late []celexpr.Expr
-	for _, g := range c.matched.conditions {
-		if g.expr.Mentions("namespaceObject") {
-			late = append(late, g.expr)
-		} else {
-			kept = append(kept, g)
-		}
-	}
-	c.matched.conditions = kept
-	if len(late) > 0 {
-		e = celexpr.Or(celexpr.Not(celexpr.And(late...)), e)
-	}
-	return e
-}
-
-// check translates what a value is checked by.
-func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, s jmespath.Scope) celexpr.Expr {
+// check translates what a value is checked by, within so many loops.
+func (c *ruleConverter) check(of *checks, field string, value jmespath.Value, s jmespath.Scope, nesting int) celexpr.Expr {
 	switch {
-	case of.deny != nil && of.deny.Conditions == nil:
+	case len(of.ForEach) > 0:
+		return c.loops(of.ForEach, field, s, nesting)
+	case of.Deny != nil && of.Deny.Conditions == nil:
 		return celexpr.False
-	case of.deny != nil:
-		return c.allowedBy(of.deny.Conditions, field+".deny.conditions", s)
-	case of.pattern != nil:
-		return c.pattern(of.pattern, field+".pattern", value, s).Allowed
-	case of.anyPattern == nil:
+	case of.Deny != nil:
+		return c.allowedBy(of.Deny.Conditions, field+".deny.conditions", s)
+	case of.Pattern != nil:
+		return c.pattern(of.Pattern, field+".pattern", value, s).Allowed
+	case of.AnyPattern == nil:
 		c.fail(unsupported(field, "write it in CEL", "a rule without a pattern, conditions or a loop"))
 	}
 	// It is enough that one holds, or that none of them fails.
 	var holds, allowed []celexpr.Expr
-	for i, one := range of.anyPattern {
+	for i, one := range of.AnyPattern {
 		check := c.pattern(one, fmt.Sprintf("%s.anyPattern[%d]", field, i), value, s)
 		allowed = append(allowed, check.Allowed)
 		holds = append(holds, celexpr.And(celexpr.Not(check.Skipped), check.Allowed))
@@ -459,14 +386,14 @@ func (c *ruleConverter) check(of checkable, field string, value jmespath.Value, 
 	return celexpr.Or(append(holds, celexpr.And(allowed...))...)
 }
 
-// pattern translates a pattern.
-func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope) pattern.Check {
+// pattern translates a pattern at a path below a field.
+func (c *ruleConverter) pattern(of any, field string, value jmespath.Value, s jmespath.Scope, path ...string) pattern.Check {
 	compiler := pattern.Compiler{Scope: s}
 	check, err := compiler.Compile(value, of)
 	for _, note := range compiler.Notes {
 		c.note("%s", note)
 	}
-	c.fail(atField(field, err))
+	c.fail(atField(field, err, path...))
 	return check
 }
 
@@ -483,64 +410,53 @@ func (c *ruleConverter) loops(all []forEachValidate, field string, s jmespath.Sc
 	for i := range all {
 		f := &all[i]
 		at := fmt.Sprintf("%s.foreach[%d]", field, i)
-		l := c.openLoop(f.List, at, s, nesting)
-		c.readLocal(f.Context, at+".context", &l.scope)
-		condition := c.elementConditions(f.Preconditions, at+".preconditions", l.scope)
-		var body celexpr.Expr
-		if len(f.ForEach) > 0 {
-			body = c.loops(f.ForEach, at, l.scope, nesting+1)
-		} else {
-			body = c.check(checkable{f.Pattern, f.AnyPattern, f.Deny}, at, l.element, l.scope)
+		v := c.translate(f.List, at+".list", s)
+		list, elem := v.List(), v.Type.Elem()
+		switch v.Type.Kind() { //nolint:exhaustive // others are elements themselves
+		case celexpr.Sequence:
+		case celexpr.Unknown:
+			c.note("%s is taken for a list", f.List)
+		default:
+			list, elem = celexpr.List(v.Expr), v.Type
+			if !v.Always() {
+				list = celexpr.If(v.Present, list, celexpr.List())
+			}
 		}
-		out = append(out, celexpr.Macro(l.list, "all", l.name, celexpr.Or(celexpr.Not(condition), body)))
+		name, names := s.Names.Element(v.Name)
+		element := jmespath.Value{Expr: celexpr.Raw(name), Type: elem, Name: v.Name}
+		inner := jmespath.Scope{Root: inLoop(s.Root, nesting, element, nil), Names: names}
+		c.readLocal(f.Context, at+".context", &inner)
+		condition := c.elementConditions(f.Preconditions, at+".preconditions", inner)
+		body := c.check(&f.checks, at, element, inner, nesting+1)
+		out = append(out, celexpr.Macro(list, "all", name, celexpr.Or(celexpr.Not(condition), body)))
 	}
 	return celexpr.And(out...)
 }
 
-// loop is a loop over the elements of a list.
-type loop struct {
-	list    celexpr.Expr
-	name    string
-	element jmespath.Value
-	scope   jmespath.Scope
-}
-
-// openLoop translates the list of a loop.
-func (c *ruleConverter) openLoop(list, field string, s jmespath.Scope, nesting int) *loop {
-	v := c.translate(list, field+".list", s)
-	l := &loop{list: v.List()}
-	elem := v.Type.Elem()
-	switch v.Type.Kind() { //nolint:exhaustive // others are elements themselves
-	case celexpr.Sequence:
-	case celexpr.Unknown:
-		c.note("%s is taken for a list", list)
-	default:
-		l.list, elem = celexpr.List(v.Expr), v.Type
-		if !v.Always() {
-			l.list = celexpr.If(v.Present, l.list, celexpr.List())
-		}
-	}
-	l.name, l.scope.Names = s.Names.Element(v.Name)
-	l.element = jmespath.Of(celexpr.Raw(l.name), elem)
-	l.element.Name = v.Name
-	outer := s.Root
-	l.scope.Root = func(name string) (jmespath.Value, error) {
+// inLoop returns what names mean in a loop, whose index is nil if expressions do not know it.
+func inLoop(
+	outer func(string) (jmespath.Value, error), nesting int, element jmespath.Value, index *jmespath.Value,
+) func(string) (jmespath.Value, error) {
+	return func(name string) (jmespath.Value, error) {
 		switch name {
 		case "element", fmt.Sprintf("element%d", nesting):
-			return l.element, nil
+			return element, nil
 		case "elementIndex", fmt.Sprintf("elementIndex%d", nesting):
-			return jmespath.Value{}, &jmespath.UnsupportedError{Construct: "the index of an element", Instead: "name the element"}
+			if index == nil {
+				return jmespath.Value{}, unsupported("", "name the element", "the index of an element")
+			}
+			return *index, nil
 		}
 		return outer(name)
 	}
-	return l
 }
 
-// readLocal defines the variables of a loop.
+// readLocal defines variables, in their order.
 func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmespath.Scope) {
 	for i := range entries {
 		e, outer := &entries[i], s.Root
 		v := c.contextValue(e, fmt.Sprintf("%s[%d]", field, i), *s)
+		v.Name = cmp.Or(v.Name, e.Name)
 		s.Root = func(name string) (jmespath.Value, error) {
 			if name == e.Name {
 				return v, nil
@@ -552,10 +468,7 @@ func (c *ruleConverter) readLocal(entries []contextEntry, field string, s *jmesp
 
 // message sets the message of a rule, or the expression that makes it.
 func (c *ruleConverter) message(one *v1alpha1.Validation, text string, s jmespath.Scope) {
-	text = plainMessage(text)
-	if text == "" {
-		text = "rule " + c.rule.Name + " failed"
-	}
+	text = cmp.Or(plainMessage(text), "rule "+c.rule.Name+" failed")
 	if jmespath.HasVariables(text) {
 		v, err := jmespath.Template(text, s)
 		switch {
@@ -584,11 +497,14 @@ func plainMessage(text string) string { return strings.Join(strings.Fields(text)
 
 // expressions takes over a rule that is written in CEL.
 func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
-	p.paramKind, p.paramRef, p.annotations, p.variables = of.ParamKind, of.ParamRef, of.AuditAnnotations, of.Variables
+	if c.params == nil {
+		p.paramKind, p.paramRef = of.ParamKind, of.ParamRef
+	}
+	p.annotations, p.variables = of.AuditAnnotations, of.Variables
 	if err := checkExpressions(toJSON(of), "validate.cel"); err != nil {
 		return err
 	}
-	if len(c.matched.late) > 0 {
+	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "write the condition in CEL", "a namespaceSelector among alternatives, together with CEL")
 	}
 	for i, v := range of.Expressions {
@@ -610,17 +526,15 @@ func (c *ruleConverter) expressions(p *part, of *kyvernoExpression) error {
 
 // podSecurity translates a rule by a Pod Security Standard.
 func (c *ruleConverter) podSecurity(p *part, of *kyvernoPSS) error {
-	if len(of.Exclude) > 0 {
-		if !c.partial(errors.New("the excluded controls")) {
-			return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
-				"controls of a Pod Security Standard that are left out")
-		}
+	if len(of.Exclude) > 0 && !c.partial(errors.New("the excluded controls"), &c.notes) {
+		return unsupported("validate.podSecurity.exclude", "write a PolicyException whose rules are the checks, such as podSecurity.hostPorts",
+			"controls of a Pod Security Standard that are left out")
 	}
 	if !c.matched.onlyPods() && !slices.ContainsFunc(c.matched.targets, func(t target) bool { return t.of == reflect.TypeFor[corev1.Pod]() }) {
 		return unsupported("match", "match Pod", "a Pod Security Standard for something else than pods")
 	}
 	p.podSecurity = &v1alpha1.PodSecurity{Level: of.Level, Version: of.Version}
-	if len(c.matched.late) > 0 {
+	if !c.matched.takeLate().IsTrue() {
 		return unsupported("match", "use a namespaceSelector alone", "a namespaceSelector among alternatives, together with podSecurity")
 	}
 	for i := range c.matched.rules {

@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/pattern"
@@ -86,22 +87,15 @@ type testConverter struct {
 	skipped []string
 }
 
-// Tests converts the Kyverno tests among objects, after their policies are converted. Files are read by their names.
-func (o *Output) tests(c *converter, objects []*manifest.Object, read ReadFile) {
+// tests converts the Kyverno tests among objects, after their policies are converted. Files are read by their names.
+func (c *converter) tests(objects []*manifest.Object, read ReadFile) {
 	for _, object := range objects {
 		if kind := object.GroupVersionKind(); kind.Group != "cli.kyverno.io" || kind.Kind != "Test" {
 			continue
 		}
 		t := &testConverter{converter: c, source: object, read: read, dir: path.Dir(object.File), patched: map[string][]*manifest.Object{}}
-		if err := t.convert(); err != nil {
-			c.refuse(object, err)
-			continue
-		}
-		r := Result{Policy: title(object), File: object.File, Line: object.Line(), Status: Converted, Differences: t.skipped}
-		if len(t.skipped) > 0 {
-			r.Status = Different
-		}
-		o.Results = append(o.Results, r)
+		err := t.convert()
+		c.publish(object, nil, t.skipped, err)
 	}
 }
 
@@ -130,9 +124,7 @@ func (t *testConverter) convert() error {
 			if made.mutates { // what is expected is the result of all rules
 				key = name
 			}
-			if !slices.Contains(order, key) {
-				order = append(order, key)
-			}
+			order = union(order, key)
 			if !slices.ContainsFunc(outputs[key], func(o converted) bool { return o.rule == made.rule && o.name == made.name }) {
 				outputs[key] = append(outputs[key], made)
 			}
@@ -210,28 +202,19 @@ func (t *testConverter) valuesOf(rules []converted, object string) map[string]an
 // emit writes the test of a policy, of which rules are what became of Kyverno's.
 func (t *testConverter) emit(rules []converted, several bool) error {
 	first := rules[0]
-	name := t.test.Metadata.Name
-	if name == "" {
-		name = t.test.Name
-	}
+	name := cmp.Or(t.test.Metadata.Name, t.test.Name)
 	if name == "" || several {
 		name = strings.TrimPrefix(name+"-"+first.name, "-")
 	}
-	out := v1alpha1.Test{Metadata: v1alpha1.TestMetadata{Name: name}, Policies: []string{first.kind + "/" + first.name}}
+	out := v1alpha1.Test{Metadata: v1alpha1.TestMetadata{Name: name}}
 	out.APIVersion, out.Kind = v1alpha1.GroupVersion.String(), "Test"
-	if first.mutates {
-		out.Policies = nil
-		for _, r := range rules {
-			if of := r.kind + "/" + r.name; !slices.Contains(out.Policies, of) {
-				out.Policies = append(out.Policies, of)
-			}
-		}
+	for _, r := range rules {
+		out.Policies = union(out.Policies, r.kind+"/"+r.name)
 	}
-	context, err := t.context(rules)
-	if err != nil {
+	var err error
+	if out.Context, err = t.context(rules); err != nil {
 		return err
 	}
-	out.Context = context
 	names := map[string]int{}
 	for _, object := range t.objects {
 		one, ok, err := t.testCase(object, rules)
@@ -283,7 +266,7 @@ func (r *testResult) names(o *manifest.Object) bool {
 // testCase returns the case about an object, and false if nothing is expected of it.
 func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alpha1.TestCase, bool, error) {
 	listed := map[string]bool{}
-	var failing []v1alpha1.TestViolation
+	failing := []v1alpha1.TestViolation{}
 	var patched *manifest.Object
 	mutates, fails, exact := rules[0].mutates, false, true
 	for i := range t.test.Results {
@@ -293,7 +276,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 		}
 		result := strings.ToLower(r.Result + r.Status)
 		of := slices.DeleteFunc(slices.Clone(rules), func(c converted) bool {
-			return r.Rule != "" && c.rule != strings.TrimPrefix(strings.TrimPrefix(r.Rule, "autogen-cronjob-"), "autogen-") && c.rule != r.Rule
+			return r.Rule != "" && c.rule != withoutAutogen(r.Rule) && c.rule != r.Rule
 		})
 		if len(of) == 0 || !slices.ContainsFunc(t.byPolicy[r.Policy], func(c converted) bool { return c.name == of[0].name }) {
 			continue
@@ -335,7 +318,7 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 			t.skip("the test needs the CustomResourceDefinition of " + o.Kind)
 			return nil, false, nil
 		}
-		if t.hasTolerations(patched) {
+		if patched != nil && patched.Kind == "Pod" && bytes.Contains(patched.JSON(), []byte(`"tolerations"`)) {
 			t.skip("tolerations are not compared: the API server adds its own")
 		}
 		expectObject(one, patched)
@@ -352,18 +335,16 @@ func (t *testConverter) testCase(o *manifest.Object, rules []converted) (*v1alph
 	return one, true, nil
 }
 
-func (t *testConverter) skip(text string) {
-	if !slices.Contains(t.skipped, text) {
-		t.skipped = append(t.skipped, text)
-	}
+// withoutAutogen returns the name of the rule that Kyverno made a rule of.
+func withoutAutogen(rule string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(rule, "autogen-cronjob-"), "autogen-")
 }
+
+func (t *testConverter) skip(text string) { t.skipped = union(t.skipped, text) }
 
 // expect sets the expected violations. They are not exact if it is not known what rules do that the test does not name, or which
 // expression of a rule is violated.
 func (t *testConverter) expect(one *v1alpha1.TestCase, audit, exact bool, failing []v1alpha1.TestViolation, fails bool) {
-	if failing == nil {
-		failing = []v1alpha1.TestViolation{}
-	}
 	switch {
 	case audit && exact:
 		one.Expect.Audited = failing
@@ -386,46 +367,22 @@ func (t *testConverter) request(o *manifest.Object, rules []converted, one *v1al
 	if name, ok := values["serviceAccountName"].(string); ok {
 		one.User = &authenticationv1.UserInfo{Username: "system:serviceaccount:" + cmp.Or(o.Namespace, "default") + ":" + name}
 	}
-	switch operation {
-	case "UPDATE":
-		one.Object = raw
-		one.OldObject = identity(o)
-	case "DELETE":
-		one.OldObject = raw
-	default:
-		one.Object = raw
+	one.Object = raw
+	switch of := admissionv1.Operation(operation); of { //nolint:exhaustive // others are creations
+	case admissionv1.Update:
+		known := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.Name, Namespace: o.Namespace}}
+		known.SetGroupVersionKind(o.GroupVersionKind())
+		one.Operation, one.OldObject = of, &runtime.RawExtension{Object: known}
+	case admissionv1.Delete:
+		one.Operation, one.Object, one.OldObject = of, nil, raw
 	}
-	if operation == "DELETE" || operation == "UPDATE" {
-		one.Operation = admissionv1.Operation(operation)
-	}
-}
-
-// identity returns an object of which nothing but the kind and the name is known.
-func identity(o *manifest.Object) *runtime.RawExtension {
-	metadata := map[string]any{"name": o.Name}
-	if o.Namespace != "" {
-		metadata["namespace"] = o.Namespace
-	}
-	kind := o.GroupVersionKind()
-	raw, err := json.Marshal(map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": metadata})
-	if err != nil {
-		return nil
-	}
-	return &runtime.RawExtension{Raw: raw}
 }
 
 // context returns the namespaces and params that the test defines.
 func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, error) {
-	var out []runtime.RawExtension
-	add := func(value any) error {
-		raw, err := json.Marshal(value)
-		out = append(out, runtime.RawExtension{Raw: raw})
-		return err
-	}
+	var objects []any
 	for _, metadata := range t.namespaces(rules) {
-		if err := add(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}); err != nil {
-			return nil, err
-		}
+		objects = append(objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 	}
 	done := map[configMapReference]bool{}
 	for _, rule := range rules {
@@ -433,13 +390,16 @@ func (t *testConverter) context(rules []converted) ([]runtime.RawExtension, erro
 			continue
 		}
 		done[*rule.params] = true
-		data := t.paramData(rule)
-		namespace := cmp.Or(rule.params.Namespace, "default")
-		if err := add(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": rule.params.Name, "namespace": namespace}, "data": data}); err != nil {
-			return nil, err
-		}
+		metadata := map[string]any{"name": rule.params.Name, "namespace": cmp.Or(rule.params.Namespace, "default")}
+		objects = append(objects, map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": t.paramData(rule)})
 	}
-	return out, nil
+	out := make([]runtime.RawExtension, len(objects))
+	var errs []error
+	for i, o := range objects {
+		raw, err := json.Marshal(o)
+		out[i].Raw, errs = raw, append(errs, err)
+	}
+	return out, errors.Join(errs...)
 }
 
 // namespaces returns the metadata of the namespaces that the test defines, or that its objects are in if a policy needs them.
@@ -506,36 +466,16 @@ func (t *testConverter) patchedObject(file string, o *manifest.Object) (*manifes
 	return nil, nil
 }
 
-// hasTolerations reports whether tolerations of a pod are expected, to which the API server adds some.
-func (t *testConverter) hasTolerations(o *manifest.Object) bool {
-	return o != nil && o.Kind == "Pod" && bytes.Contains(o.JSON(), []byte(`"tolerations"`))
-}
-
-// withoutTolerations returns a pod without tolerations.
-func withoutTolerations(raw []byte) []byte {
-	var pod map[string]any
-	if err := json.Unmarshal(raw, &pod); err != nil {
-		return raw
-	}
-	if spec, ok := pod["spec"].(map[string]any); ok {
-		delete(spec, "tolerations")
-	}
-	out, err := json.Marshal(pod)
-	if err != nil {
-		return raw
-	}
-	return out
-}
-
 // expectObject sets the object that a mutation makes, or that nothing changes.
 func expectObject(one *v1alpha1.TestCase, patched *manifest.Object) {
 	if patched == nil {
 		one.Expect.Patch = []v1alpha1.TestOperation{}
 		return
 	}
-	raw := bytes.Clone(patched.JSON())
-	if patched.Kind == "Pod" {
-		raw = withoutTolerations(raw)
+	one.Expect.Object = &runtime.RawExtension{Raw: bytes.Clone(patched.JSON())}
+	var pod map[string]any
+	if err := json.Unmarshal(patched.JSON(), &pod); err == nil && patched.Kind == "Pod" {
+		unstructured.RemoveNestedField(pod, "spec", "tolerations")
+		one.Expect.Object = &runtime.RawExtension{Object: &unstructured.Unstructured{Object: pod}}
 	}
-	one.Expect.Object = &runtime.RawExtension{Raw: raw}
 }

@@ -2,7 +2,7 @@ package convert
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,41 +22,28 @@ func fieldOrder() []string {
 
 // encode writes an object as YAML for people: fields in the order in which they are read, and expressions of several lines as blocks.
 func encode(value any) ([]byte, error) {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	decoded, err := decodeJSON(raw)
-	if err != nil {
-		return nil, err
-	}
-	order := map[string]int{}
-	for i, name := range fieldOrder() {
-		order[name] = i + 1
-	}
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	const indent = 2
 	encoder.SetIndent(indent)
-	if err := encoder.Encode(node(decoded, order)); err != nil {
-		return nil, err
-	}
-	if err := encoder.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	err := encoder.Encode(node(toJSON(value), fieldOrder()))
+	return out.Bytes(), errors.Join(err, encoder.Close())
 }
 
-// node returns a value as a node of a document.
-func node(value any, order map[string]int) *yaml.Node {
+// node returns a value as a node of a document, with its fields in an order.
+func node(value any, order []string) *yaml.Node {
 	n := &yaml.Node{}
 	switch v := value.(type) {
 	case map[string]any:
 		n.Kind = yaml.MappingNode
 		keys := sortedKeys(v)
-		if order != nil {
-			slices.SortStableFunc(keys, func(a, b string) int { return rank(order, a) - rank(order, b) })
+		rank := func(key string) int {
+			if i := slices.Index(order, key); i >= 0 {
+				return i
+			}
+			return len(order)
 		}
+		slices.SortStableFunc(keys, func(a, b string) int { return rank(a) - rank(b) })
 		for _, key := range keys {
 			if isLeftOut(key, v[key]) && order != nil {
 				continue
@@ -94,13 +81,6 @@ func node(value any, order map[string]int) *yaml.Node {
 
 // otherInYAML matches strings that are no strings in YAML 1.1, which Kubernetes reads, unless they are quoted.
 var otherInYAML = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|[-+.]?[0-9][-+.:_0-9a-fxo]*)$`)
-
-func rank(order map[string]int, name string) int {
-	if at := order[name]; at > 0 {
-		return at
-	}
-	return len(order) + 1
-}
 
 // isLeftOut reports whether a field says nothing.
 func isLeftOut(key string, value any) bool {

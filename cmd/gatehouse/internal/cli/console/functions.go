@@ -1,15 +1,16 @@
 package console
 
 import (
-	"html/template"
 	"strings"
 	"time"
+
+	"github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 )
 
-// functions are those of the templates.
+// functions are those of the templates. Templates call functions alone, no methods: see web.Options.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"time":      func(t time.Time) string { return cli.FormatTime(&t) },
@@ -18,9 +19,20 @@ func functions() template.FuncMap {
 		"short":     func(text string) string { return cli.Inert(web.Unwrap(text)) },
 		"multiline": multiline,
 		"outcome":   outcomeText,
-		"took":      tookText,
+		"took":      func(c *call) string { return tookText(c.Took()) },
 
 		"outcomeClass": outcomeClass,
+
+		"at":         (*call).Time,
+		"decision":   (*request).Decision,
+		"isSet":      (*decisionFilter).IsSet,
+		"isZero":     time.Time.IsZero,
+		"last":       (*request).Last,
+		"link":       (*decisionFilter).With,
+		"operations": operations,
+		"percent":    (*decisionList).Percent,
+		"url":        (*call).URL,
+		"value":      tryChoice.Value,
 	}
 }
 

@@ -36,8 +36,8 @@ type tryForm struct {
 	Recording string
 }
 
-// Operations are the choices of the form.
-func (tryForm) Operations() []string { return []string{"CREATE", "UPDATE", "DELETE"} }
+// operations are the choices of the form.
+func operations() []string { return []string{"CREATE", "UPDATE", "DELETE"} }
 
 // readTryForm reads the form.
 func readTryForm(r *http.Request) (tryForm, error) {
@@ -49,8 +49,8 @@ func readTryForm(r *http.Request) (tryForm, error) {
 		Documents: get("documents"), Manifests: get("manifests"), Old: get("old"), User: strings.TrimSpace(get("user")), Groups: get("groups"),
 		Namespace: strings.TrimSpace(get("namespace")), Operation: get("operation"), Recording: get("recording"),
 	}
-	if !slices.Contains(f.Operations(), f.Operation) {
-		f.Operation = f.Operations()[0]
+	if !slices.Contains(operations(), f.Operation) {
+		f.Operation = operations()[0]
 	}
 	return f, nil
 }

@@ -142,20 +142,19 @@ func Or(all ...Expr) Expr { return logical(or, "||", False, True, all) }
 // logical joins operands without repetitions. Neutral is what an operand may be without an effect, and deciding is what the result is
 // as soon as an operand is that.
 func logical(of kind, operator string, neutral, deciding Expr, all []Expr) Expr {
-	var operands, kept []Expr
+	var kept []Expr
 	for _, e := range all {
+		operands := []Expr{e}
 		if e.kind == of {
-			operands = append(operands, e.args...)
-		} else {
-			operands = append(operands, e)
+			operands = e.args
 		}
-	}
-	for _, e := range operands {
-		switch {
-		case e.Equal(deciding):
-			return deciding
-		case !e.IsZero() && !e.Equal(neutral) && !slices.ContainsFunc(kept, e.Equal):
-			kept = append(kept, e)
+		for _, e := range operands {
+			switch {
+			case e.Equal(deciding):
+				return deciding
+			case !e.IsZero() && !e.Equal(neutral) && !slices.ContainsFunc(kept, e.Equal):
+				kept = append(kept, e)
+			}
 		}
 	}
 	switch len(kept) {
@@ -208,10 +207,7 @@ func In(value Expr, items ...Expr) Expr {
 
 // Add returns a sum, or texts or lists joined.
 func Add(all ...Expr) Expr {
-	switch len(all) {
-	case 0:
-		return Expr{}
-	case 1:
+	if len(all) == 1 {
 		return all[0]
 	}
 	return Expr{kind: sum, text: "+", args: all}

@@ -7,25 +7,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/convert/celexpr"
 )
 
-// method is a method of strings in CEL.
-type method struct {
-	name   string
-	result celexpr.Type
-}
-
-// methods returns the functions that are methods of their first argument in CEL, by their names and numbers of arguments.
-func methods() map[string]method {
-	text, truth := celexpr.Plain(celexpr.String), celexpr.Plain(celexpr.Truth)
-	return map[string]method{
-		"ends_with/2":   {"endsWith", truth},
-		"replace_all/3": {"replace", text},
-		"split/2":       {"split", celexpr.ListOf(text)},
-		"starts_with/2": {"startsWith", truth},
-		"to_lower/1":    {"lowerAscii", text},
-		"to_upper/1":    {"upperAscii", text},
-	}
-}
-
 // function translates the call of a function.
 func (s Scope) function(name string, args []Value) Value {
 	var first Value
@@ -37,15 +18,26 @@ func (s Scope) function(name string, args []Value) Value {
 		out.Name = first.Name
 		return out
 	}
+	text, number, truth := celexpr.Plain(celexpr.String), celexpr.Plain(celexpr.Number), celexpr.Plain(celexpr.Truth)
 	signature := fmt.Sprintf("%s/%d", name, len(args))
-	if m, ok := methods()[signature]; ok {
+	// These are methods of their first argument in CEL.
+	if m, ok := map[string]struct {
+		name   string
+		result celexpr.Type
+	}{
+		"ends_with/2":   {"endsWith", truth},
+		"replace_all/3": {"replace", text},
+		"split/2":       {"split", celexpr.ListOf(text)},
+		"starts_with/2": {"startsWith", truth},
+		"to_lower/1":    {"lowerAscii", text},
+		"to_upper/1":    {"upperAscii", text},
+	}[signature]; ok {
 		var texts []celexpr.Expr
 		for _, arg := range args[1:] {
 			texts = append(texts, arg.Text())
 		}
 		return of(m.result, celexpr.Call(first.Text(), m.name, texts...))
 	}
-	text, number := celexpr.Plain(celexpr.String), celexpr.Plain(celexpr.Number)
 	switch signature {
 	case "contains/2":
 		return s.contains(first, args[1])

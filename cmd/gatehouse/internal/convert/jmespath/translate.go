@@ -24,7 +24,7 @@ const (
 
 // UnsupportedError is a construct that has no translation.
 type UnsupportedError struct {
-	// Path is that of the construct in a pattern.
+	// Path is that of the construct in the document, as far as it is known.
 	Path []string
 	// Construct is what it is, and Instead what to write in its place.
 	Construct, Instead string

@@ -43,7 +43,7 @@ const (
 type Compiler struct {
 	// Scope is what variables in the pattern see.
 	Scope jmespath.Scope
-	// Notes say in what the translation differs.
+	// Notes say in what the translation differs. Some may say the same.
 	Notes []string
 
 	nodes int
@@ -58,15 +58,6 @@ func (c *Compiler) Compile(v jmespath.Value, pattern any) (Check, error) {
 	return check, c.err
 }
 
-// ignored reports whether Kyverno ignores a key of a pattern: one of labels or annotations whose value is no text.
-func (c *Compiler) ignored(v jmespath.Value, a anchored) bool {
-	if _, isText := a.pattern.(string); isText || v.Name != "labels" && v.Name != "annotations" {
-		return false
-	}
-	c.note("Kyverno ignores %q in %s, because its value is no text, and so does the policy", a.key, v.Name)
-	return true
-}
-
 // refuse records that there is no translation.
 func (c *Compiler) refuse(path []string, construct, instead string) Check {
 	if c.err == nil {
@@ -76,9 +67,7 @@ func (c *Compiler) refuse(path []string, construct, instead string) Check {
 }
 
 func (c *Compiler) note(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, text) {
-		c.Notes = append(c.Notes, text)
-	}
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
 // value translates the pattern of a value that is there.
@@ -155,40 +144,62 @@ type anchored struct {
 
 var anchorForm = regexp.MustCompile(`^([+<=X^])?\((.+)\)$`)
 
+// SplitAnchor returns the anchor of a key, "(" for a condition and "" for none, and the key.
+func SplitAnchor(written string) (kind, key string) {
+	m := anchorForm.FindStringSubmatch(strings.TrimSpace(written))
+	if m == nil {
+		return "", written
+	}
+	return cmp.Or(m[1], "("), m[2]
+}
+
+// HasAnchor reports whether there is an anchor somewhere in a pattern, of one of these kinds.
+func HasAnchor(pattern any, kinds string) bool {
+	return Some(pattern, func(key string, _ any) bool {
+		kind, _ := SplitAnchor(key)
+		return kind != "" && strings.Contains(kinds, kind)
+	})
+}
+
+// Some reports whether something holds for a value or a part of it. Key is the name of the part in an object.
+func Some(value any, is func(key string, part any) bool) bool {
+	var walk func(key string, part any) bool
+	walk = func(key string, part any) bool {
+		if is(key, part) {
+			return true
+		}
+		switch v := part.(type) {
+		case map[string]any:
+			for name, of := range v {
+				if walk(name, of) {
+					return true
+				}
+			}
+		case []any:
+			return slices.ContainsFunc(v, func(of any) bool { return walk("", of) })
+		}
+		return false
+	}
+	return walk("", value)
+}
+
 // keys returns the keys of a pattern in the order of Kyverno: anchors first, of these conditions, and then the others, of these the ones
 // with anchors below, backwards.
 func keys(pattern map[string]any) (anchors, others []anchored) {
 	var front, back []anchored
 	for _, name := range slices.Sorted(maps.Keys(pattern)) {
-		a := anchored{written: name, key: name, pattern: pattern[name]}
-		if m := anchorForm.FindStringSubmatch(strings.TrimSpace(name)); m != nil {
-			a.kind, a.key = cmp.Or(m[1], "("), m[2]
-		}
+		a := anchored{written: name, pattern: pattern[name]}
+		a.kind, a.key = SplitAnchor(name)
 		switch {
 		case slices.Contains([]string{"(", "=", "X", "^"}, a.kind):
 			anchors = append(anchors, a)
-		case a.kind == "<" || hasAnchors(a.pattern):
+		case a.kind == "<" || HasAnchor(a.pattern, "(<=X^"):
 			front = append([]anchored{a}, front...)
 		default:
 			back = append(back, a)
 		}
 	}
 	return anchors, append(front, back...)
-}
-
-// hasAnchors reports whether there is an anchor somewhere in a pattern.
-func hasAnchors(pattern any) bool {
-	switch p := pattern.(type) {
-	case map[string]any:
-		for key, value := range p {
-			if m := anchorForm.FindStringSubmatch(strings.TrimSpace(key)); m != nil && m[1] != "+" || hasAnchors(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(p, hasAnchors)
-	}
-	return false
 }
 
 // object translates the pattern of an object.
@@ -198,7 +209,13 @@ func (c *Compiler) object(v jmespath.Value, pattern map[string]any, path []strin
 		return always(celexpr.False)
 	}
 	anchors, others := keys(pattern)
-	isIgnored := func(a anchored) bool { return c.ignored(v, a) }
+	isIgnored := func(a anchored) bool {
+		if _, isText := a.pattern.(string); isText || v.Name != "labels" && v.Name != "annotations" {
+			return false
+		}
+		c.note("Kyverno ignores %q in %s, because its value is no text, and so does the policy", a.key, v.Name)
+		return true
+	}
 	anchors, others = slices.DeleteFunc(anchors, isIgnored), slices.DeleteFunc(others, isIgnored)
 	condition, fails, allSkipped := celexpr.True, celexpr.True, celexpr.Bool(len(anchors) > 0)
 	skipped, global := celexpr.False, celexpr.False

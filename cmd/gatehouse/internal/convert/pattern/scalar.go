@@ -123,32 +123,20 @@ func stringPattern(v celexpr.Expr, of celexpr.Type, pattern string) (celexpr.Exp
 			continue
 		}
 		all := celexpr.True
-		for _, c := range conjunction {
-			e, err := c.condition(v, of)
-			if err != nil {
-				return celexpr.Expr{}, err
+		for i := range conjunction {
+			either := celexpr.False
+			for c := &conjunction[i]; c != nil; c = c.or {
+				e, err := Compare(v, of, c.operator, c.operand)
+				if err != nil {
+					return celexpr.Expr{}, err
+				}
+				either = celexpr.Or(either, e)
 			}
-			all = celexpr.And(all, e)
+			all = celexpr.And(all, either)
 		}
 		out = append(out, all)
 	}
-	if len(literals) > 0 {
-		out = append([]celexpr.Expr{celexpr.In(v, literals...)}, out...)
-	}
-	return celexpr.Or(out...), nil
-}
-
-// condition returns the condition that a value compares so.
-func (c *comparison) condition(v celexpr.Expr, of celexpr.Type) (celexpr.Expr, error) {
-	if c == nil {
-		return celexpr.False, nil
-	}
-	e, err := Compare(v, of, c.operator, c.operand)
-	if err != nil {
-		return celexpr.Expr{}, err
-	}
-	or, err := c.or.condition(v, of)
-	return celexpr.Or(e, or), err
+	return celexpr.Or(append([]celexpr.Expr{celexpr.In(v, literals...)}, out...)...), nil
 }
 
 // isLiteral reports whether a text is compared letter by letter.

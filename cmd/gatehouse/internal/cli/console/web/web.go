@@ -9,12 +9,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
@@ -40,7 +41,9 @@ type Options struct {
 	Sections []Section
 	// About says where the data come from, for the head of each page. It may be nil.
 	About func() string
-	// Templates are HTML templates that define each View.Template, in files that end in .html.
+	// Templates are HTML templates that define each View.Template, in files that end in .html. They call functions, and no methods:
+	// this html/template has none, since a call of a method by its name makes the linker keep every exported method, which are 12 MB.
+	// It is the code of Go's package otherwise: update it together with Go, for its security fixes.
 	Templates fs.FS
 	// Functions are those of the templates beside "inert", "command" and "number".
 	Functions template.FuncMap
@@ -109,7 +112,9 @@ func New(o Options) (*Server, error) {
 			}
 			return strings.Join(line, " ")
 		},
-		"number": number,
+		"number":    number,
+		"isCurrent": (*layout).IsCurrent,
+		"progress":  (*Job).Progress,
 	}
 	maps.Copy(functions, o.Functions)
 	all, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
@@ -211,7 +216,7 @@ func (s *Server) renderPage(v *View, r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := layout{View: v, Sections: s.options.Sections, Path: r.URL.Path, Content: template.HTML(content)} //nolint:gosec // html/template made it
+	l := layout{View: v, Sections: s.options.Sections, Path: r.URL.Path, Content: template.HTML(content)} // html/template made it
 	if s.options.About != nil {
 		l.About = s.options.About()
 	}
