@@ -179,7 +179,10 @@ func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, 
 				trail(step, "unknown: "+err.Error())
 			}
 			if source.config.OnUnknown != v1alpha1.OnUnknownUseToken {
-				return source.unknown(err)
+				return &groupsError{verdict{
+					outcome: Unknown, reason: ReasonGroups, message: "the groups of the user are not available",
+					detail: "groups of " + quote(source.config.Name) + ": " + err.Error(),
+				}}
 			}
 			l.origins = append(l.origins, GroupOrigin{Source: source.config.Name, Missing: err.Error()})
 			l.mark(&proof.User, MissingGroupsKey, source.config.Name, "unknown: "+err.Error())
@@ -239,14 +242,6 @@ func (l *groupLookups) ask(ctx context.Context, source *groupSource, t *jwt.Toke
 	var err error
 	wait(func() { answer, err = source.lookup.Lookup(ctx, q) })
 	return answer, err //nolint:wrapcheck // the caller names the source
-}
-
-// unknown is the error of a source without an answer.
-func (s *groupSource) unknown(err error) error {
-	return &groupsError{verdict{
-		outcome: Unknown, reason: ReasonGroups, message: "the groups of the user are not available",
-		detail: "groups of " + quote(s.config.Name) + ": " + err.Error(),
-	}}
 }
 
 // check applies the guard to the groups of a source. No exception of the guard is for groups

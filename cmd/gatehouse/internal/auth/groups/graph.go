@@ -95,24 +95,18 @@ func (a *graphBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) 
 // page, "" on the last. The error holds nothing of the answer.
 func parsePage(answer []byte, property string) (names []string, next string, err error) {
 	var page struct {
-		Next  string `json:"@odata.nextLink"`
-		Value []struct {
-			ID          *string `json:"id"`
-			DisplayName *string `json:"displayName"`
-		} `json:"value"`
+		Next  string           `json:"@odata.nextLink"`
+		Value []map[string]any `json:"value"`
 	}
 	if json.Unmarshal(answer, &page) != nil || page.Value == nil {
 		return nil, "", errors.New("the answer is not a page of groups")
 	}
 	for _, group := range page.Value {
-		name := group.ID
-		if property == "displayName" {
-			name = group.DisplayName
-		}
-		if name == nil {
+		name, ok := group[property].(string)
+		if !ok {
 			return nil, "", fmt.Errorf("the answer has a group without %s", property)
 		}
-		names = append(names, *name)
+		names = append(names, name)
 	}
 	return names, page.Next, nil
 }

@@ -18,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -84,6 +86,24 @@ func (g *Groups) Provide(c *config.Config) (*View, error) {
 		c.Authn.Issuers[n].Groups = append(c.Authn.Issuers[n].Groups, of)
 	}
 	return v, nil
+}
+
+// ProvideOnce gives each issuer of a configuration the look-ups of its group sources, for a
+// command. End must be called in the end.
+func ProvideOnce(c *config.Config) (end func(), err error) {
+	for i := range c.Directories {
+		one, err := ldap.New(ldap.Options{Config: c.Directories[i].Config, BindPassword: c.Directories[i].BindPassword})
+		if err != nil {
+			return nil, err
+		}
+		c.Authn.Directories[i].Directory = one
+	}
+	g := New(slog.New(slog.DiscardHandler), build.Version())
+	if _, err := g.Provide(c); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g.Close, nil
 }
 
 // source returns the source with these settings. The caller holds the lock.

@@ -21,17 +21,11 @@ const (
 	reasonNotStored = "not-stored"
 )
 
-// oauthError is the answer to a logout that failed (RFC 6749, 5.2). The description is the
-// same for all tokens that are rejected: who sends one has proven nothing.
-type oauthError struct {
-	Error       string `json:"error"`
-	Description string `json:"error_description"`
-}
-
-// failedLogout returns the answer to a logout that failed, for which the specification has
-// status 400 alone.
+// failedLogout returns the answer to a logout that failed (RFC 6749, 5.2), for which the
+// specification has status 400 alone. The description is the same for all tokens that are
+// rejected: who sends one has proven nothing.
 func failedLogout(code, description string) answer {
-	return answer{status: http.StatusBadRequest, body: oauthError{code, description}}
+	return answer{status: http.StatusBadRequest, body: map[string]string{"error": code, "error_description": description}}
 }
 
 // logout answers POST /logout. A logout token that arrives again has the same answer, and
