@@ -235,12 +235,12 @@ func (l *groupLookups) ask(ctx context.Context, source *groupSource, t *jwt.Toke
 	if ok {
 		return answer, nil
 	}
-	wait := func(wait func()) { wait() }
-	if l.pause != nil {
-		wait = l.pause
-	}
 	var err error
-	wait(func() { answer, err = source.lookup.Lookup(ctx, q) })
+	if lookup := func() { answer, err = source.lookup.Lookup(ctx, q) }; l.pause != nil {
+		l.pause(lookup)
+	} else {
+		lookup()
+	}
 	return answer, err //nolint:wrapcheck // the caller names the source
 }
 

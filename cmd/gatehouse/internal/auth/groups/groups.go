@@ -110,7 +110,7 @@ func ProvideOnce(c *config.Config) (end func(), err error) {
 func (g *Groups) source(configured *config.GroupSource, directories []authn.NamedDirectory) (*source, error) {
 	var directory authn.Directory
 	for _, one := range directories {
-		if ldap := configured.Config.LDAP; ldap != nil && ldap.Directory == one.Config.Name {
+		if asked := configured.Config.LDAP; asked != nil && asked.Directory == one.Config.Name {
 			directory = one.Directory
 		}
 	}
