@@ -107,16 +107,12 @@ func compileGroupSources(spec *Spec, one *Issuer) ([]groupSource, diagnostic.Lis
 	if i < 0 {
 		return nil, nil
 	}
-	var withGroups, without []string
+	directories := map[string]bool{}
 	for _, d := range spec.Directories {
-		if d.Config.GroupSearch != nil {
-			withGroups = append(withGroups, d.Config.Name)
-		} else {
-			without = append(without, d.Config.Name)
-		}
+		directories[d.Config.Name] = d.Config.GroupSearch != nil
 	}
 	configured := spec.Configuration.JWT.Issuers[i].GroupSources
-	found := groupsource.CheckAll(configured, withGroups, without)
+	found := groupsource.CheckAll(configured, directories)
 	for n := range found {
 		found[n].Source, found[n].Object = spec.Configuration.Source, authenticationConfiguration
 		found[n].Field = fmt.Sprintf("jwt.issuers[%d].%s", i, found[n].Field)

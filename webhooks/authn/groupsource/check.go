@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -69,9 +70,9 @@ func Complete(given *v1alpha1.GroupSource) *v1alpha1.GroupSource {
 }
 
 // CheckAll returns the errors of the sources of an issuer, with paths below the issuer. The
-// names of directories with a groupSearch are given, and those without.
-func CheckAll(sources []v1alpha1.GroupSource, withGroups, without []string) diagnostic.List {
-	c := &checker{withGroups: withGroups, without: without}
+// directories are those of the configuration, and whether each has a groupSearch.
+func CheckAll(sources []v1alpha1.GroupSource, directories map[string]bool) diagnostic.List {
+	c := &checker{directories: directories}
 	if len(sources) > maxSources {
 		c.add("groupSources", fmt.Sprintf("there are %d, more than %d", len(sources), maxSources), "")
 	}
@@ -92,9 +93,9 @@ func CheckAll(sources []v1alpha1.GroupSource, withGroups, without []string) diag
 }
 
 type checker struct {
-	list                diagnostic.List
-	path                string
-	withGroups, without []string
+	list        diagnostic.List
+	path        string
+	directories map[string]bool
 }
 
 func (c *checker) report(severity diagnostic.Severity, field, message, hint string) {
@@ -207,12 +208,14 @@ func (c *checker) prefixes(s *v1alpha1.GroupSource) {
 }
 
 func (c *checker) ldap(s *v1alpha1.LDAPGroups) {
-	switch {
-	case s == nil || slices.Contains(c.withGroups, s.Directory):
-	case slices.Contains(c.without, s.Directory):
+	if s == nil {
+		return
+	}
+	switch hasGroups, ok := c.directories[s.Directory]; {
+	case !ok:
+		c.add("ldap.directory", guard.Quote(s.Directory)+" is not the name of a directory", diagnostic.DidYouMean(s.Directory, slices.Sorted(maps.Keys(c.directories))...))
+	case !hasGroups:
 		c.add("ldap.directory", guard.Quote(s.Directory)+" has no groupSearch, so its users have no groups", "")
-	default:
-		c.add("ldap.directory", guard.Quote(s.Directory)+" is not the name of a directory", diagnostic.DidYouMean(s.Directory, c.withGroups...))
 	}
 }
 
