@@ -107,16 +107,12 @@ func compileGroupSources(spec *Spec, one *Issuer) ([]groupSource, diagnostic.Lis
 	if i < 0 {
 		return nil, nil
 	}
-	var withGroups, without []string
+	directories := map[string]bool{}
 	for _, d := range spec.Directories {
-		if d.Config.GroupSearch != nil {
-			withGroups = append(withGroups, d.Config.Name)
-		} else {
-			without = append(without, d.Config.Name)
-		}
+		directories[d.Config.Name] = d.Config.GroupSearch != nil
 	}
 	configured := spec.Configuration.JWT.Issuers[i].GroupSources
-	found := groupsource.CheckAll(configured, withGroups, without)
+	found := groupsource.CheckAll(configured, directories)
 	for n := range found {
 		found[n].Source, found[n].Object = spec.Configuration.Source, authenticationConfiguration
 		found[n].Field = fmt.Sprintf("jwt.issuers[%d].%s", i, found[n].Field)
@@ -179,7 +175,10 @@ func (l *groupLookups) add(ctx context.Context, t *jwt.Token, proof *jwt.Proof, 
 				trail(step, "unknown: "+err.Error())
 			}
 			if source.config.OnUnknown != v1alpha1.OnUnknownUseToken {
-				return source.unknown(err)
+				return &groupsError{verdict{
+					outcome: Unknown, reason: ReasonGroups, message: "the groups of the user are not available",
+					detail: "groups of " + quote(source.config.Name) + ": " + err.Error(),
+				}}
 			}
 			l.origins = append(l.origins, GroupOrigin{Source: source.config.Name, Missing: err.Error()})
 			l.mark(&proof.User, MissingGroupsKey, source.config.Name, "unknown: "+err.Error())
@@ -232,21 +231,13 @@ func (l *groupLookups) ask(ctx context.Context, source *groupSource, t *jwt.Toke
 	if ok {
 		return answer, nil
 	}
-	wait := func(wait func()) { wait() }
-	if l.pause != nil {
-		wait = l.pause
-	}
 	var err error
-	wait(func() { answer, err = source.lookup.Lookup(ctx, q) })
+	if lookup := func() { answer, err = source.lookup.Lookup(ctx, q) }; l.pause != nil {
+		l.pause(lookup)
+	} else {
+		lookup()
+	}
 	return answer, err //nolint:wrapcheck // the caller names the source
-}
-
-// unknown is the error of a source without an answer.
-func (s *groupSource) unknown(err error) error {
-	return &groupsError{verdict{
-		outcome: Unknown, reason: ReasonGroups, message: "the groups of the user are not available",
-		detail: "groups of " + quote(s.config.Name) + ": " + err.Error(),
-	}}
 }
 
 // check applies the guard to the groups of a source. No exception of the guard is for groups

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
@@ -56,32 +57,32 @@ func referencedNames(document any) []string {
 		return nil
 	}
 	var names []string
-	each := func(list any, member string) {
-		elements, _ := list.([]any)
-		for _, element := range elements {
-			of, _ := element.(map[string]any)
-			if name, ok := of[member].(string); ok && name != "" {
-				names = append(names, name)
-			}
+	for _, one := range []string{
+		"jwt.issuers.keysFile", "jwt.issuers.groupSources.graph.clientSecretFile", "jwt.issuers.groupSources.http.tokenFile",
+		"jwt.issuers.groupSources.http.clientCertificateFile", "jwt.issuers.groupSources.http.clientKeyFile",
+		"directories.bindPasswordFile", "login.keys.file",
+	} {
+		names = appendStrings(names, document, strings.Split(one, ".")...)
+	}
+	return names
+}
+
+// appendStrings appends the strings of a field, of each element where a list is on the way.
+func appendStrings(names []string, value any, field ...string) []string {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			names = appendStrings(names, element, field...)
+		}
+	case map[string]any:
+		if len(field) > 0 {
+			return appendStrings(names, value[field[0]], field[1:]...)
+		}
+	case string:
+		if len(field) == 0 && value != "" {
+			return append(names, value)
 		}
 	}
-	jwt, _ := fields["jwt"].(map[string]any)
-	login, _ := fields["login"].(map[string]any)
-	each(jwt["issuers"], "keysFile")
-	issuers, _ := jwt["issuers"].([]any)
-	for _, issuer := range issuers {
-		of, _ := issuer.(map[string]any)
-		sources, _ := of["groupSources"].([]any)
-		for _, source := range sources {
-			of, _ := source.(map[string]any)
-			each([]any{of["graph"]}, "clientSecretFile")
-			for _, member := range []string{"tokenFile", "clientCertificateFile", "clientKeyFile"} {
-				each([]any{of["http"]}, member)
-			}
-		}
-	}
-	each(fields["directories"], "bindPasswordFile")
-	each(login["keys"], "file")
 	return names
 }
 

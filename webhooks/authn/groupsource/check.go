@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -69,9 +70,9 @@ func Complete(given *v1alpha1.GroupSource) *v1alpha1.GroupSource {
 }
 
 // CheckAll returns the errors of the sources of an issuer, with paths below the issuer. The
-// names of directories with a groupSearch are given, and those without.
-func CheckAll(sources []v1alpha1.GroupSource, withGroups, without []string) diagnostic.List {
-	c := &checker{withGroups: withGroups, without: without}
+// directories are those of the configuration, and whether each has a groupSearch.
+func CheckAll(sources []v1alpha1.GroupSource, directories map[string]bool) diagnostic.List {
+	c := &checker{directories: directories}
 	if len(sources) > maxSources {
 		c.add("groupSources", fmt.Sprintf("there are %d, more than %d", len(sources), maxSources), "")
 	}
@@ -92,9 +93,9 @@ func CheckAll(sources []v1alpha1.GroupSource, withGroups, without []string) diag
 }
 
 type checker struct {
-	list                diagnostic.List
-	path                string
-	withGroups, without []string
+	list        diagnostic.List
+	path        string
+	directories map[string]bool
 }
 
 func (c *checker) report(severity diagnostic.Severity, field, message, hint string) {
@@ -138,77 +139,51 @@ func (c *checker) source(s *v1alpha1.GroupSource) {
 			c.add("certificateAuthority", err.Error(), "this field contains the CA certificates in PEM, not the path of a file")
 		}
 	}
-	c.words(s)
-	c.numbers(s)
-	c.urls(s)
+	c.oneOf("ask", string(s.Ask), string(v1alpha1.AskAlways), string(v1alpha1.AskOnOverage))
+	c.oneOf("onUnknown", string(s.OnUnknown), string(v1alpha1.OnUnknownFail), string(v1alpha1.OnUnknownUseToken))
+	c.duration("timeout", s.Timeout.Duration, leastTimeout, maxTotalTime)
+	c.duration("cacheTTL", s.CacheTTL.Duration, leastTTL, maxTTL)
+	c.duration("outageTTL", s.OutageTTL.Duration, leastTTL, maxOutageTTL)
+	if s.OutageTTL.Duration < s.CacheTTL.Duration {
+		c.add("outageTTL", fmt.Sprintf("%q is less than cacheTTL, %q", s.OutageTTL.Duration, s.CacheTTL.Duration), "")
+	}
+	c.number("maxGroups", s.MaxGroups, maxMaxGroups)
+	c.number("maxRequests", s.MaxRequests, maxRequests)
 	c.prefixes(s)
 	c.expressions(s)
+	if s.UserInfo != nil {
+		c.url("userInfo.url", s.UserInfo.URL)
+	}
 	c.ldap(s.LDAP)
 	c.graph(s.Graph)
 	c.http(s.HTTP)
 }
 
-func (c *checker) words(s *v1alpha1.GroupSource) {
-	http, graph := cmp.Or(s.HTTP, &v1alpha1.HTTPGroups{Method: "GET"}), cmp.Or(s.Graph, &v1alpha1.GraphGroups{NameProperty: "id"})
-	for _, one := range []struct {
-		field, value string
-		allowed      []string
-	}{
-		{"ask", string(s.Ask), []string{string(v1alpha1.AskAlways), string(v1alpha1.AskOnOverage)}},
-		{"onUnknown", string(s.OnUnknown), []string{string(v1alpha1.OnUnknownFail), string(v1alpha1.OnUnknownUseToken)}},
-		{"http.method", http.Method, []string{"GET", "POST"}},
-		{"graph.nameProperty", graph.NameProperty, []string{"id", "displayName"}},
-	} {
-		if !slices.Contains(one.allowed, one.value) {
-			c.add(one.field, guard.Quote(one.value)+" must be one of "+strings.Join(one.allowed, ", "), diagnostic.DidYouMean(one.value, one.allowed...))
-		}
+func (c *checker) oneOf(field, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		c.add(field, guard.Quote(value)+" must be one of "+strings.Join(allowed, ", "), diagnostic.DidYouMean(value, allowed...))
 	}
 }
 
-func (c *checker) numbers(s *v1alpha1.GroupSource) {
-	for _, one := range []struct {
-		field            string
-		got, least, most time.Duration
-	}{
-		{"timeout", s.Timeout.Duration, leastTimeout, maxTotalTime},
-		{"cacheTTL", s.CacheTTL.Duration, leastTTL, maxTTL},
-		{"outageTTL", s.OutageTTL.Duration, leastTTL, maxOutageTTL},
-	} {
-		if one.got < one.least || one.got > one.most {
-			c.add(one.field, fmt.Sprintf("%q must be from %s to %s", one.got, one.least, one.most), "")
-		}
-	}
-	if s.OutageTTL.Duration < s.CacheTTL.Duration {
-		c.add("outageTTL", fmt.Sprintf("%q is less than cacheTTL, %q", s.OutageTTL.Duration, s.CacheTTL.Duration), "")
-	}
-	for _, one := range []struct {
-		field     string
-		got, most int
-	}{{"maxGroups", s.MaxGroups, maxMaxGroups}, {"maxRequests", s.MaxRequests, maxRequests}} {
-		if one.got < 1 || one.got > one.most {
-			c.add(one.field, fmt.Sprintf("%d must be from 1 to %d", one.got, one.most), "omit it for the default")
-		}
+func (c *checker) duration(field string, got, least, most time.Duration) {
+	if got < least || got > most {
+		c.add(field, fmt.Sprintf("%q must be from %s to %s", got, least, most), "")
 	}
 }
 
-func (c *checker) urls(s *v1alpha1.GroupSource) {
-	userInfo, graph, http := cmp.Or(s.UserInfo, &v1alpha1.UserInfoGroups{}), cmp.Or(s.Graph, &v1alpha1.GraphGroups{}), cmp.Or(s.HTTP, &v1alpha1.HTTPGroups{})
-	for _, one := range []struct {
-		given       bool
-		field, text string
-	}{
-		{s.UserInfo != nil, "userInfo.url", userInfo.URL},
-		{s.Graph != nil, "graph.tokenURL", graph.TokenURL},
-		{s.Graph != nil, "graph.url", graph.URL},
-		{s.HTTP != nil, "http.url", http.URL},
-	} {
-		if _, err := ParseURL(one.text); one.given && err != nil {
-			shown := guard.Quote(one.text)
-			if strings.Contains(one.text, "@") {
-				shown = "the URL (not shown, it may contain a password)"
-			}
-			c.add(one.field, shown+": "+err.Error(), `write "https://HOST[:PORT]/PATH"`)
+func (c *checker) number(field string, got, most int) {
+	if got < 1 || got > most {
+		c.add(field, fmt.Sprintf("%d must be from 1 to %d", got, most), "omit it for the default")
+	}
+}
+
+func (c *checker) url(field, text string) {
+	if _, err := ParseURL(text); err != nil {
+		shown := guard.Quote(text)
+		if strings.Contains(text, "@") {
+			shown = "the URL (not shown, it may contain a password)"
 		}
+		c.add(field, shown+": "+err.Error(), `write "https://HOST[:PORT]/PATH"`)
 	}
 }
 
@@ -233,12 +208,14 @@ func (c *checker) prefixes(s *v1alpha1.GroupSource) {
 }
 
 func (c *checker) ldap(s *v1alpha1.LDAPGroups) {
-	switch {
-	case s == nil || slices.Contains(c.withGroups, s.Directory):
-	case slices.Contains(c.without, s.Directory):
+	if s == nil {
+		return
+	}
+	switch hasGroups, ok := c.directories[s.Directory]; {
+	case !ok:
+		c.add("ldap.directory", guard.Quote(s.Directory)+" is not the name of a directory", diagnostic.DidYouMean(s.Directory, slices.Sorted(maps.Keys(c.directories))...))
+	case !hasGroups:
 		c.add("ldap.directory", guard.Quote(s.Directory)+" has no groupSearch, so its users have no groups", "")
-	default:
-		c.add("ldap.directory", guard.Quote(s.Directory)+" is not the name of a directory", diagnostic.DidYouMean(s.Directory, c.withGroups...))
 	}
 }
 
@@ -246,6 +223,9 @@ func (c *checker) graph(s *v1alpha1.GraphGroups) {
 	if s == nil {
 		return
 	}
+	c.oneOf("graph.nameProperty", s.NameProperty, "id", "displayName")
+	c.url("graph.tokenURL", s.TokenURL)
+	c.url("graph.url", s.URL)
 	for _, one := range [][2]string{{"graph.tenantID", s.TenantID}, {"graph.clientID", s.ClientID}} {
 		if !directoryID.MatchString(one[1]) {
 			c.add(one[0], guard.Quote(one[1])+" is not the id of a tenant or an application", "")
@@ -260,8 +240,12 @@ func (c *checker) graph(s *v1alpha1.GraphGroups) {
 }
 
 func (c *checker) http(s *v1alpha1.HTTPGroups) {
+	if s == nil {
+		return
+	}
+	c.oneOf("http.method", s.Method, "GET", "POST")
+	c.url("http.url", s.URL)
 	switch {
-	case s == nil:
 	case (s.ClientCertificateFile == "") != (s.ClientKeyFile == ""):
 		c.add("http.clientKeyFile", "clientCertificateFile and clientKeyFile belong together", "")
 	case s.ClientCertificateFile == "" && s.TokenFile == "":

@@ -3,7 +3,6 @@ package groups
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,12 +23,17 @@ func newBackend(configured *config.GroupSource, directory authn.Directory, agent
 		return nil, fmt.Errorf("the directory %q does not exist", c.LDAP.Directory)
 	case c.LDAP != nil:
 		return &ldapBackend{directory}, nil
-	case c.Graph != nil:
-		return newGraphBackend(configured, agent)
-	case c.UserInfo != nil || c.HTTP != nil:
-		return newHTTPBackend(configured, agent)
-	default:
+	case c.Graph == nil && c.UserInfo == nil && c.HTTP == nil:
 		return nil, errors.New("one of userInfo, ldap, graph and http is required")
+	}
+	client, err := newClient(configured, agent)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Graph != nil:
+		return newGraphBackend(configured, client)
+	default:
+		return newHTTPBackend(configured, client)
 	}
 }
 
@@ -53,8 +57,10 @@ func (a *ldapBackend) ask(ctx context.Context, q *authn.GroupQuery, _ int) ([]st
 
 // httpBackend asks a UserInfo endpoint, or a service of the operator.
 type httpBackend struct {
-	client      *client
-	url, method string
+	client *client
+	// url is the service, and post reports whether its requests are JSON objects.
+	url  string
+	post bool
 	// userInfo reports whether the token of the user is the credential, and header has
 	// another one.
 	userInfo bool
@@ -62,40 +68,31 @@ type httpBackend struct {
 	mapping  *groupsource.Mapping
 }
 
-func newHTTPBackend(configured *config.GroupSource, agent string) (backend, error) {
-	a := &httpBackend{method: http.MethodGet, header: http.Header{}}
-	var certificate *tls.Certificate
+func newHTTPBackend(configured *config.GroupSource, client *client) (backend, error) {
+	a := &httpBackend{client: client, header: http.Header{}}
 	if c := configured.Config.HTTP; c != nil {
-		a.url, a.method = c.URL, c.Method
-		if len(configured.Secret) > 0 {
-			a.header = bearer(string(configured.Secret))
-		}
-		if c.ClientCertificateFile != "" {
-			pair, err := tls.X509KeyPair(configured.Certificate, configured.Key)
-			if err != nil {
-				return nil, fmt.Errorf("client certificate: %w", err)
-			}
-			certificate = &pair
-		}
+		a.url, a.post = c.URL, c.Method == http.MethodPost
 	} else {
 		a.url, a.userInfo = configured.Config.UserInfo.URL, true
+	}
+	if len(configured.Secret) > 0 {
+		a.header = bearer(string(configured.Secret))
 	}
 	var err error
 	if a.mapping, err = groupsource.CompileMapping(configured.Config.Groups); err != nil {
 		return nil, fmt.Errorf("groups: %w", err)
 	}
-	a.client, err = newClient(configured.Config, certificate, agent)
-	return a, err
+	return a, nil
 }
 
 // call asks the service about a user.
 func (a *httpBackend) call(ctx context.Context, q *authn.GroupQuery) (*reply, error) {
 	switch {
 	case a.userInfo:
-		return a.client.do(ctx, a.method, a.url, bearer(q.Token), http.NoBody)
-	case a.method == http.MethodGet:
+		return a.client.do(ctx, http.MethodGet, a.url, bearer(q.Token), http.NoBody)
+	case !a.post:
 		query := url.Values{"issuer": {q.Issuer}, "subject": {q.Subject}, "user": {q.User}}
-		return a.client.do(ctx, a.method, a.url+"?"+query.Encode(), a.header, http.NoBody)
+		return a.client.do(ctx, http.MethodGet, a.url+"?"+query.Encode(), a.header, http.NoBody)
 	}
 	text, err := json.Marshal(map[string]string{"issuer": q.Issuer, "subject": q.Subject, "user": q.User})
 	if err != nil {
@@ -103,7 +100,7 @@ func (a *httpBackend) call(ctx context.Context, q *authn.GroupQuery) (*reply, er
 	}
 	header := a.header.Clone()
 	header.Set("Content-Type", "application/json")
-	return a.client.do(ctx, a.method, a.url, header, bytes.NewReader(text))
+	return a.client.do(ctx, http.MethodPost, a.url, header, bytes.NewReader(text))
 }
 
 func (a *httpBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error) {

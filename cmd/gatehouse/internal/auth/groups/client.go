@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/pemcert"
-	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
+	"github.com/gatehouse-dev/gatehouse/webhooks/config"
 )
 
 const (
@@ -33,8 +33,9 @@ type client struct {
 }
 
 // newClient returns a client that trusts the CAs of a source, the system's without any, and
-// shows the certificate, if there is one.
-func newClient(of *v1alpha1.GroupSource, certificate *tls.Certificate, agent string) (*client, error) {
+// shows its client certificate, if it has one.
+func newClient(configured *config.GroupSource, agent string) (*client, error) {
+	of := configured.Config
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if of.CertificateAuthority != "" {
 		roots, err := pemcert.Pool([]byte(of.CertificateAuthority))
@@ -43,8 +44,12 @@ func newClient(of *v1alpha1.GroupSource, certificate *tls.Certificate, agent str
 		}
 		trust.RootCAs = roots
 	}
-	if certificate != nil {
-		trust.Certificates = []tls.Certificate{*certificate}
+	if of.HTTP != nil && of.HTTP.ClientCertificateFile != "" {
+		pair, err := tls.X509KeyPair(configured.Certificate, configured.Key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		trust.Certificates = []tls.Certificate{pair}
 	}
 	c := &client{agent: agent}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

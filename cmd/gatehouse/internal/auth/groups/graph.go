@@ -42,21 +42,19 @@ const (
 	maxPages = 100
 )
 
-func newGraphBackend(configured *config.GroupSource, agent string) (backend, error) {
+func newGraphBackend(configured *config.GroupSource, client *client) (backend, error) {
 	c := configured.Config.Graph
 	base, err := groupsource.ParseURL(strings.TrimSuffix(c.URL, "/"))
 	if err != nil {
 		return nil, fmt.Errorf("graph.url: %w", err)
 	}
-	a := &graphBackend{
-		base: base, nameProperty: c.NameProperty, timeout: configured.Config.Timeout.Duration,
+	return &graphBackend{
+		client: client, base: base, nameProperty: c.NameProperty, timeout: configured.Config.Timeout.Duration,
 		application: clientcredentials.Config{
 			ClientID: c.ClientID, ClientSecret: string(configured.Secret), TokenURL: c.TokenURL,
 			Scopes: []string{"https://" + base.Host + "/.default"}, AuthStyle: oauth2.AuthStyleInParams,
 		},
-	}
-	a.client, err = newClient(configured.Config, nil, agent)
-	return a, err
+	}, nil
 }
 
 func (a *graphBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) ([]string, error) {
@@ -97,24 +95,18 @@ func (a *graphBackend) ask(ctx context.Context, q *authn.GroupQuery, limit int) 
 // page, "" on the last. The error holds nothing of the answer.
 func parsePage(answer []byte, property string) (names []string, next string, err error) {
 	var page struct {
-		Next  string `json:"@odata.nextLink"`
-		Value []struct {
-			ID          *string `json:"id"`
-			DisplayName *string `json:"displayName"`
-		} `json:"value"`
+		Next  string           `json:"@odata.nextLink"`
+		Value []map[string]any `json:"value"`
 	}
 	if json.Unmarshal(answer, &page) != nil || page.Value == nil {
 		return nil, "", errors.New("the answer is not a page of groups")
 	}
 	for _, group := range page.Value {
-		name := group.ID
-		if property == "displayName" {
-			name = group.DisplayName
-		}
-		if name == nil {
+		name, ok := group[property].(string)
+		if !ok {
 			return nil, "", fmt.Errorf("the answer has a group without %s", property)
 		}
-		names = append(names, *name)
+		names = append(names, name)
 	}
 	return names, page.Next, nil
 }
@@ -130,6 +122,7 @@ func (a *graphBackend) isOwn(text string) bool {
 // get gets a page. It waits as long as Graph asks for, if there is time for that, and renews a
 // token that Graph does not accept, once.
 func (a *graphBackend) get(ctx context.Context, at string) (*reply, error) {
+	deadline, _ := ctx.Deadline() // every look-up has one
 	renewed := false
 	for {
 		token, err := a.bearer(ctx)
@@ -144,18 +137,12 @@ func (a *graphBackend) get(ctx context.Context, at string) (*reply, error) {
 		case reply.status == http.StatusUnauthorized && !renewed:
 			renewed = true
 			a.token.CompareAndSwap(token, nil)
-		case wait > 0 && fits(ctx, wait):
+		case wait > 0 && time.Until(deadline) > wait:
 			sleep.Context(ctx, wait)
 		default:
 			return reply, nil
 		}
 	}
-}
-
-// fits reports whether a wait leaves time before the context ends.
-func fits(ctx context.Context, wait time.Duration) bool {
-	deadline, limited := ctx.Deadline()
-	return !limited || time.Until(deadline) > wait
 }
 
 // bearer returns the token of the application, which one look-up fetches for all.

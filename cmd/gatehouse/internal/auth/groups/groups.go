@@ -18,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/ldap"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn/groupsource"
 	"github.com/gatehouse-dev/gatehouse/webhooks/config"
@@ -30,6 +32,8 @@ const cacheBytes = 32 << 20
 // Groups are the group sources of a configuration, and for a moment those of the one before
 // it. It is safe for concurrent use.
 type Groups struct {
+	prometheus.Collector
+
 	log     *slog.Logger
 	agent   string
 	metrics *metrics
@@ -50,6 +54,7 @@ type View struct{ all []*source }
 func New(log *slog.Logger, version string) *Groups {
 	g := &Groups{log: log, agent: strings.TrimSuffix("gatehouse/"+version, "/"), cache: newCache(cacheBytes)}
 	g.metrics = newMetrics(g.cache)
+	g.Collector = g.metrics
 	g.ctx, g.close = context.WithCancel(context.Background())
 	return g
 }
@@ -83,16 +88,34 @@ func (g *Groups) Provide(c *config.Config) (*View, error) {
 	return v, nil
 }
 
+// ProvideOnce gives each issuer of a configuration the look-ups of its group sources, for a
+// command. End must be called in the end.
+func ProvideOnce(c *config.Config) (end func(), err error) {
+	for i := range c.Directories {
+		one, err := ldap.New(ldap.Options{Config: c.Directories[i].Config, BindPassword: c.Directories[i].BindPassword})
+		if err != nil {
+			return nil, err
+		}
+		c.Authn.Directories[i].Directory = one
+	}
+	g := New(slog.New(slog.DiscardHandler), build.Version())
+	if _, err := g.Provide(c); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g.Close, nil
+}
+
 // source returns the source with these settings. The caller holds the lock.
 func (g *Groups) source(configured *config.GroupSource, directories []authn.NamedDirectory) (*source, error) {
 	var directory authn.Directory
 	for _, one := range directories {
-		if ldap := configured.Config.LDAP; ldap != nil && ldap.Directory == one.Config.Name {
+		if asked := configured.Config.LDAP; asked != nil && asked.Directory == one.Config.Name {
 			directory = one.Directory
 		}
 	}
 	i := slices.IndexFunc(g.known, func(one *source) bool {
-		return reflect.DeepEqual(&one.settings, configured) && one.directory == directory
+		return reflect.DeepEqual(&one.given, configured) && one.directory == directory
 	})
 	if i >= 0 {
 		return g.known[i], nil
@@ -104,7 +127,7 @@ func (g *Groups) source(configured *config.GroupSource, directories []authn.Name
 		return nil, err
 	}
 	of := g.newSource(&complete, ask)
-	of.settings, of.directory = *configured, directory
+	of.given, of.directory = *configured, directory
 	g.known = append(g.known, of)
 	return of, nil
 }
@@ -112,15 +135,12 @@ func (g *Groups) source(configured *config.GroupSource, directories []authn.Name
 // newSource returns a source that asks. The configuration has defaults.
 func (g *Groups) newSource(configured *config.GroupSource, ask backend) *source {
 	c := configured.Config
-	of := &source{
-		groups: g, backend: ask,
-		issuer: strings.Clone(configured.Issuer), name: strings.Clone(c.Name), prefix: strings.Clone(configured.Prefix),
-		timeout: c.Timeout.Duration, ttl: c.CacheTTL.Duration, outageTTL: c.OutageTTL.Duration, limit: c.MaxGroups,
+	return &source{
+		GroupSource: *configured, groups: g, backend: ask,
 		slots: make(chan struct{}, c.MaxRequests), queue: make(chan struct{}, callsPerSlot*c.MaxRequests),
-		log: g.log.With("issuer", configured.Issuer, "source", c.Name),
+		count: g.metrics.of(configured.Issuer, c.Name),
+		log:   g.log.With("issuer", configured.Issuer, "source", c.Name),
 	}
-	of.count = g.metrics.of(of.issuer, of.name)
-	return of
 }
 
 // Keep forgets the sources that do not belong to the View.
@@ -128,23 +148,9 @@ func (g *Groups) Keep(v *View) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, one := range g.known {
-		if !slices.ContainsFunc(v.all, func(kept *source) bool { return kept.issuer == one.issuer && kept.name == one.name }) {
-			g.metrics.drop(one.issuer, one.name)
+		if !slices.ContainsFunc(v.all, func(kept *source) bool { return kept.Issuer == one.Issuer && kept.Config.Name == one.Config.Name }) {
+			g.metrics.drop(one.Issuer, one.Config.Name)
 		}
 	}
 	g.known = slices.Clone(v.all)
-}
-
-// Describe implements prometheus.Collector.
-func (g *Groups) Describe(ch chan<- *prometheus.Desc) {
-	for _, one := range g.metrics.all {
-		one.Describe(ch)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (g *Groups) Collect(ch chan<- prometheus.Metric) {
-	for _, one := range g.metrics.all {
-		one.Collect(ch)
-	}
 }

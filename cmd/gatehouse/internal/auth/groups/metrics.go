@@ -4,10 +4,11 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics show how well group sources answer. Labels are of the configuration.
 type metrics struct {
+	*prometheus.Registry
+
 	answers          *prometheus.CounterVec
 	duration         *prometheus.HistogramVec
 	open, inProgress *prometheus.GaugeVec
-	all              []prometheus.Collector
 }
 
 func newMetrics(c *cache) *metrics {
@@ -16,6 +17,7 @@ func newMetrics(c *cache) *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	m := &metrics{
+		Registry: prometheus.NewRegistry(),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_group_answers_total",
 			Help: "Groups of users of group sources, by where they came from: cache, source, stale (cached, because the source does not answer), unknown.",
@@ -27,7 +29,7 @@ func newMetrics(c *cache) *metrics {
 		open:       gauges("gatehouse_group_source_open", "1 while a group source is not asked because it failed again and again."),
 		inProgress: gauges("gatehouse_group_lookups_in_progress", "Look-ups of a group source that are in progress, or wait for others."),
 	}
-	m.all = []prometheus.Collector{
+	m.MustRegister(
 		m.answers, m.duration, m.open, m.inProgress,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gatehouse_group_cache_entries", Help: "Cached answers of all group sources."}, func() float64 {
 			entries, _ := c.size()
@@ -37,7 +39,7 @@ func newMetrics(c *cache) *metrics {
 			_, bytes := c.size()
 			return float64(bytes)
 		}),
-	}
+	)
 	return m
 }
 

@@ -66,14 +66,13 @@ const (
 
 // source is a group source.
 type source struct {
+	// GroupSource is the configuration with defaults, and given the one without.
+	config.GroupSource
+
+	given     config.GroupSource
 	groups    *Groups
-	settings  config.GroupSource
 	directory authn.Directory
 	backend   backend
-
-	issuer, name, prefix    string
-	timeout, ttl, outageTTL time.Duration
-	limit                   int
 
 	breaker breaker
 	// calls are the look-ups in progress, one for each user.
@@ -91,7 +90,7 @@ func (s *source) key(q *authn.GroupQuery) cacheKey { return cacheKey{s, q.Subjec
 // Cached implements authn.GroupLookup.
 func (s *source) Cached(q *authn.GroupQuery) (authn.GroupAnswer, bool) {
 	answer, ok := s.groups.cache.get(s.key(q))
-	if !ok || time.Since(answer.At) >= s.ttl {
+	if !ok || time.Since(answer.At) >= s.Config.CacheTTL.Duration {
 		return authn.GroupAnswer{}, false
 	}
 	s.count.cache.Inc()
@@ -107,9 +106,9 @@ func (s *source) Lookup(ctx context.Context, q *authn.GroupQuery) (authn.GroupAn
 	}
 	// Nobody has fewer groups than a moment ago because a source is away.
 	answer, ok := s.groups.cache.get(s.key(q))
-	if ok && time.Since(answer.At) < s.outageTTL && !errors.Is(err, errNotAccepted) {
+	if ok && time.Since(answer.At) < s.Config.OutageTTL.Duration && !errors.Is(err, errNotAccepted) {
 		s.count.stale.Inc()
-		answer.Stale = time.Since(answer.At) >= s.ttl
+		answer.Stale = time.Since(answer.At) >= s.Config.CacheTTL.Duration
 		return answer, nil
 	}
 	s.count.unknown.Inc()
@@ -159,7 +158,7 @@ func (s *source) run(q *authn.GroupQuery) (authn.GroupAnswer, error) {
 	}
 	for i, name := range names {
 		if name != "" { // An empty name stays empty, for the guard to reject.
-			names[i] = s.prefix + name
+			names[i] = s.Prefix + name
 		}
 	}
 	slices.Sort(names)
@@ -174,16 +173,16 @@ func (s *source) try(q *authn.GroupQuery) (names []string, err error) {
 			names, err = nil, errPanic
 		}
 	}()
-	ctx, cancel := context.WithTimeout(s.groups.ctx, s.timeout)
+	ctx, cancel := context.WithTimeout(s.groups.ctx, s.Config.Timeout.Duration)
 	defer cancel()
-	names, err = s.backend.ask(ctx, q, s.limit)
+	names, err = s.backend.ask(ctx, q, s.Config.MaxGroups)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, &outageError{cause: fmt.Errorf("%w: %w", errTime, context.Cause(ctx))}
 	case err != nil:
 		return nil, err
-	case len(names) > s.limit:
-		return nil, groupsource.TooMany(s.limit)
+	case len(names) > s.Config.MaxGroups:
+		return nil, groupsource.TooMany(s.Config.MaxGroups)
 	}
 	return names, nil
 }
@@ -203,7 +202,7 @@ func (s *source) record(err error, took time.Duration) {
 	switch {
 	case opened:
 		s.count.open.Set(1)
-		s.log.Warn("a group source does not answer", "error", truncate.Bytes(err.Error(), 1000), "hint", "cached groups are used for at most "+s.outageTTL.String()+"; onUnknown decides about other users")
+		s.log.Warn("a group source does not answer", "error", truncate.Bytes(err.Error(), 1000), "hint", "cached groups are used for at most "+s.Config.OutageTTL.Duration.String()+"; onUnknown decides about other users")
 	case closed:
 		s.count.open.Set(0)
 		s.log.Info("a group source answers again")

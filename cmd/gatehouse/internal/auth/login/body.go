@@ -16,6 +16,8 @@ import (
 const (
 	// maxBodyBytes has room for the largest token, 16 KiB, and as much beside it.
 	maxBodyBytes = 32 << 10
+	// jsonMedia and formMedia are the media types of requests.
+	jsonMedia, formMedia = "application/json", "application/x-www-form-urlencoded"
 	// maxTextBytes bounds a name and a password. A password is
 	// compared as a whole by whatever checks it, so that one must not be cut.
 	maxTextBytes = 1 << 10
@@ -34,8 +36,9 @@ func badInput(format string, args ...any) *requestError {
 	return &requestError{status: http.StatusBadRequest, reason: string(authn.ReasonInput), text: fmt.Sprintf(format, args...)}
 }
 
-// readAll reads the body of a request within its bound.
-func readAll(r *http.Request) ([]byte, error) {
+// readBody reads the body of a request within its bound. It must have the media type unless
+// it is empty.
+func readBody(r *http.Request, want string) ([]byte, error) {
 	if r.URL.RawQuery != "" {
 		// What stands in a URL ends up in the logs of proxies.
 		return nil, badInput("the URL must not have a query")
@@ -49,21 +52,13 @@ func readAll(r *http.Request) ([]byte, error) {
 		return nil, err
 	case len(body) > maxBodyBytes:
 		return nil, tooLarge()
-	}
-	return body, nil
-}
-
-// readBody reads the body of a request, which must be JSON unless it is empty.
-func readBody(r *http.Request) ([]byte, error) {
-	body, err := readAll(r)
-	if err != nil || len(body) == 0 {
-		return nil, err
+	case len(body) == 0:
+		return nil, nil
 	}
 	// A browser sends JSON to another origin only if that agrees, and this one
 	// does not.
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
-		return nil, &requestError{status: http.StatusUnsupportedMediaType, reason: ReasonMediaType, text: "the media type must be application/json"}
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != want {
+		return nil, &requestError{status: http.StatusUnsupportedMediaType, reason: ReasonMediaType, text: "the media type must be " + want}
 	}
 	return body, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // login answers POST /login.
 func (s *service) login(ctx context.Context, c *call) answer {
-	body, err := readBody(c.request)
+	body, err := readBody(c.request, jsonMedia)
 	if err != nil {
 		return c.refused(err)
 	}

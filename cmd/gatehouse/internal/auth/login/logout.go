@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"mime"
 	"net/http"
 	"net/url"
 
@@ -22,17 +21,11 @@ const (
 	reasonNotStored = "not-stored"
 )
 
-// oauthError is the answer to a logout that failed (RFC 6749, 5.2). The description is the
-// same for all tokens that are rejected: who sends one has proven nothing.
-type oauthError struct {
-	Error       string `json:"error"`
-	Description string `json:"error_description"`
-}
-
-// failedLogout returns the answer to a logout that failed, for which the specification has
-// status 400 alone.
+// failedLogout returns the answer to a logout that failed (RFC 6749, 5.2), for which the
+// specification has status 400 alone. The description is the same for all tokens that are
+// rejected: who sends one has proven nothing.
 func failedLogout(code, description string) answer {
-	return answer{status: http.StatusBadRequest, body: oauthError{code, description}}
+	return answer{status: http.StatusBadRequest, body: map[string]string{"error": code, "error_description": description}}
 }
 
 // logout answers POST /logout. A logout token that arrives again has the same answer, and
@@ -53,31 +46,23 @@ func (s *service) logout(ctx context.Context, c *call) answer {
 	}) {
 		return c.overloaded()
 	}
-	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
-	c.event.Backend, c.event.Source, c.event.TokenID = d.Backend, d.Source, d.TokenID
+	c.decided(&d)
 	switch {
 	case stored != nil:
 		c.event.Decision, c.event.Reason, c.event.Detail = review.Unknown, reasonNotStored, stored.Error()
 		return failedLogout("temporarily_unavailable", "the logout could not be stored")
 	case d.Outcome == authn.Yes:
-		c.event.Decision = review.Allowed
 		return answer{status: http.StatusOK, body: struct{}{}}
-	case d.Outcome == authn.No:
-		c.event.Decision = review.Denied
 	default:
-		c.event.Decision = review.Unknown
+		return failedLogout("invalid_request", "the logout token is not accepted")
 	}
-	return failedLogout("invalid_request", "the logout token is not accepted")
 }
 
 // logoutToken reads the form of a logout request. Its error holds nothing of it.
 func logoutToken(r *http.Request) (string, error) {
-	body, err := readAll(r)
+	body, err := readBody(r, formMedia)
 	if err != nil {
 		return "", err
-	}
-	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
-		return "", &requestError{status: http.StatusBadRequest, reason: ReasonMediaType, text: "the media type must be application/x-www-form-urlencoded"}
 	}
 	form, err := url.ParseQuery(string(body))
 	if tokens := form["logout_token"]; err == nil && len(tokens) == 1 && tokens[0] != "" {

@@ -18,7 +18,7 @@ func (s *service) whoami(ctx context.Context, c *call) answer {
 	if err != nil {
 		return c.refused(err)
 	}
-	body, err := readBody(c.request)
+	body, err := readBody(c.request, jsonMedia)
 	if err != nil {
 		return c.refused(err)
 	}
@@ -29,17 +29,25 @@ func (s *service) whoami(ctx context.Context, c *call) answer {
 	if !c.turn(ctx, func() { d = s.current().Decide(ctx, authn.Input{Token: token}) }) {
 		return c.overloaded()
 	}
+	c.decided(&d)
+	if d.Outcome == authn.Yes {
+		c.event.User = d.Status.User.Username
+	}
+	return answer{status: http.StatusOK, body: answerOf(&d)}
+}
+
+// decided records the decision about a token.
+func (c *call) decided(d *authn.Decision) {
 	c.event.Reason, c.event.Detail = string(d.Reason), d.Detail
 	c.event.Backend, c.event.Source, c.event.TokenID = d.Backend, d.Source, d.TokenID
 	switch d.Outcome {
 	case authn.Yes:
-		c.event.Decision, c.event.User = review.Allowed, d.Status.User.Username
+		c.event.Decision = review.Allowed
 	case authn.No:
 		c.event.Decision = review.Denied
 	case authn.Unknown:
 		c.event.Decision = review.Unknown
 	}
-	return answer{status: http.StatusOK, body: answerOf(&d)}
 }
 
 // answerOf returns what the caller may know of a decision.
