@@ -12,6 +12,7 @@ import (
 type deadline struct {
 	request context.Context //nolint:containedctx // it is a context itself
 	at      time.Time
+	now     func() time.Time
 
 	once  sync.Once
 	timed atomic.Pointer[timedContext]
@@ -44,7 +45,7 @@ func (d *deadline) Err() error {
 	if err := d.request.Err(); err != nil {
 		return err
 	}
-	if time.Until(d.at) <= 0 {
+	if !d.now().Before(d.at) {
 		return context.DeadlineExceeded
 	}
 	return nil

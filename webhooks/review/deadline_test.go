@@ -24,7 +24,7 @@ func TestDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				request, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				d := &deadline{request: request, at: time.Now().Add(time.Second)}
+				d := &deadline{request: request, at: time.Now().Add(time.Second), now: time.Now}
 				defer d.end()
 				var child context.Context
 				if timed {

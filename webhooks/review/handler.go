@@ -192,7 +192,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request, caller Caller, t
 		return true
 	}
 	defer h.finish(w, r, x)
-	ctx := &deadline{request: r.Context(), at: x.outcome.Started.Add(decisionTime(timeout))}
+	ctx := &deadline{request: r.Context(), at: x.outcome.Started.Add(decisionTime(timeout)), now: h.Now}
 	defer ctx.end()
 
 	failed := h.answer(ctx, w, r, x) //nolint:contextcheck // ctx is a context of the request
