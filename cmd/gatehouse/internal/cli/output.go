@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
 	"os"
@@ -39,6 +40,17 @@ func encodeJSON(out io.Writer, indent string, value any) error {
 	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
+}
+
+// WriteReport writes a report as -o says: with "json" as WriteJSON does, else as print does, which leaves errors to a Flush of out.
+func WriteReport(out io.Writer, output string, report any, print func(out io.Writer)) error {
+	buffered := bufio.NewWriter(out)
+	if output != "json" {
+		print(buffered)
+	} else if err := WriteJSON(buffered, report); err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
 // WriteTable writes rows below a head, with aligned columns.

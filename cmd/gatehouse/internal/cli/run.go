@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // The exit codes of every subcommand.
@@ -41,6 +43,26 @@ func (e *ExitError) Error() string {
 }
 
 func (e *ExitError) Unwrap() error { return e.Err }
+
+// Exit returns the error of a command that has printed everything, nil for ExitYes.
+func Exit(code int) error {
+	if code == ExitYes {
+		return nil
+	}
+	return &ExitError{Code: code}
+}
+
+// ExitOutcome returns Exit for an outcome.
+func ExitOutcome(outcome authn.Outcome) error {
+	switch outcome {
+	case authn.Yes:
+		return nil
+	case authn.No:
+		return Exit(ExitNo)
+	case authn.Unknown:
+	}
+	return Exit(ExitUnknown)
+}
 
 // Run runs the program with these commands and returns its exit code.
 func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {

@@ -2,14 +2,13 @@ package certs
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -64,56 +63,43 @@ func (f *statusFlags) run(cmd *cobra.Command, s cli.Streams) error {
 	if cmd.Context().Err() != nil {
 		return errors.New("interrupted")
 	}
-	if f.output == "json" {
-		err = cli.WriteJSON(s.Out, view)
-	} else {
-		err = view.print(s.Out)
-	}
-	if err != nil {
+	if err := cli.WriteReport(s.Out, f.output, view, view.print); err != nil {
 		return err
 	}
-	switch view.Outcome {
-	case authn.No:
-		return &cli.ExitError{Code: cli.ExitNo}
-	case authn.Unknown:
-		return &cli.ExitError{Code: cli.ExitUnknown}
-	case authn.Yes:
-	}
-	return nil
+	return cli.ExitOutcome(view.Outcome)
 }
 
 // print shows the view to people: problems first, then what comes next, then who
-// serves and who trusts what.
-func (v *statusView) print(out io.Writer) error {
-	var text strings.Builder
+// serves and who trusts what. Flush of out has the error.
+func (v *statusView) print(out io.Writer) {
+	line := decision.LinePrinter(out)
 	for i := range v.Findings {
 		f := &v.Findings[i]
 		level := string(f.Level)
 		if f.Level == levelUnknown {
 			level = "cannot decide"
 		}
-		fmt.Fprintf(&text, "%s: %s: %s\n", level, cli.OneLine(f.Object), cli.OneLine(f.Message))
+		line("%s: %s: %s", level, cli.OneLine(f.Object), cli.OneLine(f.Message))
 		if f.Remedy != "" {
-			fmt.Fprintf(&text, "  remedy: %s\n", cli.OneLine(f.Remedy))
+			line("  remedy: %s", cli.OneLine(f.Remedy))
 		}
 	}
 	if len(v.Findings) > 0 {
-		text.WriteString("\n")
+		line("")
 	}
-	fmt.Fprintf(&text, "%s, at %s\n", cli.OneLine(v.Store), cli.FormatTime(&v.At))
+	line("%s, at %s", cli.OneLine(v.Store), cli.FormatTime(&v.At))
 	if v.Phase != "" {
-		fmt.Fprintf(&text, "  phase: %s since %s", v.Phase, dated(*v.Since, v.At))
+		cause := ""
 		if v.Cause != "" {
-			fmt.Fprintf(&text, ", cause %s", v.Cause)
+			cause = ", cause " + string(v.Cause)
 		}
-		fmt.Fprintf(&text, "\n  next: %s\n", v.Next.text(v.At))
+		line("  phase: %s since %s%s", v.Phase, dated(*v.Since, v.At), cause)
+		line("  next: %s", v.Next.text(v.At))
 		for _, one := range v.Next.WaitsFor {
-			fmt.Fprintf(&text, "    waits for %s\n", cli.OneLine(one))
+			line("    waits for %s", cli.OneLine(one))
 		}
 	}
-	v.printTables(&text)
-	_, err := io.WriteString(out, text.String())
-	return err
+	v.printTables(out)
 }
 
 // text returns the next step on one line, without who keeps it waiting.
@@ -125,7 +111,7 @@ func (n *nextStep) text(now time.Time) string {
 	return cli.OneLine(text + ", when " + n.When)
 }
 
-func (v *statusView) printTables(text *strings.Builder) {
+func (v *statusView) printTables(out io.Writer) {
 	var cas, replicas, webhooks [][]string
 	for i := range v.Authorities {
 		a := &v.Authorities[i]
@@ -167,8 +153,8 @@ func (v *statusView) printTables(text *strings.Builder) {
 		{[]string{"REGISTRATION", "WEBHOOK", "TRUSTS", "ACCEPTS REPLICAS"}, webhooks},
 	} {
 		if len(table.rows) > 0 {
-			text.WriteString("\n")
-			_ = cli.WriteTable(text, table.head, table.rows) // a Builder takes everything
+			_, _ = io.WriteString(out, "\n")
+			_ = cli.WriteTable(out, table.head, table.rows)
 		}
 	}
 }

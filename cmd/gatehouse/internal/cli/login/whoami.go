@@ -95,22 +95,10 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if f.output == "json" {
-		err = cli.WriteJSON(s.Out, report)
-	} else {
-		err = report.print(s.Out)
-	}
-	if err != nil {
+	if err := cli.WriteReport(s.Out, f.output, report, report.print); err != nil {
 		return err
 	}
-	switch report.Outcome {
-	case authn.Yes:
-		return nil
-	case authn.No:
-		return &cli.ExitError{Code: cli.ExitNo}
-	case authn.Unknown:
-	}
-	return &cli.ExitError{Code: cli.ExitUnknown}
+	return cli.ExitOutcome(report.Outcome)
 }
 
 // ask finds the token and sends it to Gatehouse.
@@ -213,12 +201,11 @@ func contextToken(ctx context.Context, s cli.Streams, own *loginFlags, user *cli
 	return "", errors.New("the context has no token and does not log in with Gatehouse (hint: --token-file FILE)")
 }
 
-// print writes the report for people, a line a fact.
-func (r *whoamiReport) print(out io.Writer) error {
-	var text strings.Builder
+// print writes the report for people, a line a fact. Flush of out has the error.
+func (r *whoamiReport) print(out io.Writer) {
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&text, "%-11s %s\n", name, value)
+			_, _ = fmt.Fprintf(out, "%-11s %s\n", name, value)
 		}
 	}
 	when := func(t *time.Time) string {
@@ -227,37 +214,36 @@ func (r *whoamiReport) print(out io.Writer) error {
 		}
 		return t.UTC().Format(time.RFC3339)
 	}
-	if a := r.Gatehouse; a != nil {
-		if a.User != nil {
-			line("user", cli.OneLine(a.User.Username))
-			line("uid", cli.OneLine(a.User.UID))
-			line("groups", cli.OneLine(strings.Join(a.User.Groups, ", ")))
-			for i := range a.GroupOrigins {
-				origin := &a.GroupOrigins[i]
-				line("groups from", cli.OneLine(origin.Describe(time.Now())+": "+cmp.Or(origin.Missing, strings.Join(origin.Groups, ", "), "none")))
-			}
-			for _, key := range slices.Sorted(maps.Keys(a.User.Extra)) {
-				line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
-			}
-		}
-		from := cli.OneLine(a.Backend)
-		if a.Source != "" {
-			from = strings.TrimPrefix(from+" of "+cli.OneLine(a.Source), " of ")
-		}
-		line("from", from)
-		line("token id", cli.OneLine(a.TokenID))
-		line("issued", when(a.IssuedAt))
-		ends := when(a.ExpiresAt)
-		if a.ExpiresAt != nil && time.Until(*a.ExpiresAt) > 0 {
-			ends += " (in " + time.Until(*a.ExpiresAt).Round(time.Second).String() + ")"
-		}
-		line("expires", ends)
-		line("gatehouse", verdictText(a))
-	} else {
+	a := r.Gatehouse
+	if a == nil {
 		line("gatehouse", r.GatehouseError)
+		return
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	if a.User != nil {
+		line("user", cli.OneLine(a.User.Username))
+		line("uid", cli.OneLine(a.User.UID))
+		line("groups", cli.OneLine(strings.Join(a.User.Groups, ", ")))
+		for i := range a.GroupOrigins {
+			origin := &a.GroupOrigins[i]
+			line("groups from", cli.OneLine(origin.Describe(time.Now())+": "+cmp.Or(origin.Missing, strings.Join(origin.Groups, ", "), "none")))
+		}
+		for _, key := range slices.Sorted(maps.Keys(a.User.Extra)) {
+			line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
+		}
+	}
+	from := cli.OneLine(a.Backend)
+	if a.Source != "" {
+		from = strings.TrimPrefix(from+" of "+cli.OneLine(a.Source), " of ")
+	}
+	line("from", from)
+	line("token id", cli.OneLine(a.TokenID))
+	line("issued", when(a.IssuedAt))
+	ends := when(a.ExpiresAt)
+	if a.ExpiresAt != nil && time.Until(*a.ExpiresAt) > 0 {
+		ends += " (in " + time.Until(*a.ExpiresAt).Round(time.Second).String() + ")"
+	}
+	line("expires", ends)
+	line("gatehouse", verdictText(a))
 }
 
 // verdictText returns Gatehouse's answer about the token on one line.

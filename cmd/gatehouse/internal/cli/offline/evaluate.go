@@ -149,14 +149,11 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		defined: map[schema.GroupVersionKind]map[string]any{},
 	}
 	crds := slices.Clone(in.definitions)
-	for _, s := range in.sources {
-		for _, object := range s.Objects {
-			if object.GroupVersionKind() == crdKind() {
-				if tree, err := rawjson.Value(object.JSON()).Decode(); err == nil { // evaluate reports what is wrong with it
-					content, _ := tree.(map[string]any)
-					request.Versions(content, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { e.defined[kind] = content })
-					crds = append(crds, &unstructured.Unstructured{Object: content})
-				}
+	for object := range objectsIn(in.sources) {
+		if object.GroupVersionKind() == crdKind() {
+			if content := contentOf(object); content != nil { // evaluate reports what is wrong with it
+				request.Versions(content, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { e.defined[kind] = content })
+				crds = append(crds, &unstructured.Unstructured{Object: content})
 			}
 		}
 	}
@@ -192,10 +189,8 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		return nil, err
 	}
 	e.old = make(map[objectKey]*manifest.Object)
-	for _, s := range sources {
-		for _, object := range s.Objects {
-			e.old[e.key(object)] = object
-		}
+	for object := range objectsIn(sources) {
+		e.old[e.key(object)] = object
 	}
 	return e, nil
 }
@@ -312,23 +307,28 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 	return out
 }
 
+// contentOf returns the fields of an object, nil if they cannot be read.
+func contentOf(o *manifest.Object) map[string]any {
+	tree, _ := rawjson.Value(o.JSON()).Decode()
+	content, _ := tree.(map[string]any)
+	return content
+}
+
 // checkSchema returns what the API server rejects of an object by the schema of its kind, and whether it cannot even decode the
 // object. It notes a kind that is not checked.
 func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) (found diagnostic.List, undecodable bool) {
 	if e.schemas == nil || o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group { // ours are reviewed below
 		return nil, false
 	}
-	tree, err := rawjson.Value(o.JSON()).Decode()
-	if err != nil {
-		return nil, false //nolint:nilerr // evaluate reports it
+	content := contentOf(o)
+	if content == nil {
+		return nil, false // evaluate reports it
 	}
-	content, _ := tree.(map[string]any)
 	var old map[string]any
 	if before := e.old[e.key(o)]; before != nil {
-		tree, _ := rawjson.Value(before.JSON()).Decode() // evaluate reports what is wrong with it
-		old, _ = tree.(map[string]any)
+		old = contentOf(before)
 	}
-	found, undecodable, err = e.schemas.Check(ctx, o.GroupVersionKind(), content, old)
+	found, undecodable, err := e.schemas.Check(ctx, o.GroupVersionKind(), content, old)
 	if err != nil {
 		e.unchecked[o.GroupVersionKind()] = err
 	}

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -114,24 +113,10 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	if d.Reason == authn.ReasonKeys && f.fetchKeys {
 		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
 	}
-	if output == "json" {
-		err = cli.WriteJSON(s.Out, e)
-	} else {
-		out := bufio.NewWriter(s.Out)
-		e.print(out, f.now())
-		err = out.Flush()
-	}
-	if err != nil {
+	if err := cli.WriteReport(s.Out, output, e, func(out io.Writer) { e.print(out, f.now()) }); err != nil {
 		return err
 	}
-	switch e.Outcome {
-	case authn.Yes:
-		return nil
-	case authn.No:
-		return &cli.ExitError{Code: cli.ExitNo}
-	case authn.Unknown:
-	}
-	return &cli.ExitError{Code: cli.ExitUnknown}
+	return cli.ExitOutcome(e.Outcome)
 }
 
 // fetchIssuerKeys fetches the keys of the token's issuer, if that is configured, and returns what it did.

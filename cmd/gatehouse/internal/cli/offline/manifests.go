@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -31,6 +32,19 @@ type source struct {
 	// path is where it was read from, and empty for standard input.
 	path string
 	text []byte
+}
+
+// objectsIn yields the objects of all files.
+func objectsIn(sources []source) iter.Seq[*manifest.Object] {
+	return func(yield func(*manifest.Object) bool) {
+		for _, s := range sources {
+			for _, o := range s.Objects {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // maxManifest is the size of the largest file that is read, in MiB. All CustomResourceDefinitions of an operator in one file have a

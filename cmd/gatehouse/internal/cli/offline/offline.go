@@ -220,20 +220,18 @@ func (f *manifestFlags) openCluster(ctx context.Context, stdin io.Reader) (*inpu
 func (in *input) readDefinitions() error {
 	known := request.NewResources(append(crdadmission.Definitions(), in.definitions...))
 	asked := map[schema.GroupVersionKind]bool{}
-	for _, s := range in.sources {
-		for _, o := range s.Objects {
-			kind := o.GroupVersionKind()
-			if asked[kind] || unreadableError(o) != nil || !known.Of(kind).Guessed {
-				continue
-			}
-			asked[kind] = true
-			definition, opaque, err := in.source.Once.Definition(kind)
-			if err != nil {
-				return in.source.Explain(err)
-			}
-			if definition != nil {
-				in.definitions, in.opaque[kind] = append(in.definitions, definition), opaque
-			}
+	for o := range objectsIn(in.sources) {
+		kind := o.GroupVersionKind()
+		if asked[kind] || unreadableError(o) != nil || !known.Of(kind).Guessed {
+			continue
+		}
+		asked[kind] = true
+		definition, opaque, err := in.source.Once.Definition(kind)
+		if err != nil {
+			return in.source.Explain(err)
+		}
+		if definition != nil {
+			in.definitions, in.opaque[kind] = append(in.definitions, definition), opaque
 		}
 	}
 	return nil
@@ -387,11 +385,9 @@ func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 // namespacesIn returns the namespaces among manifests. The last one of a name counts, as when they are applied in order.
 func namespacesIn(sources []source) map[string]*corev1.Namespace {
 	all := make(map[string]*corev1.Namespace)
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			if n, ok := o.AsNamespace(); ok {
-				all[n.Name] = n
-			}
+	for o := range objectsIn(sources) {
+		if n, ok := o.AsNamespace(); ok {
+			all[n.Name] = n
 		}
 	}
 	return all

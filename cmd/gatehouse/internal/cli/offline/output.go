@@ -87,11 +87,9 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	if err != nil {
 		return err
 	}
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			if o.WrittenOut() {
-				log.add(o, "aliases are written out where sidecars are %s", where)
-			}
+	for o := range objectsIn(sources) {
+		if o.WrittenOut() {
+			log.add(o, "aliases are written out where sidecars are %s", where)
 		}
 	}
 	log.addSum(sources)
@@ -246,16 +244,14 @@ func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
 // addSum adds how many objects were changed.
 func (l *changeLog) addSum(sources []source) {
 	var changed, left, other int
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			switch {
-			case o.Changed():
-				changed++
-			case mayHoldPod(o), l.anyObject:
-				left++
-			default:
-				other++
-			}
+	for o := range objectsIn(sources) {
+		switch {
+		case o.Changed():
+			changed++
+		case mayHoldPod(o), l.anyObject:
+			left++
+		default:
+			other++
 		}
 	}
 	are := "left as they are"

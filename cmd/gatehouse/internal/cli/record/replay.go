@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -174,23 +173,10 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 	if report.Reviews == 0 && len(report.Problems) > 0 {
 		return out.exit()
 	}
-	if err := f.write(s, out); err != nil {
+	if err := cli.WriteReport(s.Out, f.output, out, out.print); err != nil {
 		return err
 	}
 	return out.exit()
-}
-
-// write writes the report.
-func (f *replayFlags) write(s cli.Streams, r *replayReport) error {
-	out := bufio.NewWriter(s.Out)
-	var err error
-	switch f.output {
-	case "json":
-		err = cli.WriteJSON(out, r)
-	default:
-		r.print(out)
-	}
-	return errors.Join(err, out.Flush())
 }
 
 // candidateOf returns the configuration that a flag names.
