@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// orList returns alternatives as part of a sentence: "text, json or yaml".
-func orList(values []string) string {
+// OrList returns alternatives as part of a sentence: "text, json or yaml".
+func OrList(values []string) string {
 	last := len(values) - 1
 	if last < 1 {
 		return strings.Join(values, "")

@@ -162,8 +162,12 @@ func prepare(cmd *cobra.Command, args []string) error {
 	return checkRequiredFlags(cmd, args)
 }
 
-// adaptFlags gives the flags of a command and its subcommands what all flags of their name or type have.
+// adaptFlags gives the flags of a command and its subcommands what all flags of their name or type have. Shells offer files where nothing
+// says what a flag or a command takes.
 func adaptFlags(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		switch {
 		case flag.Name == configFlag:
@@ -171,7 +175,6 @@ func adaptFlags(cmd *cobra.Command) {
 		case flag.Value.Type() == "duration":
 			adaptDurationFlag(flag)
 		}
-		// Shells offer files where nothing says what a flag takes.
 		_, file := flag.Annotations[cobra.BashCompFilenameExt]
 		_, directory := flag.Annotations[cobra.BashCompSubdirsInDir]
 		if _, says := cmd.GetFlagCompletionFunc(flag.Name); !says && !file && !directory && flag.Value.Type() != "bool" {

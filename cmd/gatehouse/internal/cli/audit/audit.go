@@ -38,9 +38,7 @@ type auditFlags struct {
 }
 
 // outputs returns the values of --output; the first is the default.
-func outputs() []string {
-	return []string{"table", "json", "ndjson"}
-}
+func outputs() []string { return []string{"table", "json", "ndjson"} }
 
 // mostExamples bounds --examples: a summary has a bounded size.
 const mostExamples = 1000
@@ -107,7 +105,6 @@ that fails; otherwise 0.`,
 			}
 			return f.run(cmd.Context(), s)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents that decide in place of what is active in the cluster")
 	cli.NoteConfigVariable(cmd)
@@ -120,12 +117,8 @@ that fails; otherwise 0.`,
 	flags.IntVar(&f.examples, "examples", 3, "examples of each rule and status")
 	flags.DurationVar(&f.timeout, "timeout", 0, "end the audit after this time and report what was judged until then (default none)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only violations, errors and what was not judged; no progress and no warnings about policies")
-	for name, complete := range map[string]cobra.CompletionFunc{
-		"kind":    cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp),
-		"fail-on": cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp),
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, complete) // the flags exist
-	}
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp)) // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
 	return cmd
 }

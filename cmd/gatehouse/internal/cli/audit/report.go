@@ -60,14 +60,9 @@ const (
 // coverage is what was read of a resource.
 type coverage struct {
 	// Resource is the plural with its group, as "deployments.apps".
-	Resource string    `json:"resource"`
-	Version  string    `json:"version"`
-	Kind     string    `json:"kind"`
-	Objects  int64     `json:"objects"`
-	Complete bool      `json:"complete"`
-	Problem  string    `json:"problem,omitempty"`
-	Right    string    `json:"right,omitempty"`
-	ReadAt   time.Time `json:"readAt,omitzero"`
+	Resource string `json:"resource"`
+	Version  string `json:"version"`
+	audit.Coverage
 }
 
 // Names of --fail-on.
@@ -95,7 +90,7 @@ func newReport(f *auditFlags, configuration string, outcome *audit.Outcome, sum 
 		Coverage: make([]coverage, 0, len(outcome.Coverage)), Skipped: outcome.Skipped, Unknown: outcome.Unknown,
 	}
 	for _, c := range outcome.Coverage {
-		r.Coverage = append(r.Coverage, coverage{c.GroupResource().String(), c.Version, c.Kind, c.Objects, c.Complete, c.Problem, c.Right, c.ReadAt})
+		r.Coverage = append(r.Coverage, coverage{c.GroupResource().String(), c.Version, c})
 		if c.Complete {
 			continue
 		}

@@ -87,9 +87,7 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	if cmd.Flags().Changed("dir") && f.dir == "" {
 		problems = append(problems, errors.New(`--dir "": must not be empty`))
 	}
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
+	problems = append(problems, f.Check())
 	names := f.names()
 	if f.dir != "" && len(names) == 0 && f.Given() {
 		problems = append(problems, errors.New("--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration "+install.DefaultRegistration+", or leave them out)"))
@@ -97,9 +95,7 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 	if f.hold < 0 {
 		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", cli.FormatDuration(f.hold)))
 	}
-	if err := f.applyNamespace(cmd.Flags().Changed("secret")); err != nil {
-		problems = append(problems, err)
-	}
+	problems = append(problems, f.applyNamespace(cmd.Flags().Changed("secret")))
 	namespace, name, err := install.ParseNamespacedName(f.secret)
 	switch {
 	case err != nil:
@@ -117,9 +113,7 @@ func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
 		registrations = append(registrations, r)
 	}
 	if f.dir != "" {
-		if err := cli.CheckDir("--dir", f.dir); err != nil {
-			problems = append(problems, err)
-		}
+		problems = append(problems, cli.CheckDir("--dir", f.dir))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err

@@ -37,8 +37,7 @@ something cannot be read, and the rest has no problem.`,
 
   # for programs: what the rotation waits for
   gatehouse certs status -o json | jq -r '.next.waitsFor[]?'`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd, s)
 		},

@@ -105,8 +105,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
   # token reviews
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
     --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, notes, err := f.run(cmd)
 			if err != nil {
@@ -125,7 +124,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.url, "url", "", "address of Gatehouse, https://HOST:PORT")
 	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT] (default port 443)")
 	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that verify the serving certificate, in PEM")
-	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+orText(certificateSources()))
+	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+cli.OrList(certificateSources()))
 	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "crds", "audit")
@@ -142,7 +141,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringArrayVar(&f.validate, "validate", nil, "more resources to validate: "+validateText+"; rejected while Gatehouse is unavailable")
 	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "as --validate, but allowed while Gatehouse is unavailable")
-	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+orText(partNames())+" (default: all)")
+	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+cli.OrList(partNames())+" (default: all)")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
@@ -176,15 +175,11 @@ func partNames() []string {
 
 // notOneOf returns the error of a flag whose value is none of those that are allowed.
 func notOneOf(flag, value string, allowed []string) string {
-	text := fmt.Sprintf("--%s %.100q: must be %s", flag, value, orText(allowed))
+	text := fmt.Sprintf("--%s %.100q: must be %s", flag, value, cli.OrList(allowed))
 	if hint := diagnostic.DidYouMean(value, allowed...); hint != "" {
 		text += " (hint: " + hint + ")"
 	}
 	return text
-}
-
-func orText(all []string) string {
-	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
 // run returns what the flags select as text, and notes.
@@ -320,9 +315,9 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	var problems []error
 	problem := func(text string) { problems = append(problems, errors.New(text)) }
 	var err error
-	if o.Server, err = f.server(); err != nil {
-		problems = append(problems, err)
-	} else if o.Server == (registration.Server{}) {
+	o.Server, err = f.server()
+	problems = append(problems, err)
+	if err == nil && o.Server == (registration.Server{}) {
 		problem("the address of Gatehouse is missing (hint: --service NAMESPACE/NAME, or --url https://HOST:PORT)")
 	}
 	switch {
@@ -331,7 +326,7 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	case f.certificates != "" && f.caFile != "":
 		problem("--ca-file and --certificates exclude each other")
 	case f.certificates == "" && f.caFile == "":
-		problem("the CA is missing (hint: --ca-file, or --certificates " + orText(certificateSources()) + ")")
+		problem("the CA is missing (hint: --ca-file, or --certificates " + cli.OrList(certificateSources()) + ")")
 	}
 	if f.rights && f.certificates == "" {
 		problem("--rights needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")

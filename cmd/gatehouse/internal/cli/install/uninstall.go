@@ -71,8 +71,7 @@ command that deletes it.`,
 
   # delete everything, including profiles, policies and tokens
   gatehouse uninstall --custom-resources -y`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := f.check()
 			if f.registrationsOnly && f.customResources {
@@ -122,10 +121,7 @@ func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout t
 
 // check returns all errors of the flags.
 func (f *installFlags) check() error {
-	var problems []error
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{f.Check()}
 	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
 		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
 	}

@@ -54,8 +54,7 @@ Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or writ
   # for yourself, with user name and password
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
     --server https://192.0.2.10:9443 --server-ca ca.crt --username jane --merge`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.program, _, _ = strings.Cut(cmd.Root().DisplayName(), " ")
 			return f.run(s)

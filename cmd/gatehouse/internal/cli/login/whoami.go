@@ -53,8 +53,7 @@ Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 
   # why is this token rejected?
   gatehouse whoami --server https://gatehouse.example:9443 --server-ca ca.crt --token-file token`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("token-file") && f.tokenFile == "" {
 				return errors.New("--token-file: must not be empty (hint: the name of a file, or - for standard input)")

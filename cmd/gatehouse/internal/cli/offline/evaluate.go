@@ -54,8 +54,6 @@ func (f *requestFlags) addUser(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who asks")
 	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who asks; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("as", cobra.NoFileCompletions) // the flag exists, here and below
-	_ = cmd.RegisterFlagCompletionFunc("as-group", cobra.NoFileCompletions)
 }
 
 // operations returns those that manifests can be about. A CONNECT has options in place of an object.

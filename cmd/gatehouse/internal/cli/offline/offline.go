@@ -91,9 +91,7 @@ func (f *manifestFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.rendered, "path", "", "file, or directory of a Helm chart, that standard input is rendered from, for reports")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
-	_ = cmd.MarkFlagFilename("path") // the flag exists, here and below
-	_ = cmd.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
+	_ = cmd.MarkFlagFilename("path") // the flag exists
 }
 
 // addFiles adds to a command arguments and flags that are files and directories of something. A token is refused and not repeated.
@@ -117,7 +115,6 @@ func addFiles(cmd *cobra.Command, files, kustomizations *[]string, of string) {
 func (f *manifestFlags) addDeciding(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
-	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
 }
 
 // input is what a command decides about, and by what.

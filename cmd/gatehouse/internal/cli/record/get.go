@@ -71,8 +71,7 @@ was found, or not everything could be fetched.`,
 
   # then try a configuration
   gatehouse replay --config ./candidate prod.gatehouse.zst`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -95,10 +94,7 @@ was found, or not everything could be fetched.`,
 
 // check returns everything that is wrong with the flags.
 func (f *getFlags) check() error {
-	var problems []error
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{f.Check()}
 	if f.opsPort < 0 || f.opsPort > math.MaxUint16 {
 		problems = append(problems, fmt.Errorf("--ops-port %d: must be from 1 to 65535", f.opsPort))
 	}

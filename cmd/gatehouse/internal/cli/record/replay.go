@@ -109,12 +109,9 @@ can be decided.`,
 
 // check returns everything that is wrong with the flags.
 func (f *replayFlags) check(now time.Time) error {
-	var errs []error
-	errs = append(errs, f.filter.check(now))
-	if f.show != "" {
-		if f.failOn.Given() {
-			errs = append(errs, errors.New("--show replays one review alone: --fail-on cannot be given with it"))
-		}
+	errs := []error{f.filter.check(now)}
+	if f.show != "" && f.failOn.Given() {
+		errs = append(errs, errors.New("--show replays one review alone: --fail-on cannot be given with it"))
 	}
 	if f.all && f.show == "" {
 		errs = append(errs, errors.New("--all is for --show"))

@@ -70,9 +70,8 @@ yet: only then the token is shown.`,
 
   # a token for the cluster of a context; every replica accepts it when it is shown
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "id of the token and name of the document, which is not secret: lower-case letters, digits and dashes (default 12 random characters)")

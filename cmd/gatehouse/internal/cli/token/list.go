@@ -50,8 +50,7 @@ incomplete.`,
   for id in $(gatehouse token list --config ./config -o json | jq -r 'select(.state == "expired").id'); do
     gatehouse token revoke --config ./config "$id"
   done`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.list(cmd.Context(), s)
 		},

@@ -67,7 +67,6 @@ Everything else is deleted all the same.`,
 			}
 			return f.revoke(cmd.Context(), s)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
@@ -154,10 +153,7 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 			f.ids = append(f.ids, arg)
 		}
 	}
-	if err := f.one(); err != nil {
-		problems = append(problems, err)
-	}
-	return errors.Join(problems...)
+	return errors.Join(append(problems, f.one())...)
 }
 
 // revoke revokes, and reports what was done, however it ends.
@@ -174,10 +170,7 @@ func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
 	if f.report.Removed == nil {
 		f.report.Removed = []removedToken{} // nothing is no null
 	}
-	if problem := cli.WriteJSONLine(s.Out, &f.report); problem != nil {
-		return errors.Join(problem, err)
-	}
-	return err
+	return errors.Join(cli.WriteJSONLine(s.Out, &f.report), err)
 }
 
 // say says on one line what was done, unless the report does.
@@ -190,7 +183,6 @@ func (f *tokenRevokeFlags) say(s cli.Streams, format string, args ...any) error 
 }
 
 func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store tokens.Store) error {
-	var problems []error
 	// The revocation comes first: it ends whatever the rest fails at.
 	if f.user != "" {
 		if err := f.checkUser(ctx, store); err != nil {
@@ -201,13 +193,11 @@ func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store to
 		}
 	}
 	removed, listing, err := f.remove(ctx, s, store)
-	if err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{err}
 	if f.user != "" || removed > 0 {
 		_, _ = io.WriteString(s.Err, f.effect()) // a remark
-		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun.Active() && !f.Given() {
-			problems = append(problems, err)
+		if !f.dryRun.Active() && !f.Given() {
+			problems = append(problems, listingErrorAfter(f.config, listing))
 		}
 	}
 	return cli.Worst(problems)
