@@ -39,18 +39,42 @@ func newSegment(s *record.Segment) *segment {
 	return &segment{Segment: s, decoded: map[int]*object{}, lookups: map[string]*lookups{}}
 }
 
-// object is a recorded object in the forms in which it was asked for. They share one pointer for
-// each form, by which policies know it again.
+// object is a recorded object in the forms in which it was asked for: as a namespace, as params are given, and as the data of a ConfigMap.
+// They share one pointer for each form, by which policies know it again.
 type object struct {
-	text json.RawMessage
 	// redacted is true if anything in it is.
 	redacted bool
 
-	once      [3]sync.Once
-	namespace *corev1.Namespace
-	tree      *unstructured.Unstructured
-	data      map[string]string
-	err       [3]error
+	asNamespace func() (*corev1.Namespace, error)
+	asTree      func() (*unstructured.Unstructured, error)
+	asData      func() (map[string]string, error)
+}
+
+func newObject(text json.RawMessage) *object {
+	return &object{
+		redacted: bytes.Contains(text, []byte(redacted.Prefix)),
+		asNamespace: sync.OnceValues(func() (*corev1.Namespace, error) {
+			namespace := new(corev1.Namespace)
+			return namespace, json.Unmarshal(text, namespace)
+		}),
+		asTree: sync.OnceValues(func() (*unstructured.Unstructured, error) {
+			value, err := rawjson.Parse(text)
+			if err != nil {
+				return nil, err
+			}
+			tree, err := value.Decode()
+			fields, ok := tree.(map[string]any)
+			if err == nil && !ok {
+				err = fmt.Errorf("it is %s", value.Kind())
+			}
+			return &unstructured.Unstructured{Object: fields}, err
+		}),
+		asData: sync.OnceValues(func() (map[string]string, error) {
+			var configMap corev1.ConfigMap
+			err := json.Unmarshal(text, &configMap)
+			return configMap.Data, err
+		}),
+	}
 }
 
 // object returns an object of the segment, nil if there is none.
@@ -64,49 +88,11 @@ func (s *segment) object(id int) *object {
 	if text == nil {
 		return nil
 	}
-	o := &object{text: text, redacted: bytes.Contains(text, []byte(redacted.Prefix))}
+	o := newObject(text)
 	if s.bytes += len(text); s.bytes <= maxDecoded {
 		s.decoded[id] = o
 	}
 	return o
-}
-
-// asNamespace returns the object as a namespace.
-func (o *object) asNamespace() (*corev1.Namespace, error) {
-	o.once[0].Do(func() {
-		o.namespace = new(corev1.Namespace)
-		o.err[0] = json.Unmarshal(o.text, o.namespace)
-	})
-	return o.namespace, o.err[0]
-}
-
-// asTree returns the object as params are given.
-func (o *object) asTree() (*unstructured.Unstructured, error) {
-	o.once[1].Do(func() {
-		value, err := rawjson.Parse(o.text)
-		if err == nil {
-			var tree any
-			if tree, err = value.Decode(); err == nil {
-				fields, ok := tree.(map[string]any)
-				if !ok {
-					err = fmt.Errorf("it is %s", value.Kind())
-				}
-				o.tree = &unstructured.Unstructured{Object: fields}
-			}
-		}
-		o.err[1] = err
-	})
-	return o.tree, o.err[1]
-}
-
-// asData returns the data of the object, a ConfigMap.
-func (o *object) asData() (map[string]string, error) {
-	o.once[2].Do(func() {
-		var configMap corev1.ConfigMap
-		o.err[2] = json.Unmarshal(o.text, &configMap)
-		o.data = configMap.Data
-	})
-	return o.data, o.err[2]
 }
 
 // lookups are the lookups of a review.

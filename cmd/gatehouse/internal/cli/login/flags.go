@@ -264,34 +264,35 @@ func readBounded(flag, path string) ([]byte, error) {
 // machine: CAs are in them. The path of a client's secret is made absolute.
 func (f *loginFlags) args() ([]string, error) {
 	var args []string
+	var errs []error
 	text := func(flag, value string) {
 		if value != "" {
 			args = append(args, "--"+flag+"="+value)
 		}
 	}
-	ca := func(flag, file, data string) error {
+	ca := func(flag, file, data string) {
 		pem, err := caText("--"+flag, file, data)
-		if err != nil {
-			return err
+		if err == nil {
+			if _, err = session.Roots(pem); err != nil {
+				err = fmt.Errorf("--%s: %w", flag, err)
+			}
 		}
-		if _, err := session.Roots(pem); err != nil {
-			return fmt.Errorf("--%s: %w", flag, err)
-		}
+		errs = append(errs, err)
 		text(flag+"-data", base64.StdEncoding.EncodeToString(pem))
-		return nil
+	}
+	path := func(flag, file string) {
+		if file != "" {
+			whole, err := filepath.Abs(file)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+			}
+			text(flag, whole)
+		}
 	}
 	text("issuer", f.issuer)
-	if err := ca("issuer-ca", f.issuerCA, f.issuerCAData); err != nil {
-		return nil, err
-	}
+	ca("issuer-ca", f.issuerCA, f.issuerCAData)
 	text("client-id", f.clientID)
-	if f.clientSecretFile != "" {
-		path, err := filepath.Abs(f.clientSecretFile)
-		if err != nil {
-			return nil, fmt.Errorf("--client-secret-file: %w", err)
-		}
-		text("client-secret-file", path)
-	}
+	path("client-secret-file", f.clientSecretFile)
 	for _, scope := range f.scopes {
 		text("scope", scope)
 	}
@@ -305,18 +306,10 @@ func (f *loginFlags) args() ([]string, error) {
 		text("listen", f.listen)
 	}
 	text("server", f.server)
-	if err := ca("server-ca", f.serverCA, f.serverCAData); err != nil {
-		return nil, err
-	}
+	ca("server-ca", f.serverCA, f.serverCAData)
 	text("directory", f.directory)
 	text("username", f.username)
-	if f.cacheDir != "" {
-		path, err := filepath.Abs(f.cacheDir)
-		if err != nil {
-			return nil, fmt.Errorf("--cache-dir: %w", err)
-		}
-		text("cache-dir", path)
-	}
+	path("cache-dir", f.cacheDir)
 	text("token-store", f.tokenStore)
-	return args, nil
+	return args, errors.Join(errs...)
 }

@@ -103,7 +103,7 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 // ask finds the token and sends it to Gatehouse.
 func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, error) {
 	report := &whoamiReport{Outcome: authn.Unknown}
-	server, err := f.gatehouse()
+	server, ca, err := f.gatehouse()
 	if err != nil {
 		return nil, err
 	}
@@ -123,13 +123,13 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 		if err != nil {
 			return nil, fmt.Errorf("the context %q: %w", name, err)
 		}
-		if server.url == "" && own != nil && own.server != "" {
-			server.url = own.server
-			if server.ca, err = own.serverCAText(); err != nil {
+		if server == "" && own != nil && own.server != "" {
+			server = own.server
+			if ca, err = own.serverCAText(); err != nil {
 				return nil, err
 			}
 		}
-		if server.url == "" {
+		if server == "" {
 			report.GatehouseError = "not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)"
 			return report, nil
 		}
@@ -139,15 +139,15 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 			}
 		}
 	}
-	if server.url == "" {
+	if server == "" {
 		return nil, errors.New("--server is required: the URL of Gatehouse")
 	}
-	report.Server = server.url
-	roots, err := session.Roots(server.ca)
+	report.Server = server
+	roots, err := session.Roots(ca)
 	if err != nil {
 		return nil, fmt.Errorf("--server-ca: %w", err)
 	}
-	if report.Gatehouse, err = session.Whoami(ctx, server.url, roots, token); err != nil {
+	if report.Gatehouse, err = session.Whoami(ctx, server, roots, token); err != nil {
 		report.GatehouseError = err.Error()
 		return report, nil //nolint:nilerr // the report has it
 	}
@@ -159,26 +159,20 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 	return report, nil
 }
 
-// gatehouseAddress is where Gatehouse is, and the CAs of its certificate in PEM.
-type gatehouseAddress struct {
-	url string
-	ca  []byte
-}
-
-// gatehouse returns the address of Gatehouse from the flags.
-func (f *whoamiFlags) gatehouse() (gatehouseAddress, error) {
-	if f.server == "" {
-		if f.serverCA != "" {
-			return gatehouseAddress{}, errors.New("--server-ca is valid only with --server")
-		}
-		return gatehouseAddress{}, nil
+// gatehouse returns the address of Gatehouse from the flags, and the CAs of its certificate in PEM.
+func (f *whoamiFlags) gatehouse() (url string, ca []byte, err error) {
+	switch {
+	case f.server == "" && f.serverCA != "":
+		return "", nil, errors.New("--server-ca is valid only with --server")
+	case f.server == "":
+		return "", nil, nil
 	}
 	server, err := registration.ParseURL(f.server)
 	if err != nil {
-		return gatehouseAddress{}, fmt.Errorf("--server: %w", err)
+		return "", nil, fmt.Errorf("--server: %w", err)
 	}
-	ca, err := caText("--server-ca", f.serverCA, "")
-	return gatehouseAddress{server.URL, ca}, err
+	ca, err = caText("--server-ca", f.serverCA, "")
+	return server.URL, ca, err
 }
 
 // contextToken returns the token of a context. Nobody is asked to log in.

@@ -175,6 +175,15 @@ func (d *document) read(fields map[string]any) {
 	}
 }
 
+// compare reports what does not fit a type, and reports whether all fits.
+func (d *document) compare(of reflect.Type, fields map[string]any, at string) bool {
+	found := d.checker.Compare(of, fields, at, strict.Options{})
+	for _, f := range found {
+		d.report(f.Field, f.Message, f.Hint)
+	}
+	return len(found) == 0
+}
+
 // decode decodes a test strictly, and reports whether it is valid.
 func (d *document) decode(fields map[string]any) bool {
 	raw, err := json.Marshal(fields)
@@ -182,11 +191,7 @@ func (d *document) decode(fields map[string]any) bool {
 		d.report("", err.Error(), "")
 		return false
 	}
-	found := d.checker.Compare(reflect.TypeFor[v1alpha1.Test](), fields, "", strict.Options{})
-	for _, f := range found {
-		d.report(f.Field, f.Message, f.Hint)
-	}
-	if len(found) > 0 {
+	if !d.compare(reflect.TypeFor[v1alpha1.Test](), fields, "") {
 		return false
 	}
 	if err := json.Unmarshal(raw, &d.test); err != nil {
