@@ -96,14 +96,6 @@ func FormatTime(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// OrDash returns the string, or "-" for an empty one.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // OneOf returns the end of a sentence which says that one of these audiences is enough.
 func OneOf(audiences []string) string {
 	quoted := make([]string, len(audiences))

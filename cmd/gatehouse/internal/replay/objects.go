@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,41 +38,45 @@ func newSegment(s *record.Segment) *segment {
 	return &segment{Segment: s, decoded: map[int]*object{}, lookups: map[string]*lookups{}}
 }
 
-// object is a recorded object in the forms in which it was asked for: as a namespace, as params are given, and as the data of a ConfigMap.
-// They share one pointer for each form, by which policies know it again.
+// object is a recorded object in the forms in which it was asked for: as a namespace, as params are given, and as a ConfigMap.
+// They share one pointer for each form, by which policies know it again. A form is nil if the object does not have it.
 type object struct {
 	// redacted is true if anything in it is.
 	redacted bool
 
-	asNamespace func() (*corev1.Namespace, error)
-	asTree      func() (*unstructured.Unstructured, error)
-	asData      func() (map[string]string, error)
+	asNamespace func() *corev1.Namespace
+	asTree      func() *unstructured.Unstructured
+	asConfigMap func() *corev1.ConfigMap
 }
 
 func newObject(text json.RawMessage) *object {
 	return &object{
-		redacted: bytes.Contains(text, []byte(redacted.Prefix)),
-		asNamespace: sync.OnceValues(func() (*corev1.Namespace, error) {
-			namespace := new(corev1.Namespace)
-			return namespace, json.Unmarshal(text, namespace)
-		}),
-		asTree: sync.OnceValues(func() (*unstructured.Unstructured, error) {
+		redacted:    bytes.Contains(text, []byte(redacted.Prefix)),
+		asNamespace: sync.OnceValue(decoded[corev1.Namespace](text)),
+		asConfigMap: sync.OnceValue(decoded[corev1.ConfigMap](text)),
+		asTree: sync.OnceValue(func() *unstructured.Unstructured {
 			value, err := rawjson.Parse(text)
 			if err != nil {
-				return nil, err
+				return nil
 			}
-			tree, err := value.Decode()
-			fields, ok := tree.(map[string]any)
-			if err == nil && !ok {
-				err = fmt.Errorf("it is %s", value.Kind())
+			tree, _ := value.Decode()
+			fields, isObject := tree.(map[string]any)
+			if !isObject {
+				return nil
 			}
-			return &unstructured.Unstructured{Object: fields}, err
+			return &unstructured.Unstructured{Object: fields}
 		}),
-		asData: sync.OnceValues(func() (map[string]string, error) {
-			var configMap corev1.ConfigMap
-			err := json.Unmarshal(text, &configMap)
-			return configMap.Data, err
-		}),
+	}
+}
+
+// decoded returns what decodes a text as a type.
+func decoded[T any](text json.RawMessage) func() *T {
+	return func() *T {
+		value := new(T)
+		if json.Unmarshal(text, value) != nil {
+			return nil
+		}
+		return value
 	}
 }
 

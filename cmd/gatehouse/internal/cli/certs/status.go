@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"time"
@@ -128,8 +129,8 @@ func (v *statusView) printTables(out io.Writer) {
 		if r.Away {
 			seen += ", away"
 		}
-		issuer := cli.OrDash(nameOf(r.Role, r.Issuer))
-		replicas = append(replicas, []string{strict.Printable(r.Name), issuer, ends, seen, cli.OrDash(strict.Printable(r.Version))})
+		issuer := cmp.Or(nameOf(r.Role, r.Issuer), "-")
+		replicas = append(replicas, []string{strict.Printable(r.Name), issuer, ends, seen, cmp.Or(strict.Printable(r.Version), "-")})
 	}
 	for i := range v.Webhooks {
 		w := &v.Webhooks[i]
@@ -141,7 +142,7 @@ func (v *statusView) printTables(out io.Writer) {
 		if len(w.Refuses) > 0 {
 			accepts = strict.Printable("not " + join(w.Refuses))
 		}
-		webhooks = append(webhooks, []string{w.Object, cli.OrDash(strict.Printable(w.Webhook)), cli.OrDash(join(trusts)), accepts})
+		webhooks = append(webhooks, []string{w.Object, cmp.Or(strict.Printable(w.Webhook), "-"), cmp.Or(join(trusts), "-"), accepts})
 	}
 	for _, table := range []struct {
 		head []string
@@ -159,9 +160,4 @@ func (v *statusView) printTables(out io.Writer) {
 }
 
 // nameOf returns the role of a CA, or the beginning of its ID if it has none.
-func nameOf(role, id string) string {
-	if role != "" {
-		return role
-	}
-	return strict.Printable(shortID(id))
-}
+func nameOf(role, id string) string { return cmp.Or(role, strict.Printable(shortID(id))) }

@@ -162,7 +162,7 @@ func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host
 	u := uninstaller{flags: f, client: client, kubectl: f.command()}
 	u.survey(ctx)
 	u.hold(programStage, leftoversStage)
-	if f.dryRun != cli.DryRunClient && u.toRemove() > 0 {
+	if f.dryRun != cli.DryRunClient && u.hasFound() {
 		if err := f.confirm(&u, host, s); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -169,10 +170,7 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 func (f *kubeconfigFlags) mergeInto(s cli.Streams, made *clientcmdapi.Config) error {
 	options := clientcmd.NewDefaultPathOptions()
 	options.LoadingRules.WarnIfAllMissing = false
-	file := f.kubeconfig
-	if file == "" {
-		file = options.GetDefaultFilename()
-	}
+	file := cmp.Or(f.kubeconfig, options.GetDefaultFilename())
 	options.LoadingRules.ExplicitPath = file
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return err

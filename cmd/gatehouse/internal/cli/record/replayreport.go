@@ -86,10 +86,7 @@ func (r *replayReport) exit() error {
 // reasons returns the reasons of undecided reviews, the most frequent first.
 func (r *replayReport) reasons() []string {
 	return slices.SortedFunc(maps.Keys(r.Undecided), func(a, b string) int {
-		if d := r.Undecided[b] - r.Undecided[a]; d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(r.Undecided[b], r.Undecided[a]), cmp.Compare(a, b))
 	})
 }
 

@@ -338,7 +338,7 @@ func (w *reviewWriter) row(r *shownReview) error {
 		_, _ = fmt.Fprintln(w.table, "TIME\tENDPOINT\tDECISION\tOPERATION\tKIND\tNAMESPACE\tNAME\tUSER\tID") // Flush returns errors
 	}
 	const most = 63 // characters, as most names have
-	name := func(text string) string { return cli.OrDash(cli.OneLine(truncate.Runes(text, most))) }
+	name := func(text string) string { return cmp.Or(cli.OneLine(truncate.Runes(text, most)), "-") }
 	decision := r.Decision
 	if len(r.Warnings) > 0 {
 		decision += ", warned"

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,7 +197,7 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken) error {
 	for i := range rows {
 		row := &rows[i]
 		cells = append(cells, []string{
-			strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups)),
+			strict.Printable(row.ID), cmp.Or(strict.Printable(row.User.Username), "-"), cmp.Or(joined(row.User.Groups), "-"),
 			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), cli.FormatTime(row.LastUsedAt), string(row.State),
 		})
 	}

@@ -1,6 +1,7 @@
 package testrunner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -91,9 +92,7 @@ func (l *loader) document(file, source string, value any, kind string) {
 		return
 	}
 	given, _ := fields["kind"].(string)
-	if given == "" {
-		given = kind
-	}
+	given = cmp.Or(given, kind)
 	if items, ok := fields["items"].([]any); ok && strings.HasSuffix(given, "List") {
 		separator := "#"
 		if strings.Contains(source, "#") {
