@@ -2,6 +2,7 @@ package login
 
 import (
 	"cmp"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -182,13 +183,9 @@ func (f *loginFlags) cache(s cli.Streams, interactive bool) (*session.Cache, err
 // method returns the way to log in that checked flags describe.
 func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 	if f.issuer == "" {
-		text, err := f.serverCAText()
+		_, roots, err := f.serverCAs()
 		if err != nil {
 			return nil, err
-		}
-		roots, err := session.Roots(text)
-		if err != nil {
-			return nil, fmt.Errorf("--server-ca: %w", err)
 		}
 		var prompter session.Prompter = session.Terminal{}
 		if f.passwordStdin {
@@ -198,13 +195,9 @@ func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: time.Now,
 		}, nil
 	}
-	text, err := caText("--issuer-ca", f.issuerCA, f.issuerCAData)
+	_, roots, err := readCAs("--issuer-ca", f.issuerCA, f.issuerCAData)
 	if err != nil {
 		return nil, err
-	}
-	roots, err := session.Roots(text)
-	if err != nil {
-		return nil, fmt.Errorf("--issuer-ca: %w", err)
 	}
 	o := &session.OIDC{
 		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Device: f.device, Listen: f.listen,
@@ -229,23 +222,25 @@ func openBrowser(remarks io.Writer, url string) error {
 	return browser.OpenURL(url)
 }
 
-// serverCAText returns the PEM text of the CAs of Gatehouse, empty for the system's.
-func (f *loginFlags) serverCAText() ([]byte, error) {
-	return caText("--server-ca", f.serverCA, f.serverCAData)
+// serverCAs returns the CAs of Gatehouse.
+func (f *loginFlags) serverCAs() (pem []byte, roots *x509.CertPool, err error) {
+	return readCAs("--server-ca", f.serverCA, f.serverCAData)
 }
 
-func caText(flag, file, data string) ([]byte, error) {
-	switch {
-	case file != "":
-		return readBounded(flag, file)
-	case data != "":
-		text, err := base64.StdEncoding.DecodeString(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s-data: must be base64", flag)
-		}
-		return text, nil
+// readCAs returns the CAs in a file or in base64, without either the system's, whose PEM text is empty.
+func readCAs(flag, file, data string) (pem []byte, roots *x509.CertPool, err error) {
+	if file != "" {
+		pem, err = readBounded(flag, file)
+	} else if pem, err = base64.StdEncoding.DecodeString(data); err != nil {
+		err = fmt.Errorf("%s-data: must be base64", flag)
 	}
-	return nil, nil
+	if err != nil {
+		return nil, nil, err
+	}
+	if roots, err = session.Roots(pem); err != nil {
+		err = fmt.Errorf("%s: %w", flag, err)
+	}
+	return pem, roots, err
 }
 
 // readBounded reads a file of a flag.
@@ -271,12 +266,7 @@ func (f *loginFlags) args() ([]string, error) {
 		}
 	}
 	ca := func(flag, file, data string) {
-		pem, err := caText("--"+flag, file, data)
-		if err == nil {
-			if _, err = session.Roots(pem); err != nil {
-				err = fmt.Errorf("--%s: %w", flag, err)
-			}
-		}
+		pem, _, err := readCAs("--"+flag, file, data)
 		errs = append(errs, err)
 		text(flag+"-data", base64.StdEncoding.EncodeToString(pem))
 	}

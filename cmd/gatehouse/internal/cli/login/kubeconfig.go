@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
@@ -137,12 +136,9 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
-	ca, err := caText("--api-server-ca", f.apiServerCA, "")
+	ca, _, err := readCAs("--api-server-ca", f.apiServerCA, "")
 	if err != nil {
 		return nil, err
-	}
-	if _, err := session.Roots(ca); err != nil {
-		return nil, fmt.Errorf("--api-server-ca: %w", err)
 	}
 	args, err := f.args()
 	if err != nil {

@@ -3,6 +3,7 @@ package login
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +104,7 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 // ask finds the token and sends it to Gatehouse.
 func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, error) {
 	report := &whoamiReport{Outcome: authn.Unknown}
-	server, ca, err := f.gatehouse()
+	server, roots, err := f.gatehouse()
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 		}
 		if server == "" && own != nil && own.server != "" {
 			server = own.server
-			if ca, err = own.serverCAText(); err != nil {
+			if _, roots, err = own.serverCAs(); err != nil {
 				return nil, err
 			}
 		}
@@ -143,10 +144,6 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 		return nil, errors.New("--server is required: the URL of Gatehouse")
 	}
 	report.Server = server
-	roots, err := session.Roots(ca)
-	if err != nil {
-		return nil, fmt.Errorf("--server-ca: %w", err)
-	}
 	if report.Gatehouse, err = session.Whoami(ctx, server, roots, token); err != nil {
 		report.GatehouseError = err.Error()
 		return report, nil //nolint:nilerr // the report has it
@@ -159,8 +156,8 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 	return report, nil
 }
 
-// gatehouse returns the address of Gatehouse from the flags, and the CAs of its certificate in PEM.
-func (f *whoamiFlags) gatehouse() (url string, ca []byte, err error) {
+// gatehouse returns the address of Gatehouse from the flags, and the CAs of its certificate.
+func (f *whoamiFlags) gatehouse() (url string, roots *x509.CertPool, err error) {
 	switch {
 	case f.server == "" && f.serverCA != "":
 		return "", nil, errors.New("--server-ca is valid only with --server")
@@ -171,8 +168,8 @@ func (f *whoamiFlags) gatehouse() (url string, ca []byte, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("--server: %w", err)
 	}
-	ca, err = caText("--server-ca", f.serverCA, "")
-	return server.URL, ca, err
+	_, roots, err = readCAs("--server-ca", f.serverCA, "")
+	return server.URL, roots, err
 }
 
 // contextToken returns the token of a context. Nobody is asked to log in.

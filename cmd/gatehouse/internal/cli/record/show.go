@@ -157,8 +157,8 @@ func (f *showFlags) run(ctx context.Context, s cli.Streams, args []string) error
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if failed, ok := errors.AsType[*outputError](err); ok {
-			return failed.err
+		if listing.failed != nil {
+			return listing.failed
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", cli.OneLine(sources[i].Name), err))
@@ -203,12 +203,9 @@ type listing struct {
 
 	read, shown, denied, missing int64
 	gaps, unfinished             int
+	// failed is the error of standard output, which ends the listing.
+	failed error
 }
-
-// outputError is an error of standard output, which ends the listing.
-type outputError struct{ err error }
-
-func (e *outputError) Error() string { return e.err.Error() }
 
 // file lists the reviews of a file.
 func (l *listing) file(ctx context.Context, source *replay.Source) error {
@@ -260,8 +257,8 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 				}
 			})
 		}
-		if err := l.out.write(&row); err != nil {
-			return &outputError{err}
+		if l.failed = l.out.write(&row); l.failed != nil {
+			return l.failed
 		}
 	}
 }

@@ -249,11 +249,8 @@ func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) error {
 // print shows the token where it was asked for. It is the one place that does. What
 // became of the document is "" if it is to be shown too.
 func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, good bool) error {
-	if f.output == "json" {
-		return cli.WriteJSON(s.Out, issued)
-	}
-	if done == "" {
-		if err := writeDocument(s.Out, &issued); err != nil {
+	if f.output == "json" || done == "" {
+		if err := f.writeDocument(s.Out, &issued); err != nil || f.output == "json" {
 			return err
 		}
 		_, err := fmt.Fprintln(s.Err, issued.Token)
@@ -275,18 +272,18 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, good 
 // printDryRun shows the document without its token, which nobody can use.
 func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken) error {
 	issued.Token = ""
-	write := func() error { return writeDocument(s.Out, &issued) }
-	if f.output == "json" {
-		write = func() error { return cli.WriteJSON(s.Out, issued) }
-	}
-	if err := write(); err != nil {
+	if err := f.writeDocument(s.Out, &issued); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(s.Err, "dry run: %s; no token was issued\n", what) // a remark
 	return nil
 }
 
-func writeDocument(out io.Writer, issued *issuedToken) error {
+// writeDocument writes the document alone, or as JSON with the token.
+func (f *tokenFlags) writeDocument(out io.Writer, issued *issuedToken) error {
+	if f.output == "json" {
+		return cli.WriteJSON(out, issued)
+	}
 	document, err := yaml.Marshal(issued.Document)
 	if err == nil {
 		_, err = out.Write(document)

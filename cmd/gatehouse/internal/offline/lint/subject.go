@@ -276,22 +276,16 @@ func (s *subject) operations() []operation {
 	}
 	var out []operation
 	for i := range s.spec.MatchConstraints.ResourceRules {
-		for _, operation := range s.spec.MatchConstraints.ResourceRules[i].Operations {
-			if operation == admissionregistrationv1.OperationAll {
-				return allOperations()
+		for _, o := range s.spec.MatchConstraints.ResourceRules[i].Operations {
+			if o == admissionregistrationv1.OperationAll {
+				return []operation{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect}
 			}
-			if !slices.Contains(out, operation) {
-				out = append(out, operation)
+			if !slices.Contains(out, o) {
+				out = append(out, o)
 			}
 		}
 	}
 	return out
-}
-
-func allOperations() []operation {
-	return []operation{
-		admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
-	}
 }
 
 // isPrerequisite reports whether others of the policy depend on the expression:
