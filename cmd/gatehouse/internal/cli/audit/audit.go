@@ -135,43 +135,33 @@ func commonKinds() []string {
 
 // check returns everything that is wrong with the flags.
 func (f *auditFlags) check() error {
-	errs := []error{f.Check(f.config)}
+	errs := cli.Problems{f.Check(f.config)}
 	for _, of := range []struct {
 		flag  string
 		names []string
 	}{{"--namespace", f.namespaces}, {"--exclude-namespace", f.excluded}} {
 		for _, name := range of.names {
-			if len(validation.IsDNS1123Label(name)) > 0 {
-				errs = append(errs, fmt.Errorf("%s %q: must be a DNS label: lower-case letters, digits and dashes", of.flag, name))
-			}
+			errs.Add(len(validation.IsDNS1123Label(name)) > 0, "%s %q: must be a DNS label: lower-case letters, digits and dashes", of.flag, name)
 		}
 	}
 	if !f.Native(f.config) {
 		errs = append(errs, f.checkNotExcluded())
 	}
 	for _, kind := range f.kinds {
-		if kind == "" {
-			errs = append(errs, errors.New(`--kind "": must be a kind or a resource, as in Pod or deployments.apps`))
-		}
+		errs.Add(kind == "", `--kind "": must be a kind or a resource, as in Pod or deployments.apps`)
 	}
-	if f.examples < 0 || f.examples > mostExamples {
-		errs = append(errs, fmt.Errorf("--examples %d: must be from 0 to %d (hint: -o ndjson prints every result)", f.examples, mostExamples))
-	}
-	if f.timeout < 0 {
-		errs = append(errs, fmt.Errorf("--timeout %s: must not be negative", f.timeout))
-	}
-	return errors.Join(errs...)
+	errs.Add(f.examples < 0 || f.examples > mostExamples, "--examples %d: must be from 0 to %d (hint: -o ndjson prints every result)", f.examples, mostExamples)
+	errs.Add(f.timeout < 0, "--timeout %s: must not be negative", f.timeout)
+	return errs.Err()
 }
 
 // checkNotExcluded returns an error for each namespace that is audited although the API server sends nothing of it.
 func (f *auditFlags) checkNotExcluded() error {
-	var errs []error
+	var errs cli.Problems
 	for _, name := range f.namespaces {
-		if slices.Contains(f.excluded, name) {
-			errs = append(errs, fmt.Errorf("--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name))
-		}
+		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name)
 	}
-	return errors.Join(errs...)
+	return errs.Err()
 }
 
 // run audits, and writes the report.

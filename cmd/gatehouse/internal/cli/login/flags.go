@@ -109,53 +109,41 @@ func (f *loginFlags) given(flags ...string) string {
 // check reports everything that is wrong with the flags at once, and puts URLs in
 // order.
 func (f *loginFlags) check() error {
-	var problems []error
-	problem := func(wrong bool, text string) {
-		if wrong {
-			problems = append(problems, errors.New(text))
-		}
-	}
+	var problems cli.Problems
 	misplaced := func(where string, flags ...string) {
 		names := f.given(flags...)
-		problem(names != "", names+" "+where)
+		problems.Add(names != "", "%s %s", names, where)
 	}
-	problem(!f.named(), "--issuer with --client-id, or --server, is required")
+	problems.Add(!f.named(), "--issuer with --client-id, or --server, is required")
 	if f.issuer != "" {
-		if err := session.ParseIssuer(f.issuer); err != nil {
-			problems = append(problems, fmt.Errorf("--issuer: %w", err))
-		}
-		problem(f.clientID == "", "--client-id is required with --issuer")
+		err := session.ParseIssuer(f.issuer)
+		problems.Add(err != nil, "--issuer: %w", err)
+		problems.Add(f.clientID == "", "--client-id is required with --issuer")
 		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin")
 		if f.device {
 			misplaced("valid only for a login in a browser, without --device", "no-browser", "listen")
 		}
 	} else {
 		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "scope", "device", "no-browser", "listen")
-		problem(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
+		problems.Add(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
 	}
 	if f.server != "" {
 		server, err := registration.ParseURL(f.server)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("--server: %w", err))
-		}
+		problems.Add(err != nil, "--server: %w", err)
 		f.server = server.URL
 	} else {
 		misplaced("valid only with --server", "server-ca", "server-ca-data")
 	}
-	if err := session.ParseListen(f.listen); err != nil {
-		problems = append(problems, fmt.Errorf("--listen: %w", err))
-	}
-	problem(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
-	problem(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
+	err := session.ParseListen(f.listen)
+	problems.Add(err != nil, "--listen: %w", err)
+	problems.Add(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
+	problems.Add(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
 	for _, scope := range f.scopes {
-		if scope == "" || strings.ContainsAny(scope, " ,\"\\") {
-			problems = append(problems, fmt.Errorf("--scope %q: must be one scope (hint: repeat the flag)", scope))
-		}
+		problems.Add(scope == "" || strings.ContainsAny(scope, " ,\"\\"), "--scope %q: must be one scope (hint: repeat the flag)", scope)
 	}
-	if _, err := session.ParseStore(f.tokenStore); err != nil {
-		problems = append(problems, fmt.Errorf("--token-store: %w", err))
-	}
-	return errors.Join(problems...)
+	_, err = session.ParseStore(f.tokenStore)
+	problems.Add(err != nil, "--token-store: %w", err)
+	return problems.Err()
 }
 
 // cache returns the cache of logins. Interactive says that a person can be asked to unlock the keyring.

@@ -116,24 +116,13 @@ const maxShownAddress = 200
 // make returns a kubeconfig with nothing else in it. It reports everything that is wrong with the
 // flags at once.
 func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
-	var problems []error
-	server := ""
-	if f.apiServer == "" {
-		problems = append(problems, errors.New("--api-server is required: the URL of the API server"))
-	} else {
-		var err error
-		if server, err = parseAPIServer(f.apiServer); err != nil {
-			problems = append(problems, fmt.Errorf("--api-server: %w", err))
-		}
-	}
-	if f.name == "" {
-		problems = append(problems, errors.New("--name must not be empty"))
-	}
-	if f.kubeconfig != "" && !f.merge {
-		problems = append(problems, errors.New("--kubeconfig is valid only with --merge"))
-	}
-	problems = append(problems, f.check())
-	if err := errors.Join(problems...); err != nil {
+	var problems cli.Problems
+	server, err := parseAPIServer(f.apiServer)
+	problems.Add(f.apiServer == "", "--api-server is required: the URL of the API server")
+	problems.Add(f.apiServer != "" && err != nil, "--api-server: %w", err)
+	problems.Add(f.name == "", "--name must not be empty")
+	problems.Add(f.kubeconfig != "" && !f.merge, "--kubeconfig is valid only with --merge")
+	if err := append(problems, f.check()).Err(); err != nil {
 		return nil, err
 	}
 	ca, _, err := readCAs("--api-server-ca", f.apiServerCA, "")

@@ -109,14 +109,10 @@ can be decided.`,
 
 // check returns everything that is wrong with the flags.
 func (f *replayFlags) check(now time.Time) error {
-	errs := []error{f.filter.check(now)}
-	if f.show != "" && f.failOn.Given() {
-		errs = append(errs, errors.New("--show replays one review alone: --fail-on cannot be given with it"))
-	}
-	if f.all && f.show == "" {
-		errs = append(errs, errors.New("--all is for --show"))
-	}
-	return errors.Join(errs...)
+	errs := cli.Problems{f.filter.check(now)}
+	errs.Add(f.show != "" && f.failOn.Given(), "--show replays one review alone: --fail-on cannot be given with it")
+	errs.Add(f.all && f.show == "", "--all is for --show")
+	return errs.Err()
 }
 
 // garbage is the GC percentage of a replay: the decisions of a review are garbage at once, and a replay has little else in

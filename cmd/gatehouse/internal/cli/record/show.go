@@ -91,11 +91,9 @@ func decisions() []string {
 
 // check returns everything that is wrong with the flags.
 func (f *showFlags) check(now time.Time) error {
-	errs := []error{checkValues("--decision", f.decisions, decisions()), f.filter.check(now)}
-	if f.full && f.output == "table" {
-		errs = append(errs, errors.New("--full needs -o json or yaml"))
-	}
-	return errors.Join(errs...)
+	errs := cli.Problems{checkValues("--decision", f.decisions, decisions()), f.filter.check(now)}
+	errs.Add(f.full && f.output == "table", "--full needs -o json or yaml")
+	return errs.Err()
 }
 
 // shownReview is a review as record show prints it.

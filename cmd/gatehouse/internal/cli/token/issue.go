@@ -165,11 +165,9 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 // misused returns what is wrong with the flags, whatever the place of the token.
 func (f *tokenFlags) misused() error {
 	_, err := parseExtra(f.extra)
-	problems := []error{err}
-	if f.ttl < time.Second {
-		problems = append(problems, fmt.Errorf("--ttl %s: must be a second or more", f.ttl))
-	}
-	return errors.Join(append(problems, f.Check())...)
+	problems := cli.Problems{err}
+	problems.Add(f.ttl < time.Second, "--ttl %s: must be a second or more", f.ttl)
+	return append(problems, f.Check()).Err()
 }
 
 // make makes the token and its document, without judging either. What of the flags is

@@ -121,21 +121,12 @@ type removedToken struct {
 // check reports everything that is wrong with the command line, and keeps the
 // ids. What may be a token is never repeated.
 func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
-	var problems []error
-	switch {
-	case ofUser && f.user == "":
-		problems = append(problems, errors.New(`--user "": must not be empty`))
-	case ofUser && len(args) > 0:
-		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all tokens of the user"))
-	case !ofUser && len(args) == 0:
-		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as '"+cli.DisplayName(os.Args[0])+" token list' shows them, or --user)"))
-	}
-	if f.reason != "" && !ofUser {
-		problems = append(problems, errors.New("--reason needs --user: a deleted token stores no reason"))
-	}
-	if f.unknownUser && !ofUser {
-		problems = append(problems, errors.New("--unknown-user needs --user"))
-	}
+	var problems cli.Problems
+	problems.Add(ofUser && f.user == "", `--user "": must not be empty`)
+	problems.Add(ofUser && f.user != "" && len(args) > 0, "ids and --user exclude each other: --user revokes all tokens of the user")
+	problems.Add(!ofUser && len(args) == 0, "nothing to revoke (hint: the ids of tokens, as '%s token list' shows them, or --user)", cli.DisplayName(os.Args[0]))
+	problems.Add(f.reason != "" && !ofUser, "--reason needs --user: a deleted token stores no reason")
+	problems.Add(f.unknownUser && !ofUser, "--unknown-user needs --user")
 	for i, arg := range args {
 		switch {
 		case strings.HasPrefix(arg, "gatehouse_"):
@@ -153,7 +144,7 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 			f.ids = append(f.ids, arg)
 		}
 	}
-	return errors.Join(append(problems, f.one())...)
+	return append(problems, f.one()).Err()
 }
 
 // revoke revokes, and reports what was done, however it ends.
