@@ -42,11 +42,11 @@ func encodeJSON(out io.Writer, indent string, value any) error {
 	return encoder.Encode(value)
 }
 
-// WriteReport writes a report as -o says: with "json" as WriteJSON does, else as print does, which leaves errors to a Flush of out.
-func WriteReport(out io.Writer, output string, report any, print func(out io.Writer)) error {
+// WriteReport writes a report as -o says: with "json" as WriteJSON does, else as write does, which leaves errors to a Flush of out.
+func WriteReport(out io.Writer, output string, report any, write func(out io.Writer)) error {
 	buffered := bufio.NewWriter(out)
 	if output != "json" {
-		print(buffered)
+		write(buffered)
 	} else if err := WriteJSON(buffered, report); err != nil {
 		return err
 	}

@@ -121,17 +121,15 @@ func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout t
 
 // check returns all errors of the flags.
 func (f *installFlags) check() error {
-	problems := []error{f.Check()}
+	problems := cli.Problems{f.Check()}
 	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
 		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
 	}
 	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
 		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
 	}
-	if f.timeout <= 0 {
-		problems = append(problems, fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout)))
-	}
-	return errors.Join(problems...)
+	problems.Add(f.timeout <= 0, "--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout))
+	return problems.Err()
 }
 
 // uninstallFlags are the flags of uninstall.

@@ -63,7 +63,7 @@ func operations() []string {
 
 // check returns everything that is wrong with the flags.
 func (f *requestFlags) check(manifests *manifestFlags) error {
-	var errs []error
+	var errs cli.Problems
 	switch {
 	case f.operation != "" && !slices.Contains(operations(), f.operation):
 		hint := diagnostic.DidYouMean(f.operation, operations()...)
@@ -76,13 +76,9 @@ func (f *requestFlags) check(manifests *manifestFlags) error {
 	case f.operation != "" && f.operation != string(admissionv1.Update) && len(f.old) > 0:
 		errs = append(errs, fmt.Errorf("--old is for an UPDATE, and --operation is %s", f.operation))
 	}
-	if slices.Contains(f.old, "-") && manifests.readsStdin() {
-		errs = append(errs, errors.New("--old - and the manifests cannot both be standard input"))
-	}
-	if f.as == "" {
-		errs = append(errs, errors.New(`--as "": must be the name of a user`))
-	}
-	return errors.Join(errs...)
+	errs.Add(slices.Contains(f.old, "-") && manifests.readsStdin(), "--old - and the manifests cannot both be standard input")
+	errs.Add(f.as == "", `--as "": must be the name of a user`)
+	return errs.Err()
 }
 
 // evaluatorFlags are the flags of a command that decides about manifests as the API server does.

@@ -62,14 +62,12 @@ func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 		}
 		return nil
 	}
-	var problems []error
+	var problems cli.Problems
 	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys", "ask-groups"}
 	flags.Visit(func(given *pflag.Flag) {
-		if !slices.Contains(allowed, given.Name) {
-			problems = append(problems, fmt.Errorf("--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag))
-		}
+		problems.Add(!slices.Contains(allowed, given.Name), "--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag)
 	})
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // refuseTokens refuses a token on the command line, where other users and the shell's history see it. Neither a token nor an
