@@ -105,20 +105,21 @@ type Skipped struct {
 //
 // The resource "*" stands for those of an API group that cannot be discovered; its kind is "".
 type Coverage struct {
-	schema.GroupVersionResource
+	schema.GroupVersionResource `json:"-"`
+
 	Kind string `json:"kind"`
 	// Objects is the number of objects that were decided.
 	Objects int64 `json:"objects"`
 	// Unjudged is the number of objects that were read and not decided, because those of their
 	// namespace take too long. It is 0 if not all objects were read.
-	Unjudged int64 `json:"unjudged,omitempty"`
+	Unjudged int64 `json:"-"`
 	// Complete reports whether all objects were read and decided.
 	Complete bool `json:"complete"`
 	// Problem says why not, for people, and Right names the missing right, as "list secrets".
 	Problem string `json:"problem,omitempty"`
 	Right   string `json:"right,omitempty"`
 	// ReadAt is the time at which the list began.
-	ReadAt time.Time `json:"readAt"`
+	ReadAt time.Time `json:"readAt,omitzero"`
 }
 
 // Outcome sums up an audit.

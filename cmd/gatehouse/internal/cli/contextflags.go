@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,11 +30,7 @@ func (f *ContextFlags) Add(cmd *cobra.Command) {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var names []string
-		for name := range config.Contexts {
-			names = append(names, name)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return slices.Collect(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
@@ -73,9 +72,7 @@ func (f *ContextFlags) User() (name string, user *clientcmdapi.AuthInfo, err err
 	if err := f.checkExists(); err != nil {
 		return "", nil, err
 	}
-	if name = f.Context; name == "" {
-		name = config.CurrentContext
-	}
+	name = cmp.Or(f.Context, config.CurrentContext)
 	if name == "" {
 		return "", nil, errors.New("the kubeconfig has no current context")
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
 	"io"
 	"os"
@@ -15,8 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
 )
 
-// orList returns alternatives as part of a sentence: "text, json or yaml".
-func orList(values []string) string {
+// OrList returns alternatives as part of a sentence: "text, json or yaml".
+func OrList(values []string) string {
 	last := len(values) - 1
 	if last < 1 {
 		return strings.Join(values, "")
@@ -39,6 +40,17 @@ func encodeJSON(out io.Writer, indent string, value any) error {
 	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(value)
+}
+
+// WriteReport writes a report as -o says: with "json" as WriteJSON does, else as write does, which leaves errors to a Flush of out.
+func WriteReport(out io.Writer, output string, report any, write func(out io.Writer)) error {
+	buffered := bufio.NewWriter(out)
+	if output != "json" {
+		write(buffered)
+	} else if err := WriteJSON(buffered, report); err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
 // WriteTable writes rows below a head, with aligned columns.
@@ -82,14 +94,6 @@ func FormatTime(t *time.Time) string {
 		return "-"
 	}
 	return t.UTC().Format(time.RFC3339)
-}
-
-// OrDash returns the string, or "-" for an empty one.
-func OrDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // OneOf returns the end of a sentence which says that one of these audiences is enough.

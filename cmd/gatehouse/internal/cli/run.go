@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 )
 
 // The exit codes of every subcommand.
@@ -42,6 +44,26 @@ func (e *ExitError) Error() string {
 }
 
 func (e *ExitError) Unwrap() error { return e.Err }
+
+// Exit returns the error of a command that has printed everything, nil for ExitYes.
+func Exit(code int) error {
+	if code == ExitYes {
+		return nil
+	}
+	return &ExitError{Code: code}
+}
+
+// ExitOutcome returns Exit for an outcome.
+func ExitOutcome(outcome authn.Outcome) error {
+	switch outcome {
+	case authn.Yes:
+		return nil
+	case authn.No:
+		return Exit(ExitNo)
+	case authn.Unknown:
+	}
+	return Exit(ExitUnknown)
+}
 
 // Run runs the program with these commands and returns its exit code.
 func Run(ctx context.Context, args []string, s Streams, commands ...func(Streams) *cobra.Command) int {
@@ -142,8 +164,12 @@ func prepare(cmd *cobra.Command, args []string) error {
 	return checkRequiredFlags(cmd, args)
 }
 
-// adaptFlags gives the flags of a command and its subcommands what all flags of their name or type have.
+// adaptFlags gives the flags of a command and its subcommands what all flags of their name or type have. Shells offer files where nothing
+// says what a flag or a command takes.
 func adaptFlags(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		switch {
 		case flag.Name == configFlag:
@@ -151,7 +177,6 @@ func adaptFlags(cmd *cobra.Command) {
 		case flag.Value.Type() == "duration":
 			adaptDurationFlag(flag)
 		}
-		// Shells offer files where nothing says what a flag takes.
 		_, file := flag.Annotations[cobra.BashCompFilenameExt]
 		_, directory := flag.Annotations[cobra.BashCompSubdirsInDir]
 		if _, says := cmd.GetFlagCompletionFunc(flag.Name); !says && !file && !directory && flag.Value.Type() != "bool" {

@@ -17,8 +17,7 @@ func NewVersionCommand(s Streams) *cobra.Command {
 		Short: "Print the versions of Gatehouse and its Kubernetes libraries",
 		Example: `  gatehouse version
   gatehouse version -o json`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := versions()
 			if output == "json" {

@@ -89,7 +89,7 @@ func (*outputValue) Type() string { return "string" }
 // Set implements pflag.Value.
 func (v *outputValue) Set(text string) error {
 	if !slices.Contains(v.allowed, text) {
-		return errors.New("must be " + orList(v.allowed))
+		return errors.New("must be " + OrList(v.allowed))
 	}
 	if v.yaml = text == "yaml" && !v.own; v.yaml {
 		text = "json"
@@ -103,7 +103,7 @@ func AddOutputFlag(cmd *cobra.Command, value *string, values ...string) {
 	*value = values[0]
 	own := !slices.Contains(values, "json") || slices.Contains(values, "yaml")
 	values = outputValues(values)
-	cmd.Flags().VarP(&outputValue{value: value, allowed: values, own: own}, "output", "o", "output format: "+orList(values))
+	cmd.Flags().VarP(&outputValue{value: value, allowed: values, own: own}, "output", "o", "output format: "+OrList(values))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 }
 

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -134,10 +135,7 @@ func newLibrary() *library { return &library{byFile: map[string]func() (*configu
 
 // find returns the configuration that has decided on a review. The error is a reason for Result.Undecided.
 func (l *library) find(dir string, header *record.Header, review *record.Review) (*configuration, error) {
-	digest := review.Config
-	if digest == "" {
-		digest = header.Config
-	}
+	digest := cmp.Or(review.Config, header.Config)
 	if digest == "" {
 		return nil, errors.New("the recording does not say which configuration has decided")
 	}

@@ -3,7 +3,6 @@ package replay
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,18 +38,46 @@ func newSegment(s *record.Segment) *segment {
 	return &segment{Segment: s, decoded: map[int]*object{}, lookups: map[string]*lookups{}}
 }
 
-// object is a recorded object in the forms in which it was asked for. They share one pointer for
-// each form, by which policies know it again.
+// object is a recorded object in the forms in which it was asked for: as a namespace, as params are given, and as a ConfigMap.
+// They share one pointer for each form, by which policies know it again. A form is nil if the object does not have it.
 type object struct {
-	text json.RawMessage
 	// redacted is true if anything in it is.
 	redacted bool
 
-	once      [3]sync.Once
-	namespace *corev1.Namespace
-	tree      *unstructured.Unstructured
-	data      map[string]string
-	err       [3]error
+	asNamespace func() *corev1.Namespace
+	asTree      func() *unstructured.Unstructured
+	asConfigMap func() *corev1.ConfigMap
+}
+
+func newObject(text json.RawMessage) *object {
+	return &object{
+		redacted:    bytes.Contains(text, []byte(redacted.Prefix)),
+		asNamespace: sync.OnceValue(decoded[corev1.Namespace](text)),
+		asConfigMap: sync.OnceValue(decoded[corev1.ConfigMap](text)),
+		asTree: sync.OnceValue(func() *unstructured.Unstructured {
+			value, err := rawjson.Parse(text)
+			if err != nil {
+				return nil
+			}
+			tree, _ := value.Decode()
+			fields, isObject := tree.(map[string]any)
+			if !isObject {
+				return nil
+			}
+			return &unstructured.Unstructured{Object: fields}
+		}),
+	}
+}
+
+// decoded returns what decodes a text as a type.
+func decoded[T any](text json.RawMessage) func() *T {
+	return func() *T {
+		value := new(T)
+		if json.Unmarshal(text, value) != nil {
+			return nil
+		}
+		return value
+	}
 }
 
 // object returns an object of the segment, nil if there is none.
@@ -64,49 +91,11 @@ func (s *segment) object(id int) *object {
 	if text == nil {
 		return nil
 	}
-	o := &object{text: text, redacted: bytes.Contains(text, []byte(redacted.Prefix))}
+	o := newObject(text)
 	if s.bytes += len(text); s.bytes <= maxDecoded {
 		s.decoded[id] = o
 	}
 	return o
-}
-
-// asNamespace returns the object as a namespace.
-func (o *object) asNamespace() (*corev1.Namespace, error) {
-	o.once[0].Do(func() {
-		o.namespace = new(corev1.Namespace)
-		o.err[0] = json.Unmarshal(o.text, o.namespace)
-	})
-	return o.namespace, o.err[0]
-}
-
-// asTree returns the object as params are given.
-func (o *object) asTree() (*unstructured.Unstructured, error) {
-	o.once[1].Do(func() {
-		value, err := rawjson.Parse(o.text)
-		if err == nil {
-			var tree any
-			if tree, err = value.Decode(); err == nil {
-				fields, ok := tree.(map[string]any)
-				if !ok {
-					err = fmt.Errorf("it is %s", value.Kind())
-				}
-				o.tree = &unstructured.Unstructured{Object: fields}
-			}
-		}
-		o.err[1] = err
-	})
-	return o.tree, o.err[1]
-}
-
-// asData returns the data of the object, a ConfigMap.
-func (o *object) asData() (map[string]string, error) {
-	o.once[2].Do(func() {
-		var configMap corev1.ConfigMap
-		o.err[2] = json.Unmarshal(o.text, &configMap)
-		o.data = configMap.Data
-	})
-	return o.data, o.err[2]
 }
 
 // lookups are the lookups of a review.

@@ -85,7 +85,7 @@ func (p *playback) namespace(name string) (*corev1.Namespace, error) {
 				return nil, nil //nolint:nilnil // it was not known
 			default:
 				if o := p.segment.object(n.Object); o != nil {
-					if found, err := o.asNamespace(); err == nil {
+					if found := o.asNamespace(); found != nil {
 						return found, nil
 					}
 				}
@@ -221,11 +221,7 @@ func (p *playback) tree(id int) *unstructured.Unstructured {
 	if o == nil {
 		return nil
 	}
-	found, err := o.asTree()
-	if err != nil {
-		return nil
-	}
-	return found
+	return o.asTree()
 }
 
 // List implements policy.Objects.
@@ -316,12 +312,12 @@ func (p *playback) recordedConfigMap(namespace, name string) (data map[string]st
 		case c.Object == 0:
 			return nil, false, true
 		default:
-			o := p.segment.object(c.Object)
-			if o == nil {
-				return nil, false, false
+			if o := p.segment.object(c.Object); o != nil {
+				if configMap := o.asConfigMap(); configMap != nil {
+					return configMap.Data, true, true
+				}
 			}
-			data, err := o.asData()
-			return data, err == nil, err == nil
+			return nil, false, false
 		}
 	}
 	return nil, false, false

@@ -38,9 +38,7 @@ type auditFlags struct {
 }
 
 // outputs returns the values of --output; the first is the default.
-func outputs() []string {
-	return []string{"table", "json", "ndjson"}
-}
+func outputs() []string { return []string{"table", "json", "ndjson"} }
 
 // mostExamples bounds --examples: a summary has a bounded size.
 const mostExamples = 1000
@@ -107,7 +105,6 @@ that fails; otherwise 0.`,
 			}
 			return f.run(cmd.Context(), s)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents that decide in place of what is active in the cluster")
 	cli.NoteConfigVariable(cmd)
@@ -120,12 +117,8 @@ that fails; otherwise 0.`,
 	flags.IntVar(&f.examples, "examples", 3, "examples of each rule and status")
 	flags.DurationVar(&f.timeout, "timeout", 0, "end the audit after this time and report what was judged until then (default none)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "print only violations, errors and what was not judged; no progress and no warnings about policies")
-	for name, complete := range map[string]cobra.CompletionFunc{
-		"kind":    cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp),
-		"fail-on": cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp),
-	} {
-		_ = cmd.RegisterFlagCompletionFunc(name, complete) // the flags exist
-	}
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(commonKinds(), cobra.ShellCompDirectiveNoFileComp)) // the flags exist
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(f.failOn.Names, cobra.ShellCompDirectiveNoFileComp))
 	cli.AddOutputFlag(cmd, &f.output, outputs()...)
 	return cmd
 }
@@ -142,43 +135,33 @@ func commonKinds() []string {
 
 // check returns everything that is wrong with the flags.
 func (f *auditFlags) check() error {
-	errs := []error{f.Check(f.config)}
+	errs := cli.Problems{f.Check(f.config)}
 	for _, of := range []struct {
 		flag  string
 		names []string
 	}{{"--namespace", f.namespaces}, {"--exclude-namespace", f.excluded}} {
 		for _, name := range of.names {
-			if len(validation.IsDNS1123Label(name)) > 0 {
-				errs = append(errs, fmt.Errorf("%s %q: must be a DNS label: lower-case letters, digits and dashes", of.flag, name))
-			}
+			errs.Add(len(validation.IsDNS1123Label(name)) > 0, "%s %q: must be a DNS label: lower-case letters, digits and dashes", of.flag, name)
 		}
 	}
 	if !f.Native(f.config) {
 		errs = append(errs, f.checkNotExcluded())
 	}
 	for _, kind := range f.kinds {
-		if kind == "" {
-			errs = append(errs, errors.New(`--kind "": must be a kind or a resource, as in Pod or deployments.apps`))
-		}
+		errs.Add(kind == "", `--kind "": must be a kind or a resource, as in Pod or deployments.apps`)
 	}
-	if f.examples < 0 || f.examples > mostExamples {
-		errs = append(errs, fmt.Errorf("--examples %d: must be from 0 to %d (hint: -o ndjson prints every result)", f.examples, mostExamples))
-	}
-	if f.timeout < 0 {
-		errs = append(errs, fmt.Errorf("--timeout %s: must not be negative", f.timeout))
-	}
-	return errors.Join(errs...)
+	errs.Add(f.examples < 0 || f.examples > mostExamples, "--examples %d: must be from 0 to %d (hint: -o ndjson prints every result)", f.examples, mostExamples)
+	errs.Add(f.timeout < 0, "--timeout %s: must not be negative", f.timeout)
+	return errs.Err()
 }
 
 // checkNotExcluded returns an error for each namespace that is audited although the API server sends nothing of it.
 func (f *auditFlags) checkNotExcluded() error {
-	var errs []error
+	var errs cli.Problems
 	for _, name := range f.namespaces {
-		if slices.Contains(f.excluded, name) {
-			errs = append(errs, fmt.Errorf("--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name))
-		}
+		errs.Add(slices.Contains(f.excluded, name), "--namespace %q: the API server does not send its objects to Gatehouse (hint: --exclude-namespace names the namespaces of which that is so)", name)
 	}
-	return errors.Join(errs...)
+	return errs.Err()
 }
 
 // run audits, and writes the report.

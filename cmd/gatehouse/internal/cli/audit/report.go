@@ -60,14 +60,9 @@ const (
 // coverage is what was read of a resource.
 type coverage struct {
 	// Resource is the plural with its group, as "deployments.apps".
-	Resource string    `json:"resource"`
-	Version  string    `json:"version"`
-	Kind     string    `json:"kind"`
-	Objects  int64     `json:"objects"`
-	Complete bool      `json:"complete"`
-	Problem  string    `json:"problem,omitempty"`
-	Right    string    `json:"right,omitempty"`
-	ReadAt   time.Time `json:"readAt,omitzero"`
+	Resource string `json:"resource"`
+	Version  string `json:"version"`
+	audit.Coverage
 }
 
 // Names of --fail-on.
@@ -95,7 +90,7 @@ func newReport(f *auditFlags, configuration string, outcome *audit.Outcome, sum 
 		Coverage: make([]coverage, 0, len(outcome.Coverage)), Skipped: outcome.Skipped, Unknown: outcome.Unknown,
 	}
 	for _, c := range outcome.Coverage {
-		r.Coverage = append(r.Coverage, coverage{c.GroupResource().String(), c.Version, c.Kind, c.Objects, c.Complete, c.Problem, c.Right, c.ReadAt})
+		r.Coverage = append(r.Coverage, coverage{c.GroupResource().String(), c.Version, c})
 		if c.Complete {
 			continue
 		}
@@ -207,29 +202,23 @@ func (r *report) exit() error {
 }
 
 // ruleTitle names a rule.
-func ruleTitle(r *summary.Rule) string {
-	if r.Kind == "" {
+func ruleTitle(kind, name, rule string) string {
+	if kind == "" {
 		return "not of a policy"
 	}
-	return decision.RuleText(&policy.Violation{Kind: cli.InertName(r.Kind), Policy: r.Policy, Rule: r.Rule})
+	return decision.RuleText(&policy.Violation{Kind: cli.InertName(kind), Policy: name, Rule: rule})
 }
 
-// kindTitle returns a kind with its group, as "Deployment.apps".
-func kindTitle(o *summary.Object) string {
-	group, _, grouped := strings.Cut(o.APIVersion, "/")
-	if !grouped {
-		return cli.InertName(o.Kind)
-	}
-	return cli.InertName(o.Kind + "." + group)
-}
-
-// objectTitle names an object on one line.
+// objectTitle names an object on one line, with its group: "Deployment.apps shop/web".
 func objectTitle(o *summary.Object) string {
-	name := cli.InertName(o.Name)
+	kind, name := o.Kind, cli.InertName(o.Name)
+	if group, _, grouped := strings.Cut(o.APIVersion, "/"); grouped {
+		kind += "." + group
+	}
 	if o.Namespace != "" {
 		name = cli.InertName(o.Namespace) + "/" + name
 	}
-	return kindTitle(o) + " " + name
+	return cli.InertName(kind) + " " + name
 }
 
 // exampleText returns an example on one line.
@@ -345,9 +334,4 @@ func (r *report) scope() string {
 		parts = append(parts, "kind "+cli.Inert(diagnostic.QuotedList(r.Kinds)))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// skippedText returns a rule that is skipped on one line, without the reason.
-func skippedText(s *audit.Skipped) string {
-	return decision.RuleText(&policy.Violation{Kind: cli.InertName(s.Kind), Policy: s.Policy, Rule: s.Rule})
 }

@@ -46,7 +46,7 @@ func (r *report) print(out io.Writer, quiet bool) {
 		line("")
 		line("%8s  %s", "CHANGE", "POLICY")
 		for i := range changes {
-			line("%8s  %s", grouped(changes[i].Change), ruleTitle(&changes[i]))
+			line("%8s  %s", grouped(changes[i].Change), ruleTitle(changes[i].Kind, changes[i].Policy, changes[i].Rule))
 			printDetails(line, &changes[i].Where, changes[i].Examples)
 		}
 	}
@@ -81,7 +81,7 @@ func printRules(line func(string, ...any), rules []summary.Rule) {
 	line(row, "FAIL", "WARN", "ERROR", "EXCEPTED", "RULE")
 	for i := range rules {
 		one := &rules[i]
-		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), ruleTitle(one))
+		line(row, grouped(one.Fail), grouped(one.Warn), grouped(one.Error), grouped(one.Excepted), ruleTitle(one.Kind, one.Policy, one.Rule))
 		printDetails(line, &one.Where, one.Examples)
 	}
 }
@@ -159,8 +159,8 @@ func (r *report) printUnjudged(line func(string, ...any), quiet bool) {
 // skippedTexts returns a line for each skipped rule.
 func (r *report) skippedTexts() []string {
 	texts := make([]string, len(r.Skipped))
-	for i := range r.Skipped {
-		texts[i] = skippedText(&r.Skipped[i]) + ": " + r.Skipped[i].Reason
+	for i, s := range r.Skipped {
+		texts[i] = ruleTitle(s.Kind, s.Policy, s.Rule) + ": " + s.Reason
 	}
 	return texts
 }

@@ -80,48 +80,28 @@ type storage struct {
 // open returns the storage that the flags name. It sends no request, and reports
 // everything that is wrong with the flags.
 func (f *commonFlags) open(cmd *cobra.Command) (*storage, error) {
-	var problems []error
-	if f.dir != "" && cmd.Flags().Changed("secret") {
-		problems = append(problems, errors.New("--dir and --secret exclude each other"))
-	}
-	if cmd.Flags().Changed("dir") && f.dir == "" {
-		problems = append(problems, errors.New(`--dir "": must not be empty`))
-	}
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
+	var problems cli.Problems
+	problems.Add(f.dir != "" && cmd.Flags().Changed("secret"), "--dir and --secret exclude each other")
+	problems.Add(cmd.Flags().Changed("dir") && f.dir == "", `--dir "": must not be empty`)
+	problems = append(problems, f.Check())
 	names := f.names()
-	if f.dir != "" && len(names) == 0 && f.Given() {
-		problems = append(problems, errors.New("--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration "+install.DefaultRegistration+", or leave them out)"))
-	}
-	if f.hold < 0 {
-		problems = append(problems, fmt.Errorf("--rotation-hold %s: must not be negative", cli.FormatDuration(f.hold)))
-	}
-	if err := f.applyNamespace(cmd.Flags().Changed("secret")); err != nil {
-		problems = append(problems, err)
-	}
+	problems.Add(f.dir != "" && len(names) == 0 && f.Given(),
+		"--kubeconfig, --context and --in-cluster say where registrations are, and with --dir there are none (hint: --registration %s, or leave them out)", install.DefaultRegistration)
+	problems.Add(f.hold < 0, "--rotation-hold %s: must not be negative", cli.FormatDuration(f.hold))
+	problems = append(problems, f.applyNamespace(cmd.Flags().Changed("secret")))
 	namespace, name, err := install.ParseNamespacedName(f.secret)
-	switch {
-	case err != nil:
-		problems = append(problems, fmt.Errorf("--secret: %w (hint: %s)", err, install.DefaultCASecret))
-	case name == "":
-		problems = append(problems, errors.New(`--secret "": must not be empty`))
-	}
+	problems.Add(err != nil, "--secret: %w (hint: %s)", err, install.DefaultCASecret)
+	problems.Add(err == nil && name == "", `--secret "": must not be empty`)
 	var registrations []cabundle.Registration
 	for _, one := range names {
 		r, err := cabundle.ParseRegistration(one)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("--registration: %w", err))
-			continue
-		}
+		problems.Add(err != nil, "--registration: %w", err)
 		registrations = append(registrations, r)
 	}
 	if f.dir != "" {
-		if err := cli.CheckDir("--dir", f.dir); err != nil {
-			problems = append(problems, err)
-		}
+		problems = append(problems, cli.CheckDir("--dir", f.dir))
 	}
-	if err := errors.Join(problems...); err != nil {
+	if err := problems.Err(); err != nil {
 		return nil, err
 	}
 	var place storage

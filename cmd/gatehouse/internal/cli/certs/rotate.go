@@ -60,8 +60,7 @@ nothing was requested, or the state cannot be read.`,
 
   # on one machine
   gatehouse certs rotate --dir ./gatehouse-certs`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("timeout") && !f.wait {
 				return errors.New("--timeout is for --wait")

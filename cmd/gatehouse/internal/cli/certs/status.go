@@ -1,15 +1,15 @@
 package certs
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/webhooks/authn"
 	"github.com/gatehouse-dev/gatehouse/webhooks/strict"
 )
@@ -38,8 +38,7 @@ something cannot be read, and the rest has no problem.`,
 
   # for programs: what the rotation waits for
   gatehouse certs status -o json | jq -r '.next.waitsFor[]?'`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd, s)
 		},
@@ -64,56 +63,43 @@ func (f *statusFlags) run(cmd *cobra.Command, s cli.Streams) error {
 	if cmd.Context().Err() != nil {
 		return errors.New("interrupted")
 	}
-	if f.output == "json" {
-		err = cli.WriteJSON(s.Out, view)
-	} else {
-		err = view.print(s.Out)
-	}
-	if err != nil {
+	if err := cli.WriteReport(s.Out, f.output, view, view.print); err != nil {
 		return err
 	}
-	switch view.Outcome {
-	case authn.No:
-		return &cli.ExitError{Code: cli.ExitNo}
-	case authn.Unknown:
-		return &cli.ExitError{Code: cli.ExitUnknown}
-	case authn.Yes:
-	}
-	return nil
+	return cli.ExitOutcome(view.Outcome)
 }
 
 // print shows the view to people: problems first, then what comes next, then who
-// serves and who trusts what.
-func (v *statusView) print(out io.Writer) error {
-	var text strings.Builder
+// serves and who trusts what. Flush of out has the error.
+func (v *statusView) print(out io.Writer) {
+	line := decision.LinePrinter(out)
 	for i := range v.Findings {
 		f := &v.Findings[i]
 		level := string(f.Level)
 		if f.Level == levelUnknown {
 			level = "cannot decide"
 		}
-		fmt.Fprintf(&text, "%s: %s: %s\n", level, cli.OneLine(f.Object), cli.OneLine(f.Message))
+		line("%s: %s: %s", level, cli.OneLine(f.Object), cli.OneLine(f.Message))
 		if f.Remedy != "" {
-			fmt.Fprintf(&text, "  remedy: %s\n", cli.OneLine(f.Remedy))
+			line("  remedy: %s", cli.OneLine(f.Remedy))
 		}
 	}
 	if len(v.Findings) > 0 {
-		text.WriteString("\n")
+		line("")
 	}
-	fmt.Fprintf(&text, "%s, at %s\n", cli.OneLine(v.Store), cli.FormatTime(&v.At))
+	line("%s, at %s", cli.OneLine(v.Store), cli.FormatTime(&v.At))
 	if v.Phase != "" {
-		fmt.Fprintf(&text, "  phase: %s since %s", v.Phase, dated(*v.Since, v.At))
+		cause := ""
 		if v.Cause != "" {
-			fmt.Fprintf(&text, ", cause %s", v.Cause)
+			cause = ", cause " + string(v.Cause)
 		}
-		fmt.Fprintf(&text, "\n  next: %s\n", v.Next.text(v.At))
+		line("  phase: %s since %s%s", v.Phase, dated(*v.Since, v.At), cause)
+		line("  next: %s", v.Next.text(v.At))
 		for _, one := range v.Next.WaitsFor {
-			fmt.Fprintf(&text, "    waits for %s\n", cli.OneLine(one))
+			line("    waits for %s", cli.OneLine(one))
 		}
 	}
-	v.printTables(&text)
-	_, err := io.WriteString(out, text.String())
-	return err
+	v.printTables(out)
 }
 
 // text returns the next step on one line, without who keeps it waiting.
@@ -125,7 +111,7 @@ func (n *nextStep) text(now time.Time) string {
 	return cli.OneLine(text + ", when " + n.When)
 }
 
-func (v *statusView) printTables(text *strings.Builder) {
+func (v *statusView) printTables(out io.Writer) {
 	var cas, replicas, webhooks [][]string
 	for i := range v.Authorities {
 		a := &v.Authorities[i]
@@ -143,8 +129,8 @@ func (v *statusView) printTables(text *strings.Builder) {
 		if r.Away {
 			seen += ", away"
 		}
-		issuer := cli.OrDash(nameOf(r.Role, r.Issuer))
-		replicas = append(replicas, []string{strict.Printable(r.Name), issuer, ends, seen, cli.OrDash(strict.Printable(r.Version))})
+		issuer := cmp.Or(nameOf(r.Role, r.Issuer), "-")
+		replicas = append(replicas, []string{strict.Printable(r.Name), issuer, ends, seen, cmp.Or(strict.Printable(r.Version), "-")})
 	}
 	for i := range v.Webhooks {
 		w := &v.Webhooks[i]
@@ -156,7 +142,7 @@ func (v *statusView) printTables(text *strings.Builder) {
 		if len(w.Refuses) > 0 {
 			accepts = strict.Printable("not " + join(w.Refuses))
 		}
-		webhooks = append(webhooks, []string{w.Object, cli.OrDash(strict.Printable(w.Webhook)), cli.OrDash(join(trusts)), accepts})
+		webhooks = append(webhooks, []string{w.Object, cmp.Or(strict.Printable(w.Webhook), "-"), cmp.Or(join(trusts), "-"), accepts})
 	}
 	for _, table := range []struct {
 		head []string
@@ -167,16 +153,11 @@ func (v *statusView) printTables(text *strings.Builder) {
 		{[]string{"REGISTRATION", "WEBHOOK", "TRUSTS", "ACCEPTS REPLICAS"}, webhooks},
 	} {
 		if len(table.rows) > 0 {
-			text.WriteString("\n")
-			_ = cli.WriteTable(text, table.head, table.rows) // a Builder takes everything
+			_, _ = io.WriteString(out, "\n")
+			_ = cli.WriteTable(out, table.head, table.rows)
 		}
 	}
 }
 
 // nameOf returns the role of a CA, or the beginning of its ID if it has none.
-func nameOf(role, id string) string {
-	if role != "" {
-		return role
-	}
-	return strict.Printable(shortID(id))
-}
+func nameOf(role, id string) string { return cmp.Or(role, strict.Printable(shortID(id))) }

@@ -234,9 +234,7 @@ func TestCertsView(t *testing.T) {
 			t.Fatal(err)
 		}
 		var table bytes.Buffer
-		if err := v.print(&table); err != nil {
-			t.Fatal(err)
-		}
+		v.print(&table)
 		for _, secret := range []string{"PRIVATE", `"Key"`} {
 			if bytes.Contains(text, []byte(secret)) || strings.Contains(table.String(), secret) {
 				t.Errorf("%s: a key may be shown: %s\n%s", name, text, table.String())
@@ -260,9 +258,7 @@ func TestCertsGuide(t *testing.T) {
 	shows := func(t *testing.T, v *statusView) {
 		t.Helper()
 		var text bytes.Buffer
-		if err := v.print(&text); err != nil {
-			t.Fatal(err)
-		}
+		v.print(&text)
 		if !strings.Contains(string(guide), "$ gatehouse certs status\n"+text.String()+"```\n") {
 			t.Errorf("docs/certificates.md does not show what is printed:\n%s", text.String())
 		}

@@ -105,8 +105,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
   # token reviews
   gatehouse manifests --authentication --url https://192.0.2.10:9443 --ca-file /etc/kubernetes/gatehouse/ca.crt \
     --client-cert /etc/kubernetes/gatehouse/client.crt --client-key /etc/kubernetes/gatehouse/client.key`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, notes, err := f.run(cmd)
 			if err != nil {
@@ -125,7 +124,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.StringVar(&f.url, "url", "", "address of Gatehouse, https://HOST:PORT")
 	flags.StringVar(&f.service, "service", "", "Service of Gatehouse, NAMESPACE/NAME[:PORT] (default port 443)")
 	flags.StringVar(&f.caFile, "ca-file", "", "file of the CAs that verify the serving certificate, in PEM")
-	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+orText(certificateSources()))
+	flags.StringVar(&f.certificates, "certificates", "", "issuer of the serving certificate, which also fills in its CA, in place of --ca-file: "+cli.OrList(certificateSources()))
 	flags.BoolVar(&f.rights, "rights", false, "also print the ServiceAccount of Gatehouse and its roles, to read the certificate of cert-manager from the API (always with --certificates self-signed)")
 	flags.StringVar(&f.serviceAccount, "service-account", "", "existing ServiceAccount of Gatehouse (default: one with the name of the objects, which is printed)")
 	cli.AddConfigFlag(cmd, &f.config, "directory of documents (without it, pods and workloads are validated)", "authentication", "crds", "audit")
@@ -142,7 +141,7 @@ Exit codes: 0 printed, 2 bad usage, or an invalid configuration or CA.`,
 	flags.BoolVar(&f.crds, "crds", false, "print only the CustomResourceDefinitions of this version")
 	flags.StringArrayVar(&f.validate, "validate", nil, "more resources to validate: "+validateText+"; rejected while Gatehouse is unavailable")
 	flags.StringArrayVar(&f.validateOpen, "validate-open", nil, "as --validate, but allowed while Gatehouse is unavailable")
-	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+orText(partNames())+" (default: all)")
+	flags.StringSliceVar(&f.parts, "part", nil, "print only this part: "+cli.OrList(partNames())+" (default: all)")
 	flags.BoolVar(&f.authentication, "authentication", false, "print the kubeconfig for token reviews")
 	flags.StringVar(&f.kubeconfigPath, "kubeconfig-path", "", "path of the kubeconfig on the hosts of kube-apiserver (default /etc/kubernetes/NAME/kubeconfig.yaml)")
 	flags.StringVar(&f.clientCert, "client-cert", "", "path of the client certificate on the hosts of kube-apiserver")
@@ -175,16 +174,12 @@ func partNames() []string {
 }
 
 // notOneOf returns the error of a flag whose value is none of those that are allowed.
-func notOneOf(flag, value string, allowed []string) string {
-	text := fmt.Sprintf("--%s %.100q: must be %s", flag, value, orText(allowed))
+func notOneOf(flag, value string, allowed []string) error {
+	text := fmt.Sprintf("--%s %.100q: must be %s", flag, value, cli.OrList(allowed))
 	if hint := diagnostic.DidYouMean(value, allowed...); hint != "" {
 		text += " (hint: " + hint + ")"
 	}
-	return text
-}
-
-func orText(all []string) string {
-	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
+	return errors.New(text)
 }
 
 // run returns what the flags select as text, and notes.
@@ -317,50 +312,33 @@ func (f *manifestsFlags) server() (server registration.Server, err error) {
 
 // check returns all errors of the flags for admission, and sets the server and the rules of the options.
 func (f *manifestsFlags) check(o *registration.Options) error {
-	var problems []error
-	problem := func(text string) { problems = append(problems, errors.New(text)) }
-	var err error
-	if o.Server, err = f.server(); err != nil {
-		problems = append(problems, err)
-	} else if o.Server == (registration.Server{}) {
-		problem("the address of Gatehouse is missing (hint: --service NAMESPACE/NAME, or --url https://HOST:PORT)")
-	}
+	var problems cli.Problems
+	server, err := f.server()
+	problems, o.Server = append(problems, err), server
+	problems.Add(err == nil && server == (registration.Server{}), "the address of Gatehouse is missing (hint: --service NAMESPACE/NAME, or --url https://HOST:PORT)")
 	switch {
 	case f.certificates != "" && !slices.Contains(certificateSources(), f.certificates):
-		problem(notOneOf("certificates", f.certificates, certificateSources()))
+		problems = append(problems, notOneOf("certificates", f.certificates, certificateSources()))
 	case f.certificates != "" && f.caFile != "":
-		problem("--ca-file and --certificates exclude each other")
+		problems.Add(true, "--ca-file and --certificates exclude each other")
 	case f.certificates == "" && f.caFile == "":
-		problem("the CA is missing (hint: --ca-file, or --certificates " + orText(certificateSources()) + ")")
+		problems.Add(true, "the CA is missing (hint: --ca-file, or --certificates %s)", cli.OrList(certificateSources()))
 	}
-	if f.rights && f.certificates == "" {
-		problem("--rights needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
+	problems.Add(f.rights && f.certificates == "", "--rights needs --certificates: with --ca-file somebody else renews the certificate and says whom to trust")
+	problems.Add(f.countPods && !f.customResources, "--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
+	problems.Add(f.logouts && !f.customResources, "--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
+	problems.Add(f.managed && !f.customResources, "--manage-registration needs --custom-resources: the replica that writes their status writes the rules")
+	for _, flag := range []struct {
+		name string
+		set  bool
+	}{{"config", f.config != ""}, {"validate", len(f.validate) > 0}, {"validate-open", len(f.validateOpen) > 0}} {
+		problems.Add(f.managed && flag.set, "--manage-registration and --%s exclude each other: Gatehouse writes the rules", flag.name)
 	}
-	if f.countPods && !f.customResources {
-		problem("--count-pods needs --custom-resources: it is about the status of SidecarProfiles")
-	}
-	if f.logouts && !f.customResources {
-		problem("--back-channel-logout needs --custom-resources: logouts are stored as TokenRevocations")
-	}
-	if f.managed {
-		if !f.customResources {
-			problem("--manage-registration needs --custom-resources: the replica that writes their status writes the rules")
-		}
-		for _, flag := range []struct {
-			name string
-			set  bool
-		}{{"config", f.config != ""}, {"validate", len(f.validate) > 0}, {"validate-open", len(f.validateOpen) > 0}} {
-			if flag.set {
-				problem("--manage-registration and --" + flag.name + " exclude each other: Gatehouse writes the rules")
-			}
-		}
-	}
-	if f.serviceAccount != "" && !f.rights && !f.customResources && f.certificates != selfSigned {
-		problem("--service-account needs --rights, --custom-resources or --certificates " + selfSigned + ": without, no rights are printed")
-	}
+	problems.Add(f.serviceAccount != "" && !f.rights && !f.customResources && f.certificates != selfSigned,
+		"--service-account needs --rights, --custom-resources or --certificates %s: without, no rights are printed", selfSigned)
 	for _, name := range f.parts {
 		if !slices.Contains(partNames(), name) {
-			problem(notOneOf("part", name, partNames()))
+			problems = append(problems, notOneOf("part", name, partNames()))
 		}
 	}
 	for _, flag := range []struct {
@@ -370,14 +348,11 @@ func (f *manifestsFlags) check(o *registration.Options) error {
 	}{{"validate", f.validate, &o.Validate}, {"validate-open", f.validateOpen, &o.ValidateOpen}} {
 		for _, value := range flag.values {
 			rules, err := registration.ParseRules(value)
-			if err != nil {
-				problems = append(problems, fmt.Errorf("--%s: %w", flag.name, err))
-			}
+			problems.Add(err != nil, "--%s: %w", flag.name, err)
 			*flag.rules = append(*flag.rules, rules...)
 		}
 	}
-	problems = append(problems, registration.CheckClosed(o.Validate))
-	return errors.Join(problems...)
+	return append(problems, registration.CheckClosed(o.Validate)).Err()
 }
 
 // readCABundle reads a CA bundle, of 1 MiB at most, as the API server does.

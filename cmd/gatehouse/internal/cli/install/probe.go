@@ -64,8 +64,7 @@ read.`,
 
   # a server without a cluster
   gatehouse probe --url https://127.0.0.1:9443 --ca-file ./gatehouse-certs/ca.crt`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(f.check(), f.checkURL(cmd.Flags().Changed("url"))); err != nil {
 				return err

@@ -71,8 +71,7 @@ command that deletes it.`,
 
   # delete everything, including profiles, policies and tokens
   gatehouse uninstall --custom-resources -y`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := f.check()
 			if f.registrationsOnly && f.customResources {
@@ -122,20 +121,15 @@ func (f *installFlags) add(cmd *cobra.Command, name, namespace string, timeout t
 
 // check returns all errors of the flags.
 func (f *installFlags) check() error {
-	var problems []error
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
+	problems := cli.Problems{f.Check()}
 	if wrong := validation.IsDNS1123Subdomain(f.name); len(wrong) > 0 {
 		problems = append(problems, fmt.Errorf("--name %.100q: must be the name of an object: %s (hint: gatehouse)", f.name, wrong[0]))
 	}
 	if wrong := validation.IsDNS1123Label(f.namespace); len(wrong) > 0 {
 		problems = append(problems, fmt.Errorf("--namespace %.100q: must be the name of a namespace: %s (hint: gatehouse-system)", f.namespace, wrong[0]))
 	}
-	if f.timeout <= 0 {
-		problems = append(problems, fmt.Errorf("--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout)))
-	}
-	return errors.Join(problems...)
+	problems.Add(f.timeout <= 0, "--timeout %s: must be more than 0s", cli.FormatDuration(f.timeout))
+	return problems.Err()
 }
 
 // uninstallFlags are the flags of uninstall.
@@ -166,7 +160,7 @@ func (f *uninstallFlags) run(ctx context.Context, client dynamic.Interface, host
 	u := uninstaller{flags: f, client: client, kubectl: f.command()}
 	u.survey(ctx)
 	u.hold(programStage, leftoversStage)
-	if f.dryRun != cli.DryRunClient && u.toRemove() > 0 {
+	if f.dryRun != cli.DryRunClient && u.hasFound() {
 		if err := f.confirm(&u, host, s); err != nil {
 			return err
 		}

@@ -230,15 +230,9 @@ func (p *uninstallPart) checkRegistration(namespace string, object *unstructured
 	}
 }
 
-// toRemove returns how many parts are to be removed.
-func (u *uninstaller) toRemove() int {
-	count := 0
-	for _, p := range u.parts {
-		if p.Outcome == uninstallFound {
-			count++
-		}
-	}
-	return count
+// hasFound reports whether any part is to be removed.
+func (u *uninstaller) hasFound() bool {
+	return slices.ContainsFunc(u.parts, func(p *uninstallPart) bool { return p.Outcome == uninstallFound })
 }
 
 // remove removes what the survey has found, stage by stage.

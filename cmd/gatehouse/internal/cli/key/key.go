@@ -33,8 +33,7 @@ func NewCommand(s cli.Streams, texts Texts) *cobra.Command {
 	var out, output string
 	cmd := &cobra.Command{
 		Use: "key", Short: texts.Short, Long: texts.Long, Example: texts.Example,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return create(s, &texts, out, output == "json")
 		},

@@ -2,6 +2,7 @@ package login
 
 import (
 	"cmp"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -108,53 +109,41 @@ func (f *loginFlags) given(flags ...string) string {
 // check reports everything that is wrong with the flags at once, and puts URLs in
 // order.
 func (f *loginFlags) check() error {
-	var problems []error
-	problem := func(wrong bool, text string) {
-		if wrong {
-			problems = append(problems, errors.New(text))
-		}
-	}
+	var problems cli.Problems
 	misplaced := func(where string, flags ...string) {
 		names := f.given(flags...)
-		problem(names != "", names+" "+where)
+		problems.Add(names != "", "%s %s", names, where)
 	}
-	problem(!f.named(), "--issuer with --client-id, or --server, is required")
+	problems.Add(!f.named(), "--issuer with --client-id, or --server, is required")
 	if f.issuer != "" {
-		if err := session.ParseIssuer(f.issuer); err != nil {
-			problems = append(problems, fmt.Errorf("--issuer: %w", err))
-		}
-		problem(f.clientID == "", "--client-id is required with --issuer")
+		err := session.ParseIssuer(f.issuer)
+		problems.Add(err != nil, "--issuer: %w", err)
+		problems.Add(f.clientID == "", "--client-id is required with --issuer")
 		misplaced("valid only for a login with user name and password, without --issuer", "directory", "username", "password-stdin")
 		if f.device {
 			misplaced("valid only for a login in a browser, without --device", "no-browser", "listen")
 		}
 	} else {
 		misplaced("valid only with --issuer", "issuer-ca", "issuer-ca-data", "client-id", "client-secret-file", "scope", "device", "no-browser", "listen")
-		problem(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
+		problems.Add(f.passwordStdin && f.username == "" && f.name == "", "--username is required with --password-stdin")
 	}
 	if f.server != "" {
 		server, err := registration.ParseURL(f.server)
-		if err != nil {
-			problems = append(problems, fmt.Errorf("--server: %w", err))
-		}
+		problems.Add(err != nil, "--server: %w", err)
 		f.server = server.URL
 	} else {
 		misplaced("valid only with --server", "server-ca", "server-ca-data")
 	}
-	if err := session.ParseListen(f.listen); err != nil {
-		problems = append(problems, fmt.Errorf("--listen: %w", err))
-	}
-	problem(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
-	problem(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
+	err := session.ParseListen(f.listen)
+	problems.Add(err != nil, "--listen: %w", err)
+	problems.Add(f.issuerCA != "" && f.issuerCAData != "", "--issuer-ca and --issuer-ca-data exclude each other")
+	problems.Add(f.serverCA != "" && f.serverCAData != "", "--server-ca and --server-ca-data exclude each other")
 	for _, scope := range f.scopes {
-		if scope == "" || strings.ContainsAny(scope, " ,\"\\") {
-			problems = append(problems, fmt.Errorf("--scope %q: must be one scope (hint: repeat the flag)", scope))
-		}
+		problems.Add(scope == "" || strings.ContainsAny(scope, " ,\"\\"), "--scope %q: must be one scope (hint: repeat the flag)", scope)
 	}
-	if _, err := session.ParseStore(f.tokenStore); err != nil {
-		problems = append(problems, fmt.Errorf("--token-store: %w", err))
-	}
-	return errors.Join(problems...)
+	_, err = session.ParseStore(f.tokenStore)
+	problems.Add(err != nil, "--token-store: %w", err)
+	return problems.Err()
 }
 
 // cache returns the cache of logins. Interactive says that a person can be asked to unlock the keyring.
@@ -182,13 +171,9 @@ func (f *loginFlags) cache(s cli.Streams, interactive bool) (*session.Cache, err
 // method returns the way to log in that checked flags describe.
 func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 	if f.issuer == "" {
-		text, err := f.serverCAText()
+		_, roots, err := f.serverCAs()
 		if err != nil {
 			return nil, err
-		}
-		roots, err := session.Roots(text)
-		if err != nil {
-			return nil, fmt.Errorf("--server-ca: %w", err)
 		}
 		var prompter session.Prompter = session.Terminal{}
 		if f.passwordStdin {
@@ -198,13 +183,9 @@ func (f *loginFlags) method(s cli.Streams) (session.Method, error) {
 			Server: f.server, Roots: roots, Directory: f.directory, Username: f.username, Name: f.name, Prompter: prompter, Now: time.Now,
 		}, nil
 	}
-	text, err := caText("--issuer-ca", f.issuerCA, f.issuerCAData)
+	_, roots, err := readCAs("--issuer-ca", f.issuerCA, f.issuerCAData)
 	if err != nil {
 		return nil, err
-	}
-	roots, err := session.Roots(text)
-	if err != nil {
-		return nil, fmt.Errorf("--issuer-ca: %w", err)
 	}
 	o := &session.OIDC{
 		Issuer: f.issuer, Roots: roots, ClientID: f.clientID, Scopes: f.scopes, Device: f.device, Listen: f.listen,
@@ -229,23 +210,25 @@ func openBrowser(remarks io.Writer, url string) error {
 	return browser.OpenURL(url)
 }
 
-// serverCAText returns the PEM text of the CAs of Gatehouse, empty for the system's.
-func (f *loginFlags) serverCAText() ([]byte, error) {
-	return caText("--server-ca", f.serverCA, f.serverCAData)
+// serverCAs returns the CAs of Gatehouse.
+func (f *loginFlags) serverCAs() (pem []byte, roots *x509.CertPool, err error) {
+	return readCAs("--server-ca", f.serverCA, f.serverCAData)
 }
 
-func caText(flag, file, data string) ([]byte, error) {
-	switch {
-	case file != "":
-		return readBounded(flag, file)
-	case data != "":
-		text, err := base64.StdEncoding.DecodeString(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s-data: must be base64", flag)
-		}
-		return text, nil
+// readCAs returns the CAs in a file or in base64, without either the system's, whose PEM text is empty.
+func readCAs(flag, file, data string) (pem []byte, roots *x509.CertPool, err error) {
+	if file != "" {
+		pem, err = readBounded(flag, file)
+	} else if pem, err = base64.StdEncoding.DecodeString(data); err != nil {
+		err = fmt.Errorf("%s-data: must be base64", flag)
 	}
-	return nil, nil
+	if err != nil {
+		return nil, nil, err
+	}
+	if roots, err = session.Roots(pem); err != nil {
+		err = fmt.Errorf("%s: %w", flag, err)
+	}
+	return pem, roots, err
 }
 
 // readBounded reads a file of a flag.
@@ -264,34 +247,30 @@ func readBounded(flag, path string) ([]byte, error) {
 // machine: CAs are in them. The path of a client's secret is made absolute.
 func (f *loginFlags) args() ([]string, error) {
 	var args []string
+	var errs []error
 	text := func(flag, value string) {
 		if value != "" {
 			args = append(args, "--"+flag+"="+value)
 		}
 	}
-	ca := func(flag, file, data string) error {
-		pem, err := caText("--"+flag, file, data)
-		if err != nil {
-			return err
-		}
-		if _, err := session.Roots(pem); err != nil {
-			return fmt.Errorf("--%s: %w", flag, err)
-		}
+	ca := func(flag, file, data string) {
+		pem, _, err := readCAs("--"+flag, file, data)
+		errs = append(errs, err)
 		text(flag+"-data", base64.StdEncoding.EncodeToString(pem))
-		return nil
+	}
+	path := func(flag, file string) {
+		if file != "" {
+			whole, err := filepath.Abs(file)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+			}
+			text(flag, whole)
+		}
 	}
 	text("issuer", f.issuer)
-	if err := ca("issuer-ca", f.issuerCA, f.issuerCAData); err != nil {
-		return nil, err
-	}
+	ca("issuer-ca", f.issuerCA, f.issuerCAData)
 	text("client-id", f.clientID)
-	if f.clientSecretFile != "" {
-		path, err := filepath.Abs(f.clientSecretFile)
-		if err != nil {
-			return nil, fmt.Errorf("--client-secret-file: %w", err)
-		}
-		text("client-secret-file", path)
-	}
+	path("client-secret-file", f.clientSecretFile)
 	for _, scope := range f.scopes {
 		text("scope", scope)
 	}
@@ -305,18 +284,10 @@ func (f *loginFlags) args() ([]string, error) {
 		text("listen", f.listen)
 	}
 	text("server", f.server)
-	if err := ca("server-ca", f.serverCA, f.serverCAData); err != nil {
-		return nil, err
-	}
+	ca("server-ca", f.serverCA, f.serverCAData)
 	text("directory", f.directory)
 	text("username", f.username)
-	if f.cacheDir != "" {
-		path, err := filepath.Abs(f.cacheDir)
-		if err != nil {
-			return nil, fmt.Errorf("--cache-dir: %w", err)
-		}
-		text("cache-dir", path)
-	}
+	path("cache-dir", f.cacheDir)
 	text("token-store", f.tokenStore)
-	return args, nil
+	return args, errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/auth/session"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/install/registration"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
@@ -54,8 +54,7 @@ Exit codes: 0 written, 1 rejected, 2 bad usage, or a file cannot be read or writ
   # for yourself, with user name and password
   gatehouse kubeconfig --api-server https://192.0.2.1:6443 --api-server-ca cluster-ca.crt --name prod \
     --server https://192.0.2.10:9443 --server-ca ca.crt --username jane --merge`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.program, _, _ = strings.Cut(cmd.Root().DisplayName(), " ")
 			return f.run(s)
@@ -117,32 +116,18 @@ const maxShownAddress = 200
 // make returns a kubeconfig with nothing else in it. It reports everything that is wrong with the
 // flags at once.
 func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
-	var problems []error
-	server := ""
-	if f.apiServer == "" {
-		problems = append(problems, errors.New("--api-server is required: the URL of the API server"))
-	} else {
-		var err error
-		if server, err = parseAPIServer(f.apiServer); err != nil {
-			problems = append(problems, fmt.Errorf("--api-server: %w", err))
-		}
-	}
-	if f.name == "" {
-		problems = append(problems, errors.New("--name must not be empty"))
-	}
-	if f.kubeconfig != "" && !f.merge {
-		problems = append(problems, errors.New("--kubeconfig is valid only with --merge"))
-	}
-	problems = append(problems, f.check())
-	if err := errors.Join(problems...); err != nil {
+	var problems cli.Problems
+	server, err := parseAPIServer(f.apiServer)
+	problems.Add(f.apiServer == "", "--api-server is required: the URL of the API server")
+	problems.Add(f.apiServer != "" && err != nil, "--api-server: %w", err)
+	problems.Add(f.name == "", "--name must not be empty")
+	problems.Add(f.kubeconfig != "" && !f.merge, "--kubeconfig is valid only with --merge")
+	if err := append(problems, f.check()).Err(); err != nil {
 		return nil, err
 	}
-	ca, err := caText("--api-server-ca", f.apiServerCA, "")
+	ca, _, err := readCAs("--api-server-ca", f.apiServerCA, "")
 	if err != nil {
 		return nil, err
-	}
-	if _, err := session.Roots(ca); err != nil {
-		return nil, fmt.Errorf("--api-server-ca: %w", err)
 	}
 	args, err := f.args()
 	if err != nil {
@@ -170,10 +155,7 @@ func (f *kubeconfigFlags) make() (*clientcmdapi.Config, error) {
 func (f *kubeconfigFlags) mergeInto(s cli.Streams, made *clientcmdapi.Config) error {
 	options := clientcmd.NewDefaultPathOptions()
 	options.LoadingRules.WarnIfAllMissing = false
-	file := f.kubeconfig
-	if file == "" {
-		file = options.GetDefaultFilename()
-	}
+	file := cmp.Or(f.kubeconfig, options.GetDefaultFilename())
 	options.LoadingRules.ExplicitPath = file
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return err

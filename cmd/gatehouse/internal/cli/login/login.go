@@ -75,8 +75,7 @@ terminal for the question.`,
 
   # as in the current context of the kubeconfig
   gatehouse login`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), s)
 		},

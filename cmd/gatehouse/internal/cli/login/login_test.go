@@ -144,9 +144,9 @@ func TestLoginRefused(t *testing.T) {
 	if got != (said{cli.ExitUnknown, "", "gatehouse: interrupted\n"}) {
 		t.Errorf("%+v", got)
 	}
-	l.Close()
-	got = runWith(t.Context(), janesPassword, l.flags(filepath.Join(t.TempDir(), "cache"), "--password-stdin")...)
-	if got.code != cli.ExitUnknown || !strings.Contains(got.err, l.URL+": ") || !strings.Contains(got.err, "refused") {
+	const nobody = "https://127.0.0.1:1"
+	got = runWith(t.Context(), janesPassword, l.flags(filepath.Join(t.TempDir(), "cache"), "--password-stdin", "--server", nobody)...)
+	if got.code != cli.ExitUnknown || !strings.Contains(got.err, nobody+": ") || !strings.Contains(got.err, "refused") {
 		t.Errorf("%+v", got)
 	}
 }

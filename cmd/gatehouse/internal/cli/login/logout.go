@@ -32,8 +32,7 @@ Exit codes: 0 nothing is left, 2 something could not be deleted.`,
 
   # the one of a context of the kubeconfig
   gatehouse logout --context prod`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			removed, err := logout(s, &named, cacheDir)
 			if err != nil {

@@ -3,6 +3,7 @@ package login
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -53,8 +54,7 @@ Exit codes: 0 yes, 1 no, 2 cannot decide.`,
 
   # why is this token rejected?
   gatehouse whoami --server https://gatehouse.example:9443 --server-ca ca.crt --token-file token`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("token-file") && f.tokenFile == "" {
 				return errors.New("--token-file: must not be empty (hint: the name of a file, or - for standard input)")
@@ -95,28 +95,16 @@ func (f *whoamiFlags) run(ctx context.Context, s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if f.output == "json" {
-		err = cli.WriteJSON(s.Out, report)
-	} else {
-		err = report.print(s.Out)
-	}
-	if err != nil {
+	if err := cli.WriteReport(s.Out, f.output, report, report.print); err != nil {
 		return err
 	}
-	switch report.Outcome {
-	case authn.Yes:
-		return nil
-	case authn.No:
-		return &cli.ExitError{Code: cli.ExitNo}
-	case authn.Unknown:
-	}
-	return &cli.ExitError{Code: cli.ExitUnknown}
+	return cli.ExitOutcome(report.Outcome)
 }
 
 // ask finds the token and sends it to Gatehouse.
 func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, error) {
 	report := &whoamiReport{Outcome: authn.Unknown}
-	server, err := f.gatehouse()
+	server, roots, err := f.gatehouse()
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +124,13 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 		if err != nil {
 			return nil, fmt.Errorf("the context %q: %w", name, err)
 		}
-		if server.url == "" && own != nil && own.server != "" {
-			server.url = own.server
-			if server.ca, err = own.serverCAText(); err != nil {
+		if server == "" && own != nil && own.server != "" {
+			server = own.server
+			if _, roots, err = own.serverCAs(); err != nil {
 				return nil, err
 			}
 		}
-		if server.url == "" {
+		if server == "" {
 			report.GatehouseError = "not asked: the kubeconfig has no address of Gatehouse (hint: --server URL)"
 			return report, nil
 		}
@@ -152,15 +140,11 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 			}
 		}
 	}
-	if server.url == "" {
+	if server == "" {
 		return nil, errors.New("--server is required: the URL of Gatehouse")
 	}
-	report.Server = server.url
-	roots, err := session.Roots(server.ca)
-	if err != nil {
-		return nil, fmt.Errorf("--server-ca: %w", err)
-	}
-	if report.Gatehouse, err = session.Whoami(ctx, server.url, roots, token); err != nil {
+	report.Server = server
+	if report.Gatehouse, err = session.Whoami(ctx, server, roots, token); err != nil {
 		report.GatehouseError = err.Error()
 		return report, nil //nolint:nilerr // the report has it
 	}
@@ -172,26 +156,20 @@ func (f *whoamiFlags) ask(ctx context.Context, s cli.Streams) (*whoamiReport, er
 	return report, nil
 }
 
-// gatehouseAddress is where Gatehouse is, and the CAs of its certificate in PEM.
-type gatehouseAddress struct {
-	url string
-	ca  []byte
-}
-
-// gatehouse returns the address of Gatehouse from the flags.
-func (f *whoamiFlags) gatehouse() (gatehouseAddress, error) {
-	if f.server == "" {
-		if f.serverCA != "" {
-			return gatehouseAddress{}, errors.New("--server-ca is valid only with --server")
-		}
-		return gatehouseAddress{}, nil
+// gatehouse returns the address of Gatehouse from the flags, and the CAs of its certificate.
+func (f *whoamiFlags) gatehouse() (url string, roots *x509.CertPool, err error) {
+	switch {
+	case f.server == "" && f.serverCA != "":
+		return "", nil, errors.New("--server-ca is valid only with --server")
+	case f.server == "":
+		return "", nil, nil
 	}
 	server, err := registration.ParseURL(f.server)
 	if err != nil {
-		return gatehouseAddress{}, fmt.Errorf("--server: %w", err)
+		return "", nil, fmt.Errorf("--server: %w", err)
 	}
-	ca, err := caText("--server-ca", f.serverCA, "")
-	return gatehouseAddress{server.URL, ca}, err
+	_, roots, err = readCAs("--server-ca", f.serverCA, "")
+	return server.URL, roots, err
 }
 
 // contextToken returns the token of a context. Nobody is asked to log in.
@@ -213,12 +191,11 @@ func contextToken(ctx context.Context, s cli.Streams, own *loginFlags, user *cli
 	return "", errors.New("the context has no token and does not log in with Gatehouse (hint: --token-file FILE)")
 }
 
-// print writes the report for people, a line a fact.
-func (r *whoamiReport) print(out io.Writer) error {
-	var text strings.Builder
+// print writes the report for people, a line a fact. Flush of out has the error.
+func (r *whoamiReport) print(out io.Writer) {
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&text, "%-11s %s\n", name, value)
+			_, _ = fmt.Fprintf(out, "%-11s %s\n", name, value)
 		}
 	}
 	when := func(t *time.Time) string {
@@ -227,37 +204,36 @@ func (r *whoamiReport) print(out io.Writer) error {
 		}
 		return t.UTC().Format(time.RFC3339)
 	}
-	if a := r.Gatehouse; a != nil {
-		if a.User != nil {
-			line("user", cli.OneLine(a.User.Username))
-			line("uid", cli.OneLine(a.User.UID))
-			line("groups", cli.OneLine(strings.Join(a.User.Groups, ", ")))
-			for i := range a.GroupOrigins {
-				origin := &a.GroupOrigins[i]
-				line("groups from", cli.OneLine(origin.Describe(time.Now())+": "+cmp.Or(origin.Missing, strings.Join(origin.Groups, ", "), "none")))
-			}
-			for _, key := range slices.Sorted(maps.Keys(a.User.Extra)) {
-				line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
-			}
-		}
-		from := cli.OneLine(a.Backend)
-		if a.Source != "" {
-			from = strings.TrimPrefix(from+" of "+cli.OneLine(a.Source), " of ")
-		}
-		line("from", from)
-		line("token id", cli.OneLine(a.TokenID))
-		line("issued", when(a.IssuedAt))
-		ends := when(a.ExpiresAt)
-		if a.ExpiresAt != nil && time.Until(*a.ExpiresAt) > 0 {
-			ends += " (in " + time.Until(*a.ExpiresAt).Round(time.Second).String() + ")"
-		}
-		line("expires", ends)
-		line("gatehouse", verdictText(a))
-	} else {
+	a := r.Gatehouse
+	if a == nil {
 		line("gatehouse", r.GatehouseError)
+		return
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	if a.User != nil {
+		line("user", cli.OneLine(a.User.Username))
+		line("uid", cli.OneLine(a.User.UID))
+		line("groups", cli.OneLine(strings.Join(a.User.Groups, ", ")))
+		for i := range a.GroupOrigins {
+			origin := &a.GroupOrigins[i]
+			line("groups from", cli.OneLine(origin.Describe(time.Now())+": "+cmp.Or(origin.Missing, strings.Join(origin.Groups, ", "), "none")))
+		}
+		for _, key := range slices.Sorted(maps.Keys(a.User.Extra)) {
+			line("extra", cli.OneLine(key+"="+strings.Join(a.User.Extra[key], ",")))
+		}
+	}
+	from := cli.OneLine(a.Backend)
+	if a.Source != "" {
+		from = strings.TrimPrefix(from+" of "+cli.OneLine(a.Source), " of ")
+	}
+	line("from", from)
+	line("token id", cli.OneLine(a.TokenID))
+	line("issued", when(a.IssuedAt))
+	ends := when(a.ExpiresAt)
+	if a.ExpiresAt != nil && time.Until(*a.ExpiresAt) > 0 {
+		ends += " (in " + time.Until(*a.ExpiresAt).Round(time.Second).String() + ")"
+	}
+	line("expires", ends)
+	line("gatehouse", verdictText(a))
 }
 
 // verdictText returns Gatehouse's answer about the token on one line.

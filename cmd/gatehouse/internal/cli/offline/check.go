@@ -224,20 +224,18 @@ func newCheckReport(ctx context.Context, e *evaluator, line *cli.LiveLine, now f
 	for _, s := range e.sources {
 		total += len(s.Objects)
 	}
-	for _, s := range e.sources {
-		for _, o := range s.Objects {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			line.Show(func() string {
-				return fmt.Sprintf("%d of %s…", len(report.objects), diagnostic.Count(total, "object"))
-			})
-			start := now()
-			c := newChecked(e, o, e.evaluate(ctx, o, false))
-			c.elapsed = now().Sub(start)
-			report.objects = append(report.objects, c)
-			report.counts[c.Verdict]++
+	for o := range objectsIn(e.sources) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
+		line.Show(func() string {
+			return fmt.Sprintf("%d of %s…", len(report.objects), diagnostic.Count(total, "object"))
+		})
+		start := now()
+		c := newChecked(e, o, e.evaluate(ctx, o, false))
+		c.elapsed = now().Sub(start)
+		report.objects = append(report.objects, c)
+		report.counts[c.Verdict]++
 	}
 	if len(report.objects) == 0 {
 		return nil, errors.New("there is no object in these manifests (hint: -k DIR renders a kustomization)")
@@ -300,12 +298,10 @@ func (e *evaluator) writeUnchecked(out io.Writer) {
 // exit returns the exit code. If something could not be read, an object is refused or it is unknown what becomes of it.
 func (r *checkReport) exit(unread bool) error {
 	switch {
-	case r.counts[checkUnknown] > 0:
-		return &cli.ExitError{Code: cli.ExitUnknown}
-	case r.counts[checkRefused] > 0:
-		return &cli.ExitError{Code: cli.ExitNo}
-	case unread:
-		return &cli.ExitError{Code: cli.ExitUnknown}
+	case r.counts[checkRefused] > 0 && r.counts[checkUnknown] == 0:
+		return cli.Exit(cli.ExitNo)
+	case unread, r.counts[checkUnknown] > 0:
+		return cli.Exit(cli.ExitUnknown)
 	default:
 		return nil
 	}

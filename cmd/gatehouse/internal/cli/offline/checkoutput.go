@@ -2,6 +2,7 @@ package offline
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -179,9 +180,7 @@ func (r *checkReport) results() (found results, notifications []sarif.Notificati
 			if c.noLines {
 				result.Line, result.Column = 0, 0
 			}
-			if result.HelpURI == "" {
-				result.HelpURI = build.DocsURL("check", "what-check-does")
-			}
+			result.HelpURI = cmp.Or(result.HelpURI, build.DocsURL("check", "what-check-does"))
 			found.add(result, append([]string{c.Kind, c.Namespace, c.Name}, key...)...)
 		}
 		if c.Error != "" {

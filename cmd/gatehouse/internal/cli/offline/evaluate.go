@@ -54,8 +54,6 @@ func (f *requestFlags) addUser(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.as, "as", "gatehouse-check", "name of the user who asks")
 	flags.StringArrayVar(&f.groups, "as-group", nil, "group of the user who asks; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("as", cobra.NoFileCompletions) // the flag exists, here and below
-	_ = cmd.RegisterFlagCompletionFunc("as-group", cobra.NoFileCompletions)
 }
 
 // operations returns those that manifests can be about. A CONNECT has options in place of an object.
@@ -65,7 +63,7 @@ func operations() []string {
 
 // check returns everything that is wrong with the flags.
 func (f *requestFlags) check(manifests *manifestFlags) error {
-	var errs []error
+	var errs cli.Problems
 	switch {
 	case f.operation != "" && !slices.Contains(operations(), f.operation):
 		hint := diagnostic.DidYouMean(f.operation, operations()...)
@@ -78,13 +76,9 @@ func (f *requestFlags) check(manifests *manifestFlags) error {
 	case f.operation != "" && f.operation != string(admissionv1.Update) && len(f.old) > 0:
 		errs = append(errs, fmt.Errorf("--old is for an UPDATE, and --operation is %s", f.operation))
 	}
-	if slices.Contains(f.old, "-") && manifests.readsStdin() {
-		errs = append(errs, errors.New("--old - and the manifests cannot both be standard input"))
-	}
-	if f.as == "" {
-		errs = append(errs, errors.New(`--as "": must be the name of a user`))
-	}
-	return errors.Join(errs...)
+	errs.Add(slices.Contains(f.old, "-") && manifests.readsStdin(), "--old - and the manifests cannot both be standard input")
+	errs.Add(f.as == "", `--as "": must be the name of a user`)
+	return errs.Err()
 }
 
 // evaluatorFlags are the flags of a command that decides about manifests as the API server does.
@@ -149,14 +143,11 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		defined: map[schema.GroupVersionKind]map[string]any{},
 	}
 	crds := slices.Clone(in.definitions)
-	for _, s := range in.sources {
-		for _, object := range s.Objects {
-			if object.GroupVersionKind() == crdKind() {
-				if tree, err := rawjson.Value(object.JSON()).Decode(); err == nil { // evaluate reports what is wrong with it
-					content, _ := tree.(map[string]any)
-					request.Versions(content, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { e.defined[kind] = content })
-					crds = append(crds, &unstructured.Unstructured{Object: content})
-				}
+	for object := range objectsIn(in.sources) {
+		if object.GroupVersionKind() == crdKind() {
+			if content := contentOf(object); content != nil { // evaluate reports what is wrong with it
+				request.Versions(content, func(kind schema.GroupVersionKind, _ string, _ map[string]any) { e.defined[kind] = content })
+				crds = append(crds, &unstructured.Unstructured{Object: content})
 			}
 		}
 	}
@@ -192,10 +183,8 @@ func (in *input) evaluator(f *requestFlags, stdin io.Reader) (*evaluator, error)
 		return nil, err
 	}
 	e.old = make(map[objectKey]*manifest.Object)
-	for _, s := range sources {
-		for _, object := range s.Objects {
-			e.old[e.key(object)] = object
-		}
+	for object := range objectsIn(sources) {
+		e.old[e.key(object)] = object
 	}
 	return e, nil
 }
@@ -312,23 +301,28 @@ func (e *evaluator) decide(ctx context.Context, o *manifest.Object, explain bool
 	return out
 }
 
+// contentOf returns the fields of an object, nil if they cannot be read.
+func contentOf(o *manifest.Object) map[string]any {
+	tree, _ := rawjson.Value(o.JSON()).Decode()
+	content, _ := tree.(map[string]any)
+	return content
+}
+
 // checkSchema returns what the API server rejects of an object by the schema of its kind, and whether it cannot even decode the
 // object. It notes a kind that is not checked.
 func (e *evaluator) checkSchema(ctx context.Context, o *manifest.Object) (found diagnostic.List, undecodable bool) {
 	if e.schemas == nil || o.GroupVersionKind().Group == v1alpha1.GroupVersion.Group { // ours are reviewed below
 		return nil, false
 	}
-	tree, err := rawjson.Value(o.JSON()).Decode()
-	if err != nil {
-		return nil, false //nolint:nilerr // evaluate reports it
+	content := contentOf(o)
+	if content == nil {
+		return nil, false // evaluate reports it
 	}
-	content, _ := tree.(map[string]any)
 	var old map[string]any
 	if before := e.old[e.key(o)]; before != nil {
-		tree, _ := rawjson.Value(before.JSON()).Decode() // evaluate reports what is wrong with it
-		old, _ = tree.(map[string]any)
+		old = contentOf(before)
 	}
-	found, undecodable, err = e.schemas.Check(ctx, o.GroupVersionKind(), content, old)
+	found, undecodable, err := e.schemas.Check(ctx, o.GroupVersionKind(), content, old)
 	if err != nil {
 		e.unchecked[o.GroupVersionKind()] = err
 	}

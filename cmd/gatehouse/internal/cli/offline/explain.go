@@ -152,39 +152,37 @@ type explainer struct {
 func (x *explainer) explain(ctx context.Context, s cli.Streams, output string) error {
 	out := bufio.NewWriter(s.Out)
 	unknown, pods, told := x.unread != nil, 0, 0
-	for _, source := range x.sources {
-		for _, o := range source.Objects {
-			e := x.explainObject(ctx, o)
-			if !mayHoldPod(o) && !e.isMatched() {
-				continue
-			}
-			if told++; !o.Odd {
-				pods++
-			}
-			unknown = unknown || e.Error != ""
-			if output == "json" {
-				if err := cli.WriteJSONLine(out, e); err != nil {
-					return err
-				}
-				continue
-			}
-			if told > 1 {
-				_ = out.WriteByte('\n') // Flush has the error, here and below
-			}
-			title := titleOf(o)
-			if e.Namespace != "" {
-				title += " in namespace " + e.Namespace
-			}
-			_, _ = fmt.Fprintln(out, cli.OneLine(o.Source+": "+title))
-			e.print(out, x.all)
+	for o := range objectsIn(x.sources) {
+		e := x.explainObject(ctx, o)
+		if !mayHoldPod(o) && !e.isMatched() {
+			continue
 		}
+		if told++; !o.Odd {
+			pods++
+		}
+		unknown = unknown || e.Error != ""
+		if output == "json" {
+			if err := cli.WriteJSONLine(out, e); err != nil {
+				return err
+			}
+			continue
+		}
+		if told > 1 {
+			_ = out.WriteByte('\n') // Flush has the error, here and below
+		}
+		title := titleOf(o)
+		if e.Namespace != "" {
+			title += " in namespace " + e.Namespace
+		}
+		_, _ = fmt.Fprintln(out, cli.OneLine(o.Source+": "+title))
+		e.print(out, x.all)
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
 	switch {
 	case unknown, x.problems() > 0:
-		return &cli.ExitError{Code: cli.ExitUnknown}
+		return cli.Exit(cli.ExitUnknown)
 	case pods == 0:
 		what := "no pod"
 		if len(x.matchers) > 0 {

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -52,8 +51,7 @@ func (f *explainTokenFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.audiences, "audience", nil, "audience that the token is shown to, with --token-file; repeatable (default the API server's own)")
 	flags.BoolVar(&f.fetchKeys, "fetch-keys", false, "ask the token's issuer for its keys, with --token-file")
 	flags.BoolVar(&f.askGroups, "ask-groups", false, "ask the groupSources of the token's issuer, with --token-file; one with userInfo gets the token")
-	_ = cmd.MarkFlagFilename(tokenFileFlag) // the flag exists, here and below
-	_ = cmd.RegisterFlagCompletionFunc("audience", cobra.NoFileCompletions)
+	_ = cmd.MarkFlagFilename(tokenFileFlag) // the flag exists
 }
 
 // check refuses flags that do not go together.
@@ -64,14 +62,12 @@ func (f *explainTokenFlags) check(flags *pflag.FlagSet) error {
 		}
 		return nil
 	}
-	var problems []error
+	var problems cli.Problems
 	allowed := []string{"config", "output", tokenFileFlag, "audience", "fetch-keys", "ask-groups"}
 	flags.Visit(func(given *pflag.Flag) {
-		if !slices.Contains(allowed, given.Name) {
-			problems = append(problems, fmt.Errorf("--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag))
-		}
+		problems.Add(!slices.Contains(allowed, given.Name), "--%s is about manifests and does not go with --%s", given.Name, tokenFileFlag)
 	})
-	return errors.Join(problems...)
+	return problems.Err()
 }
 
 // refuseTokens refuses a token on the command line, where other users and the shell's history see it. Neither a token nor an
@@ -114,24 +110,10 @@ func (f *explainTokenFlags) explain(ctx context.Context, s cli.Streams, dir, out
 	if d.Reason == authn.ReasonKeys && f.fetchKeys {
 		e.Hint = "what the issuer answered is the first step; jwt.issuers has a keysFile for an issuer that is not asked"
 	}
-	if output == "json" {
-		err = cli.WriteJSON(s.Out, e)
-	} else {
-		out := bufio.NewWriter(s.Out)
-		e.print(out, f.now())
-		err = out.Flush()
-	}
-	if err != nil {
+	if err := cli.WriteReport(s.Out, output, e, func(out io.Writer) { e.print(out, f.now()) }); err != nil {
 		return err
 	}
-	switch e.Outcome {
-	case authn.Yes:
-		return nil
-	case authn.No:
-		return &cli.ExitError{Code: cli.ExitNo}
-	case authn.Unknown:
-	}
-	return &cli.ExitError{Code: cli.ExitUnknown}
+	return cli.ExitOutcome(e.Outcome)
 }
 
 // fetchIssuerKeys fetches the keys of the token's issuer, if that is configured, and returns what it did.

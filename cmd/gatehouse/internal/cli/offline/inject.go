@@ -79,14 +79,12 @@ what a pod should become. With 1 and 2 nothing is printed or written.`,
 // inject decides about every pod, and changes those that get something.
 func (f *changeFlags) inject(ctx context.Context, s cli.Streams, in *input) error {
 	var changed changes
-	for _, source := range in.sources {
-		for _, o := range source.Objects {
-			if o.NoPod != "" {
-				changed.log.addNoPod(o)
-				continue
-			}
-			changed.inject(ctx, in, o)
+	for o := range objectsIn(in.sources) {
+		if o.NoPod != "" {
+			changed.log.addNoPod(o)
+			continue
 		}
+		changed.inject(ctx, in, o)
 	}
 	if err := changed.err(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -135,13 +136,7 @@ func underline(number, line string, column int) []string {
 // sortByPosition puts diagnostics into the order of the files, and then of the lines.
 func sortByPosition(found []finding) {
 	slices.SortStableFunc(found, func(a, b finding) int {
-		if a.File != b.File {
-			return strings.Compare(a.File, b.File)
-		}
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }
 

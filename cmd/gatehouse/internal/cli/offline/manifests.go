@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -33,6 +34,19 @@ type source struct {
 	text []byte
 }
 
+// objectsIn yields the objects of all files.
+func objectsIn(sources []source) iter.Seq[*manifest.Object] {
+	return func(yield func(*manifest.Object) bool) {
+		for _, s := range sources {
+			for _, o := range s.Objects {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // maxManifest is the size of the largest file that is read, in MiB. All CustomResourceDefinitions of an operator in one file have a
 // few MiB.
 const maxManifest = 64
@@ -43,13 +57,11 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 	var (
 		sources []source
 		found   diagnostic.List
-		errs    []error
+		errs    cli.Problems
 	)
-	if len(validation.IsDNS1123Label(f.namespace)) > 0 {
-		errs = append(errs, fmt.Errorf("--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace))
-	}
+	errs.Add(len(validation.IsDNS1123Label(f.namespace)) > 0, "--namespace %q: must be a DNS label: lower-case letters, digits and dashes", f.namespace)
 	for _, problem := range metav1validation.ValidateLabels(f.labels, nil) {
-		errs = append(errs, fmt.Errorf("--namespace-labels %q: %s", problem.BadValue, problem.Detail))
+		errs.Add(true, "--namespace-labels %q: %s", problem.BadValue, problem.Detail)
 	}
 	workloads, err := manifest.NewWorkloads(f.workloads, configured...)
 	if err != nil {
@@ -58,7 +70,7 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		}
 	}
 	origins, err := f.origins(stdin)
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := append(errs, err).Err(); err != nil {
 		return nil, err
 	}
 	for _, from := range origins {
@@ -91,7 +103,7 @@ func (f *manifestFlags) read(stdin io.Reader, configured ...workload.Kind) ([]so
 		}
 		sources = append(sources, s)
 	}
-	if err := errors.Join(append(errs, found.Err())...); err != nil {
+	if err := append(errs, found.Err()).Err(); err != nil {
 		return nil, err
 	}
 	return sources, nil
@@ -237,7 +249,7 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 	}
 	var (
 		all  []origin
-		errs []error
+		errs cli.Problems
 	)
 	for _, name := range names {
 		if name == "-" {
@@ -258,9 +270,7 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 		errs = append(errs, cli.CheckDir("--kustomize", dir))
 		all = append(all, origin{path: filepath.Clean(dir), rendered: true})
 	}
-	if f.rendered != "" && !f.readsStdin() {
-		errs = append(errs, errors.New("--path is for standard input: other input has the paths of its files"))
-	}
+	errs.Add(f.rendered != "" && !f.readsStdin(), "--path is for standard input: other input has the paths of its files")
 	var once []origin
 	at := map[origin]int{} // the index in once
 	for _, o := range all {
@@ -271,7 +281,7 @@ func (f *manifestFlags) origins(stdin io.Reader) ([]origin, error) {
 		}
 		at[key], once = len(once), append(once, o)
 	}
-	return once, errors.Join(errs...)
+	return once, errs.Err()
 }
 
 // filesOf returns the file of that name, or those in and below the directory. Hidden files and directories behind symbolic

@@ -129,17 +129,15 @@ func lastChangesOf(all []admit.Mutated) []lastChange {
 func (f *changeFlags) mutate(ctx context.Context, s cli.Streams, e *evaluator) error {
 	changed := changes{log: changeLog{anyObject: true}}
 	lasts := map[*manifest.Object][]lastChange{}
-	for _, source := range e.sources {
-		for _, o := range source.Objects {
-			if o.Odd {
-				changed.log.addNoPod(o)
-				continue
-			}
-			all, ok := changed.mutate(ctx, e, o)
-			lasts[o] = lastChangesOf(all)
-			if ok && o.NoPod == "" {
-				changed.inject(ctx, e.input, o)
-			}
+	for o := range objectsIn(e.sources) {
+		if o.Odd {
+			changed.log.addNoPod(o)
+			continue
+		}
+		all, ok := changed.mutate(ctx, e, o)
+		lasts[o] = lastChangesOf(all)
+		if ok && o.NoPod == "" {
+			changed.inject(ctx, e.input, o)
 		}
 	}
 	if err := changed.err(); err != nil {
@@ -152,18 +150,16 @@ func (f *changeFlags) mutate(ctx context.Context, s cli.Streams, e *evaluator) e
 		return f.finish(s, e.sources, &changed.log, "changed")
 	}
 	out := bufio.NewWriter(s.Out)
-	for _, source := range e.sources {
-		for _, o := range source.Objects {
-			if o.Odd {
-				continue
-			}
-			patch, object, err := o.Result()
-			if err != nil {
-				return err
-			}
-			if err := cli.WriteJSONLine(out, mutatedObject{placeOf(o, e.namespaceOf(o)), patch, lasts[o], object}); err != nil {
-				return err
-			}
+	for o := range objectsIn(e.sources) {
+		if o.Odd {
+			continue
+		}
+		patch, object, err := o.Result()
+		if err != nil {
+			return err
+		}
+		if err := cli.WriteJSONLine(out, mutatedObject{placeOf(o, e.namespaceOf(o)), patch, lasts[o], object}); err != nil {
+			return err
 		}
 	}
 	return out.Flush()

@@ -91,9 +91,7 @@ func (f *manifestFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.rendered, "path", "", "file, or directory of a Helm chart, that standard input is rendered from, for reports")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "further kind that holds a pod, KIND.GROUP=PATH, as in Rollout.argoproj.io=spec.template; repeatable")
 	flags.StringVarP(&f.namespace, "namespace", "n", "default", "namespace of objects that do not say theirs")
-	_ = cmd.MarkFlagFilename("path") // the flag exists, here and below
-	_ = cmd.RegisterFlagCompletionFunc("workload", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
+	_ = cmd.MarkFlagFilename("path") // the flag exists
 }
 
 // addFiles adds to a command arguments and flags that are files and directories of something. A token is refused and not repeated.
@@ -117,7 +115,6 @@ func addFiles(cmd *cobra.Command, files, kustomizations *[]string, of string) {
 func (f *manifestFlags) addDeciding(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&f.labels, "namespace-labels", nil, "labels of namespaces that are not known otherwise, KEY=VALUE; repeatable")
 	cmd.Flags().BoolVar(&f.allowEmpty, "allow-empty", false, "accept a configuration without active policies and profiles")
-	_ = cmd.RegisterFlagCompletionFunc("namespace-labels", cobra.NoFileCompletions) // the flag exists
 }
 
 // input is what a command decides about, and by what.
@@ -220,20 +217,18 @@ func (f *manifestFlags) openCluster(ctx context.Context, stdin io.Reader) (*inpu
 func (in *input) readDefinitions() error {
 	known := request.NewResources(append(crdadmission.Definitions(), in.definitions...))
 	asked := map[schema.GroupVersionKind]bool{}
-	for _, s := range in.sources {
-		for _, o := range s.Objects {
-			kind := o.GroupVersionKind()
-			if asked[kind] || unreadableError(o) != nil || !known.Of(kind).Guessed {
-				continue
-			}
-			asked[kind] = true
-			definition, opaque, err := in.source.Once.Definition(kind)
-			if err != nil {
-				return in.source.Explain(err)
-			}
-			if definition != nil {
-				in.definitions, in.opaque[kind] = append(in.definitions, definition), opaque
-			}
+	for o := range objectsIn(in.sources) {
+		kind := o.GroupVersionKind()
+		if asked[kind] || unreadableError(o) != nil || !known.Of(kind).Guessed {
+			continue
+		}
+		asked[kind] = true
+		definition, opaque, err := in.source.Once.Definition(kind)
+		if err != nil {
+			return in.source.Explain(err)
+		}
+		if definition != nil {
+			in.definitions, in.opaque[kind] = append(in.definitions, definition), opaque
 		}
 	}
 	return nil
@@ -387,11 +382,9 @@ func (n namespaces) Namespace(name string) (*corev1.Namespace, bool) {
 // namespacesIn returns the namespaces among manifests. The last one of a name counts, as when they are applied in order.
 func namespacesIn(sources []source) map[string]*corev1.Namespace {
 	all := make(map[string]*corev1.Namespace)
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			if n, ok := o.AsNamespace(); ok {
-				all[n.Name] = n
-			}
+	for o := range objectsIn(sources) {
+		if n, ok := o.AsNamespace(); ok {
+			all[n.Name] = n
 		}
 	}
 	return all

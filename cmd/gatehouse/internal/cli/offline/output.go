@@ -45,19 +45,13 @@ func (f *changeFlags) notes(s cli.Streams) io.Writer {
 
 // check returns everything that is wrong with the flags.
 func (f *changeFlags) check(cmd *cobra.Command) error {
-	var errs []error
-	if f.inPlace && cmd.Flags().Changed("output") {
-		errs = append(errs, errors.New("-i and -o cannot be given together"))
-	}
-	switch {
-	case len(f.kustomizations) > 0 && (f.inPlace || f.output == "diff"):
-		errs = append(errs, errors.New("-i and -o diff are for files, and not for what -k renders"))
-	case f.inPlace && len(f.files) == 0:
-		errs = append(errs, errors.New("--in-place needs files (hint: name them with -f)"))
-	case f.inPlace && slices.Contains(f.files, "-"):
-		errs = append(errs, errors.New("--in-place needs files, and - is standard input"))
-	}
-	return errors.Join(errs...)
+	var errs cli.Problems
+	rendered := len(f.kustomizations) > 0
+	errs.Add(f.inPlace && cmd.Flags().Changed("output"), "-i and -o cannot be given together")
+	errs.Add(rendered && (f.inPlace || f.output == "diff"), "-i and -o diff are for files, and not for what -k renders")
+	errs.Add(!rendered && f.inPlace && len(f.files) == 0, "--in-place needs files (hint: name them with -f)")
+	errs.Add(!rendered && f.inPlace && slices.Contains(f.files, "-"), "--in-place needs files, and - is standard input")
+	return errs.Err()
 }
 
 // finish writes the changed texts, and then the log. Nothing is written unless all texts could be made. Where says where
@@ -87,11 +81,9 @@ func (f *changeFlags) finish(s cli.Streams, sources []source, log *changeLog, wh
 	if err != nil {
 		return err
 	}
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			if o.WrittenOut() {
-				log.add(o, "aliases are written out where sidecars are %s", where)
-			}
+	for o := range objectsIn(sources) {
+		if o.WrittenOut() {
+			log.add(o, "aliases are written out where sidecars are %s", where)
 		}
 	}
 	log.addSum(sources)
@@ -246,16 +238,14 @@ func (l *changeLog) add(o *manifest.Object, format string, args ...any) {
 // addSum adds how many objects were changed.
 func (l *changeLog) addSum(sources []source) {
 	var changed, left, other int
-	for _, s := range sources {
-		for _, o := range s.Objects {
-			switch {
-			case o.Changed():
-				changed++
-			case mayHoldPod(o), l.anyObject:
-				left++
-			default:
-				other++
-			}
+	for o := range objectsIn(sources) {
+		switch {
+		case o.Changed():
+			changed++
+		case mayHoldPod(o), l.anyObject:
+			left++
+		default:
+			other++
 		}
 	}
 	are := "left as they are"

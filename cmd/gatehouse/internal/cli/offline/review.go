@@ -193,9 +193,9 @@ func (r *reviewer) run(ctx context.Context, stdin io.Reader, files []string) err
 		diagnostic.Count(total, "review"), r.counts[allowed], r.counts[denied], r.counts[unknown])
 	switch {
 	case r.counts[unknown] > 0:
-		return &cli.ExitError{Code: cli.ExitUnknown}
+		return cli.Exit(cli.ExitUnknown)
 	case r.counts[denied] > 0:
-		return &cli.ExitError{Code: cli.ExitNo}
+		return cli.Exit(cli.ExitNo)
 	default:
 		return nil
 	}

@@ -67,7 +67,6 @@ case was run.`,
 	flags.StringVar(&f.run, "run", "", "run only cases whose TEST/CASE this regular expression matches")
 	flags.BoolVarP(&f.verbose, "verbose", "v", false, "print what came of every case")
 	cli.AddOutputFlag(cmd, &f.output, "text", "json", "junit")
-	_ = cmd.RegisterFlagCompletionFunc("run", cobra.NoFileCompletions) // the flag exists
 	return cmd
 }
 

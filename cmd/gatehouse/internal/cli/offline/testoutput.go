@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"maps"
@@ -55,21 +54,13 @@ func newTestReport(results []testrunner.Result) *testReport {
 }
 
 func (f *testFlags) write(s cli.Streams, report *testReport) error {
-	out := bufio.NewWriter(s.Out)
-	switch f.output {
-	case "json":
-		if err := cli.WriteJSON(out, report); err != nil {
-			return err
-		}
-	case "junit":
-		if err := report.junit(out); err != nil {
-			return err
-		}
-	default:
+	if f.output == "junit" {
+		return report.junit(s.Out)
+	}
+	return cli.WriteReport(s.Out, f.output, report, func(out io.Writer) {
 		p := testPrinter{out: out, verbose: f.verbose}
 		p.report(report)
-	}
-	return out.Flush()
+	})
 }
 
 // testPrinter writes for people. Flush of out has the error.

@@ -51,27 +51,25 @@ func (f *changeFlags) uninject(s cli.Streams) error {
 	f.writeSkipped(f.notes(s))
 	var changed changes
 	log := &changed.log
-	for _, source := range sources {
-		for _, o := range source.Objects {
-			if o.NoPod != "" {
-				log.addNoPod(o)
-				continue
-			}
-			removal, err := sidecar.Remove(f.sidecarInput(o).Request.Object.Raw)
-			if err == nil {
-				err = o.Apply(removal.Patches)
-			}
-			switch {
-			case err != nil:
-				changed.fail(o, err)
-			case len(removal.Patches) == 0:
-				log.add(o, "left as it is: nothing was injected")
-			default:
-				log.add(o, "taken out: %s", strings.Join(removal.Profiles, ", "))
-			}
-			for _, left := range removal.Left {
-				log.add(o, "note: %s is not there any more", left)
-			}
+	for o := range objectsIn(sources) {
+		if o.NoPod != "" {
+			log.addNoPod(o)
+			continue
+		}
+		removal, err := sidecar.Remove(f.sidecarInput(o).Request.Object.Raw)
+		if err == nil {
+			err = o.Apply(removal.Patches)
+		}
+		switch {
+		case err != nil:
+			changed.fail(o, err)
+		case len(removal.Patches) == 0:
+			log.add(o, "left as it is: nothing was injected")
+		default:
+			log.add(o, "taken out: %s", strings.Join(removal.Profiles, ", "))
+		}
+		for _, left := range removal.Left {
+			log.add(o, "note: %s is not there any more", left)
 		}
 	}
 	if err := changed.err(); err != nil {

@@ -1,8 +1,6 @@
 package record
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +43,7 @@ func endpoints() (names []string) {
 
 // check parses the times, and returns everything that is wrong with the flags.
 func (f *reviewFilter) check(now time.Time) error {
-	errs := []error{checkValues("--endpoint", f.endpoints, endpoints())}
+	errs := cli.Problems{checkValues("--endpoint", f.endpoints, endpoints())}
 	for _, of := range []struct {
 		flag, value string
 		into        *time.Time
@@ -54,25 +52,20 @@ func (f *reviewFilter) check(now time.Time) error {
 			continue
 		}
 		var err error
-		if *of.into, err = cli.ParseTime(of.value, now); err != nil {
-			errs = append(errs, fmt.Errorf("%s %q: %w", of.flag, of.value, err))
-		}
+		*of.into, err = cli.ParseTime(of.value, now)
+		errs.Add(err != nil, "%s %q: %w", of.flag, of.value, err)
 	}
-	if !f.from.IsZero() && !f.to.IsZero() && !f.from.Before(f.to) {
-		errs = append(errs, errors.New("--since must be before --until"))
-	}
-	return errors.Join(errs...)
+	errs.Add(!f.from.IsZero() && !f.to.IsZero() && !f.from.Before(f.to), "--since must be before --until")
+	return errs.Err()
 }
 
 // checkValues returns an error for each value of a flag that is not allowed.
 func checkValues(flag string, given, allowed []string) error {
-	var errs []error
+	var errs cli.Problems
 	for _, value := range given {
-		if !slices.Contains(allowed, value) {
-			errs = append(errs, fmt.Errorf("%s %q: must be one of %s", flag, value, strings.Join(allowed, ", ")))
-		}
+		errs.Add(!slices.Contains(allowed, value), "%s %q: must be one of %s", flag, value, strings.Join(allowed, ", "))
 	}
-	return errors.Join(errs...)
+	return errs.Err()
 }
 
 // isEmpty reports whether all reviews are selected.

@@ -71,8 +71,7 @@ was found, or not everything could be fetched.`,
 
   # then try a configuration
   gatehouse replay --config ./candidate prod.gatehouse.zst`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -95,25 +94,18 @@ was found, or not everything could be fetched.`,
 
 // check returns everything that is wrong with the flags.
 func (f *getFlags) check() error {
-	var problems []error
-	if err := f.Check(); err != nil {
-		problems = append(problems, err)
-	}
-	if f.opsPort < 0 || f.opsPort > math.MaxUint16 {
-		problems = append(problems, fmt.Errorf("--ops-port %d: must be from 1 to 65535", f.opsPort))
-	}
+	problems := cli.Problems{f.Check()}
+	problems.Add(f.opsPort < 0 || f.opsPort > math.MaxUint16, "--ops-port %d: must be from 1 to 65535", f.opsPort)
 	var err error
-	if f.labels, err = labels.Parse(f.selector); err != nil || f.selector == "" {
-		problems = append(problems, fmt.Errorf("--selector %q: must be a label selector such as app.kubernetes.io/name=gatehouse", f.selector))
-	}
+	f.labels, err = labels.Parse(f.selector)
+	problems.Add(err != nil || f.selector == "", "--selector %q: must be a label selector such as app.kubernetes.io/name=gatehouse", f.selector)
 	now := f.now()
 	if f.since != "" {
-		if f.after, err = cli.ParseTime(f.since, now); err != nil {
-			problems = append(problems, fmt.Errorf("--since %q: %w", f.since, err))
-		}
+		f.after, err = cli.ParseTime(f.since, now)
+		problems.Add(err != nil, "--since %q: %w", f.since, err)
 	}
 	f.file = cmp.Or(f.file, "gatehouse-recording-"+now.UTC().Format(fileTime)+record.SegmentSuffix)
-	return errors.Join(append(problems, checkOutput(f.file, f.force))...)
+	return append(problems, checkOutput(f.file, f.force)).Err()
 }
 
 // checkOutput returns an error if a file exists and must not be replaced, or its directory does not

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -132,11 +133,7 @@ func (j *joiner) count(r *record.Review) {
 		j.end = r.Time
 	}
 	header := &j.segment.Header
-	config := r.Config
-	if config == "" {
-		config = header.Config
-	}
-	if config != "" && len(j.configurations) < maxDistinct {
+	if config := cmp.Or(r.Config, header.Config); config != "" && len(j.configurations) < maxDistinct {
 		j.configurations[config] = true
 	}
 	if len(j.keys) < maxDistinct {

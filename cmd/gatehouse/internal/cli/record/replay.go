@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -110,17 +109,10 @@ can be decided.`,
 
 // check returns everything that is wrong with the flags.
 func (f *replayFlags) check(now time.Time) error {
-	var errs []error
-	errs = append(errs, f.filter.check(now))
-	if f.show != "" {
-		if f.failOn.Given() {
-			errs = append(errs, errors.New("--show replays one review alone: --fail-on cannot be given with it"))
-		}
-	}
-	if f.all && f.show == "" {
-		errs = append(errs, errors.New("--all is for --show"))
-	}
-	return errors.Join(errs...)
+	errs := cli.Problems{f.filter.check(now)}
+	errs.Add(f.show != "" && f.failOn.Given(), "--show replays one review alone: --fail-on cannot be given with it")
+	errs.Add(f.all && f.show == "", "--all is for --show")
+	return errs.Err()
 }
 
 // garbage is the GC percentage of a replay: the decisions of a review are garbage at once, and a replay has little else in
@@ -174,23 +166,10 @@ func (f *replayFlags) run(ctx context.Context, s cli.Streams, args []string) err
 	if report.Reviews == 0 && len(report.Problems) > 0 {
 		return out.exit()
 	}
-	if err := f.write(s, out); err != nil {
+	if err := cli.WriteReport(s.Out, f.output, out, out.print); err != nil {
 		return err
 	}
 	return out.exit()
-}
-
-// write writes the report.
-func (f *replayFlags) write(s cli.Streams, r *replayReport) error {
-	out := bufio.NewWriter(s.Out)
-	var err error
-	switch f.output {
-	case "json":
-		err = cli.WriteJSON(out, r)
-	default:
-		r.print(out)
-	}
-	return errors.Join(err, out.Flush())
 }
 
 // candidateOf returns the configuration that a flag names.

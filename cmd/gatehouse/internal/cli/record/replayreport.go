@@ -1,12 +1,12 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
@@ -43,10 +43,7 @@ type replayReport struct {
 
 func newReplayReport(f *replayFlags, report *replay.Report) *replayReport {
 	r := &replayReport{
-		Candidate: f.config, Against: f.against, Filter: f.filter.String(), Report: report, UndecidedReviews: report.UndecidedReviews(), Limits: oneStep,
-	}
-	if r.Candidate == "" {
-		r.Candidate = recorded
+		Candidate: cmp.Or(f.config, recorded), Against: f.against, Filter: f.filter.String(), Report: report, UndecidedReviews: report.UndecidedReviews(), Limits: oneStep,
 	}
 	for _, t := range thresholdsOf(&f.failOn) {
 		if n := countOf(t.Name, report); t.IsExceeded(n, report.Reviews) {
@@ -89,10 +86,7 @@ func (r *replayReport) exit() error {
 // reasons returns the reasons of undecided reviews, the most frequent first.
 func (r *replayReport) reasons() []string {
 	return slices.SortedFunc(maps.Keys(r.Undecided), func(a, b string) int {
-		if d := r.Undecided[b] - r.Undecided[a]; d != 0 {
-			return int(d)
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(r.Undecided[b], r.Undecided[a]), cmp.Compare(a, b))
 	})
 }
 
@@ -200,14 +194,6 @@ func answerText(a *replay.Answer) string {
 	return text
 }
 
-// span returns the times between which the reviews are.
-func (r *replayReport) span() string {
-	if r.Begin.IsZero() {
-		return ""
-	}
-	return cli.FormatTime(&r.Begin) + " to " + cli.FormatTime(&r.End)
-}
-
 // comparison says what was compared.
 func (r *replayReport) comparison() string {
 	name := func(of string) string {
@@ -223,47 +209,38 @@ func (r *replayReport) comparison() string {
 	return name(r.Candidate) + " compared with " + with
 }
 
-// count is a row of the summary.
-type count struct {
-	Title   string
-	Reviews int64
-	Share   string
-}
-
-// counts returns the rows of the summary.
-func (r *replayReport) counts() []count {
-	share := func(n int64) string {
-		if r.Reviews == 0 {
-			return ""
+// printCounts writes a row for each number of reviews, with its share.
+func (r *replayReport) printCounts(line func(string, ...any)) {
+	row := func(title string, n int64) {
+		share := ""
+		if r.Reviews > 0 {
+			share = fmt.Sprintf("%.1f %%", 100*float64(n)/float64(r.Reviews))
 		}
-		return strconv.FormatFloat(100*float64(n)/float64(r.Reviews), 'f', 1, 64) + " %"
+		line("%10d  %7s  %s", n, share, title)
 	}
-	rows := []count{{"unchanged", r.Unchanged, share(r.Unchanged)}}
+	row("unchanged", r.Unchanged)
 	for _, c := range replay.Changes() {
 		if n := r.Changed[c]; n > 0 {
-			rows = append(rows, count{changeText(c), n, share(n)})
+			row(changeText(c), n)
 		}
 	}
 	if n := r.UndecidedReviews; n > 0 {
-		rows = append(rows, count{"cannot decide", n, share(n)})
+		row("cannot decide", n)
 	}
-	return rows
 }
 
 // print writes the report as a table. Flush of out has the error.
 func (r *replayReport) print(out io.Writer) {
 	line := decision.LinePrinter(out)
 	line("%s", diagnostic.Count(int(r.Reviews), "review")+": "+r.comparison())
-	if span := r.span(); span != "" {
-		line("%s", span)
+	if !r.Begin.IsZero() {
+		line("%s to %s", cli.FormatTime(&r.Begin), cli.FormatTime(&r.End))
 	}
 	if r.Filter != "" {
 		line("only %s", cli.Inert(r.Filter))
 	}
 	line("")
-	for _, c := range r.counts() {
-		line("%10d  %7s  %s", c.Reviews, c.Share, c.Title)
-	}
+	r.printCounts(line)
 	for _, reason := range r.reasons() {
 		line("%21s%d  %s", "", r.Undecided[reason], cli.Inert(reason))
 	}
@@ -275,8 +252,11 @@ func (r *replayReport) print(out io.Writer) {
 		line("")
 		line("%s: %s", changeText(g.Change), ruleTitle(g.Rule))
 		line("  %s", groupTitle(g))
-		for _, part := range groupNames(g) {
-			line("  %-9s  %s", part[0], part[1])
+		if len(g.Workloads) > 0 {
+			line("  workloads  %s", nameList(g.Workloads, g.MoreWorkloads))
+		}
+		if len(g.Users) > 0 {
+			line("  users      %s", nameList(g.Users, g.MoreUsers))
 		}
 		for j := range g.Examples {
 			x := &g.Examples[j]
@@ -305,15 +285,4 @@ func (r *replayReport) print(out io.Writer) {
 		line("%s", "failed: "+exceeded)
 	}
 	line("%s", oneStep)
-}
-
-// groupNames returns the workloads and users of a group, each with a title.
-func groupNames(g *replay.Group) (out [][2]string) {
-	if len(g.Workloads) > 0 {
-		out = append(out, [2]string{"workloads", nameList(g.Workloads, g.MoreWorkloads)})
-	}
-	if len(g.Users) > 0 {
-		out = append(out, [2]string{"users", nameList(g.Users, g.MoreUsers)})
-	}
-	return out
 }

@@ -1,8 +1,6 @@
 package record
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,13 +65,7 @@ func (f *replayFlags) showReview(ctx context.Context, s cli.Streams, sources []r
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(s.Out)
-	if f.output == "json" {
-		err = cli.WriteJSON(out, shown)
-	} else {
-		shown.print(out, f.all)
-	}
-	if err = errors.Join(err, out.Flush()); err != nil {
+	if err := cli.WriteReport(s.Out, f.output, shown, func(out io.Writer) { shown.print(out, f.all) }); err != nil {
 		return err
 	}
 	if shown.Undecided != "" || shown.UndecidedBefore != "" {
@@ -177,11 +169,9 @@ func (r *replayedReview) print(out io.Writer, all bool) {
 	if r.Diff != "" {
 		line("")
 		line("what the two answers make of the object:")
-		var text bytes.Buffer
 		for one := range strings.Lines(r.Diff) {
-			text.WriteString(cli.OneLine(strings.TrimSuffix(one, "\n")) + "\n")
+			_, _ = io.WriteString(out, cli.OneLine(strings.TrimSuffix(one, "\n"))+"\n")
 		}
-		_, _ = out.Write(text.Bytes())
 	}
 	if len(r.Mutations) > 0 {
 		line("")

@@ -91,11 +91,9 @@ func decisions() []string {
 
 // check returns everything that is wrong with the flags.
 func (f *showFlags) check(now time.Time) error {
-	errs := []error{checkValues("--decision", f.decisions, decisions()), f.filter.check(now)}
-	if f.full && f.output == "table" {
-		errs = append(errs, errors.New("--full needs -o json or yaml"))
-	}
-	return errors.Join(errs...)
+	errs := cli.Problems{checkValues("--decision", f.decisions, decisions()), f.filter.check(now)}
+	errs.Add(f.full && f.output == "table", "--full needs -o json or yaml")
+	return errs.Err()
 }
 
 // shownReview is a review as record show prints it.
@@ -157,8 +155,8 @@ func (f *showFlags) run(ctx context.Context, s cli.Streams, args []string) error
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if failed, ok := errors.AsType[*outputError](err); ok {
-			return failed.err
+		if listing.failed != nil {
+			return listing.failed
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", cli.OneLine(sources[i].Name), err))
@@ -203,12 +201,9 @@ type listing struct {
 
 	read, shown, denied, missing int64
 	gaps, unfinished             int
+	// failed is the error of standard output, which ends the listing.
+	failed error
 }
-
-// outputError is an error of standard output, which ends the listing.
-type outputError struct{ err error }
-
-func (e *outputError) Error() string { return e.err.Error() }
 
 // file lists the reviews of a file.
 func (l *listing) file(ctx context.Context, source *replay.Source) error {
@@ -260,8 +255,8 @@ func (l *listing) file(ctx context.Context, source *replay.Source) error {
 				}
 			})
 		}
-		if err := l.out.write(&row); err != nil {
-			return &outputError{err}
+		if l.failed = l.out.write(&row); l.failed != nil {
+			return l.failed
 		}
 	}
 }
@@ -338,7 +333,7 @@ func (w *reviewWriter) row(r *shownReview) error {
 		_, _ = fmt.Fprintln(w.table, "TIME\tENDPOINT\tDECISION\tOPERATION\tKIND\tNAMESPACE\tNAME\tUSER\tID") // Flush returns errors
 	}
 	const most = 63 // characters, as most names have
-	name := func(text string) string { return cli.OrDash(cli.OneLine(truncate.Runes(text, most))) }
+	name := func(text string) string { return cmp.Or(cli.OneLine(truncate.Runes(text, most)), "-") }
 	decision := r.Decision
 	if len(r.Warnings) > 0 {
 		decision += ", warned"

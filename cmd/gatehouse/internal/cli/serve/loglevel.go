@@ -79,13 +79,11 @@ Exit codes: 0 shown or changed, 2 bad usage, or the server does not answer.`,
 
 // change is the body to send, "" to change nothing.
 func (f *logLevelFlags) change(args []string, limited bool) (string, error) {
-	var problems []error
-	if host, port, err := net.SplitHostPort(f.address); err != nil || host == "" || port == "" {
-		problems = append(problems, fmt.Errorf("--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address))
-	}
-	if f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor {
-		problems = append(problems, fmt.Errorf("--for %s: must be from %s to %s (hint: --for 1h)", cli.FormatDuration(f.lasts), cli.FormatDuration(debug.ShortestFor), cli.FormatDuration(debug.LongestFor)))
-	}
+	var problems cli.Problems
+	host, port, err := net.SplitHostPort(f.address)
+	problems.Add(err != nil || host == "" || port == "", "--ops-address %.100q: must be HOST:PORT (hint: 127.0.0.1:8080)", f.address)
+	problems.Add(f.lasts < debug.ShortestFor || f.lasts > debug.LongestFor,
+		"--for %s: must be from %s to %s (hint: --for 1h)", cli.FormatDuration(f.lasts), cli.FormatDuration(debug.ShortestFor), cli.FormatDuration(debug.LongestFor))
 	change := ""
 	switch {
 	case len(args) > 0 && !slices.Contains(debug.Levels(), strings.ToLower(args[0])):
@@ -96,7 +94,7 @@ func (f *logLevelFlags) change(args []string, limited bool) (string, error) {
 	case limited:
 		problems = append(problems, errors.New("--for needs a level (hint: gatehouse log-level debug --for 1h)"))
 	}
-	return change, errors.Join(problems...)
+	return change, problems.Err()
 }
 
 // ask asks the server, by no proxy.

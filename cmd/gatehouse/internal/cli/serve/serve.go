@@ -88,8 +88,7 @@ configuration or certificate, or an address that is in use.`,
   gatehouse record key --out record.key
   gatehouse serve --config ./config --self-signed 127.0.0.1 --record ./recording --record-key-file record.key \
     --record-max-bytes 5Gi --record-max-age 14d`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.Validate(); err != nil {
 				return err

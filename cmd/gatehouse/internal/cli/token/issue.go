@@ -70,9 +70,8 @@ yet: only then the token is shown.`,
 
   # a token for the cluster of a context; every replica accepts it when it is shown
   TOKEN=$(gatehouse token issue --id ci --user ci-bot --group deployers --ttl 24h --context prod)`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.issue(cmd.Context(), s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.id, "id", "", "id of the token and name of the document, which is not secret: lower-case letters, digits and dashes (default 12 random characters)")
@@ -166,11 +165,9 @@ func (f *tokenFlags) issue(ctx context.Context, s cli.Streams) error {
 // misused returns what is wrong with the flags, whatever the place of the token.
 func (f *tokenFlags) misused() error {
 	_, err := parseExtra(f.extra)
-	problems := []error{err}
-	if f.ttl < time.Second {
-		problems = append(problems, fmt.Errorf("--ttl %s: must be a second or more", f.ttl))
-	}
-	return errors.Join(append(problems, f.Check())...)
+	problems := cli.Problems{err}
+	problems.Add(f.ttl < time.Second, "--ttl %s: must be a second or more", f.ttl)
+	return append(problems, f.Check()).Err()
 }
 
 // make makes the token and its document, without judging either. What of the flags is
@@ -250,11 +247,8 @@ func (f *tokenFlags) judge(known tokens.Listing, issued *issuedToken) error {
 // print shows the token where it was asked for. It is the one place that does. What
 // became of the document is "" if it is to be shown too.
 func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, good bool) error {
-	if f.output == "json" {
-		return cli.WriteJSON(s.Out, issued)
-	}
-	if done == "" {
-		if err := writeDocument(s.Out, &issued); err != nil {
+	if f.output == "json" || done == "" {
+		if err := f.writeDocument(s.Out, &issued); err != nil || f.output == "json" {
 			return err
 		}
 		_, err := fmt.Fprintln(s.Err, issued.Token)
@@ -276,18 +270,18 @@ func (f *tokenFlags) print(s cli.Streams, done string, issued issuedToken, good 
 // printDryRun shows the document without its token, which nobody can use.
 func (f *tokenFlags) printDryRun(s cli.Streams, what string, issued issuedToken) error {
 	issued.Token = ""
-	write := func() error { return writeDocument(s.Out, &issued) }
-	if f.output == "json" {
-		write = func() error { return cli.WriteJSON(s.Out, issued) }
-	}
-	if err := write(); err != nil {
+	if err := f.writeDocument(s.Out, &issued); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(s.Err, "dry run: %s; no token was issued\n", what) // a remark
 	return nil
 }
 
-func writeDocument(out io.Writer, issued *issuedToken) error {
+// writeDocument writes the document alone, or as JSON with the token.
+func (f *tokenFlags) writeDocument(out io.Writer, issued *issuedToken) error {
+	if f.output == "json" {
+		return cli.WriteJSON(out, issued)
+	}
 	document, err := yaml.Marshal(issued.Document)
 	if err == nil {
 		_, err = out.Write(document)

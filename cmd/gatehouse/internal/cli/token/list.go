@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +51,7 @@ incomplete.`,
   for id in $(gatehouse token list --config ./config -o json | jq -r 'select(.state == "expired").id'); do
     gatehouse token revoke --config ./config "$id"
   done`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.list(cmd.Context(), s)
 		},
@@ -197,7 +197,7 @@ func (f *tokenListFlags) print(s cli.Streams, rows []listedToken) error {
 	for i := range rows {
 		row := &rows[i]
 		cells = append(cells, []string{
-			strict.Printable(row.ID), cli.OrDash(strict.Printable(row.User.Username)), cli.OrDash(joined(row.User.Groups)),
+			strict.Printable(row.ID), cmp.Or(strict.Printable(row.User.Username), "-"), cmp.Or(joined(row.User.Groups), "-"),
 			cli.FormatTime(row.IssuedAt), cli.FormatTime(&row.ExpiresAt), cli.FormatTime(row.LastUsedAt), string(row.State),
 		})
 	}

@@ -67,7 +67,6 @@ Everything else is deleted all the same.`,
 			}
 			return f.revoke(cmd.Context(), s)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	f.add(cmd, "directory of documents")
@@ -122,21 +121,12 @@ type removedToken struct {
 // check reports everything that is wrong with the command line, and keeps the
 // ids. What may be a token is never repeated.
 func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
-	var problems []error
-	switch {
-	case ofUser && f.user == "":
-		problems = append(problems, errors.New(`--user "": must not be empty`))
-	case ofUser && len(args) > 0:
-		problems = append(problems, errors.New("ids and --user exclude each other: --user revokes all tokens of the user"))
-	case !ofUser && len(args) == 0:
-		problems = append(problems, errors.New("nothing to revoke (hint: the ids of tokens, as '"+cli.DisplayName(os.Args[0])+" token list' shows them, or --user)"))
-	}
-	if f.reason != "" && !ofUser {
-		problems = append(problems, errors.New("--reason needs --user: a deleted token stores no reason"))
-	}
-	if f.unknownUser && !ofUser {
-		problems = append(problems, errors.New("--unknown-user needs --user"))
-	}
+	var problems cli.Problems
+	problems.Add(ofUser && f.user == "", `--user "": must not be empty`)
+	problems.Add(ofUser && f.user != "" && len(args) > 0, "ids and --user exclude each other: --user revokes all tokens of the user")
+	problems.Add(!ofUser && len(args) == 0, "nothing to revoke (hint: the ids of tokens, as '%s token list' shows them, or --user)", cli.DisplayName(os.Args[0]))
+	problems.Add(f.reason != "" && !ofUser, "--reason needs --user: a deleted token stores no reason")
+	problems.Add(f.unknownUser && !ofUser, "--unknown-user needs --user")
 	for i, arg := range args {
 		switch {
 		case strings.HasPrefix(arg, "gatehouse_"):
@@ -154,10 +144,7 @@ func (f *tokenRevokeFlags) check(args []string, ofUser bool) error {
 			f.ids = append(f.ids, arg)
 		}
 	}
-	if err := f.one(); err != nil {
-		problems = append(problems, err)
-	}
-	return errors.Join(problems...)
+	return append(problems, f.one()).Err()
 }
 
 // revoke revokes, and reports what was done, however it ends.
@@ -174,10 +161,7 @@ func (f *tokenRevokeFlags) revoke(ctx context.Context, s cli.Streams) error {
 	if f.report.Removed == nil {
 		f.report.Removed = []removedToken{} // nothing is no null
 	}
-	if problem := cli.WriteJSONLine(s.Out, &f.report); problem != nil {
-		return errors.Join(problem, err)
-	}
-	return err
+	return errors.Join(cli.WriteJSONLine(s.Out, &f.report), err)
 }
 
 // say says on one line what was done, unless the report does.
@@ -190,7 +174,6 @@ func (f *tokenRevokeFlags) say(s cli.Streams, format string, args ...any) error 
 }
 
 func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store tokens.Store) error {
-	var problems []error
 	// The revocation comes first: it ends whatever the rest fails at.
 	if f.user != "" {
 		if err := f.checkUser(ctx, store); err != nil {
@@ -201,13 +184,11 @@ func (f *tokenRevokeFlags) withdraw(ctx context.Context, s cli.Streams, store to
 		}
 	}
 	removed, listing, err := f.remove(ctx, s, store)
-	if err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{err}
 	if f.user != "" || removed > 0 {
 		_, _ = io.WriteString(s.Err, f.effect()) // a remark
-		if err := listingErrorAfter(f.config, listing); err != nil && !f.dryRun.Active() && !f.Given() {
-			problems = append(problems, err)
+		if !f.dryRun.Active() && !f.Given() {
+			problems = append(problems, listingErrorAfter(f.config, listing))
 		}
 	}
 	return cli.Worst(problems)

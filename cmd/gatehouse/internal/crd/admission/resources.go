@@ -6,28 +6,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
 )
 
-// The kinds that are reviewed.
-const (
-	sidecarProfile         = "SidecarProfile"
-	admissionPolicy        = "AdmissionPolicy"
-	admissionPolicyBinding = "AdmissionPolicyBinding"
-	policyException        = "PolicyException"
-	accessToken            = "AccessToken"
-	tokenRevocation        = "TokenRevocation"
-)
+// policyException is the kind that is in namespaces.
+const policyException = "PolicyException"
 
 // resource is the name of a kind in the API.
 type resource struct{ kind, plural, scope string }
 
+// resources returns the kinds that are reviewed.
 func resources() []resource {
 	const cluster, namespaced = "Cluster", "Namespaced"
 	return []resource{
-		{sidecarProfile, "sidecarprofiles", cluster},
-		{admissionPolicy, "admissionpolicies", cluster},
-		{admissionPolicyBinding, "admissionpolicybindings", cluster},
+		{"SidecarProfile", "sidecarprofiles", cluster},
+		{"AdmissionPolicy", "admissionpolicies", cluster},
+		{"AdmissionPolicyBinding", "admissionpolicybindings", cluster},
 		{policyException, "policyexceptions", namespaced},
-		{accessToken, "accesstokens", cluster},
-		{tokenRevocation, "tokenrevocations", cluster},
+		{"AccessToken", "accesstokens", cluster},
+		{"TokenRevocation", "tokenrevocations", cluster},
 	}
 }
 

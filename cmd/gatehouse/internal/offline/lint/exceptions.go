@@ -50,20 +50,14 @@ func (l *linter) rulesOf(named []v1alpha1.ExceptedPolicy) (rules []admissionregi
 	all = true
 	for _, name := range named {
 		found := false
-		add := func(kind, policy string, match *admissionregistrationv1.MatchResources) {
-			if policy != name.Name || name.Kind != "" && name.Kind != kind {
-				return
+		for _, p := range l.policies {
+			if p.Name != name.Name || name.Kind != "" && name.Kind != p.Kind {
+				continue
 			}
 			found = true
-			if match != nil {
+			if match := p.Spec.MatchConstraints; match != nil {
 				rules = append(rules, match.ResourceRules...)
 			}
-		}
-		for i := range l.in.Policy.Policies {
-			add(policyKind, l.in.Policy.Policies[i].Name, l.in.Policy.Policies[i].Spec.MatchConstraints)
-		}
-		for i := range l.in.Policy.AdmissionPolicies {
-			add(admissionKind, l.in.Policy.AdmissionPolicies[i].Name, l.in.Policy.AdmissionPolicies[i].Spec.MatchConstraints)
 		}
 		all = all && found
 	}

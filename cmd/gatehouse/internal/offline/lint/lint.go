@@ -55,7 +55,7 @@ type Sample struct {
 // Lint returns the diagnostics of the policies, in a fixed order, without those of policy.Compile: expressions that do not compile
 // are skipped. An error means that the CEL environment could not be made.
 func Lint(ctx context.Context, in Input) (diagnostic.List, error) {
-	l := &linter{in: in}
+	l := &linter{in: in, policies: in.Policy.All()}
 	if err := l.prepare(); err != nil {
 		return nil, err
 	}
@@ -103,11 +103,13 @@ const (
 
 // linter is one call of Lint.
 type linter struct {
-	in      Input
-	schemas *typecheck.Schemas
-	checker *typecheck.Checker
-	custom  *mutation.CustomKinds
-	found   diagnostic.List
+	in Input
+	// policies are those of in, of both kinds.
+	policies []policy.Any
+	schemas  *typecheck.Schemas
+	checker  *typecheck.Checker
+	custom   *mutation.CustomKinds
+	found    diagnostic.List
 }
 
 func (l *linter) prepare() error {

@@ -115,15 +115,8 @@ func isOptional(c typecheck.Checked, e ast.Expr) bool {
 
 // holder returns the field that a part of an expression is, if it is a map.
 func holder(c typecheck.Checked, e ast.Expr) (access, bool) {
-	var operand ast.Expr
-	var name string
-	switch {
-	case e.Kind() == ast.SelectKind:
-		operand, name = e.AsSelect().Operand(), e.AsSelect().FieldName()
-	case isCall(e, operators.OptSelect):
-		operand = e.AsCall().Args()[0]
-		name, _ = literal(e.AsCall().Args()[1])
-	default:
+	operand, name, _, ok := selection(e)
+	if !ok {
 		return access{}, false
 	}
 	t := c.Structure(operand)

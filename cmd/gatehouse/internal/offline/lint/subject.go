@@ -234,6 +234,19 @@ func isCall(e ast.Expr, function string) bool {
 	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == function
 }
 
+// selection returns the operand and the field of a part of an expression that reads a field, optional says with ?.
+func selection(e ast.Expr) (operand ast.Expr, name string, optional, ok bool) {
+	switch {
+	case e.Kind() == ast.SelectKind:
+		return e.AsSelect().Operand(), e.AsSelect().FieldName(), false, true
+	case isCall(e, operators.OptSelect):
+		name, _ = literal(e.AsCall().Args()[1])
+		return e.AsCall().Args()[0], name, true, true
+	default:
+		return nil, "", false, false
+	}
+}
+
 // literal returns the text of a literal string.
 func literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
@@ -263,22 +276,16 @@ func (s *subject) operations() []operation {
 	}
 	var out []operation
 	for i := range s.spec.MatchConstraints.ResourceRules {
-		for _, operation := range s.spec.MatchConstraints.ResourceRules[i].Operations {
-			if operation == admissionregistrationv1.OperationAll {
-				return allOperations()
+		for _, o := range s.spec.MatchConstraints.ResourceRules[i].Operations {
+			if o == admissionregistrationv1.OperationAll {
+				return []operation{admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect}
 			}
-			if !slices.Contains(out, operation) {
-				out = append(out, operation)
+			if !slices.Contains(out, o) {
+				out = append(out, o)
 			}
 		}
 	}
 	return out
-}
-
-func allOperations() []operation {
-	return []operation{
-		admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect,
-	}
 }
 
 // isPrerequisite reports whether others of the policy depend on the expression:

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -54,8 +53,7 @@ func (s *subject) lintSubresources() {
 // matches reports whether any policy matches a subresource of pods.
 func (l *linter) matches(subresource string) bool {
 	all := []string{subresource, "pods/*", "*/*", strings.Replace(subresource, "pods", "*", 1)}
-	return slices.ContainsFunc(l.in.Policy.Policies, func(p policy.Policy) bool { return ruleFor(p.Spec.MatchConstraints, all...) != nil }) ||
-		slices.ContainsFunc(l.in.Policy.AdmissionPolicies, func(p policy.AdmissionPolicy) bool { return ruleFor(p.Spec.MatchConstraints, all...) != nil })
+	return slices.ContainsFunc(l.policies, func(p policy.Any) bool { return ruleFor(p.Spec.MatchConstraints, all...) != nil })
 }
 
 // ruleFor returns the path of the first one of some resources in a rule that matches their creation or updates, or nil.
@@ -76,15 +74,8 @@ func ruleFor(m *admissionregistrationv1.MatchResources, resources ...string) *fi
 
 // isRead reports whether a part of an expression reads one of the fields of a container, or of its security context.
 func (c podChange) isRead(checked typecheck.Checked, part ast.Expr) bool {
-	var operand ast.Expr
-	var name string
-	switch {
-	case part.Kind() == ast.SelectKind:
-		operand, name = part.AsSelect().Operand(), part.AsSelect().FieldName()
-	case isCall(part, operators.OptSelect):
-		operand = part.AsCall().Args()[0]
-		name, _ = literal(part.AsCall().Args()[1])
-	default:
+	operand, name, _, ok := selection(part)
+	if !ok {
 		return false
 	}
 	t := checked.Structure(operand)

@@ -66,17 +66,14 @@ func explain(checked typecheck.Checked, err *common.Error) issue {
 	}
 	out.message = "there is no field " + quoted(name[1])
 	part := first(checked.AST.Expr(), func(part ast.Expr) bool { return part.ID() == err.ExprID })
-	var operand ast.Expr
-	switch {
-	case part == nil:
-		return out
-	case part.Kind() == ast.SelectKind:
-		operand, out.presence = part.AsSelect().Operand(), part.AsSelect().IsTestOnly()
-	case isCall(part, operators.OptSelect):
-		operand, out.presence = part.AsCall().Args()[0], true
-	default:
+	if part == nil {
 		return out
 	}
+	operand, _, optional, ok := selection(part)
+	if !ok {
+		return out
+	}
+	out.presence = optional || part.AsSelect().IsTestOnly()
 	if structure := checked.Structure(operand); structure != nil {
 		out.message += " in " + structure.Name
 		out.hint = diagnostic.DidYouMean(name[1], structure.FieldNames()...)

@@ -72,28 +72,21 @@ func (r *Resources) Build(s Spec) (admission.Request, error) {
 		kind = schema.GroupVersionKind(*s.Kind)
 	}
 	gvr, as, err := r.resolve(&s, kind)
-	var problems []error
-	if err != nil {
-		problems = append(problems, err)
-	}
+	problems := []error{err}
 	s.Operation = operation(&s)
 	problems = append(problems, checkObjects(&s, &object, &old)...)
 	name, err := agree("name", s.Name, object.name, old.name)
-	if err != nil {
-		problems = append(problems, err)
-	}
+	problems = append(problems, err)
 	if err == nil && name == "" && s.Operation != admissionv1.Create {
 		problems = append(problems, fmt.Errorf("name: is missing: operation %s is about an object that has one", s.Operation))
 	}
 	namespace, err := s.requestNamespace(as, object.namespace, old.namespace)
-	if err != nil {
-		problems = append(problems, err)
-	}
+	problems = append(problems, err)
 	if options, err := rawjson.Parse(s.Options); s.Options != nil && (err != nil || options.Kind() != rawjson.Object) {
 		problems = append(problems, errors.New("options: are no JSON object"))
 	}
-	if len(problems) > 0 {
-		return admission.Request{}, errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return admission.Request{}, err
 	}
 	if s.Operation != admissionv1.Connect { // options have no metadata
 		object.value, old.value = object.withNamespace(namespace), old.withNamespace(namespace)

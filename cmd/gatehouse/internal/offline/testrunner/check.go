@@ -46,15 +46,12 @@ func (d *document) readCase(i int, names map[string]int) {
 	c.Spec = request.Spec{
 		Object:    d.object(c.Field, "object", written.Object, written.ObjectFile),
 		OldObject: d.object(c.Field, "oldObject", written.OldObject, written.OldObjectFile),
-		Operation: written.Operation, Namespace: written.Namespace, Name: written.ObjectName,
+		Operation: written.Operation, Namespace: cmp.Or(written.Namespace, defaultNamespace), Name: written.ObjectName,
 		SubResource: written.SubResource,
 	}
 	c.Spec.User = request.WithGroups(*cmp.Or(written.User, &authenticationv1.UserInfo{Username: "gatehouse-test"}))
 	if written.Options != nil {
 		c.Spec.Options = written.Options.Raw
-	}
-	if c.Spec.Namespace == "" {
-		c.Spec.Namespace = defaultNamespace
 	}
 	operations := []string{string(admissionv1.Create), string(admissionv1.Update), string(admissionv1.Delete), string(admissionv1.Connect)}
 	if o := string(c.Spec.Operation); o != "" && !slices.Contains(operations, o) {

@@ -51,12 +51,8 @@ func (d *document) contextObject(field string, raw []byte) {
 		d.report(field, "is not a Kubernetes object", "it has apiVersion, kind and metadata.name")
 		return
 	}
-	if found := d.checker.Compare(reflect.TypeFor[metav1.PartialObjectMetadata](), map[string]any{
-		"apiVersion": fields["apiVersion"], "kind": fields["kind"], "metadata": fields["metadata"],
-	}, field, strict.Options{}); len(found) > 0 {
-		for _, f := range found {
-			d.report(f.Field, f.Message, f.Hint)
-		}
+	metadata := map[string]any{"apiVersion": fields["apiVersion"], "kind": fields["kind"], "metadata": fields["metadata"]}
+	if !d.compare(reflect.TypeFor[metav1.PartialObjectMetadata](), metadata, field) {
 		return
 	}
 	object := &unstructured.Unstructured{Object: fields}
@@ -73,13 +69,10 @@ func (d *document) contextObject(field string, raw []byte) {
 		return
 	}
 	if gvk == corev1.SchemeGroupVersion.WithKind("Namespace") {
-		found := d.checker.Compare(reflect.TypeFor[corev1.Namespace](), fields, field, strict.Options{})
-		for _, f := range found {
-			d.report(f.Field, f.Message, f.Hint)
-		}
+		fits := d.compare(reflect.TypeFor[corev1.Namespace](), fields, field)
 		n := new(corev1.Namespace)
 		if err := json.Unmarshal(raw, n); err != nil {
-			if len(found) == 0 {
+			if fits {
 				d.report(field, err.Error(), "")
 			}
 			return

@@ -227,12 +227,7 @@ func matchViolations(expected []v1alpha1.TestViolation, got []policy.Violation) 
 
 // isMatch reports whether a violation is as expected in everything that is given.
 func isMatch(expected *v1alpha1.TestViolation, got *policy.Violation) bool {
-	for _, line := range compareViolation(expected, got) {
-		if line.Expected != nil && !line.Same() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(compareViolation(expected, got), func(line Line) bool { return line.Expected != nil && !line.Same() })
 }
 
 // pairNearMisses pairs expected violations with those of the outcome that are alike in something, the most alike first. It returns

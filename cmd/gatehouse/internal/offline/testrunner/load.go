@@ -1,6 +1,7 @@
 package testrunner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -91,9 +92,7 @@ func (l *loader) document(file, source string, value any, kind string) {
 		return
 	}
 	given, _ := fields["kind"].(string)
-	if given == "" {
-		given = kind
-	}
+	given = cmp.Or(given, kind)
 	if items, ok := fields["items"].([]any); ok && strings.HasSuffix(given, "List") {
 		separator := "#"
 		if strings.Contains(source, "#") {
@@ -175,6 +174,15 @@ func (d *document) read(fields map[string]any) {
 	}
 }
 
+// compare reports what does not fit a type, and reports whether all fits.
+func (d *document) compare(of reflect.Type, fields map[string]any, at string) bool {
+	found := d.checker.Compare(of, fields, at, strict.Options{})
+	for _, f := range found {
+		d.report(f.Field, f.Message, f.Hint)
+	}
+	return len(found) == 0
+}
+
 // decode decodes a test strictly, and reports whether it is valid.
 func (d *document) decode(fields map[string]any) bool {
 	raw, err := json.Marshal(fields)
@@ -182,11 +190,7 @@ func (d *document) decode(fields map[string]any) bool {
 		d.report("", err.Error(), "")
 		return false
 	}
-	found := d.checker.Compare(reflect.TypeFor[v1alpha1.Test](), fields, "", strict.Options{})
-	for _, f := range found {
-		d.report(f.Field, f.Message, f.Hint)
-	}
-	if len(found) > 0 {
+	if !d.compare(reflect.TypeFor[v1alpha1.Test](), fields, "") {
 		return false
 	}
 	if err := json.Unmarshal(raw, &d.test); err != nil {

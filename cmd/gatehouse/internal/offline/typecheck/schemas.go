@@ -92,24 +92,23 @@ func (s *Schemas) Versions(group string) []string { return s.groups[group] }
 
 // Groups returns the groups that have a resource, sorted.
 func (s *Schemas) Groups(name string) []string {
-	groups := sets.New[string]()
-	for gvr := range s.kinds {
-		if gvr.Resource == name {
-			groups.Insert(gvr.Group)
-		}
-	}
-	return sets.List(groups)
+	return s.names(func(gvr schema.GroupVersionResource) (string, bool) { return gvr.Group, gvr.Resource == name })
 }
 
 // Resources returns the resources of a group in any version, sorted.
 func (s *Schemas) Resources(group string) []string {
-	resources := sets.New[string]()
+	return s.names(func(gvr schema.GroupVersionResource) (string, bool) { return gvr.Resource, gvr.Group == group })
+}
+
+// names returns the names of resources for which of returns true, sorted.
+func (s *Schemas) names(of func(schema.GroupVersionResource) (name string, is bool)) []string {
+	found := sets.New[string]()
 	for gvr := range s.kinds {
-		if gvr.Group == group {
-			resources.Insert(gvr.Resource)
+		if name, is := of(gvr); is {
+			found.Insert(name)
 		}
 	}
-	return sets.List(resources)
+	return sets.List(found)
 }
 
 // Kind returns a kind by its name, and false if its schema is not known.
