@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -55,6 +56,25 @@ func TestDecodeAdmission(t *testing.T) {
 		want.Request.OldObject.Raw = nil // encoding/json keeps the word null
 		if !reflect.DeepEqual(got.AdmissionRequest, *want.Request) {
 			t.Errorf("decoded\n%+v, want\n%+v", got.AdmissionRequest, *want.Request)
+		}
+	}
+}
+
+// TestDecodedMemory checks that many strings, of any length, take little more memory than their text.
+func TestDecodedMemory(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
+	const text = 4 << 20
+	for _, length := range []int{100, 1 << 10, 64 << 10} {
+		group := `,"` + strings.Repeat("g", length) + `"`
+		body := []byte(admissionBody(`"dev"`, `"dev"`+strings.Repeat(group, text/length)))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		request, err := review.DecodeAdmission(body)
+		runtime.ReadMemStats(&after)
+		if err != nil || len(request.UserInfo.Groups) < text/length {
+			t.Fatalf("%d groups, %v", len(request.UserInfo.Groups), err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 2*text {
+			t.Errorf("%d bytes in strings of %d took %d", text, length, took)
 		}
 	}
 }

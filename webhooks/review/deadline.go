@@ -42,13 +42,11 @@ func (d *deadline) Err() error {
 	if timed := d.timed.Load(); timed != nil {
 		return timed.Err()
 	}
-	if err := d.request.Err(); err != nil {
-		return err
+	if d.request.Err() == nil && d.now().Before(d.at) {
+		return nil
 	}
-	if !d.now().Before(d.at) {
-		return context.DeadlineExceeded
-	}
-	return nil
+	d.Done() // from here on the error stays
+	return d.timed.Load().Err()
 }
 
 // Value implements context.Context. Package context looks for a context that descends from this one and was made after Done, and starts a

@@ -19,7 +19,7 @@ type fieldReader struct {
 	// unique is true if it is known that no object has a member twice.
 	unique bool
 	err    error
-	// copied has the strings that were read, so that most requests need one piece of memory for all of them.
+	// copied has the first strings that were read, so that most requests need one piece of memory for all of them.
 	copied strings.Builder
 }
 
@@ -186,14 +186,15 @@ func (d *fieldReader) text(v rawjson.Value) string {
 	case `"system:masters"`:
 		return "system:masters"
 	}
-	if bytes.IndexByte(v, '\\') >= 0 {
-		return v.Text()
-	}
 	const usual = 320 // bytes
-	if d.copied.Len() == 0 {
+	if d.copied.Cap() == 0 {
 		d.copied.Grow(usual)
 	}
 	start := d.copied.Len()
+	// It never grows: strings would keep what it was before.
+	if start+len(v) > d.copied.Cap() || bytes.IndexByte(v, '\\') >= 0 {
+		return v.Text()
+	}
 	d.copied.Write(v[1 : len(v)-1])
 	return d.copied.String()[start:]
 }
