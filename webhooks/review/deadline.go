@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// deadline is the context of a decision: it ends with that of the request, and at a time. Most decisions ask for Err alone, so that a
-// timer is made only for who asks for Done.
+// deadline is the context of a decision: it ends with that of the request, and at a time. Most decisions call Err alone, so
+// that only Done makes a timer.
 type deadline struct {
 	request context.Context //nolint:containedctx // it is a context itself
 	at      time.Time

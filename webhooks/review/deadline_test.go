@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestDeadline checks that the context of a decision ends as one of context.WithDeadline does, whoever asks for Done.
+// TestDeadline checks that the context of a decision ends as one of context.WithDeadline does, with and without a call of Done.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -15,7 +15,7 @@ type cache struct {
 	most    int
 	entries *lru.Cache
 
-	// mu is held by whoever adds an entry, and guards bytes.
+	// mu guards bytes. It is locked to add an entry, which may remove others.
 	mu    sync.Mutex
 	bytes int
 }
