@@ -35,14 +35,10 @@ const configurationInUse = `(configurations?|versions?|profiles?|policies|policy
 
 // replacedWords follow the words that CONTRIBUTING.md lists under "Words".
 var replacedWords = []replacedWord{
-	{word: "tell", phrase: `could not tell|cannot tell whether`, use: "cannot decide", found: "could not tell", plain: "tell them apart", exceptions: map[string]string{
-		"CHANGELOG.md": "names the old output",
-	}},
+	{word: "tell", phrase: `could not tell|cannot tell whether`, use: "cannot decide", found: "could not tell", plain: "tell them apart"},
 	{word: "tells", phrase: `tells whether`, use: "reports whether", comments: true, found: "isPod tells whether", plain: "tell the user whether"},
 	{word: "settl", phrase: `settl(e|es|ed|ing)`, use: "resolve", comments: true, found: "is settled", plain: "settings"},
-	{word: "use", phrase: configurationInUse, use: "active", found: "the configuration in use", plain: "the port is in use", exceptions: map[string]string{
-		"CHANGELOG.md": "names the old log message",
-	}},
+	{word: "use", phrase: configurationInUse, use: "active", found: "the configuration in use", plain: "the port is in use"},
 	{word: "into", phrase: `(bring|brings|brought|come|comes|came|go|goes|went) into use`, use: "activate", comments: true, found: "brought into use", plain: "put to use"},
 	{word: "look", phrase: `look(s|ed|ing)? at( it| them)? again`, use: "reconcile, read again", comments: true, found: "looked at again", plain: "look at the log"},
 	{word: "predecessor", phrase: `predecessors?`, use: "stale reports, the process before", found: "its predecessor", plain: "preceding"},
