@@ -19,9 +19,8 @@ MANIFESTS := $(BIN)/gatehouse manifests --service gatehouse-system/gatehouse
 # As manifests/kustomize and manifests/chart install it, with either kind of certificates.
 INSTALLED := $(MANIFESTS) --custom-resources --exclude-namespace cert-manager
 
-# With cgo, the linker keeps everything for the Go plugins of kustomize's library, which do not run: 20 MiB. With the traces of
-# gRPC, it keeps every exported method for their HTML: 12 MiB.
-GO_FLAGS := -trimpath -tags grpcnotrace
+# With cgo, the linker keeps everything for the Go plugins of kustomize's library, which do not run: 20 MiB.
+GO_FLAGS := -trimpath
 GO_BUILD := CGO_ENABLED=0 go build $(GO_FLAGS) -ldflags '-s -w -X github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/build.released=$(VERSION)'
 
 # What is released, and where. Times are those of the commit, so that the same files give the same release.
@@ -76,7 +75,7 @@ test-all: test ## Run all tests, those under load, of releases and with many ran
 	$(PACKAGE_TEST) -race ./test/certificates
 	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster
 	$(PROGRAM_TEST) -timeout 15m ./test/attack
-	$(PROGRAM_TEST) -tags grpcnotrace,registration -run '^TestRegistration' -timeout 15m ./test/e2e
+	$(PROGRAM_TEST) -tags registration -run '^TestRegistration' -timeout 15m ./test/e2e
 	@$(MAKE) --no-print-directory test-release
 	@$(MAKE) --no-print-directory differential N=5000
 	@$(MAKE) --no-print-directory test-kyverno
@@ -111,7 +110,7 @@ test-release: controlplane installers $(CRANE) ## Make two releases for this mac
 # It is not a part of 'make test', because a clone may lack the commit of the previous release.
 .PHONY: test-upgrade
 test-upgrade: build controlplane installers previous ## Upgrade from the previous release, which CHANGELOG.md names, and go back, under load: no call may fail.
-	$(PROGRAM_TEST) -tags grpcnotrace,upgrade -run '^TestPreviousRelease$$' -count 1 -timeout 20m ./test/incluster
+	$(PROGRAM_TEST) -tags upgrade -run '^TestPreviousRelease$$' -count 1 -timeout 20m ./test/incluster
 
 .PHONY: attack
 attack: build apiserver ## Attack the program as tests do, and have 99% of reviews take at most ATTACK_MAX_P99 (default 5) times as long as without an attack.

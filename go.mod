@@ -3,7 +3,6 @@ module github.com/gatehouse-dev/gatehouse
 go 1.26.0
 
 require (
-	github.com/DataDog/datadog-agent/pkg/template v0.85.4
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/cert-manager/cert-manager v1.21.1
 	github.com/chromedp/cdproto v0.159.0

@@ -1,16 +1,15 @@
 package console
 
 import (
+	"html/template"
 	"strings"
 	"time"
-
-	"github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 )
 
-// functions are those of the templates. Templates call functions alone, no methods: see web.Options.
+// functions are those of the templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"time":      func(t time.Time) string { return cli.FormatTime(&t) },

@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"html/template"
 	"net/http"
 	"sync"
 
-	"github.com/DataDog/datadog-agent/pkg/template/html"
 	"golang.org/x/sync/semaphore"
 )
 

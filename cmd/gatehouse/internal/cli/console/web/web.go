@@ -9,13 +9,12 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"html/template"
 	"io/fs"
 	"maps"
 	"net/http"
 	"strings"
 	"sync"
-
-	"github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/shell"
@@ -41,9 +40,7 @@ type Options struct {
 	Sections []Section
 	// About says where the data come from, for the head of each page. It may be nil.
 	About func() string
-	// Templates are HTML templates that define each View.Template, in files that end in .html. They call functions, and no methods:
-	// this html/template has none, since a call of a method by its name makes the linker keep every exported method, which are 12 MB.
-	// It is the code of Go's package otherwise: update it together with Go, for its security fixes.
+	// Templates are HTML templates that define each View.Template, in files that end in .html.
 	Templates fs.FS
 	// Functions are those of the templates beside "inert", "command" and "number".
 	Functions template.FuncMap
