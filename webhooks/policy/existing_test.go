@@ -82,7 +82,7 @@ func TestExistingViolations(t *testing.T) {
 		{"a second bad container", images, pod(bad), pod(bad + "," + worse), "Violated validations[0]"},
 		{"a second container with the same bad image", images, pod(bad), pod(bad + `,{name: d, image: bad/x}`), "Violated validations[0]"},
 		{"one of two bad containers goes", images, pod(bad + "," + worse), pod(worse), "Existing validations[0]"},
-		{"the containers change places", images, pod(bad + "," + worse), pod(worse + "," + bad), "Existing validations[0]"},
+		{"the containers change places", images, pod(bad + "," + worse), pod(worse + "," + bad), "Violated validations[0]"},
 		{"the object was good before", images, pod(good), pod(bad), "Violated validations[0]"},
 		{"all is well after", images, pod(bad), pod(good), ""},
 		{"Deny", strings.Replace(images, "workloadTemplates: Ignore", "workloadTemplates: Ignore, existingViolations: Deny", 1), pod(bad), pod(bad), "Violated validations[0]"},
@@ -125,7 +125,7 @@ func TestExistingViolations(t *testing.T) {
 		// A violation by presence or size sees nothing of the value, so that another
 		// value is not what was there before.
 		{"external addresses, others", own(`validations: [{expression: "object.spec.?externalIPs.orValue([]).size() == 0"}]`), config("", "spec: {externalIPs: [192.0.2.1]}"), config("", "spec: {externalIPs: [10.96.0.1]}"), "Violated validations[0]"},
-		{"external addresses, in another order", own(`validations: [{expression: "!has(object.spec.externalIPs)"}]`), config("", "spec: {externalIPs: [192.0.2.1, 192.0.2.2]}"), config("", "spec: {externalIPs: [192.0.2.2, 192.0.2.1], x: 1}"), "Existing validations[0]"},
+		{"external addresses, in another order", own(`validations: [{expression: "!has(object.spec.externalIPs)"}]`), config("", "spec: {externalIPs: [192.0.2.1, 192.0.2.2]}"), config("", "spec: {externalIPs: [192.0.2.2, 192.0.2.1], x: 1}"), "Violated validations[0]"},
 		{"an external name, another", own(`validations: [{expression: "!has(object.spec.externalName)"}]`), config("", "spec: {externalName: good}"), config("", "spec: {externalName: evil}"), "Violated validations[0]"},
 		{"an external name, by a condition", own(`matchConditions: [{name: c, expression: "has(object.spec.externalName)"}], validations: [{expression: "object.spec.type == 'x'"}]`), config("", "spec: {externalName: good, type: w}"), config("", "spec: {externalName: evil, type: w}"), "Violated validations[0]"},
 		{"an external name, the same, by a condition", own(`matchConditions: [{name: c, expression: "has(object.spec.externalName)"}], validations: [{expression: "object.spec.type == 'x'"}]`), config("", "spec: {externalName: good, type: w}"), config("", "spec: {externalName: good, type: w, x: 1}"), "Existing validations[0]"},

@@ -2,7 +2,6 @@ package expression
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/webhooks/rawjson"
 )
@@ -13,163 +12,116 @@ import (
 const MostCompared = 1 << 25
 
 // SameWithin reports whether the expression, as the condition of a rule, cannot have
-// become worse from an older version of the object to this one: what was true in it
-// then, and had to be for the rule to hold, is true now. For that, everything that it
-// reads must be in both and equal, with these exceptions: elements of lists may be in
-// another order where the order does not matter, and elements of lists and members of
-// maps may be gone where that can only help, as from
-// object.spec.containers.all(c, c.image.startsWith("r/")). If nothing that it reads is
-// gone, its value is the same.
+// become worse from an older version of the object to this one: everything that it reads
+// is equal in both, or a list has lost elements of which each had to satisfy it, as in
+// object.spec.containers.all(c, c.image.startsWith("r/")).
 //
 // The budget is shared by many comparisons, and reduced by what this one spends. Once
 // nothing is left, all values differ. Neither object has a name twice: such an object has
 // no value.
 func (r *Reads) SameWithin(object, old rawjson.Value, budget *int) bool {
 	c := &comparison{left: budget}
-	return c.sameReads(r, object, old)
+	return c.same(r, object, old)
 }
 
 // comparison is one call of SameWithin.
 type comparison struct{ left *int }
 
 // charge charges the budget for values that are read, and is false if it is spent.
-func (c *comparison) charge(values ...rawjson.Value) bool {
-	for _, v := range values {
-		*c.left -= stepCost + len(v)
-	}
+func (c *comparison) charge(a, b rawjson.Value) bool {
+	const step = 32 // the cost of reading nothing
+	*c.left -= step + len(a) + len(b)
 	return *c.left >= 0
 }
 
-// stepCost is the cost of the cheapest step.
-const stepCost = 16
-
-// sameBytes reports whether two values are the same bytes.
-func (c *comparison) sameBytes(a, b rawjson.Value) bool {
-	const faster = 8 // than to read them
-	*c.left -= stepCost
-	if len(a) != len(b) {
-		return false
-	}
-	*c.left -= len(a) / faster
-	return bytes.Equal(a, b)
-}
-
-// sameReads is SameWithin for a part of both.
-func (c *comparison) sameReads(r *Reads, object, old rawjson.Value) bool {
+// same is SameWithin for a part of both.
+func (c *comparison) same(r *Reads, object, old rawjson.Value) bool {
 	switch {
 	case r == nil:
 		return true
-	case *c.left < 0:
-		return false
-	case c.sameBytes(object, old):
+	case bytes.Equal(object, old):
+		*c.left -= len(object) / 8 // which is faster than to read it
 		return *c.left >= 0
-	case r.whole:
-		return c.equal(object, old)
-	case r.presence && (len(object) == 0) != (len(old) == 0),
-		r.null && (object.Kind() == rawjson.Null) != (old.Kind() == rawjson.Null),
-		!r.sameKind(object, old),
-		r.content && !c.sameContent(object, old):
-		return false
-	}
-	for _, text := range r.contained {
-		if !c.charge(object, old) {
-			return false
+	case !r.whole && r.each == nil && r.areBoth(rawjson.Object, object, old):
+		for _, name := range r.names {
+			if !c.charge(object, old) || !c.same(r.members[name], object.Get(name), old.Get(name)) {
+				return false
+			}
 		}
-		has := contains(object, text)
-		if has != contains(old, text) || !has && object.Kind() == rawjson.Array && slices.Contains(r.required, text) && !c.sameContent(object, old) {
-			return false
-		}
-	}
-	for _, name := range r.names {
-		if !c.charge(object, old) || !c.sameReads(r.members[name], object.Get(name), old.Get(name)) {
-			return false
-		}
-	}
-	return r.each == nil || c.sameEach(r, object, old)
-}
-
-// sameContent reports whether two values are equal, lists in any order.
-func (c *comparison) sameContent(object, old rawjson.Value) bool {
-	return (len(object) == 0) == (len(old) == 0) && c.sameEach(&Reads{kept: true, each: &Reads{whole: true}}, object, old)
-}
-
-// sameKind reports whether the kinds are the same, as far as they matter.
-func (r *Reads) sameKind(object, old rawjson.Value) bool {
-	if !r.exact && !r.orObject && !r.orArray {
 		return true
+	case !r.whole && len(r.members) == 0 && r.areBoth(rawjson.Array, object, old):
+		return c.sameElements(r, object, old)
+	default:
+		return c.equal(object, old)
 	}
-	kind, before := object.Kind(), old.Kind()
-	if kind == before {
-		// Integers and others have different types.
-		return kind != rawjson.Number
-	}
-	if kind == rawjson.Invalid {
-		kind, before = before, kind
-	}
-	if before != rawjson.Invalid || r.exact || r.orObject == r.orArray {
-		return false
-	}
-	return r.orObject && kind == rawjson.Object || r.orArray && kind == rawjson.Array
 }
 
-// contains reports whether the text is the name of a member, or an element.
-func contains(v rawjson.Value, text string) bool {
-	if v.Kind() == rawjson.Object {
-		return len(v.Get(text)) > 0
+// areBoth reports whether both values are of a kind, or count as an empty one.
+func (r *Reads) areBoth(kind rawjson.Kind, a, b rawjson.Value) bool {
+	is := func(v rawjson.Value) bool { return v.Kind() == kind || len(v) == 0 && !r.strict }
+	return is(a) && is(b)
+}
+
+// sameElements reports whether the elements of a list are the same as those of the older
+// one, in that order, but for some that are gone, if none need be kept.
+func (c *comparison) sameElements(r *Reads, object, old rawjson.Value) bool {
+	if !c.charge(object, old) || len(old) == 0 || len(object) == 0 {
+		return *c.left >= 0 && object.Len() == 0 && (!r.kept || old.Len() == 0)
 	}
-	for _, element := range v.Elements() {
-		if element.Is(text) {
-			return true
+	elements, before := object.Cursor(), old.Cursor()
+	elements.Enter()
+	for before.Enter(); elements.Next(); {
+		element, found := elements.Skip(), false
+		for !found {
+			if !before.Next() {
+				return false
+			}
+			if found = c.same(r.each, element, before.Skip()); !found && (r.kept || *c.left < 0) {
+				return false
+			}
 		}
 	}
-	return false
-}
-
-// sameEach reports whether each element has one of its own among the old ones in
-// which the same is seen, and whether none is gone or out of order if that
-// matters. The kinds are the same, or what is absent has no elements.
-func (c *comparison) sameEach(r *Reads, object, old rawjson.Value) bool {
-	if !c.charge(object, old) {
-		return false
-	}
-	switch object.Kind() {
-	case rawjson.Invalid:
-		kept := r.kept || r.inOrder || r.indexed && old.Kind() == rawjson.Array
-		return !kept || old.Len() == 0
-	case rawjson.Object:
-		return c.sameMembers(object, old, r.kept, r.inOrder, func(member, was rawjson.Value) bool { return c.sameReads(r.each, member, was) })
-	case rawjson.Array:
-		return c.sameElements(r, object, old)
-	case rawjson.Null, rawjson.Bool, rawjson.Number, rawjson.String:
-		return c.equal(object, old)
-	default:
-		return false
-	}
+	return !r.kept || !before.Next()
 }
 
 // equal reports whether two values are equal: space, escapes and the order of members
-// do not matter.
+// do not matter. Numbers are equal only if they are written alike.
 func (c *comparison) equal(a, b rawjson.Value) bool {
-	if *c.left < 0 {
-		return false
-	}
-	if c.sameBytes(a, b) {
-		return true
-	}
 	kind := a.Kind()
-	if kind != b.Kind() || !c.charge(a, b) {
+	switch {
+	case !c.charge(a, b) || kind != b.Kind():
 		return false
-	}
-	switch kind {
-	case rawjson.Object:
-		return c.sameMembers(a, b, true, false, c.equal)
-	case rawjson.Array:
-		return c.equalElements(a, b)
-	case rawjson.String:
+	case bytes.Equal(a, b):
+		return true
+	case kind == rawjson.String:
 		return a.Text() == b.Text()
-	case rawjson.Invalid, rawjson.Null, rawjson.Bool, rawjson.Number:
-		return false // they are the same only if they are written alike
-	default:
+	case kind != rawjson.Object && kind != rawjson.Array:
 		return false
 	}
+	values, others := a.Cursor(), b.Cursor()
+	values.Enter()
+	for others.Enter(); values.Next(); {
+		if !others.Next() {
+			return false
+		}
+		same := true
+		name := ""
+		if kind == rawjson.Object {
+			written := values.PlainName()
+			if same = bytes.Equal(written, others.PlainName()); !same {
+				name = written.Text()
+			}
+		}
+		value, other := values.Skip(), others.Skip()
+		if !same {
+			if !c.charge(b, nil) {
+				return false
+			}
+			other = b.Get(name)
+		}
+		if !c.equal(value, other) {
+			return false
+		}
+	}
+	return !others.Next()
 }

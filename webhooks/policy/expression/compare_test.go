@@ -19,7 +19,7 @@ func TestComparisons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(archive.Files) < 220 {
+	if len(archive.Files) < 120 {
 		t.Errorf("only %d rules", len(archive.Files))
 	}
 	compiler := sharedCompiler()

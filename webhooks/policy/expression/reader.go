@@ -1,86 +1,109 @@
 package expression
 
 import (
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/parser"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
+
+// use is what a part of a rule is for: what must hold for it in the newer object, so that
+// the rule does not become false, or an error, where it was true.
+type use uint8
+
+const (
+	// exactly requires the same value.
+	exactly use = iota
+	// holds requires of a condition that it stays true if it was, and fails that it
+	// stays false if it was.
+	holds
+	fails
+	// fewer requires of a list the same elements, some of which may be gone.
+	fewer
+)
+
+// ofCondition returns the use of what is joined to a condition by "and" and "or".
+func (u use) ofCondition() use {
+	if u == fewer {
+		return exactly
+	}
+	return u
+}
+
+// negated returns the use of what is negated for a condition.
+func (u use) negated() use {
+	switch u {
+	case holds:
+		return fails
+	case fails:
+		return holds
+	case exactly, fewer:
+	}
+	return exactly
+}
+
+// ofList returns the use of a list each element of which is asked, for a condition that
+// fewer elements cannot make worse if it has the other use.
+func (u use) ofList(better use) use {
+	if u == better {
+		return fewer
+	}
+	return exactly
+}
 
 // reader determines what an expression reads.
 type reader struct {
 	object    *Reads
 	variables *Variables
 	// names are those that comprehensions declare.
-	names map[string]*part
-	// keysOf has of those the ones that are a key of a map, with the path to it.
-	keysOf map[string]string
+	names map[string]*declaration
 	// left is how many parts may still be visited.
 	left *int
-	*tracer
 }
+
+// declaration is a name for a part.
+type declaration struct {
+	part
+	isRead bool
+}
+
+// maxParts is how many parts of an expression are visited: the expressions of variables are
+// visited each time that they are named. It is far above what real expressions have; one that
+// has more counts as reading all of the object.
+const maxParts = 1 << 16
 
 // readsOf returns what a rule reads of the object. The rule is violated only if the
 // conditions are true.
 func readsOf(root ast.Expr, conditions []ast.Expr, variables *Variables) *Reads {
-	left, tracer := maxParts, new(tracer)
-	r := &reader{
-		object: &Reads{tracer: tracer}, variables: variables, names: map[string]*part{}, keysOf: map[string]string{}, left: &left, tracer: tracer,
-	}
-	violated := r.conditionCause(root, holds).whenFalse
-	nothing := r.object.IsNothing()
+	left := maxParts
+	r := &reader{object: new(Reads), variables: variables, left: &left}
+	r.visit(root, holds).readWhole()
+	nothing := r.object.isEmpty()
 	for _, condition := range conditions {
-		violated = violated.and(r.conditionCause(condition, fails).whenTrue)
+		r.visit(condition, fails).readWhole()
 	}
-	r.object.onlyOfConditions = nothing && !r.object.IsNothing()
-	for _, p := range violated.presences {
-		p.requireContent()
-	}
+	r.object.onlyOfConditions = nothing
 	r.object.seal()
 	return r.object
 }
 
-// conditionCause notes everything that a condition reads, and returns its cause.
-func (r *reader) conditionCause(e ast.Expr, u use) cause {
-	of, why := r.visitWithCause(e, u)
-	all := r.causeDuring(of.readWhole)
-	return why.after(all)
+// visitWhole notes that an expression is read, whatever its value is.
+func (r *reader) visitWhole(expressions ...ast.Expr) {
+	for _, e := range expressions {
+		r.visit(e, exactly).readWhole()
+	}
 }
-
-// visitWithCause is visit for a condition whose cause is kept apart.
-func (r *reader) visitWithCause(e ast.Expr, u use) (of *part, why cause) {
-	why = r.causeDuring(func() { of = r.visitKind(e, u) })
-	return of, why
-}
-
-// causeDuring returns the cause that a function notes.
-func (r *reader) causeDuring(note func()) cause {
-	outer := r.cause
-	r.cause = cause{}
-	note()
-	inner := r.cause
-	r.cause = outer
-	return inner
-}
-
-// maxParts is how many parts of an expression are visited: the body of a loop and the
-// expressions of variables are visited twice. It is far above what real expressions have;
-// one that has more counts as reading all of the object.
-const maxParts = 1 << 14
 
 // visit notes what is read to evaluate the expression, and returns the part of the object
-// that may be its value. The use is what the value is for. It is noted here for values that
-// the expression makes; for values of the object, the caller notes it.
-func (r *reader) visit(e ast.Expr, u use) *part {
-	of, why := r.visitWithCause(e, u)
-	r.addCause(why.ofAny())
-	return of
-}
-
-// visitKind is visit for each kind of expression.
-func (r *reader) visitKind(e ast.Expr, u use) *part {
+// that may be its value: of that, the caller notes what is read.
+func (r *reader) visit(e ast.Expr, u use) part {
 	if *r.left--; *r.left < 0 {
 		r.object.whole = true
 		return nil
@@ -91,88 +114,67 @@ func (r *reader) visitKind(e ast.Expr, u use) *part {
 	case ast.SelectKind:
 		return r.visitSelect(e.AsSelect(), u)
 	case ast.CallKind:
-		return r.visitCall(e.AsCall(), u)
+		return r.visitCall(e, e.AsCall(), u)
 	case ast.ComprehensionKind:
 		return r.visitComprehension(e.AsComprehension(), u)
 	case ast.ListKind:
-		out := new(part)
-		for i, element := range e.AsList().Elements() {
-			of := r.visit(element, exactly)
-			of.markUnread()
-			if e.AsList().IsOptional(int32(i)) {
-				of.readPresence()
-				r.addCause(causeOf(presencesOf(of)))
-				of = of.withAbsence(isError)
-			}
-			out.elements = join(out.elements, of)
-		}
-		return out
+		r.visitWhole(e.AsList().Elements()...)
 	case ast.MapKind:
 		for _, entry := range e.AsMap().Entries() {
-			r.visit(entry.AsMapEntry().Key(), exactly).readWhole()
-			r.visit(entry.AsMapEntry().Value(), exactly).readWhole()
+			r.visitWhole(entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
 		}
 	case ast.StructKind:
 		for _, field := range e.AsStruct().Fields() {
-			r.visit(field.AsStructField().Value(), exactly).readWhole()
+			r.visitWhole(field.AsStructField().Value())
 		}
-	case ast.LiteralKind:
-		r.whenFalse.impossible, r.whenTrue.impossible = isLiteral(e, types.True), isLiteral(e, types.False)
-	case ast.UnspecifiedExprKind:
+	case ast.LiteralKind, ast.UnspecifiedExprKind:
 	}
 	return nil
 }
 
-func (r *reader) visitName(name string, u use) *part {
+func (r *reader) visitName(name string, u use) part {
 	// A leading dot makes a name absolute: one that a comprehension declares does
 	// not hide it.
 	absolute := strings.HasPrefix(name, ".")
 	name = strings.TrimPrefix(name, ".")
 	if declared, ok := r.names[name]; ok && !absolute {
-		return declared
+		declared.isRead = true
+		return declared.part
 	}
-	switch name {
+	// A checked expression may have a path in one name.
+	switch first, path, isPath := strings.Cut(name, "."); first {
 	case plugincel.ObjectVarName:
-		return &part{places: []place{{Reads: r.object}}}
-	case plugincel.VariableVarName:
-		// Any of them, by a name that is not a constant.
-		r.object.whole = true
-		return nil
-	}
-	if rest, ok := strings.CutPrefix(name, plugincel.ObjectVarName+"."); ok {
-		// A checked expression may have a path in one name.
-		out := &part{places: []place{{Reads: r.object}}}
-		for step := range strings.SplitSeq(rest, ".") {
-			out = out.member(step, false)
+		out := part{{Reads: r.object}}
+		for isPath && path != "" {
+			first, path, _ = strings.Cut(path, ".")
+			out = out.member(first, false)
 		}
 		return out
-	}
-	if rest, ok := strings.CutPrefix(name, plugincel.VariableVarName+"."); ok {
-		return r.visitVariable(rest, u)
+	case plugincel.VariableVarName:
+		if isPath {
+			return r.visitVariable(path, u)
+		}
+		r.object.whole = true // any of them, by a name that is not a constant
 	}
 	return nil
 }
 
 // visitVariable returns what a variable's value may be.
-func (r *reader) visitVariable(name string, u use) *part {
+func (r *reader) visitVariable(name string, u use) part {
 	root := r.variables.root(name)
 	if root == nil {
 		return nil
 	}
-	inner := &reader{object: r.object, variables: r.variables, names: map[string]*part{}, keysOf: map[string]string{}, left: r.left, tracer: r.tracer}
-	of, why := inner.visitWithCause(root, u)
-	r.addCause(why)
-	return of
+	return (&reader{object: r.object, variables: r.variables, left: r.left}).visit(root, u)
 }
 
-func (r *reader) visitSelect(s ast.SelectExpr, u use) *part {
+func (r *reader) visitSelect(s ast.SelectExpr, u use) part {
 	if operand := s.Operand(); operand.Kind() == ast.IdentKind && r.isVariables(operand.AsIdent()) {
 		return r.visitVariable(s.FieldName(), u)
 	}
 	out := r.visit(s.Operand(), exactly).member(s.FieldName(), s.IsTestOnly())
 	if s.IsTestOnly() {
-		out.readPresence()
-		r.addPresence(true, presencesOf(out))
+		out.readWhole()
 		return nil
 	}
 	return out
@@ -187,141 +189,321 @@ func (r *reader) isVariables(name string) bool {
 	return name == "."+plugincel.VariableVarName
 }
 
-func (r *reader) visitCall(c ast.CallExpr, u use) *part {
-	if r.visitSizeComparison(c, u) {
-		return nil
-	}
+func (r *reader) visitCall(e ast.Expr, c ast.CallExpr, u use) part {
 	args := c.Args()
-	switch c.FunctionName() {
+	switch function := c.FunctionName(); function {
 	case operators.OptSelect, operators.Index, operators.OptIndex:
-		of, optional := r.visit(args[0], exactly), c.FunctionName() != operators.Index
 		if name, ok := constant(args[1]); ok {
-			return of.member(name, optional)
+			return r.visit(args[0], exactly).member(name, function != operators.Index)
 		}
-		r.visit(args[1], exactly).readWhole()
-		of.markIndexed()
-		if r.isKey(args[1], args[0]) {
-			of = of.element(fewer) // what is gone is not asked for
-		} else {
-			of = of.element(anyOrder)
-		}
-		of.markUnread()
-		if optional {
-			return of.withAbsence(isNone)
-		}
-		return of
 	case operators.Conditional:
-		condition := r.conditionCause(args[0], exactly)
-		a, whyA := r.visitWithCause(args[1], u)
-		b, whyB := r.visitWithCause(args[2], u)
-		// The user of the value reads it.
-		for _, branch := range []struct {
-			of  *part
-			why *cause
-		}{{a, &whyA}, {b, &whyB}} {
-			for _, p := range presencesOf(branch.of) {
-				branch.why.whenFalse.noteRead(p.Reads)
-				branch.why.whenTrue.noteRead(p.Reads)
-			}
-		}
-		r.addCause(conditional(condition, whyA, whyB))
-		return join(a, b)
-	case operators.LogicalAnd:
-		a, b := r.conditionCause(args[0], u.ofCondition()), r.conditionCause(args[1], u.ofCondition())
-		r.addCause(cause{a.whenFalse.or(b.whenFalse), a.whenTrue.and(b.whenTrue)})
-		return nil
-	case operators.LogicalOr:
-		a, b := r.conditionCause(args[0], u.ofCondition()), r.conditionCause(args[1], u.ofCondition())
-		r.addCause(cause{a.whenFalse.and(b.whenFalse), a.whenTrue.or(b.whenTrue)})
+		return r.visitConditional(args[0], args[1], args[2], u)
+	case operators.LogicalAnd, operators.LogicalOr:
+		r.visitChain(joined(e, function), function, u.ofCondition(), nil)
 		return nil
 	case operators.LogicalNot:
-		r.addCause(r.conditionCause(args[0], u.negated()).negated())
+		r.visit(args[0], u.negated()).readWhole()
 		return nil
 	case operators.Equals, operators.NotEquals:
-		for i := range args {
-			if isNull(args[1-i]) {
-				of := r.visit(args[i], exactly)
-				of.readNull()
-				r.addPresence(c.FunctionName() == operators.NotEquals, presencesOf(of))
-				return nil
-			}
+		if name := pathOf(args[0]); name == plugincel.ObjectVarName && r.names[name] == nil && isLiteral(args[1], types.NullValue) {
+			return nil // it is there before and after an update
 		}
-	case operators.In:
-		// A member's name is looked for, or an element.
-		of := r.visit(args[1], anyOrder)
-		if name, ok := constant(args[0]); ok && !of.isNothing() {
-			of.readContains(name)
-			for _, p := range of.places {
-				r.addPresence(true, []presence{{Reads: p.reads(name)}})
-				r.whenFalse.dependOn(presence{p.Reads, name, true})
-			}
+		if i := slices.IndexFunc(args, isEmptyLiteral); i >= 0 {
+			r.visitSize(args[1-i], u.ofList(sizeUse(function)))
 			return nil
 		}
-		r.visit(args[0], exactly).readWhole()
-		of.readWhole()
-		return nil
+		if list := sized(args[0]); list != nil && isLiteral(args[1], types.Int(0)) {
+			r.visitSize(list, u.ofList(sizeUse(function)))
+			return nil
+		}
+	case operators.Greater:
+		if list := sized(args[0]); list != nil && isLiteral(args[1], types.Int(0)) {
+			r.visitSize(list, u.ofList(fails))
+			return nil
+		}
+	case operators.In:
+		if name, ok := constant(args[0]); ok { // of a list, all is compared
+			r.visit(args[1], exactly).member(name, true).readWhole()
+			return nil
+		}
 	case operators.Add:
-		a, b := r.visit(args[0], u), r.visit(args[1], u)
-		a.enter()
-		b.enter()
-		return join(a, b)
+		return join(r.visit(args[0], u), r.visit(args[1], u))
 	case "size":
-		if of := sized(c); of != nil {
-			list := r.visit(of, anyOrder)
-			list.element(anyOrder)
-			r.addCause(causeOf(sizedBy(list)))
+		if list := sized(e); list != nil {
+			r.visitSize(list, exactly)
 			return nil
 		}
 	case "dyn":
 		if !c.IsMemberFunction() && len(args) == 1 {
-			of, why := r.visitWithCause(args[0], u)
-			r.addCause(why)
-			return of
+			return r.visit(args[0], u)
 		}
-	case "orValue", "or":
+	case "orValue":
 		if c.IsMemberFunction() && len(args) == 1 {
-			return r.visitOr(c)
-		}
-	case "value":
-		if c.IsMemberFunction() && len(args) == 0 {
-			of := r.visit(c.Target(), exactly)
-			of.readPresence()
-			of.markUnread()
-			return of.withAbsence(isError)
-		}
-	case "hasValue":
-		if c.IsMemberFunction() && len(args) == 0 {
-			of := r.visit(c.Target(), exactly)
-			of.readPresence()
-			r.addPresence(true, presencesOf(of))
-			return nil
+			of := r.visit(c.Target(), u)
+			if isEmptyLiteral(args[0]) {
+				return of.with(isEmpty)
+			}
+			return join(of.with(isError), r.visit(args[0], u))
 		}
 	}
 	if c.IsMemberFunction() {
-		r.visit(c.Target(), exactly).readWhole()
+		r.visitWhole(c.Target())
 	}
-	for _, arg := range args {
-		r.visit(arg, exactly).readWhole()
-	}
+	r.visitWhole(args...)
 	return nil
 }
 
-// visitOr returns an optional's value, or the value in place of none.
-func (r *reader) visitOr(c ast.CallExpr) *part {
-	of, other := r.visit(c.Target(), exactly), c.Args()[0]
-	if c.FunctionName() == "orValue" {
-		switch {
-		case other.Kind() == ast.MapKind && other.AsMap().Size() == 0:
-			return of.withAbsence(isEmptyObject)
-		case other.Kind() == ast.ListKind && other.AsList().Size() == 0:
-			return of.withAbsence(isEmptyArray)
+// sizeUse is the use of a comparison with "nothing" for which the list may have fewer elements.
+func sizeUse(operator string) use {
+	if operator == operators.Equals {
+		return holds
+	}
+	return fails
+}
+
+// visitSize notes that the size of a list with that use is read, or of another value.
+func (r *reader) visitSize(of ast.Expr, u use) { r.visit(of, u).counted(u) }
+
+// visitConditional visits "condition ? a : b".
+func (r *reader) visitConditional(condition, a, b ast.Expr, u use) part {
+	conditions := joined(condition, operators.LogicalAnd)
+	last := len(conditions) - 1
+	// has(x) ? x : [] is x, and nothing if it is absent.
+	isOptional := isEmptyLiteral(b) && pathOf(a) != "" && tested(conditions[last]) == pathOf(a)
+	if isOptional {
+		conditions = conditions[:last]
+	}
+	r.visitChain(conditions, operators.LogicalAnd, exactly, a)
+	of := r.visit(a, u)
+	if isOptional {
+		return of.with(isEmpty)
+	}
+	return join(of, r.visit(b, u))
+}
+
+// visitChain visits conditions that are joined by an operator. What is read after them may
+// be nil.
+func (r *reader) visitChain(conditions []ast.Expr, operator string, u use, then ast.Expr) {
+	for i, condition := range conditions {
+		asks := condition
+		if operator == operators.LogicalOr {
+			asks = nil
+			if negated := calls(condition, operators.LogicalNot, 1); negated != nil {
+				asks = negated[0]
+			}
+		}
+		// has(x) && x.y == 1 and !has(x) || x.y == 1 read no more of x than what they
+		// read once x is there.
+		asked := tested(asks)
+		isGuard := asked != "" && slices.ContainsFunc(append(conditions[i+1:len(conditions):len(conditions)], then), func(e ast.Expr) bool { return r.mustRead(e, asked) })
+		if isGuard {
+			s := asks.AsSelect()
+			r.visit(s.Operand(), exactly).member(s.FieldName(), true).markStrict()
+		} else {
+			r.visit(condition, u).readWhole()
 		}
 	}
-	of.readPresence()
-	if c.FunctionName() == "orValue" {
-		of = of.withAbsence(isError)
+}
+
+// joined returns what is joined by an operator, in that order.
+func joined(e ast.Expr, operator string) []ast.Expr {
+	if args := calls(e, operator, 2); args != nil {
+		return append(joined(args[0], operator), joined(args[1], operator)...)
 	}
-	return join(of, r.visit(other, exactly))
+	return []ast.Expr{e}
+}
+
+// tested returns the path of x in has(x), and "" for anything else.
+func tested(e ast.Expr) string {
+	if e == nil || e.Kind() != ast.SelectKind || !e.AsSelect().IsTestOnly() {
+		return ""
+	}
+	return memberOf(pathOf(e.AsSelect().Operand()), e.AsSelect().FieldName())
+}
+
+// pathOf returns a text that differs for different paths of names, and "" for anything else.
+func pathOf(e ast.Expr) string {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return e.AsIdent()
+	case ast.SelectKind:
+		if s := e.AsSelect(); !s.IsTestOnly() {
+			return memberOf(pathOf(s.Operand()), s.FieldName())
+		}
+	case ast.CallKind:
+		if args := calls(e, operators.Index, 2); args != nil {
+			if name, ok := constant(args[1]); ok {
+				return memberOf(pathOf(args[0]), name)
+			}
+		}
+	case ast.ComprehensionKind, ast.ListKind, ast.LiteralKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
+	}
+	return ""
+}
+
+func memberOf(of, name string) string {
+	if of == "" {
+		return ""
+	}
+	return of + "[" + strconv.Quote(name) + "]"
+}
+
+// mustRead reports whether an expression, which may be nil, reads the value at a path
+// whatever else there is.
+func (r *reader) mustRead(e ast.Expr, at string) bool {
+	if e == nil {
+		return false
+	}
+	if *r.left--; *r.left < 0 || pathOf(e) == at {
+		return true
+	}
+	reads := func(e ast.Expr) bool { return r.mustRead(e, at) }
+	switch e.Kind() {
+	case ast.SelectKind:
+		return reads(e.AsSelect().Operand())
+	case ast.ComprehensionKind:
+		return reads(e.AsComprehension().IterRange())
+	case ast.CallKind:
+		c := e.AsCall()
+		switch args := c.Args(); c.FunctionName() {
+		case operators.LogicalAnd, operators.LogicalOr:
+			return reads(args[0]) && reads(args[1])
+		case operators.Conditional:
+			return reads(args[0]) || reads(args[1]) && reads(args[2])
+		default:
+			return c.IsMemberFunction() && reads(c.Target()) || slices.ContainsFunc(args, reads)
+		}
+	case ast.IdentKind, ast.ListKind, ast.LiteralKind, ast.MapKind, ast.StructKind, ast.UnspecifiedExprKind:
+	}
+	return false
+}
+
+// visitComprehension notes what a loop reads.
+func (r *reader) visitComprehension(c ast.ComprehensionExpr, u use) part {
+	loop, over := loopOf(c), exactly
+	switch loop.kind {
+	case isAll:
+		over = u.ofList(holds)
+	case isExists:
+		over = u.ofList(fails)
+	case isGathering:
+		over = u
+	case isOther:
+		r.visitWhole(c.IterRange(), c.AccuInit())
+		r.declaring(c, nil, func() { r.visitWhole(c.LoopCondition(), c.LoopStep(), c.Result()) })
+		return nil
+	}
+	list := r.visit(c.IterRange(), over)
+	element := list.element(over)
+	gathered := part(nil)
+	r.declaring(c, element, func() {
+		if loop.condition != nil {
+			of := exactly
+			if loop.kind != isGathering {
+				of = u.ofCondition()
+			}
+			r.visit(loop.condition, of).readWhole()
+		}
+		if loop.element == nil {
+			return
+		}
+		if loop.element.Kind() == ast.IdentKind && loop.element.AsIdent() == c.IterVar() {
+			gathered = slices.Clone(list) // some of its elements
+			for i := range gathered {
+				gathered[i].selected = true
+			}
+			return
+		}
+		r.visitWhole(loop.element)
+	})
+	return gathered
+}
+
+// declaring visits the body of a loop with its variables. The accumulator is made of what is
+// visited.
+func (r *reader) declaring(c ast.ComprehensionExpr, element part, visit func()) {
+	outer, of := r.names, &declaration{part: element}
+	defer func() { r.names = outer }()
+	r.names = map[string]*declaration{}
+	maps.Copy(r.names, outer)
+	for _, name := range []string{c.AccuVar(), c.IterVar2()} {
+		r.names[name] = new(declaration)
+	}
+	r.names[c.IterVar()] = of
+	visit()
+	if !of.isRead {
+		element.readWhole() // it counts that it is there, as for a value of which nothing is read
+	}
+}
+
+// loop is what a comprehension does, according to the macro that it was written with.
+type loop struct {
+	kind loopKind
+	// condition is asked of each element, and element what is gathered. Either
+	// may be nil.
+	condition, element ast.Expr
+}
+
+type loopKind uint8
+
+const (
+	isOther loopKind = iota
+	isAll
+	isExists
+	// isGathering makes a list: filter and map.
+	isGathering
+)
+
+// loopOf recognises what cel-go's macros with one variable are expanded to. Their
+// accumulator has a name that no expression can have.
+func loopOf(c ast.ComprehensionExpr) loop {
+	if c.AccuVar() != parser.HiddenAccumulatorName || c.HasIterVar2() {
+		return loop{}
+	}
+	isAccumulator := func(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == c.AccuVar() }
+	// added is what an operator adds to the accumulator.
+	added := func(e ast.Expr, operator string) ast.Expr {
+		if args := calls(e, operator, 2); args != nil && isAccumulator(args[0]) && isAccumulator(c.Result()) {
+			return args[1]
+		}
+		return nil
+	}
+	init, step := c.AccuInit(), c.LoopStep()
+	if condition := added(step, operators.LogicalAnd); condition != nil && isLiteral(init, types.True) {
+		return loop{kind: isAll, condition: condition}
+	}
+	if condition := added(step, operators.LogicalOr); condition != nil && isLiteral(init, types.False) {
+		return loop{kind: isExists, condition: condition}
+	}
+	var condition ast.Expr
+	if args := calls(step, operators.Conditional, 3); args != nil && isAccumulator(args[2]) {
+		condition, step = args[0], args[1]
+	}
+	list := added(step, operators.Add)
+	if list == nil || list.Kind() != ast.ListKind || list.AsList().Size() != 1 || len(list.AsList().OptionalIndices()) > 0 ||
+		!isEmptyLiteral(init) || !isLiteral(c.LoopCondition(), types.True) {
+		return loop{}
+	}
+	return loop{kind: isGathering, condition: condition, element: list.AsList().Elements()[0]}
+}
+
+// calls returns the arguments of a call of a function with as many, or nil.
+func calls(e ast.Expr, function string, arguments int) []ast.Expr {
+	if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != function || len(e.AsCall().Args()) != arguments {
+		return nil
+	}
+	return e.AsCall().Args()
+}
+
+// sized returns what an expression gives the size of, or nil.
+func sized(e ast.Expr) ast.Expr {
+	if args := calls(e, "size", 1); args != nil && !e.AsCall().IsMemberFunction() {
+		return args[0]
+	}
+	if calls(e, "size", 0) != nil && e.AsCall().IsMemberFunction() {
+		return e.AsCall().Target()
+	}
+	return nil
 }
 
 func constant(e ast.Expr) (string, bool) {
@@ -332,6 +514,10 @@ func constant(e ast.Expr) (string, bool) {
 	return text, ok
 }
 
-func isNull(e ast.Expr) bool {
-	return e.Kind() == ast.LiteralKind && e.AsLiteral() == types.NullValue
+func isLiteral(e ast.Expr, value ref.Val) bool {
+	return e.Kind() == ast.LiteralKind && e.AsLiteral() == value
+}
+
+func isEmptyLiteral(e ast.Expr) bool {
+	return e.Kind() == ast.ListKind && e.AsList().Size() == 0 || e.Kind() == ast.MapKind && e.AsMap().Size() == 0
 }

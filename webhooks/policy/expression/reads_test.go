@@ -21,7 +21,7 @@ func TestTouches(t *testing.T) {
 		`[1, 2].exists(i, object.spec.x == i)`:                              false,
 		`object.spec.metadata.finalizers == 1`:                              false,
 		`dyn(object).metadata.name == ""`:                                   false,
-		`object == null || object.metadata != null`:                         false,
+		`object == null || has(object.metadata.name)`:                       false,
 		`"labels" in object.metadata`:                                       false,
 		`oldObject.metadata.finalizers == []`:                               false,
 		// These may show them.
@@ -90,10 +90,9 @@ func TestSameInTakesNoLongTime(t *testing.T) {
 		expression, old, object string
 		same                    bool
 	}{
-		// They are the same, but to see that takes a minute.
 		"lists in lists, crossed":  {"object.a.all(x, x.b.all(y, y.a == 1))", crossed(250, true), crossed(250, false), false},
-		"members in another order": {"object.a == object.b", `{"a":{"":0` + forth.String() + `}}`, `{"a":{"":0` + back.String() + `}}`, true},
-		"members gone through":     {"object.a.all(k, k != '')", `{"a":{"":0` + forth.String() + `}}`, `{"a":{"":0` + back.String() + `}}`, true},
+		"members in another order": {"object.a == object.b", `{"a":{"":0` + forth.String() + `}}`, `{"a":{"":0` + back.String() + `}}`, false},
+		"members gone through":     {"object.a.all(k, k != '')", `{"a":{"":0` + forth.String() + `}}`, `{"a":{"":0` + back.String() + `}}`, false},
 		"a long list":              {"object.a.all(x, x == 1)", `{"a":[` + strings.Repeat("1,", many) + `2]}`, `{"a":[` + strings.Repeat("1,", many) + `2], "b": 1}`, true},
 		"a long list with a change at its end": {
 			"object.a.all(x, x.b == 1)", `{"a":[` + strings.Repeat(`{"b":1},`, many) + `{"b":2}]}`, `{"a":[` + strings.Repeat(`{"b":1},`, many) + `{"b":2,"c":1}]}`, true,

@@ -56,7 +56,7 @@ func TestIsNothing(t *testing.T) {
 		"oldObject.a == 1":                      true,
 		"variables.user == 'a'":                 true,
 		"[{'a': 1}].all(object, object.a == 1)": true,
-		"object == null":                        false,
+		"object == null":                        true,
 		"dyn(object) == 1":                      false,
 		"has(object.a)":                         false,
 		"object.all(k, true)":                   false,
