@@ -71,6 +71,12 @@ test: build controlplane peers ## Run the tests of all packages, and each capabi
 
 .PHONY: test-all
 test-all: test ## Run all tests, those under load, of releases and with many random cases too: before a release.
+	@# With the browser that 'make test' has not used, if there is one.
+	@set -e; for name in chromium chromium-headless-shell; do \
+		program=$$(command -v $$name) && ! grep -qF "\"$$program\"" $(BIN)/chromium/run || continue; \
+		echo "test/console with $$program" >&2; \
+		CHROMIUM=$$program $(PROGRAM_TEST) -timeout 15m ./test/console; \
+	done
 	$(PACKAGE_TEST) ./test/growth
 	$(PACKAGE_TEST) -race ./test/certificates
 	$(PROGRAM_TEST) -parallel 3 -timeout 30m ./test/incluster

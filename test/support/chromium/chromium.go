@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -52,13 +53,19 @@ type Options struct {
 	Hosts []string
 }
 
-// Open opens a URL in a new browser and waits until it is loaded. The browser is one that
+// programVariable names the program of another browser, such as /usr/bin/chromium.
+const programVariable = "CHROMIUM"
+
+// Open opens a URL in a new browser and waits until it is loaded. The browser is that of CHROMIUM, else the one that
 // 'make chromium' gets.
 func Open(t testing.TB, url string, o Options) *Page {
 	t.Helper()
-	program, err := support.Built("chromium", "chromium", "run")
-	if err != nil {
-		t.Fatal(err)
+	program := os.Getenv(programVariable)
+	if program == "" {
+		var err error
+		if program, err = support.Built("chromium", "chromium", "run"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p := &Page{browser: &browser{}, t: t}
 	rules := make([]string, len(o.Hosts))

@@ -15,7 +15,7 @@ import (
 
 // firstPage goes on to the console. It is a file because all users of a machine can read the arguments of a program, and so the token. It
 // sends a form, because a browser says of a link in a file the same as of one of another site.
-const firstPage = `<!DOCTYPE html><meta charset="utf-8"><title>Gatehouse</title><form method="post" action="http://%s%s/enter">` +
+const firstPage = `<!DOCTYPE html><meta charset="utf-8"><title>Gatehouse</title><link rel="icon" href="data:,"><form method="post" action="http://%s%s/enter">` +
 	`<input type="hidden" name="token" value="%s"><button>Continue to the console</button></form><script>document.forms[0].submit()</script>`
 
 // openBrowser opens the URL in the browser of the desktop. It does not matter if there is none: the URL is on the terminal.

@@ -144,7 +144,11 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(s.addBase(text)) // the browser may have gone
 }
 
-// refuse answers with 403.
+// refuse answers with 403. The page names an empty icon: a browser would ask for /favicon.ico otherwise, which is not below the base path.
 func (s *Server) refuse(w http.ResponseWriter, why string) {
-	http.Error(w, why, http.StatusForbidden)
+	header := w.Header()
+	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; frame-ancestors 'none'")
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(http.StatusForbidden)
+	_ = s.templates.ExecuteTemplate(w, "refused", why) // the browser may have gone
 }

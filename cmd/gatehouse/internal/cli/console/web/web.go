@@ -136,7 +136,7 @@ func New(o Options) (*Server, error) {
 	s.mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
 	s.Fragment("GET /jobs/{id}", s.showJob)
 	s.Fragment("POST /jobs/{id}/cancel", s.cancelJob)
-	s.Page("GET /", func(r *http.Request) (*View, error) { return nil, NotFound("there is no page %s", r.URL.Path) })
+	s.Page("/", func(r *http.Request) (*View, error) { return nil, NotFound("there is no page %s", r.URL.Path) })
 	return s, nil
 }
 
