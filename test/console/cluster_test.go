@@ -106,11 +106,6 @@ func (s *site) fill(t *testing.T) {
 	for _, binding := range documentParts(t, documentRights) {
 		must(t, kubectl(t.Context(), s.Cluster, append(strings.Fields(binding), "--user="+operator)...))
 	}
-	// What exists already, and breaks a rule.
-	for namespace, name := range map[string]string{shop: "old-checkout", mall: "old-ledger"} {
-		_, err := s.Client().CoreV1().Pods(namespace).Create(t.Context(), pod(name, "old.example/app:1", "app"), metav1.CreateOptions{})
-		must(t, err)
-	}
 	must(t, kubectl(t.Context(), s.Cluster, "apply", "--filename", "testdata/rights", "--filename", "testdata/objects"))
 	_, annas := s.user(t, anna)
 	_, bens := s.user(t, ben)

@@ -18,7 +18,7 @@ type listed struct {
 func list(p *chromium.Page) (l listed) {
 	p.Evaluate(`({
 		Total: Number(document.querySelector("#decision-list strong")?.textContent.replace(/\D/g, "") || 0),
-		Names: [...document.querySelectorAll("table[aria-label^='Decisions, the newest'] tbody tr")].map(row => row.cells[4].textContent.replace(/.*\//, "")),
+		Names: [...document.querySelectorAll("table[aria-label^='Decisions, the newest'] tbody tr")].map(row => row.cells[5].textContent.replace(/.*\//, "")),
 	})`, &l)
 	return l
 }

@@ -134,7 +134,7 @@ func (c *console) settle(t testing.TB, p *chromium.Page) {
 	t.Helper()
 	support.Eventually(t, "the parts of "+p.URL(), func() error {
 		var missing []string
-		p.Evaluate(`[...document.querySelectorAll("[hx-get]")].filter(e => e.textContent.trim().startsWith("Loading") || e.matches(".htmx-request, .job")).map(e => e.outerHTML.slice(0, 200))`, &missing)
+		p.Evaluate(`[...document.querySelectorAll("[hx-get]")].filter(e => e.textContent.trim().startsWith("Loading") || e.matches(".htmx-request")).map(e => e.outerHTML.slice(0, 200))`, &missing)
 		if len(missing) > 0 {
 			return fmt.Errorf("it still loads %q", missing)
 		}

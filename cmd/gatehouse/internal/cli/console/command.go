@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/internal/truncate"
 )
 
@@ -96,19 +95,6 @@ func (c *console) commandPart(name, title string, words ...string) part {
 		}
 		return partData{Data: out, Command: words}, nil
 	}}
-}
-
-// startCommand begins a command as a job. Prepare returns the arguments, a function as for show, and one that is called at the end.
-func (c *console) startCommand(title string, prepare func(context.Context) (args []string, clean func(string) string, done func(), err error)) *web.Job {
-	return c.web.Start(c.ctx, title, func(ctx context.Context, report func(string)) (*web.View, error) {
-		args, clean, done, err := prepare(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		report("running")
-		return &web.View{Template: "output", Data: c.execute(ctx, nil, args...).show(clean)}, nil
-	})
 }
 
 // limitedBuffer is a buffer that refuses to grow further.

@@ -52,11 +52,11 @@ func NewCommand(s cli.Streams, run Run) *cobra.Command {
 	noBrowser := false
 	cmd := &cobra.Command{
 		Use:   "console",
-		Short: "Show decisions, policies and logins in a browser",
+		Short: "Show decisions and policies in a browser",
 		Long: `Console serves pages on this machine and opens them in the browser: replicas and
-certificates, decisions with their reasons, policies and profiles, logins. You can try
-a change of a policy on manifests and recordings, and compare two configurations.
-Each page names the command that prints the same.
+certificates, decisions with their reasons, policies and profiles. You can try a
+change of a policy on manifests and recordings. Each page names the command that prints
+the same.
 
 It shows the cluster of the kubeconfig, with the rights of its user. With --config or
 --recording, and without --context, it shows these alone and needs no cluster. It
@@ -153,7 +153,7 @@ type console struct {
 	computing *semaphore.Weighted
 
 	// log has the decisions of the recordings. Background is done when nothing reads them any more.
-	log        *decisionLog
+	log        recordings
 	background sync.WaitGroup
 }
 
@@ -234,12 +234,14 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address string, se
 		f.Context = f.ContextName() // commands need a cluster by name, and it must stay the same when another program changes the kubeconfig
 	}
 	c := &console{flags: f, ctx: ctx, run: run, work: work, now: time.Now, computing: semaphore.NewWeighted(1)}
-	if err := c.makeDecisionLog(); err != nil {
-		return nil, err
+	if c.isMirrored() {
+		if err := os.MkdirAll(c.recordingPaths()[0], 0o700); err != nil {
+			return nil, fmt.Errorf("make a directory for recordings: %w", cli.Cause(err))
+		}
 	}
 	c.web, err = web.New(web.Options{
 		Address: address, Secrets: secrets, Renewed: renewed, Templates: pages, Program: cli.DisplayName(os.Args[0]), Functions: functions(), About: c.about,
-		Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/decisions", Title: "Decisions"}, {Path: "/policies", Title: "Policies and profiles"}, {Path: "/try", Title: "Try"}, {Path: "/login", Title: "Login"}, {Path: "/compare", Title: "Compare"}},
+		Sections: []web.Section{{Path: "/", Title: "Overview"}, {Path: "/decisions", Title: "Decisions"}, {Path: "/policies", Title: "Policies and profiles"}, {Path: "/try", Title: "Try"}},
 	})
 	if err != nil {
 		return nil, err
@@ -248,8 +250,6 @@ func newConsole(ctx context.Context, f *flags, run Run, work, address string, se
 	c.addDecisions()
 	c.addPolicies()
 	c.addTry()
-	c.addLogin()
-	c.addCompare()
 	return c, nil
 }
 

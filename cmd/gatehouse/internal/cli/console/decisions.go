@@ -1,22 +1,22 @@
 package console
 
 import (
+	"bytes"
 	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/decision"
 	"github.com/gatehouse-dev/gatehouse/webhooks"
 	"github.com/gatehouse-dev/gatehouse/webhooks/review"
 )
@@ -25,32 +25,7 @@ import (
 func (c *console) addDecisions() {
 	c.web.Page("GET /decisions", c.showDecisions)
 	c.web.Fragment("GET /decisions-list", c.showDecisionList)
-	c.web.Page("GET /decisions/{id}", c.showDecision)
-}
-
-// recordingPaths returns the recordings that are shown: those of the command line, or a directory for those of the replicas of the
-// cluster.
-func (c *console) recordingPaths() []string {
-	switch {
-	case len(c.recordings) > 0:
-		return c.recordings
-	case c.isOffline():
-		return nil
-	default:
-		return []string{filepath.Join(c.work, "recordings")}
-	}
-}
-
-// makeDecisionLog makes what reads the recordings. It reads nothing until a page looks.
-func (c *console) makeDecisionLog() error {
-	paths := c.recordingPaths()
-	if c.isMirrored() {
-		if err := os.MkdirAll(paths[0], 0o700); err != nil {
-			return fmt.Errorf("make a directory for recordings: %w", cli.Cause(err))
-		}
-	}
-	c.log = newDecisionLog(paths, c.isMirrored())
-	return nil
+	c.web.Page("GET /decisions/review", c.showDecision)
 }
 
 // filterField is a field of the form. Its name is that of the parameter of the URL, and of the flag of record show.
@@ -63,8 +38,6 @@ type filterField struct {
 	Hint    string
 }
 
-func (f filterField) isSet() bool { return f.Values[0] != "" }
-
 // decisionFilter is what the URL selects. Fields must all match, and of several values one.
 type decisionFilter struct {
 	query    url.Values
@@ -74,7 +47,7 @@ type decisionFilter struct {
 
 // IsSet reports whether anything is selected.
 func (f *decisionFilter) IsSet() bool {
-	return slices.ContainsFunc(f.Fields, filterField.isSet)
+	return slices.ContainsFunc(f.Fields, func(field filterField) bool { return field.Values[0] != "" })
 }
 
 // newDecisionFilter reads the parameters of a URL.
@@ -123,25 +96,29 @@ func (f *decisionFilter) values(name string) []string {
 	return slices.DeleteFunc(slices.Clone(f.query[name]), func(value string) bool { return value == "" })
 }
 
-// find returns the requests that are selected, the newest first.
-func (f *decisionFilter) find(all []*request) (found []*request) {
-	users, namespaces, kinds, decisions := f.values("user"), f.values("namespace"), f.values("kind"), f.values("decision")
-	policies, endpoints, name := f.values("policy"), f.values("endpoint"), strings.ToLower(f.query.Get("name"))
-	// The form shows values with what cannot be seen escaped, and sends them so.
-	isAny := func(list []string, value string) bool {
-		return len(list) == 0 || slices.Contains(list, value) || slices.Contains(list, cli.OneLine(value))
+// find returns the rows that are selected, the newest first.
+func (f *decisionFilter) find(all []*row) (found []*row) {
+	values := map[string][]string{}
+	for _, field := range f.Fields {
+		values[field.Name] = f.values(field.Name)
 	}
+	// The form shows values with what cannot be seen escaped, and sends them so.
+	isAny := func(name string, have ...string) bool {
+		return len(values[name]) == 0 || slices.ContainsFunc(values[name], func(value string) bool {
+			return slices.ContainsFunc(have, func(one string) bool { return one == value || cli.OneLine(one) == value })
+		})
+	}
+	name := strings.ToLower(f.query.Get("name"))
 	for _, r := range slices.Backward(all) {
-		one := r.Last()
-		kind, _, _ := strings.Cut(one.Kind, ".")
-		if isAny(users, one.User) && isAny(namespaces, one.Namespace) && isAny(decisions, r.Decision()) &&
-			(f.from.IsZero() || one.at >= f.from.UnixNano()) && (f.to.IsZero() || r.First().at < f.to.UnixNano()) &&
-			(name == "" || strings.Contains(strings.ToLower(one.Name), name) || strings.Contains(strings.ToLower(cli.OneLine(one.Name)), name)) &&
-			(len(kinds) == 0 || slices.ContainsFunc(kinds, func(of string) bool { return strings.EqualFold(of, one.Kind) || strings.EqualFold(of, kind) })) &&
-			(len(endpoints) == 0 || slices.ContainsFunc(r.Calls, func(c *call) bool { return slices.Contains(endpoints, c.Endpoint) })) &&
-			(len(policies) == 0 || slices.ContainsFunc(r.Calls, func(c *call) bool {
-				return slices.ContainsFunc(c.Causes, func(cause replay.Cause) bool { return cause.Matches(policies) })
-			})) {
+		kind, _, _ := strings.Cut(r.Kind, ".")
+		var policies []string
+		for _, of := range r.Causes {
+			policies = append(policies, of.Name, of.Kind+"/"+of.Name)
+		}
+		if isAny("user", r.User) && isAny("namespace", r.Namespace) && isAny("decision", r.Decision) && isAny("endpoint", r.Endpoint) &&
+			isAny("kind", kind, strings.ToLower(kind), r.Kind) && isAny("policy", policies...) &&
+			(f.from.IsZero() || !r.Time.Before(f.from)) && (f.to.IsZero() || r.Time.Before(f.to)) &&
+			(name == "" || strings.Contains(strings.ToLower(r.Name), name) || strings.Contains(strings.ToLower(cli.OneLine(r.Name)), name)) {
 			found = append(found, r)
 		}
 	}
@@ -151,10 +128,8 @@ func (f *decisionFilter) find(all []*request) (found []*request) {
 // words returns the flags of record show that select the same.
 func (f *decisionFilter) words() (words []string) {
 	for _, field := range f.Fields {
-		for _, value := range field.Values {
-			if value != "" {
-				words = append(words, "--"+field.Name, value)
-			}
+		for _, value := range f.values(field.Name) {
+			words = append(words, "--"+field.Name, value)
 		}
 	}
 	return words
@@ -162,36 +137,19 @@ func (f *decisionFilter) words() (words []string) {
 
 // With returns the link to the same decisions, but that a parameter has another value.
 func (f *decisionFilter) With(parameter, value string) string {
-	query := maps.Clone(f.query)
-	query.Del("page")
-	return "/decisions?" + withParameter(query, parameter, value)
+	return "/decisions?" + withParameter(f.query, value, parameter, "page")
 }
 
 // decisionList is what the page shows. The part below the form is loaded again.
 type decisionList struct {
-	*logView
+	*decisionsView
 
 	Filter *decisionFilter
-	Rows   []*request
+	Shown  []*row
 	Pages  pager
-	Top    []topPolicy
 	// Refresh is the URL of the list if it is loaded again. Pause and Continue are links, "" for none.
 	Refresh, Pause, Continue string
 	HasRecordings, IsCluster bool
-	// Mirror says what of the replicas' recordings is known.
-	Mirror []string
-}
-
-// Percent is how much of the recordings has been read.
-func (l *decisionList) Percent() int64 {
-	const all = 100
-	return l.Done * all / max(l.Total, 1)
-}
-
-// topPolicy is a policy or profile with the number of requests that it has refused.
-type topPolicy struct {
-	Name, URL string
-	Count     int
 }
 
 // showDecisions shows the filter and the list.
@@ -210,49 +168,16 @@ func (c *console) showDecisions(r *http.Request) (*web.View, error) {
 	return view, nil
 }
 
-// lookAtDecisions returns the decisions of the recordings.
-func (c *console) lookAtDecisions(r *http.Request, from, to time.Time) *logView {
-	c.lookAtRecordings()
-	c.log.look(c.ctx, c.background.Go) //nolint:contextcheck // recordings are followed after the request, too
-	return c.log.view(r.Context(), from, to)
-}
-
 // showDecisionList shows the decisions that the URL selects.
 func (c *console) showDecisionList(r *http.Request) (*web.View, error) {
 	filter, err := newDecisionFilter(r.URL.Query(), c.now())
 	if err != nil {
 		return nil, err
 	}
-	list := &decisionList{
-		logView: c.lookAtDecisions(r, filter.from, filter.to), Filter: filter, HasRecordings: len(c.recordingPaths()) > 0, IsCluster: !c.isOffline(), Mirror: c.mirrorText(),
-	}
-	found := filter.find(list.Requests)
-	list.Rows, list.Pages = paginate(r, "page", found)
-	list.setTop(found)
-	list.setRefresh(list.IsLive || c.isMirrored() || filter.query.Get("live") == "1")
+	list := &decisionList{decisionsView: c.lookAtDecisions(), Filter: filter, HasRecordings: len(c.recordingPaths()) > 0, IsCluster: !c.isOffline()}
+	list.Shown, list.Pages = paginate(r, "page", filter.find(list.Rows))
+	list.setRefresh(list.IsLive || c.isMirrored())
 	return &web.View{Template: "decision-list", Data: list}, nil
-}
-
-// setTop sets what refuses most.
-func (l *decisionList) setTop(found []*request) {
-	counts := map[string]int{}
-	for _, r := range found {
-		seen := map[string]bool{}
-		for _, c := range r.Calls {
-			for i := range c.Causes {
-				if name := c.Causes[i].Kind + "/" + c.Causes[i].Name; c.Causes[i].Effect == replay.Refused && !seen[name] {
-					seen[name] = true
-					counts[name]++
-				}
-			}
-		}
-	}
-	for name, n := range counts {
-		l.Top = append(l.Top, topPolicy{name, l.Filter.With("policy", name), n})
-	}
-	slices.SortFunc(l.Top, func(a, b topPolicy) int { return cmp.Or(b.Count-a.Count, strings.Compare(a.Name, b.Name)) })
-	const most = 10
-	l.Top = l.Top[:min(most, len(l.Top))]
 }
 
 // setRefresh sets when the list is loaded again: while recordings are read, and while they grow, on the first page.
@@ -265,23 +190,19 @@ func (l *decisionList) setRefresh(isLive bool) {
 	case isLive:
 		l.Pause = l.Filter.With("live", "0")
 	}
-	if !isPaused && (isLive || !l.IsReady) {
+	if !isPaused && (isLive || !l.IsReady()) {
 		l.Refresh = "/decisions-list?" + l.Filter.query.Encode()
 	}
 }
 
-// URL returns the page of a call.
-func (c *call) URL() string {
-	id := c.ID
-	if id == "" || strings.HasPrefix(id, ".") || strings.HasSuffix(id, "…") || strings.ContainsAny(id, "/\\") {
-		id = "-"
-	}
-	return "/decisions/" + url.PathEscape(id) + "?" + url.Values{"file": {filepath.Base(c.file.path)}, "row": {strconv.FormatUint(uint64(c.number), 10)}}.Encode()
+// URL returns the page of a decision.
+func (r *row) URL() string {
+	return "/decisions/review?" + url.Values{"id": {r.ID}, "file": {filepath.Base(r.file)}}.Encode()
 }
 
 // outcomeClass returns the class of the color of an outcome.
-func outcomeClass(decision string) string {
-	switch review.Decision(decision) { //nolint:exhaustive // the others are no answers
+func outcomeClass(outcome string) string {
+	switch review.Decision(outcome) { //nolint:exhaustive // the others are no answers
 	case review.Allowed:
 		return "good"
 	case review.Denied, review.Refused:
@@ -292,4 +213,91 @@ func outcomeClass(decision string) string {
 }
 
 // outcomeText returns an outcome for people.
-func outcomeText(decision string) string { return cmp.Or(decision, "not decided") }
+func outcomeText(outcome string) string { return cmp.Or(outcome, "not decided") }
+
+// decisionPage is what the page of a decision shows.
+type decisionPage struct {
+	*row
+
+	// Answers are those of the configuration that decided and of --config, with the reasons.
+	Answers []decidedAgain
+	// Diff is what the patch changes of the object.
+	Diff []diffLine
+	// Review is the review as YAML.
+	Review *commandOutput
+}
+
+// decidedAgain is what replay prints about a review.
+type decidedAgain struct {
+	Title  string
+	Output *commandOutput
+}
+
+// showDecision shows one decision: what record show and replay print about it.
+func (c *console) showDecision(r *http.Request) (*web.View, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), computeTimeout)
+	defer cancel()
+	query := r.URL.Query()
+	c.lookAtDecisions()
+	id, file := query.Get("id"), query.Get("file")
+	path := c.fileNamed(file)
+	if path == "" {
+		return nil, web.NotFound("there is no recording %q (hint: load the list again)", cli.InertName(file))
+	}
+	page := &decisionPage{row: &row{}}
+	if err := c.readDecision(ctx, page, id, path); err != nil {
+		return nil, err
+	}
+	page.answer(c.execute(ctx, nil, "replay", "--show="+id, path), "The configuration that decided")
+	words := []string{"replay", "--show=" + id}
+	if c.config != "" {
+		words = append(words, "--config", c.config)
+		page.answer(c.execute(ctx, nil, append(words, path)...), c.config)
+	}
+	view := &web.View{Title: "Decision " + id, Template: "decision", Data: page}
+	if len(c.recordings) > 0 { // otherwise the recording is a copy for the console alone
+		view.Command = slices.Concat(words, c.recordings)
+	}
+	return view, nil
+}
+
+func (p *decisionPage) answer(out *output, title string) {
+	p.Answers = append(p.Answers, decidedAgain{title, out.show(nil)})
+}
+
+// readDecision reads the review with an ID.
+func (c *console) readDecision(ctx context.Context, page *decisionPage, id, path string) error {
+	out := c.execute(ctx, nil, "record", "show", "--full", "-o", "json", "--id="+id, path)
+	for line := range bytes.Lines(out.out) {
+		var full struct {
+			Request struct {
+				Request struct{ Object json.RawMessage }
+			}
+			Response struct{ Patch json.RawMessage }
+		}
+		if json.Unmarshal(line, page.row) != nil || page.ID != id {
+			*page.row = row{}
+			continue
+		}
+		text, err := cli.JSONToYAML(line)
+		if err == nil {
+			err = json.Unmarshal(line, &full)
+		}
+		if err != nil {
+			return err
+		}
+		page.Review = (&output{out: text}).show(nil)
+		if object := full.Request.Request.Object; len(full.Response.Patch) > 0 {
+			before, err := decision.Patched(object, "")
+			after, patchErr := decision.Patched(object, string(full.Response.Patch))
+			if errors.Join(err, patchErr) == nil { // otherwise the patch is in the review
+				page.Diff = diffOf(before, after)
+			}
+		}
+		return nil
+	}
+	if err := out.err(); err != nil {
+		return err
+	}
+	return web.NotFound("there is no decision with the ID %q in this recording (hint: load the list again)", cli.InertName(id))
+}

@@ -78,9 +78,13 @@ func podReview(n int, endpoint, name, namespace, user, labels string) *record.Re
 	}
 }
 
-// decisionsRecording writes a recording with its configuration beside it if there is one.
-func decisionsRecording(t *testing.T, digest string, reviews ...*record.Review) string {
+// writeRecording writes a recording with the configuration that decided beside it, unless that is "".
+func writeRecording(t *testing.T, configuration string, reviews ...*record.Review) string {
 	t.Helper()
+	digest := ""
+	if configuration != "" {
+		digest = "abc"
+	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "all.gatehouse.zst")
 	file, err := os.Create(path)
@@ -107,7 +111,7 @@ func decisionsRecording(t *testing.T, digest string, reviews ...*record.Review) 
 		t.Fatal(err)
 	}
 	if digest != "" {
-		if err := os.WriteFile(filepath.Join(dir, record.ConfigurationName(digest)), []byte(decisionsConfig), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, record.ConfigurationName(digest)), []byte(configuration), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,17 +151,16 @@ func must[T any](value T, err error) T {
 func newDecisionConsole(t *testing.T, f flags) *policyConsole {
 	t.Helper()
 	c := newPolicyConsole(t, f)
-	c.await(func(v *logView) bool { return v.IsReady })
+	c.await(func(v *decisionsView) bool { return v.IsReady() })
 	return c
 }
 
 // await looks at the recordings until a condition holds.
-func (c *policyConsole) await(is func(*logView) bool) {
+func (c *policyConsole) await(is func(*decisionsView) bool) {
 	c.t.Helper()
 	support.Eventually(c.t, "the recordings are read", func() error {
-		c.log.look(c.ctx, c.background.Go)
-		if v := c.log.view(c.ctx, time.Time{}, time.Time{}); !is(v) {
-			return fmt.Errorf("%d decisions, ready %t, live %t, files %+v", v.Count, v.IsReady, v.IsLive, v.Files)
+		if v := c.lookAtDecisions(); !is(v) {
+			return fmt.Errorf("%d decisions, %d of %d files, %q", len(v.Rows), v.Read, v.Files, v.Problems)
 		}
 		return nil
 	})
@@ -165,15 +168,15 @@ func (c *policyConsole) await(is func(*logView) bool) {
 
 func TestDecisions(t *testing.T) {
 	t.Parallel()
-	path := decisionsRecording(t, "", testReviews()...)
+	path := writeRecording(t, "", testReviews()...)
 	c := newDecisionConsole(t, flags{recordings: []string{path}})
 	for _, tt := range []struct {
 		name, query string
 		status      int
 		want, not   []string
 	}{
-		{"all", "", 200, []string{"5 requests from", "cart-1", "cart-2", "pay-3", "token-id", "AdmissionPolicy/team-label", "record show " + path}, []string{"Pause", "No decision"}},
-		{"namespace", "namespace=shop", 200, []string{"2 of 5 requests", "cart-1", "--namespace shop"}, []string{"pay-3"}},
+		{"all", "", 200, []string{"5 decisions from", "cart-1", "cart-2", "pay-3", "token-id", "refused: team-label", "record show " + path}, []string{"Pause", "No decision"}},
+		{"namespace", "namespace=shop", 200, []string{"2 of 5 decisions", "cart-1", "--namespace shop"}, []string{"pay-3"}},
 		{"several values", "namespace=shop&namespace=billing", 200, []string{"3 of 5", "--namespace shop --namespace billing"}, nil},
 		{"user", "user=bert", 200, []string{"1 of 5", "pay-3"}, []string{"cart-1"}},
 		{"outcome", "decision=denied&user=anna", 200, []string{"1 of 5", "cart-1"}, []string{"cart-2"}},
@@ -182,8 +185,7 @@ func TestDecisions(t *testing.T) {
 		{"time", "since=2026-11-20T12:00:03Z&until=2026-11-20T12:00:04Z", 200, []string{"1 of 5", "pay-3"}, []string{"token-id"}},
 		{"nothing", "user=nobody", 200, []string{"0 of 5", "No decision matches the filter"}, nil},
 		{"no time", "since=yesterday", 400, []string{"since \"yesterday\": must be a time"}, nil},
-		{"page too high", "page=99", 200, []string{"5 requests", "cart-1"}, nil},
-		{"forced live", "live=1", 200, []string{"The list is live", "Pause"}, nil},
+		{"page too high", "page=99", 200, []string{"5 decisions from", "cart-1"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -205,72 +207,40 @@ func TestDecisions(t *testing.T) {
 
 func TestDecision(t *testing.T) {
 	t.Parallel()
-	recorded := decisionsRecording(t, "abc", testReviews()...)
-	bare := decisionsRecording(t, "", testReviews()...)
+	recorded := writeRecording(t, decisionsConfig, testReviews()...)
+	bare := writeRecording(t, "", testReviews()...)
 	shown := writeFiles(t, map[string]string{"all.yaml": strings.Replace(policiesConfig, "variables.team != ''", "true", 1)})
 	for _, tt := range []struct {
-		name   string
-		flags  flags
-		target string
-		want   []string
-		not    []string
+		name  string
+		flags flags
+		id    string
+		want  []string
 	}{
-		{
-			"refused",
-			flags{recordings: []string{recorded}},
-			"uid-1",
-			[]string{
-				"Outcome denied", "answered in 1.23ms", "Who anna", "CREATE Pod shop/cart-1", "endpoint validate , replica replica-1", "the label team is missing",
-				"Decided again by the configuration that decided, which is beside the recording: denied .", "AdmissionPolicy team-label refused", "variables.team",
-				"name: cart-1", "replay --show uid-1 " + recorded,
-			},
-			[]string{"This is not the recorded answer"},
-		},
-		{
-			"injected",
-			flags{recordings: []string{recorded}},
-			"uid-2",
-			[]string{"allowed", "patched", "SidecarProfile logs: applied", "What was changed", "image: registry.example/logs:1"},
-			nil,
-		},
-		{"warned", flags{recordings: []string{bare}}, "uid-3", []string{"warned", "denied request: no limits", "It is not decided again: the configuration that decided is not beside the recording", "AdmissionPolicy limits warned"}, nil},
-		{"login", flags{recordings: []string{bare}}, "replica-1-4", []string{"What login", "JWT , source ci-issuer , ID token-id", "builders", "Who ci"}, nil},
-		{
-			"shown configuration",
-			flags{recordings: []string{bare}, config: shown},
-			"uid-1",
-			[]string{"Decided again by the configuration that this console shows: allowed", "This is not the recorded answer", "--config " + shown + " --show uid-1"},
-			nil,
-		},
+		{"refused", flags{recordings: []string{recorded}}, "uid-1", []string{
+			"Outcome denied", "answered in 1.234ms", "Who anna", "CREATE Pod shop/cart-1 , endpoint validate", "the label team is missing",
+			"Because of AdmissionPolicy team-label refused", "variables.team", "name: cart-1", "replay --show=uid-1 " + recorded,
+		}},
+		{"injected", flags{recordings: []string{recorded}}, "uid-2", []string{"Outcome allowed", "SidecarProfile logs", "What was changed", "image: registry.example/logs:1"}},
+		{"warned", flags{recordings: []string{bare}}, "uid-3", []string{"denied request: no limits", "cannot decide", "AdmissionPolicy limits warned"}},
+		{"login", flags{recordings: []string{bare}}, "replica-1-4", []string{"TokenReview", "id: token-id", "builders", "Who ci"}},
+		{"shown configuration", flags{recordings: []string{recorded}, config: shown}, "uid-1", []string{"by The configuration that decided", "by " + shown, "after: allowed", "--config " + shown}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := newDecisionConsole(t, tt.flags)
-			status, page, _ := c.get("GET", "/decisions/"+tt.target, nil)
+			status, page, _ := c.get("GET", "/decisions/review?file=all.gatehouse.zst&id="+tt.id, nil)
 			text := strings.Join(strings.Fields(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " "))), " ")
 			if status != 200 {
 				t.Fatalf("status %d: %s", status, text)
 			}
 			c.wants(text, tt.want...)
-			for _, not := range tt.not {
-				if strings.Contains(text, not) {
-					t.Errorf("there is %q in %s", not, text)
-				}
-			}
 		})
 	}
 	t.Run("not found", func(t *testing.T) {
 		t.Parallel()
 		c := newDecisionConsole(t, flags{recordings: []string{bare}})
-		if status, _, text := c.get("GET", "/decisions/none", nil); status != 404 {
-			t.Errorf("status %d: %s", status, text)
-		}
-	})
-	t.Run("another row", func(t *testing.T) {
-		t.Parallel()
-		c := newDecisionConsole(t, flags{recordings: []string{bare}})
-		for query, want := range map[string]int{"file=all.gatehouse.zst&row=1": 404, "file=all.gatehouse.zst&row=9": 404, "file=all.gatehouse.zst&row=0": 200, "file=all.gatehouse.zst": 200, "file=passwd&row=0": 200} {
-			if status, _, text := c.get("GET", "/decisions/uid-1?"+query, nil); status != want {
+		for _, query := range []string{"file=all.gatehouse.zst&id=none", "file=all.gatehouse.zst&id=uid", "file=passwd&id=uid-1", ""} {
+			if status, _, text := c.get("GET", "/decisions/review?"+query, nil); status != 404 {
 				t.Errorf("%s: status %d: %s", query, status, text)
 			}
 		}
@@ -281,11 +251,11 @@ func TestDecision(t *testing.T) {
 func TestFilterShowsEscapedText(t *testing.T) {
 	t.Parallel()
 	const user = "gpj\u202eexe\x1b[31m"
-	c := newPolicyConsole(t, flags{recordings: []string{decisionsRecording(t, "", podReview(1, "validate", "cart", "shop", user, "{}"))}})
+	c := newPolicyConsole(t, flags{recordings: []string{writeRecording(t, "", podReview(1, "validate", "cart", "shop", user, "{}"))}})
 	for _, value := range []string{user, cli.OneLine(user)} {
 		support.Eventually(t, "the decision", func() error {
 			_, page, text := c.get("GET", "/decisions?"+url.Values{"user": {value}}.Encode(), nil)
-			if strings.ContainsAny(page, "\u202e\x1b") || !strings.Contains(page, `value="gpj\u202eexe\x1b[31m"`) || !strings.Contains(text, "1 of 1 requests") {
+			if strings.ContainsAny(page, "\u202e\x1b") || !strings.Contains(page, `value="gpj\u202eexe\x1b[31m"`) || !strings.Contains(text, "1 of 1 decisions") {
 				return fmt.Errorf("the page is %s", page)
 			}
 			return nil
@@ -293,22 +263,47 @@ func TestFilterShowsEscapedText(t *testing.T) {
 	}
 }
 
-// TestAllReasonsOfARequest has one row for the calls of a request, with each reason of a refusal and no escaped line break.
-func TestAllReasonsOfARequest(t *testing.T) {
+// TestRecordingsChange: a file that grows is read again, one that ends early has a problem, and one that is removed is gone.
+func TestRecordingsChange(t *testing.T) {
 	t.Parallel()
-	mutate, validate := podReview(1, "mutate", "cart", "shop", "jane", "{}"), podReview(2, "validate", "cart", "shop", "jane", "{}")
-	validate.Decision = review.Denied
-	message := "6 violations:"
-	for n := range 6 {
-		message += fmt.Sprintf("\n%d. the reason of rule %d", n+1, n+1)
+	whole, err := os.ReadFile(writeRecording(t, "", testReviews()...))
+	if err != nil {
+		t.Fatal(err)
 	}
-	validate.Response = json.RawMessage(`{"allowed":false,"status":{"message":` + string(must(json.Marshal(message))) + `}}`)
-	c := newPolicyConsole(t, flags{recordings: []string{decisionsRecording(t, "", mutate, validate)}})
-	support.Eventually(t, "the request", func() error {
-		_, page, text := c.get("GET", "/decisions", nil)
-		if !strings.Contains(text, "1 requests") || strings.Count(text, "the reason of rule") != 6 || strings.Contains(page, `\n`) {
-			return fmt.Errorf("the page is %s", text)
+	dir := t.TempDir()
+	write := func(name string, text []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+	}
+	write("1-a.gatehouse.zst", whole[:len(whole)-10])
+	write("2-b.gatehouse.zst", whole)
+	write("3-c.gatehouse.zst", []byte("no recording"))
+	c := newDecisionConsole(t, flags{recordings: []string{dir}})
+	c.await(func(v *decisionsView) bool {
+		return v.IsReady() && v.IsLive && len(v.Problems) == 2 && strings.Contains(v.Problems[1], "is no recording")
 	})
+	write("1-a.gatehouse.zst", whole)
+	c.await(func(v *decisionsView) bool { return len(v.Rows) == 10 && len(v.Problems) == 1 })
+	if err := os.Remove(filepath.Join(dir, "2-b.gatehouse.zst")); err != nil {
+		t.Fatal(err)
+	}
+	c.await(func(v *decisionsView) bool { return len(v.Rows) == 5 && v.Files == 2 })
+}
+
+// TestNewestAreKept: of more rows than are kept, the newest stay.
+func TestNewestAreKept(t *testing.T) {
+	t.Parallel()
+	var l recordings
+	for file := range 3 {
+		var rows []*row
+		for n := range maxRows / 2 {
+			rows = append(rows, &row{Time: decidedAt.Add(time.Duration(3*n+file) * time.Second), file: fmt.Sprint(file)})
+		}
+		l.replace(fmt.Sprint(file), rows)
+	}
+	last := decidedAt.Add(time.Duration(3*(maxRows/2-1)+2) * time.Second)
+	if !l.isDropped || len(l.rows) != maxRows || !l.rows[maxRows-1].Time.Equal(last) {
+		t.Errorf("%d rows, dropped %t, the newest of %s", len(l.rows), l.isDropped, l.rows[len(l.rows)-1].Time)
+	}
 }

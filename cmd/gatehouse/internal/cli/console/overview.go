@@ -31,13 +31,41 @@ func (c *console) addOverview() {
 	c.addParts("GET /{$}", "/overview", "Overview", parts)
 }
 
+// attentionItem is a problem ("bad"), or a notice of one that will or may come.
+type attentionItem struct{ Class, About, Text string }
+
+// attentionData is what the part shows.
+type attentionData struct {
+	Items []attentionItem
+	Pages pager
+}
+
+// showAttention shows custom resources that are not active, degraded, or expire soon.
+func (c *console) showAttention(r *http.Request) (partData, error) {
+	objects, errs := c.statuses(r.Context())
+	var all []attentionItem
+	for _, o := range objects {
+		if class, problem := worst(o.Status.Conditions); problem != nil {
+			all = append(all, attentionItem{class, o.title(), problem.Type + " " + string(problem.Status) + ": " + cmp.Or(problem.Message, problem.Reason)})
+		}
+		if ends := newExpiry(o.Spec.ExpiresAt, c.now()); ends.Class == "notice" {
+			all = append(all, attentionItem{"notice", o.title(), ends.Text})
+		}
+	}
+	slices.SortFunc(all, func(a, b attentionItem) int {
+		return cmp.Or(strings.Compare(a.Class, b.Class), strings.Compare(a.About, b.About), strings.Compare(a.Text, b.Text))
+	})
+	data := &attentionData{}
+	data.Items, data.Pages = paginate(r, "attention", all)
+	return partData{Data: data, Notes: explainAll(errs)}, nil
+}
+
 // replicaRow is a replica on the page.
 type replicaRow struct {
-	Name, State, Node, Version string
-	Ready                      bool
-	Restarts                   int32
-	Started                    time.Time
-	// Digest is that of the active configuration, Since when it was read, and Differs reports whether most replicas have another one.
+	Name, State, Version string
+	Ready                bool
+	// Digest is the beginning of that of the active configuration, Since when it was read, and Differs reports whether most replicas
+	// have another one.
 	Digest  string
 	Since   time.Time
 	Differs bool
@@ -48,48 +76,49 @@ type replicaRow struct {
 }
 
 func (c *console) showReplicas(r *http.Request) (partData, error) {
-	s, notes, err := c.sample(r.Context())
+	s, err := c.sample(r.Context())
 	if err != nil {
 		return partData{}, err
 	}
-	return partData{Data: replicaRows(s), Notes: notes}, nil
+	return partData{Data: replicaRows(s), Notes: explainAll(s.errs)}, nil
+}
+
+// label returns the value of a label of a metric that has one series.
+func label(m *replicas.Metrics, metric, name string) string {
+	if series := m.Series(metric); len(series) > 0 {
+		return series[0].Labels[name]
+	}
+	return ""
 }
 
 // replicaRows returns a row for each pod.
 func replicaRows(s *sample) []replicaRow {
+	const shortDigest = 12
 	digests := map[string]int{}
 	for _, m := range s.metrics {
-		for _, info := range m.Series("gatehouse_config_info") {
-			digests[info.Labels["digest"]]++
-		}
+		digests[label(m, "gatehouse_config_info", "digest")]++
 	}
 	usual := slices.MaxFunc(append(slices.Sorted(maps.Keys(digests)), ""), func(a, b string) int { return cmp.Compare(digests[a], digests[b]) })
 	rows := make([]replicaRow, len(s.pods))
 	for i := range s.pods {
-		pod := &s.pods[i]
-		row := replicaRow{Name: pod.Name, State: podState(pod), Ready: isReady(pod), Node: pod.Spec.NodeName}
-		for j := range pod.Status.ContainerStatuses {
-			row.Restarts += pod.Status.ContainerStatuses[j].RestartCount
+		pod, row := &s.pods[i], &rows[i]
+		row.Name, row.State, row.Ready = pod.Name, "ready", isReady(pod)
+		if !row.Ready {
+			row.State = "not ready: " + cmp.Or(string(pod.Status.Phase), "no status")
 		}
-		if pod.Status.StartTime != nil {
-			row.Started = pod.Status.StartTime.Time
+		m := s.metrics[pod.Name]
+		if m == nil {
+			continue
 		}
-		if m := s.metrics[pod.Name]; m != nil {
-			if info := m.Series("gatehouse_config_info"); len(info) > 0 {
-				row.Digest = info[0].Labels["digest"]
-				row.Differs = row.Digest != usual
-			}
-			if info := m.Series("gatehouse_build_info"); len(info) > 0 {
-				row.Version = info[0].Labels["version"]
-			}
-			if at, ok := m.Value("gatehouse_config_loaded_timestamp_seconds"); ok {
-				row.Since = secondsTime(at)
-			}
-			loaded, ok := m.Value("gatehouse_config_last_load_successful")
-			row.Failed = ok && loaded == 0
-			row.Decisions, row.Recording = sumsText(m.SumBy("gatehouse_reviews_total", "decision")), recordingText(m)
+		digest := label(m, "gatehouse_config_info", "digest")
+		row.Digest, row.Differs = digest[:min(shortDigest, len(digest))], digest != usual
+		row.Version = label(m, "gatehouse_build_info", "version")
+		if at, ok := m.Value("gatehouse_config_loaded_timestamp_seconds"); ok {
+			row.Since = secondsTime(at)
 		}
-		rows[i] = row
+		loaded, ok := m.Value("gatehouse_config_last_load_successful")
+		row.Failed = ok && loaded == 0
+		row.Decisions, row.Recording = sumsText(m.SumBy("gatehouse_reviews_total", "decision")), recordingText(m)
 	}
 	return rows
 }
@@ -123,28 +152,6 @@ func isReady(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
-}
-
-// podState returns why a pod is not ready, or that it is.
-func podState(pod *corev1.Pod) string {
-	switch {
-	case pod.DeletionTimestamp != nil:
-		return "being deleted"
-	case isReady(pod):
-		return "ready"
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if waiting := pod.Status.ContainerStatuses[i].State.Waiting; waiting != nil && waiting.Reason != "" {
-			return "not ready: " + waiting.Reason
-		}
-	}
-	return "not ready: " + cmp.Or(string(pod.Status.Phase), "no status")
-}
-
-// shortDigest returns enough of a digest to distinguish configurations.
-func shortDigest(digest string) string {
-	const enough = 12
-	return digest[:min(enough, len(digest))]
 }
 
 // secondsTime returns a Unix timestamp of a metric as a time.

@@ -10,9 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/certs"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/login"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
-	tokencommand "github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/token"
 	"github.com/gatehouse-dev/gatehouse/test/support/portforward"
 )
 
@@ -26,11 +24,11 @@ type overviewPages struct {
 	t *testing.T
 }
 
-// newOverview returns the console of these flags, with the commands that its overview and login pages run.
+// newOverview returns the console of these flags, with the commands that its overview runs.
 func newOverview(t *testing.T, f flags) *overviewPages {
 	t.Helper()
 	run := func(ctx context.Context, args []string, s cli.Streams) int {
-		return cli.Run(ctx, args, s, certs.NewCommand, tokencommand.NewCommand, login.NewWhoamiCommand, offline.NewLintCommand)
+		return cli.Run(ctx, args, s, certs.NewCommand, offline.NewLintCommand)
 	}
 	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, testSecrets, nil)
 	if err != nil {
@@ -87,9 +85,7 @@ func TestOverviewNoCluster(t *testing.T) {
 	for _, name := range []string{"attention", "replicas"} {
 		p.expect("/overview/"+name+"/part", []string{"connection refused", `notice"`})
 	}
-	for _, path := range []string{"/overview/certificates", "/login/tokens"} {
-		p.expect(path+"/part", []string{"connection refused"})
-	}
+	p.expect("/overview/certificates/part", []string{"connection refused"})
 }
 
 // TestOverviewConfiguration shows a directory without a cluster.
@@ -101,8 +97,4 @@ func TestOverviewConfiguration(t *testing.T) {
 	p := newOverview(t, flags{config: dir})
 	p.expect("/", []string{"/overview/configuration/part"}, "/overview/replicas")
 	p.expect("/overview/configuration/part", []string{"lint --config", "exceptions.yaml"})
-	p.expect("/login/tokens/part", []string{"token list --config"})
-	if p.mirrorText() != nil || p.isMirrored() {
-		t.Error("there is a mirror without a cluster")
-	}
 }

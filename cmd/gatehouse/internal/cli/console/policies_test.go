@@ -16,16 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli"
-	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/audit"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/console/web"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/offline"
 	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/cli/record"
 	"github.com/gatehouse-dev/gatehouse/test/support"
 	"github.com/gatehouse-dev/gatehouse/webhooks/api/v1alpha1"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config"
-	"github.com/gatehouse-dev/gatehouse/webhooks/config/resolve"
-	"github.com/gatehouse-dev/gatehouse/webhooks/diagnostic"
-	"github.com/gatehouse-dev/gatehouse/webhooks/policy"
 )
 
 const testAddress = "127.0.0.1:8642"
@@ -43,7 +38,7 @@ type policyConsole struct {
 func newPolicyConsole(t *testing.T, f flags) *policyConsole {
 	t.Helper()
 	run := func(ctx context.Context, args []string, s cli.Streams) int {
-		return cli.Run(ctx, args, s, offline.NewLintCommand, offline.NewCheckCommand, offline.NewExplainCommand, offline.NewInjectCommand, record.NewReplayCommand, audit.NewCommand)
+		return cli.Run(ctx, args, s, offline.NewLintCommand, offline.NewCheckCommand, offline.NewExplainCommand, offline.NewInjectCommand, record.NewReplayCommand, record.NewCommand)
 	}
 	c, err := newConsole(t.Context(), &f, run, t.TempDir(), testAddress, testSecrets, nil)
 	if err != nil {
@@ -80,10 +75,8 @@ func (c *policyConsole) wants(text string, want ...string) {
 // wantsNoFiles checks that computations have removed their files.
 func (c *policyConsole) wantsNoFiles() {
 	c.t.Helper()
-	for _, pattern := range []string{"try-*", "compare-*"} {
-		if left, err := filepath.Glob(filepath.Join(c.work, pattern)); err != nil || len(left) > 0 {
-			c.t.Errorf("files are left: %v, %v", left, err)
-		}
+	if left, err := filepath.Glob(filepath.Join(c.work, "try-*")); err != nil || len(left) > 0 {
+		c.t.Errorf("files are left: %v, %v", left, err)
 	}
 }
 
@@ -109,7 +102,7 @@ func TestPolicies(t *testing.T) {
 		t.Fatal(status, text)
 	}
 	c.wants(text, "4 policies and profiles", "max-replicasValidatingAdmissionPolicyCREATE, UPDATE of deployments.appsAudit, Denyvalid0",
-		"expires in 3 days", "gatehouse lint --config", "exception.yaml:3")
+		"expires in 3 days", "gatehouse lint --config", "exception.yaml")
 	if _, _, text = c.get("GET", "/policies?q=team", nil); strings.Contains(text, "max-replicasV") {
 		t.Error("the filter does nothing", text)
 	}
@@ -129,9 +122,11 @@ func TestMutatingPolicies(t *testing.T) {
 	c.wants(text, "1 policies and profiles", "MutatingAdmissionPolicyCREATE of podsMutatevalid0")
 	_, _, text = c.get("GET", "/policies/MutatingAdmissionPolicy/ndots", nil)
 	c.wants(text, "ActionsMutate", "policyName: ndots")
-	if found := exceptionsOf(&policyDoc{Kind: "MutatingAdmissionPolicy", Name: "a"}, []*policy.Exception{{PolicyException: v1alpha1.PolicyException{
-		Spec: v1alpha1.PolicyExceptionSpec{Policies: []v1alpha1.ExceptedPolicy{{Name: "a"}}},
-	}}}); len(found) > 0 {
+	e := &object{}
+	e.Spec.Policies = []v1alpha1.ExceptedPolicy{{Name: "a"}}
+	p := &object{Kind: "MutatingAdmissionPolicy"}
+	p.Name = "a"
+	if found := exceptionsOf(p, []*object{e}); len(found) > 0 {
 		t.Error("an exception", found)
 	}
 }
@@ -178,37 +173,16 @@ func TestPaginate(t *testing.T) {
 	}
 }
 
-// TestBrokenExceptionIsShown shows an exception of the cluster that has errors, on the list and with its policy.
-func TestBrokenExceptionIsShown(t *testing.T) {
-	t.Parallel()
-	broken := &withStatus{}
-	broken.Spec.Reason, broken.Spec.Policies = "a migration", []v1alpha1.ExceptedPolicy{{Name: "no-latest"}}
-	s := &states{
-		loaded:   &loaded{CommandConfig: &resolve.CommandConfig{Config: &config.Config{}}},
-		findings: map[string]diagnostic.List{"PolicyException/shop/broken": {{Severity: diagnostic.Error}}},
-		statuses: map[objectKey]*withStatus{
-			{exceptionKind, "shop", "broken"}: broken, {exceptionKind, "shop", "elsewhere"}: {}, {admissionPolicyKind, "", "no-latest"}: {},
-		},
-	}
-	rows := newPolicyConsole(t, flags{config: exampleDir}).exceptionRows(s, s.leftOut())
-	if len(rows) != 1 || rows[0].Name != "broken" || rows[0].Reason != "a migration" || rows[0].State.Text != "has errors" || rows[0].State.Class != "bad" {
-		t.Errorf("rows %+v", rows)
-	}
-	if found := exceptionsOf(&policyDoc{Name: "no-latest"}, s.leftOut()); len(found) != 1 {
-		t.Errorf("of its policy: %+v", found)
-	}
-}
-
 // TestNoDataIsNoZero: a page without data says so, and shows no numbers.
 func TestNoDataIsNoZero(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]flags{
-		"There is no recording":           {config: exampleDir},
-		"The recordings have no decision": {recordings: []string{decisionsRecording(t, "")}},
+		"There is no recording":            {config: exampleDir},
+		"The recordings have no decisions": {recordings: []string{writeRecording(t, "")}},
 	} {
 		c := newPolicyConsole(t, f)
 		support.Eventually(t, want, func() error {
-			if _, _, text := c.get("GET", "/decisions", nil); !strings.Contains(text, want) || strings.Contains(text, "0 requests") {
+			if _, _, text := c.get("GET", "/decisions", nil); !strings.Contains(text, want) || strings.Contains(text, "0 decisions") {
 				return errors.New(text)
 			}
 			return nil

@@ -70,7 +70,10 @@ type tryPage struct {
 	// CanReplay reports whether there are recordings: those of the command line, or of the replicas.
 	CanReplay bool
 	Result    *tryResult
-	Job       *web.Job
+	// Replay is the output of replay, nil if that was not asked for.
+	Replay *commandOutput
+	// Notes say what of the configuration is not known.
+	Notes []error
 }
 
 // tryChoice is a document of the configuration.
@@ -124,11 +127,9 @@ func (c *console) showTry(r *http.Request) (*web.View, error) {
 	}
 	data := c.newTryPage(tryForm{Documents: starter, Manifests: starterPod, Operation: "CREATE"}, l)
 	if wanted.Name != "" {
-		text, err := c.documentText(l, wanted)
-		if err != nil {
+		if data.Documents, err = c.documentText(l, objectKey{wanted.Kind, wanted.Namespace, wanted.Name}); err != nil {
 			return nil, err
 		}
-		data.Documents = string(text)
 	}
 	for i := range data.Choices {
 		of := data.Choices[i]
@@ -150,55 +151,15 @@ func (c *console) showTry(r *http.Request) (*web.View, error) {
 
 // newTryPage returns the page with a form.
 func (c *console) newTryPage(form tryForm, l *loaded) *tryPage {
-	data := &tryPage{tryForm: form, Files: c.manifestFiles(), Recordings: c.recordings, CanReplay: c.canReplay()}
+	data := &tryPage{tryForm: form, Files: c.manifestFiles(), Recordings: c.recordings, CanReplay: len(c.recordingPaths()) > 0}
 	if l == nil {
 		return data
 	}
-	policies := l.policies()
-	for i := range policies {
-		data.Choices = append(data.Choices, tryChoice{Kind: policies[i].Kind, Name: policies[i].Name})
-	}
-	for _, e := range allExceptions(l) {
-		data.Choices = append(data.Choices, tryChoice{Kind: exceptionKind, Namespace: e.Namespace, Name: e.Name})
+	data.Notes = l.unread
+	for _, o := range slices.Concat(l.policies, l.exceptions) {
+		data.Choices = append(data.Choices, tryChoice{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
 	}
 	return data
-}
-
-// documentText returns a policy, profile or exception as its file has it, or as YAML if it is one of the cluster.
-func (c *console) documentText(l *loaded, of tryChoice) ([]byte, error) {
-	if l == nil {
-		return nil, errNoConfiguration()
-	}
-	text, err := l.Config.Encode(func([]byte) []byte { return []byte("{}") })
-	if err != nil {
-		return nil, err
-	}
-	isWanted := func(d document) bool { return d.Kind == of.Kind && d.Namespace == of.Namespace && d.Name == of.Name }
-	var found []byte
-	if all := splitDocuments("", text); slices.ContainsFunc(all, isWanted) {
-		found = all[slices.IndexFunc(all, isWanted)].Text
-	}
-	if source, number, ok := l.sourceOf(of); ok && !isFromCluster(source) {
-		file, err := os.ReadFile(filepath.Join(c.config, filepath.FromSlash(source))) // #nosec G304 -- a file of the configuration
-		if all := splitDocuments(source, file); err == nil && number <= len(all) && isWanted(all[number-1]) {
-			found = all[number-1].Text
-		}
-	}
-	if found == nil {
-		return nil, web.NotFound("there is no %s %q", cli.InertName(of.Kind), cli.InertName(of.Name))
-	}
-	return bytes.TrimPrefix(found, []byte("---\n")), nil
-}
-
-// sourceOf returns the file and the number of the document of a policy, profile or exception.
-func (l *loaded) sourceOf(of tryChoice) (source string, number int, known bool) {
-	name := of.Name
-	if of.Namespace != "" {
-		name = of.Namespace + "/" + of.Name
-	}
-	at, known := l.Config.Sources(of.Kind)[name]
-	source, number = parseSource(at)
-	return source, number, known
 }
 
 // maxManifestFiles bounds the files of -f that are offered, and maxManifestMiB one of them.
@@ -247,14 +208,14 @@ func (c *console) computeTry(r *http.Request) (*web.View, error) {
 		return nil, err
 	}
 	data := c.newTryPage(form, l)
-	if r.PostForm.Get("do") == "replay" {
-		data.Job, err = c.startTryReplay(l, &form)
-	} else {
-		ctx, cancel := context.WithTimeout(r.Context(), computeTimeout)
-		defer cancel()
-		data.Result, err = c.try(ctx, l, &form)
+	isReplay := r.PostForm.Get("do") == "replay"
+	timeout := computeTimeout
+	if isReplay {
+		timeout = replayTimeout
 	}
-	if err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	if err := c.compute(ctx, l, data, isReplay); err != nil {
 		return nil, err
 	}
 	command := append([]string{"check"}, c.sourceWords()...)
@@ -280,37 +241,42 @@ type tryResult struct {
 	TimedOut bool
 }
 
-// try computes what the candidate decides about the manifests. There is one such computation at a time.
-func (c *console) try(ctx context.Context, l *loaded, form *tryForm) (*tryResult, error) {
+// compute computes what the candidate decides about the manifests or a recording. There is one such computation at a time.
+func (c *console) compute(ctx context.Context, l *loaded, page *tryPage, isReplay bool) error {
 	if err := c.computing.Acquire(ctx, 1); err != nil {
-		return nil, errors.New("another computation takes too long (hint: try again)")
+		return errors.New("another computation takes too long (hint: try again)")
 	}
 	defer c.computing.Release(1)
-	x, err := c.newCandidate(l, form.Documents, false)
+	x, err := c.newCandidate(l, page.Documents, isReplay)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer x.remove()
-	out := &tryResult{}
-	if err := c.lintCandidate(ctx, x, out); err != nil {
-		return nil, err
+	if isReplay {
+		page.Replay, err = c.replayCandidate(ctx, x, page.Recording)
+		return err
 	}
-	if out.Findings.Err() == nil && strings.TrimSpace(form.Manifests) != "" {
-		if err := c.decideCandidate(ctx, x, form, out); err != nil {
-			return nil, err
+	out := &tryResult{}
+	page.Result = out
+	if err := c.lintCandidate(ctx, x, out); err != nil {
+		return err
+	}
+	if out.Findings.Err() == nil && strings.TrimSpace(page.Manifests) != "" {
+		if err := c.decideCandidate(ctx, x, &page.tryForm, out); err != nil {
+			return err
 		}
 	}
 	out.TimedOut = ctx.Err() != nil
-	return out, nil
+	return nil
 }
 
 // lintCandidate adds what lint says about the edited documents. Of the rest, errors alone are added: they come from the change.
 func (c *console) lintCandidate(ctx context.Context, x *candidate, out *tryResult) error {
 	var report struct{ Findings diagnostic.List }
-	if err := c.execute(ctx, nil, "lint", "--config", x.all, "--allow-empty", "-o", "json").decode(&report); err != nil {
-		return x.clean(err)
+	if err := c.execute(ctx, nil, "lint", "--config", x.dir, "--allow-empty", "-o", "json").decode(&report); err != nil {
+		return errors.New(x.cleanText(err.Error()))
 	}
-	file := filepath.ToSlash(filepath.Join(x.all, candidateFile))
+	file := filepath.ToSlash(filepath.Join(x.dir, candidateFile))
 	for _, d := range report.Findings {
 		isEdited := d.File == file
 		if !isEdited && d.Severity != diagnostic.Error {
@@ -323,19 +289,6 @@ func (c *console) lintCandidate(ctx context.Context, x *candidate, out *tryResul
 		out.Findings = append(out.Findings, d)
 	}
 	return nil
-}
-
-// clean removes the temporary directory from an error.
-func (x *candidate) clean(err error) error { return errors.New(x.cleanText(err.Error())) }
-
-// cleanText removes the temporary directory from a message.
-func (x *candidate) cleanText(text string) string {
-	for _, dir := range []string{x.all, x.own, x.dir} {
-		text = strings.ReplaceAll(text, filepath.ToSlash(dir)+"/rest/", "")
-		text = strings.ReplaceAll(text, filepath.ToSlash(dir)+"/"+candidateFile, "the documents")
-		text = strings.ReplaceAll(text, filepath.ToSlash(dir), "the candidate")
-	}
-	return text
 }
 
 // requestWords returns the flags that say who asks for what.
@@ -355,8 +308,8 @@ func (x *candidate) requestWords(form *tryForm) (words []string, err error) {
 	if strings.TrimSpace(form.Old) == "" {
 		return nil, web.BadRequest("an UPDATE needs the objects before it (hint: write them below \"Objects before an update\")")
 	}
-	file := filepath.Join(x.dir, "old.yaml")
-	if err := os.WriteFile(file, []byte(form.Old), 0o600); err != nil { // #nosec G703 -- a file of this computation
+	file := filepath.Join(x.root, "old.yaml")
+	if err := os.WriteFile(file, []byte(form.Old), 0o600); err != nil {
 		return nil, cli.Cause(err)
 	}
 	return append(words, "--old", file), nil
@@ -368,7 +321,10 @@ func (c *console) decideCandidate(ctx context.Context, x *candidate, form *tryFo
 	if err != nil {
 		return err
 	}
-	words := slices.Concat(x.words(c), []string{"--allow-empty", "-f", "-"}, asked)
+	words := slices.Concat([]string{"--config", x.dir, "--allow-empty", "-f", "-"}, asked)
+	if !c.isOffline() {
+		words = append(words, c.ClusterFlags.Arguments()...)
+	}
 	out.Verdicts = c.execute(ctx, []byte(form.Manifests), append([]string{"check"}, words...)...).show(x.cleanText)
 	out.Reasons = c.execute(ctx, []byte(form.Manifests), append([]string{"explain"}, words...)...).show(x.cleanText)
 	return c.injectCandidate(ctx, x, form, out)
@@ -385,7 +341,7 @@ func (c *console) injectCandidate(ctx context.Context, x *candidate, form *tryFo
 			return err
 		}
 	}
-	words := []string{"inject", "--config", x.all, "--allow-empty", "-f", "-"}
+	words := []string{"inject", "--config", x.dir, "--allow-empty", "-f", "-"}
 	if form.Namespace != "" {
 		words = append(words, "--namespace", form.Namespace)
 	}
@@ -412,9 +368,9 @@ func (c *console) writeNamespaces(ctx context.Context, x *candidate, form *tryFo
 	}
 	defer source.Close()
 	names := []string{cmp.Or(form.Namespace, "default")}
-	for _, d := range splitDocuments("", []byte(form.Manifests)) {
+	for _, d := range splitDocuments([]byte(form.Manifests)) {
 		for _, key := range d.keys() {
-			names = append(names, key.Namespace)
+			names = append(names, key.namespace)
 		}
 	}
 	slices.Sort(names)
@@ -425,11 +381,8 @@ func (c *console) writeNamespaces(ctx context.Context, x *candidate, form *tryFo
 		}
 		if namespace, known := source.Once.Namespace(name); known {
 			namespace.APIVersion, namespace.Kind, namespace.ManagedFields = "v1", "Namespace", nil
-			all = append(all, document{Text: []byte(asYAML(namespace))})
+			all = append(all, document{text: []byte(asYAML(namespace))})
 		}
 	}
-	if err := os.WriteFile(filepath.Join(x.all, "namespaces.yaml"), joinDocuments(all), 0o600); err != nil { // #nosec G703 -- a file of this computation
-		return cli.Cause(err)
-	}
-	return nil
+	return x.write("namespaces.yaml", joinDocuments(all))
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"errors"
 	"html"
 	"net/http"
 	"net/url"
@@ -10,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/test/support"
+	"github.com/gatehouse-dev/gatehouse/cmd/gatehouse/internal/record"
 )
 
 // strict is the policy of the directory of tests, with a rule that refuses nothing.
@@ -109,22 +108,24 @@ func TestTryPrefilled(t *testing.T) {
 	}
 }
 
-// waitForJob returns the result of the job of a page.
-func (c *policyConsole) waitForJob(page string) string {
-	c.t.Helper()
-	_, rest, found := strings.Cut(page, `hx-get="/jobs/`)
-	id, _, _ := strings.Cut(rest, `"`)
-	if !found {
-		c.t.Fatalf("there is no job in %s", page)
+func TestTryReplay(t *testing.T) {
+	t.Parallel()
+	var reviews []*record.Review
+	for n, name := range []string{"web", "<b>job</b>", "web"} {
+		reviews = append(reviews, podReview(n, "validate", name, "shop", "ben", "{}"))
 	}
-	var result string
-	support.Eventually(c.t, "the job ends", func() error {
-		_, page, text := c.get("GET", "/jobs/"+id, nil)
-		if strings.Contains(page, "hx-get") {
-			return errors.New(text)
-		}
-		result = text
-		return nil
-	})
-	return result
+	recording := writeRecording(t, strict, reviews...)
+	c := newPolicyConsole(t, flags{config: writeFiles(t, map[string]string{"all.yaml": strict}), recordings: []string{recording}})
+	_, _, text := c.get("POST", "/try", url.Values{"documents": {refusing()}, "do": {"replay"}, "recording": {recording}})
+	c.wants(text, "3 reviews: the candidate", "100.0 % newly refused", "newly refused: AdmissionPolicy labels, validations[0]", "in namespace shop", "Pod/web", "after: denied", "&lt;b&gt;job")
+	_, _, text = c.get("POST", "/try", url.Values{"documents": {strict}, "do": {"replay"}})
+	c.wants(text, "3 100.0 % unchanged")
+	if status, _, text := c.get("POST", "/try", url.Values{"documents": {strict}, "do": {"replay"}, "recording": {"/etc/passwd"}}); status != http.StatusNotFound {
+		t.Error("a recording that the command line does not name", status, text)
+	}
+	_, _, text = c.get("POST", "/try", url.Values{"documents": {withRule("nope")}, "do": {"replay"}})
+	if !strings.Contains(text, "is not declared") || strings.Contains(text, c.work) {
+		t.Error("a candidate with errors", text)
+	}
+	c.wantsNoFiles()
 }

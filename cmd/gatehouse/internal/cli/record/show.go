@@ -100,29 +100,29 @@ func (f *showFlags) check(now time.Time) error {
 type shownReview struct {
 	replay.Subject
 
-	Took     string        `json:"took,omitempty"`
-	Decision string        `json:"decision,omitempty"`
-	Reason   string        `json:"reason,omitempty"`
-	Message  string        `json:"message,omitempty"`
-	Warnings []string      `json:"warnings,omitempty"`
-	Redacted bool          `json:"redacted,omitempty"`
-	Token    *record.Token `json:"token,omitempty"`
-	Config   string        `json:"config,omitempty"`
-	Replica  string        `json:"replica,omitempty"`
+	Took     string   `json:"took,omitempty"`
+	Decision string   `json:"decision,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Message  string   `json:"message,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Causes are the rules that refused or warned, and what was injected or changed.
+	Causes   []replay.Cause `json:"causes,omitempty"`
+	Redacted bool           `json:"redacted,omitempty"`
+	Token    *record.Token  `json:"token,omitempty"`
+	Config   string         `json:"config,omitempty"`
+	Replica  string         `json:"replica,omitempty"`
 	// The following are there with --full. Objects are those that lookups name, by number.
 	Request  json.RawMessage         `json:"request,omitempty"`
 	Response json.RawMessage         `json:"response,omitempty"`
 	Lookups  *record.Lookups         `json:"lookups,omitempty"`
 	Objects  map[int]json.RawMessage `json:"objects,omitempty"`
-
-	causes []replay.Cause
 }
 
 // summarize returns what a review is about, and the answer.
 func summarize(r *record.Review, header *record.Header) shownReview {
 	s := shownReview{
 		Subject: replay.SubjectOf(r), Decision: string(r.Decision), Reason: r.Reason, Redacted: r.Redacted, Token: r.Token,
-		Config: cmp.Or(r.Config, header.Config), Replica: cmp.Or(r.Replica, header.Replica), causes: replay.RecordedCauses(r),
+		Config: cmp.Or(r.Config, header.Config), Replica: cmp.Or(r.Replica, header.Replica), Causes: replay.RecordedCauses(r),
 	}
 	if r.Took > 0 {
 		s.Took = r.Took.String()
@@ -139,7 +139,7 @@ func summarize(r *record.Review, header *record.Header) shownReview {
 func (f *showFlags) matches(s *shownReview) bool {
 	return strings.HasPrefix(s.ID, f.id) && isAny(f.decisions, s.Decision) && f.filter.matches(&s.Subject) &&
 		strings.Contains(strings.ToLower(s.Name), strings.ToLower(f.name)) &&
-		(len(f.policies) == 0 || slices.ContainsFunc(s.causes, func(c replay.Cause) bool { return c.Matches(f.policies) }))
+		(len(f.policies) == 0 || slices.ContainsFunc(s.Causes, func(c replay.Cause) bool { return c.Matches(f.policies) }))
 }
 
 // run lists the reviews of all files.

@@ -16,6 +16,9 @@ const tokenParameter = "token"
 // securityPolicy lets a page load what this server serves, and nothing else: no inline script, no other origin.
 const securityPolicy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
+// refusedPolicy is that of a refusal, which loads nothing.
+const refusedPolicy = "default-src 'none'; img-src data:; frame-ancestors 'none'"
+
 // Secrets are what the browser of the user knows and others do not.
 type Secrets struct {
 	// Token is that of the first URL. It is good for one browser: then there is another one.
@@ -147,7 +150,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
 // refuse answers with 403. The page names an empty icon: a browser would ask for /favicon.ico otherwise, which is not below the base path.
 func (s *Server) refuse(w http.ResponseWriter, why string) {
 	header := w.Header()
-	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; frame-ancestors 'none'")
+	header.Set("Content-Security-Policy", refusedPolicy)
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(http.StatusForbidden)
 	_ = s.templates.ExecuteTemplate(w, "refused", why) // the browser may have gone

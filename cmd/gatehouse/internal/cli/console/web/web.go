@@ -91,7 +91,6 @@ type Server struct {
 	templates *template.Template
 	mux       *http.ServeMux
 	guarded   http.Handler
-	jobs      jobs
 	// bases writes the base path into links.
 	bases *strings.Replacer
 	// spending guards the token.
@@ -109,9 +108,7 @@ func New(o Options) (*Server, error) {
 			}
 			return strings.Join(line, " ")
 		},
-		"number":    number,
-		"isCurrent": (*layout).IsCurrent,
-		"progress":  (*Job).Progress,
+		"number": number,
 	}
 	maps.Copy(functions, o.Functions)
 	all, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
@@ -127,16 +124,13 @@ func New(o Options) (*Server, error) {
 		links = append(links, attribute+"/", attribute+o.Secrets.Base+"/")
 	}
 	s.bases = strings.NewReplacer(links...)
-	s.jobs.init()
 	s.guarded = s.guard(s.mux)
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
 		return nil, err
 	}
 	s.mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(assets)))
-	s.Fragment("GET /jobs/{id}", s.showJob)
-	s.Fragment("POST /jobs/{id}/cancel", s.cancelJob)
-	s.Page("/", func(r *http.Request) (*View, error) { return nil, NotFound("there is no page %s", r.URL.Path) })
+	s.Page("GET /", func(r *http.Request) (*View, error) { return nil, NotFound("there is no page %s", r.URL.Path) })
 	return s, nil
 }
 
